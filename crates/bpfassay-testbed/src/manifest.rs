@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The testbed manifest: every guest that can be booted, and all that went into it.
+//! The testbed manifest: every guest that can be booted, and everything that it was built from.
 //!
-//! Providers write it, builders outside of this program have it written from their spec
-//! ([`crate::compose`]), results embed it. It names files by path and SHA-256: a relative path is
-//! relative to the manifest's own directory.
+//! Providers write the manifest. Builders outside of this program have it written from their spec
+//! ([`crate::compose`]). Results embed it. It names files by path and SHA-256; relative paths are
+//! relative to the manifest's directory.
 
 #![allow(clippy::disallowed_methods, reason = "a manifest may name any file of this machine whose digest it has")]
 
@@ -19,27 +19,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, apt::Package, cache::Digest, names::KernelRelease};
 
-/// Version of the manifest's form.
+/// Format version of the manifest.
 pub const FORMAT: u32 = 1;
 
-/// The manifest's name in a directory of packed guests, and in a bundle.
+/// File name of the manifest in a directory of packed guests, and in a bundle.
 pub const MANIFEST: &str = "manifest.json";
 
-/// Largest manifest that is read, in bytes; one of 30 guests has about 200 KB.
+/// Largest manifest that is read, in bytes. A manifest of 30 guests has about 200 KB.
 pub(crate) const MAX_MANIFEST: u64 = 64 << 20;
 
-/// A testbed.
+/// The description of a testbed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// [`FORMAT`].
+    /// Always [`FORMAT`].
     pub format: u32,
-    /// Who made it.
+    /// The provider that built the testbed.
     pub provider: MadeBy,
-    /// What the provider built with, on the host; empty where it only copied.
+    /// Packages that the provider used for building on the host. Empty if it only copied.
     #[serde(default)]
     pub toolchain: Vec<Component>,
-    /// Assets that the guest's programs were taken from; empty where all were built here, or by
+    /// Assets that contained the guest's programs. Empty if all programs were built here or by
     /// another builder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assets: Vec<ProgramAsset>,
@@ -51,22 +51,22 @@ pub struct Manifest {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramAsset {
-    /// The architecture.
+    /// The architecture that the programs run on.
     pub arch: Arch,
-    /// Digest of the sources that the programs were built from, as the asset states it.
+    /// Digest of the sources of the programs, as the asset states it.
     pub source: Digest,
-    /// SHA-256 of the archive.
+    /// SHA-256 of the asset's archive.
     pub sha256: Digest,
-    /// The directory or URL that it was taken from.
+    /// The directory or URL of the asset.
     pub from: String,
 }
 
-/// Where kernels and guests come from.
+/// The origin of kernels and guests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MadeBy {
-    /// The provider: one of [`crate::provider`], or a builder outside of this program, such as
-    /// `nix`. Lower-case letters, digits and hyphens.
+    /// One of [`crate::provider`], or a builder outside of this program, such as `nix`. Lower-case
+    /// letters, digits and hyphens.
     #[schemars(regex(pattern = "^[a-z][a-z0-9-]*$"))]
     pub name: String,
     /// Version of the program that wrote the manifest.
@@ -77,14 +77,14 @@ pub struct MadeBy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// Its architecture.
+    /// The guest's architecture.
     pub arch: Arch,
     /// The kernel's name in studies and on the command line.
     pub name: String,
     /// The kernel.
     pub kernel: Kernel,
-    /// The segments of its initramfs, in the order in which they are concatenated; the job comes
-    /// after them.
+    /// The segments of the initramfs, in the order in which they are concatenated. The job follows
+    /// them.
     pub initramfs: Vec<Segment>,
 }
 
@@ -92,18 +92,18 @@ pub struct Target {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
-    /// What `uname -r` prints.
+    /// Release of the kernel: the output of `uname -r`.
     pub release: KernelRelease,
-    /// Version of the package or source that it was built from; none where the user gave only an
-    /// image.
+    /// Version of the package or source that the kernel was built from. Absent if the user gave
+    /// only an image.
     pub version: Option<String>,
     /// The image that QEMU boots.
     pub image: File,
-    /// Its configuration.
+    /// The kernel's configuration, if the provider has it.
     pub config: Option<File>,
-    /// Digest over its module tree (paths and contents); none where there are no modules.
+    /// Digest over the paths and contents of the module tree. Absent if there are no modules.
     pub modules: Option<Digest>,
-    /// The packages that it came from.
+    /// The packages that the kernel came from.
     #[serde(default)]
     pub packages: Vec<Package>,
 }
@@ -112,12 +112,11 @@ pub struct Kernel {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Segment {
-    /// What it is for: `base`, `modules`, `payload`, …
+    /// The segment's purpose: `base`, `modules`, `payload`, …
     pub role: String,
     /// The cpio archive (newc, uncompressed).
     pub archive: File,
-    /// What is in it that has a version of its own: programs of the payload, libraries linked into
-    /// them.
+    /// The programs, libraries and other files in the archive.
     #[serde(default)]
     pub contents: Vec<Component>,
 }
@@ -126,90 +125,91 @@ pub struct Segment {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Its path, relative to the manifest's directory or absolute.
+    /// Relative to the manifest's directory, or absolute.
     pub path: PathBuf,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub size: u64,
-    /// SHA-256 of its content.
+    /// SHA-256 of the content.
     pub sha256: Digest,
 }
 
-/// Something with a name and a version that went into the testbed.
+/// A named part of the testbed: a package, program, library or other file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Component {
-    /// Its name.
+    /// Name of the package or library, or path of the file in the guest.
     pub name: String,
-    /// Its version.
+    /// Version, in the notation of its source. Empty for a file without a version.
     pub version: String,
-    /// SHA-256 of the file that it came as.
+    /// SHA-256 of the part's file.
     pub sha256: Digest,
 }
 
-/// Why a manifest cannot be used.
+/// The reason why a manifest cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// It cannot be read.
+    /// The manifest cannot be read.
     #[error("cannot read the testbed manifest {}: check that it exists, is a regular file, and may be read", path.display())]
     Read {
         /// The manifest.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It is not JSON, or not of the form expected.
+    /// The manifest is not JSON, or has another structure.
     #[error("{} is no testbed manifest of format {FORMAT}: make it again with this version of bpfassay", path.display())]
     Form {
         /// The manifest.
         path: PathBuf,
-        /// Where and why.
+        /// Place and cause.
         #[source]
         source: serde_json::Error,
     },
-    /// It has another format.
+    /// The manifest has another format version.
     #[error("{} has format {found}, this program reads {FORMAT}: make it again with this version of bpfassay", path.display())]
     Format {
         /// The manifest.
         path: PathBuf,
-        /// The format found.
+        /// The format version found.
         found: u64,
     },
-    /// It contradicts itself.
+    /// The manifest contradicts itself.
     #[error("{}: {problem}", path.display())]
     Content {
         /// The manifest.
         path: PathBuf,
-        /// What is wrong.
+        /// The contradiction.
         problem: String,
     },
-    /// A file that it names is missing or has another content.
+    /// A file that the manifest names is missing or has another content.
     #[error("{} names {}, which {problem}: make the testbed again (`bpfassay testbed fetch --verify --manifest-out FILE`)", manifest.display(), file.display())]
     File {
         /// The manifest.
         manifest: PathBuf,
-        /// The file.
+        /// The missing or changed file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The problem of the file.
         problem: String,
     },
 }
 
-/// How closely [`Manifest::load`] looks at the files that a manifest names.
+/// How [`Manifest::load`] checks the files that a manifest names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
-    /// They exist and have the right length.
+    /// The files exist and have the right length.
     Size,
-    /// Their content is hashed.
+    /// The files also have the right SHA-256.
     Content,
 }
 
 impl Manifest {
-    /// Reads the manifest at `path`, makes its paths absolute, and checks it and its files.
+    /// Reads the manifest at `path`, makes its paths absolute, and checks its content and files.
     ///
     /// # Errors
-    /// [`ManifestError`] for what cannot be read, is no manifest, or names files that are missing or changed.
+    /// [`ManifestError`] if the manifest cannot be read, is malformed, or names files that are
+    /// missing or changed.
     pub fn load(path: &Path, check: Check) -> Result<Self> {
         let text = bpfassay_input::read(path, MAX_MANIFEST)
             .map_err(|source| ManifestError::Read { path: path.to_owned(), source })?;
@@ -225,10 +225,11 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Reads the text of a manifest; `path` names it in messages.
+    /// Parses the text of a manifest. `path` names it in messages.
     ///
     /// # Errors
-    /// [`ManifestError`] for what is no manifest, has another format, or contradicts itself.
+    /// [`ManifestError`] if the text is not a manifest, has another format version, or contradicts
+    /// itself.
     pub fn parse(path: &Path, text: &[u8]) -> Result<Self, ManifestError> {
         let form = |source| ManifestError::Form { path: path.to_owned(), source };
         let value: serde_json::Value = serde_json::from_slice(text).map_err(form)?;
@@ -260,32 +261,30 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Its JSON text, as it is stored and embedded.
-    ///
-    /// # Errors
-    /// [`ManifestError::Form`] for a path that is not UTF-8.
+    /// Returns the manifest as JSON text, as it is stored and embedded.
     pub fn to_json(&self) -> Result<String, ManifestError> {
         serde_json::to_string_pretty(self)
             .map(|text| text + "\n")
             .map_err(|source| ManifestError::Form { path: PathBuf::new(), source })
     }
 
-    /// The JSON schema of manifests.
+    /// Returns the JSON schema of manifests.
     #[must_use]
     pub fn schema() -> schemars::Schema {
         schemars::schema_for!(Self)
     }
 
-    /// The guest of `arch` with the kernel `name`.
+    /// Returns the guest of `arch` with the kernel `name`.
     #[must_use]
     pub fn target(&self, arch: Arch, name: &str) -> Option<&Target> {
         self.targets.iter().find(|target| target.arch == arch && target.name == name)
     }
 
-    /// Checks the files that it names; `path` names the manifest in messages.
+    /// Checks the files that the manifest names. `path` names the manifest in messages.
     ///
     /// # Errors
-    /// [`ManifestError::File`] for a file that is missing or changed, [`Error::Io`] for one that cannot be read to its end.
+    /// [`ManifestError::File`] if a file is missing or changed, [`Error::Io`] if a file cannot be
+    /// read to its end.
     pub fn check_files(&self, path: &Path, check: Check) -> Result<()> {
         for file in self.targets.iter().flat_map(Target::files) {
             if let Some(problem) = file.problem(check)? {
@@ -304,7 +303,7 @@ pub(crate) fn is_provider_name(name: &str) -> bool {
 }
 
 impl Target {
-    /// Every file that it names.
+    /// Returns every file that the target names.
     pub fn files(&self) -> impl Iterator<Item = &File> {
         [&self.kernel.image]
             .into_iter()
@@ -312,7 +311,7 @@ impl Target {
             .chain(self.initramfs.iter().map(|part| &part.archive))
     }
 
-    /// Every file that it names, to be changed.
+    /// Returns every file that the target names, mutably.
     pub fn files_mut(&mut self) -> impl Iterator<Item = &mut File> {
         [&mut self.kernel.image]
             .into_iter()
@@ -332,7 +331,7 @@ impl File {
             return Ok(Some(format!("has {found} bytes, not {}", self.size)));
         }
         if check == Check::Content {
-            // Files below /proc and /sys have more bytes than their size, some without end.
+            // Files below /proc and /sys can have more bytes than their size. Some never end.
             let found = Digest::of_reader(file.take(self.size + 1)).map_err(Error::io("read", &self.path))?;
             if found != self.sha256 {
                 return Ok(Some(format!("has SHA-256 {found}, not {}", self.sha256)));

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernel modules that a guest needs: which ones a kernel has as modules, what they depend on, and
-//! in which order they must be inserted. They are stored decompressed in one archive per kernel, so
-//! that a guest needs neither modprobe nor a kernel that decompresses.
+//! Kernel modules that a guest needs: which of them a kernel has as modules, what they depend on,
+//! and the order of their insertion. They are stored decompressed in one archive per kernel. A
+//! guest therefore needs neither modprobe nor a kernel that decompresses modules.
 //!
-//! A module tree is what `make modules_install` or a Debian package puts into
-//! `lib/modules/RELEASE`: `kernel/**.ko` (or `.ko.xz`, `.ko.zst`, `.ko.gz`) and `modules.builtin`;
-//! or the tree that a kernel was built in ([`Layout`]). Dependencies are read from the modules
-//! themselves, because Debian's packages have no `modules.dep`. A tree may come from anywhere:
-//! nothing in it is trusted.
+//! A module tree has one of two forms ([`Layout`]):
+//!
+//! - `lib/modules/RELEASE` as `make modules_install` or a Debian package fills it: `kernel/**.ko`
+//!   (or `.ko.xz`, `.ko.zst`, `.ko.gz`) and `modules.builtin`.
+//! - The tree that a kernel was built in.
+//!
+//! Dependencies are read from the modules, because Debian's packages have no `modules.dep`. A tree
+//! is untrusted, because it can come from anywhere.
 
 #![allow(
     clippy::disallowed_methods,
@@ -39,13 +42,13 @@ use crate::initramfs::{Archive, ArchiveError, Node};
 pub use decompress::DecompressError;
 pub use modinfo::{ModInfo, ModInfoError};
 
-/// Modules every guest needs to talk to the host.
+/// Modules that every guest needs to talk to the host.
 const CONSOLE: [&str; 2] = ["virtio_pci", "virtio_console"];
 
 /// The network card of a guest that is one of several nodes.
 const NETWORK: &str = "virtio_net";
 
-/// Modules that are included where a kernel has them, for callers of [`ModuleSet::load_order_of`].
+/// Modules to include if the kernel has them, for callers of [`ModuleSet::load_order_of`].
 const EXTRA: [&str; 3] = ["virtio_mmio", "qemu_fw_cfg", "pvpanic_pci"];
 
 /// Modules for the NFS server and for the two kinds of client.
@@ -53,66 +56,66 @@ const SERVER: &str = "nfsd";
 const CLIENT_V3: &str = "nfsv3";
 const CLIENT_V4: &str = "nfsv4";
 
-/// Everything that is looked for in a kernel's modules.
+/// Returns the names of all modules to look for in a kernel.
 pub(crate) fn wanted() -> impl Iterator<Item = &'static str> {
     CONSOLE.into_iter().chain([SERVER, CLIENT_V3, CLIENT_V4, NETWORK]).chain(EXTRA)
 }
 
-/// Longest chain of dependencies that is followed; real chains have about eight.
+/// Longest chain of dependencies that is followed. Real chains have about eight modules.
 const MAX_DEPTH: usize = 64;
 
-/// Largest `modules.builtin` that is read, in bytes; real ones have 100 KB.
+/// Largest `modules.builtin` that is read, in bytes. Real files have 100 KB.
 const MAX_BUILTIN: u64 = 64 << 20;
 
-/// Largest module, decompressed, in bytes.
+/// Largest size of a decompressed module, in bytes.
 pub const MAX_MODULE: u64 = 256 << 20;
 
-/// What a module tree looks like.
+/// The form of a module tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// `lib/modules/RELEASE`: `kernel/**.ko` (plain or compressed), `modules.builtin`. There need
-    /// be no `modules.dep`.
+    /// `lib/modules/RELEASE`: `kernel/**.ko` (plain or compressed) and `modules.builtin`.
+    /// `modules.dep` is not needed.
     #[default]
     Installed,
-    /// The tree that the kernel was built in: `modules.order` names its modules, and
-    /// `modules.builtin` what is built in.
+    /// The tree that the kernel was built in. `modules.order` names the modules, `modules.builtin`
+    /// names those built in.
     Built,
 }
 
-/// Why a module tree cannot be used.
+/// The reason why a module tree cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ModulesError {
     /// A file or directory of the tree cannot be read.
     #[error("cannot read {} of the kernel's modules: check that it exists and may be read", path.display())]
     Read {
-        /// What.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Without `modules.builtin`, a missing module cannot be distinguished from one that is built
-    /// in.
+    /// The tree has no `modules.builtin`. A missing module then cannot be distinguished from one
+    /// that is built in.
     #[error("{} has no file modules.builtin: pass the directory lib/modules/RELEASE that `make modules_install` wrote", tree.display())]
     NoBuiltin {
         /// The module tree.
         tree: PathBuf,
     },
-    /// A module of a build tree is not there.
+    /// `modules.order` names a module that does not exist in the build tree.
     #[error("{} is in modules.order of the build tree, and is not there: run `make modules`", path.display())]
     NotBuilt {
         /// The module.
         path: PathBuf,
     },
-    /// `modules.order` names something outside of the build tree.
+    /// `modules.order` names a path outside of the build tree.
     #[error("modules.order of the build tree {} names `{}`, which is no path in it: run `make modules` again", tree.display(), line.escape_debug())]
     Outside {
         /// The build tree.
         tree: PathBuf,
-        /// The line.
+        /// The line of `modules.order`.
         line: String,
     },
-    /// Modules with everything that a debugger wants of them.
+    /// The modules contain too much debug information for a guest.
     #[error(
         "the modules of {} that guests need have {megabytes} MB, most of it debug information, and guests have no room for it: \
          run `make modules_install INSTALL_MOD_PATH=DIR INSTALL_MOD_STRIP=1`, and give DIR with --modules",
@@ -121,15 +124,15 @@ pub enum ModulesError {
     TooLarge {
         /// The build tree.
         tree: PathBuf,
-        /// Size of what guests need of it, in 10⁶ bytes.
+        /// Size of the modules that guests need, in 10⁶ bytes.
         megabytes: u64,
     },
-    /// A module is there in a form that is not read.
+    /// The module exists, but in a form that cannot be read.
     #[error("cannot use the module {}: {why}", path.display())]
     Form {
         /// The module.
         path: PathBuf,
-        /// What it is, and what to do.
+        /// The form, and what to do about it.
         why: String,
     },
     /// A module cannot be decompressed.
@@ -137,60 +140,60 @@ pub enum ModulesError {
     Decompress {
         /// The module.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: DecompressError,
     },
-    /// A module is not a kernel module.
+    /// A file is not a usable kernel module.
     #[error("{} is not a usable kernel module: install or download the modules again", path.display())]
     ModInfo {
         /// The module.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: ModInfoError,
     },
-    /// A module depends on one that is not there.
+    /// A module depends on one that does not exist.
     #[error(
         "module `{module}` of this kernel needs `{dependency}`, which is neither in the module tree nor built in: the tree is incomplete, make or download it again"
     )]
     MissingDependency {
-        /// Who needs it.
+        /// The module that has the dependency.
         module: String,
-        /// Who is missing.
+        /// The missing module.
         dependency: String,
     },
-    /// Modules depend on each other in a circle, or in a chain that is too long.
+    /// Modules depend on each other in a circle, or in too long a chain.
     #[error(
         "module `{module}` of this kernel depends on itself, or through more than {MAX_DEPTH} others: the module tree is damaged"
     )]
     Circle {
-        /// One of them.
+        /// One module of the circle or chain.
         module: String,
     },
-    /// What the study needs is not in this kernel.
+    /// The kernel lacks a module that the study needs.
     #[error(
         "this kernel has no `{module}`, neither as a module nor built in, and {purpose} needs it: choose another kernel or enable it in its configuration"
     )]
     Missing {
-        /// The module.
+        /// Name of the missing module.
         module: String,
-        /// What needs it.
+        /// The feature that needs the module.
         purpose: &'static str,
     },
-    /// The archive of modules cannot be made.
+    /// The archive of modules cannot be built.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
 }
 
-/// Whether the signatures of modules are kept.
+/// Whether modules keep their signatures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Signatures {
-    /// Modules are taken as they are.
+    /// Modules stay as they are.
     #[default]
     Kept,
-    /// They are cut off ([`signature::cut`]), and so the tables of enum values are hidden
+    /// Signatures are cut off ([`signature::cut`]) and tables of enum values are hidden
     /// ([`enum_values::hide`]), so that a guest spends no time on either.
     Cut,
 }
@@ -199,9 +202,9 @@ pub enum Signatures {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Module {
-    /// Modules to insert before it; those built in are left out.
+    /// Modules to insert before this one, without those built in.
     pub before: Vec<String>,
-    /// Modules to insert after it (`softdep … post:`).
+    /// Modules to insert after this one (`softdep … post:`).
     pub after: Vec<String>,
 }
 
@@ -209,34 +212,34 @@ pub struct Module {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModuleSet {
-    /// By name, with `_` for `-`.
+    /// Modules by name, with `_` for `-`.
     pub modules: BTreeMap<String, Module>,
-    /// Wanted ones that this kernel has built in.
+    /// Wanted modules that this kernel has built in.
     pub builtin: BTreeSet<String>,
-    /// Wanted modules that this kernel lacks; an error only where one is needed
-    /// ([`ModuleSet::load_order`]).
+    /// Wanted modules that this kernel lacks. [`ModuleSet::load_order`] reports an error if one of
+    /// them is needed.
     pub absent: BTreeSet<String>,
-    /// Whether there is no module tree: everything must be built in, which cannot be checked.
+    /// Whether the kernel has no module tree. Everything must then be built in, which is unchecked.
     pub monolithic: bool,
-    /// Whether the modules' signatures were kept.
+    /// Whether the modules kept their signatures.
     #[serde(default)]
     pub signatures: Signatures,
 }
 
 impl ModuleSet {
-    /// For a kernel without a module tree: nothing to insert, and the guest finds out what is
-    /// missing.
+    /// Returns the set of a kernel without a module tree: nothing to insert. The guest finds out
+    /// whether something is missing.
     #[must_use]
     pub fn monolithic() -> Self {
         Self { monolithic: true, ..Self::default() }
     }
 
-    /// Reads what guests may need from the module tree at `tree`, and the archive that puts it into
-    /// [`layout::MODULES`].
+    /// Reads the modules that guests may need from the tree at `tree`. Returns them with an archive
+    /// that puts them into [`layout::MODULES`].
     ///
     /// # Errors
-    /// [`ModulesError`] for trees that cannot be read or are incomplete. Wanted modules that do not exist are recorded
-    /// in [`ModuleSet::absent`], not an error here.
+    /// [`ModulesError`] if the tree cannot be read or is incomplete. Wanted modules that do not
+    /// exist are no error; they are recorded in [`ModuleSet::absent`].
     pub fn read(tree: &Path, layout: Layout, signatures: Signatures) -> Result<(Self, Archive), ModulesError> {
         let found = match layout {
             Layout::Installed => Installed::find(tree)?,
@@ -258,12 +261,12 @@ impl ModuleSet {
         Ok((reader.set, reader.archive))
     }
 
-    /// What a guest inserts for this file system under test, as paths in the guest, dependencies
-    /// first: the value of
-    /// [`bpfassay_protocol::job::Job::modules`]. `is_node`: it is one of several nodes, with a network card.
+    /// Returns the modules that a guest inserts for this file system under test: paths in the
+    /// guest, dependencies first. This is the value of [`bpfassay_protocol::job::Job::modules`].
+    /// `is_node` means that the guest is one of several nodes and has a network card.
     ///
     /// # Errors
-    /// [`ModulesError::Missing`] if the kernel lacks something that is needed.
+    /// [`ModulesError::Missing`] if the kernel lacks a module that is needed.
     pub fn load_order(&self, file_system: &FileSystem, is_node: bool) -> Result<Vec<String>, ModulesError> {
         let mut wanted: Vec<(&str, &'static str)> =
             CONSOLE.iter().map(|&name| (name, "the connection to the host")).collect();
@@ -277,7 +280,7 @@ impl ModuleSet {
         if is_node {
             wanted.push((NETWORK, "the network of several nodes"));
         }
-        // A set from before several nodes were has not looked for the network card.
+        // Older sets, from before studies with several nodes, did not look for the network card.
         let is_absent = |name: &str| {
             let is_there = self.monolithic || self.modules.contains_key(name) || self.builtin.contains(name);
             self.absent.contains(name) || name == NETWORK && !is_there
@@ -288,8 +291,8 @@ impl ModuleSet {
         Ok(self.load_order_of(&wanted.into_iter().map(|(name, _)| name).collect::<Vec<_>>()))
     }
 
-    /// The order of insertion for these modules, as paths in the guest, dependencies first. Names
-    /// that are built in or unknown contribute nothing.
+    /// Returns the order of insertion of these modules: paths in the guest, dependencies first.
+    /// Names that are built in or unknown contribute nothing.
     #[must_use]
     pub fn load_order_of(&self, names: &[&str]) -> Vec<String> {
         let mut order = Vec::new();
@@ -300,7 +303,8 @@ impl ModuleSet {
         order.into_iter().map(|name| format!("{}/{name}.ko", layout::MODULES)).collect()
     }
 
-    /// `seen` ends the recursion for circles, which a set from a damaged cache file could hold.
+    /// Appends `name` and its dependencies to `order`. `seen` ends the recursion for circles, which
+    /// a damaged cache file could contain.
     fn visit<'a>(&'a self, name: &'a str, seen: &mut BTreeSet<&'a str>, order: &mut Vec<&'a str>) {
         let Some(module) = self.modules.get(name) else { return };
         if !seen.insert(name) {
@@ -316,12 +320,12 @@ impl ModuleSet {
     }
 }
 
-/// Why a module is looked for.
+/// Who looks for a module.
 #[derive(Clone, Copy)]
 enum Wanted<'a> {
-    /// By a guest, or by `softdep`: fine if it does not exist.
+    /// A guest or a `softdep`. The module need not exist.
     IfPresent,
-    /// By a module that cannot work without it.
+    /// A module that cannot work without it.
     By(&'a str),
 }
 
@@ -330,8 +334,8 @@ struct Reader<'a> {
     builtin: &'a BTreeSet<String>,
     set: ModuleSet,
     archive: Archive,
-    /// By module, those that are to be inserted before another and cannot work without this one:
-    /// they follow it.
+    /// For each module, its dependents that another module wants before itself. They are inserted
+    /// after this module.
     late: BTreeMap<String, Vec<String>>,
 }
 
@@ -346,7 +350,7 @@ impl Reader<'_> {
         self.take(name, Wanted::IfPresent, &mut Vec::new()).map(|_| ())
     }
 
-    /// Takes `name` and what it depends on into the set. Says whether it is a module to be
+    /// Adds `name` and its dependencies to the set. Returns whether `name` is a module to be
     /// inserted.
     fn take(&mut self, name: &str, wanted: Wanted<'_>, path: &mut Vec<String>) -> Result<bool, ModulesError> {
         if self.builtin.contains(name) {
@@ -379,7 +383,7 @@ impl Reader<'_> {
             }
         }
         for dependency in info.soft_before {
-            // crypto_algapi wants cryptomgr before it, which is made of it.
+            // crypto_algapi wants cryptomgr before it, but cryptomgr depends on crypto_algapi.
             if let Some(needed) = self.first_needed(&dependency, path) {
                 self.late.entry(needed).or_default().push(dependency);
                 continue;
@@ -392,7 +396,7 @@ impl Reader<'_> {
         let place = format!("{}/{name}.ko", layout::MODULES);
         self.archive.add(&place, Node::File { executable: false, content: bytes.into() })?;
         self.set.modules.insert(name.to_owned(), Module { before, after: Vec::new() });
-        // Only now: what is to follow a module usually depends on it.
+        // Comes last, because modules that follow this one usually depend on it.
         let mut after = Vec::new();
         let late = self.late.remove(name).unwrap_or_default();
         for dependency in info.soft_after.into_iter().chain(late) {
@@ -406,8 +410,8 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// The outermost module of `path` that `name` cannot work without; none where it is in the path
-    /// itself. What cannot be read is reported where it is taken.
+    /// Returns the outermost module of `path` that `name` depends on, or `None` if `name` is in the
+    /// path. Ignores modules that cannot be read; `take` reports them.
     fn first_needed(&self, name: &str, path: &[String]) -> Option<String> {
         if path.iter().any(|earlier| earlier == name) {
             return None;
@@ -428,7 +432,7 @@ impl Reader<'_> {
         first.and_then(|place| path.get(place)).cloned()
     }
 
-    /// The content of a module as guests get it, and what it says about itself.
+    /// Returns the content of a module as guests get it, and its `.modinfo`.
     fn read(&self, file: &Path) -> Result<(Vec<u8>, ModInfo), ModulesError> {
         let bytes = content(file, self.set.signatures)?;
         let info = ModInfo::parse(&bytes).map_err(|source| ModulesError::ModInfo { path: file.to_owned(), source })?;
@@ -436,7 +440,7 @@ impl Reader<'_> {
     }
 }
 
-/// The content of the module `file` as guests get it.
+/// Returns the content of the module `file` as guests get it.
 fn content(file: &Path, signatures: Signatures) -> Result<Vec<u8>, ModulesError> {
     if !file.exists() {
         return Err(ModulesError::NotBuilt { path: file.to_owned() });
@@ -449,10 +453,10 @@ fn content(file: &Path, signatures: Signatures) -> Result<Vec<u8>, ModulesError>
     Ok(bytes)
 }
 
-/// The names of the modules in the installed tree at `tree`, with `_` for `-`.
+/// Returns the names of the modules in the installed tree at `tree`, with `_` for `-`.
 ///
 /// # Errors
-/// [`ModulesError::Read`] where it cannot be read.
+/// [`ModulesError::Read`] if the tree cannot be read.
 pub(crate) fn names(tree: &Path) -> Result<BTreeSet<String>, ModulesError> {
     Ok(Installed::find(tree)?.files.into_keys().collect())
 }

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names that come from files of others and become parts of paths and of arguments: of kernel
-//! releases, and of packages.
+//! Names of kernel releases and of packages. They come from untrusted files and become parts of
+//! paths and of arguments.
 //!
-//! Each begins with a letter or a digit and has no `/`, so that it is one part of a path, and never
-//! `.` or `..`. They are parsed where they are read.
+//! Each name begins with a letter or a digit and has no `/`. It is therefore one part of a path,
+//! and never `.` or `..`. Names are parsed where they are read.
 
 use std::{borrow::Cow, fmt, ops::Deref, str::FromStr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Longest name, in bytes; the names of Debian's packages have about 100.
+/// Longest name, in bytes. Names of Debian's packages have about 100.
 const LONGEST: usize = 255;
 
-/// A text that is no such name.
+/// The error for a text that is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` is no {what}: expected a letter or a digit, and then letters, digits and {punctuation}", text.escape_debug())]
 pub struct NotAName {
-    /// The beginning of the text.
+    /// The first 64 characters of the text.
     text: String,
     what: &'static str,
     punctuation: &'static str,
@@ -39,7 +39,7 @@ macro_rules! name {
         pub struct $name(String);
 
         impl $name {
-            /// The name.
+            /// The name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -104,7 +104,7 @@ macro_rules! name {
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                // `-` comes last in each, as a class of characters wants it.
+                // `-` comes last in each set, as character classes require.
                 json_schema!({"type": "string", "pattern": concat!("^[A-Za-z0-9][A-Za-z0-9", $punctuation, "]*$")})
             }
         }
@@ -112,7 +112,7 @@ macro_rules! name {
 }
 
 name!(
-    /// What `uname -r` prints. The kernel has room for 64 bytes of it.
+    /// The output of `uname -r`. The kernel has room for 64 bytes.
     KernelRelease, "kernel release", ".+~_-", 64
 );
 name!(
@@ -120,7 +120,7 @@ name!(
     PackageName, "name of a package", ".+~_-", LONGEST
 );
 name!(
-    /// The version of a package, with its epoch and revision where it has them.
+    /// The version of a package, with epoch and revision if it has them.
     PackageVersion, "version of a package", ".+~:^_-", LONGEST
 );
 name!(

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest's own programs, cross-built: agent, tracer and embedded IOR, static, the same bytes
-//! wherever they are built from the same source with the same toolchain.
+//! The guest's own programs: agent, tracer and embedded IOR. They are cross-built and static. The
+//! same source and toolchain give the same bytes on any host.
 //!
-//! What goes into them is staged first: the sources of their packages and of those they depend on
-//! in this workspace, and the locked versions of other packages. By the digest of that, programs
-//! are looked for in the cache and in places that offer them (`asset`). Where they are nowhere,
-//! cargo runs in the toolchain root, sees nothing but the stage and the vendored packages, each at
-//! a fixed path, and uses no network.
+//! Their sources are staged first: the packages of the programs, the workspace packages that these
+//! depend on, and the locked versions of other packages. The digest of the stage names the programs
+//! in the cache and in places that offer them (`asset`). If no place has them, cargo builds them in
+//! the toolchain root. Cargo sees only the stage and the vendored packages, each at a fixed path,
+//! and uses no network.
 
 #![allow(clippy::disallowed_methods, reason = "builds from a checkout of the user's own in a scratch directory")]
 
@@ -59,106 +59,101 @@ const AGENT: Program = Program { package: "bpfassay-guest", binary: "bpfassay-gu
 const TRACER: Program = Program { package: "bpfassay-tracer", binary: "bpfassay-tracer", at: 0x2000_0000 };
 const IOR: Program = Program { package: "bpfassay-workload", binary: "bpfassay-ior", at: 0x3000_0000 };
 
-/// The programs.
 const PROGRAMS: [Program; 3] = [AGENT, TRACER, IOR];
 
 struct Program {
     package: &'static str,
     binary: &'static str,
-    /// Where its code is linked to, where rustc links static programs to fixed addresses: each
-    /// elsewhere, and none where a tool under test is by default. The plugin divides instructions
-    /// of user space by their addresses alone. Below 2 GiB, which every code model reaches.
+    /// Link address of the code, where rustc links static programs to fixed addresses. The
+    /// addresses differ from each other and from the default address of tools under test, because
+    /// the plugin tells programs apart by address alone. They are below 2 GiB, which every code
+    /// model reaches.
     at: u32,
 }
 
-/// To be changed whenever other programs are built of the same source and toolchain.
+/// Change this version when the same source and toolchain give other programs than before.
 const KEY_VERSION: &str = "1";
 
-/// Kind of cache record: source and architecture → programs.
+/// Kind of cache record that maps source and architecture to programs.
 const RECORD: &str = "payload";
 
-/// With a package's name behind it, the environment variable by which its build script is given
-/// [`Program::at`].
+/// Prefix of the environment variable that passes [`Program::at`] to a build script. The package's
+/// name follows it.
 const LINK_VARIABLE: &str = "BPFASSAY_LINK_AT";
 
-/// The build for one architecture.
 struct Building<'a> {
     apt: &'a Apt<'a>,
     toolchain: &'a Toolchain,
     root: Sandbox<'a>,
-    /// The target directory, on the host.
     target: &'a Path,
-    /// Cargo's environment.
     variables: Vec<(String, String)>,
-    /// Where the output goes.
+    /// Path of the build's log.
     log: PathBuf,
     reuse: Reuse,
 }
 
-/// What of earlier builds may be used.
+/// Which results of earlier builds a build may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reuse {
-    /// What the cache holds, and `BPFASSAY_PAYLOAD_TARGET`.
+    /// The cache and `BPFASSAY_PAYLOAD_TARGET`.
     Known,
-    /// Nothing.
     Nothing,
 }
 
 /// The guest's programs for one architecture.
 #[derive(Debug, Clone)]
 pub struct Payload {
-    /// The architecture.
+    /// The architecture that the programs run on.
     pub arch: Arch,
-    /// The agent, `/init` of the guest.
+    /// The agent, `/init` in the guest.
     pub agent: Object,
     /// The bundled tracer.
     pub tracer: Object,
     /// The embedded IOR engine.
     pub ior: Object,
-    /// Digest of the source that they were built from.
+    /// Digest of the programs' source.
     pub source: Digest,
 }
 
 impl Payload {
-    /// The programs for `arch` that were built elsewhere, from `directory`, which holds them under
-    /// the names that cargo gives them. They are copied into the cache.
+    /// Copies programs for `arch` that were built elsewhere from `directory` into the cache. Their
+    /// file names are those that cargo gives them.
     ///
     /// # Errors
-    /// [`Error::Io`] for a program that is not there, and others of the cache.
+    /// [`Error::Io`] if a program does not exist, and the errors of the cache.
     pub fn from_directory(cache: &Cache, arch: Arch, directory: &Path) -> Result<Self> {
         let [agent, tracer, ior] = add_files(cache, arch, |program| directory.join(program.binary))?;
         let source = Digest::of_parts([&agent, &tracer, &ior].map(|object| object.digest.to_string()));
         Ok(Self { arch, agent, tracer, ior, source })
     }
 
-    /// Its programs by name, in the order of `PROGRAMS`.
+    /// Returns the programs by name, in the order of `PROGRAMS`.
     #[must_use]
     pub fn programs(&self) -> [(&'static str, &Object); 3] {
         [(AGENT.binary, &self.agent), (TRACER.binary, &self.tracer), (IOR.binary, &self.ior)]
     }
 }
 
-/// Copies the programs for `arch`, which are at `path`, into the cache, in the order of
-/// [`PROGRAMS`].
+/// Copies the programs for `arch` from the paths that `path` gives into the cache. Returns them in
+/// the order of [`PROGRAMS`].
 fn add_files(cache: &Cache, arch: Arch, path: impl Fn(&Program) -> PathBuf) -> Result<[Object; 3]> {
     let add = |program: &Program| cache.add_file(&format!("{} for {arch}", program.binary), &path(program), None);
     Ok([add(&AGENT)?, add(&TRACER)?, add(&IOR)?])
 }
 
-/// The guest's programs for one architecture, and what they were built with.
+/// The guest's programs for one architecture, and the toolchain that built them.
 #[derive(Debug, Clone)]
 pub struct Built {
     /// The programs.
     pub payload: Payload,
     /// The packages of the toolchain, sorted.
     pub toolchain: Vec<Component>,
-    /// Digest of what the toolchain was made from.
+    /// Digest of everything that the toolchain was built from.
     pub toolchain_key: Digest,
-    /// The asset that they were taken from; none where they were built here.
+    /// The asset that contained the programs. Absent if they were built here.
     pub asset: Option<ProgramAsset>,
 }
 
-/// What the cache remembers of a build.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recorded {
@@ -171,17 +166,18 @@ struct Recorded {
     asset: Option<ProgramAsset>,
 }
 
-/// The programs for `archs`, each given to `ready` as soon as they are there, until that asks to
-/// stop: first those that the cache has, then those that a place of `sources` offers, then, in the
-/// order given, those that have to be built. Where some cannot be had, the others still are. What
-/// takes time is reported as stages.
+/// Provides the programs for `archs` and passes each to `ready` as soon as it is available, until
+/// `ready` asks to stop. The order is: programs in the cache, then programs that a place of
+/// `sources` offers, then programs that must be built, in the order of `archs`. If some
+/// architectures fail, the others are still provided. Reports what takes time as stages.
 ///
 /// # Errors
-/// What no architecture can be had without: [`Error::Stage`] for a checkout that cannot be read,
-/// [`Error::Build`] where there is nothing to build from, and those of [`Toolchain::prepare`].
-/// `ready` is given [`Error::Build`] for a build that fails, with the last lines and the place of
-/// its log, and [`Error::Asset`], [`Error::Mismatch`], [`Error::Download`] for a damaged asset and
-/// a place that cannot be read.
+/// Errors that prevent every architecture: [`Error::Stage`] if the checkout cannot be read,
+/// [`Error::Build`] if there is nothing to build from, and those of [`Toolchain::prepare`].
+///
+/// `ready` gets [`Error::Build`] for a failed build, with the path and the last lines of its log.
+/// It gets [`Error::Asset`], [`Error::Mismatch`] or [`Error::Download`] for a damaged asset or a
+/// place that cannot be read.
 pub fn prepare_each(
     apt: &Apt<'_>,
     sources: &ProgramSources,
@@ -191,7 +187,7 @@ pub fn prepare_each(
     let cache = apt.cache();
     let wanted = Wanted::find(sources)?;
     let source = wanted.source;
-    // Without sources there is nothing that another toolchain would change.
+    // A change of the toolchain matters only if there are sources to build.
     let is_refresh = apt.options().refresh && wanted.is_of_checkout();
     let refreshed = if is_refresh { Some(Toolchain::prepare(apt)?) } else { None };
     let current = refreshed.as_ref().map(|toolchain| toolchain.key);
@@ -212,7 +208,7 @@ pub fn prepare_each(
     let _lock = cache.lock("payload")?;
     let mut unbuilt = Vec::new();
     for &arch in &missing {
-        // Another process may have built them while this one waited.
+        // Another process may have built them while this process waited for the lock.
         let found = match recorded(cache, source, arch, current)? {
             Some(built) => Ok(Some(built)),
             None => offered(apt, sources, source, arch, current),
@@ -233,9 +229,9 @@ pub fn prepare_each(
     build_each(apt, &checkout, &unbuilt, refreshed, ready)
 }
 
-/// Builds the programs for `archs`, those that run on this host as soon as their part of the
-/// toolchain is there, while the
-/// rest of it is unpacked. The toolchain is made, unless it is `toolchain`.
+/// Builds the programs for `archs`. If the first is the host's architecture, its build starts as
+/// soon as that part of the toolchain exists, while the rest is unpacked. Builds the toolchain
+/// unless `toolchain` is given.
 ///
 /// # Errors
 /// Those of [`prepare_each`], for the architectures that `ready` was not called with.
@@ -249,7 +245,7 @@ fn build_each(
     let is_host_first = archs.first().copied() == toolchain::host_arch().ok();
     thread::scope(|scope| {
         let (sender, early) = mpsc::channel();
-        // Nothing is sent: it ends when `building` is dropped.
+        // Carries no message. The receiver stops waiting when `building` is dropped.
         let (building, is_built) = mpsc::channel::<()>();
         let make = move || match toolchain {
             Some(toolchain) => Ok(toolchain),
@@ -267,7 +263,7 @@ fn build_each(
         let mut whole = || making.take().map(|making| making.join().unwrap_or_else(|panic| resume_unwind(panic)));
         let there = || match (early.recv(), &mut whole) {
             (Ok(toolchain), _) => Ok(toolchain),
-            // It was there, or cannot be made.
+            // The toolchain existed already, or cannot be built.
             (Err(_), whole) => {
                 whole().unwrap_or_else(|| Err(Error::Build { what: "no toolchain was made".to_owned() }))
             }
@@ -282,7 +278,7 @@ fn build_each(
             }
             let built = build(apt, checkout, &environment, arch);
             drop(building.take());
-            // Where the toolchain could not be made whole, that is why.
+            // If the rest of the toolchain failed, its error is the cause.
             if built.is_err()
                 && let Some(whole) = whole()
             {
@@ -296,10 +292,10 @@ fn build_each(
     })
 }
 
-/// The programs for `archs`, all of them: see [`prepare_each`].
+/// Provides the programs for all of `archs`, like [`prepare_each`].
 ///
 /// # Errors
-/// Those of [`prepare_each`].
+/// Those of [`prepare_each`], and the first that `ready` would get.
 pub fn prepare(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result<Vec<Built>> {
     let mut all = Ok(Vec::new());
     prepare_each(apt, sources, archs, &mut |_, built| match (built, &mut all) {
@@ -318,8 +314,8 @@ pub fn prepare(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Resul
     Ok(all)
 }
 
-/// The programs for `arch` from `source`, taken into the cache from the first place of `sources`
-/// that offers them, built with the toolchain `toolchain` if that matters.
+/// Copies the programs for `arch` from `source` into the cache, from the first place of `sources`
+/// that offers them. If `toolchain` is given, they must have been built with it.
 fn offered(
     apt: &Apt<'_>,
     sources: &ProgramSources,
@@ -350,11 +346,11 @@ fn offered(
     Ok(None)
 }
 
-/// Whether the cache holds the programs for `archs`: then nothing is built.
+/// Returns whether the cache holds the programs for `archs`, so that nothing must be built.
 ///
 /// # Errors
-/// [`Error::Stage`] for a checkout that cannot be read, [`Error::Build`] where there are no sources; [`Error::Io`], [`Error::Damaged`] where the
-/// cache cannot be read or repaired.
+/// [`Error::Stage`] if the checkout cannot be read, [`Error::Build`] if there are no sources,
+/// [`Error::Io`] or [`Error::Damaged`] if the cache cannot be read or repaired.
 pub fn is_cached(cache: &Cache, sources: &ProgramSources, archs: &[Arch]) -> Result<bool> {
     let source = Wanted::find(sources)?.source;
     for &arch in archs {
@@ -365,10 +361,10 @@ pub fn is_cached(cache: &Cache, sources: &ProgramSources, archs: &[Arch]) -> Res
     Ok(true)
 }
 
-/// Writes programs as assets into `directory`, which is made where it does not exist.
+/// Writes programs as assets into `directory`. Creates the directory if necessary.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::Archive`] where files cannot be read or written.
+/// [`Error::Io`] and [`Error::Archive`] if files cannot be read or written.
 pub fn pack(built: &[Built], directory: &Path) -> Result<Vec<Index>> {
     fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
     built.iter().map(|built| asset::write(directory, built)).collect()
@@ -378,12 +374,14 @@ fn record_key(source: Digest, arch: Arch) -> Digest {
     Digest::of_parts([KEY_VERSION, ebpf::LINKER, PROFILE, arch.name(), &source.to_string()])
 }
 
-/// Of what, and how, programs are built from `source`: what assets are named by.
+/// Digest of the source and of how programs are built from it, for all architectures. It names
+/// assets.
 fn asset_key(source: Digest) -> Digest {
     Digest::of_parts([KEY_VERSION, ebpf::LINKER, PROFILE, &source.to_string()])
 }
 
-/// What was built from `source` for `arch`, with the toolchain `toolchain` if that matters.
+/// Returns the recorded programs for `arch` from `source`. If `toolchain` is given, they must have
+/// been built with it.
 fn recorded(cache: &Cache, source: Digest, arch: Arch, toolchain: Option<Digest>) -> Result<Option<Built>> {
     let Some(recorded) = cache.recorded::<Recorded>(RECORD, &record_key(source, arch))? else { return Ok(None) };
     if toolchain.is_some_and(|key| key != recorded.toolchain_key) {
@@ -398,7 +396,7 @@ fn recorded(cache: &Cache, source: Digest, arch: Arch, toolchain: Option<Digest>
     Ok(Some(Built { payload: Payload { arch, agent, tracer, ior, source }, toolchain, toolchain_key, asset }))
 }
 
-/// Builds the programs for `arch`, and records them.
+/// Builds the programs for `arch`, adds them to the cache, and records them.
 fn build(apt: &Apt<'_>, checkout: &Checkout, environment: &BuildEnvironment, arch: Arch) -> Result<Built> {
     apt.during(Kind::Programs, arch.name(), |apt| {
         compile(apt, &checkout.stage, environment, arch)?;
@@ -420,7 +418,7 @@ fn build(apt: &Apt<'_>, checkout: &Checkout, environment: &BuildEnvironment, arc
     })
 }
 
-/// Builds the programs for `arch`: then they are at [`BuildEnvironment::program`].
+/// Builds the programs for `arch` at [`BuildEnvironment::program`].
 fn compile(apt: &Apt<'_>, stage: &Stage, environment: &BuildEnvironment, arch: Arch) -> Result<()> {
     let BuildEnvironment { toolchain, scratch, target, reuse } = environment;
     let root = Sandbox::new(&toolchain.root)
@@ -449,15 +447,15 @@ fn build_programs(building: &Building<'_>, arch: Arch) -> Result<()> {
     run.build(command, Step::Compile, building.apt.stage(), "build the guest's programs")
 }
 
-/// Cargo's environment in the root. Every path that could get into a program is fixed there;
-/// `--remap-path-prefix` makes those that do get in (messages of panics) readable.
+/// Cargo's environment in the root. It fixes every path that could get into a program.
+/// `--remap-path-prefix` makes the paths in panic messages readable.
 fn variables() -> Vec<(String, String)> {
     let mut variables: Vec<(String, String)> = [
         ("CARGO_HOME", "/tmp/cargo"),
         ("CARGO_TARGET_DIR", "/target"),
         ("CARGO_INCREMENTAL", "0"),
         ("CARGO_TERM_COLOR", "never"),
-        // It counts what it compiles.
+        // The progress bar counts compiled crates.
         ("CARGO_TERM_PROGRESS_WHEN", "always"),
         ("CARGO_TERM_PROGRESS_WIDTH", "80"),
         ("BPFASSAY_CLANG", "clang-22"),

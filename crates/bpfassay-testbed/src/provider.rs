@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where guests come from. A provider is one file here and one line in `PROVIDERS`.
+//! Providers of guests. A provider is one file in this directory and one line in `PROVIDERS`.
 //!
-//! A provider makes or finds the guests of a [`Request`] and describes them in a [`Manifest`]. What
-//! all of them share is `assemble`: from a kernel and the guest's programs to a bootable target.
+//! A provider builds or finds the guests of a [`Request`] and describes them in a [`Manifest`]. All
+//! of them share `assemble`, which builds a bootable target from a kernel and the guest's programs.
 
 pub mod debian;
 pub mod local;
@@ -32,45 +32,45 @@ use crate::{
     toolchain,
 };
 
-/// The providers, in the order in which they are asked whether a request is for them. The last one
-/// takes every request.
+/// The providers, in the order in which they are asked whether they accept a request. The last one
+/// accepts every request.
 static PROVIDERS: &[&dyn Provider] = &[&manifest::ManifestFile, &local::Local, &debian::Debian];
 
 /// A source of guests.
 pub trait Provider: Sync {
-    /// Its name, under which manifests and results record it.
+    /// Returns the provider's name in manifests and results.
     fn name(&self) -> &'static str;
 
-    /// Whether it makes guests of `sources`.
+    /// Returns whether this provider builds guests from `sources`.
     fn takes(&self, sources: &Sources) -> bool;
 
-    /// Debian packages that the host needs to make guests, besides QEMU; empty where guests are
-    /// made elsewhere.
+    /// Returns the Debian packages that the host needs to build guests, besides QEMU. Empty if
+    /// guests are built elsewhere.
     fn host_packages(&self) -> &'static [&'static str] {
         toolchain::HOST_PACKAGES
     }
 
-    /// Names of the kernels that it has for `arch`, oldest first: what the patterns of studies
-    /// select from.
+    /// Returns the names of the kernels for `arch`, oldest first. The patterns of studies select
+    /// from them.
     ///
     /// # Errors
-    /// [`crate::Error`] where a list of kernels cannot be read or fetched.
+    /// [`crate::Error`] if a list of kernels cannot be read or fetched.
     fn kernels(&self, request: &Request<'_>, arch: Arch) -> Result<Vec<String>>;
 
-    /// Makes what is missing of the guests for the targets of `request`, and gives them to
-    /// `receiver`, each target once. An error is about an unknown name, packages that cannot be
-    /// fetched, programs that do not build, or a full disk.
+    /// Builds the missing guests for the targets of `request`, and passes each target to `receiver`
+    /// once. Errors are unknown names, packages that cannot be fetched, programs that do not build,
+    /// and a full disk.
     fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>);
 }
 
-/// What guests are made of, as the user named it. It decides which provider makes them.
+/// The user's choice of kernels and files to build guests from. It selects the provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// A testbed that was made before, in one file.
+    /// A finished testbed in one file.
     pub bundle: Option<PathBuf>,
-    /// The manifest of a testbed that was made before.
+    /// The manifest of a finished testbed.
     pub manifest: Option<PathBuf>,
-    /// A testbed that was made before, its files checked.
+    /// A finished testbed whose files have been checked.
     pub recorded: Option<Manifest>,
     /// The kernel called [`local::NAME`].
     pub local: Option<LocalKernel>,
@@ -79,14 +79,14 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The provider that makes guests of them.
+    /// Returns the provider that builds guests from these sources.
     #[must_use]
     pub fn provider(&self) -> &'static dyn Provider {
         PROVIDERS.iter().copied().find(|provider| provider.takes(self)).unwrap_or(&debian::Debian)
     }
 
-    /// The manifest of a testbed that was made before: which guests it has; `None` where guests are
-    /// made. Files are not hashed.
+    /// Returns the manifest of a finished testbed, or `None` if guests have to be built. Does not
+    /// hash files.
     ///
     /// # Errors
     /// Those of [`Manifest::load`] and [`crate::bundle::manifest`].
@@ -99,71 +99,71 @@ impl Sources {
         }
     }
 
-    /// Whether guests were made before.
+    /// Returns whether the sources are a finished testbed.
     #[must_use]
     pub fn are_made(&self) -> bool {
         self.bundle.is_some() || self.manifest.is_some() || self.recorded.is_some()
     }
 }
 
-/// Which guests are wanted, and what they are made of.
+/// The guests to build, and what to build them from.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// Packages, and the cache.
+    /// Access to packages and to the cache.
     pub apt: &'a Apt<'a>,
     /// The kernels that have names.
     pub catalogue: &'a Catalogue,
-    /// Architecture and kernel of each guest, by its name in the catalogue or [`local::NAME`].
+    /// Architecture and kernel of each guest. Kernels have names of the catalogue or
+    /// [`local::NAME`].
     pub targets: Vec<(Arch, String)>,
-    /// What they are made of.
+    /// The kernels and files to build the guests from.
     pub sources: &'a Sources,
-    /// Where the guest's programs may come from.
+    /// Sources of the guest's programs.
     pub programs: &'a ProgramSources,
-    /// Whether guests can be used by hand.
+    /// Whether guests also get a shell, for use by hand.
     pub shell: bool,
 }
 
 impl<'a> Request<'a> {
-    /// A request for no target yet, and for guests that only measure.
+    /// Creates a request without targets, for guests without a shell.
     #[must_use]
     pub fn new(apt: &'a Apt<'a>, catalogue: &'a Catalogue, sources: &'a Sources, programs: &'a ProgramSources) -> Self {
         Self { apt, catalogue, targets: Vec::new(), sources, programs, shell: false }
     }
 
-    /// The architectures of its targets.
     fn archs(&self) -> Vec<Arch> {
         self.targets.iter().map(|(arch, _)| *arch).collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
 
-/// The packages of [`Provider::host_packages`] of the provider with that name in a manifest; empty
-/// for a builder that is not part of this program.
+/// Returns [`Provider::host_packages`] of the provider with this name in a manifest. Empty for a
+/// builder that is not part of this program.
 #[must_use]
 pub fn host_packages(name: &str) -> &'static [&'static str] {
     PROVIDERS.iter().find(|provider| provider.name() == name).map_or(&[], |provider| provider.host_packages())
 }
 
-/// Guests for some targets of a request, or why there are none.
+/// Guests for some targets of a request, or the error of building them.
 #[derive(Debug)]
 pub struct Part {
-    /// The targets.
+    /// Architecture and kernel of each guest, as in the request.
     pub targets: Vec<(Arch, String)>,
-    /// Their guests, which may be more than the request asks for.
+    /// The guests, which can be more than the request asks for.
     pub made: Result<Manifest>,
 }
 
 impl Part {
-    /// None of the guests of `request`, because of `error`.
+    /// Reports `error` for all targets of `request`.
     fn failed(request: &Request<'_>, error: Error) -> Self {
         Self { targets: request.targets.clone(), made: Err(error) }
     }
 }
 
-/// Receives the parts of a request, from several threads, as soon as they are made. Nothing more is
-/// begun when it asks to stop.
+/// Receives the parts of a request from several threads, as soon as they are built. After it asks
+/// to stop, nothing new is started.
 pub type Receiver<'a> = dyn Fn(Part) -> ControlFlow<()> + Sync + 'a;
 
-/// All guests of `request`, from the provider that its sources ask for.
+/// Builds all guests of `request` with the provider that its sources select.
 ///
 /// # Errors
 /// The first error of a part.
@@ -183,8 +183,8 @@ pub fn whole(request: &Request<'_>) -> Result<Manifest> {
     }
 }
 
-/// The testbed that `parts` of one request make, with its guests in the order of `targets`, and
-/// those behind them that nobody asked for.
+/// Joins the `parts` of one request to one testbed. Its guests are in the order of `targets`,
+/// followed by guests that the request did not ask for.
 #[must_use]
 pub fn joined(parts: Vec<Manifest>, targets: &[(Arch, String)]) -> Manifest {
     let mut all = Manifest {
@@ -200,8 +200,8 @@ pub fn joined(parts: Vec<Manifest>, targets: &[(Arch, String)]) -> Manifest {
         all.assets.extend(part.assets);
         all.targets.extend(part.targets);
     }
-    // Architectures that were built at different times may have been built with different versions:
-    // all are named.
+    // Architectures that were built at different times can have different package versions. All are
+    // listed.
     all.toolchain.sort();
     all.toolchain.dedup();
     all.assets.sort();
@@ -213,29 +213,29 @@ pub fn joined(parts: Vec<Manifest>, targets: &[(Arch, String)]) -> Manifest {
     all
 }
 
-/// What guests are assembled from.
 pub(crate) struct Parts<'a> {
-    /// Who made the kernels.
+    /// Name of the provider of the kernels.
     pub(crate) provider: &'a str,
-    /// What the programs were built with.
+    /// Packages that the programs were built with.
     pub(crate) toolchain: Vec<Component>,
-    /// The assets that they were taken from.
+    /// The assets that contained the programs.
     pub(crate) assets: Vec<ProgramAsset>,
     /// Guests that have only a kernel and its modules.
     pub(crate) targets: Vec<Target>,
     pub(crate) programs: BTreeMap<Arch, Payload>,
     /// Directory trees with a real IOR, per architecture.
     pub(crate) ior: &'a [(Arch, PathBuf)],
-    /// Where the programs of a shell come from, if guests are to have one.
+    /// The source of a shell's programs, if guests are to have a shell.
     pub(crate) shell: Option<&'a Apt<'a>>,
 }
 
-/// Assembles the guests of `parts` in the cache, and the manifest that describes them: the same for
-/// every provider.
+/// Assembles the guests of `parts` in the cache, and the manifest that describes them. All
+/// providers use it.
 ///
 /// # Errors
-/// [`crate::Error::Overlay`] for a directory tree without a real IOR, or with what a guest cannot hold; [`crate::Error::Io`] and
-/// [`crate::Error::DiskFull`] where a segment cannot be stored; those of packages where the shell's busybox cannot be had.
+/// [`crate::Error::Overlay`] for a directory tree without a real IOR, or with files that a guest
+/// cannot hold. [`crate::Error::Io`] and [`crate::Error::DiskFull`] if a segment cannot be stored.
+/// Errors of packages if the shell's busybox is not available.
 pub(crate) fn assemble(cache: &Cache, parts: Parts<'_>) -> Result<Manifest> {
     let mut shared = BTreeMap::new();
     for (&arch, payload) in &parts.programs {
@@ -261,8 +261,8 @@ pub(crate) fn assemble(cache: &Cache, parts: Parts<'_>) -> Result<Manifest> {
     })
 }
 
-/// Makes the guests of `request` with kernels that `kernel` gives and the guest's programs: the
-/// host's architecture first, everything that can beside each other.
+/// Builds the guests of `request` from the kernels that `kernel` returns and the guest's programs.
+/// Begins with the host's architecture, and works in parallel.
 fn with_checkout(
     request: &Request<'_>,
     provider: &str,

@@ -2,13 +2,14 @@
 //! The uncompressed x86_64 kernel inside a bzImage.
 //!
 //! QEMU enters an ELF `vmlinux` through its PVH entry (Xen's note `XEN_ELFNOTE_PHYS32_ENTRY`,
-//! kernel option `CONFIG_PVH`) and so skips the decompressor, which under TCG takes longer than the
-//! rest of the boot: Debian 6.1 reaches its end after 1.5 s instead of 3.8 s. The text of the
-//! kernel is not moved that way.
+//! kernel option `CONFIG_PVH`). This skips the decompressor, which under TCG takes longer than the
+//! rest of the boot: Debian 6.1 finishes booting after 1.5 s instead of 3.8 s. The kernel's text is
+//! then not relocated.
 //!
-//! The layout of a bzImage is Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header":
-//! `setup_sects` at 0x1f1, `header` ("HdrS") at 0x202, `payload_offset` at 0x248 and
-//! `payload_length` at 0x24c, relative to the protected-mode code at `(setup_sects + 1) * 512`.
+//! Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header", describes the layout of a
+//! bzImage: `setup_sects` at 0x1f1, `header` ("HdrS") at 0x202, `payload_offset` at 0x248 and
+//! `payload_length` at 0x24c. The payload's offset is relative to the protected-mode code at
+//! `(setup_sects + 1) * 512`.
 
 use std::fmt;
 
@@ -29,27 +30,28 @@ use crate::{
 /// Largest kernel image that is read, in bytes.
 const MAX_IMAGE: u64 = 1 << 30;
 
-/// Largest kernel, decompressed, in bytes; Debian's have about 70 MB.
+/// Largest decompressed kernel, in bytes. Debian's kernels have about 70 MB.
 const MAX_KERNEL: u64 = 1 << 30;
 
 /// `XEN_ELFNOTE_PHYS32_ENTRY` of include/xen/interface/elfnote.h.
 const PHYS32_ENTRY: u32 = 18;
 
-/// Kind of cache record: digest of the bzImage → digest of the vmlinux in it, none where it has no
-/// PVH entry.
+/// Kind of cache record that maps the digest of a bzImage to that of its vmlinux, or to nothing if
+/// that has no PVH entry.
 const RECORD: &str = "pvh";
 
-/// The image to boot `kernel` with: the `vmlinux` inside where there is one with a PVH entry, else
-/// the image as it is.
+/// Returns the image to boot `kernel` with: the `vmlinux` inside if it has a PVH entry, else the
+/// kernel's image.
 ///
 /// # Errors
-/// [`Error::DamagedKernel`] for a kernel that nothing can boot; [`Error::Io`] where the image cannot be read, [`Error::DiskFull`], and others of the
-/// cache. An image that is not understood is no error: QEMU may boot it all the same.
+/// [`Error::DamagedKernel`] for a kernel that nothing can boot, [`Error::Io`] if the image cannot
+/// be read, [`Error::DiskFull`], and the errors of the cache. An image of unknown structure is no
+/// error, because QEMU may still boot it.
 pub fn boot_image(cache: &Cache, kernel: &Kernel) -> Result<File> {
     if kernel.arch.facts().image != ImageFormat::BzImage {
         return Ok(kernel.image.clone());
     }
-    // Records of version 1 have damaged kernels as well.
+    // Records of version 1 can also be of damaged kernels.
     let key = Digest::of_parts(["2", &kernel.image.sha256.to_string()]);
     if let Some(known) = cache.recorded::<Option<Digest>>(RECORD, &key)? {
         match known {
@@ -64,7 +66,7 @@ pub fn boot_image(cache: &Cache, kernel: &Kernel) -> Result<File> {
     let image = bpfassay_input::read(&kernel.image.path, MAX_IMAGE).map_err(Error::io("read", &kernel.image.path))?;
     let vmlinux = match extract(&image) {
         Ok(vmlinux) => vmlinux,
-        // Reported here, once: its guest would write nothing until its deadline.
+        // Reported here, once: a guest with this kernel would write nothing until its deadline.
         Err(Unusable::Damaged(problem)) => {
             let (name, arch, path) = (kernel.name.clone(), kernel.arch, kernel.image.path.clone());
             return Err(Error::DamagedKernel { name, arch, path, problem });
@@ -80,12 +82,12 @@ pub fn boot_image(cache: &Cache, kernel: &Kernel) -> Result<File> {
     Ok(File::from(&object))
 }
 
-/// Why no `vmlinux` comes out of an image.
+/// Why no `vmlinux` can be extracted from an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unusable {
-    /// It is not understood: QEMU may boot it all the same.
+    /// The image has an unknown structure. QEMU may still boot it.
     NotUnderstood(String),
-    /// The kernel in it is damaged: nothing can boot it, and its console would stay empty.
+    /// The kernel is damaged. Nothing can boot it, and its console would stay empty.
     Damaged(String),
 }
 
@@ -97,10 +99,11 @@ impl fmt::Display for Unusable {
     }
 }
 
-/// The `vmlinux` in `image`, or why it cannot be extracted or used.
+/// Extracts the `vmlinux` from `image`.
 ///
 /// # Errors
-/// [`Unusable`] where the image is no bzImage, is compressed in a way that is not read, or holds no kernel that QEMU can start.
+/// [`Unusable`] if `image` is not a bzImage, has an unsupported compression, or contains no kernel
+/// that QEMU can start through PVH.
 pub(crate) fn extract(image: &[u8]) -> Result<Vec<u8>, Unusable> {
     let no = |problem: &str| Unusable::NotUnderstood(problem.to_owned());
     let number = |at: usize| -> Option<usize> {
@@ -111,7 +114,7 @@ pub(crate) fn extract(image: &[u8]) -> Result<Vec<u8>, Unusable> {
         return Err(no("it is no bzImage"));
     }
     let sectors = match image.get(0x1f1) {
-        // Zero stands for four: "for backwards compatibility", as the documentation has it.
+        // Zero stands for four "for backwards compatibility", according to the documentation.
         Some(0) | None => 4,
         Some(&sectors) => usize::from(sectors),
     };
@@ -124,7 +127,7 @@ pub(crate) fn extract(image: &[u8]) -> Result<Vec<u8>, Unusable> {
         Unusable::Damaged(format!("it is cut off: it has {size} bytes, and its payload of {length} ends behind them"))
     })?;
     let vmlinux = decompress(payload.to_vec(), MAX_KERNEL).map_err(|error| match error {
-        // All that kernels use of these two is supported; of xz there are filters that are not.
+        // Everything that kernels use of zstd and gzip is supported. Some filters of xz are not.
         DecompressError::Damaged { format: "zstd" | "gzip", .. } => Unusable::Damaged(format!("its payload: {error}")),
         error => Unusable::NotUnderstood(format!("its payload: {error}")),
     })?;
@@ -160,7 +163,7 @@ mod tests {
         let mut image = vec![0; 0x400];
         image[0x202..0x206].copy_from_slice(b"HdrS");
         image[0x24c..0x250].copy_from_slice(&u32::MAX.to_le_bytes());
-        // As a copy that was broken off.
+        // A copy that was cut off.
         let cut = "it is cut off: it has 1024 bytes, and its payload of 4294967295 ends behind them";
         assert_eq!(extract(&image).unwrap_err(), Unusable::Damaged(cut.to_owned()));
         image[0x24c..0x250].fill(0);
@@ -177,8 +180,8 @@ mod tests {
         assert_eq!(extract(&image).unwrap_err(), none);
     }
 
-    /// A stream of zstd or gzip that cannot be read is a kernel that nothing boots; of xz, this
-    /// program may lack a filter.
+    /// A damaged zstd or gzip stream means that nothing can boot the kernel. A damaged xz stream
+    /// can also mean that this program lacks a filter.
     #[test]
     fn a_damaged_payload_is_distinguished_from_one_that_is_not_understood() {
         let with = |payload: &[u8]| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! QEMU of [`crate::testbed_lock`]: for guests of all architectures, with firmware and libraries,
-//! unpacked into the cache. It runs from there with its own dynamic loader and libraries, so that
-//! it is the same on every Linux, needs no rights of root, and nothing of the host but the kernel.
+//! QEMU of [`crate::testbed_lock`], for guests of all architectures, with firmware and libraries.
+//! It is unpacked into the cache and runs from there with its own dynamic loader and libraries. It
+//! is therefore the same on every Linux, needs no root privileges, and uses only the host's kernel.
 
 #![allow(
     clippy::disallowed_methods,
@@ -27,42 +27,41 @@ use crate::{
     untrusted_tree::{Links, UntrustedTree},
 };
 
-/// The suite of Debian that it comes from: the one whose QEMU the recorded results were measured
-/// with, and the oldest that this program supports.
+/// The Debian suite of this QEMU: the one whose QEMU the recorded results were measured with. Its
+/// QEMU is the oldest that this program supports.
 pub const SUITE: &str = "bookworm";
 
-/// The architectures of hosts that the lock has it for: those that guests can be made on.
+/// Architectures of hosts for which the lock has QEMU. Guests can be built only on these.
 pub const HOSTS: [Arch; 2] = crate::toolchain::HOSTS;
 
-/// What belongs to it of the packages: programs, libraries, modules of QEMU, firmware.
+/// The parts of the packages that QEMU needs: programs, libraries, modules of QEMU, firmware.
 const PARTS: &[&str] = &["lib", "usr/lib", "usr/share/qemu", "usr/share/seabios"];
-/// Where its programs are. Those for other architectures, which take most of the space, are left
-/// out.
+/// Directory of the programs. Programs for other guest architectures take most of the space, and
+/// are left out.
 const PROGRAMS: &str = "usr/bin";
-/// The dynamic loader, beside the programs. QEMU finds its modules relative to the program that
-/// Linux executes, and that is the loader.
+/// The dynamic loader, in the directory of the programs: QEMU finds its modules relative to the
+/// executed file, which is the loader.
 const LOADER: &str = "usr/bin/loader";
-/// Directories with firmware (`--firmwarepath` of Debian's build), as far as they exist.
+/// Directories that can contain firmware (`--firmwarepath` of Debian's build).
 const FIRMWARE: &[&str] = &["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"];
 
-/// How much larger than its packages it is.
+/// Estimated size of the tree relative to its packages.
 const GROWTH: u64 = 5;
-/// To be changed whenever another tree is made of the same packages.
+/// Change this version when the same packages give another tree than before.
 const KEY_VERSION: &str = "qemu tree 1";
-/// Kind of cache tree.
 const KIND: &str = "qemu";
 
-/// Packages of a QEMU that may be unpacked and started on this host; none where QEMU is that of the
-/// lock or of the host.
+/// Packages of a QEMU that may be unpacked and started on this host. Empty if QEMU comes from the
+/// lock or the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedPackages(Vec<Package>);
 
 impl TrustedPackages {
-    /// `packages`, unless [`crate::testbed_lock`] does not name the content of all of them. `Err`:
-    /// those that it does not name.
+    /// Trusts `packages` if [`crate::testbed_lock`] names the content of all of them. Returns
+    /// `Ok(Err)` with the packages that it does not name.
     ///
     /// # Errors
-    /// None in a released program: the text of its lock is checked by a test.
+    /// None in a released program, because a test checks the text of its lock.
     pub fn of_lock(packages: Vec<Package>) -> Result<Result<Self, Vec<Package>>> {
         let locked = locked()?.map(|locked| locked.packages).unwrap_or_default();
         let is_named = |package: &&Package| locked.iter().any(|located| located.package.sha256 == package.sha256);
@@ -70,7 +69,7 @@ impl TrustedPackages {
         Ok(if others.is_empty() { Ok(Self(packages)) } else { Err(others) })
     }
 
-    /// `packages`, because the user trusts whoever made them, after having seen what they are.
+    /// Trusts `packages`, because the user has seen what they are and trusts their maker.
     #[must_use]
     pub fn of_user(packages: Vec<Package>) -> Self {
         Self(packages)
@@ -80,9 +79,9 @@ impl TrustedPackages {
 /// QEMU in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Emulator {
-    /// The root directory that its paths are relative to; to be left as it is.
+    /// The root directory of all other paths. Nobody may change it.
     pub root: PathBuf,
-    /// The packages that it is made of, sorted.
+    /// The packages that it was unpacked from, sorted.
     pub packages: Vec<Package>,
     /// Directories with libraries, relative to the root.
     pub libraries: Vec<PathBuf>,
@@ -90,7 +89,7 @@ pub struct Emulator {
     pub firmware: Vec<PathBuf>,
 }
 
-/// The packages that it is asked for by, sorted: QEMU for each architecture, and firmware.
+/// Returns the names of the packages to ask for, sorted: QEMU for each architecture, and firmware.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<_> = Arch::ALL.iter().flat_map(|arch| arch.facts().qemu_packages.split_whitespace()).collect();
@@ -99,19 +98,19 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// What the lock has for this host; `None` where it has no QEMU for it.
+/// Returns the lock's QEMU for this host, or `None` if the lock has none.
 ///
 /// # Errors
-/// None in a released program: the text of its lock is checked by a test.
+/// None in a released program, because a test checks the text of its lock.
 pub fn locked() -> Result<Option<LockedForHost>> {
     let Ok(host) = std::env::consts::ARCH.parse::<Arch>() else { return Ok(None) };
     Ok(TestbedLock::bundled()?.qemu(host).cloned())
 }
 
-/// The packages to take for hosts of an architecture, with all that they depend on, sorted.
+/// Selects the packages for hosts of an architecture, with all their dependencies, sorted.
 ///
 /// # Errors
-/// Those of [`Apt::root`]; where apt cannot list the packages of the suite.
+/// Those of [`Apt::root`], and of apt if it cannot list the packages of the suite.
 pub(crate) fn choose(apt: &Apt<'_>, host: Arch) -> Result<Vec<Located>> {
     let root = apt.root(SUITE, &[host])?;
     let mut packages = root.closure(&names())?;
@@ -124,7 +123,7 @@ pub(crate) fn choose(apt: &Apt<'_>, host: Arch) -> Result<Vec<Located>> {
     Ok(packages)
 }
 
-/// Packages that others depend on to be installed, and that nothing of QEMU uses while it runs.
+/// Dependencies that are needed for installing, and that QEMU does not use at run time.
 const UNUSED: &[&str] = &[
     "adduser",
     "debconf",
@@ -141,11 +140,12 @@ const UNUSED: &[&str] = &[
 ];
 
 impl Emulator {
-    /// QEMU of the lock: from the cache, or made there of its packages, as a stage. Those in
-    /// `bundled`, which are in the cache, take their place, if there are any.
+    /// Provides QEMU from the cache, or unpacks it there as a stage. The packages of `bundled`,
+    /// which are in the cache, replace those of the lock, unless `bundled` is empty.
     ///
     /// # Errors
-    /// [`Error::Build`] where the lock has none for this host; [`Error::Offline`] where one of those in `bundled` is not in the cache; those of [`Apt::fetch`], of the cache, and of packages that cannot be unpacked.
+    /// [`Error::Build`] if the lock has no QEMU for this host. [`Error::Offline`] if the cache
+    /// lacks a package of `bundled`. Those of [`Apt::fetch`] and of the cache. Errors of unpacking.
     pub fn prepare(apt: &Apt<'_>, TrustedPackages(bundled): &TrustedPackages) -> Result<Self> {
         if !bundled.is_empty() {
             let missing = |package: &&Package| apt.cache().object(&package.sha256).is_ok_and(|found| found.is_none());
@@ -166,7 +166,8 @@ impl Emulator {
         Self::made(apt, "of testbed.lock", &locked.suite, packages, &locked.packages)
     }
 
-    /// From the cache, or made of `packages`, which are in the cache or where `located` has them.
+    /// Returns the cached tree of `packages`, or unpacks it. The packages are in the cache or at
+    /// `located`.
     fn made(apt: &Apt<'_>, from: &str, suite: &str, packages: Vec<Package>, located: &[Located]) -> Result<Self> {
         let key = key(&packages);
         let origin = Origin::Pool { suite, packages: located };
@@ -177,8 +178,8 @@ impl Emulator {
         Self::of(tree, packages)
     }
 
-    /// The package files of the lock's QEMU for this host, from the cache or downloaded; none where
-    /// it has no QEMU for it.
+    /// Returns the package files of the lock's QEMU for this host, from the cache or downloaded.
+    /// Returns none if the lock has no QEMU for this host.
     ///
     /// # Errors
     /// Those of [`Apt::fetch`].
@@ -190,10 +191,10 @@ impl Emulator {
         Ok(packages.into_iter().zip(objects).collect())
     }
 
-    /// QEMU of the lock for this host, if it is in the cache; the network is not used.
+    /// Returns the lock's QEMU for this host if it is in the cache. Does not use the network.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Damaged`] where the cache cannot be read or repaired.
+    /// [`Error::Io`], [`Error::Damaged`] if the cache cannot be read or repaired.
     pub fn cached(cache: &Cache) -> Result<Option<Self>> {
         let Some(locked) = locked()? else { return Ok(None) };
         let packages: Vec<_> = locked.packages.into_iter().map(|located| located.package).collect();
@@ -215,44 +216,44 @@ impl Emulator {
         Ok(Self { root: tree.path, packages, libraries, firmware })
     }
 
-    /// Its program for guests of an architecture, relative to the root.
+    /// Returns the QEMU program for guests of an architecture, relative to the root.
     #[must_use]
     pub fn program(&self, arch: Arch) -> PathBuf {
         program(arch)
     }
 
-    /// Its dynamic loader, relative to the root.
+    /// Returns the dynamic loader, relative to the root.
     #[must_use]
     pub fn loader(&self) -> &'static Path {
         Path::new(LOADER)
     }
 
-    /// The package with its program for guests of an architecture.
+    /// Returns the package with the QEMU program for guests of an architecture.
     #[must_use]
     pub fn package(&self, arch: Arch) -> Option<&Package> {
         package(&self.packages, arch)
     }
 }
 
-/// The program for guests of an architecture, relative to the root.
+/// Returns the QEMU program for guests of an architecture, relative to the root.
 fn program(arch: Arch) -> PathBuf {
     Path::new(PROGRAMS).join(format!("qemu-system-{arch}"))
 }
 
-/// Whether `packages` are of a QEMU for this host.
+/// Returns whether `packages` are of a QEMU for this host.
 #[must_use]
 pub fn is_for_this_host(packages: &[Package]) -> bool {
     let host = std::env::consts::ARCH.parse::<Arch>();
     packages.iter().any(|package| host.as_ref().is_ok_and(|arch| package.architecture == arch.facts().debian_name))
 }
 
-/// That of `packages` with the program for guests of an architecture.
+/// Returns the package that has the QEMU program for guests of an architecture.
 #[must_use]
 pub fn package(packages: &[Package], arch: Arch) -> Option<&Package> {
     packages.iter().find(|package| is_package(package, arch))
 }
 
-/// Whether a package has the program for guests of an architecture.
+/// Returns whether a package has the QEMU program for guests of an architecture.
 #[must_use]
 pub fn is_package(package: &Package, arch: Arch) -> bool {
     arch.facts().qemu_packages.split_whitespace().next() == Some(package.name.as_str())
@@ -274,7 +275,7 @@ fn make(apt: &Apt<'_>, (origin, of): (Origin<'_>, &str), packages: &[Package], k
     })
 }
 
-/// Unpacks `packages` into `scratch`, and moves what belongs to QEMU into `content`.
+/// Unpacks `packages` into `scratch`, and moves the parts that QEMU needs into `content`.
 fn fill(packages: &[PathBuf], scratch: &Path, content: &Path, stage: &Stage) -> Result<()> {
     stage.step(Step::Unpack, packages.len() as u64);
     let tree = UntrustedTree::open(scratch)?;
@@ -284,7 +285,7 @@ fn fill(packages: &[PathBuf], scratch: &Path, content: &Path, stage: &Stage) -> 
     }
     stage.step(Step::Store, 0);
     for part in PARTS.iter().filter(|part| tree.is_directory(part)) {
-        // The loader finds libraries by the names that are links.
+        // Links stay, because the loader finds libraries by the names of links.
         tree.take_directory(part, &content.join(part), Links::Kept)?;
     }
     for program in Arch::ALL.iter().map(|&arch| program(arch)).filter(|program| tree.is_file(program)) {
@@ -302,7 +303,7 @@ fn fill(packages: &[PathBuf], scratch: &Path, content: &Path, stage: &Stage) -> 
     Ok(())
 }
 
-/// Copies the program at `from` of `tree` to `to`, beside the programs, which are there.
+/// Copies the program at `from` in `tree` to `to`, whose directory exists.
 fn copy(tree: &UntrustedTree, from: &Path, to: &Path) -> Result<()> {
     let mut source = tree.open_file(from)?;
     let options = || fs::File::options().write(true).create_new(true).mode(0o755).open(to);
@@ -310,7 +311,7 @@ fn copy(tree: &UntrustedTree, from: &Path, to: &Path) -> Result<()> {
     copied.map(drop).map_err(Error::io("create", to))
 }
 
-/// Whether a path is that of glibc's dynamic loader in its package: `lib/TRIPLET/ld-linux-….so.…`.
+/// Recognises glibc's dynamic loader in its package: `lib/TRIPLET/ld-linux-….so.…`.
 fn is_loader(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     name.starts_with("ld-linux-") && name.contains(".so.")

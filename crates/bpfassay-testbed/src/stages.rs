@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The stages of setting up and measuring, as they happen: how far each is, how long it took, and
-//! what ran beside it.
-//!
-//! Stages run side by side, in threads or tasks. Each has a [`Kind`] and a subject, and does one
-//! [`Step`] after the other.
+//! Stages of set-up and measurement, which run in parallel: progress, durations and overlaps.
 
 mod time_left;
-
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -17,15 +12,15 @@ use std::{
 pub(crate) use self::time_left::YIELDING;
 pub use self::time_left::yield_from_now;
 
-/// What a stage does.
+/// The task of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Kind {
     /// Debian packages of the host are installed.
     HostPackages,
-    /// The cross toolchain is made.
+    /// The cross toolchain is built.
     Toolchain,
-    /// The sources of the crates that the guest's programs need are collected.
+    /// The crates that the guest's programs need are collected.
     Sources,
     /// A kernel is found, or downloaded and unpacked. The subject is its architecture and name.
     Kernel,
@@ -33,7 +28,7 @@ pub enum Kind {
     Programs,
     /// Guests are assembled from kernels, programs and tools. The subject is the architecture.
     Guests,
-    /// QEMU and the accelerator are found, if need be by booting. The subject is the architecture.
+    /// QEMU is unpacked (subject: origin), or an accelerator is chosen (subject: architecture).
     Qemu,
     /// Guests are booted and measured.
     Measuring,
@@ -42,7 +37,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name in events, in lower case with underscores.
+    /// Returns the name in events, in lower case with underscores.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// Its name for people.
+    /// Returns the name for people.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -75,25 +70,25 @@ impl Kind {
     }
 }
 
-/// What a stage does at the moment, and what its progress is counted in.
+/// The current activity of a stage, and the unit of its progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
     /// A package index is fetched. Not counted.
     Index,
-    /// Downloads wait for those that everything else waits for. Not counted.
+    /// Downloads wait for those that everything else needs. Not counted.
     AwaitTurn,
     /// Packages are downloaded, in bytes.
     Download,
     /// Packages are unpacked, in packages.
     Unpack,
-    /// What was unpacked is hashed and stored. Not counted.
+    /// The unpacked files are hashed and stored. Not counted.
     Store,
-    /// The sources are collected, from the cache of cargo or the registry. Not counted.
+    /// The crates are collected from cargo's cache or the registry. Not counted.
     Collect,
-    /// The eBPF programs are compiled, in cargo's units.
+    /// The tracer's eBPF programs are compiled, in cargo's units.
     CompileEbpf,
-    /// The programs are compiled, in cargo's units.
+    /// The guest's programs are compiled, in cargo's units.
     Compile,
     /// Packages are installed on the host. Not counted.
     Install,
@@ -102,7 +97,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Its name in events, in lower case with underscores.
+    /// Returns the name in events, in lower case with underscores.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -119,7 +114,7 @@ impl Step {
         }
     }
 
-    /// What it does, for people.
+    /// Returns a description for people.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -136,7 +131,7 @@ impl Step {
         }
     }
 
-    /// What its progress is counted in.
+    /// Returns the unit of the progress, or `None` if it is not counted.
     #[must_use]
     pub const fn unit(self) -> Option<Unit> {
         match self {
@@ -148,19 +143,19 @@ impl Step {
     }
 }
 
-/// What progress is counted in.
+/// Unit of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes.
     Bytes,
     /// Debian packages.
     Packages,
-    /// What cargo compiles in one call of a compiler.
+    /// Compilation units, as cargo counts them.
     Units,
 }
 
 impl Unit {
-    /// Its name in events and for people.
+    /// Returns the name in events and for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -171,63 +166,63 @@ impl Unit {
     }
 }
 
-/// How far a step is.
+/// Progress of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
-    /// The step.
+    /// The current step.
     pub step: Step,
-    /// How much of it is done, in its unit.
+    /// The amount done, in the unit of the step.
     pub done: u64,
-    /// Of how much; 0 where it is not counted.
+    /// The total amount. It is 0 if the step is not counted.
     pub of: u64,
-    /// How many seconds the rest of the step takes, where that can be estimated from what is done.
+    /// Estimated seconds until the end of the step, if they can be estimated.
     pub seconds_left: Option<f64>,
 }
 
 /// The state of a stage.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum State {
-    /// It has begun.
+    /// The stage has begun.
     Begun,
-    /// It continues.
+    /// The stage has progressed.
     At(Progress),
-    /// It ended.
+    /// The stage has ended.
     Ended {
-        /// Whether it did what it was to do.
+        /// Whether the work of the stage succeeded.
         succeeded: bool,
     },
 }
 
-/// What is reported of a stage.
+/// A report on a stage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// A number that no other stage has.
+    /// Unique number of the stage.
     pub id: u32,
-    /// What it does.
+    /// The task of the stage.
     pub kind: Kind,
-    /// For what; empty where there is only one such stage.
+    /// Details of the task. Empty if there is only one such stage.
     pub subject: String,
     /// Its state.
     pub state: State,
-    /// Since the stage began.
+    /// Time since the stage began.
     pub elapsed: Duration,
 }
 
-/// A stage that ended.
+/// Start and duration of a stage that ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timing {
-    /// What it did.
+    /// The task of the stage.
     pub kind: Kind,
-    /// For what; empty where there was only one such stage.
+    /// Details of the task. Empty if there was only one such stage.
     pub subject: String,
-    /// When it began, since [`Stages`] were made.
+    /// When the stage began, relative to the creation of [`Stages`].
     pub began: Duration,
-    /// How long it took.
+    /// Duration of the stage.
     pub took: Duration,
 }
 
 impl Timing {
-    /// Whether both ran at the same time, for a while.
+    /// Returns whether both stages ran at the same time for a while.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.began < other.began + other.took && other.began < self.began + self.took
@@ -236,26 +231,23 @@ impl Timing {
 
 /// Receives reports, from several threads at once.
 pub trait Watcher: Send + Sync {
-    /// Something happened.
+    /// Receives one report.
     fn report(&self, report: &Report);
 }
 
-/// The stages of one execution of the program, shared by all that take part.
+/// The stages of one execution of the program, shared by all threads and tasks.
 #[derive(Clone, Default)]
 pub struct Stages(Arc<Shared>);
-
 struct Shared {
     zero: Instant,
     watcher: Option<Arc<dyn Watcher>>,
     known: Mutex<Known>,
 }
-
 #[derive(Default)]
 struct Known {
     begun: u32,
     timings: Vec<Timing>,
 }
-
 impl Default for Shared {
     fn default() -> Self {
         Self { zero: Instant::now(), watcher: None, known: Mutex::default() }
@@ -269,13 +261,13 @@ impl fmt::Debug for Stages {
 }
 
 impl Stages {
-    /// Stages that are reported to `watcher`; those of [`Stages::default`] are reported to nobody.
+    /// Creates stages that are reported to `watcher`. The default has no watcher.
     #[must_use]
     pub fn watched(watcher: Arc<dyn Watcher>) -> Self {
         Self(Arc::new(Shared { watcher: Some(watcher), ..Shared::default() }))
     }
 
-    /// Begins a stage. It has failed where it is dropped before [`Stage::end`].
+    /// Begins a stage. Dropping it before [`Stage::end`] means that it failed.
     #[must_use]
     pub fn begin(&self, kind: Kind, subject: impl Into<String>) -> Stage {
         let id = {
@@ -296,10 +288,7 @@ impl Stages {
         Stage(Some(Arc::new(running)))
     }
 
-    /// Does `work` as a stage, which fails where `work` does.
-    ///
-    /// # Errors
-    /// Those of `work`.
+    /// Runs `work` as a stage, which fails with the error of `work`.
     pub fn during<T, E>(
         &self,
         kind: Kind,
@@ -312,13 +301,13 @@ impl Stages {
         done
     }
 
-    /// How long there have been stages.
+    /// Returns the time since the stages were created.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.0.zero.elapsed()
     }
 
-    /// How long the stages that ended took, in the order in which they began.
+    /// Returns the durations of the stages that ended, in the order in which they began.
     #[must_use]
     pub fn timings(&self) -> Vec<Timing> {
         let mut timings = locked(&self.0.known).timings.clone();
@@ -327,7 +316,7 @@ impl Stages {
     }
 }
 
-/// A stage under way, or nothing that is reported.
+/// A running stage. The default is a stage that is not reported.
 #[derive(Debug, Clone, Default)]
 pub struct Stage(Option<Arc<Running>>);
 
@@ -338,30 +327,27 @@ struct Running {
     subject: String,
     began: Instant,
     stages: Stages,
-    /// Whether it yields the CPU to others.
     yields: bool,
     now: Mutex<Now>,
 }
-
 #[derive(Debug, Default)]
 struct Now {
-    /// The step, when it began, and how far it is.
     step: Option<(Step, Instant, u64, u64)>,
     reported: Option<Instant>,
     has_ended: bool,
 }
 
-/// Progress is not reported more often than this.
+/// Shortest time between two reports of progress.
 const RATE: Duration = Duration::from_millis(250);
 
 impl Stage {
-    /// Begins a step of `of` units; 0 where they are not counted.
+    /// Begins a step of `of` units, or 0 if they are not counted.
     pub fn step(&self, step: Step, of: u64) {
         let Some(running) = &self.0 else { return };
         running.change(|now| now.step = Some((step, Instant::now(), 0, of)), true);
     }
 
-    /// Of the current step, `done` units are done.
+    /// Sets the number of `done` units of the current step.
     pub fn at(&self, done: u64) {
         let Some(running) = &self.0 else { return };
         let set = |now: &mut Now| {
@@ -372,7 +358,7 @@ impl Stage {
         running.change(set, false);
     }
 
-    /// One more unit of the current step is done.
+    /// Adds one unit to the current step.
     pub fn one_more(&self) {
         let Some(running) = &self.0 else { return };
         let add = |now: &mut Now| {
@@ -383,7 +369,7 @@ impl Stage {
         running.change(add, false);
     }
 
-    /// The stage has ended.
+    /// Ends the stage.
     pub fn end(&self, succeeded: bool) {
         if let Some(running) = &self.0 {
             running.end(succeeded);
@@ -438,8 +424,6 @@ impl Drop for Running {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change is one assignment: what is in it stays valid when a thread panics that holds its
-    // lock.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -449,7 +433,6 @@ mod tests {
 
     #[derive(Default)]
     struct Kept(Mutex<Vec<Report>>);
-
     impl Watcher for Kept {
         fn report(&self, report: &Report) {
             self.0.lock().unwrap().push(report.clone());

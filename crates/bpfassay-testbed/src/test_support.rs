@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tests of several modules need.
+//! Helpers for tests of several modules.
 
 pub(crate) mod package;
 pub(crate) mod server;
@@ -13,11 +13,11 @@ use std::{
 
 use crate::initramfs::{Archive, Node};
 
-/// Whether a test lacks `program`, of Debian's `package`. ci/test installs it and sets the
-/// variable, with which that is an error.
+/// Returns whether a test lacks `program` of Debian's `package`. ci/test installs the packages, and
+/// sets a variable that makes a missing program an error.
 ///
 /// # Panics
-/// Where the program is demanded and missing.
+/// If the program is required and missing.
 pub(crate) fn lacks(program: &str, package: &str) -> bool {
     let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if found.is_ok() {
@@ -29,7 +29,7 @@ pub(crate) fn lacks(program: &str, package: &str) -> bool {
     true
 }
 
-/// An initramfs with three files in it: `a/b`, `a/c` and `x`.
+/// Builds an initramfs with three files in it: `a/b`, `a/c` and `x`.
 pub(crate) fn small_archive() -> Vec<u8> {
     let mut archive = Archive::default();
     for (path, text) in [("a/b", "first"), ("a/c", ""), ("/x", "last")] {
@@ -38,7 +38,7 @@ pub(crate) fn small_archive() -> Vec<u8> {
     archive.to_bytes().unwrap()
 }
 
-/// Changes one byte and puts the modification time back, as a repair tool or a careless copy might.
+/// Changes one byte and restores the modification time, as a repair tool or a careless copy can.
 pub(crate) fn damage(path: &Path) {
     let modified = fs::metadata(path).unwrap().modified().unwrap();
     let before = changed(path);
@@ -46,8 +46,8 @@ pub(crate) fn damage(path: &Path) {
     bytes[0] ^= 1;
     fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
     fs::write(path, bytes).unwrap();
-    // The clock of a file system may stand still for some milliseconds; a change within them cannot
-    // be seen.
+    // The clock of a file system can stand still for some milliseconds, which hides a change of
+    // ctime.
     let file = fs::File::options().write(true).open(path).unwrap();
     while changed(path) == before {
         file.set_modified(modified).unwrap();
@@ -59,7 +59,7 @@ fn changed(path: &Path) -> (i64, i64) {
     (metadata.ctime(), metadata.ctime_nsec())
 }
 
-/// What is in `tmp` of the cache at `root`, without the marks of its users.
+/// Lists the entries of `tmp` in the cache at `root`, without the marks of its users.
 pub(crate) fn left_in_tmp(root: &Path) -> Vec<PathBuf> {
     let entries =
         |path: &Path| -> Vec<PathBuf> { fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect() };
@@ -69,7 +69,7 @@ pub(crate) fn left_in_tmp(root: &Path) -> Vec<PathBuf> {
     left
 }
 
-/// A file system of 4 MiB, for tests of a full disk; none where mounting is not allowed.
+/// A file system of 4 MiB for tests of a full disk, if mounting is allowed.
 pub(crate) struct Small(tempfile::TempDir);
 
 impl Small {

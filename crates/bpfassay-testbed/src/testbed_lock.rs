@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `testbed.lock`: the exact files of Debian's packages that testbeds are made of. With it, a
-//! kernel's name means the same build on every machine, for as long as an archive has the files,
-//! and nothing has to ask for package indexes.
+//! `testbed.lock`: the exact files of Debian packages that testbeds are built from. It gives a
+//! kernel's name the same build on every machine, for as long as an archive has the files. No
+//! package index is then needed.
 //!
-//! [`update`] writes it, from indexes whose signatures apt has checked; it comes with the program.
+//! [`update`] writes the lock from indexes whose signatures apt has checked. The program contains
+//! it.
 
 mod update;
 
@@ -20,68 +21,68 @@ use crate::{
     names::{KernelRelease, PackageArchitecture, PackageName, PackageVersion},
 };
 
-/// The one that comes with the program: its name and text.
+/// Name and text of the lock that the program contains.
 const BUNDLED: (&str, &str) = ("testbed.lock", include_str!("../testbed.lock"));
 
-/// Version of its form.
+/// Format version of the lock.
 const FORMAT: u32 = 1;
 
-/// Which files testbeds are made of.
+/// The package files that testbeds are built from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TestbedLock {
-    /// One for each name and architecture, sorted by both.
+    /// One entry for each name and architecture, sorted by both.
     kernels: Vec<LockedKernel>,
-    /// One for each architecture of a host.
+    /// One entry for each architecture of hosts.
     toolchains: Vec<LockedForHost>,
-    /// One for each architecture of a host.
+    /// One entry for each architecture of hosts.
     emulators: Vec<LockedForHost>,
-    /// One for each suite, name and architecture of a guest, sorted by these.
+    /// One entry for each suite, name and architecture of guests, sorted by these.
     of_guests: Vec<LockedForGuests>,
 }
 
-/// What the name of a kernel means on an architecture.
+/// The meaning of a kernel's name on an architecture.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockedKernel {
-    /// The name in the catalogue.
+    /// Name in the catalogue.
     pub name: String,
-    /// The architecture.
+    /// Architecture of the kernel.
     pub architecture: Arch,
-    /// The suite that it was chosen from.
+    /// The suite that the kernel was chosen from.
     pub suite: String,
-    /// What `uname -r` prints.
+    /// Release of the kernel: the output of `uname -r`.
     pub release: KernelRelease,
-    /// Version of its packages.
+    /// Version of the kernel packages.
     pub version: String,
-    /// The packages that hold its files.
+    /// The packages that contain the kernel's files.
     #[serde(deserialize_with = "located")]
     pub packages: Vec<Located>,
 }
 
-/// What programs that run on hosts are made of: the cross toolchain, or QEMU.
+/// The packages of programs that run on hosts: the cross toolchain, or QEMU.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockedForHost {
     /// The host's architecture.
     pub architecture: Arch,
-    /// The suite that it was chosen from.
+    /// The suite that the packages were chosen from.
     pub suite: String,
-    /// Its packages, sorted.
+    /// The packages, sorted.
     #[serde(deserialize_with = "located")]
     pub packages: Vec<Located>,
 }
 
-/// What the name of a package in guests means: it, with everything that it depends on.
+/// The meaning of a package's name in guests: the package and all its dependencies.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockedForGuests {
-    /// The suite that it was chosen from.
+    /// The suite that the packages were chosen from.
     pub suite: String,
-    /// The name of the package.
+    /// Name of the package.
     pub name: String,
     /// The guest's architecture.
     pub architecture: Arch,
-    /// It and those that it depends on, sorted.
+    /// The package and its dependencies, sorted.
     #[serde(deserialize_with = "located")]
     pub packages: Vec<Located>,
 }
@@ -100,7 +101,7 @@ struct Text {
     guest: Vec<LockedForGuests>,
 }
 
-/// A package as it stands in a line of the file.
+/// A package in a line of the lock.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -124,19 +125,19 @@ fn located<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Located>, D
 }
 
 impl TestbedLock {
-    /// The one that comes with the program.
+    /// Parses the lock that the program contains.
     ///
     /// # Errors
-    /// None in a released program: its text is checked by a test.
+    /// None in a released program, because a test checks the text.
     pub fn bundled() -> Result<Self, CatalogueError> {
         Self::parse(BUNDLED.0, BUNDLED.1)
     }
 
-    /// From TOML text; `origin` names it in messages.
+    /// Parses TOML text. `origin` names it in messages.
     ///
     /// # Errors
-    /// [`CatalogueError::Form`] for a text that is no lock of this format: names, versions and paths must be those that Debian's policy lets packages
-    /// have, and nothing may be there twice.
+    /// [`CatalogueError::Form`] if the text is not a lock of this format. Names, versions and paths
+    /// must follow Debian's policy for packages, and entries must not be repeated.
     pub fn parse(origin: &str, text: &str) -> Result<Self, CatalogueError> {
         let refuse = |problem: String| CatalogueError::Form { origin: origin.to_owned(), problem };
         let text: Text = toml::from_str(text).map_err(|error| refuse(error.to_string()))?;
@@ -173,14 +174,14 @@ impl TestbedLock {
         Ok(Self { kernels: text.kernel, toolchains: text.toolchain, emulators: text.qemu, of_guests: text.guest })
     }
 
-    /// What `name` means on `architecture`: the name of a series, or of the build that this means.
+    /// Returns the kernel for `name`, which is the name of a series or of the locked build.
     #[must_use]
     pub fn kernel(&self, architecture: Arch, name: &str) -> Option<&LockedKernel> {
         let mut kernels = self.kernels.iter().filter(|kernel| kernel.architecture == architecture);
         kernels.find(|kernel| kernel.name == name || build_name(&kernel.version) == name)
     }
 
-    /// The same, with `kernels` in place of what their names mean.
+    /// Returns a copy of the lock with `kernels` in place of those with the same names.
     #[must_use]
     pub fn with_kernels(&self, kernels: Vec<LockedKernel>) -> Self {
         let mut lock = self.clone();
@@ -190,25 +191,25 @@ impl TestbedLock {
         lock
     }
 
-    /// All kernels.
+    /// Returns all kernels.
     #[must_use]
     pub fn kernels(&self) -> &[LockedKernel] {
         &self.kernels
     }
 
-    /// What the cross toolchain of hosts of `architecture` is made of.
+    /// Returns the packages of the cross toolchain for hosts of `architecture`.
     #[must_use]
     pub fn toolchain(&self, architecture: Arch) -> Option<&LockedForHost> {
         self.toolchains.iter().find(|toolchain| toolchain.architecture == architecture)
     }
 
-    /// What QEMU is made of that runs on hosts of `architecture`, for guests of all architectures.
+    /// Returns the packages of QEMU for hosts of `architecture`, for guests of all architectures.
     #[must_use]
     pub fn qemu(&self, architecture: Arch) -> Option<&LockedForHost> {
         self.emulators.iter().find(|qemu| qemu.architecture == architecture)
     }
 
-    /// What the package `name` of a suite means in guests of `architecture`.
+    /// Returns the packages that `name` of a suite means in guests of `architecture`.
     #[must_use]
     pub fn of_guests(&self, architecture: Arch, suite: &str, name: &str) -> Option<&LockedForGuests> {
         let of = |locked: &&LockedForGuests| {
@@ -217,8 +218,8 @@ impl TestbedLock {
         self.of_guests.iter().find(of)
     }
 
-    /// What all of the packages `names` of a suite are in guests of `architecture`, each once,
-    /// sorted; `None` where one of them is not here.
+    /// Returns the packages of all `names` of a suite in guests of `architecture`, sorted and
+    /// without repetition. Returns `None` if the lock lacks one of the names.
     #[must_use]
     pub fn closure<'a>(
         &self,
@@ -233,20 +234,20 @@ impl TestbedLock {
         Some(all.into_iter().collect())
     }
 
-    /// The packages of guests.
+    /// Returns the entries for packages of guests.
     #[must_use]
     pub fn packages_of_guests(&self) -> &[LockedForGuests] {
         &self.of_guests
     }
 
-    /// The text of the file.
+    /// Returns the text of the lock.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!(
             "# The package files that testbeds are made of. Written by `bpfassay testbed lock --update`, not by hand.\nformat = {FORMAT}\n"
         );
-        // Writing to a string cannot fail. What stands between quotes has none, nor backslashes: it
-        // was checked.
+        // Writing to a string cannot fail. Quoted values were checked to contain no quotes or
+        // backslashes.
         for LockedKernel { name, architecture, suite, release, version, packages } in &self.kernels {
             let _ = write!(
                 text,
@@ -275,7 +276,7 @@ impl TestbedLock {
         text
     }
 
-    /// Puts `kernel` in place of what its name means until now.
+    /// Replaces the entry for the kernel's name.
     fn set_kernel(&mut self, kernel: LockedKernel) {
         self.kernels.retain(|other| (&other.name, other.architecture) != (&kernel.name, kernel.architecture));
         self.kernels.push(kernel);
@@ -297,15 +298,15 @@ impl TestbedLock {
     }
 }
 
-/// Puts `locked` in place of what `all` has for its architecture.
+/// Replaces the entry of `all` for the same architecture.
 fn set(all: &mut Vec<LockedForHost>, locked: LockedForHost) {
     all.retain(|other| other.architecture != locked.architecture);
     all.push(locked);
     all.sort_by_key(|locked| locked.architecture);
 }
 
-/// Whether everything of it is what it should be: it becomes parts of paths, of arguments for apt
-/// and of URIs.
+/// Checks a lock's entry, because its texts become parts of paths, of arguments for apt, and of
+/// URIs.
 fn check(packages: &[Located], others: &[&String]) -> Result<(), String> {
     if let Some(other) = others.iter().find(|text| !is_plain(text)) {
         return Err(format!("`{other}` is no name or version"));

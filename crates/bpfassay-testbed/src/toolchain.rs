@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cross toolchain: a root directory with compilers, linkers and static libraries for the three
-//! architectures, made from Debian's packages, and the way to run a program in it.
+//! architectures, built from Debian packages, and a way to run programs in it.
 //!
-//! The packages are unpacked, not installed: nothing in them is run, so that the same root comes
-//! out with and without the rights of root, in a third of the time and half of the space. Packages
-//! for other architectures (static libraries, Rust's standard library) are taken without what they
-//! depend on, because nothing of them is executed here.
+//! The packages are unpacked, not installed, and nothing in them is run. The same root therefore
+//! results with and without root privileges, in a third of the time and half of the space. Packages
+//! for other architectures (static libraries, Rust's standard library) come without their
+//! dependencies, because nothing of them is executed here.
 //!
-//! The host needs no compiler for the guests; what it does need is in [`HOST_PACKAGES`].
+//! The host needs no compiler for the guests. [`HOST_PACKAGES`] lists what it does need.
 
 pub mod sandbox;
 
@@ -38,19 +38,18 @@ use crate::{
 
 pub use sandbox::{Mount, Sandbox};
 
-/// The suite of Debian that the toolchain comes from: the oldest whose Rust and clang are new
-/// enough.
+/// The Debian suite of the toolchain: the oldest whose Rust and clang are new enough.
 pub const SUITE: &str = "forky";
 
-/// The architectures of hosts that it runs on. Debian has no cross compilers for the others that
-/// run on riscv64.
+/// Architectures of hosts that the toolchain runs on. Debian's cross compilers for the other
+/// architectures do not run on riscv64.
 pub const HOSTS: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
 
 /// Debian packages that the host needs to prepare guests, besides QEMU.
 pub const HOST_PACKAGES: &[&str] = &["apt", "debian-archive-keyring", "dpkg", "mount", "util-linux"];
 
-/// Packages that run here, with all they depend on, besides the compilers for each architecture
-/// ([`native`]).
+/// Packages that run on the host, besides the compilers for each architecture ([`native`]). Their
+/// dependencies are included.
 const NATIVE: &[&str] = &[
     "base-files",
     "binutils",
@@ -75,40 +74,40 @@ const NATIVE: &[&str] = &[
     "zlib1g-dev",
 ];
 
-/// Packages taken for every other architecture, alone.
+/// Packages for every other architecture, without their dependencies.
 pub(crate) const FOREIGN: &[&str] = &["libc6-dev", "libelf-dev", "libstd-rust-dev", "libzstd-dev", "zlib1g-dev"];
 
-/// Names that packages give by `update-alternatives` when they are installed, and builds ask for.
+/// Names that `update-alternatives` provides when packages are installed, and that builds use.
 const ALTERNATIVES: &[(&str, &str)] = &[("awk", "mawk"), ("cc", "gcc"), ("clang", "clang-22")];
 
-/// Directories in which something is mounted while a program runs in the root.
+/// Directories that serve as mount points while a program runs in the root.
 pub const MOUNT_POINTS: &[&str] = &["src", "vendor", "target", "proc", "dev", "tmp"];
 
-/// Not unpacked: nothing of it takes part in a build.
+/// Directories that are not unpacked, because no build needs them.
 const LEFT_OUT: &[&str] =
     &["./usr/share/doc", "./usr/share/info", "./usr/share/locale", "./usr/share/man", "./usr/share/lintian"];
 
-/// Bytes that the root takes, about.
+/// Approximate size of the root, in bytes.
 const SIZE: u64 = 2_100_000_000;
 
-/// To be changed whenever another root is made of the same packages.
+/// Change this version when the same packages give another root than before.
 const KEY_VERSION: &str = "1";
 
-/// Kind of cache tree, and of the record of the current one.
+/// Kind of cache tree, and of the record of the current toolchain.
 const KIND: &str = "toolchain";
 
 /// A toolchain root in the cache.
 #[derive(Debug, Clone)]
 pub struct Toolchain {
-    /// The root directory; to be left as it is.
+    /// The root directory. Nobody may change it.
     pub root: PathBuf,
-    /// Digest of what it was made from.
+    /// Digest of everything that the root was built from.
     pub key: Digest,
-    /// The packages in it, sorted.
+    /// The packages in the root, sorted.
     pub packages: Vec<Package>,
 }
 
-/// What the cache remembers.
+/// The cache's record of the current toolchain.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recorded {
@@ -117,21 +116,24 @@ struct Recorded {
 }
 
 impl Toolchain {
-    /// The toolchain: from the cache, or made, of the packages that [`crate::testbed_lock`] has for
-    /// this host. Where it has none, the mirror no longer has the files, or
-    /// [`crate::apt::Options::newest`] asks for it, of the newest; that in the cache then stays
-    /// until a refresh is asked for.
+    /// Provides the toolchain, from the cache or by building it from the packages that
+    /// [`crate::testbed_lock`] has for this host.
+    ///
+    /// The newest packages are used instead if the lock has none for this host, if the mirror no
+    /// longer has the locked files, or if [`crate::apt::Options::newest`] asks for it. The result
+    /// then stays in the cache until a refresh is asked for.
     ///
     /// # Errors
-    /// [`Error`] of packages and of the cache; [`Error::Command`] if a package cannot be unpacked.
+    /// [`Error`] of packages and of the cache, [`Error::Command`] if a package cannot be unpacked.
     pub fn prepare(apt: &Apt<'_>) -> Result<Self> {
         Self::prepare_or_tell(apt, None)
     }
 
-    /// The same, for who builds programs for this host with a part of it.
+    /// Provides the toolchain like [`Toolchain::prepare`], and announces the part for this host
+    /// early.
     ///
     /// # Errors
-    /// As [`Toolchain::prepare`].
+    /// Those of [`Toolchain::prepare`].
     pub(crate) fn prepare_for(apt: &Apt<'_>, early: &Early<'_>) -> Result<Self> {
         Self::prepare_or_tell(apt, Some(early))
     }
@@ -164,8 +166,8 @@ impl Toolchain {
             return Ok(Self { root: tree.path, key, packages });
         }
         apt.during(Kind::Toolchain, "", |apt| {
-            // Programs take longest, and cannot begin without it: kernels are unpacked while they
-            // are compiled.
+            // Downloaded first, because programs take longest and need the toolchain. Kernels are
+            // unpacked while programs are compiled.
             let first = apt.first();
             let packages = choose(apt, host)?.into_iter().map(|located| located.package).collect();
             let root = apt.root(SUITE, &architectures(host))?;
@@ -175,7 +177,7 @@ impl Toolchain {
         })
     }
 
-    /// Its packages for the manifest.
+    /// Returns the packages for the manifest.
     #[must_use]
     pub fn components(&self) -> Vec<Component> {
         self.packages.iter().map(Component::from).collect()
@@ -187,7 +189,7 @@ fn key(packages: &[Package]) -> Digest {
     Digest::of_parts([KEY_VERSION.to_owned()].into_iter().chain(digests))
 }
 
-/// Makes the toolchain of `packages`, before all other downloads.
+/// Builds the toolchain from `packages`, before all other downloads.
 fn make(
     apt: &Apt<'_>,
     first: First<'_>,
@@ -221,7 +223,7 @@ fn make(
     Ok(Toolchain { root: tree.path, key, packages })
 }
 
-/// The packages that run here, sorted.
+/// Returns the packages that run on the host, sorted.
 pub(crate) fn native() -> Vec<&'static str> {
     let mut names: Vec<&str> =
         NATIVE.iter().copied().chain(Arch::ALL.iter().map(|arch| arch.facts().gcc_package)).collect();
@@ -229,11 +231,11 @@ pub(crate) fn native() -> Vec<&'static str> {
     names
 }
 
-/// The packages to take, sorted, each once.
+/// Selects the packages of the toolchain, sorted, each once.
 ///
 /// # Errors
-/// Those of [`Apt::root`]; where apt cannot list the packages of the suite; [`Error::Build`] where
-/// Debian has no package that the toolchain needs, for an architecture.
+/// Those of [`Apt::root`], and of apt if it cannot list the packages of the suite. [`Error::Build`]
+/// if Debian lacks a needed package for an architecture.
 pub(crate) fn choose(apt: &Apt<'_>, host: Arch) -> Result<Vec<Located>> {
     let root = apt.root(SUITE, &architectures(host))?;
     let mut packages = root.closure(&native())?;
@@ -257,17 +259,17 @@ pub(crate) fn choose(apt: &Apt<'_>, host: Arch) -> Result<Vec<Located>> {
     Ok(packages)
 }
 
-/// All architectures, the host's first.
+/// Returns all architectures, the host's first.
 pub(crate) fn architectures(host: Arch) -> Vec<Arch> {
     let mut all = vec![host];
     all.extend(Arch::ALL.iter().copied().filter(|&arch| arch != host));
     all
 }
 
-/// The host's architecture.
+/// Returns the host's architecture.
 ///
 /// # Errors
-/// [`Error::Build`] on an architecture for which Debian's toolchain cannot be used.
+/// [`Error::Build`] on an architecture that Debian's toolchain does not support as host.
 pub fn host_arch() -> Result<Arch> {
     let found = std::env::consts::ARCH.parse().ok().filter(|arch| HOSTS.contains(arch));
     found.ok_or_else(|| Error::Build {
@@ -279,20 +281,19 @@ pub fn host_arch() -> Result<Arch> {
     })
 }
 
-/// The package that lays the links (`/lib` → `usr/lib`) that others unpack through.
+/// The package with the links (`/lib` → `usr/lib`) through which other packages are unpacked.
 const BASE: &str = "base-files";
 
-/// Who builds programs for this host before the toolchain is whole.
+/// A caller that builds programs for this host before the toolchain is complete.
 pub(crate) struct Early<'a> {
-    /// Gets the toolchain when programs for this host can be built with it. The rest of it yields
-    /// the CPU from then on.
+    /// Called with the toolchain when it can build programs for this host. The remaining work then
+    /// yields the CPU.
     pub(crate) tell: &'a (dyn Fn(Toolchain) + Sync),
-    /// Returns when they are built: then the root moves.
+    /// Returns when these programs are built. The root is moved only after that.
     pub(crate) until: &'a (dyn Fn() + Sync),
 }
 
-/// Whether a package is for programs of another architecture than `host`: it is not needed to build
-/// for `host`.
+/// Returns whether a package is only for programs of another architecture than `host`.
 fn is_for_another(package: &Package, host: Arch) -> bool {
     let is_of = |arch: &Arch| {
         let facts = arch.facts();
@@ -304,19 +305,18 @@ fn is_for_another(package: &Package, host: Arch) -> bool {
     Arch::ALL.iter().filter(|&&arch| arch != host).any(is_of)
 }
 
-/// The packages that a toolchain is made of, and who waits for a part of them.
+/// Unpacks the packages of a toolchain, and announces the part for the host.
 struct Filling<'a> {
     packages: &'a [Package],
     host: Arch,
-    /// Called once what `host` needs is there.
+    /// Called when everything for `host` is unpacked.
     tell: &'a (dyn Fn() + Sync),
-    /// Whether the rest yields the CPU.
+    /// Whether the remaining work yields the CPU.
     yields: bool,
 }
 
 impl Filling<'_> {
-    /// Unpacks the packages into `root` while `fetch` still gets others, on as many CPUs as there
-    /// are, [`BASE`] first.
+    /// Unpacks packages into `root` on all CPUs while `fetch` gets others. [`BASE`] comes first.
     fn fill(
         &self,
         root: &Path,
@@ -361,7 +361,7 @@ impl Filling<'_> {
         thread::scope(|scope| {
             let workers: Vec<_> =
                 (0..thread::available_parallelism().map_or(1, usize::from)).map(|_| scope.spawn(work)).collect();
-            // Those that wait for the first.
+            // Packages that wait for [`BASE`].
             let mut held = Some(Vec::new());
             let mut based = Ok(());
             let fetched = fetch(&mut |package, object| {
@@ -386,7 +386,7 @@ impl Filling<'_> {
             is_fetched.store(true, Ordering::Relaxed);
             stage.at(unpacked.load(Ordering::Relaxed) as u64);
             if self.yields {
-                // This thread stores the rest.
+                // This thread later stores the tree.
                 yield_from_now();
             }
             let ended = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
@@ -396,7 +396,7 @@ impl Filling<'_> {
     }
 }
 
-/// Makes what no package has, in a root that all packages for this host are unpacked in.
+/// Adds files that no package contains, after all packages for this host are unpacked.
 fn furnish(tree: &UntrustedTree) -> Result<()> {
     for (name, target) in ALTERNATIVES {
         tree.link(target, &format!("usr/bin/{name}"))?;

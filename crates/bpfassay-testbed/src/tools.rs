@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The `tools` segment of a guest: what the tools under test and the programs of workloads need
-//! there, at the places that
-//! [`bpfassay_tool::guest`] names.
+//! The `tools` segment of a guest: files that tools under test and programs of workloads need, at
+//! the places that [`bpfassay_tool::guest`] names.
 //!
-//! Debian packages come with everything that they depend on, unpacked as they are: nothing in them
-//! is run on this host, and documentation is left out. Files beside a tool file are taken as they
-//! are, and so are Nix packages; nothing outside the directory of the tool file is read.
+//! Debian packages come with all their dependencies. They are unpacked without documentation, and
+//! nothing in them is run on this host. Files in the directory of a tool file and Nix packages are
+//! copied unchanged. Nothing outside of that directory is read.
 
 mod beside;
 pub(crate) mod closure;
@@ -38,18 +37,18 @@ use crate::{
     untrusted_tree::UntrustedTree,
 };
 
-/// To be changed whenever other segments are made of the same inputs.
+/// Change this version when the same inputs give other segments than before.
 const KEY_VERSION: &str = "2";
 
-/// The package that has `/bin/sh`. Packages use the essential ones without depending on them
-/// (Debian policy, 3.5); only this one is in guests unasked.
+/// The package that provides `/bin/sh`. Packages use essential ones without depending on them
+/// (Debian policy, 3.5). Guests get only this essential package without asking for it.
 pub(crate) const SHELL: &str = "dash";
 
-/// Largest program, script or object beside a tool file, in bytes.
+/// Largest program, script or object in the directory of a tool file, in bytes.
 const MAX_FILE: u64 = 256 << 20;
 
-/// What is left out of packages: documentation, translations, what C programs are compiled with,
-/// and what glibc converts character sets with.
+/// Parts of packages that guests do not get: documentation, translations, headers for C programs,
+/// and glibc's character set converters.
 const LEFT_OUT: [&str; 9] = [
     "./usr/share/doc",
     "./usr/share/man",
@@ -62,17 +61,18 @@ const LEFT_OUT: [&str; 9] = [
     "./boot",
 ];
 
-/// Directories that the guest fills by itself.
+/// Directories that the guest fills while it runs.
 const LIVE: [&str; 6] = ["dev", "proc", "run", "sys", "tmp", "var"];
 
-/// Where Debian has merged directories: links that no package but `base-files` holds.
+/// Directories that Debian has merged into `usr`. Their links are in no package but `base-files`.
 const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 
-/// The segment with `tools` for guests of architecture `arch`; `None` where none of them has
-/// anything for it.
+/// Builds the segment with `tools` for guests of architecture `arch`. Returns `None` if no tool has
+/// files for it.
 ///
 /// # Errors
-/// [`Error::Tool`] and [`Error::ToolFile`] for a file that is not what it should be; those of packages and of the cache.
+/// [`Error::Tool`] and [`Error::ToolFile`] for an invalid file, and the errors of packages and of
+/// the cache.
 pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Supply<'_>]) -> Result<Option<Segment>> {
     let needs = Needs::of(arch, tools)?;
     if needs.packages.is_empty() && needs.files.is_empty() && needs.closures.is_empty() {
@@ -90,11 +90,11 @@ pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Supply<'_>]) -> Result<
     made.map(Some)
 }
 
-/// The segment with what lies beside tool files, and the packages `found`, if there are any, which
-/// have what is `started`.
+/// Builds the segment from the files in the directories of tool files and from the packages
+/// `found`, if there are any. The packages must contain the programs `started`.
 ///
 /// # Errors
-/// As [`tools_segment`].
+/// Those of [`tools_segment`].
 fn segment_with(
     apt: &Apt<'_>,
     arch: Arch,
@@ -105,14 +105,14 @@ fn segment_with(
     let of_packages = found.as_ref().map_or(&[][..], |found| &found.packages);
     let key = key(&own, of_packages, started)?;
     contents.extend(of_packages.iter().map(Component::from));
-    // What is read when the segment is written are libraries, each a file of a directory, and store
-    // paths.
+    // Contents that are read only when the segment is written are libraries, whose directory stands
+    // for them, and store paths.
     for (path, node) in own.entries() {
         if let Node::File { content: Content::Bytes(bytes), .. } = node {
             contents.push(Component { name: format!("/{path}"), version: String::new(), sha256: Digest::of(bytes) });
         }
     }
-    // Its files are read when the segment is written.
+    // Keeps the directory until the segment is written, which reads its files.
     let mut unpacked: Option<Scratch> = None;
     let what = format!("the tools for {arch}");
     let object = segment(apt.cache(), &key, &what, || {
@@ -132,27 +132,28 @@ fn segment_with(
     Ok(Segment { role: role::TOOLS.to_owned(), archive: (&object).into(), contents })
 }
 
-/// What else guests may have in their root directory.
+/// Other files that can be in a guest's root directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Besides {
-    /// Nothing: they have this project's programs and what the tools bring along.
+    /// Nothing: only this project's programs and the files of tools.
     Nothing,
-    /// Whatever a user put there: a tree with a real IOR, or a testbed that was made elsewhere.
+    /// Anything from a user: a tree with a real IOR, or a testbed that was built elsewhere.
     Others,
 }
 
-/// Checks what can be known of `tools` for guests of architecture `arch` before any is made,
-/// without packages. What is not certain is not refused.
+/// Checks `tools` for guests of architecture `arch` before any guest is built. Does not look into
+/// packages. Accepts what is uncertain.
 ///
 /// # Errors
-/// [`Error::Tool`] and [`Error::ToolFile`] for a file that is missing or not what it should be, and for what a guest could not start.
+/// [`Error::Tool`] and [`Error::ToolFile`] for a missing or invalid file, and for a program that a
+/// guest could not start.
 pub fn check(arch: Arch, tools: &[Supply<'_>], besides: Besides) -> Result<()> {
     tools.iter().try_for_each(check_services)?;
     let needs = Needs::of(arch, tools)?;
     let (own, _) = needs.beside(arch)?;
     for tool in tools {
         start::check_linkers(tool, arch, &own)?;
-        // Packages are not looked into, and may have everything.
+        // Packages are not inspected, and can contain everything.
         if besides == Besides::Nothing && needs.packages.is_empty() {
             start::check(tool, arch, &own)?;
         }
@@ -160,8 +161,7 @@ pub fn check(arch: Arch, tools: &[Supply<'_>], besides: Besides) -> Result<()> {
     Ok(())
 }
 
-/// Whether a guest has the services that `tool` names: none has any, whatever lies in its root
-/// directory.
+/// Checks that `tool` needs no services. No guest has any, whatever its root directory contains.
 fn check_services(tool: &Supply<'_>) -> Result<()> {
     let names: Vec<&str> = tool.needs.iter().map(|service| service.name()).collect();
     if names.is_empty() {
@@ -174,7 +174,6 @@ fn check_services(tool: &Supply<'_>) -> Result<()> {
     Err(refuse(&tool.name, problem))
 }
 
-/// What tools need.
 #[derive(Default)]
 struct Needs<'a> {
     /// Names of packages, by suite.
@@ -208,14 +207,14 @@ impl<'a> Needs<'a> {
                     }
                 }
                 Source::Object(_) => {
-                    // A bundled one is in the tracer.
+                    // Bundled objects are embedded in the tracer.
                     for (place, object) in tool.source.objects(arch).filter(|(_, object)| !object.bundled) {
                         let kind = Kind::Object { programs: object.programs.clone() };
                         needs.files.insert(guest::object(name, place), beside(&object.path, kind));
                     }
                 }
                 Source::Nix(nix) => {
-                    // Where there is none, `ToolFile::for_arch` reports it.
+                    // `ToolFile::for_arch` reports a missing closure.
                     if nix.closures.contains(&arch) {
                         let directory = tool.place(&Nix::closure(arch))?;
                         needs.closures.push(Closure { tool: name.clone(), directory, program: nix.program.clone() });
@@ -231,7 +230,8 @@ impl<'a> Needs<'a> {
         Ok(needs)
     }
 
-    /// What lies beside the tool files, and the components of Nix packages among it.
+    /// Returns the files in the directories of tool files, and the components of their Nix
+    /// packages.
     fn beside(&self, arch: Arch) -> Result<(Archive, Vec<Component>)> {
         let mut own = Archive::default();
         let contents = self.closures.iter().map(|closure| closure.add(arch, &mut own)).collect::<Result<Vec<_>>>()?;
@@ -257,7 +257,7 @@ fn key(own: &Archive, packages: &[Package], started: &[Started<'_>]) -> Result<D
     own.write_to(&mut bytes)?;
     let digests = packages.iter().map(|package| package.sha256.to_string());
     let first = [KEY_VERSION.to_owned(), role::TOOLS.to_owned(), Digest::of(&bytes).to_string()];
-    // A segment that is there already was checked for these.
+    // The key contains these, because existing segments are not checked again.
     let started = started.iter().map(|started| started.program.to_owned());
     Ok(Digest::of_parts(first.into_iter().chain(digests).chain(started)))
 }
@@ -269,7 +269,7 @@ struct Started<'a> {
     package: &'a str,
 }
 
-/// The programs that must come from packages.
+/// Returns the programs that must come from packages.
 fn started_from_packages<'a>(arch: Arch, tools: &'a [Supply<'a>]) -> Vec<Started<'a>> {
     let started = |tool: &'a Supply<'a>| {
         let of = move |(program, from): (&'a str, &'a DebianPackage)| Started {
@@ -282,7 +282,7 @@ fn started_from_packages<'a>(arch: Arch, tools: &'a [Supply<'a>]) -> Vec<Started
     tools.iter().flat_map(started).collect()
 }
 
-/// Checks that packages have what is started of them.
+/// Checks that the packages contain the programs to start.
 fn check_packages(started: &[Started<'_>], unpacked: &Archive) -> Result<()> {
     for Started { tool, program, package } in started {
         if start::is_there(unpacked, program) {
@@ -304,7 +304,7 @@ fn check_packages(started: &[Started<'_>], unpacked: &Archive) -> Result<()> {
     Ok(())
 }
 
-/// Adds what packages were unpacked to in `unpacked_to`.
+/// Adds the unpacked packages in `unpacked_to` to `archive`.
 fn lay_out(unpacked_to: &UntrustedTree, archive: &mut Archive) -> Result<()> {
     for live in LIVE {
         unpacked_to.remove_directory(live)?;
@@ -315,7 +315,7 @@ fn lay_out(unpacked_to: &UntrustedTree, archive: &mut Archive) -> Result<()> {
             unpacked_to.link(&usr, merged)?;
         }
     }
-    // Some versions of the package only link it when it is installed.
+    // Some versions of the package only create this link when they are installed.
     for directory in ["usr/bin", "bin"] {
         if unpacked_to.is_file(format!("{directory}/{SHELL}")) {
             unpacked_to.link(SHELL, &format!("{directory}/sh"))?;
@@ -323,7 +323,7 @@ fn lay_out(unpacked_to: &UntrustedTree, archive: &mut Archive) -> Result<()> {
     }
     let unpacked = unpacked_to.archive()?;
     for (path, node) in unpacked.entries() {
-        // Links to what was left out, or what only an installed package has.
+        // Dangling links point to files that were left out, or that only installation creates.
         let dangles = matches!(node, Node::Symlink { .. }) && tree::resolve(&unpacked, path).is_none();
         if !dangles {
             tree::check_reserved(path, node)?;

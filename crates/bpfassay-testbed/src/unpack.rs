@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Package files of distributions, read and unpacked by this program itself: `.deb` (dpkg) and
-//! `.rpm`, without programs of the host, without root, and without running anything in them.
+//! Reads and unpacks package files of distributions, `.deb` (dpkg) and `.rpm`. This needs no
+//! programs of the host and no root, and runs nothing in a package.
 //!
-//! A package may come from anywhere. What is unpacked stays below the directory that it is unpacked
-//! into, symbolic links in the package included, and is bounded in bytes and entries. Devices are
-//! refused, and neither owners nor special permissions are taken over.
+//! A package can come from anywhere. Unpacked files stay below the target directory, even through
+//! symbolic links in the package. Their number and size are bounded. Devices are refused, and
+//! owners and special permissions are ignored.
 
 #![allow(clippy::disallowed_methods, reason = "every part of an entry's path is checked to be a name")]
 
@@ -31,16 +31,16 @@ use crate::{
     untrusted_tree::UntrustedTree,
 };
 
-/// How much larger than a package its content is, as a rule at most (the modules of bookworm's
-/// kernels are not compressed).
+/// Largest usual ratio of a package's content to its size. The modules of bookworm's kernels are
+/// not compressed.
 pub const GROWTH: u64 = 6;
 
-/// How many times larger than the package its content may be, besides [`SLACK`]. Kernels have six
+/// Largest accepted ratio of a package's content to its size, besides [`SLACK`]. Kernels have six
 /// times the size of their packages.
 const MOST_GROWTH: u64 = 64;
-/// Bytes that a small package may unpack to in any case.
+/// Content that every package may have, in bytes, however small it is.
 const SLACK: u64 = 64 << 20;
-/// Entries that a package may have; those of kernels have about 10,000.
+/// Most entries of a package. Packages of kernels have about 10,000.
 const MOST_ENTRIES: u64 = 1 << 20;
 /// Longest path or target of a link, in bytes (`PATH_MAX` of Linux).
 const MOST_PATH: usize = 4096;
@@ -49,46 +49,46 @@ const MOST_PATH: usize = 4096;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackageError {
-    /// It cannot be opened or read.
+    /// The package cannot be opened or read.
     #[error("cannot read the package {}: check that it exists, is a regular file, and may be read", path.display())]
     Open {
-        /// The file.
+        /// The package file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It is no package, or holds what may not be in one.
+    /// The file is not a package, or contains something that is not allowed.
     #[error("{} is no package that can be unpacked (.deb or .rpm), or is damaged: {problem}; download or copy it again", path.display())]
     Content {
-        /// The file.
+        /// The package file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }
 
-/// What a package says about itself.
+/// The description that a package has of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {
-    /// Its name.
+    /// Name of the package.
     pub name: PackageName,
-    /// Its version; with its release in the case of an RPM package, and an epoch where it has one.
+    /// Version. RPM packages have their release in it. It includes the epoch, if there is one.
     pub version: PackageVersion,
-    /// Its architecture, by the name that its distribution has for it.
+    /// Architecture, as the distribution names it.
     pub architecture: PackageArchitecture,
 }
 
 /// Why an entry could not be unpacked.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// Because of the package.
+    /// A fault of the package.
     Package(String),
-    /// Because of the place: what was to be done, with what, and the system's answer.
+    /// A fault of the target: the failed action, its path, and the system's error.
     Place(&'static str, PathBuf, io::Error),
 }
 
-/// Reading fails where the package is cut off or damaged.
+/// A failed read means that the package is cut off or damaged.
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Self {
         Self::Package(match error.kind() {
@@ -104,40 +104,41 @@ impl From<NotAName> for Fault {
     }
 }
 
-/// A fault of the package.
+/// Returns a fault of the package.
 fn wrong<T>(problem: impl Into<String>) -> Result<T, Fault> {
     Err(Fault::Package(problem.into()))
 }
 
-/// What an archive holds, entry by entry.
+/// The kind of an archive's entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A regular file of that many bytes, and whether it may be executed.
+    /// A regular file with its size in bytes, and whether it is executable.
     File { size: u64, executable: bool },
     /// A directory.
     Directory,
-    /// A symbolic link, and what it points to.
+    /// A symbolic link with its target.
     Link(Vec<u8>),
-    /// Another name of the file at that path, which came before.
+    /// Another name (hard link) of the earlier entry at this path.
     Same(Vec<u8>),
 }
 
-/// Takes the entries of an archive: path, kind, and what reads the content of a file.
+/// Receives the entries of an archive: path, kind, and a reader of a file's content.
 type Taker<'a> = dyn FnMut(&[u8], Kind, &mut dyn Read) -> Result<(), Fault> + 'a;
 
-/// How many bytes may be read out of a package of `size` bytes.
+/// Returns the largest content of a package of `size` bytes that is read, in bytes.
 pub(crate) fn most_bytes(size: u64) -> u64 {
     size.saturating_mul(MOST_GROWTH).saturating_add(SLACK)
 }
 
-/// Unpacks the files of the package at `path`, which is `.deb` or `.rpm` by its content, a part of
-/// `what`, into `tree`, without `left_out` (paths that begin with `./`, in which `*` is one part),
-/// and returns what it says about itself. The files belong to whoever runs this, and nothing of the
-/// package is run.
+/// Unpacks the package at `path` into `tree`, and returns its description. The content tells `.deb`
+/// from `.rpm`. Skips the paths `left_out`, which begin with `./`, and in which `*` is one
+/// component. `what` names the whole in messages. The files belong to the calling user, and nothing
+/// of the package is run.
 ///
 /// # Errors
-/// [`Error::Package`] for a file that cannot be read, is no package, is damaged, or holds something that does not belong below `directory`; [`Error::DiskFull`] where
-/// the disk fills up; [`Error::Io`] where nothing can be written.
+/// [`Error::Package`] if the file cannot be read, is not a package, or is damaged. It is also
+/// returned for entries that do not belong below the directory. [`Error::DiskFull`] if the disk
+/// fills up, [`Error::Io`] if files cannot be written.
 pub(crate) fn unpack(path: &Path, tree: &UntrustedTree, left_out: &[&str], what: &str) -> Result<About> {
     let mut size = 0;
     let mut taken = || -> Result<About, Fault> {
@@ -160,18 +161,18 @@ pub(crate) fn unpack(path: &Path, tree: &UntrustedTree, left_out: &[&str], what:
     taken().map_err(|fault| failed(fault, path, &tree.shown(Path::new("")), size, what))
 }
 
-/// Whether `place` is `left_out` or below it.
+/// Returns whether `place` is `left_out` or below it.
 fn is_below(place: &Path, left_out: &str) -> bool {
     let mut parts = place.iter();
     let mut wanted = left_out.split('/').filter(|part| !matches!(*part, "" | "."));
     wanted.all(|wanted| parts.next().is_some_and(|part| wanted == "*" || part == wanted))
 }
 
-/// What the package at `path` says about itself. Nothing is unpacked, but an RPM package whose
-/// payload has another digest than its header names is not found out.
+/// Reads the description of the package at `path` without unpacking it. Does not compare the digest
+/// of an RPM package's payload.
 ///
 /// # Errors
-/// [`Error::Package`] for a file that cannot be read, or is no package.
+/// [`Error::Package`] if the file cannot be read or is not a package.
 pub fn about(path: &Path) -> Result<About> {
     let mut size = 0;
     let mut read = || -> Result<About, Fault> {
@@ -184,7 +185,7 @@ pub fn about(path: &Path) -> Result<About> {
     read().map_err(|fault| failed(fault, path, path, size, "a package"))
 }
 
-/// Whether the file at `path` begins as a package does.
+/// Returns whether the file at `path` begins like a package.
 #[must_use]
 pub fn is_package(path: &Path) -> bool {
     bpfassay_input::open(path).is_ok_and(|file| Form::of(&mut BufReader::new(file)).is_ok())
@@ -204,14 +205,14 @@ fn read(path: &Path, size: &mut u64, take: &mut Taker<'_>) -> Result<About, Faul
     }
 }
 
-/// What kind of package a file is.
+/// The format of a package file.
 enum Form {
     Deb,
     Rpm,
 }
 
 impl Form {
-    /// By how `reader` begins, which is then at its beginning again.
+    /// Tells the format from the first bytes, and rewinds `reader`.
     fn of(reader: &mut (impl Read + io::Seek)) -> Result<Self, Fault> {
         let mut start = [0; 8];
         reader.read_exact(&mut start)?;
@@ -224,7 +225,7 @@ impl Form {
     }
 }
 
-/// The path of an entry, relative to the root; `None` for the root itself.
+/// Returns the path of an entry, relative to the root, or `None` for the root.
 fn place_of(path: &[u8]) -> Result<Option<PathBuf>, Fault> {
     let text = str::from_utf8(path).map_err(|_| Fault::Package("the name of an entry is not UTF-8".to_owned()))?;
     let mut place = PathBuf::new();
@@ -257,7 +258,7 @@ fn failed(fault: Fault, package: &Path, directory: &Path, size: u64, what: &str)
     }
 }
 
-/// For fuzz targets: the entries of a package in memory, and whether all of it could be read.
+/// Lists the entries of a package in memory, and whether all could be read. For fuzz targets.
 pub(crate) fn entries(bytes: &[u8], limit: u64) -> (Vec<(PathBuf, u64)>, bool) {
     let mut found = Vec::new();
     let mut take = |path: &[u8], _: Kind, content: &mut dyn Read| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tree of files that others determined, such as unpacked packages: everything in it is reached
-//! through a descriptor of its root, which no name and no symbolic link leaves.
+//! A tree of files that others determined, such as unpacked packages. It is accessed through a
+//! descriptor of its root. No name and no symbolic link leads out of it.
 
 #![allow(clippy::disallowed_methods, reason = "the room for untrusted trees: descriptors that no link leaves")]
 
@@ -22,18 +22,17 @@ use crate::{
     initramfs::{Archive, tree},
 };
 
-/// How a directory of the tree is found: the root of the tree is the root of symbolic links, too.
+/// Resolves paths in the tree. Its root is also the root of absolute symbolic links.
 const BELOW: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
 const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// How often something is looked for while others rename something on the way to it.
+/// Attempts to resolve a path while others rename entries on the way.
 const ATTEMPTS: u32 = 16;
 
-/// What is done with symbolic links in a directory that is taken out of a tree.
+/// Treatment of symbolic links in a directory that is moved out of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// They are removed: outside of the tree they lead elsewhere.
+    /// They are removed, because outside of the tree they would lead elsewhere.
     Removed,
-    /// They stay as they are.
     Kept,
 }
 
@@ -45,10 +44,10 @@ pub(crate) struct UntrustedTree {
 }
 
 impl UntrustedTree {
-    /// The one at `path`, a directory that this program made.
+    /// Opens the tree at `path`, a directory that this program created.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be opened, or the kernel has no `openat2` (before Linux 5.6).
+    /// [`Error::Io`] if it cannot be opened, or if the kernel lacks `openat2` (before Linux 5.6).
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let root = rustix::fs::open(path, PLACE | OFlags::NOFOLLOW, Mode::empty());
         let root = root.map_err(|error| Error::io("open", path)(error.into()))?;
@@ -58,20 +57,20 @@ impl UntrustedTree {
         Ok(Self { root, path: path.to_owned() })
     }
 
-    /// The path of `place` for messages.
+    /// Returns the path of `place` for messages.
     pub(crate) fn shown(&self, place: &Path) -> PathBuf {
         self.path.join(place)
     }
 
-    /// The root, to make something in it.
+    /// Returns the root, for creating entries in it.
     pub(crate) fn root(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
 
-    /// The directory at `place`, through links that stay below the root.
+    /// Opens the directory at `place`, through links that stay below the root.
     ///
     /// # Errors
-    /// The system's, ENOENT where it is not there, ENOTDIR where it is something else.
+    /// The system's error: ENOENT if nothing exists there, ENOTDIR if it is not a directory.
     pub(crate) fn directory(&self, place: &Path) -> Result<OwnedFd, Errno> {
         self.resolved(place, PLACE)
     }
@@ -80,7 +79,7 @@ impl UntrustedTree {
         let place = if place.as_os_str().is_empty() { Path::new(".") } else { place };
         for _ in 0..ATTEMPTS {
             match rustix::fs::openat2(&self.root, place, flags, Mode::empty(), BELOW) {
-                // Something was renamed on the way, so that the kernel cannot decide it.
+                // An entry on the way was renamed, so the kernel cannot decide.
                 Err(Errno::AGAIN) => {}
                 found => return found,
             }
@@ -88,7 +87,7 @@ impl UntrustedTree {
         Err(Errno::AGAIN)
     }
 
-    /// The directory in which `place` is, and its name there.
+    /// Opens the directory that contains `place`. Returns it with the name there.
     fn parent<'a>(&self, place: &'a Path) -> Result<(OwnedFd, &'a OsStr), Errno> {
         let name = place.file_name().ok_or(Errno::INVAL)?;
         Ok((self.directory(place.parent().unwrap_or(Path::new("")))?, name))
@@ -100,21 +99,21 @@ impl UntrustedTree {
         Some(FileType::from_raw_mode(found.st_mode))
     }
 
-    /// Whether a regular file is at `place`, and no link to one.
+    /// Returns whether a regular file is at `place`. Links do not count.
     pub(crate) fn is_file(&self, place: impl AsRef<Path>) -> bool {
         self.kind(place.as_ref()) == Some(FileType::RegularFile)
     }
 
-    /// Whether a directory is at `place`, and no link to one.
+    /// Returns whether a directory is at `place`. Links do not count.
     pub(crate) fn is_directory(&self, place: impl AsRef<Path>) -> bool {
         self.kind(place.as_ref()) == Some(FileType::Directory)
     }
 
-    /// The names in the directory at `place`, sorted; none where there is no directory. Those that
-    /// are not UTF-8 are left out.
+    /// Lists the names in the directory at `place`, sorted. Returns none if there is no directory.
+    /// Skips names that are not UTF-8.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be read.
+    /// [`Error::Io`] if the directory cannot be read.
     pub(crate) fn names(&self, place: impl AsRef<Path>) -> Result<Vec<String>> {
         let place = place.as_ref();
         let failed = |error: Errno| Error::io("read", self.shown(place))(error.into());
@@ -131,10 +130,10 @@ impl UntrustedTree {
         Ok(names)
     }
 
-    /// Opens the regular file at `place`, which is no link, to be read.
+    /// Opens the regular file at `place` for reading. Does not follow a link there.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be opened, or is none.
+    /// [`Error::Io`] if it cannot be opened, or is not a regular file.
     pub(crate) fn open_file(&self, place: impl AsRef<Path>) -> Result<File> {
         let place = place.as_ref();
         let failed = |error: Errno| Error::io("read", self.shown(place))(error.into());
@@ -147,20 +146,20 @@ impl UntrustedTree {
         Err(failed(Errno::INVAL))
     }
 
-    /// Moves the regular file at `from` to the path `to`, outside of the tree, whose directory is
-    /// made.
+    /// Moves the regular file at `from` to the path `to` outside of the tree. Creates the parent of
+    /// `to`.
     ///
     /// # Errors
-    /// [`Error::Io`] where no regular file is there, or it cannot be moved.
+    /// [`Error::Io`] if there is no regular file, or it cannot be moved.
     pub(crate) fn take_file(&self, from: impl AsRef<Path>, to: &Path) -> Result<()> {
         self.take(from.as_ref(), to, FileType::RegularFile)
     }
 
-    /// Moves the directory at `from` to the path `to`, outside of the tree, whose directory is
-    /// made.
+    /// Moves the directory at `from` to the path `to` outside of the tree. Creates the parent of
+    /// `to`.
     ///
     /// # Errors
-    /// [`Error::Io`] where no directory is there, or it cannot be moved.
+    /// [`Error::Io`] if there is no directory, or it cannot be moved.
     pub(crate) fn take_directory(&self, from: impl AsRef<Path>, to: &Path, links: Links) -> Result<()> {
         self.take(from.as_ref(), to, FileType::Directory)?;
         if links == Links::Removed { remove_links(to) } else { Ok(()) }
@@ -182,7 +181,7 @@ impl UntrustedTree {
     /// Removes the directory at `place` with everything in it, if it is one.
     ///
     /// # Errors
-    /// [`Error::Io`] where something of it cannot be removed.
+    /// [`Error::Io`] if an entry cannot be removed.
     pub(crate) fn remove_directory(&self, place: &str) -> Result<()> {
         if !self.is_directory(place) {
             return Ok(());
@@ -203,10 +202,10 @@ impl UntrustedTree {
         removed.map_err(|error| Error::io("remove", self.shown(place))(error.into()))
     }
 
-    /// Makes a link to `target` at `place`, unless something is there. Its directory is there.
+    /// Creates a link to `target` at `place`, unless `place` exists. Its parent must exist.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be made.
+    /// [`Error::Io`] if the link cannot be created.
     pub(crate) fn link(&self, target: &str, place: &str) -> Result<()> {
         let made = self.parent(Path::new(place)).and_then(|(parent, name)| {
             match rustix::fs::symlinkat(target, parent, name) {
@@ -217,10 +216,10 @@ impl UntrustedTree {
         made.map_err(|error| Error::io("create", self.shown(Path::new(place)))(error.into()))
     }
 
-    /// Makes the directory `name` in the root, unless it is there.
+    /// Creates the directory `name` in the root, unless it exists.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be made, or something else is there.
+    /// [`Error::Io`] if it cannot be created, or `name` is something else.
     pub(crate) fn make_directory(&self, name: &str) -> Result<()> {
         match rustix::fs::mkdirat(&self.root, name, Mode::from_raw_mode(0o777)) {
             Err(Errno::EXIST) if self.is_directory(name) => Ok(()),
@@ -228,10 +227,10 @@ impl UntrustedTree {
         }
     }
 
-    /// Everything in it. Links are taken as they are; none is followed.
+    /// Returns an archive of the whole tree. Links stay links, and are not followed.
     ///
     /// # Errors
-    /// As [`tree::add_directory`].
+    /// Those of [`tree::add_directory`].
     pub(crate) fn archive(&self) -> Result<Archive> {
         let mut archive = Archive::default();
         tree::add_directory(&mut archive, &self.path, "")?;
@@ -239,8 +238,8 @@ impl UntrustedTree {
     }
 }
 
-/// Removes the symbolic links below `directory`, where nobody else changes anything; none is
-/// followed.
+/// Removes everything below `directory` that is neither a directory nor a regular file, such as
+/// symbolic links. Follows no links. Nobody else may change the directory meanwhile.
 fn remove_links(directory: &Path) -> Result<()> {
     let mut left = vec![directory.to_owned()];
     while let Some(directory) = left.pop() {
@@ -263,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    /// A tree beside a directory of the machine's, to which links in it lead.
+    /// A tree, and a directory of the host to which links in the tree lead.
     fn tree() -> (tempfile::TempDir, UntrustedTree) {
         let work = tempfile::tempdir().unwrap();
         let (root, host) = (work.path().join("root"), work.path().join("host"));

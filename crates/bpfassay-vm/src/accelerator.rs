@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Choosing the accelerator by booting with it.
+//! Chooses the accelerator by booting with it.
 //!
-//! That /dev/kvm exists and opens is not enough: processors refuse the CPU model, nested KVM hangs
-//! before the first instruction. So a kernel is booted under KVM, without a root file system, and
-//! KVM is chosen only if that kernel reaches its own end in time.
+//! An existing /dev/kvm that opens is not enough: processors can refuse the CPU model, and nested
+//! KVM can hang before the first instruction. Therefore a kernel is booted under KVM without a root
+//! file system. KVM is chosen only if that kernel reaches its regular end, a panic, in time.
 
 #![allow(clippy::disallowed_methods, reason = "reads files of the kernel, in /proc or /sys")]
 
@@ -17,43 +17,43 @@ use crate::{
     Accelerator, BootOptions, Deadlines, EndReason, Ending, Event, Guest, KernelIncidentKind, Machine, Qemu, VmError,
 };
 
-/// What the user requests.
+/// The accelerator that the user requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AcceleratorWish {
-    /// KVM where it works, TCG elsewhere.
+    /// KVM if it works, else TCG.
     #[default]
     Auto,
-    /// KVM or nothing.
+    /// KVM, or an error.
     Kvm,
-    /// TCG, without trying.
+    /// TCG, without trying KVM.
     Tcg,
 }
 
-/// The accelerator chosen, and why.
+/// The chosen accelerator with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AcceleratorChoice {
-    /// The accelerator.
+    /// The accelerator to boot with.
     pub accelerator: Accelerator,
-    /// The reason, for people.
+    /// The reason for the choice, for people.
     pub reason: String,
 }
 
-/// What a choice depends on: a cached choice is valid as long as none of it changes.
+/// Everything that a choice depends on. A cached choice is valid while none of it changes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct AcceleratorKey {
     /// Architecture of the guest.
     pub arch: Arch,
-    /// QEMU's version, distribution's revision included.
+    /// QEMU's version, with the distribution's revision.
     pub qemu: String,
     /// `uname -r` and `uname -v` of the host.
     pub host_kernel: String,
-    /// The host's processor, as /proc/cpuinfo names it.
+    /// The host's processor, according to /proc/cpuinfo.
     pub processor: String,
 }
 
 impl AcceleratorKey {
-    /// The key of this host.
+    /// Returns the key of this host.
     #[must_use]
     pub fn of_host(qemu: &Qemu) -> Self {
         let uname = rustix::system::uname();
@@ -61,14 +61,14 @@ impl AcceleratorKey {
             arch: qemu.arch,
             qemu: qemu.version_text.clone(),
             host_kernel: format!("{} {}", uname.release().to_string_lossy(), uname.version().to_string_lossy()),
-            // Where the processor is unknown all choices have one key, which a change of kernel or
-            // QEMU still invalidates.
+            // Hosts with an unknown processor share this part of the key. A change of kernel or
+            // QEMU still invalidates the choice.
             processor: std::fs::read_to_string("/proc/cpuinfo").map(|text| processor(&text)).unwrap_or_default(),
         }
     }
 }
 
-/// The lines of /proc/cpuinfo that identify the first processor.
+/// Returns the lines of /proc/cpuinfo that identify the first processor.
 pub(crate) fn processor(cpuinfo: &str) -> String {
     const KEYS: &[&str] = &[
         "vendor_id",
@@ -94,15 +94,13 @@ pub(crate) fn processor(cpuinfo: &str) -> String {
     values.collect::<Vec<_>>().join(" / ")
 }
 
-/// Chooses the accelerator for guests like `machine`, whose kernel is booted without an initramfs
-/// for this purpose.
-///
-/// The console of the trial is kept at `log_path`; `patience` bounds the trial.
+/// Chooses the accelerator for guests like `machine`. Boots its kernel without an initramfs for
+/// this purpose. Keeps the console of the trial at `log_path`. `patience` bounds the trial.
 ///
 /// # Errors
-/// With [`AcceleratorWish::Kvm`]: [`VmError::NoKvm`] if KVM does not work. Otherwise only what
-/// keeps the trial from being made at all ([`VmError::Log`], [`VmError::Input`],
-/// [`VmError::System`]): a trial that fails is a reason.
+/// [`VmError::NoKvm`] if KVM does not work and [`AcceleratorWish::Kvm`] demands it. Otherwise only
+/// errors that prevent the trial ([`VmError::Log`], [`VmError::Input`], [`VmError::System`]). A
+/// failed trial is the reason of a choice, not an error.
 pub async fn choose(
     qemu: &Qemu,
     machine: &Machine,
@@ -127,13 +125,13 @@ pub async fn choose(
     Ok(AcceleratorChoice { accelerator: Accelerator::Tcg, reason: refusal })
 }
 
-/// Whether a guest of `arch` can be accelerated by the processor of this host.
+/// Returns whether this host's processor can accelerate a guest of `arch`.
 #[must_use]
 pub fn is_native(arch: Arch) -> bool {
     arch.name() == std::env::consts::ARCH
 }
 
-/// Boots under KVM. `Ok(Ok)`: it works; `Ok(Err)`: why it does not.
+/// Boots under KVM. Returns `Ok(Ok)` if it works, and `Ok(Err)` with the reason if it does not.
 async fn try_kvm(
     qemu: &Qemu,
     machine: &Machine,
@@ -161,10 +159,10 @@ async fn try_kvm(
     }
 }
 
-/// The conclusion about KVM from the end of the trial.
+/// Draws the conclusion about KVM from the end of the trial.
 fn verdict(ending: &Ending) -> Result<String, String> {
     match &ending.reason {
-        // The kernel found no root: it initialised every CPU and itself on the way there.
+        // The kernel found no root, after it had initialised every CPU and itself.
         EndReason::KernelDied { incident }
             if incident.kind == KernelIncidentKind::Panic && incident.line.contains("Unable to mount root fs") =>
         {

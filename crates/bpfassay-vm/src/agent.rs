@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The messages of the agent's port, bounded in size and number.
+//! Reads the messages of the agent's port, bounded in size and number.
 //!
-//! The size of a message in memory is estimated before it is decoded, and counted until the guest's
-//! owner has the message: whatever an agent sends, the messages between its port and the owner are
-//! bounded in bytes.
+//! The size of a message in memory is estimated before it is decoded. It counts until the guest's
+//! owner has the message. Messages between the port and the owner are therefore bounded in bytes,
+//! whatever an agent sends.
 
 use std::sync::Arc;
 
@@ -19,39 +19,38 @@ use crate::{
     output::{Backlog, Output},
 };
 
-/// Bytes that messages may take which have not reached the owner of the guest: more than the
-/// largest message by itself.
+/// Bytes of memory for messages that have not reached the owner of the guest. This is more than the
+/// largest single message needs.
 const CAPACITY: u32 = 72 << 20;
-/// Bytes that a JSON value takes in memory besides its text, on average: the largest that serde
-/// keeps while it searches for a tag takes 32, but numbers and the names of fields are dropped when
-/// the message is decoded.
+/// Average memory of a JSON value besides its text, in bytes. The largest value that serde keeps
+/// while it searches for a tag takes 32 bytes, but decoding drops numbers and names of fields.
 const VALUE: usize = 16;
 
-/// Most bytes read at once to catch up with an agent that continues writing: more than may be left
-/// unread.
+/// Most bytes read at once to catch up with an agent that continues to write. This is more than can
+/// be left unread.
 const CATCH_UP: usize = 2 * Backlog::LIMIT as usize;
 
-/// A message and the memory that it takes.
+/// A message and its share of the memory limit.
 pub(crate) struct Received {
     pub(crate) message: GuestMessage,
     pub(crate) room: OwnedSemaphorePermit,
 }
 
-/// What the reader of the port passes on.
+/// Events that the reader of the port passes on.
 pub(crate) enum PortEvent {
     /// The next message.
     Message(Received),
-    /// The stream is no stream of messages; nothing follows.
+    /// The stream is invalid. Nothing follows.
     Wrong(EndReason),
-    /// Everything that the agent had written when this number was requested came before it.
+    /// Everything that the agent wrote before this number was requested has been passed on.
     CaughtUp(u64),
 }
 
 /// Reads the agent's frames until the stream ends or is invalid, and replies to each number in
 /// `asked`.
 ///
-/// Console and agent's port are read separately: in which run a line of the console was written is
-/// known only once everything is read that the agent had sent by then.
+/// Console and agent's port are read separately. The run in which a console line was written is
+/// known only after reading everything that the agent had sent by then.
 pub(crate) async fn listen(agent: Output, events: mpsc::Sender<PortEvent>, mut asked: mpsc::UnboundedReceiver<u64>) {
     let mut listener =
         Listener { agent, events, capacity: Arc::new(Semaphore::new(CAPACITY as usize)), decoder: Decoder::default() };
@@ -85,7 +84,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Processes `bytes`. `None`: nothing more is to be read.
+    /// Processes `bytes`. Returns `None` if reading must stop.
     async fn take(&mut self, bytes: &[u8]) -> Option<()> {
         self.decoder.push(bytes);
         loop {
@@ -97,7 +96,7 @@ impl Listener {
                     return None;
                 }
             };
-            // It is never closed.
+            // The semaphore is never closed.
             let room = Arc::clone(&self.capacity).acquire_many_owned(weight).await.ok()?;
             match self.decoder.next() {
                 Ok(None) => return Some(()),
@@ -110,11 +109,11 @@ impl Listener {
         }
     }
 
-    /// Reads what is available now.
+    /// Reads the bytes that are available now.
     async fn catch_up(&mut self, buffer: &mut [u8]) -> Option<()> {
         let mut left = CATCH_UP;
         while left > 0 {
-            // An error is for the next ordinary read to find.
+            // The next ordinary read reports an error.
             let Ok(count @ 1..) = self.agent.read_now(buffer) else { break };
             left = left.saturating_sub(count);
             self.take(&buffer[..count]).await?;
@@ -127,7 +126,7 @@ impl Listener {
     }
 }
 
-/// Estimated bytes of memory that the message of this text takes.
+/// Estimates the memory of the decoded message, in bytes.
 fn weight(payload: &[u8]) -> u32 {
     let mut values = 1usize;
     let (mut quoted, mut escaped) = (false, false);
@@ -144,7 +143,7 @@ fn weight(payload: &[u8]) -> u32 {
     u32::try_from(weight).unwrap_or(CAPACITY).min(CAPACITY)
 }
 
-/// The end of the guest that follows from an invalid stream.
+/// Returns the guest's end that an invalid stream causes.
 fn protocol_error(error: &FrameError) -> EndReason {
     match error {
         FrameError::Version { theirs } => {
@@ -184,7 +183,7 @@ mod tests {
             }
         });
         let first = received.recv().await.unwrap();
-        // As many as there is room for, and no more, however long one waits.
+        // Messages arrive only while there is room for them, however long the test waits.
         let mut waiting = vec![first];
         while let Ok(next) = tokio::time::timeout(std::time::Duration::from_secs(2), received.recv()).await {
             waiting.push(next.unwrap());
@@ -211,8 +210,8 @@ mod tests {
         assert!(message.contains("lunch"), "{message}");
     }
 
-    /// What is asked for right after the agent wrote two frames comes after both, wherever they are
-    /// read from.
+    /// A number that is requested after the agent wrote two frames must follow both, no matter
+    /// which read returns them.
     async fn catches_up(agent: Output, mut write: impl FnMut(&[u8])) {
         let (sender, mut received) = mpsc::channel(16);
         let (ask, asked) = mpsc::unbounded_channel();

@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 pub enum Clock {
     /// The clock of the host.
     Wall,
-    /// The guest's own instructions: its time advances by 1 ns with each of them, and to the next
-    /// timer at once where it is idle. Only under TCG. What the guest does then depends on nothing
-    /// but what it was started with, as long as nothing comes from outside: such a guest has no
-    /// input, and its output goes to files, which never make it wait.
+    /// The guest's instructions, under TCG only. The guest's time advances by 1 ns with each
+    /// instruction. When the guest is idle, its time jumps to the next timer. The guest's behaviour
+    /// then depends only on what it was started with: it has no input, and its output goes to
+    /// files, which never block it.
     Instructions,
 }
 
 impl Clock {
-    /// Whether the guest's output goes to files, and it has no input.
+    /// Returns whether the guest has no input, and writes its output to files.
     #[must_use]
     pub const fn is_one_way(self) -> bool {
         matches!(self, Self::Instructions)

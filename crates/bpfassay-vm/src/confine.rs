@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far QEMU can be confined on this host, determined by starting it so.
+//! Determines how far QEMU can be confined on this host, by starting it in each way.
 //!
-//! Every QEMU gets the limits of `limits.rs`, and its own filter of system calls where it has one;
-//! where root started this program, it moreover runs as a user of its own.
+//! Every QEMU gets the limits of `limits.rs`, and QEMU's filter of system calls if that works. If
+//! root started this program, QEMU also runs as another user.
 
 #![allow(clippy::disallowed_methods, reason = "reads files of the kernel, in /proc or /sys")]
 
@@ -28,24 +28,25 @@ use crate::{
     qemu::PluginUse,
 };
 
-/// How long a trial may take.
+/// Longest duration of a trial.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of a trial's output that are kept.
+/// Largest output of a trial that is kept, in bytes.
 const MAX_OUTPUT: u64 = 16 << 10;
-/// How QEMU can be confined, determined by starting it so.
+/// The confinement of QEMU that this host permits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Confinement {
-    /// Whether its filter of system calls works.
+    /// Whether QEMU's filter of system calls works.
     pub sandbox: bool,
-    /// Whether it runs as a user of its own. Never where this program was not started by root,
-    /// which may not change users.
+    /// Whether QEMU runs as another user. Always false if root did not start this program, because
+    /// only root can change users.
     pub own_user: bool,
-    /// Which of the two is not possible here, and why, one sentence each.
+    /// The measures that are impossible here, with the reason, one sentence each.
     pub lacking: Vec<String>,
 }
 
 impl Confinement {
-    /// Starts `program`, which may lie in a directory of its own, as confined as this host permits.
+    /// Starts `program` (possibly in its own root directory) with as much confinement as this host
+    /// permits.
     pub(crate) async fn find(program: &Path, own_root: Option<&OwnRoot>, arch: Arch) -> Self {
         let mut lacking = Vec::new();
         let own_user = may_change_user().unwrap_or_else(|reason| {
@@ -69,14 +70,14 @@ impl Confinement {
                 }
             }
         }
-        // It does not start at all, even without confinement: booting a guest will report that.
+        // QEMU does not start even without confinement. Booting a guest will report that.
         Self { sandbox: true, own_user, lacking }
     }
 
-    /// Starts `program` with `plugin`, as confined as its guests are.
+    /// Starts `program` with `plugin`, confined like guests.
     ///
     /// # Errors
-    /// One line with the reason where it does not load the plugin.
+    /// The reason in one line if QEMU does not load the plugin.
     pub(crate) async fn try_plugin(
         &self,
         (program, own_root): (&Path, Option<&OwnRoot>),
@@ -87,7 +88,7 @@ impl Confinement {
         try_start((program, own_root), arch, self.sandbox, self.own_user, Some((plugin, plugin_use))).await
     }
 
-    /// The confinement of a QEMU with that accelerator, and what is missing of it.
+    /// Returns the limits of a QEMU with this accelerator, and the measures that it lacks.
     pub(crate) fn limits(&self, accelerator: Accelerator, cpus: u32) -> (Limits, Vec<String>) {
         let mut lacking = self.lacking.clone();
         let groups = match (self.own_user, accelerator) {
@@ -105,8 +106,8 @@ impl Confinement {
     }
 }
 
-/// Whether QEMU is to run as another user: `Ok(false)` where this program is not root, `Err` where
-/// it is and cannot do that.
+/// Returns whether QEMU is to run as another user. Returns `Ok(false)` if this program is not root,
+/// and `Err` if it is root but cannot change users.
 fn may_change_user() -> Result<bool, String> {
     if !rustix::process::geteuid().is_root() {
         return Ok(false);
@@ -124,8 +125,8 @@ fn may_change_user() -> Result<bool, String> {
     Ok(true)
 }
 
-/// The first required capability that `/proc/self/status` does not show as effective. They are
-/// needed to change users, and afterwards to kill a QEMU of another user.
+/// Returns the first required capability that `/proc/self/status` does not show as effective. They
+/// are needed to change users, and later to kill a QEMU of another user.
 fn missing_capability(status: &str) -> Option<&'static str> {
     const NEEDED: [(u32, &str); 3] = [(5, "CAP_KILL"), (6, "CAP_SETGID"), (7, "CAP_SETUID")];
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -133,8 +134,8 @@ fn missing_capability(status: &str) -> Option<&'static str> {
     NEEDED.iter().find(|(bit, _)| effective >> bit & 1 == 0).map(|(_, name)| *name)
 }
 
-/// Whether all ids for QEMU are in a map of a user namespace (user_namespaces(7): first inside,
-/// first outside, count).
+/// Returns whether a map of a user namespace has all ids for QEMU (user_namespaces(7): first
+/// inside, first outside, count).
 fn is_mapped(map: &str) -> bool {
     let (first, last) = (u64::from(FIRST_USER), u64::from(FIRST_USER + PROCESS_IDS - 1));
     map.lines().any(|line| {
@@ -146,7 +147,7 @@ fn is_mapped(map: &str) -> bool {
     })
 }
 
-/// The group through which another user than root may use `device`; `None` where every user may.
+/// Returns the group whose members may use `device`, or `None` if every user may.
 fn group_of_kvm(device: &Path) -> Result<Option<libc::gid_t>, String> {
     let found = fs::metadata(device).map_err(|error| format!("{}: {error}", device.display()))?;
     match (found.mode() & 0o006, found.mode() & 0o060, found.gid()) {
@@ -156,8 +157,8 @@ fn group_of_kvm(device: &Path) -> Result<Option<libc::gid_t>, String> {
     }
 }
 
-/// Starts QEMU with a board without devices, and makes it quit. `Err`: why that failed, in one
-/// line.
+/// Starts QEMU with a board without devices, and makes it quit. Returns the reason in one line if
+/// that fails.
 async fn try_start(
     (program, own_root): (&Path, Option<&OwnRoot>),
     arch: Arch,
@@ -188,7 +189,7 @@ async fn try_start(
     let quit = b"{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"quit\"}\n";
     let attempt = async {
         if let Some(mut stdin) = child.stdin.take() {
-            // One that has exited already has written why.
+            // A process that has already exited has written the reason.
             let _ = stdin.write_all(quit).await;
         }
         let (_, stderr) = printed(&mut child).await;
@@ -205,14 +206,13 @@ async fn try_start(
     }
 }
 
-/// What `program`, which may lie in a directory of its own, prints with `argument`, started as
-/// confined as this host permits: where it cannot be another user's process, or prints as one
-/// nothing that is `expected`, it is started as this user once more. `None` where it does not end
-/// in time.
+/// Returns the output of `program` (possibly in its own root directory) with `argument`, or `None`
+/// if it does not end in time. Starts it as another user if this host permits that. If that is
+/// denied, or the output is not `expected`, starts it once more as this user.
 ///
 /// # Errors
-/// [`VmError::Spawn`] where it cannot be started; [`VmError::Input`] where its directory cannot be
-/// opened.
+/// [`VmError::Spawn`] if the program cannot be started, [`VmError::Input`] if its root directory
+/// cannot be opened.
 pub(crate) async fn print(
     (program, own_root): (&Path, Option<&OwnRoot>),
     argument: &str,
@@ -236,7 +236,7 @@ pub(crate) async fn print(
     start(false).await
 }
 
-/// The beginnings of what `child` writes to standard output and standard error, once it has closed
+/// Returns the beginnings of `child`'s standard output and standard error, after it has closed
 /// both.
 pub(crate) async fn printed(child: &mut Child) -> (String, String) {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -246,9 +246,9 @@ pub(crate) async fn printed(child: &mut Child) -> (String, String) {
 async fn beginning(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
     let mut kept = Vec::new();
     if let Some(mut stream) = stream {
-        // Only what came before an error is available.
+        // After an error, only the bytes before it are available.
         let _ = (&mut stream).take(MAX_OUTPUT).read_to_end(&mut kept).await;
-        // The rest is read, so that the program is not blocked by it, and dropped.
+        // The rest is read and dropped, so that it does not block the program.
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     }
     String::from_utf8_lossy(&kept).into_owned()
@@ -329,7 +329,7 @@ mod tests {
         if !matches!(may_change_user(), Ok(true)) {
             return;
         }
-        // Root's own directory: no other user finds the program there.
+        // Other users cannot enter root's directory to reach the program.
         fs::write(&program, "#!/bin/sh\n").unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let found = Confinement::find(&program, None, Arch::X86_64).await;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the parts of a machine have in common: each returns its QEMU arguments and its kernel
-//! parameters, and depends on nothing else.
+//! The interface of the parts of a machine. Each returns its QEMU arguments and kernel parameters,
+//! and depends on nothing else.
 //!
-//! The parts are the files of `machine/`, and [`crate::Machine`] is the list of them.
+//! The parts are the files of `machine/`. [`crate::Machine`] lists them.
 
 use std::ffi::OsString;
 
@@ -21,13 +21,12 @@ pub trait Device {
     }
 }
 
-/// File descriptors that QEMU inherits: of devices one end of a socket pair each (or a file: see
-/// [`Clock::is_one_way`]), and the files that it loads, which it opens as /dev/fd/NUMBER: so a file
-/// without a name can be loaded, and one that QEMU's user cannot reach.
+/// File descriptors that QEMU inherits. Each device has one end of a socket pair, or a file (see
+/// [`Clock::is_one_way`]). Files to load are opened as /dev/fd/NUMBER. QEMU can therefore load
+/// files without a name, and files at paths that its user cannot reach.
 ///
-/// The numbers are fixed, so that the command line of a machine is the same every time, and high,
-/// so that they do not collide with descriptors that the host program has open (which are numbered
-/// from the bottom).
+/// The numbers are fixed, so that a machine always has the same command line. They are high to
+/// avoid descriptors that the host program has open, which are numbered from the bottom.
 pub mod descriptor {
     /// The first serial port.
     pub const CONSOLE: i32 = 900;
@@ -43,20 +42,21 @@ pub mod descriptor {
     pub const PLUGIN: i32 = 905;
     /// The output of the plugin.
     pub const COUNTS: i32 = 906;
-    /// The directory of a QEMU that is not installed.
+    /// The root directory of a QEMU that is not installed.
     pub const QEMU: i32 = 907;
-    /// The first cable of the network of nodes; a server has one for each node, numbered from here.
+    /// The first cable of the nodes' network. A server's cables are numbered from here, one per
+    /// node.
     pub const NETWORK: i32 = 910;
 }
 
-/// A character device on an inherited socket.
+/// Returns the arguments for a character device on an inherited socket.
 pub(crate) fn socket(id: &str, descriptor: i32) -> [OsString; 2] {
     ["-chardev".into(), format!("socket,id={id},fd={descriptor}").into()]
 }
 
-/// A character device for `descriptor`: an inherited socket, or for a guest that is
-/// [`Clock::is_one_way`] an inherited file. A socket makes QEMU wait, and with it the guest, where
-/// the host does not read soon enough; a file never does.
+/// Returns the arguments for a character device on `descriptor`: an inherited socket, or an
+/// inherited file for a guest that is [`Clock::is_one_way`]. A socket blocks QEMU and the guest if
+/// the host does not read soon enough. A file never blocks.
 pub(crate) fn channel(id: &str, descriptor: i32, clock: Clock) -> [OsString; 2] {
     if clock.is_one_way() {
         ["-chardev".into(), format!("file,id={id},path=/dev/fd/{descriptor}").into()]
@@ -65,12 +65,12 @@ pub(crate) fn channel(id: &str, descriptor: i32, clock: Clock) -> [OsString; 2] 
     }
 }
 
-/// The path under which QEMU opens the inherited `descriptor`.
+/// Returns the path under which QEMU opens the inherited `descriptor`.
 pub(crate) fn path_of(descriptor: i32) -> OsString {
     format!("/dev/fd/{descriptor}").into()
 }
 
-/// `texts` as arguments.
+/// Converts `texts` to arguments.
 pub(crate) fn arguments<const N: usize>(texts: [&str; N]) -> Vec<OsString> {
     texts.into_iter().map(OsString::from).collect()
 }

@@ -12,27 +12,27 @@ use crate::KernelIncident;
 /// The end of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ending {
-    /// Why it ended.
+    /// The reason for the end.
     pub reason: EndReason,
-    /// The phase it was in.
+    /// The phase in which the guest ended.
     pub phase: Phase,
-    /// The run that it was executing, if any.
+    /// The run that the guest was executing, if any.
     pub run: Option<String>,
-    /// Milliseconds of the host from QEMU's start to its exit.
+    /// Milliseconds on the host from QEMU's start to its exit.
     pub lived_ms: u64,
-    /// What the kernel reported on its console, in order, bounded in number.
+    /// The kernel's reports on the console, in order, bounded in number.
     pub incidents: Vec<KernelIncident>,
     /// The last lines of the console, bounded in number and length.
     pub console_tail: Vec<String>,
-    /// What QEMU wrote to standard error, shortened.
+    /// QEMU's standard error, shortened.
     pub qemu_stderr: String,
-    /// Why the console log is incomplete, if it is (disk full, size limit).
+    /// The reason if the console log is incomplete (disk full, size limit).
     pub log_incomplete: Option<String>,
 }
 
 impl Ending {
-    /// The end of a guest whose supervisor is gone: the runtime is shutting down, and QEMU was
-    /// killed with it.
+    /// Returns the end of a guest whose supervisor is gone. The runtime is shutting down, and has
+    /// killed QEMU.
     pub(crate) fn abandoned() -> Self {
         Self {
             reason: EndReason::Stopped,
@@ -51,71 +51,71 @@ impl Ending {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EndReason {
-    /// It reported that everything was done and powered off. The only good end of a measuring
-    /// guest.
+    /// The guest reported that everything was done, and powered off. This is the only good end of a
+    /// measuring guest.
     Done,
-    /// The host requested its end.
+    /// The host requested the end.
     Stopped,
-    /// The kernel died: panic, oops or BUG. [`Ending::incidents`] has what led to it.
+    /// The kernel died: panic, oops or BUG. [`Ending::incidents`] has the earlier incidents.
     KernelDied {
         /// The incident with the line that reported it.
         incident: Box<KernelIncident>,
     },
     /// The agent reported that it could not continue.
     AgentFailed {
-        /// Its message.
+        /// The agent's message.
         message: String,
     },
     /// The agent found the guest changed after a run, and ended it.
     Unsound {
-        /// The run.
+        /// The run after which the agent found the change.
         run: String,
-        /// What differs, a sentence each.
+        /// The differences, a sentence each.
         differences: Vec<String>,
     },
     /// The guest powered off before its work was done.
     PoweredOffEarly,
     /// The guest reset itself without a message on the console, as after a triple fault.
     Reset,
-    /// The agent sent no message.
+    /// The agent sent no message in time.
     BootTimeout {
         /// Seconds waited.
         seconds: u64,
     },
-    /// The agent had sent messages, then did not reach the end of its phase in time.
+    /// The agent had sent messages, but did not reach the end of its phase in time.
     PhaseTimeout {
         /// Seconds that the phase may take.
         seconds: u64,
     },
-    /// It made progress, but had not ended when the time for the whole boot was over.
+    /// The guest made progress, but had not ended when the time for the whole boot was over.
     TooLong {
         /// Seconds that a boot may take.
         seconds: u64,
     },
-    /// It wrote more, or faster, than the host accepts.
+    /// The guest wrote more, or faster, than the host accepts.
     Flood {
-        /// How much of which output.
+        /// The output and its amount.
         message: String,
     },
-    /// It did not power off in time after its work was done.
+    /// The guest did not power off in time after its work was done.
     ShutdownTimeout {
         /// Seconds waited.
         seconds: u64,
     },
-    /// The bytes on the agent's port do not follow this protocol: no frames, no messages, or
-    /// messages out of order ([`crate::OutOfOrder`]).
+    /// The bytes on the agent's port violate the protocol: no frames, no messages, or messages out
+    /// of order ([`crate::OutOfOrder`]).
     ProtocolError {
-        /// What is wrong with it.
+        /// Description of the violation.
         message: String,
     },
     /// The agent has another version of the protocol.
     ProtocolVersion {
-        /// Its version.
+        /// The agent's version.
         theirs: u32,
-        /// This side's.
+        /// The host's version.
         ours: u32,
     },
-    /// QEMU stopped the guest by itself: because of a KVM internal error, for example.
+    /// QEMU stopped the guest, for example because of a KVM internal error.
     QemuStopped {
         /// The state of the guest as QEMU names it.
         state: String,
@@ -124,13 +124,13 @@ pub enum EndReason {
     QemuSuspended,
     /// QEMU itself failed or was killed.
     QemuExited {
-        /// How it exited.
+        /// QEMU's exit status.
         status: String,
     },
 }
 
 impl EndReason {
-    /// Whether all that the guest was to do was done.
+    /// Returns whether the guest did everything that it was to do.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Done)
@@ -178,7 +178,7 @@ impl fmt::Display for EndReason {
 }
 
 impl fmt::Display for Ending {
-    /// One line: the reason, the phase, and the last line of QEMU's standard error if QEMU failed.
+    /// Writes one line: reason, phase, and the last line of QEMU's standard error if QEMU failed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.reason)?;
         if !self.reason.is_done() {
@@ -250,8 +250,8 @@ mod tests {
         }
     }
 
-    /// Neither is the initramfs at fault where the time is too short, nor does a guest hang whose
-    /// tool burns the CPU.
+    /// The initramfs is not to blame if the time limit is too short, and a guest whose tool burns
+    /// the CPU does not hang.
     #[test]
     fn a_time_that_is_over_names_what_may_need_more_of_it() {
         let boot = ending(EndReason::BootTimeout { seconds: 2 }).to_string();

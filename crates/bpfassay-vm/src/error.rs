@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a guest cannot be started, or cannot be sent a message.
+//! Errors of starting a guest and of sending it a message.
 
 use std::{io, path::PathBuf};
 
@@ -7,23 +7,23 @@ use bpfassay_protocol::{Arch, frame::FrameError};
 
 use crate::QemuVersion;
 
-/// Why a guest could not be started, or could not be sent a message.
+/// The reason why a guest could not be started, or could not be sent a message.
 #[derive(Debug, thiserror::Error)]
 pub enum VmError {
-    /// No QEMU for the architecture.
+    /// There is no QEMU for the architecture.
     #[error("no {program} on PATH: install it (Debian: apt-get install {packages})")]
     NoQemu {
         /// Architecture of the guest.
         arch: Arch,
-        /// The program looked for.
+        /// Name of the program.
         program: String,
-        /// Debian packages that hold it and the firmware it needs.
+        /// Debian packages that contain the program and its firmware.
         packages: &'static str,
     },
-    /// The program given as QEMU is something else.
+    /// The program given as QEMU is another program.
     #[error("{} does not print its version as QEMU does, but `{printed}`: give the path of a qemu-system program", .program.display())]
     NotQemu {
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
         /// The first line of its output, shortened.
         printed: String,
@@ -31,7 +31,7 @@ pub enum VmError {
     /// The program given as QEMU does not finish printing its version.
     #[error("{} did not print its version within {seconds} s: give the path of a qemu-system program", .program.display())]
     VersionSilent {
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
         /// Seconds waited.
         seconds: u64,
@@ -39,9 +39,9 @@ pub enum VmError {
     /// QEMU is too old.
     #[error("{} is QEMU {version}, older than the {minimum} needed: install a newer one", .program.display())]
     OldQemu {
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
-        /// Its version.
+        /// QEMU's version.
         version: QemuVersion,
         /// The oldest supported version.
         minimum: QemuVersion,
@@ -49,85 +49,86 @@ pub enum VmError {
     /// A program could not be started.
     #[error("could not start {}", .program.display())]
     Spawn {
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
         /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// A file that the guest is made of is missing or not readable.
+    /// A file of the guest is missing or not readable.
     #[error("could not read {what} {}", .path.display())]
     Input {
         /// `kernel` or `initramfs`.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// The machine has its initramfs in an open file, and the boot was started without one.
+    /// The machine has its initramfs in an open file, but the boot options have none.
     #[error("the initramfs is to be an open file, and there is none among the options of the boot")]
     NoInitramfs,
-    /// The machine has a plugin, and the boot was started without one.
+    /// The machine has a plugin, but the boot options have none.
     #[error("the machine is to load a plugin, and there is none among the options of the boot")]
     NoPlugin,
-    /// The console log could not be made.
+    /// The console log could not be created.
     #[error("could not create the console log {}", .path.display())]
     Log {
-        /// The file.
+        /// Path of the log.
         path: PathBuf,
         /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// The guest's clock counts its instructions, so it can have no input.
+    /// The guest is under the instruction clock, so it can have no input.
     #[error("a guest under the instruction clock takes no input: use the clock `wall`")]
     OneWay,
     /// The operating system refused a socket or thread.
     #[error("could not get {what} for a guest")]
     System {
-        /// What was requested.
+        /// The requested resource.
         what: &'static str,
         /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// QEMU exited before its monitor answered: it refused its command line or the accelerator.
+    /// QEMU exited before its monitor answered, because it refused its arguments or the
+    /// accelerator.
     #[error("qemu did not start the guest ({status}): {stderr}")]
     Refused {
-        /// How it exited.
+        /// QEMU's exit status.
         status: String,
-        /// What it wrote to standard error.
+        /// QEMU's standard error.
         stderr: String,
     },
-    /// QEMU runs but its monitor does not answer.
+    /// QEMU runs, but its monitor does not answer.
     #[error("qemu's monitor did not answer within {seconds} s")]
     MonitorSilent {
         /// Seconds waited.
         seconds: u64,
     },
-    /// The monitor sent something unexpected.
+    /// The monitor sent an unexpected answer.
     #[error("qemu's monitor failed at {step}: {message}")]
     Monitor {
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
         /// The error of QEMU or of the QMP library.
         message: String,
     },
-    /// KVM was requested and does not work.
+    /// KVM was requested, but does not work.
     #[error("KVM was requested and does not work here: {reason}")]
     NoKvm {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The guest has ended.
     #[error("the guest has ended")]
     Ended,
-    /// The agent does not take messages as fast as they are sent.
+    /// The agent does not read messages as fast as they are sent.
     #[error("the agent has left {waiting} messages unread")]
     AgentBusy {
-        /// Messages waiting.
+        /// Number of waiting messages.
         waiting: usize,
     },
     /// A message cannot be framed.
@@ -136,7 +137,7 @@ pub enum VmError {
     /// The terminal cannot be used for a console.
     #[error("could not {step} the terminal: run this in an interactive terminal")]
     Terminal {
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
         /// The operating system's error.
         #[source]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the task that watches a guest reports to its owner, and what the owner requests.
+//! Reports of the task that watches a guest, and requests of the guest's owner.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{Ending, KernelIncident};
 
-/// What a guest does, observed from outside.
+/// An event of a guest, as observed from outside.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The agent sent a message.
     Message(GuestMessage),
     /// The kernel reported an incident. The guest continues unless an end follows.
     KernelIncident(KernelIncident),
-    /// The guest has ended. Always the last event; [`crate::Guest::next_event`] returns it again at
-    /// each further call.
+    /// The guest has ended. This is the last event. [`crate::Guest::next_event`] returns it again
+    /// at each further call.
     Ended(Box<Ending>),
 }
 
-/// An event on its way to the owner, and the memory that it takes until the owner has it.
+/// An event on its way to the owner, and its share of the memory limit until the owner has it.
 pub(crate) type Delivery = (Event, Option<OwnedSemaphorePermit>);
 
-/// The owner's request that the guest end: by itself within `grace`, or otherwise by force.
+/// The owner's request that the guest end. It is ended by force after `grace`.
 #[derive(Debug)]
 pub(crate) struct StopRequest {
     pub(crate) grace: Duration,

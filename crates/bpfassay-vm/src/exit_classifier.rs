@@ -7,19 +7,19 @@ use bpfassay_protocol::message::GuestMessage;
 
 use crate::{EndReason, KernelIncident, KernelIncidentKind, monitor::Shutdown, progress::Progress};
 
-/// Bytes kept of each message of a guest about its own end.
+/// Largest part that is kept of a guest's message about its end, in bytes.
 const MAX_MESSAGE: usize = 4096;
-/// Most bytes that an agent may log in one boot. Correct ones log some lines.
+/// Largest amount that an agent may log in one boot, in bytes. Correct agents log a few lines.
 const MAX_LOGGED: usize = 32 << 20;
-/// Most differences kept of a guest that was changed.
+/// Most differences that are kept of a guest that was changed.
 const MAX_DIFFERENCES: usize = 64;
 
-/// What is known about the guest so far.
+/// The observations of a guest so far.
 pub(crate) struct ExitClassifier {
     pub(crate) progress: Progress,
-    /// The host's own decision, by which it kills QEMU.
+    /// The host's decision to end the guest, after which it kills QEMU.
     decision: Option<EndReason>,
-    /// The first sign of the kernel's death, and whether it is certain.
+    /// The first sign of the kernel's death, and whether the kernel is certainly dead.
     death: Option<KernelIncident>,
     certain: bool,
     pub(crate) stop_asked: bool,
@@ -32,34 +32,34 @@ impl ExitClassifier {
         Self { progress, decision: None, death: None, certain: false, stop_asked: false, shutdown: None, logged: 0 }
     }
 
-    /// Whether the host has decided to end the guest, so that QEMU is being killed.
+    /// Returns whether the host has decided to end the guest, so that QEMU is being killed.
     pub(crate) fn is_decided(&self) -> bool {
         self.decision.is_some()
     }
 
-    /// Whether that was because of the guest's output.
+    /// Returns whether the host's decision is because of the guest's output.
     pub(crate) fn is_flood(&self) -> bool {
         matches!(self.decision, Some(EndReason::Flood { .. }))
     }
 
-    /// Whether the kernel is certainly dead.
+    /// Returns whether the kernel is certainly dead.
     pub(crate) fn is_dead(&self) -> bool {
         self.certain
     }
 
-    /// The guest reported to QEMU that its kernel panicked.
+    /// Records that the guest reported a panic to QEMU.
     pub(crate) fn panicked(&mut self) {
         self.certain = true;
     }
 
-    /// Records the host's own decision; only the first one is kept.
+    /// Records the host's decision, unless there is one already.
     pub(crate) fn decide(&mut self, reason: EndReason) {
         self.decision.get_or_insert(reason);
     }
 
-    /// Processes a message: its run, and how much the agent logs. Where the owner takes everything
-    /// as fast as it arrives, nothing else would end a guest that logs for ever before the end of
-    /// its phase. `false`: nothing more of it counts.
+    /// Processes a message: its run, and how much the agent has logged. Returns `false` if nothing
+    /// more of this guest counts. If the owner reads everything at once, no other limit ends a
+    /// guest that logs for ever before the end of its phase.
     pub(crate) fn handle_message(&mut self, message: &GuestMessage, now: Duration) -> bool {
         self.progress.handle_message(message, now);
         let bytes = match message {
@@ -83,7 +83,7 @@ impl ExitClassifier {
     pub(crate) fn take_incident(&mut self, incident: &KernelIncident) {
         let (deadly, certain) = match incident.kind {
             KernelIncidentKind::Panic | KernelIncidentKind::Oops => (true, true),
-            // Many a BUG is only reported; a fatal one is followed by a panic.
+            // Many BUGs are only reported. A panic follows a fatal one.
             KernelIncidentKind::Bug => (true, false),
             _ => (false, false),
         };
@@ -93,7 +93,7 @@ impl ExitClassifier {
         self.certain |= certain;
     }
 
-    /// The reason for ending a guest that has not progressed in time.
+    /// Returns the reason for ending a guest that has not progressed in time.
     pub(crate) fn overdue(&self) -> EndReason {
         let seconds = self.progress.allowance().unwrap_or_default().as_secs();
         if self.progress.done || self.progress.failed.is_some() || self.progress.unsound.is_some() {
@@ -105,8 +105,8 @@ impl ExitClassifier {
         }
     }
 
-    /// Why the guest ended, from everything known after QEMU's exit, `tail` of the console
-    /// included. The kernel's own death has precedence over all else.
+    /// Returns the reason for the guest's end, from everything known after QEMU's exit and from the
+    /// console's `tail`. A certain death of the kernel precedes all other reasons.
     pub(crate) fn reason(
         &self,
         incidents: &[KernelIncident],
@@ -121,7 +121,7 @@ impl ExitClassifier {
         if self.certain
             && let Some(death) = &self.death
         {
-            // With the details that followed.
+            // The recorded incident has the details that followed.
             let full =
                 incidents.iter().find(|incident| incident.line == death.line && incident.time_us == death.time_us);
             return EndReason::KernelDied { incident: Box::new(full.unwrap_or(death).clone()) };
@@ -139,8 +139,8 @@ impl ExitClassifier {
         if let Some(message) = &self.progress.failed {
             return EndReason::AgentFailed { message: shortened(message) };
         }
-        // The power-off device of the riscv64 board ends QEMU before 8.0 at once, without a message
-        // of the monitor; with another status than 0 where the guest did not request to power off.
+        // QEMU before 8.0 exits at once when the riscv64 board powers off, without a message of the
+        // monitor. Its status is not 0 if the guest did not request the power-off.
         let shutdown = self.shutdown.or(clean.then_some(Shutdown::GuestPowerOff));
         match shutdown {
             Some(Shutdown::GuestPowerOff) if self.progress.done && clean => EndReason::Done,
@@ -154,13 +154,13 @@ impl ExitClassifier {
     }
 }
 
-/// What the agent printed of its failure, as it does where it cannot send messages: without the
-/// console's driver there is no port.
+/// Finds the agent's failure on the console. The agent prints it there if it cannot send messages,
+/// because without the console's driver there is no port.
 fn printed_failure(tail: &[String]) -> Option<String> {
     tail.iter().find_map(|line| Some(shortened(line.split_once("bpfassay-guest: failed: ")?.1)))
 }
 
-/// The beginning of a guest's message.
+/// Returns the beginning of a guest's message.
 fn shortened(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_MESSAGE)].to_owned()
 }
@@ -207,7 +207,7 @@ mod tests {
         let tail = ["bpfassay-guest: failed: no port", "[   30.7] reboot: Power down"].map(str::to_owned);
         let failed = EndReason::AgentFailed { message: "no port".to_owned() };
         assert_eq!(classifier(&[]).reason(&[], &tail, &exited(0)), failed);
-        // What a tool prints there is not the agent's, which sends messages.
+        // If the agent has sent messages, a failure on the console is printed by a tool.
         assert_eq!(good.reason(&[], &tail, &exited(1)), EndReason::PoweredOffEarly);
         assert!(matches!(classifier(DONE).reason(&[], &[], &exited(1)), EndReason::QemuExited { .. }));
         assert!(matches!(

@@ -15,23 +15,23 @@ use tokio::sync::mpsc;
 
 use crate::{EndReason, VmError, limits, output::Backlog};
 
-/// How often the files are checked. A guest fills memory at up to some GB/s.
+/// Interval between checks of the files. A guest fills memory at up to some GB/s.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// Watches until this is dropped.
+/// Watches until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Guard {
     _wanted: Sender<()>,
 }
 
-/// Watches `backlogs`, each with its name, of the QEMU with this process id, which has not been
-/// waited for yet. When one exceeds its limit, it is reported through `floods`, and QEMU is killed.
+/// Watches named `backlogs` of the QEMU with this process id, which nobody has waited for yet. If
+/// one exceeds its limit, reports it through `floods` and kills QEMU.
 ///
-/// In a thread of its own: a task of the runtime runs when other tasks yield, and a guest may fill
-/// the memory before that.
+/// It uses a thread, because a task runs only when other tasks yield. A guest can fill the memory
+/// before that.
 ///
 /// # Errors
-/// [`VmError::System`] where the thread cannot be started.
+/// [`VmError::System`] if the thread cannot be started.
 pub(crate) fn watch(
     backlogs: Vec<(&'static str, Backlog)>,
     process: Option<u32>,
@@ -39,7 +39,7 @@ pub(crate) fn watch(
     let (wanted, dropped) = channel::<()>();
     let (sender, floods) = mpsc::unbounded_channel();
     if !backlogs.is_empty() {
-        // Where there are no pidfds (Linux before 5.3) the supervisor kills it, as soon as it runs.
+        // Without pidfds (Linux before 5.3), the supervisor kills QEMU as soon as it runs.
         let qemu = process
             .and_then(|id| Pid::from_raw(id.cast_signed()))
             .and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());
@@ -47,8 +47,8 @@ pub(crate) fn watch(
             while dropped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                 if let Some(from) = too_long(&backlogs) {
                     let message = format!("more than {} MiB were left to be read on {from}", Backlog::LIMIT >> 20);
-                    // Before the kill, so that the reason is known when QEMU's exit is noticed.
-                    // Where there is no receiver, the guest has no owner any more.
+                    // Sent before the kill, so that the reason is known when QEMU's exit is
+                    // noticed. A missing receiver means that the guest has no owner any more.
                     let _ = sender.send(EndReason::Flood { message });
                     kill(qemu.as_ref());
                     return;
@@ -61,8 +61,8 @@ pub(crate) fn watch(
     Ok((Guard { _wanted: wanted }, floods))
 }
 
-/// The reason if QEMU exited with `status` because it wrote a file beyond its limit, the backstop
-/// of this watch.
+/// Returns the reason if `status` shows that QEMU exceeded its file size limit, which is the
+/// backstop of this watch.
 pub(crate) fn of_exit(status: &ExitStatus) -> Option<EndReason> {
     (status.signal() == Some(libc::SIGXFSZ))
         .then(|| EndReason::Flood { message: format!("more than {} MiB were put out", limits::FILE_SIZE >> 20) })
@@ -75,7 +75,7 @@ fn too_long(backlogs: &[(&'static str, Backlog)]) -> Option<&'static str> {
 
 fn kill(qemu: Option<&OwnedFd>) {
     if let Some(qemu) = qemu {
-        // It may just have exited by itself.
+        // QEMU may have exited by itself meanwhile.
         let _ = pidfd_send_signal(qemu, Signal::KILL);
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Readers of untrusted bytes, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function
-//! passes its input to one reader and asserts what always holds of the result; nothing else may use
-//! them.
+//! Readers of untrusted bytes, only for fuzz targets (`crates/bpfassay-fuzz`). Each function passes
+//! its input to one reader, and asserts what always holds for the result.
 
 use crate::{
     accelerator,
@@ -9,13 +8,13 @@ use crate::{
     qemu::{self, QemuVersion},
 };
 
-/// What a guest writes to its console: lines of bounded length without control characters, and a
-/// bounded number of incidents.
+/// Reads a guest's console: lines have bounded length and no control characters, and the number of
+/// incidents is bounded.
 pub fn console(bytes: &[u8]) {
     let (mut lines, mut watch) = (Lines::default(), Watch::default());
     let mut look = |line: String| {
         assert!(!line.chars().any(|c| c.is_ascii_control() && c != '\t'));
-        // Bytes that are no UTF-8 are replaced, each by three.
+        // Bytes that are not UTF-8 are replaced by three bytes each.
         assert!(line.len() <= 3 * 4096 + 10, "a line of {} bytes", line.len());
         watch.line(&line);
     };
@@ -29,7 +28,7 @@ pub fn console(bytes: &[u8]) {
     }
 }
 
-/// The output of `qemu-system-… --version`.
+/// Parses the output of `qemu-system-… --version`.
 pub fn qemu_version(text: &str) {
     if let Some((version, _)) = qemu::parse_version(text) {
         assert_eq!(version.to_string().parse(), Ok(version));
@@ -39,7 +38,7 @@ pub fn qemu_version(text: &str) {
     }
 }
 
-/// `/proc/cpuinfo` of the host: no more than its length.
+/// Parses the host's `/proc/cpuinfo`. The result is at most one byte longer than the input.
 pub fn cpuinfo(text: &str) {
     assert!(accelerator::processor(text).len() <= text.len() + 1);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A running guest as its owner sees it.
+//! A running guest, from the view of its owner.
 
 use std::{
     fs::File,
@@ -28,45 +28,43 @@ use crate::{
     process, supervisor,
 };
 
-/// How long a QEMU that has refused its guest may take to exit.
+/// Time for a QEMU that has refused its guest to exit.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
-/// Messages to the agent that may wait to be read.
+/// Most unread messages to the agent.
 const AGENT_BACKLOG: usize = 64;
-/// Chunks of console output or input that may wait, for an interactive guest.
+/// Most unread chunks of console output or input of an interactive guest.
 const TERMINAL_BACKLOG: usize = 64;
 
-/// How to run a guest.
+/// Options for running a guest.
 #[derive(Debug, Clone)]
 pub struct BootOptions {
-    /// File for the console's output, made anew; its name is that of the guest.
+    /// File for the console's output, newly created. Its name is the guest's name.
     pub log_path: PathBuf,
-    /// The same where it has been made already, and is open for writing: then nothing is opened by
-    /// its path.
+    /// The file at `log_path`, if it is already created and open for writing. The path is then not
+    /// opened.
     pub log: Option<Arc<File>>,
-    /// Largest size of that file in bytes, apart from the last lines, which are always added.
+    /// Largest size of the log in bytes, without the last lines, which are always added.
     pub log_limit: u64,
-    /// How long each phase may take.
+    /// Time limits of the phases.
     pub deadlines: Deadlines,
     /// Whether the console is for [`Guest::interact`], and the guest's job is a shell.
     pub interactive: bool,
-    /// The initramfs, for a machine with [`Initramfs::OpenFile`]: any file that is open for
-    /// reading, at any offset.
-    /// [`crate::file_for_initramfs`] returns one without a name.
+    /// The initramfs for a machine with [`Initramfs::OpenFile`]: any file that is open for reading,
+    /// at any offset. [`crate::file_for_initramfs`] returns one without a name.
     pub initramfs: Option<Arc<File>>,
     /// The plugin, a shared object that QEMU loads (`bpfassay-plugin`), for a guest that counts
-    /// instructions: without it, a busy host can change the guest's clock. Where the machine has a
-    /// plugin ([`Machine::plugin`]), it also counts, and [`Guest::read_counts`] returns the counts.
+    /// instructions. Without it, a busy host can change the guest's clock. If [`Machine::plugin`]
+    /// is set, the plugin also counts, and [`Guest::read_counts`] returns the counts.
     pub plugin: Option<&'static [u8]>,
-    /// The ends of the cables of a machine that is a node ([`cables`]): of a node its own, of the
-    /// server one for each node.
+    /// Ends of the network's cables ([`cables`]): a node has one, the server has one for each node.
     pub network: Vec<Arc<OwnedFd>>,
 }
 
-/// `count` cables between the server of a job and its nodes: the server's end of each, and the
-/// node's.
+/// Creates `count` cables between a job's server and its nodes. Returns the ends of the server and
+/// of the node for each cable.
 ///
 /// # Errors
-/// [`VmError::System`] where the host refuses a socket pair.
+/// [`VmError::System`] if the host refuses a socket pair.
 pub fn cables(count: u32) -> Result<Vec<(OwnedFd, OwnedFd)>, VmError> {
     let cable = |_| {
         rustix::net::socketpair(
@@ -81,7 +79,7 @@ pub fn cables(count: u32) -> Result<Vec<(OwnedFd, OwnedFd)>, VmError> {
 }
 
 impl BootOptions {
-    /// At most 4 MiB of log, default deadlines, not interactive, no open initramfs.
+    /// Sets at most 4 MiB of log, default deadlines, not interactive, no open initramfs.
     #[must_use]
     pub fn new(log_path: impl Into<PathBuf>) -> Self {
         Self {
@@ -99,10 +97,9 @@ impl BootOptions {
 
 /// A guest from QEMU's start to QEMU's exit.
 ///
-/// A task of the tokio runtime watches it: it enforces the deadlines, writes the log, and
+/// A task of the tokio runtime watches the guest. It enforces the deadlines, writes the log, and
 /// acknowledges the agent's last message (`Done`, `Failed` or `Unsound`) with
-/// [`HostMessage::PowerOff`], whether or not anybody asks for events. Dropping the guest kills
-/// QEMU.
+/// [`HostMessage::PowerOff`], even if nobody asks for events. Dropping the guest kills QEMU.
 #[derive(Debug)]
 pub struct Guest {
     events: mpsc::Receiver<Delivery>,
@@ -117,21 +114,21 @@ pub struct Guest {
     counts: Option<Tail>,
 }
 
-/// A file that QEMU inherits, and the number that it has there.
+/// A file that QEMU inherits, and its number in QEMU.
 type Inherited = (OwnedFd, RawFd);
 
-/// The console of an interactive guest.
 #[derive(Debug)]
 pub(crate) struct TerminalEnds {
     pub(crate) output: mpsc::Receiver<Vec<u8>>,
     pub(crate) input: mpsc::Sender<Vec<u8>>,
 }
 
-/// The files that QEMU inherits for `machine`, and where the plugin counts, the file of its counts.
+/// Opens the files that QEMU inherits for `machine`. Also returns the file of the counts if the
+/// plugin counts.
 ///
 /// # Errors
-/// [`VmError::Input`], [`VmError::NoInitramfs`], [`VmError::NoPlugin`] where a file is missing or
-/// unreadable, [`VmError::System`] where the host refuses a descriptor or a file in memory.
+/// [`VmError::Input`], [`VmError::NoInitramfs`] or [`VmError::NoPlugin`] if a file is missing or
+/// unreadable, [`VmError::System`] if the host refuses a descriptor or a file in memory.
 fn loaded(
     machine: &Machine,
     options: &BootOptions,
@@ -163,15 +160,19 @@ fn loaded(
 }
 
 impl Guest {
-    /// Starts QEMU and waits until its monitor replies. The guest runs from then on.
+    /// Starts QEMU, and waits until its monitor replies. The guest runs from then on.
     ///
     /// # Errors
-    /// Nothing was started: [`VmError::Input`], [`VmError::NoInitramfs`], [`VmError::NoPlugin`] for
-    /// kernel, initramfs or plugin missing or unreadable, [`VmError::OneWay`] for an interactive
-    /// guest under the instruction clock, [`VmError::Log`], [`VmError::Spawn`], [`VmError::System`]
-    /// where the host refuses a file, a process or a socket. QEMU was started and has exited:
-    /// [`VmError::Refused`] where it refused its arguments,
-    /// [`VmError::MonitorSilent`], [`VmError::Monitor`] where its monitor failed.
+    /// Before QEMU starts:
+    ///
+    /// - [`VmError::Input`], [`VmError::NoInitramfs`] or [`VmError::NoPlugin`] if kernel, initramfs
+    ///   or plugin is missing or unreadable.
+    /// - [`VmError::OneWay`] for an interactive guest under the instruction clock.
+    /// - [`VmError::Log`], [`VmError::Spawn`] or [`VmError::System`] if the host refuses a file, a
+    ///   process or a socket.
+    ///
+    /// After QEMU has started: [`VmError::Refused`] if it refused its arguments,
+    /// [`VmError::MonitorSilent`] or [`VmError::Monitor`] if its monitor failed.
     pub async fn boot(qemu: &Qemu, machine: &Machine, options: BootOptions) -> Result<Self, VmError> {
         let (limits, mut unconfined) = qemu.confinement.limits(machine.accelerator, machine.cpus);
         let (loaded, counts) = loaded(machine, &options, &limits)?;
@@ -211,7 +212,7 @@ impl Guest {
                 Ok(status) => status.map_or_else(|error| error.to_string(), |status| status.to_string()),
                 Err(_) => format!("it closed its monitor, and did not exit within {} s", REFUSAL_PATIENCE.as_secs()),
             };
-            // Dropped, it is killed if it still runs.
+            // Dropping the process kills it if it still runs.
             drop(process.child);
             let stderr = timeout(REFUSAL_PATIENCE, stderr).await.ok().and_then(Result::ok).unwrap_or_default();
             return Err(VmError::Refused { status, stderr });
@@ -263,30 +264,31 @@ impl Guest {
         })
     }
 
-    /// QEMU's version, from its monitor.
+    /// Returns QEMU's version according to its monitor.
     #[must_use]
     pub fn qemu_version(&self) -> QemuVersion {
         self.qemu_version
     }
 
-    /// How this QEMU is less confined than it should be, one sentence each; empty where it is
-    /// confined.
+    /// Returns the measures of confinement that this QEMU lacks, one sentence each. Empty if it is
+    /// fully confined.
     #[must_use]
     pub fn unconfined(&self) -> &[String] {
         &self.unconfined
     }
 
-    /// QEMU's process id, from which its resource use can be read; `None` if it had exited at once.
+    /// Returns QEMU's process id, for reading its resource use. `None` if it had exited at once.
     #[must_use]
     pub fn process_id(&self) -> Option<u32> {
         self.process_id
     }
 
-    /// The output of the plugin since the last call; empty where the machine has none. It is to be
-    /// called often: a guest with more unread output than the limit of the agent's port is ended.
+    /// Returns the plugin's output since the last call, or nothing if the machine has no plugin.
+    /// Must be called often: a guest with more unread output than the limit of the agent's port is
+    /// ended.
     ///
     /// # Errors
-    /// The operating system's, where the file cannot be read.
+    /// The system's error if the file cannot be read.
     pub fn read_counts(&mut self) -> std::io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let Some(counts) = &mut self.counts else { return Ok(bytes) };
@@ -300,13 +302,14 @@ impl Guest {
         Ok(bytes)
     }
 
-    /// The next event. Cancel-safe.
+    /// Returns the next event. Cancel-safe.
     pub async fn next_event(&mut self) -> Event {
         if let Some(ending) = &self.ended {
             return Event::Ended(ending.clone());
         }
         let event = match self.events.recv().await {
-            // With the memory that it took: from here on it is its owner's.
+            // Drops the event's share of the memory limit, because the event now belongs to the
+            // owner.
             Some((event, _room)) => event,
             None => Event::Ended(Box::new(Ending::abandoned())),
         };
@@ -319,8 +322,9 @@ impl Guest {
     /// Sends a message to the agent. It is written when the agent reads.
     ///
     /// # Errors
-    /// [`VmError::Ended`] where the guest has ended, [`VmError::AgentBusy`] where the agent has left too many messages unread,
-    /// [`VmError::OneWay`] under the instruction clock, [`VmError::Frame`] for a message that is too large.
+    /// [`VmError::Ended`] if the guest has ended. [`VmError::AgentBusy`] if the agent has left too
+    /// many messages unread. [`VmError::OneWay`] under the instruction clock. [`VmError::Frame`] if
+    /// the message is too large.
     pub fn send(&self, message: &HostMessage) -> Result<(), VmError> {
         if self.one_way {
             return Err(VmError::OneWay);
@@ -332,31 +336,30 @@ impl Guest {
         })
     }
 
-    /// Requests the agent to power off and, after `grace`, QEMU to quit; at once where the agent
-    /// receives no messages. The end comes as an event.
+    /// Requests the agent to power off. After `grace`, QEMU quits; at once if the agent receives no
+    /// messages. The end comes as an event.
     pub fn request_stop(&self, grace: Duration) {
         let grace = if self.one_way { Duration::ZERO } else { grace };
         if !grace.is_zero() {
-            // Where the agent receives no messages any more, QEMU quits after the grace.
+            // If the agent no longer receives messages, QEMU quits after the grace.
             let _ = self.send(&HostMessage::PowerOff);
         }
-        // The guest may have ended by itself, as requested.
+        // The guest may have ended already.
         let _ = self.stop_requests.send(StopRequest { grace });
     }
 
-    /// Stops the guest as [`Self::request_stop`] does and waits for its end. Events until then are
-    /// dropped.
+    /// Stops the guest like [`Self::request_stop`], and waits for its end. Drops events until then.
     pub async fn shut_down(mut self, grace: Duration) -> Ending {
         self.request_stop(grace);
         self.end().await
     }
 
-    /// Stops the guest at once and waits until QEMU has exited. Events until then are dropped.
+    /// Stops the guest at once, and waits until QEMU has exited. Drops events until then.
     pub async fn kill(self) -> Ending {
         self.shut_down(Duration::ZERO).await
     }
 
-    /// Waits for the end. Events until then are dropped.
+    /// Waits for the end. Drops events until then.
     pub async fn end(&mut self) -> Ending {
         loop {
             if let Event::Ended(ending) = self.next_event().await {

@@ -2,13 +2,16 @@
 //! Boots QEMU guests, watches them, exchanges messages with their agent, and reports how they
 //! ended.
 //!
-//! Here: the QEMU command line as a list of devices ([`Machine`], pure), finding a QEMU ([`Qemu`]),
-//! choosing the accelerator by booting ([`accelerator`]), running guests ([`Guest`]) with deadlines
-//! per phase ([`Deadlines`]), the console and what the kernel reports there ([`console`]), and how
-//! each guest ended ([`Ending`]). Not here: the contents of a guest's root file system, which runs
-//! it does, and any policy about the meaning of an ending for a run.
+//! - [`Machine`] is the QEMU command line as a list of devices (pure).
+//! - [`Qemu`] finds a QEMU. [`accelerator`] chooses the accelerator by booting.
+//! - [`Guest`] runs a guest, with [`Deadlines`] for its phases.
+//! - [`console`] reads the console and the kernel's reports there.
+//! - [`Ending`] tells how a guest ended.
 //!
-//! A guest is untrusted: lines, frames and logs are bounded, and whatever it does ends in an
+//! Other crates decide on the contents of a guest's root file system, on its runs, and on what an
+//! ending means for a run.
+//!
+//! A guest is untrusted. Lines, frames and logs are bounded, and anything it does ends in an
 //! [`Event`].
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

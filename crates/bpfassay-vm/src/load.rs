@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The files that QEMU loads, opened here and inherited by it.
+//! Opens the files that QEMU loads, for QEMU to inherit.
 //!
-//! QEMU opens them again, as /dev/fd/NUMBER, maybe as another user than this program: whether that
-//! user could find them does not matter then, but whether it may read them does. A file that it may
-//! not read is copied to memory.
+//! QEMU opens them again as /dev/fd/NUMBER, possibly as another user than this program. That user
+//! need not be able to find them, but must be able to read them. A file that it may not read is
+//! copied to memory.
 
 use std::{
     fs::File,
@@ -19,33 +19,33 @@ use rustix::fs::{MemfdFlags, Mode, OFlags};
 
 use crate::{VmError, device::descriptor, limits::Limits, output::file_in_memory};
 
-/// Others may read it.
+/// Permission of others to read.
 const READABLE: u32 = 0o004;
 
-/// Opens the file at `path`, which is `what` of a guest, for a QEMU within `limits`.
+/// Opens the file at `path`, the `what` of a guest, for a QEMU within `limits`.
 ///
 /// # Errors
-/// [`VmError::Input`] where the file cannot be opened, is no regular file, or cannot be read by the user of QEMU.
+/// [`VmError::Input`] if the file cannot be opened, is not a regular file, or cannot be read.
 pub(crate) fn open(what: &'static str, path: &Path, limits: &Limits) -> Result<OwnedFd, VmError> {
-    // Without waiting for the writer of a pipe.
+    // Does not wait for the writer of a pipe.
     let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
     let opened = opened.map_err(io::Error::from).and_then(|file| readable(File::from(file), limits));
     opened.map_err(|source| VmError::Input { what, path: path.to_owned(), source })
 }
 
-/// The open `file`, which is `what` of a guest, for a QEMU within `limits`.
+/// Duplicates the open `file`, the `what` of a guest, for a QEMU within `limits`.
 ///
 /// # Errors
-/// [`VmError::Input`] where the file is no regular file, or cannot be read by the user of QEMU.
+/// [`VmError::Input`] if the file is not a regular file, or cannot be read.
 pub(crate) fn inherit(what: &'static str, file: &File, limits: &Limits) -> Result<OwnedFd, VmError> {
     let opened = file.try_clone().and_then(|file| readable(file, limits));
     opened.map_err(|source| VmError::Input { what, path: "in an open file".into(), source })
 }
 
-/// The plugin and its output file, as QEMU inherits them, and that file again, to be read.
+/// Returns the plugin and its output file for QEMU to inherit, and the output file for reading.
 ///
 /// # Errors
-/// [`VmError::System`] where a file in memory cannot be made or written.
+/// [`VmError::System`] if a file in memory cannot be created or written.
 pub(crate) fn plugin(plugin: &[u8]) -> Result<([(OwnedFd, RawFd); 2], File), VmError> {
     let made = || -> io::Result<_> {
         let (counts, theirs) = file_in_memory("counts")?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A machine as data, and the command line that builds it. A part of it is a file in `machine/`,
-//! and a line of `Machine::devices`.
+//! A machine as data, and its QEMU command line. Each part of a machine is a file in `machine/` and
+//! a line of `Machine::devices`.
 
 pub(crate) mod agent_port;
 pub(crate) mod board;
@@ -35,7 +35,7 @@ use crate::{
     device::{Device, descriptor, path_of},
 };
 
-/// The parameters of a kernel are longer than the kernel takes.
+/// The kernel parameters are longer than the kernel accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the kernel command line for {arch} has {length} bytes, and kernels for {arch} take {most}: \
@@ -44,13 +44,13 @@ use crate::{
 pub struct CommandLineTooLong {
     /// The guest's architecture.
     pub arch: Arch,
-    /// Bytes of the command line.
+    /// Length of the command line in bytes.
     pub length: usize,
-    /// Bytes that the kernel takes.
+    /// Largest length that the kernel accepts, in bytes.
     pub most: usize,
 }
 
-/// Where the initramfs of a machine is.
+/// The place of a machine's initramfs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Initramfs {
@@ -60,24 +60,24 @@ pub enum Initramfs {
     OpenFile,
 }
 
-/// Everything that decides the QEMU command line of one guest. Nothing is read or started here.
+/// Everything that decides the QEMU command line of one guest. It is only data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     /// Architecture of the guest.
     pub arch: Arch,
-    /// What runs the guest's instructions.
+    /// The executor of the guest's instructions.
     pub accelerator: Accelerator,
-    /// Its clock.
+    /// The guest's clock.
     pub clock: Clock,
-    /// Seed of all that is random in the machine; only under [`Clock::Instructions`].
+    /// Seed of everything random in the machine, used under [`Clock::Instructions`].
     #[serde(default)]
     pub seed: u64,
     /// Number of vCPUs, at least 1.
     pub cpus: u32,
     /// Memory in MiB.
     pub memory_mib: u32,
-    /// Kernel image; in a form that QEMU boots on the architecture. For x86_64 the uncompressed ELF
+    /// Kernel image in a form that QEMU boots on the architecture. For x86_64, the uncompressed ELF
     /// `vmlinux` boots seconds faster under TCG than its bzImage.
     pub kernel: PathBuf,
     /// Initramfs, if any.
@@ -85,26 +85,26 @@ pub struct Machine {
     /// Whether addresses are the same on every boot.
     #[serde(default)]
     pub aslr: Aslr,
-    /// Whether the kernel prints all its messages on the console, not only warnings and worse.
+    /// Whether the kernel prints all messages on the console, not only warnings and worse.
     #[serde(default)]
     pub verbose: bool,
-    /// Whether QEMU's own filter of system calls is on. [`crate::Guest::boot`] turns it off for a
-    /// QEMU that has none.
+    /// Whether QEMU's filter of system calls is on. [`crate::Guest::boot`] turns it off if QEMU has
+    /// none.
     #[serde(default = "on")]
     pub sandbox: bool,
-    /// Whether a plugin counts executed instructions: [`crate::BootOptions::plugin`]. Only under
-    /// TCG.
+    /// Whether a plugin ([`crate::BootOptions::plugin`]) counts executed instructions, which
+    /// requires TCG.
     #[serde(default)]
     pub plugin: bool,
-    /// The model of caches and branches that the plugin uses besides, as it reads it
-    /// (`Model::argument` of bpfassay-study).
+    /// The plugin's model of caches and branches, in the plugin's notation (`Model::argument` of
+    /// bpfassay-study).
     #[serde(default)]
     pub model: Option<String>,
-    /// Which of several nodes it is; `None`: it is alone, without a network.
+    /// The guest's place among several nodes. Absent for a single guest, which has no network.
     #[serde(default)]
     pub node: Option<Node>,
-    /// Further kernel parameters, for example `mitigations=off`. They come last: the kernel uses
-    /// the last of several.
+    /// Further kernel parameters, for example `mitigations=off`. They come last, because the kernel
+    /// uses the last of several values.
     #[serde(default)]
     pub kernel_parameters: Vec<String>,
 }
@@ -114,7 +114,7 @@ const fn on() -> bool {
 }
 
 impl Machine {
-    /// One vCPU, 1024 MiB, TCG, wall clock, no initramfs.
+    /// Creates a machine with one vCPU, 1024 MiB, TCG, wall clock and no initramfs.
     #[must_use]
     pub fn new(arch: Arch, kernel: impl Into<PathBuf>) -> Self {
         Self {
@@ -136,7 +136,7 @@ impl Machine {
         }
     }
 
-    /// The parts other than the kernel, in the order of their arguments.
+    /// Returns the parts other than the kernel, in the order of their arguments.
     fn devices(&self) -> Vec<Box<dyn Device>> {
         let Self { arch, accelerator, clock, seed, cpus, memory_mib, aslr, verbose, sandbox: on, plugin, .. } = *self;
         vec![
@@ -155,19 +155,19 @@ impl Machine {
         ]
     }
 
-    /// The processor model, as an argument of QEMU.
+    /// Returns the processor model, as an argument of QEMU.
     #[must_use]
     pub fn cpu_model(&self) -> &'static str {
         Cpu { arch: self.arch, accelerator: self.accelerator, count: self.cpus }.model()
     }
 
-    /// The machine type with its properties, as an argument of QEMU.
+    /// Returns the machine type with its properties, as an argument of QEMU.
     #[must_use]
     pub fn machine_type(&self) -> &'static str {
         Board { arch: self.arch, accelerator: self.accelerator }.machine_type()
     }
 
-    /// The kernel command line.
+    /// Returns the kernel command line.
     #[must_use]
     pub fn kernel_command_line(&self) -> String {
         let mut parameters: Vec<String> = self.devices().iter().flat_map(|device| device.kernel_parameters()).collect();
@@ -178,14 +178,14 @@ impl Machine {
     /// Checks that the kernel keeps the whole command line.
     ///
     /// # Errors
-    /// [`CommandLineTooLong`] where it would drop the end, or not boot.
+    /// [`CommandLineTooLong`] if the kernel would drop the end, or not boot.
     pub fn check_command_line(&self) -> Result<(), CommandLineTooLong> {
         let (length, most) = (self.kernel_command_line().len(), self.arch.longest_command_line());
         if length <= most { Ok(()) } else { Err(CommandLineTooLong { arch: self.arch, length, most }) }
     }
 
-    /// QEMU's arguments, without the program. Kernel and initramfs are among what QEMU inherits
-    /// ([`crate::device::descriptor`]), so that the arguments are the same wherever the files are.
+    /// Returns QEMU's arguments, without the program. QEMU inherits kernel and initramfs
+    /// ([`crate::device::descriptor`]), so that the arguments do not depend on their paths.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
         let initrd = self.initrd.as_ref().map(|_| path_of(descriptor::INITRD));
@@ -197,10 +197,9 @@ impl Machine {
         self.devices().iter().flat_map(|device| device.arguments()).chain(boot.arguments()).collect()
     }
 
-    /// The whole command for people to read, which begins as `start` does
-    /// ([`crate::Qemu::command_line`]), quoted for a POSIX shell, with the paths of kernel and
-    /// initramfs where they have some. Executed by hand it needs the sockets of
-    /// [`crate::device::descriptor`].
+    /// Returns the whole command for people, quoted for a POSIX shell. It begins with `start`
+    /// ([`crate::Qemu::command_line`]), and has the paths of kernel and initramfs if they have
+    /// paths. Running it by hand requires the sockets of [`crate::device::descriptor`].
     #[must_use]
     pub fn shell_command(&self, start: &[OsString]) -> String {
         let initrd = self.initrd.as_ref().map(|initrd| match initrd {
@@ -212,13 +211,12 @@ impl Machine {
     }
 }
 
-/// `args` quoted for a POSIX shell. Bytes that are not UTF-8 are shown as the replacement
-/// character.
+/// Quotes `args` for a POSIX shell. Bytes that are not UTF-8 become the replacement character.
 pub fn shell_command<'a>(args: impl IntoIterator<Item = &'a (impl AsRef<OsStr> + ?Sized + 'a)>) -> String {
     args.into_iter().map(|arg| quoted(arg.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
-/// `arg` as one argument of a shell command.
+/// Quotes `arg` as one argument of a shell command.
 fn quoted(arg: &OsStr) -> String {
     let arg = arg.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);

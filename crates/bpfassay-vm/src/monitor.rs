@@ -22,14 +22,13 @@ use tokio_util::codec::{Framed, LinesCodec, LinesCodecError};
 
 use crate::{QemuVersion, VmError};
 
-/// How long QEMU may take from exec to the reply of its monitor. It loads the kernel before; a
-/// loaded host is slow.
+/// Longest time from exec until QEMU's monitor replies. QEMU first loads the kernel, and a busy
+/// host is slow.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Longest line that is read from the monitor, in bytes. Those that matter here have a few hundred.
+/// Longest line that is read from the monitor, in bytes. Relevant lines have a few hundred.
 const MAX_LINE: usize = 1 << 20;
 
-/// What the monitor reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// QEMU shuts the machine down.
@@ -40,24 +39,21 @@ pub(crate) enum Notice {
     Paused,
 }
 
-/// Why QEMU shuts a machine down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shutdown {
-    /// The guest powered off.
     GuestPowerOff,
-    /// The guest reset itself, panics with `panic=-1` included.
+    /// The guest reset itself. Panics with `panic=-1` also do that.
     GuestReset,
     /// The guest reported a panic.
     GuestPanic,
-    /// The host requested it.
+    /// The host requested the shutdown.
     Host,
-    /// QEMU gave up by itself.
+    /// QEMU failed.
     Error,
 }
 
 impl Shutdown {
-    /// The meaning of `reason` of the event `SHUTDOWN` (QEMU's qapi/run-state.json,
-    /// `ShutdownCause`).
+    /// Parses `reason` of the event `SHUTDOWN` (QEMU's qapi/run-state.json, `ShutdownCause`).
     fn of_reason(reason: &str) -> Self {
         match reason {
             "guest-shutdown" => Self::GuestPowerOff,
@@ -69,8 +65,8 @@ impl Shutdown {
     }
 }
 
-/// Declares the QMP commands that are used here: none has arguments. The crate `qapi-qmp` has all
-/// of them, but takes longer to build than the rest of this crate.
+/// Declares the QMP commands used here, which have no arguments. The crate `qapi-qmp` has all
+/// commands, but takes longer to build than the rest of this crate.
 macro_rules! commands {
     ($($(#[$doc:meta])* $command:ident = $name:literal -> $answer:ty;)+) => {$(
         $(#[$doc])*
@@ -95,14 +91,11 @@ commands! {
     Quit = "quit" -> Empty;
 }
 
-/// The reply to [`QueryStatus`].
 #[derive(Deserialize)]
 struct Status {
-    /// The state of the guest.
     status: String,
 }
 
-/// The greeting of QEMU.
 #[derive(Deserialize)]
 struct Greeting {
     #[serde(rename = "QMP")]
@@ -119,8 +112,8 @@ struct Version {
     qemu: QemuVersion,
 }
 
-/// Any later line: a reply, an error or an event. Further keys, and events that are not known here,
-/// are those of newer versions.
+/// Any later line: a reply, an error or an event. Unknown keys and events come from newer versions
+/// and are ignored.
 #[derive(Deserialize)]
 struct Line {
     #[serde(rename = "return")]
@@ -137,7 +130,7 @@ struct Refusal {
 }
 
 impl Line {
-    /// The event that it reports, if it is one that matters here.
+    /// Returns the event that the line reports, if it matters here.
     fn notice(&self) -> Option<Notice> {
         Some(match self.event.as_deref()? {
             "SHUTDOWN" => {
@@ -149,7 +142,7 @@ impl Line {
         })
     }
 
-    /// The reply to a command, if it is one.
+    /// Returns the reply to a command, if the line is one.
     fn answer(self) -> Option<Answer> {
         match (self.error, self.answer) {
             (Some(error), _) => Some(Err(error.desc)),
@@ -159,10 +152,9 @@ impl Line {
     }
 }
 
-/// The result of a command, or why QEMU refused it.
+/// The result of a command, or QEMU's reason for refusing it.
 type Answer = Result<Any, String>;
 
-/// The lines of a monitor.
 struct Lines(Framed<UnixStream, LinesCodec>);
 
 impl Lines {
@@ -175,8 +167,8 @@ impl Lines {
         self.0.send(line).await.map_err(into_io)
     }
 
-    /// The next line; [`UnexpectedEof`] where QEMU closed the connection. Nothing is lost when it
-    /// is dropped.
+    /// Reads the next line. Returns [`UnexpectedEof`] if QEMU closed the connection. Dropping the
+    /// future loses nothing.
     async fn next<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let line = self.0.next().await.ok_or(UnexpectedEof)?.map_err(into_io)?;
         Ok(serde_json::from_str(&line)?)
@@ -190,18 +182,16 @@ fn into_io(error: LinesCodecError) -> io::Error {
     }
 }
 
-/// Whether QEMU has exited, by itself or killed: its exit is reported elsewhere.
+/// Returns whether QEMU has exited or was killed. Its exit is reported elsewhere.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
-/// A request to the monitor.
 enum Request {
     QueryStatus(oneshot::Sender<Answer>),
     Quit,
 }
 
-/// The monitor of one QEMU.
 pub(crate) struct Monitor {
     requests: mpsc::UnboundedSender<Request>,
     /// The version that QEMU reports.
@@ -209,11 +199,12 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Greets, negotiates, and starts to receive. `Ok(None)`: QEMU closed the connection, it is
-    /// about to exit.
+    /// Greets, negotiates, and starts to receive. Returns `Ok(None)` if QEMU closed the connection,
+    /// because it is then about to exit.
     ///
     /// # Errors
-    /// [`VmError::MonitorSilent`] where QEMU does not answer in time; [`VmError::Monitor`] where its answer is none of QMP.
+    /// [`VmError::MonitorSilent`] if QEMU does not answer in time, [`VmError::Monitor`] if its
+    /// answer is not QMP.
     pub(crate) async fn connect(
         stream: UnixStream,
     ) -> Result<Option<(Self, mpsc::UnboundedReceiver<Notice>)>, VmError> {
@@ -234,8 +225,8 @@ impl Monitor {
         tokio::spawn(async move {
             match serve(lines, received, sender).await {
                 Err(error) if !is_gone(&error) => {
-                    // The guest continues; how it ended then follows from console, agent and exit
-                    // status alone.
+                    // The guest continues. Its ending then follows only from console, agent and
+                    // exit status.
                     tracing::warn!(%error, "the monitor of a guest cannot be parsed any more");
                 }
                 Ok(()) | Err(_) => {}
@@ -244,10 +235,10 @@ impl Monitor {
         Ok(Some((Self { requests, version }, notices)))
     }
 
-    /// The state of the guest as QEMU names it, such as `running` or `internal-error`.
+    /// Returns the state of the guest as QEMU names it, such as `running` or `internal-error`.
     ///
     /// # Errors
-    /// [`VmError::Monitor`] where QEMU has exited, or returns no state.
+    /// [`VmError::Monitor`] if QEMU has exited, or returns no state.
     pub(crate) async fn state(&self) -> Result<String, VmError> {
         let failed = |message| VmError::Monitor { step: QueryStatus::NAME, message };
         let (sender, answer) = oneshot::channel();
@@ -260,7 +251,7 @@ impl Monitor {
 
     /// Requests QEMU to quit, without waiting for it.
     pub(crate) fn quit(&self) {
-        // QEMU may have exited already; its exit is the result that counts.
+        // QEMU may have exited already, and its exit is the result that counts.
         let _ = self.requests.send(Request::Quit);
     }
 }
@@ -276,9 +267,9 @@ async fn negotiate(lines: &mut Lines) -> io::Result<()> {
     }
 }
 
-/// Sends what is requested and passes on events, until QEMU has exited or the receiver of events is
-/// closed. QEMU replies in the order of the commands (its docs/interop/qmp-spec: only out-of-band
-/// commands, which are not negotiated here, overtake others).
+/// Sends requests and passes on events, until QEMU has exited or the receiver of events is closed.
+/// QEMU replies in the order of the commands. Only out-of-band commands, which are not negotiated
+/// here, can overtake others (QEMU's docs/interop/qmp-spec).
 async fn serve(
     mut lines: Lines,
     mut requests: mpsc::UnboundedReceiver<Request>,
@@ -322,8 +313,7 @@ mod tests {
 
     const GREETING: &str = r#"{"QMP": {"version": {"qemu": {"micro": 3, "minor": 2, "major": 7}, "package": ""}, "capabilities": ["oob"]}}"#;
 
-    /// The other side: after the greeting it sends `replies`, one for each command that it
-    /// receives.
+    /// Plays QEMU: after the greeting, sends one of `replies` for each command that it receives.
     async fn connected(replies: &'static [&'static str]) -> (Monitor, mpsc::UnboundedReceiver<Notice>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         tokio::spawn(async move {

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The order in which an agent may send its messages. Pure.
 //!
-//! A boot: `Hello`, phase `set-up`, `Ready`, its runs one after the other, `Done`. A run: phases
-//! `attach`, `workload` and `tear-down`, each at most once and in this order, then `RunEnded`. A
-//! run that fails or is refused skips phases, all of them if its tool was refused in an earlier
-//! run, which the refusal names; one that was measured had `workload` and `tear-down`. In place of
-//! runs, a shell job has the phase `shell`. `Log`, `Symbols` and `Source` may come at any time
-//! after `Hello`, `Barrier` in a run and before the first phase of one, `Failed` ends every boot,
-//! and `Unsound` comes right after the run that it names. Nothing comes after the last message.
+//! - A boot: `Hello`, phase `set-up`, `Ready`, its runs one after the other, `Done`. A shell job
+//!   has the phase `shell` in place of runs.
+//! - A run: phases `attach`, `workload` and `tear-down`, each at most once and in this order, then
+//!   `RunEnded`. A run that was measured had `workload` and `tear-down`. A run that fails or is
+//!   refused skips phases. It skips all of them if its tool was refused in an earlier run, which
+//!   the refusal names.
+//! - `Log`, `Symbols` and `Source` may come at any time after `Hello`. `Barrier` may come in a run,
+//!   and before its first phase.
+//! - `Failed` ends every boot. `Unsound` ends a boot right after the run that it names. Nothing
+//!   comes after the last message.
 //!
-//! Run ids are compared with each other only: which runs a guest is to execute is for its owner to
-//! check.
+//! Run ids are only compared with each other. The owner checks which runs a guest executes.
 
 use std::{
     collections::{HashSet, hash_map::RandomState},
@@ -19,14 +21,14 @@ use std::{
 
 use bpfassay_protocol::message::{GuestMessage, Phase, RunOutcome};
 
-/// Most runs that one boot may end.
+/// Most runs of one boot.
 const MAX_RUNS: usize = 1 << 20;
 /// Longest run id, in bytes.
 const MAX_RUN_ID: usize = 1024;
-/// Bytes of a run id shown.
+/// Largest part of a run id that is shown, in bytes.
 const MAX_SHOWN: usize = 120;
 
-/// What a guest was booted for.
+/// The purpose of a guest's boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BootedFor {
     /// Runs.
@@ -35,13 +37,13 @@ pub enum BootedFor {
     Shell,
 }
 
-/// A message out of order.
+/// The error for a message out of order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("received {received}, expected {expected}")]
 pub struct OutOfOrder {
-    /// The message, described.
+    /// Description of the message.
     pub received: String,
-    /// What may come there, described.
+    /// Description of the messages that are allowed instead.
     pub expected: String,
 }
 
@@ -50,35 +52,35 @@ pub struct OutOfOrder {
 pub struct MessageOrder {
     booted_for: BootedFor,
     stage: Stage,
-    /// Hashes of the ids of the runs that have ended: ids are chosen by the guest and may be long.
-    /// The hash is keyed at random, so that no guest can construct a collision.
+    /// Hashes of the ids of the runs that have ended, because guests choose ids, which can be long.
+    /// The hash has a random key, so that no guest can construct a collision.
     ended: HashSet<u64>,
     hasher: RandomState,
-    /// The run that ended last, until the next message about another.
+    /// The run that ended last, until a message about the next one.
     last_ended: Option<String>,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// No message yet.
+    /// No message has come yet.
     Silent,
     Greeted,
     SettingUp,
     /// Ready, and between runs.
     Between,
-    /// In a run, whose last phase is this.
+    /// In a run, with its latest phase.
     In {
         run: String,
         phase: Phase,
         worked: bool,
     },
     Shell,
-    /// The last message was this.
+    /// Over, with the last message.
     Over(String),
 }
 
 impl MessageOrder {
-    /// The beginning of a boot.
+    /// Creates the state at the beginning of a boot.
     #[must_use]
     pub fn new(booted_for: BootedFor) -> Self {
         Self { booted_for, stage: Stage::Silent, ended: HashSet::new(), hasher: RandomState::new(), last_ended: None }
@@ -87,7 +89,7 @@ impl MessageOrder {
     /// Processes the next message.
     ///
     /// # Errors
-    /// [`OutOfOrder`] for a message that may not come here; no later message of this agent counts.
+    /// [`OutOfOrder`] if the message is not allowed here. No later message of this agent counts.
     pub fn take(&mut self, message: &GuestMessage) -> Result<(), OutOfOrder> {
         if self.follow(message) {
             return Ok(());
@@ -95,15 +97,15 @@ impl MessageOrder {
         Err(OutOfOrder { received: named(message), expected: self.expected() })
     }
 
-    /// Changes to the state after `message`, if it may come here.
+    /// Changes to the state after `message` if it is allowed. Returns whether it is.
     fn follow(&mut self, message: &GuestMessage) -> bool {
         let next = match (&self.stage, message) {
             (Stage::Silent, GuestMessage::Hello { .. }) => Stage::Greeted,
             (Stage::Silent | Stage::Over(_), _) => return false,
             (_, GuestMessage::Log { .. } | GuestMessage::Symbols(_) | GuestMessage::Source(_)) => return true,
             (_, GuestMessage::Failed { .. }) => Stage::Over(named(message)),
-            // The next run may begin with one, before its first phase. Whether there are other
-            // nodes is for the owner to check.
+            // The next run can begin with a barrier before its first phase. The owner checks
+            // whether there are other nodes.
             (Stage::Between, GuestMessage::Barrier { run, .. }) => return self.may_begin(run),
             (Stage::In { run, .. }, GuestMessage::Barrier { run: of, .. }) => return run == of,
             (Stage::Greeted, GuestMessage::Phase { phase: Phase::SetUp, run: None }) => Stage::SettingUp,
@@ -125,7 +127,7 @@ impl MessageOrder {
                 }
                 Phase::Boot | Phase::SetUp | Phase::Shell => return false,
             },
-            // It failed before its first phase, or its tool was refused in an earlier run.
+            // The run failed before its first phase, or its tool was refused in an earlier run.
             (Stage::Between, GuestMessage::RunEnded { run, outcome })
                 if self.may_begin(run)
                     && match &**outcome {
@@ -184,7 +186,7 @@ impl MessageOrder {
         self.last_ended = Some(run.to_owned());
     }
 
-    /// What may come next, except `Log` and `Failed`.
+    /// Describes the messages that are allowed next, except `Log` and `Failed`.
     fn expected(&self) -> String {
         let text = match &self.stage {
             Stage::Silent => "`hello` first and once",
@@ -209,7 +211,7 @@ impl MessageOrder {
     }
 }
 
-/// A description of `message`.
+/// Describes `message`.
 fn named(message: &GuestMessage) -> String {
     match message {
         GuestMessage::Hello { .. } => "`hello`".to_owned(),
@@ -234,7 +236,7 @@ fn named(message: &GuestMessage) -> String {
     }
 }
 
-/// The beginning of a name that the guest chose, without control characters.
+/// Returns the beginning of a name that the guest chose, without control characters.
 fn shown(text: &str) -> String {
     let end = text.floor_char_boundary(MAX_SHOWN);
     let more = if end < text.len() { "…" } else { "" };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The output of a guest, read as it arrives: from a socket, or from the end of a file that grows.
+//! Reads the output of a guest as it arrives, from a socket or from the end of a growing file.
 
 use std::{
     fs::File,
@@ -24,23 +24,22 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How often a file is read: often enough to look immediate, at hardly any cost.
+/// Interval between reads of a file. It looks immediate, and costs hardly anything.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Where output comes from.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// A socket, whose end is the end of the output.
+    /// A socket. Its end is the end of the output.
     Socket(OwnedReadHalf),
-    /// A file.
+    /// A file that QEMU writes.
     File(Tail),
 }
 
 impl Output {
-    /// Reads what is available, waiting for it if need be; 0 at the end.
+    /// Reads available output, and waits for some if necessary. Returns 0 at the end.
     ///
     /// # Errors
-    /// Those of the socket or of the file.
+    /// The error of the socket or the file.
     pub(crate) async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Socket(socket) => socket.read(buffer).await,
@@ -48,15 +47,15 @@ impl Output {
         }
     }
 
-    /// Reads what is available already; 0 where there is nothing.
+    /// Reads output that is already available. Returns 0 if there is none.
     ///
     /// # Errors
-    /// Those of the socket or of the file; that nothing is available is none.
+    /// The error of the socket or the file. Missing output is no error.
     pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Socket(socket) => {
-                // By the system call itself: tokio's own attempt depends on what the reactor last
-                // noticed.
+                // Calls recv(2) directly, because tokio's own attempt depends on what the reactor
+                // last noticed.
                 let socket: &UnixStream = socket.as_ref();
                 match rustix::io::retry_on_intr(|| rustix::net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT)) {
                     Ok((count, _)) => Ok(count),
@@ -69,37 +68,37 @@ impl Output {
     }
 }
 
-/// A file that QEMU writes, and how far it has been read.
+/// A file that QEMU writes, and how much of it has been read.
 #[derive(Debug)]
 pub(crate) struct Tail {
     file: Arc<File>,
     offset: u64,
-    /// The offset again, for [`Backlog`].
+    /// A copy of the offset for [`Backlog`].
     read: Arc<AtomicU64>,
-    /// Whether QEMU has exited, after which the file does not grow any more.
+    /// Whether QEMU has exited, after which the file no longer grows.
     gone: watch::Receiver<bool>,
 }
 
 impl Tail {
-    /// The beginning of `file`.
+    /// Reads `file` from its beginning.
     pub(crate) fn new(file: File, gone: watch::Receiver<bool>) -> Self {
         Self { file: Arc::new(file), offset: 0, read: Arc::default(), gone }
     }
 
-    /// How much is unread, as a handle for another thread.
+    /// Returns a handle for another thread that tells how much is unread.
     pub(crate) fn backlog(&self) -> Backlog {
         Backlog { file: Arc::clone(&self.file), read: Arc::clone(&self.read) }
     }
 
-    /// Reads what the file holds beyond what was read; 0 where there is no more.
+    /// Reads unread bytes of the file. Returns 0 if there are none.
     ///
     /// # Errors
-    /// Those of pread(2).
+    /// The error of pread(2).
     pub(crate) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = rustix::io::retry_on_intr(|| rustix::io::pread(&*self.file, &mut *buffer, self.offset))?;
         if count > 0 {
-            // The file is in memory, and the part that was read is not needed any more. Where its
-            // pages cannot be freed, they are freed with the file.
+            // The file is in memory, and the part that was read is no longer needed. Pages that
+            // cannot be freed now are freed with the file.
             let _ = rustix::fs::fallocate(
                 &*self.file,
                 FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
@@ -112,12 +111,12 @@ impl Tail {
         Ok(count)
     }
 
-    /// Cancel-safe: nothing is lost while it waits.
+    /// Waits for unread bytes. Cancel-safe: nothing is lost while it waits.
     async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // A file that always has more would otherwise never let other tasks of this thread run.
+        // Lets other tasks of this thread run, even if the file always has more.
         tokio::task::coop::consume_budget().await;
         loop {
-            // Checked first, so that the last bytes are not missed.
+            // Checked before the read, so that the last bytes are not missed.
             let gone = *self.gone.borrow();
             let count = self.read_now(buffer)?;
             if count > 0 {
@@ -126,8 +125,8 @@ impl Tail {
             if gone {
                 return Ok(0);
             }
-            // The supervisor, which reports QEMU's exit, is gone, too: there is nothing to wait
-            // for.
+            // The supervisor, which reports QEMU's exit, is gone. After one more period, the file
+            // counts as complete.
             if let Ok(Err(_)) = timeout(PERIOD, self.gone.changed()).await {
                 sleep(PERIOD).await;
                 if rustix::fs::fstat(&*self.file)?.st_size.unsigned_abs() <= self.offset {
@@ -138,10 +137,10 @@ impl Tail {
     }
 }
 
-/// How much has been written into a file and not been read.
+/// The part of a file that is written but not yet read.
 ///
-/// QEMU never waits where it writes to a file, so only the host's memory would bound what a guest
-/// writes there.
+/// QEMU never waits when it writes to a file, so only the host's memory would bound a guest's
+/// output.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     file: Arc<File>,
@@ -152,32 +151,32 @@ impl Backlog {
     /// Most unread bytes. A correct agent sends one frame per run, of at most 8 MiB.
     pub(crate) const LIMIT: u64 = 24 << 20;
 
-    /// The number of unread bytes.
+    /// Returns the number of unread bytes.
     ///
     /// # Errors
-    /// Those of fstat(2).
+    /// The error of fstat(2).
     pub(crate) fn unread(&self) -> io::Result<u64> {
-        // The offset first: it can only grow meanwhile, which makes the difference too large by the
-        // bytes that were read in between.
+        // The offset is read first. If it grows meanwhile, the result is too large by the bytes
+        // that were read in between.
         let read = self.read.load(Ordering::Relaxed);
         Ok(rustix::fs::fstat(&*self.file)?.st_size.unsigned_abs().saturating_sub(read))
     }
 }
 
-/// A file in memory without a name, to write the initramfs of a boot into
-/// ([`crate::BootOptions::initramfs`]). It takes no space on any disk, and is freed with the last
-/// process that has it open, however that ends.
+/// Creates an unnamed file in memory for the initramfs of a boot
+/// ([`crate::BootOptions::initramfs`]). It takes no disk space. It is freed with the last process
+/// that has it open, however that ends.
 ///
 /// # Errors
-/// The operating system's, where it cannot create a file in memory.
+/// The system's error if it cannot create a file in memory.
 pub fn file_for_initramfs() -> io::Result<File> {
     Ok(File::from(rustix::fs::memfd_create("initramfs", MemfdFlags::CLOEXEC)?))
 }
 
-/// A file in memory without a name.
+/// Creates an unnamed file in memory. Returns it twice.
 ///
 /// # Errors
-/// Those of memfd_create(2), and of duplicating the descriptor.
+/// The error of memfd_create(2) or of duplicating the descriptor.
 pub(crate) fn file_in_memory(name: &str) -> io::Result<(File, OwnedFd)> {
     let file = File::from(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?);
     let other = file.try_clone()?.into();

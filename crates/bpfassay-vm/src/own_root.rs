@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A QEMU that is not installed: it lies below a directory of its own, with a dynamic loader,
-//! libraries, modules and firmware, and nothing of the host's takes their place.
+//! A QEMU that is not installed. Its root directory contains a dynamic loader, libraries, modules
+//! and firmware, which the host's files never replace.
 //!
-//! QEMU may run as another user than this program, who cannot reach that directory where it is in
-//! root's home. So QEMU inherits the directory as an open descriptor, and all its paths begin with
-//! that.
+//! QEMU can run as another user than this program, and that user cannot reach a directory in root's
+//! home. Therefore QEMU inherits the directory as an open descriptor, and all its paths begin with
+//! it.
 
 #![allow(clippy::disallowed_methods, reason = "joins fixed names to a directory of this program")]
 
@@ -25,34 +25,34 @@ use crate::{
     limits::Limits,
 };
 
-/// Where QEMU looks for its modules (util/module.c of QEMU); otherwise beside where it was built to
-/// be.
+/// Environment variable with the directory of QEMU's modules (util/module.c of QEMU). Without it,
+/// QEMU looks at its built-in path.
 const MODULES: &str = "QEMU_MODULE_DIR";
-/// The directory of QEMU's modules, in one of libraries.
+/// The directory of QEMU's modules, in a directory of libraries.
 const MODULES_IN_LIBRARIES: &str = "qemu";
 
-/// The directory of a QEMU that is not installed, and what is where in it.
+/// The root directory of a QEMU that is not installed, and paths in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OwnRoot {
-    /// The directory.
+    /// The root directory.
     pub directory: PathBuf,
-    /// The dynamic loader (ld.so(8)), relative to it.
+    /// The dynamic loader (ld.so(8)), relative to the root directory.
     pub loader: PathBuf,
-    /// Directories with libraries, relative to it, in the order in which they are searched.
+    /// Directories with libraries, relative to the root directory, in the order of their search.
     pub libraries: Vec<PathBuf>,
-    /// Directories with firmware, relative to it.
+    /// Directories with firmware, relative to the root directory.
     pub firmware: Vec<PathBuf>,
-    /// The program, relative to it.
+    /// The QEMU program, relative to the root directory.
     pub program: PathBuf,
 }
 
 impl OwnRoot {
-    /// The command line that begins with the loader, where the directory is at `root`.
+    /// Returns the command line, which begins with the loader, for the directory at `root`.
     fn command_line(&self, root: &Path) -> Vec<OsString> {
         let libraries: Vec<_> = self.libraries.iter().map(|path| root.join(path).into_os_string()).collect();
         let mut line = vec![
             root.join(&self.loader).into_os_string(),
-            // Libraries of the host have other versions.
+            // Ignores the host's libraries, which have other versions.
             "--inhibit-cache".into(),
             "--library-path".into(),
             libraries.join(std::ffi::OsStr::new(":")),
@@ -64,24 +64,24 @@ impl OwnRoot {
         line
     }
 
-    /// Where its modules are, as far as the directory has some.
+    /// Returns the directory of QEMU's modules, if there is one.
     fn modules(&self) -> Option<PathBuf> {
         let places = self.libraries.iter().map(|path| path.join(MODULES_IN_LIBRARIES));
         places.into_iter().find(|path| self.directory.join(path).is_dir())
     }
 }
 
-/// The command that a program of QEMU, in a directory of its own or not, is started with: for
-/// people, and for a journal.
+/// Returns the command that starts a QEMU program, with or without its own root directory. It is
+/// for people and for a journal.
 pub(crate) fn command_line(program: &Path, own_root: Option<&OwnRoot>) -> Vec<OsString> {
     own_root.map_or_else(|| vec![program.into()], |root| root.command_line(&root.directory))
 }
 
-/// A command that starts `program` within the limits of `limits`, but for its arguments, and what
-/// it must inherit.
+/// Returns a command without arguments that starts `program` with the environment of `limits`, and
+/// the descriptor that it must inherit.
 ///
 /// # Errors
-/// [`VmError::Input`] where its own directory cannot be opened.
+/// [`VmError::Input`] if the root directory cannot be opened.
 pub(crate) fn command(
     program: &Path,
     own_root: Option<&OwnRoot>,
@@ -110,7 +110,7 @@ pub(crate) fn command(
     Ok((command, Some((opened, descriptor::QEMU))))
 }
 
-/// The path of `program` that is valid in any directory.
+/// Returns a path of `program` that is valid in any directory.
 fn absolute(program: &Path) -> PathBuf {
     if program.components().count() < 2 {
         // A name to be searched for on `PATH`.

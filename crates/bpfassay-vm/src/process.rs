@@ -34,10 +34,10 @@ use crate::{
     own_root::{self, OwnRoot},
 };
 
-/// Bytes of QEMU's standard error kept.
+/// Largest part of QEMU's standard error that is kept, in bytes.
 const STDERR_LIMIT: usize = 8 << 10;
 
-/// A running QEMU and this side's ends of its sockets or files.
+/// A running QEMU, and this side's ends of its sockets or files.
 pub(crate) struct Process {
     pub(crate) child: Child,
     pub(crate) console: Channel,
@@ -47,14 +47,14 @@ pub(crate) struct Process {
 
 /// This side's end of a character device (`device::channel`).
 pub(crate) enum Channel {
-    /// Both ways.
+    /// Both directions.
     Socket(UnixStream),
-    /// From the guest only.
+    /// From the guest to the host only.
     File(File),
 }
 
 impl Channel {
-    /// A channel for a guest with that clock, and QEMU's end of it.
+    /// Creates a channel for a guest with this clock. Returns it with QEMU's end.
     fn new(name: &str, clock: Clock) -> Result<(Self, OwnedFd), VmError> {
         if clock.is_one_way() {
             let (file, theirs) =
@@ -66,8 +66,8 @@ impl Channel {
         }
     }
 
-    /// Its output, where to write to if that is possible, and how much is unread where QEMU does
-    /// not wait for that. `gone` changes when QEMU has exited.
+    /// Returns the output, the writer if there is one, and the backlog if QEMU does not wait for
+    /// reads. `gone` changes when QEMU has exited.
     pub(crate) fn split(self, gone: watch::Receiver<bool>) -> (Output, Option<OwnedWriteHalf>, Option<Backlog>) {
         match self {
             Self::Socket(socket) => {
@@ -83,11 +83,13 @@ impl Channel {
     }
 }
 
-/// Starts `program`, which may lie in a directory of its own, for a guest with that clock, which
-/// inherits `loaded` among other files.
+/// Starts `program` (possibly in its own root directory) for a guest with this clock. QEMU inherits
+/// `loaded` among other files.
 ///
 /// # Errors
-/// [`VmError::Input`] where the directory of QEMU cannot be opened; [`VmError::System`] where a socket pair or a file in memory cannot be made; [`VmError::Spawn`] where the program cannot be started.
+/// [`VmError::Input`] if the root directory of QEMU cannot be opened. [`VmError::System`] if a
+/// socket pair or a file in memory cannot be created. [`VmError::Spawn`] if the program cannot be
+/// started.
 pub(crate) async fn start(
     (program, own_root): (&Path, Option<&OwnRoot>),
     arguments: Vec<OsString>,
@@ -111,14 +113,15 @@ pub(crate) async fn start(
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        // A group of its own: Ctrl-C reaches this program, which stops its guests in order.
+        // In another process group, Ctrl-C does not reach QEMU. This program gets it, and stops its
+        // guests in order.
         .process_group(0)
         .kill_on_drop(true);
     let child = spawn(command, inherited, limits).await?;
     Ok(Process { child, console, agent, monitor })
 }
 
-/// Reads QEMU's standard error to its end and keeps the beginning.
+/// Reads QEMU's standard error to its end, and keeps the beginning.
 pub(crate) fn keep_stderr(stderr: Option<ChildStderr>) -> JoinHandle<String> {
     tokio::spawn(async move {
         let mut kept = Vec::new();
@@ -129,13 +132,13 @@ pub(crate) fn keep_stderr(stderr: Option<ChildStderr>) -> JoinHandle<String> {
                 kept.extend_from_slice(&buffer[..room]);
             }
         }
-        // A guest may influence it.
+        // A guest can influence the text.
         let is_control = |c: char| c.is_control() && c != '\n';
         String::from_utf8_lossy(&kept).replace(is_control, " ").trim().to_owned()
     })
 }
 
-/// A connected pair: this side's end for tokio, and the other's.
+/// Creates a connected pair: this side's end for tokio, and the other side's end.
 fn pair() -> Result<(UnixStream, OwnedFd), VmError> {
     let make = || -> io::Result<_> {
         let (ours, theirs) = StdUnixStream::pair()?;
@@ -145,12 +148,12 @@ fn pair() -> Result<(UnixStream, OwnedFd), VmError> {
     make().map_err(|source| VmError::System { what: "a socket pair", source })
 }
 
-/// Starts `command` with `descriptors` under the numbers beside them, within `limits`, and so that
-/// it dies with this program. A plugin among `descriptors` is loaded before the C library: it holds
-/// QEMU's main loop back while the guest executes (`main_loop.rs` of bpfassay-plugin).
+/// Starts `command` with `descriptors` under the given numbers, within `limits`, and so that it
+/// dies with this program. A plugin among `descriptors` is loaded before the C library, because it
+/// holds back QEMU's main loop while the guest executes (`main_loop.rs` of bpfassay-plugin).
 ///
 /// # Errors
-/// [`VmError::Spawn`] where the program cannot be started, or what is done between fork and exec fails.
+/// [`VmError::Spawn`] if the program cannot be started, or a step between fork and exec fails.
 pub(crate) async fn spawn(
     mut command: Command,
     descriptors: Vec<(OwnedFd, RawFd)>,
@@ -171,30 +174,30 @@ fn prepare(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, limits: Li
             place(descriptor, *number)?;
         }
         limits.confine()?;
-        // After the change of user, which clears it.
+        // Set after the change of user, which clears it.
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The parent may have died before the line above; then there would be no signal.
+        // The parent may have died before the call above. Then there would be no signal.
         if getppid() != Some(parent) {
             return Err(io::Error::from(rustix::io::Errno::SRCH));
         }
         Ok(())
     };
-    // SAFETY: between fork and exec only async-signal-safe functions may be called. The closure
+    // SAFETY: between fork and exec, only async-signal-safe functions may be called. The closure
     // makes system calls through rustix, reads memory that it owns, and allocates nothing (errors
     // are bare error numbers).
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Duplicates `descriptor` as `number`, to be kept over exec. Refuses to replace a descriptor that
-/// is in use: it could be the pipe by which the standard library reports a failed exec.
+/// Duplicates `descriptor` as `number`, to be kept over exec. Refuses to replace an open
+/// descriptor, which could be the pipe by which the standard library reports a failed exec.
 fn place(descriptor: &OwnedFd, number: RawFd) -> io::Result<()> {
-    // SAFETY: the number may be no open descriptor; it is only passed to fcntl, which refuses it
-    // then.
+    // SAFETY: `number` is possibly not an open descriptor. It is only passed to fcntl, which then
+    // refuses it.
     let target = unsafe { BorrowedFd::borrow_raw(number) };
     if rustix::io::fcntl_getfd(target).is_ok() || descriptor.as_raw_fd() == number {
         return Err(io::Error::from(rustix::io::Errno::BUSY));
     }
-    // SAFETY: `number` is not open, so it has no other owner; `dup2` opens it, and it is never
+    // SAFETY: `number` is not open, so it has no other owner. `dup2` opens it, and it is never
     // dropped here.
     let mut target = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
     rustix::io::dup2(descriptor, &mut target)?;
@@ -205,8 +208,8 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// The thread that starts every QEMU.
 ///
-/// The death signal is sent when the *thread* that forked ends (prctl(2)), and threads of a tokio
-/// runtime start and end; this one exists as long as the program does.
+/// The death signal is sent when the *thread* that forked ends (prctl(2)). Threads of a tokio
+/// runtime start and end, but this thread exists as long as the program.
 static SPAWNER: Mutex<Option<mpsc::Sender<Job>>> = Mutex::new(None);
 
 async fn on_spawner(mut command: Command) -> Result<io::Result<Child>, VmError> {
@@ -215,9 +218,9 @@ async fn on_spawner(mut command: Command) -> Result<io::Result<Child>, VmError> 
     let (answer, receive) = oneshot::channel();
     let runtime = Handle::current();
     let job: Job = Box::new(move || {
-        // tokio registers the child with the runtime that is entered.
+        // tokio registers the child with the entered runtime.
         let _entered = runtime.enter();
-        // Where nobody waits any more, the child is dropped, which kills it.
+        // If nobody waits any more, the child is dropped, which kills it.
         let _ = answer.send(command.spawn());
     });
     spawner()?.send(job).map_err(|_| gone("it has ended"))?;

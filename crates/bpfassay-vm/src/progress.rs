@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far a guest has come, and its deadlines. Pure: time is a parameter.
+//! A guest's progress and its deadlines. Pure: time is a parameter.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use bpfassay_protocol::message::{GuestMessage, Phase};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How long each phase may take, in seconds of the host. `None`: no limit.
+/// Time limits of the phases, in seconds on the host. `None` means no limit.
 ///
-/// A phase begins with the agent's message about it ([`Phase::Boot`]: with QEMU's start). Every run
-/// has its own phases, each of which comes once ([`crate::MessageOrder`]), so [`Self::workload`] is
-/// for one run. A guest that reports one run after the other for ever exceeds none of these;
-/// [`Self::whole_boot`] is for that.
+/// A phase begins with the agent's message about it. [`Phase::Boot`] begins with QEMU's start.
+/// Every run has its own phases, each of which occurs once ([`crate::MessageOrder`]).
+/// [`Self::workload`] is therefore for one run. A guest that reports run after run for ever exceeds
+/// only [`Self::whole_boot`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deadlines {
-    /// From power-on to the agent's first message.
+    /// Time from power-on to the agent's first message.
     pub boot: Option<u64>,
     /// Modules, NFS server, mount.
     pub set_up: Option<u64>,
@@ -28,15 +28,16 @@ pub struct Deadlines {
     pub tear_down: Option<u64>,
     /// An interactive shell.
     pub shell: Option<u64>,
-    /// From the agent's last message, or the order to power off, to QEMU's exit.
+    /// Time from the agent's last message, or the order to power off, to QEMU's exit.
     pub power_off: Option<u64>,
-    /// From QEMU's start to its exit, whatever the guest does and however slowly its owner takes
-    /// its events. `None`, no limit, is for interactive guests; others get [`Self::LONGEST_BOOT`].
+    /// Time from QEMU's start to its exit, no matter what the guest does and how slowly its owner
+    /// takes events. Interactive guests have no limit. Others default to [`Self::LONGEST_BOOT`].
     pub whole_boot: Option<u64>,
 }
 
 impl Default for Deadlines {
-    /// More than enough under TCG on a loaded two-core host; a hang costs a minute, not an hour.
+    /// The defaults are more than enough under TCG on a loaded two-core host. A hang costs a
+    /// minute, not an hour.
     fn default() -> Self {
         Self {
             boot: Some(60),
@@ -52,10 +53,10 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// Seconds that a boot may take where its owner sets no limit: a day.
+    /// Limit of a boot for which the owner sets none, in seconds: a day.
     pub const LONGEST_BOOT: u64 = 24 * 60 * 60;
 
-    /// The time for `phase`.
+    /// Returns the time limit of `phase`.
     #[must_use]
     pub fn of(&self, phase: Phase) -> Option<Duration> {
         match phase {
@@ -69,7 +70,7 @@ impl Deadlines {
         .map(Duration::from_secs)
     }
 
-    /// The same deadlines, each `factor` times as long.
+    /// Returns the same deadlines, each `factor` times as long.
     #[must_use]
     pub fn scaled(&self, factor: u32) -> Self {
         let scale = |seconds: Option<u64>| seconds.map(|seconds| seconds.saturating_mul(u64::from(factor)));
@@ -92,19 +93,18 @@ pub(crate) struct Progress {
     deadlines: Deadlines,
     /// The phase announced last.
     pub(crate) phase: Phase,
-    /// The run that the phase belongs to, if one.
+    /// The run that the phase belongs to, if any.
     pub(crate) run: Option<String>,
     /// Whether the agent has sent any message.
     pub(crate) spoke: bool,
     /// Whether the agent has reported that everything is done.
     pub(crate) done: bool,
-    /// The failure that the agent reported.
     pub(crate) failed: Option<String>,
-    /// The run after which the agent found the guest changed, and how.
+    /// The run after which the agent found the guest changed, and the differences.
     pub(crate) unsound: Option<(String, Vec<String>)>,
     /// Whether the guest is about to power off, by its own message or by the host's request.
     leaving: bool,
-    /// When the current phase began, since QEMU's start.
+    /// When the current phase began, relative to QEMU's start.
     since: Duration,
 }
 
@@ -159,7 +159,7 @@ impl Progress {
         self.since = now;
     }
 
-    /// The guest was requested to power off, or announced that it will.
+    /// Records that the guest was requested to power off, or announced it.
     pub(crate) fn leave(&mut self, now: Duration) {
         if !self.leaving {
             self.leaving = true;
@@ -167,23 +167,23 @@ impl Progress {
         }
     }
 
-    /// No alarm was served for some time, and maybe nothing ran: the time of the phase begins again
-    /// `now`.
+    /// Restarts the time of the phase at `now`, because no alarm was served for some time, in which
+    /// possibly nothing ran.
     pub(crate) fn restart(&mut self, now: Duration) {
         self.since = now;
     }
 
-    /// The time allowed for what the guest is doing, in whole.
+    /// Returns the whole time that is allowed for the guest's current activity.
     pub(crate) fn allowance(&self) -> Option<Duration> {
         if self.leaving { self.deadlines.power_off.map(Duration::from_secs) } else { self.deadlines.of(self.phase) }
     }
 
-    /// Seconds after which the guest is ended in any case, since QEMU's start.
+    /// Returns the seconds from QEMU's start after which the guest is ended in any case.
     pub(crate) fn whole_boot(&self) -> Option<u64> {
         self.deadlines.whole_boot
     }
 
-    /// The time by which the guest must have progressed, since QEMU's start.
+    /// Returns the time by which the guest must have progressed, relative to QEMU's start.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         self.allowance().map(|allowed| self.since.saturating_add(allowed))
     }

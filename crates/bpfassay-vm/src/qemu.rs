@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finding QEMU and its version.
+//! Finds QEMU and its version.
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a directory of this program")]
 
@@ -17,38 +17,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Confinement, OwnRoot, VmError, confine, own_root};
 
-/// How long a QEMU may take to print its version.
+/// Time for QEMU to print its version.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The oldest supported QEMU: the one of Debian 12, and the one whose machine types are used.
+/// The oldest supported QEMU, that of Debian 12. Its machine types are used.
 pub const MINIMUM: QemuVersion = QemuVersion { major: 7, minor: 2, micro: 0 };
 
 /// A QEMU program and its version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Qemu {
-    /// Architecture of the guests it runs.
+    /// Architecture of the guests that it runs.
     pub arch: Arch,
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// The directory that it lies in, where it is not installed.
+    /// The root directory, if QEMU is not installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_root: Option<OwnRoot>,
-    /// Its version as a number.
+    /// The version as a number.
     pub version: QemuVersion,
-    /// Its version in full, distribution's revision included: `7.2.22 (Debian
+    /// The full version, with the distribution's revision: `7.2.22 (Debian
     /// 1:7.2+dfsg-7+deb12u18+b3)`.
     pub version_text: String,
-    /// How it can be confined on this host.
+    /// How this host can confine QEMU.
     pub confinement: Confinement,
 }
 
 /// The task of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PluginUse {
-    /// It holds QEMU's main loop back while the guest executes. Any dynamically linked QEMU with
-    /// the plugin's C library loads it so.
+    /// The plugin holds back QEMU's main loop while the guest executes. Any dynamically linked QEMU
+    /// with the plugin's C library can load it for this.
     HoldsMainLoop,
-    /// It counts instructions, too: QEMU must have TCG plugins.
+    /// The plugin also counts instructions, which requires a QEMU with TCG plugins.
     Counts,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for QemuVersion {
     }
 }
 
-/// Text that is not a QEMU version.
+/// The error for a text that is not a QEMU version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected MAJOR.MINOR.MICRO, found `{0}`")]
 pub struct NotAVersion(String);
@@ -87,19 +87,19 @@ impl FromStr for QemuVersion {
     }
 }
 
-/// The name of QEMU's program for guests of `arch`.
+/// Returns the name of QEMU's program for guests of `arch`.
 #[must_use]
 pub fn program_name(arch: Arch) -> String {
     format!("qemu-system-{arch}")
 }
 
-/// Whether a program that should be the QEMU for guests of `arch` is on `PATH`.
+/// Returns whether a program with the name of the QEMU for guests of `arch` is on `PATH`.
 #[must_use]
 pub fn is_on_path(arch: Arch) -> bool {
     which::which(program_name(arch)).is_ok()
 }
 
-/// Whether the QEMU for guests of `arch` on `PATH` is where Debian's packages put it.
+/// Returns whether the QEMU for guests of `arch` on `PATH` is where Debian's packages put it.
 #[must_use]
 pub fn is_of_packages(arch: Arch) -> bool {
     let is_their_place =
@@ -108,11 +108,12 @@ pub fn is_of_packages(arch: Arch) -> bool {
 }
 
 impl Qemu {
-    /// The QEMU for guests of `arch`: `program` if given, otherwise the one on `PATH`.
+    /// Finds the QEMU for guests of `arch`: `program` if given, else the one on `PATH`.
     ///
     /// # Errors
-    /// [`VmError::NoQemu`] where there is none, [`VmError::Spawn`] where it cannot be started, [`VmError::NotQemu`] and [`VmError::VersionSilent`]
-    /// for another program, [`VmError::OldQemu`] for one before [`MINIMUM`].
+    /// [`VmError::NoQemu`] if there is none. [`VmError::Spawn`] if it cannot be started.
+    /// [`VmError::NotQemu`] and [`VmError::VersionSilent`] for another program.
+    /// [`VmError::OldQemu`] if it is older than [`MINIMUM`].
     pub async fn find(arch: Arch, program: Option<&Path>) -> Result<Self, VmError> {
         let program = match program {
             Some(program) => program.to_owned(),
@@ -125,10 +126,10 @@ impl Qemu {
         Self::examine(arch, program, None).await
     }
 
-    /// The QEMU for guests of `arch` that lies in a directory of its own.
+    /// Examines the QEMU for guests of `arch` in its own root directory.
     ///
     /// # Errors
-    /// As [`Qemu::find`].
+    /// Those of [`Qemu::find`].
     pub async fn in_root(arch: Arch, own_root: OwnRoot) -> Result<Self, VmError> {
         Self::examine(arch, own_root.directory.join(&own_root.program), Some(own_root)).await
     }
@@ -166,21 +167,21 @@ impl Qemu {
     /// Starts QEMU with `plugin`, a shared object, for this `plugin_use`, and makes it quit.
     ///
     /// # Errors
-    /// One line with the reason, such as what QEMU printed, where it does not load the plugin.
+    /// The reason in one line, such as QEMU's output, if QEMU does not load the plugin.
     pub async fn try_plugin(&self, plugin: &[u8], plugin_use: PluginUse) -> Result<(), String> {
         let program = (self.program.as_path(), self.own_root.as_ref());
         self.confinement.try_plugin(program, self.arch, plugin, plugin_use).await
     }
 
-    /// The beginning of the command line that starts it, in front of the arguments of a
-    /// [`crate::Machine`].
+    /// Returns the beginning of the command line that starts QEMU. The arguments of a
+    /// [`crate::Machine`] follow it.
     #[must_use]
     pub fn command_line(&self) -> Vec<OsString> {
         own_root::command_line(&self.program, self.own_root.as_ref())
     }
 }
 
-/// Number and full text of the version in the output of `--version`.
+/// Parses number and full text of the version from the output of `--version`.
 pub(crate) fn parse_version(output: &str) -> Option<(QemuVersion, String)> {
     let text = output.lines().next()?.strip_prefix("QEMU emulator version ")?.trim();
     let number = text.split([' ', '-']).next()?.parse().ok()?;

@@ -45,21 +45,21 @@ use crate::{
     output::Output,
 };
 
-/// Events that may wait for the owner of the guest before the agent's port is not read any further.
+/// Most events that wait for the guest's owner before reading of the agent's port pauses.
 pub(crate) const EVENT_BACKLOG: usize = 64;
-/// From the message that reports the kernel's death to the kill of a guest that has not ended by
-/// itself: the rest of the report is written in that time.
+/// Time from the message that reports the kernel's death to the kill of a guest that does not end
+/// by itself. The rest of the report is written in that time.
 const OUTPUT_TAIL: Duration = Duration::from_secs(5);
-/// From the order to quit to the kill of a QEMU that does not.
+/// Time from the order to quit to the kill of a QEMU that does not quit.
 const QUIT_PATIENCE: Duration = Duration::from_secs(2);
-/// From QEMU's exit to the end of its sockets, which close at once unless another process holds
-/// them open; for their remaining contents to be read; and for its standard error.
+/// Time limit after QEMU's exit for its sockets to end, for reading their remaining contents, and
+/// for its standard error. Sockets close at once unless another process holds them open.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 
-/// From the order to the console's reader to stop to its result.
+/// Time from the order to stop to the result of the console's reader.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
-/// The halves of a port of the guest; without the second one, nothing can be written to it.
+/// The halves of a guest's port. The second is absent if nothing can be written to the port.
 type PortHalves = (Output, Option<OwnedWriteHalf>);
 
 /// Everything that is watched, and the receivers of reports.
@@ -69,7 +69,7 @@ pub(crate) struct Supervisor {
     pub(crate) started: Instant,
     pub(crate) monitor: Monitor,
     pub(crate) notices: mpsc::UnboundedReceiver<Notice>,
-    /// Receives QEMU's end.
+    /// Announces QEMU's exit.
     pub(crate) qemu_gone: watch::Sender<bool>,
     pub(crate) console: PortHalves,
     pub(crate) log: ConsoleLog,
@@ -79,7 +79,7 @@ pub(crate) struct Supervisor {
     pub(crate) floods: mpsc::UnboundedReceiver<EndReason>,
     pub(crate) _flood_guard: flood::Guard,
     pub(crate) agent_input: mpsc::Receiver<Vec<u8>>,
-    /// The acknowledgement of an agent's last message, and where to send it.
+    /// The sender and the frame of the acknowledgement for the agent's last message.
     pub(crate) shutdown_ack: (mpsc::Sender<Vec<u8>>, Vec<u8>),
     pub(crate) events: mpsc::Sender<Delivery>,
     pub(crate) stop_requests: mpsc::UnboundedReceiver<StopRequest>,
@@ -142,12 +142,12 @@ impl Supervisor {
                 }
                 Some(Reaction::Quit) => self.monitor.quit(),
                 Some(Reaction::Kill) => {
-                    // It fails only if QEMU has exited, which the next iteration notices.
+                    // This fails only if QEMU has exited, which the next iteration notices.
                     let _ = self.child.start_kill();
                 }
             }
         };
-        // QEMU has exited: the remaining contents of sockets and files are read to the end.
+        // After QEMU's exit, the remaining contents of sockets and files are read to the end.
         self.qemu_gone.send_replace(true);
         let flood = self.floods.try_recv().ok().or_else(|| flood::of_exit(status.as_ref().ok()?));
         if let Some(flood) = flood {
@@ -168,7 +168,7 @@ impl Supervisor {
         };
         queue.push_back((Event::Ended(Box::new(ending)), None));
         for event in queue {
-            // The owner may be gone, which is no error.
+            // A missing owner is no error.
             let _ = self.events.send(event).await;
         }
     }
@@ -199,10 +199,10 @@ impl PortTasks {
         }
     }
 
-    /// Reads what the agent's port still holds after QEMU's exit.
+    /// Reads the remaining contents of the agent's port after QEMU's exit.
     async fn drain_port(&mut self, watch: &mut GuestWatch, events: &mpsc::Sender<Delivery>) {
-        // A flood on the agent's port continues after the messages that show in which run it began;
-        // it is not read for longer than this.
+        // A flood on the agent's port continues after the messages that show in which run it began.
+        // Reading stops at this instant.
         let flood_end = watch.classifier.is_flood().then(|| Instant::now() + DRAIN_PATIENCE);
         if flood_end.is_some() {
             // The rest of the console is not needed.
@@ -266,7 +266,7 @@ impl PortTasks {
     }
 }
 
-/// Waits until the instant of `alarm`; never ends without one.
+/// Waits until the instant of `alarm`. Never ends without an alarm.
 async fn due(alarm: Option<(Instant, Alarm)>) -> Option<(Instant, Alarm)> {
     match alarm {
         Some((at, _)) => sleep_until(at).await,
@@ -275,7 +275,7 @@ async fn due(alarm: Option<(Instant, Alarm)>) -> Option<(Instant, Alarm)> {
     alarm
 }
 
-/// Whether QEMU, the process `qemu`, is stopped (`proc_pid_stat(5)`: the state is the first
+/// Returns whether the process `qemu` is stopped (`proc_pid_stat(5)`: the state is the first
 /// character after the name in parentheses).
 fn is_suspended(qemu: Option<u32>) -> bool {
     let stat = qemu.and_then(|id| std::fs::read(format!("/proc/{id}/stat")).ok()).unwrap_or_default();
@@ -287,20 +287,20 @@ fn is_suspended(qemu: Option<u32>) -> bool {
 fn deliver(permit: Result<Permit<'_, Delivery>, SendError<()>>, queue: &mut VecDeque<Delivery>) {
     match (permit, queue.pop_front()) {
         (Ok(permit), Some(event)) => permit.send(event),
-        // The owner is gone; the closed stop requests show it, too.
+        // The owner is gone, which the closed stop requests also show.
         _ => queue.clear(),
     }
 }
 
-/// The state, as QEMU names it, of a guest that it stopped permanently; `None` for a stop that is
-/// part of an exit.
+/// Returns QEMU's state of a guest that it stopped permanently, or `None` for a stop that is part
+/// of an exit.
 async fn stopped_state(monitor: &Monitor) -> Option<String> {
     let state = timeout(QUIT_PATIENCE, monitor.state()).await.ok()?.ok()?;
     matches!(state.as_str(), "internal-error" | "io-error" | "guest-panicked" | "paused").then_some(state)
 }
 
-/// Writes what it receives, in order, until it is aborted or the other side is closed. Where the
-/// guest cannot be written to it ends at once, so that sending fails.
+/// Writes what it receives, in order, until it is aborted or the other side is closed. Ends at once
+/// if the guest cannot be written to, so that sending fails.
 async fn write_all(socket: Option<OwnedWriteHalf>, mut input: mpsc::Receiver<Vec<u8>>) {
     let Some(mut socket) = socket else { return };
     while let Some(bytes) = input.recv().await {
@@ -308,7 +308,7 @@ async fn write_all(socket: Option<OwnedWriteHalf>, mut input: mpsc::Receiver<Vec
             return;
         }
     }
-    // Nothing more will follow; but dropping the half would shut it down, which QEMU treats as the
-    // end of the socket.
+    // Nothing more follows. Dropping the half would shut it down, which QEMU treats as the end of
+    // the socket.
     std::future::pending().await
 }

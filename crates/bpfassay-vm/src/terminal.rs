@@ -15,10 +15,10 @@ use crate::{Ending, Event, Guest, VmError};
 
 /// The key that leaves the guest: Ctrl-].
 const LEAVE: u8 = 0x1d;
-/// Time for the guest to power off when its user leaves.
+/// Time for the guest to power off after its user leaves.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The terminal in raw mode; as it was before when dropped.
+/// The terminal in raw mode. Dropping this restores the earlier mode.
 struct RawTerminal {
     before: Termios,
 }
@@ -43,13 +43,12 @@ impl Drop for RawTerminal {
 }
 
 impl Guest {
-    /// Puts the console of a guest that was booted as [`crate::BootOptions::interactive`] on
-    /// standard input and output until the guest ends. Ctrl-] powers it off. Other events go to
-    /// `on_event`; while it runs the terminal is raw, so what it prints must end its lines with
-    /// `\r\n`.
+    /// Connects standard input and output to the console of a guest that was booted as
+    /// [`crate::BootOptions::interactive`], until the guest ends. Ctrl-] powers it off. Other
+    /// events go to `on_event`, which must end its lines with `\r\n`, because the terminal is raw.
     ///
     /// # Errors
-    /// [`VmError::Terminal`] where standard input is no terminal or the guest was not booted as interactive.
+    /// [`VmError::Terminal`] if standard input is not a terminal, or the guest is not interactive.
     pub async fn interact(mut self, mut on_event: impl FnMut(&Event)) -> Result<Ending, VmError> {
         let unusable = |step, message: &str| VmError::Terminal { step, source: io::Error::other(message.to_owned()) };
         let Some(mut console) = self.terminal.take() else {
@@ -58,9 +57,9 @@ impl Guest {
         if !io::stdin().is_terminal() {
             return Err(unusable("use", "standard input is not a terminal"));
         }
-        // Readiness by epoll and not a reading thread: that would block in its last read when the
-        // program is to end. SAFETY: standard input names the same descriptor as long as the
-        // program runs, and nothing here closes it.
+        // Waits with epoll and not in a thread, which would block in its last read when the program
+        // is to end. SAFETY: standard input names the same descriptor as long as the program runs,
+        // and nothing here closes it.
         let keyboard = unsafe { AsyncFd::register(io::stdin()) }
             .map_err(|source| VmError::Terminal { step: "wait for input from", source: source.into() })?;
         let _raw = RawTerminal::enter()?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests that write as much as they can: each ends in time, with a classified reason, and takes
+//! Guests that write as much as they can. Each ends in time, with a classified reason, and takes
 //! little of the host's memory.
 //!
-//! The stand-in for QEMU is this program, started again: it has QEMU's descriptors and is faster
-//! than any guest. It replies on the monitor, and never quits on request.
+//! This program is started again in place of QEMU. It has QEMU's descriptors, and is faster than
+//! any guest. It replies on the monitor, but never quits on request.
 #![allow(
     clippy::panic,
     clippy::print_stdout,
@@ -36,22 +36,21 @@ use bpfassay_protocol::{
 };
 use bpfassay_vm::{BootOptions, Clock, Confinement, EndReason, Ending, Guest, Machine, Qemu, device::descriptor};
 
-/// Selects what the program started again writes.
+/// Selects what the program writes when it is started again.
 const MODE: &str = "BPFASSAY_TEST_HOSTILE";
 
 /// Time limit of the guests, in seconds.
 const SECONDS: u64 = 3;
-/// CPU time that this process may take for a guest. Elapsed time depends on what else the machine
-/// does.
+/// Largest CPU time of this process for a guest. Elapsed time depends on other load of the machine.
 const CPU_TIME: Duration = Duration::from_secs(SECONDS + 10);
-/// What a guest may take of the host's memory, in bytes.
+/// Largest amount of the host's memory for a guest, in bytes.
 const MEMORY: u64 = 256 << 20;
 
 fn frame(message: &GuestMessage) -> Vec<u8> {
     frame::encode(message).unwrap()
 }
 
-/// A frame of the largest size around `unit` as often as it fits.
+/// A frame of the largest size, with as many `unit`s as fit.
 fn largest(before: &str, unit: &str, after: &str) -> Vec<u8> {
     let count = (MAX_PAYLOAD - before.len() - after.len()) / unit.len();
     let payload = format!("{before}{}{after}", unit.repeat(count));
@@ -62,12 +61,12 @@ fn largest(before: &str, unit: &str, after: &str) -> Vec<u8> {
     frame
 }
 
-/// Not a test: the stand-in for QEMU.
+/// Replaces QEMU. It is not a test.
 #[test]
 #[ignore = "stands in for QEMU"]
 fn stand_in() {
     let Ok(mode) = env::var(MODE) else { return };
-    // SAFETY: the descriptors that QEMU inherits, which nothing else here owns.
+    // SAFETY: QEMU inherits these descriptors, and nothing else here owns them.
     let inherited = |number: RawFd| unsafe { File::from_raw_fd(number) };
     // SAFETY: as above.
     let mut monitor = unsafe { UnixStream::from_raw_fd(descriptor::MONITOR) };
@@ -143,7 +142,7 @@ fn stand_in_for(mode: &str, directory: &Path) -> Qemu {
     let text = format!("#!/bin/sh\n{MODE}='{mode}' exec '{}' --exact stand_in --ignored --nocapture\n", this.display());
     fs::write(&program, text).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    // Only this user may have access to this program.
+    // Other users may have no access to this program.
     let confinement = Confinement { sandbox: false, own_user: false, lacking: Vec::new() };
     let version = "7.2.0".parse().unwrap();
     Qemu { arch: Arch::X86_64, program, own_root: None, version, version_text: "7.2.0".to_owned(), confinement }
@@ -156,7 +155,7 @@ fn own(field: &str) -> u64 {
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// CPU time of this process, of all threads.
+/// CPU time of all threads of this process.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -167,7 +166,7 @@ fn files_in_memory() -> u64 {
     let open = fs::read_dir("/proc/self/fd").unwrap().flatten().filter(|entry| {
         fs::read_link(entry.path()).is_ok_and(|target| target.to_string_lossy().starts_with("/memfd:"))
     });
-    // Two descriptors of one file are one file.
+    // Two descriptors of one file count once.
     let sizes: std::collections::BTreeMap<_, _> = open
         .filter_map(|entry| fs::metadata(entry.path()).ok())
         .map(|found| (found.ino(), found.blocks() * 512))
@@ -175,7 +174,7 @@ fn files_in_memory() -> u64 {
     sizes.values().sum()
 }
 
-/// The peak size of files in memory until this is read.
+/// The peak size of files in memory until it is read.
 struct Meter {
     wanted: Arc<AtomicBool>,
     thread: thread::JoinHandle<u64>,
@@ -202,7 +201,7 @@ impl Meter {
     }
 }
 
-/// Boots a guest that does `mode`. Its owner takes its events, or none before the end.
+/// Boots a guest that does `mode`. Its owner takes events, or none before the end.
 async fn boot(mode: &str, clock: Clock, takes_events: bool) -> Ending {
     let directory = tempfile::tempdir().unwrap();
     let qemu = stand_in_for(mode, directory.path());
@@ -214,7 +213,7 @@ async fn boot(mode: &str, clock: Clock, takes_events: bool) -> Ending {
     options.deadlines.set_up = Some(SECONDS);
     options.deadlines.tear_down = Some(SECONDS);
     options.deadlines.whole_boot = Some(SECONDS);
-    // The peak of this process's memory from here on.
+    // Resets the peak of this process's memory.
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = own("VmRSS:");
     let meter = Meter::start();
@@ -243,11 +242,11 @@ async fn boot(mode: &str, clock: Clock, takes_events: bool) -> Ending {
     ending
 }
 
-/// One test: it measures the memory of the whole process.
+/// This is one test, because it measures the memory of the whole process.
 #[test]
 fn every_flood_ends_in_time_with_a_classified_reason_and_in_little_memory() {
     use EndReason::{BootTimeout, Flood, PhaseTimeout, ProtocolError, TooLong};
-    // With a runtime of its own, whose end waits for the tasks of this guest.
+    // A new runtime for each guest, because its end waits for the guest's tasks.
     let boot =
         |mode, clock, takes_events| tokio::runtime::Runtime::new().unwrap().block_on(boot(mode, clock, takes_events));
     for mode in ["small messages", "large messages", "many values"] {
@@ -255,7 +254,7 @@ fn every_flood_ends_in_time_with_a_classified_reason_and_in_little_memory() {
         let Flood { message } = &ending.reason else { panic!("{mode}: {ending:?}") };
         assert_eq!(message, "more than 24 MiB were left to be read on the agent's port");
     }
-    // Whether the host reads these fast enough depends on the host.
+    // It depends on the host whether these are read fast enough.
     for mode in ["console lines", "both", "small messages", "large messages", "many values", "many runs"] {
         let ending = boot(mode, Clock::Instructions, true);
         assert!(
@@ -273,8 +272,8 @@ fn every_flood_ends_in_time_with_a_classified_reason_and_in_little_memory() {
         let line = boot("one console line", clock, true);
         assert!(matches!(line.reason, BootTimeout { .. } | TooLong { .. } | Flood { .. }), "{line:?}");
     }
-    // Where QEMU waits until the host reads, the guest is ended by its time limit, or by the limit
-    // of what its agent logs.
+    // If QEMU waits until the host reads, the guest is ended by its time limit, or by the limit of
+    // the agent's log.
     for (mode, takes_events) in [("small messages", true), ("many values", true), ("both", false)] {
         let ending = boot(mode, Clock::Wall, takes_events);
         assert!(matches!(ending.reason, Flood { .. } | PhaseTimeout { .. } | TooLong { .. }), "{mode}: {ending:?}");

@@ -35,7 +35,7 @@ fn the_form_is_the_golden_one() {
 #[test]
 fn files_of_no_bytes_and_without_end_are_refused() {
     let (_directory, path) = testbed();
-    // The file that it names has the size 0, and never ends when it is read.
+    // The manifest gives the size 0 for a file that can be read without end.
     let endless = |size: u64| {
         let mut value: serde_json::Value = serde_json::from_str(GOLDEN).unwrap();
         value["targets"][0]["kernel"]["image"]["path"] = "/dev/zero".into();
@@ -55,7 +55,7 @@ fn paths_are_relative_to_the_manifest() {
     let (directory, path) = testbed();
     let manifest = Manifest::load(&path, Check::Content).unwrap();
     assert_eq!(manifest.targets[0].kernel.image.path, directory.path().join("files/vmlinuz"));
-    // Loaded again from elsewhere, the absolute paths stay.
+    // Absolute paths stay the same when the manifest is loaded from another directory.
     let other = tempfile::tempdir().unwrap();
     let copy = other.path().join("copy.json");
     fs::write(&copy, manifest.to_json().unwrap()).unwrap();

@@ -14,18 +14,19 @@ use super::{ModulesError, modinfo};
 /// The file that names the modules, in the order in which they are linked.
 pub(crate) const ORDER: &str = "modules.order";
 
-/// Largest `modules.order` that is read, in bytes; real ones have 300 KB.
+/// Largest `modules.order` that is read, in bytes. Real files have 300 KB.
 const MAX_ORDER: u64 = 64 << 20;
 
-/// How large the modules of a guest may be in all, in bytes: without debug information they have 10
-/// MB. A guest has them in memory twice while it boots.
+/// Largest total size of a guest's modules, in bytes. Modules without debug information have 10 MB.
+/// A guest has them in memory twice while it boots.
 pub(super) const MAX_SIZE: u64 = 192 << 20;
 
-/// The modules of the build tree at `tree` by name, as paths in it; none where there is no
-/// `modules.order`. Whether they are there is found out when they are read.
+/// Returns the modules of the build tree at `tree`: names, and paths relative to the tree. Returns
+/// none if there is no `modules.order`. Does not check that the files exist.
 ///
 /// # Errors
-/// [`ModulesError::Read`] where `modules.order` cannot be read, [`ModulesError::Outside`] for a line that is no path in the tree.
+/// [`ModulesError::Read`] if `modules.order` cannot be read, [`ModulesError::Outside`] for a line
+/// that is not a path in the tree.
 pub(crate) fn modules(tree: &Path) -> Result<BTreeMap<String, PathBuf>, ModulesError> {
     let path = tree.join(ORDER);
     let text = match bpfassay_input::read(&path, MAX_ORDER) {
@@ -42,9 +43,9 @@ pub(crate) fn modules(tree: &Path) -> Result<BTreeMap<String, PathBuf>, ModulesE
     Ok(found)
 }
 
-/// The name of a module and its path in the tree, from a line of `modules.order`: `fs/nfs/nfs.o`
-/// since Linux 6.3, before that `fs/nfs/nfs.ko`, and before 5.3 `kernel/fs/nfs/nfs.ko`, where
-/// `kernel` is the directory that it is installed to.
+/// Parses a line of `modules.order` into the module's name and its path in the tree. The line is
+/// `fs/nfs/nfs.o` since Linux 6.3, and was `fs/nfs/nfs.ko` before. Before 5.3 it was
+/// `kernel/fs/nfs/nfs.ko`, where `kernel` is the directory of installation.
 fn module(tree: &Path, line: &str) -> Option<(String, PathBuf)> {
     let stem = line.strip_suffix(".ko").or_else(|| line.strip_suffix(".o"))?;
     let name = modinfo::canonical(stem.rsplit('/').next().filter(|name| !name.is_empty())?);
@@ -52,7 +53,7 @@ fn module(tree: &Path, line: &str) -> Option<(String, PathBuf)> {
     if !path.components().all(|part| matches!(part, Component::Normal(_))) {
         return None;
     }
-    // The kernel has a directory `kernel` of its own, with modules in it.
+    // The kernel's source also has a directory `kernel`, with modules in it.
     let installed = path.strip_prefix("kernel").ok().filter(|_| !tree.join(&path).exists());
     Some((name, installed.map_or_else(|| path.clone(), Path::to_owned)))
 }
@@ -84,7 +85,7 @@ mod tests {
         ] {
             assert_eq!(order(text).unwrap(), expected.clone().into_iter().collect(), "{text}");
         }
-        // Of the kernel's own directory of that name.
+        // A module in the source directory `kernel`.
         assert_eq!(order("kernel/torture/torture.o").unwrap()["torture"], Path::new("kernel/torture/torture.ko"));
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decompression of kernel modules and kernels, bounded: xz, zstd, gzip, or none, distinguished by
-//! the first bytes.
+//! Bounded decompression of kernel modules and kernels. The first bytes distinguish xz, zstd, gzip
+//! and uncompressed content.
 
 use std::{
     io::{self, Read},
@@ -9,10 +9,9 @@ use std::{
 
 use super::ModulesError;
 
-/// Endings of compressed modules.
 pub(super) const SUFFIXES: [&str; 3] = [".xz", ".zst", ".gz"];
 
-/// Why bytes cannot be decompressed.
+/// The reason why bytes cannot be decompressed.
 #[derive(Debug, thiserror::Error)]
 pub enum DecompressError {
     /// The compressed stream is damaged or uses something that the decoder does not support.
@@ -24,7 +23,7 @@ pub enum DecompressError {
         #[source]
         source: io::Error,
     },
-    /// More comes out than may be.
+    /// The decompressed content exceeds the limit.
     #[error("it is larger than {limit} bytes when decompressed")]
     TooLarge {
         /// The limit in bytes.
@@ -32,12 +31,12 @@ pub enum DecompressError {
     },
 }
 
-/// `bytes` decompressed, or as they are if they do not begin like a compressed stream. The first
-/// stream counts; what follows it is ignored, because kernels have four bytes behind theirs. The
-/// output is at most `limit` bytes.
+/// Decompresses `bytes` to at most `limit` bytes. Returns them unchanged if they do not begin like
+/// a compressed stream. Ignores everything after the first stream, because kernels have four bytes
+/// after theirs.
 ///
 /// # Errors
-/// [`DecompressError`] for a damaged stream, or one with more than `limit` bytes in it.
+/// [`DecompressError`] if the stream is damaged, or has more than `limit` bytes in it.
 pub fn decompress(bytes: Vec<u8>, limit: u64) -> Result<Vec<u8>, DecompressError> {
     let input = bytes.as_slice();
     let (format, result) = if input.starts_with(b"\xfd7zXZ\0") {
@@ -56,18 +55,18 @@ pub fn decompress(bytes: Vec<u8>, limit: u64) -> Result<Vec<u8>, DecompressError
     if output.len() as u64 > limit { Err(DecompressError::TooLarge { limit }) } else { Ok(output) }
 }
 
-/// Up to one byte more than `limit`: enough to detect that there is more.
+/// Reads at most one byte more than `limit`, which is enough to detect a longer stream.
 fn bounded(reader: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     let mut output = Vec::new();
     reader.take(limit.saturating_add(1)).read_to_end(&mut output)?;
     Ok(output)
 }
 
-/// The module in the file at `path`, decompressed.
+/// Reads and decompresses the module at `path`.
 ///
 /// # Errors
-/// [`ModulesError::Read`] where the file cannot be read or is larger than `limit`; [`ModulesError::Decompress`] where its content is damaged or
-/// decompresses to more.
+/// [`ModulesError::Read`] if the file cannot be read or is larger than `limit`.
+/// [`ModulesError::Decompress`] if its content is damaged or decompresses to more.
 pub(super) fn module(path: &Path, limit: u64) -> Result<Vec<u8>, ModulesError> {
     let bytes =
         bpfassay_input::read(path, limit).map_err(|source| ModulesError::Read { path: path.to_owned(), source })?;
@@ -86,7 +85,6 @@ mod tests {
     use super::*;
     use crate::test_support::lacks;
 
-    /// `text` through a compressor.
     fn compressed(program: &[&str], text: &[u8]) -> Vec<u8> {
         let mut child =
             Command::new(program[0]).args(&program[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The enum values that print formats of a module's tracepoints name (`TRACE_DEFINE_ENUM`).
+//! The table of enum values (`TRACE_DEFINE_ENUM`) in a module with tracepoints.
 //!
-//! When a kernel inserts a module, it replaces each of these names in the print format of each
-//! tracepoint of that system (`trace_event_eval_update` in kernel/trace/trace_events.c). `nfsv4`
-//! has hundreds of both: on x86_64 6.12 this took 1.0 of the 3.9 s of the instruction clock until
-//! the guest was ready. The file `format` of such a tracepoint has names in place of numbers where
-//! a kernel does not find the table. Fields, their offsets and what programs find there are the
-//! same.
+//! When a kernel inserts a module, it replaces the names of these enum values in the print format
+//! of each tracepoint of the same system (`trace_event_eval_update` in
+//! kernel/trace/trace_events.c). `nfsv4` has hundreds of both. On x86_64 6.12 this took 1.0 of the
+//! 3.9 s of the instruction clock until the guest was ready. If a kernel does not find the table,
+//! the file `format` of such a tracepoint contains names in place of numbers. Fields, their offsets
+//! and what programs read from them do not change.
 
 use object::{
     Endianness, SectionIndex,
@@ -17,18 +17,18 @@ use object::{
 /// The section of the table (`find_module_sections` in kernel/module/main.c).
 const SECTION: &[u8] = b"_ftrace_eval_map";
 
-/// Replaces the first byte of the name: a kernel does not look for a section of the new name.
+/// Replaces the first byte of the section's name. Kernels ignore a section of the new name.
 const RENAMED: u8 = b'.';
 
-/// Renames the table of `module`, an ELF file, so that the kernel does not find it. A module
-/// without the table stays as it is.
+/// Renames the table of `module`, an ELF file, so that the kernel does not find it. Leaves a module
+/// without the table unchanged.
 pub fn hide(module: &mut [u8]) {
     if let Some(byte) = place_of_name(module).and_then(|at| module.get_mut(at)) {
         *byte = RENAMED;
     }
 }
 
-/// Finds where in `module` the name of the section begins.
+/// Finds the offset of the section's name in `module`.
 fn place_of_name(module: &[u8]) -> Option<usize> {
     let header = FileHeader64::<Endianness>::parse(module).ok()?;
     let endian = header.endian().ok()?;

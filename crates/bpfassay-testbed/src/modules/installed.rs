@@ -12,17 +12,18 @@ use super::{MAX_BUILTIN, ModulesError, decompress, modinfo};
 /// The modules of a tree by name, with `_` for `-`.
 #[derive(Debug, Default)]
 pub(super) struct Installed {
-    /// The files that can be read.
+    /// Module files that can be read.
     pub(super) files: BTreeMap<String, PathBuf>,
-    /// Everything else with the name of a module, and why it is not read.
+    /// Other entries named like a module, and why each cannot be read.
     pub(super) others: BTreeMap<String, (PathBuf, String)>,
 }
 
 impl Installed {
-    /// Every module file of the tree. `updates` and `extra` win over `kernel`, as with depmod.
+    /// Finds every module file of the tree. `updates` and `extra` win over `kernel`, as with
+    /// depmod.
     ///
     /// # Errors
-    /// [`ModulesError::Read`] where the tree cannot be read, or has none of these directories.
+    /// [`ModulesError::Read`] if the tree cannot be read, or has none of these directories.
     pub(super) fn find(tree: &Path) -> Result<Self, ModulesError> {
         let mut all = Self::default();
         let mut found = false;
@@ -40,10 +41,10 @@ impl Installed {
         Ok(all)
     }
 
-    /// Checks that a module that is missing is not there in a form that is not read.
+    /// Checks that the missing module `name` does not exist in an unreadable form.
     ///
     /// # Errors
-    /// [`ModulesError::Form`] where it is.
+    /// [`ModulesError::Form`] if it does.
     pub(super) fn check_form(&self, name: &str) -> Result<(), ModulesError> {
         match self.others.get(name) {
             Some((path, why)) => Err(ModulesError::Form { path: path.clone(), why: why.clone() }),
@@ -51,8 +52,8 @@ impl Installed {
         }
     }
 
-    /// Walks directories in order of their names. Symbolic links (such as `build`) are not
-    /// followed.
+    /// Walks directories in the order of their names. Does not follow symbolic links, such as
+    /// `build`.
     fn walk(&mut self, directory: &Path) -> Result<(), ModulesError> {
         let read = |source| ModulesError::Read { path: directory.to_owned(), source };
         let mut entries = fs::read_dir(directory).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(read)?;
@@ -85,17 +86,17 @@ impl Installed {
     }
 }
 
-/// `nfs-localio` of `nfs-localio.ko.xz`, in the kernel's own spelling `nfs_localio`.
+/// Turns `nfs-localio.ko.xz` into the kernel's spelling of the name, `nfs_localio`.
 fn module_name(file: &str) -> Option<String> {
     let stem = decompress::SUFFIXES.iter().find_map(|suffix| file.strip_suffix(suffix)).unwrap_or(file);
     Some(modinfo::canonical(stem.strip_suffix(".ko")?))
 }
 
-/// The names of the modules that are built in.
+/// Returns the names of the modules that are built in.
 ///
 /// # Errors
-/// [`ModulesError::NoBuiltin`] where the tree does not say, [`ModulesError::Read`] where that
-/// cannot be read.
+/// [`ModulesError::NoBuiltin`] if the tree has no `modules.builtin`, [`ModulesError::Read`] if the
+/// file cannot be read.
 pub(super) fn read_builtin(tree: &Path) -> Result<BTreeSet<String>, ModulesError> {
     let path = tree.join("modules.builtin");
     match bpfassay_input::read(&path, MAX_BUILTIN) {

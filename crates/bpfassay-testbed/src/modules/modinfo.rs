@@ -3,51 +3,52 @@
 
 use object::{Object, ObjectSection};
 
-/// Why a file is not a kernel module.
+/// The reason why a file is not a kernel module.
 #[derive(Debug, thiserror::Error)]
 pub enum ModInfoError {
-    /// It is no object file.
+    /// The file is not an object file.
     #[error("it is not an ELF object")]
     NotElf(#[source] object::Error),
     /// The section is missing or outside the file.
     #[error("it has no readable section .modinfo")]
     NoSection(#[source] Option<object::Error>),
-    /// A name in it cannot be a module's.
+    /// A name in the section cannot be a module's name.
     #[error("it names a module `{}`, which cannot be one", name.escape_debug())]
     Name {
-        /// The name.
+        /// The name found.
         name: String,
     },
 }
 
-/// What of a module's information matters for its insertion. Names are [`canonical`].
+/// The parts of a module's information that matter for its insertion. Names are [`canonical`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModInfo {
-    /// Its name, if it is there.
+    /// Name of the module, if the section has it.
     pub name: Option<String>,
-    /// Modules whose symbols it uses.
+    /// Modules whose symbols this module uses.
     pub depends: Vec<String>,
-    /// Modules that should be there before it, if they exist (`softdep=pre:`).
+    /// Modules to insert before this one, if they exist (`softdep=pre:`).
     pub soft_before: Vec<String>,
-    /// Modules that should follow it, if they exist (`softdep=post:`).
+    /// Modules to insert after this one, if they exist (`softdep=post:`).
     pub soft_after: Vec<String>,
 }
 
 impl ModInfo {
-    /// Reads a module (ELF, decompressed).
+    /// Parses a module (ELF, decompressed).
     ///
     /// # Errors
-    /// [`ModInfoError`] for what is no ELF object, has no section `.modinfo`, or names a module that cannot be one.
+    /// [`ModInfoError`] if `module` is not an ELF object, has no section `.modinfo`, or contains an
+    /// invalid module name.
     pub fn parse(module: &[u8]) -> Result<Self, ModInfoError> {
         let file = object::File::parse(module).map_err(ModInfoError::NotElf)?;
         let section = file.section_by_name(".modinfo").ok_or(ModInfoError::NoSection(None))?;
         Self::parse_section(section.data().map_err(|error| ModInfoError::NoSection(Some(error)))?)
     }
 
-    /// Reads the content of a `.modinfo` section: `key=value`, each ended by a zero byte.
+    /// Parses the content of a `.modinfo` section: `key=value`, each ended by a zero byte.
     ///
     /// # Errors
-    /// [`ModInfoError::Name`] for a name that cannot be a module's.
+    /// [`ModInfoError::Name`] for an invalid module name.
     pub fn parse_section(section: &[u8]) -> Result<Self, ModInfoError> {
         let mut info = Self::default();
         for line in section.split(|&byte| byte == 0) {
@@ -66,8 +67,8 @@ impl ModInfo {
         Ok(info)
     }
 
-    /// `pre: a b post: c`. Aliases (`crypto-crc32c`, `usb:v1234*`) that cannot be names of files
-    /// are left out: they only help modprobe, and a soft dependency may be missing.
+    /// Parses `pre: a b post: c`. Skips aliases (`crypto-crc32c`, `usb:v1234*`) that cannot be file
+    /// names. They only help modprobe, and a soft dependency may be missing.
     fn soft_dependencies(&mut self, text: &str) {
         let mut before = None;
         for token in text.split_ascii_whitespace() {
@@ -82,7 +83,7 @@ impl ModInfo {
     }
 }
 
-/// The kernel's own spelling: `_` for `-`.
+/// Returns the kernel's spelling of `name`: `_` for `-`.
 #[must_use]
 pub fn canonical(name: &str) -> String {
     name.replace('-', "_")
@@ -90,7 +91,7 @@ pub fn canonical(name: &str) -> String {
 
 fn checked(name: &str) -> Result<String, ModInfoError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    // The kernel's own limit (MODULE_NAME_LEN) is 56 to 64, depending on the architecture.
+    // The kernel's limit (MODULE_NAME_LEN) is 56 to 64, depending on the architecture.
     if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
         return Err(ModInfoError::Name { name: name.chars().take(80).collect() });
     }

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The signature that `sign-file` appends to a module (`CONFIG_MODULE_SIG`).
 //!
-//! A guest without it boots faster: the kernel neither hashes the module nor checks the signature,
-//! which under emulation is a large part of loading. It loads the module all the same, with the
-//! taint flag `E` and one line in its log, unless it enforces signatures; whether it does by itself
-//! is a matter of its configuration ([`enforced`]).
+//! A guest boots faster if its modules have no signature: the kernel neither hashes the module nor
+//! checks the signature, which under emulation is a large part of loading. The kernel still loads
+//! the module, with the taint flag `E` and one line in its log, unless it enforces signatures.
+//! [`enforced`] tells from the configuration whether it does.
 
 /// The end of a signed module (`MODULE_SIG_STRING` in include/linux/module_signature.h).
 const MARKER: &[u8] = b"~Module signature appended~\n";
 
-/// Length of `struct module_signature`, which stands before the marker: the kinds of algorithm,
-/// hash and identifier, the lengths of two parts that are no longer used, three bytes of padding,
-/// and the length of the signature, big-endian.
+/// Length of `struct module_signature`, which precedes the marker. It has the kinds of algorithm,
+/// hash and identifier, the lengths of two unused parts, three bytes of padding, and the length of
+/// the signature, big-endian.
 const TRAILER: usize = 12;
 
-/// The only kind of identifier that a kernel takes, `PKEY_ID_PKCS7`.
+/// The only kind of identifier that a kernel accepts, `PKEY_ID_PKCS7`.
 const PKCS7: u8 = 2;
 
-/// The module without its signature; all of it where there is none, or none that a kernel would
-/// look at (`mod_check_sig` in kernel/module_signature.c): then the kernel reports it.
+/// Returns the module without its signature. Returns all of it if there is no signature, or only
+/// one that a kernel rejects (`mod_check_sig` in kernel/module_signature.c). The kernel then
+/// reports it.
 #[must_use]
 pub fn cut(module: &[u8]) -> &[u8] {
     unsigned(module).unwrap_or(module)
@@ -28,11 +29,11 @@ fn unsigned(module: &[u8]) -> Option<&[u8]> {
     let (rest, trailer) = module.strip_suffix(MARKER)?.split_last_chunk::<TRAILER>()?;
     let [0, 0, PKCS7, 0, 0, 0, 0, 0, length @ ..] = trailer else { return None };
     let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
-    // A signature that leaves nothing of the module is none.
+    // A signature as long as the whole module is not a signature.
     rest.len().checked_sub(length).filter(|&at| at > 0).map(|at| &rest[..at])
 }
 
-/// Whether a kernel with this configuration refuses modules without a signature from the start.
+/// Returns whether a kernel with this configuration refuses unsigned modules from the start.
 #[must_use]
 pub fn enforced(config: &str) -> bool {
     config.lines().any(|line| {
@@ -51,7 +52,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A module with a signature of this length appended, as `sign-file` does.
+    /// Appends a signature of this length to a module, as `sign-file` does.
     pub(crate) fn signed(module: &[u8], length: u32) -> Vec<u8> {
         let signature = vec![0x30; length as usize];
         [module, &signature, &[0, 0, PKCS7, 0, 0, 0, 0, 0], &length.to_be_bytes(), MARKER].concat()
@@ -79,7 +80,7 @@ pub(crate) mod tests {
 
     #[test]
     fn lengths_and_kinds_that_make_no_sense_are_left_alone() {
-        // "module" and 5 bytes of signature, which claim to be 11 and more, or of another kind.
+        // "module" and 5 bytes of signature. The trailer claims 11 bytes or more, or another kind.
         let module = signed(b"module", 5);
         let trailer = module.len() - MARKER.len() - TRAILER;
         for (at, value) in [(11, 11), (11, 12), (8, 0xff), (0, 1), (1, 4), (2, 0), (2, 1), (3, 1), (4, 1), (7, 1)] {

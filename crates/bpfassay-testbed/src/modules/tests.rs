@@ -5,12 +5,12 @@ use bpfassay_protocol::job::Nfs;
 
 use super::*;
 
-/// A relocatable ELF file with this `.modinfo` section, or without one.
+/// Builds a relocatable ELF file with this `.modinfo` section, or without one.
 pub(crate) fn module(modinfo: Option<&[u8]>) -> Vec<u8> {
     elf(modinfo.map(|modinfo| (".modinfo", modinfo)))
 }
 
-/// A relocatable ELF file with a section of this name and content, or without one.
+/// Builds a relocatable ELF file with a section of this name and content, or without one.
 pub(crate) fn elf(section: Option<(&str, &[u8])>) -> Vec<u8> {
     let (name, body) = section.unwrap_or_default();
     let names = format!("\0.shstrtab\0{name}\0").into_bytes();
@@ -43,7 +43,8 @@ pub(crate) fn elf(section: Option<(&str, &[u8])>) -> Vec<u8> {
     bytes
 }
 
-/// A module tree: file names with their `.modinfo` text (`;` for zero bytes), and what is built in.
+/// Writes a module tree: file names with their `.modinfo` text (`;` for zero bytes), and built-in
+/// modules.
 fn tree(modules: &[(&str, &str)], builtin: &[&str]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (file, modinfo) in modules {
@@ -111,7 +112,7 @@ fn dependencies_come_first_and_each_module_once() {
     assert_eq!(names(&set.load_order(&FileSystem::Tmpfs { size_mib: 1 }, false).unwrap()).len(), 5);
     assert_eq!(names(&set.load_order(&nfs(NfsVersion::V3), false).unwrap()).last(), Some(&"nfsv3"));
     assert_eq!(set.absent, BTreeSet::from(EXTRA.map(str::to_owned)));
-    // Only one of several nodes has a network card.
+    // A guest has a network card only if it is one of several nodes.
     assert_eq!(names(&set.load_order(&nfs(NfsVersion::V42), true).unwrap())[12..], ["failover", "virtio_net"]);
 }
 
@@ -173,7 +174,7 @@ fn circles_and_endless_chains_are_errors() {
 
 #[test]
 fn who_is_wanted_before_a_module_that_it_needs_follows_it() {
-    // As in a kernel whose cryptography is all modules (crypto/algapi.c).
+    // A kernel whose cryptography is all modules (crypto/algapi.c).
     let modules = [
         ("kernel/nfsd.ko", "depends=sha256;"),
         ("kernel/sha256.ko", "depends=crypto_algapi;"),
@@ -184,7 +185,7 @@ fn who_is_wanted_before_a_module_that_it_needs_follows_it() {
     let directory = tree(&modules, &[]);
     let (set, _) = ModuleSet::read(directory.path(), Layout::Installed, Signatures::Kept).unwrap();
     assert_eq!(names(&set.load_order_of(&["nfsd"])), ["crypto_algapi", "kpp", "cryptomgr", "sha256", "nfsd"]);
-    // Through another module: it follows the one that it needs, not the one that wants it.
+    // The dependency is indirect: `c` follows `a`, which it needs, not `b`, which wants it.
     let modules = [
         ("kernel/nfsd.ko", "depends=a;"),
         ("kernel/a.ko", "depends=b;"),
@@ -207,7 +208,7 @@ fn updates_win_and_links_are_not_followed() {
     assert_eq!(names(&set.load_order_of(&["nfsd"])), ["sunrpc", "nfsd"]);
 }
 
-/// A kernel whose modules are compressed with bzip2 has them all the same.
+/// A kernel whose modules are compressed with bzip2 also has them.
 #[test]
 fn a_module_in_a_form_that_is_not_read_is_named() {
     let refused = |replace: &dyn Fn(&Path)| {
@@ -224,7 +225,7 @@ fn a_module_in_a_form_that_is_not_read_is_named() {
     assert!(link.contains("nfsd.ko: it is a symbolic link"), "{link}");
     let pipe = refused(&|file| drop(std::os::unix::net::UnixListener::bind(file).unwrap()));
     assert!(pipe.contains("nfsd.ko: it is no regular file"), "{pipe}");
-    // Of a module that no guest needs it does not matter.
+    // A form that cannot be read does not matter for a module that no guest needs.
     let tree = tree(&[("kernel/fs/nfsd.ko", "")], &[]);
     fs::write(tree.path().join("kernel/fs/other.ko.bz2"), "x").unwrap();
     ModuleSet::read(tree.path(), Layout::Installed, Signatures::Kept).unwrap();
@@ -285,7 +286,7 @@ fn enum_values_are_hidden_where_signatures_are_cut() {
     let tree = tree(&[], &[]);
     let file = tree.path().join("kernel/nfsd.ko");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
-    // It has no information on itself, and so no dependencies.
+    // The module has no `.modinfo`, and so no dependencies.
     let module = elf(Some(("_ftrace_eval_map", b"table")));
     let mut hidden = module.clone();
     enum_values::hide(&mut hidden);

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Assets: the guest's programs of one architecture as two files that can be offered in a directory
-//! or at a URL.
+//! Assets: the guest's programs of one architecture, as two files that a directory or a URL offers.
 //!
 //! ```text
-//! payload-ARCH-DIGEST.json     the index: what the programs were built from and with, and the hash of everything
+//! payload-ARCH-DIGEST.json     the index: sources, toolchain and all hashes
 //! payload-ARCH-DIGEST.cpio.xz  the programs
 //! ```
 //!
-//! DIGEST are the first 16 digits of a digest of the sources and of the way in which programs are
-//! built from them, so that one look-up finds what a command needs, however many versions a place
-//! offers. No path stands in an index: names follow from architecture and digest.
+//! DIGEST is the first 16 digits of a digest of the sources and of how programs are built from
+//! them. One look-up therefore finds what a command needs, however many versions a place offers. An
+//! index contains no path, because names follow from architecture and digest.
 
 use std::{
     collections::BTreeMap,
@@ -33,22 +32,22 @@ use crate::{
     modules::decompress,
 };
 
-/// Version of the index's form.
+/// Format version of the index.
 const FORMAT: u32 = 1;
 
-/// Largest index that is read, in bytes; one has about 30 kB.
+/// Largest index that is read, in bytes. Real ones have about 30 kB.
 const MAX_INDEX: u64 = 1 << 20;
 
-/// Largest archive that is read, in bytes; the largest has about 5 MB.
+/// Largest archive that is read, in bytes. Real ones have up to 5 MB.
 const MAX_ARCHIVE: u64 = 256 << 20;
 
 /// Largest program, in bytes.
 const MAX_PROGRAM: u64 = 256 << 20;
 
-/// What headers and names of an archive may take besides its programs, in bytes.
+/// Largest size of an archive's headers and names, in bytes.
 const MAX_HEADERS: u64 = 1 << 16;
 
-/// Preset of xz. Higher ones take twice the time for 2 %.
+/// Preset of xz. Higher presets take twice the time and save 2 %.
 const PRESET: u32 = 6;
 
 const REMEDY: &str = "the place that --from names is damaged or tampered with; get its files again, or leave it out";
@@ -57,64 +56,65 @@ const REMEDY: &str = "the place that --from names is damaged or tampered with; g
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AssetError {
-    /// The index is not JSON, or not of the form expected.
+    /// The index is not JSON, or has another structure.
     #[error(
         "{file} is no index of guest programs of format {FORMAT}: make it again with `bpfassay testbed payload pack`"
     )]
     Form {
         /// The index.
         file: String,
-        /// Where and why.
+        /// Place and cause.
         #[source]
         source: serde_json::Error,
     },
     /// A file contradicts the index or itself.
     #[error("{file} {problem}: {REMEDY}")]
     Content {
-        /// The file.
+        /// Path or URL of the file.
         file: String,
-        /// What is wrong with it.
+        /// The problem of the file.
         problem: String,
     },
 }
 
-/// The contents of the index of an asset.
+/// The content of an asset's index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Index {
-    /// The version of this form: 1.
+    /// Format version: 1.
     pub format: u32,
-    /// The architecture.
+    /// The architecture that the programs run on.
     pub arch: Arch,
     /// Digest of the sources.
     pub source: Digest,
-    /// Digest of the sources and of how programs are built from them; the files are named by it.
+    /// Digest of the sources and of how programs are built from them. It is part of the file names.
     pub key: Digest,
-    /// The archive.
+    /// Size and hash of the compressed archive.
     pub archive: FileHash,
     /// The programs, by name.
     pub programs: BTreeMap<String, FileHash>,
-    /// Digest of what the toolchain was made from.
+    /// Digest of everything that the toolchain was built from.
     pub toolchain_key: Digest,
     /// The packages of the toolchain, sorted.
     pub toolchain: Vec<Component>,
 }
 
-/// The content of a file.
+/// Size and hash of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileHash {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub size: u64,
-    /// SHA-256 of it.
+    /// SHA-256 of the content.
     pub sha256: Digest,
 }
 
 impl Index {
-    /// Reads the text of an index; `file` names it in messages.
+    /// Parses the text of an index. `file` names it in messages.
     ///
     /// # Errors
-    /// [`AssetError`] for what is no index, has another format, or contradicts itself.
+    /// [`AssetError`] if the text is not an index, has another format version, or contradicts
+    /// itself.
     pub fn parse(file: &str, text: &[u8]) -> Result<Self, AssetError> {
         #[derive(Deserialize)]
         struct Versioned {
@@ -140,20 +140,19 @@ impl Index {
         Ok(index)
     }
 
-    /// How the result of using it is recorded.
+    /// Returns the record of this asset for a manifest.
     fn used(&self, place: &AssetSource) -> ProgramAsset {
         ProgramAsset { arch: self.arch, source: self.source, sha256: self.archive.sha256, from: place.to_string() }
     }
 }
 
-/// The programs, sorted by name.
 fn names() -> impl Iterator<Item = &'static str> {
     let mut names = PROGRAMS.map(|program| program.binary);
     names.sort_unstable();
     names.into_iter()
 }
 
-/// The names of an asset's two files, without their endings.
+/// Returns the common name of an asset's two files, without their suffixes.
 fn name(arch: Arch, source: Digest) -> String {
     format!("payload-{arch}-{}", &asset_key(source).to_string()[..16])
 }
@@ -166,16 +165,16 @@ fn archive_name(arch: Arch, source: Digest) -> String {
     name(arch, source) + ".cpio.xz"
 }
 
-/// The index of the programs for `arch` from `source` in `place`, if it offers them.
+/// Reads the index of the programs for `arch` from `source` in `place`, if `place` offers them.
 ///
 /// # Errors
-/// [`AssetError`] for an index that is wrong; those of reading it.
+/// [`AssetError`] for an invalid index, and the errors of reading it.
 pub(super) fn find(apt: &Apt<'_>, place: &AssetSource, source: Digest, arch: Arch) -> Result<Option<Index>> {
     let name = index_name(arch, source);
     let Some(text) = place.read(apt, &name, MAX_INDEX)? else { return Ok(None) };
     let file = place.of_file(&name);
     let index = Index::parse(&file, &text)?;
-    // Of all things that could be exchanged, these would go unnoticed.
+    // An index of other programs is valid in itself, so nothing else would notice the exchange.
     if (index.arch, index.source, index.key) != (arch, source, asset_key(source)) {
         let problem = format!("is for {} and the sources {}, not for {arch} and {source}", index.arch, index.source);
         return Err(AssetError::Content { file, problem }.into());
@@ -183,10 +182,12 @@ pub(super) fn find(apt: &Apt<'_>, place: &AssetSource, source: Digest, arch: Arc
     Ok(Some(index))
 }
 
-/// The programs of `index` in `place`, in the order of [`PROGRAMS`], checked by their hashes.
+/// Reads the programs of `index` from `place`, in the order of [`PROGRAMS`], and checks their
+/// hashes.
 ///
 /// # Errors
-/// [`Error::Mismatch`] and [`AssetError`] for an archive that is not the one that the index promises; those of reading it.
+/// [`Error::Mismatch`] and [`AssetError`] if the archive is not the one that the index names, and
+/// the errors of reading it.
 pub(super) fn read(apt: &Apt<'_>, place: &AssetSource, index: &Index) -> Result<[Vec<u8>; 3]> {
     let name = archive_name(index.arch, index.source);
     let file = place.of_file(&name);
@@ -196,7 +197,7 @@ pub(super) fn read(apt: &Apt<'_>, place: &AssetSource, index: &Index) -> Result<
     unpack(index, archive, &file)
 }
 
-/// The programs in the bytes of an archive, which `file` names in messages.
+/// Unpacks and checks the programs in the bytes of an archive. `file` names it in messages.
 fn unpack(index: &Index, archive: Vec<u8>, file: &str) -> Result<[Vec<u8>; 3]> {
     let refuse = |problem: String| Error::from(AssetError::Content { file: file.to_owned(), problem });
     index.archive.check(&archive, file.to_owned())?;
@@ -214,7 +215,7 @@ fn unpack(index: &Index, archive: Vec<u8>, file: &str) -> Result<[Vec<u8>; 3]> {
     Ok(programs)
 }
 
-/// Takes the programs of `index` in `place` into the cache, and records them.
+/// Copies the programs of `index` from `place` into the cache, and records them.
 ///
 /// # Errors
 /// Those of [`read`] and of the cache.
@@ -236,11 +237,11 @@ pub(super) fn take(apt: &Apt<'_>, place: &AssetSource, index: Index) -> Result<(
     cache.record(RECORD, &record_key(index.source, index.arch), &recorded)
 }
 
-/// Writes programs as an asset into `directory`, which must exist. What it held for the same
-/// sources is replaced. The same programs give the same bytes.
+/// Writes programs as an asset into `directory`, which must exist. Replaces an asset of the same
+/// sources. The same programs give the same bytes.
 ///
 /// # Errors
-/// [`Error::Archive`] where a program cannot be read; [`Error::Io`] where a file cannot be written.
+/// [`Error::Archive`] if a program cannot be read, [`Error::Io`] if a file cannot be written.
 pub(super) fn write(directory: &Path, built: &Built) -> Result<Index> {
     let payload = &built.payload;
     let mut archive = Archive::default();
@@ -262,7 +263,7 @@ pub(super) fn write(directory: &Path, built: &Built) -> Result<Index> {
         toolchain_key: built.toolchain_key,
         toolchain: built.toolchain.clone(),
     };
-    // The index last: where it is, the archive is whole.
+    // The index is written last, so that its presence means a complete archive.
     replace(&path, &compressed, 0o644)?;
     let path = directory.join(index_name(payload.arch, payload.source));
     let text = serde_json::to_string_pretty(&index).map_err(|error| Error::io("write", &path)(error.into()))? + "\n";
@@ -276,10 +277,10 @@ fn compress(bytes: &[u8]) -> io::Result<Vec<u8>> {
     writer.finish()
 }
 
-/// Puts a file with `content` and these permissions at `path`, in one step.
+/// Atomically writes `content` with these permissions to `path`.
 ///
 /// # Errors
-/// [`Error::Io`] where it cannot be written.
+/// [`Error::Io`] if the file cannot be written.
 pub(super) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let write = || {
         let mut file = tempfile::Builder::new()
@@ -296,7 +297,7 @@ impl FileHash {
         Self { size: content.len() as u64, sha256: Digest::of(content) }
     }
 
-    /// Whether this is `content`; `what` names that in messages.
+    /// Checks that `content` has this size and hash. `what` names it in messages.
     fn check(&self, content: &[u8], what: String) -> Result<()> {
         let found = Self::of(content);
         if found.sha256 != self.sha256 {

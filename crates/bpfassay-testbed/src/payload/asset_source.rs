@@ -9,10 +9,12 @@ use crate::{
 };
 
 impl AssetSource {
-    /// The file `name` in this source, which has `limit` bytes at most; `None` where there is none.
+    /// Reads the file `name` in this source, of at most `limit` bytes. Returns `None` if there is
+    /// no such file.
     ///
     /// # Errors
-    /// [`Error::Io`] for a directory that does not exist and a file that cannot be read; those of downloading.
+    /// [`Error::Io`] if the directory does not exist or the file cannot be read, and the errors of
+    /// downloading.
     pub(super) fn read(&self, apt: &Apt<'_>, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         match self {
             Self::Directory(directory) => read_in(directory, name, limit),
@@ -20,7 +22,7 @@ impl AssetSource {
         }
     }
 
-    /// The path or URL of the file `name` in this source, for messages.
+    /// Returns the path or URL of the file `name` in this source, for messages.
     pub(super) fn of_file(&self, name: &str) -> String {
         format!("{self}/{name}")
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tracer's eBPF programs in Rust: one object per map layout and architecture (whose registers
-//! the programs read), which the tracer's build embeds.
+//! The tracer's eBPF programs in Rust: one object per map layout and architecture, because programs
+//! read the architecture's registers. The tracer's build embeds the objects.
 //!
-//! They are compiled by the same cargo from the same stage, for the target `bpfel-unknown-none`,
-//! with the standard library's `core` that Debian ships for it. They change less often than the
-//! programs around them, so the cache keeps them apart.
+//! The same cargo compiles them from the same stage for the target `bpfel-unknown-none`, with the
+//! `core` library that Debian ships for it. They have their own cache records, because they change
+//! less often than the programs that embed them.
 
 use std::{
     collections::BTreeMap,
@@ -24,47 +24,45 @@ use crate::{
     toolchain::sandbox,
 };
 
-/// The package with the programs; each of its binaries is one object.
+/// The package with the programs. Each of its binaries is one object.
 const PACKAGE: &str = bpfassay_stage::EBPF;
 
-/// The environment variable with the directory of the objects, for the tracer's build script.
+/// The environment variable that gives the directory of the objects to the tracer's build script.
 pub(super) const VARIABLE: &str = "BPFASSAY_EBPF_OBJECTS";
 
-/// Their place in the target directory: a directory for each architecture.
+/// Directory of the objects in the target directory. It has one directory per architecture.
 pub(super) const DIRECTORY: &str = "ebpf";
 
 /// The linker that rustc calls.
 pub(super) const LINKER: &str = include_str!("link.sh");
 
-/// Its place in the target directory.
+/// File name of the linker in the target directory.
 const LINKER_FILE: &str = "link.sh";
 
-/// To be changed whenever other objects are built of the same source, linker and toolchain.
+/// Change this version when the same source, linker and toolchain give other objects than before.
 const KEY_VERSION: &str = "1";
 
-/// Kind of cache record: source and architecture → objects.
+/// Kind of cache record that maps source and architecture to objects.
 const RECORD: &str = "ebpf";
 
-/// Rust's name of the target.
 const TARGET: &str = "bpfel-unknown-none";
 
-/// What the cache remembers of a build.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Recorded {
-    /// By the name of the binary, which is that of the map layout.
+    /// Objects by name of the binary, which is the name of the map layout.
     objects: BTreeMap<String, Digest>,
     toolchain_key: Digest,
 }
 
-/// Puts the objects for `arch` below [`DIRECTORY`] in the target directory of `building`: from the
-/// cache, or built.
+/// Puts the objects for `arch` below [`DIRECTORY`] in the target directory of `building`, from the
+/// cache or by building them.
 ///
 /// # Errors
-/// [`Error::Build`] for a build that fails, [`Error::Stage`], and those of the cache.
+/// [`Error::Build`] for a failed build, [`Error::Stage`], and the errors of the cache.
 pub(super) fn provide(building: &Building<'_>, stage: &Stage, arch: Arch) -> Result<()> {
     let cache = building.apt.cache();
-    // Of what is being built: the workspace may have changed since it was staged.
+    // Taken from the stage, because the workspace may have changed since it was staged.
     let source = stage.part(&[PACKAGE])?;
     let digest = Digest::from(source.digest());
     let key = Digest::of_parts([KEY_VERSION, LINKER, PROFILE, arch.name(), &digest.to_string()]);
@@ -88,7 +86,7 @@ pub(super) fn provide(building: &Building<'_>, stage: &Stage, arch: Arch) -> Res
     }
 }
 
-/// Copies the objects of `key` into `directory`, if the cache has them all.
+/// Copies the objects of `key` into `directory`, if the cache has all of them.
 fn take(cache: &Cache, key: &Digest, toolchain: Digest, directory: &Path) -> Result<bool> {
     let Some(recorded) = cache.recorded::<Recorded>(RECORD, key)? else { return Ok(false) };
     if recorded.toolchain_key != toolchain {
@@ -102,14 +100,14 @@ fn take(cache: &Cache, key: &Digest, toolchain: Digest, directory: &Path) -> Res
     Ok(true)
 }
 
-/// Where cargo leaves an object, whichever architecture it is for.
+/// Returns cargo's path of an object. It is the same for every architecture.
 fn object(building: &Building<'_>, name: &str) -> PathBuf {
     building.target.join(TARGET).join(PROFILE).join(name)
 }
 
 fn build(building: &Building<'_>, arch: Arch) -> Result<()> {
-    // The previous architecture's objects have the same names: none of them may be taken for this
-    // one's.
+    // Objects of the previous architecture have the same names and must not be mistaken for new
+    // ones.
     let left = building.target.join(TARGET);
     if left.exists() {
         fs::remove_dir_all(&left).map_err(Error::io("remove", &left))?;
@@ -126,7 +124,7 @@ fn build(building: &Building<'_>, arch: Arch) -> Result<()> {
     run.build(command, Step::CompileEbpf, building.apt.stage(), "build the tracer's eBPF programs in Rust")
 }
 
-/// Cargo's environment besides the one for every program.
+/// Returns Cargo variables for the eBPF build, in addition to those of every build.
 fn variables_for(arch: Arch) -> Vec<(String, String)> {
     let linker = format!("/target/{LINKER_FILE}");
     [
@@ -134,11 +132,11 @@ fn variables_for(arch: Arch) -> Vec<(String, String)> {
         ("CARGO_PROFILE_PAYLOAD_LTO", "fat"),
         ("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", &linker),
         ("BPFASSAY_LLVM_SUFFIX", "-22"),
-        // Not those of the other programs: `+crt-static` means nothing here.
+        // Replaces the flags of the other programs: `+crt-static` means nothing for this target.
         ("RUSTFLAGS", "-C debuginfo=0"),
-        // aya-ebpf writes one empty `asm!` block, which is not yet stable for this target.
+        // aya-ebpf has one empty `asm!` block, which is not yet stable for this target.
         ("RUSTC_BOOTSTRAP", "1"),
-        // Whose registers a kprobe's context has: read by aya-ebpf's build script.
+        // aya-ebpf's build script selects the registers of a kprobe's context by it.
         ("AYA_BPF_TARGET_ARCH", arch.name()),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the guest's programs are built in: the toolchain, the sources, and the crates of others.
+//! The build environment of the guest's programs: toolchain, sources and third-party crates.
 
 use std::{
     env,
@@ -22,31 +22,30 @@ use crate::{
     toolchain::Toolchain,
 };
 
-/// The environment variable that names a target directory to keep between builds, for those who
-/// work on the programs:
-/// only what changed is compiled again then. One build at a time may use it.
+/// The environment variable that names a target directory to keep between builds. Developers of the
+/// programs use it to compile only what changed. Two builds must not use the directory at once.
 const TARGET_VARIABLE: &str = "BPFASSAY_PAYLOAD_TARGET";
 
-/// Bytes that building takes for a while: intermediate files, per architecture and for all.
+/// Temporary disk space of a build, in bytes: per architecture, and in common.
 const SPACE_PER_ARCH: u64 = 250_000_000;
 const SPACE: u64 = 400_000_000;
 
-/// The toolchain and directories with which programs of every architecture are built.
+/// The toolchain and directories that build the programs of every architecture.
 pub(super) struct BuildEnvironment {
     pub(super) toolchain: Toolchain,
-    /// The directories that the build sees, until this is dropped.
+    /// The directories that the build sees. They are deleted when this is dropped.
     pub(super) scratch: Scratch,
     pub(super) target: PathBuf,
     pub(super) reuse: Reuse,
 }
 
 impl BuildEnvironment {
-    /// Collects what is compiled for `archs` architectures, while `toolchain` makes the toolchain.
+    /// Collects the sources and crates for `archs` architectures while `toolchain` builds the
+    /// toolchain.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] and [`Error::Io`] of the directories, [`Error::Build`] where crates
-    /// cannot be collected, and those of
-    /// `toolchain`.
+    /// [`Error::DiskFull`] and [`Error::Io`] of the directories, [`Error::Build`] if crates cannot
+    /// be collected, and the errors of `toolchain`.
     pub(super) fn prepare(
         apt: &Apt<'_>,
         checkout: &Checkout,
@@ -83,21 +82,21 @@ impl BuildEnvironment {
         Ok(Self { toolchain, scratch, target, reuse })
     }
 
-    /// Where a program is when it has been compiled.
+    /// Returns the path of a compiled program.
     pub(super) fn program(&self, arch: Arch, program: &Program) -> PathBuf {
         self.target.join(arch.facts().rust_target).join(PROFILE).join(program.binary)
     }
 }
 
-/// Where the output of a part of the build of `stage` goes.
+/// Returns the path of the log of one `part` of the build of `stage`.
 pub(super) fn log(apt: &Apt<'_>, stage: &Stage, part: &str) -> PathBuf {
     let name = format!("payload-{}.{part}.log", &Digest::from(stage.digest()).to_string()[..16]);
     apt.cache().root().join("logs").join(name)
 }
 
-/// Puts the packages that the stage needs into `vendor`, by the host's cargo, which is configured
-/// for the registries that can be reached
-/// here. It runs in the workspace, if there is one, so that its configuration counts.
+/// Puts the packages that the stage needs into `vendor`. Runs the host's cargo, because it is
+/// configured for the registries that this host can reach. Runs it in the workspace, if there is
+/// one, to apply the workspace's configuration.
 fn run_vendor(workspace: &Path, source: &Path, vendor: &Path, offline: bool, log: &Path) -> Result<()> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = bpfassay_child::command(&cargo, &[bpfassay_child::CARGO, bpfassay_child::NETWORK]);

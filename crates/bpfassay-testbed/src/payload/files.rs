@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs as files that other builders can take.
+//! Programs as files for other builders.
 
 use std::{fs, path::Path};
 
@@ -7,11 +7,10 @@ use super::{Built, asset::replace};
 use crate::{Error, Result};
 
 /// Writes programs as executable files `DIRECTORY/ARCH/NAME`, as a spec for [`crate::compose`]
-/// names them. Directories are made where they do not exist, and programs that are there are
-/// replaced.
+/// names them. Creates missing directories and replaces existing programs.
 ///
 /// # Errors
-/// [`Error::Io`] where a program cannot be read or written.
+/// [`Error::Io`] if a program cannot be read or written.
 pub fn write_files(built: &[Built], directory: &Path) -> Result<()> {
     for Built { payload, .. } in built {
         let directory = directory.join(payload.arch.name());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that build, with their output in a log, and cargo's own count of what it has compiled.
+//! Runs build programs with their output in a log, and reports cargo's progress.
 
 use std::{
     fs::{self, File},
@@ -13,34 +13,34 @@ use crate::{
     stages::{Stage, Step},
 };
 
-/// Lines of a failed build that go into the error.
+/// Last lines of a failed build's output that go into the error.
 const LINES: usize = 12;
 
-/// Lines before them that go into the error, because they name one.
+/// Earlier lines that go into the error because they contain an error message.
 const ERRORS: usize = 4;
 
 /// Longest line of a compiler that is written to the log as one, in bytes.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// A program whose output goes to a log.
 pub(super) struct Logged<'a> {
-    /// What is started, for messages.
+    /// Name of the program, for messages.
     pub(super) program: &'a str,
-    /// The Debian package that holds it.
+    /// The Debian package that contains the program.
     pub(super) package: &'static str,
     pub(super) log: &'a Path,
 }
 
 impl Logged<'_> {
-    /// Runs `command` to its end; `purpose` completes "cannot …".
+    /// Runs `command` to its end. `purpose` completes "cannot …".
     ///
     /// # Errors
-    /// [`Error::Build`] where it fails, with the last lines of its output; [`Error::Program`] where it cannot be started; [`Error::Io`].
+    /// [`Error::Build`] if the command fails, with the last lines of its output. [`Error::Program`]
+    /// if it cannot be started. [`Error::Io`] of the log.
     pub(super) fn to_end(&self, command: Command, purpose: &str) -> Result<()> {
         self.watched(command, purpose, |_| false)
     }
 
-    /// Runs cargo, whose count of compiled units is reported to `stage` as `step`.
+    /// Runs cargo, and reports its count of compiled units to `stage` as `step`.
     ///
     /// # Errors
     /// Those of [`Logged::to_end`].
@@ -57,7 +57,8 @@ impl Logged<'_> {
         })
     }
 
-    /// Lines of the program's messages that `take` takes do not go to the log.
+    /// Runs `command`. Its standard error goes to the log, except for lines for which `take`
+    /// returns true.
     fn watched(&self, mut command: Command, purpose: &str, mut take: impl FnMut(&str) -> bool) -> Result<()> {
         let write = || Error::io("write", self.log);
         if let Some(parent) = self.log.parent() {
@@ -87,8 +88,8 @@ impl Logged<'_> {
     }
 }
 
-/// Copies `from` to `to`, without the lines that `take` takes. A carriage return ends a line, too:
-/// cargo writes its progress over itself.
+/// Copies `from` to `to`, except for lines for which `take` returns true. A carriage return also
+/// ends a line, because cargo overwrites its progress.
 fn copy_lines(from: impl Read, mut to: impl Write, take: &mut dyn FnMut(&str) -> bool) -> io::Result<()> {
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
@@ -100,8 +101,8 @@ fn copy_lines(from: impl Read, mut to: impl Write, take: &mut dyn FnMut(&str) ->
             return written;
         }
         for part in line.split_inclusive(|byte| *byte == b'\r') {
-            // What comes after a failure to write the log is read and dropped: the program must not
-            // wait for a reader.
+            // After a failed write, the rest is read and dropped: the program must not block on a
+            // full pipe.
             if !take(&String::from_utf8_lossy(part)) && written.is_ok() {
                 written = to.write_all(part.strip_suffix(b"\r").unwrap_or(part));
             }
@@ -109,15 +110,15 @@ fn copy_lines(from: impl Read, mut to: impl Write, take: &mut dyn FnMut(&str) ->
     }
 }
 
-/// What cargo has compiled and of how much, of a line such as `Building [====>  ] 12/97: serde`.
+/// Parses compiled and total units from a line such as `Building [====>  ] 12/97: serde`.
 fn counted(line: &str) -> Option<(u64, u64)> {
     let (_, after) = line.trim_start().strip_prefix("Building [")?.split_once("] ")?;
     let (done, of) = after.split_once(':')?.0.split_once('/')?;
     Some((done.parse().ok()?, of.parse().ok()?))
 }
 
-/// The last lines of an output, after its first errors: programs that others run at the same time
-/// may have written much since.
+/// Returns the last lines of an output, preceded by its first errors. Programs that ran in parallel
+/// may have written many lines after an error.
 pub(crate) fn end(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which sources the guest's programs are those of, and where the programs may come from.
+//! Determines the sources of the guest's programs, and where the programs can come from.
 
 use std::{
     env,
@@ -14,30 +14,32 @@ use flate2::read::GzDecoder;
 use super::AssetSource;
 use crate::{Error, Result, cache::Digest};
 
-/// Where the guest's programs may come from, besides the cache and a build of a checkout.
+/// Sources of the guest's programs, besides the cache and a build of a checkout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProgramSources {
     /// Places that offer programs, in the order in which they are asked.
     pub from: Vec<AssetSource>,
-    /// Digest of the sources that the calling program was built with: the programs of these are
-    /// used where there is no checkout.
+    /// Digest of the sources that the calling program was built with. It selects the programs if
+    /// there is no checkout.
     pub built_with: Option<Digest>,
-    /// These sources themselves, as [`unpacked`] takes them: what no place offers is built of them.
+    /// The sources themselves, compressed as [`unpacked`] expects. Programs that no place offers
+    /// are built from them.
     pub compiled_in: Option<&'static [u8]>,
 }
 
-/// Sources that the guest's programs can be built of.
+/// Sources from which the guest's programs can be built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Buildable {
     /// A checkout of this project.
     Checkout(PathBuf),
-    /// Those that are compiled into the calling program.
+    /// The sources that are compiled into the calling program.
     CompiledIn,
 }
 
 impl ProgramSources {
-    /// What the guest's programs can be built of: a checkout, if there is one, else what is
-    /// compiled in, unless a checkout is named. `None` where there is neither.
+    /// Returns the sources to build the guest's programs from: the checkout, if there is one, else
+    /// those compiled in. If `BPFASSAY_SOURCE` is set, only its checkout counts. Returns `None` if
+    /// there are no sources.
     #[must_use]
     pub fn buildable(&self) -> Option<Buildable> {
         match checkout() {
@@ -48,13 +50,14 @@ impl ProgramSources {
     }
 }
 
-/// Most bytes of sources that are compiled in.
+/// Largest decompressed size of the sources that are compiled in, in bytes.
 const MOST: u64 = 64 << 20;
 
-/// The stage in `bytes`: those of [`Stage::to_bytes`], compressed by gzip.
+/// Unpacks the stage in `bytes`: those of [`Stage::to_bytes`], compressed by gzip.
 ///
 /// # Errors
-/// [`Error::Stage`] for bytes that are no stage; [`Error::Build`] for those that cannot be decompressed.
+/// [`Error::Stage`] if the content is not a stage, [`Error::Build`] if `bytes` cannot be
+/// decompressed.
 pub fn unpacked(bytes: &[u8]) -> Result<Stage> {
     let mut content = Vec::new();
     GzDecoder::new(bytes).take(MOST).read_to_end(&mut content).map_err(|error| Error::Build {
@@ -65,32 +68,32 @@ pub fn unpacked(bytes: &[u8]) -> Result<Stage> {
     Ok(Stage::from_bytes(&content, &PACKAGES)?)
 }
 
-/// The sources whose programs are wanted.
+/// The sources of the programs to provide.
 #[derive(Debug)]
 pub(super) struct Wanted {
-    /// Their digest.
+    /// Digest of the sources.
     pub(super) source: Digest,
     checkout: Option<Checkout>,
-    /// Those that are compiled in, where they may be built.
+    /// The sources that are compiled in, if they may be built.
     compiled_in: Option<&'static [u8]>,
-    /// Places that have been named, for the error where none of them helps.
+    /// The places of `--from`, for the error if none of them offers the programs.
     from: Vec<String>,
 }
 
-/// Sources that can be built.
 #[derive(Debug)]
 pub(super) struct Checkout {
-    /// The root of the workspace; none for sources that are compiled in.
+    /// The root of the workspace. Absent for sources that are compiled in.
     pub(super) workspace: Option<PathBuf>,
-    /// What of it matters.
+    /// The files that determine the programs.
     pub(super) stage: Stage,
 }
 
 impl Wanted {
-    /// Those of the checkout, if there is one, else those that this program was built with.
+    /// Selects the sources of the checkout, if there is one, else those that this program was built
+    /// with.
     ///
     /// # Errors
-    /// [`Error::Stage`] for a checkout that cannot be read; [`Error::Build`] where there is neither.
+    /// [`Error::Stage`] if the checkout cannot be read, [`Error::Build`] if there are no sources.
     pub(super) fn find(sources: &ProgramSources) -> Result<Self> {
         let workspace = match sources.buildable() {
             Some(Buildable::Checkout(workspace)) => workspace,
@@ -105,10 +108,10 @@ impl Wanted {
         Ok(Self { source, checkout, compiled_in: None, from: Vec::new() })
     }
 
-    /// Those that this program was built with.
+    /// Selects the sources that this program was built with.
     ///
     /// # Errors
-    /// [`Error::Build`] where it does not have their digest.
+    /// [`Error::Build`] if this program does not have their digest.
     pub(super) fn without_checkout(sources: &ProgramSources) -> Result<Self> {
         let Some(source) = sources.built_with else {
             let what = format!(
@@ -122,15 +125,16 @@ impl Wanted {
         Ok(Self { source, checkout: None, compiled_in: None, from })
     }
 
-    /// Whether somebody works on the sources: programs may then be wanted of a newer toolchain.
+    /// Returns whether the sources are a checkout. Its developers may want programs built with a
+    /// newer toolchain.
     pub(super) fn is_of_checkout(&self) -> bool {
         self.checkout.is_some()
     }
 
-    /// The sources, to build `archs` from.
+    /// Returns the sources to build the programs for `archs` from.
     ///
     /// # Errors
-    /// [`Error::Build`] where there are none, or those that are compiled in cannot be built here.
+    /// [`Error::Build`] if there are no sources, or if those compiled in cannot be built here.
     pub(super) fn into_checkout(self, archs: &[Arch]) -> Result<Checkout> {
         if let Some(checkout) = self.checkout {
             return Ok(checkout);
@@ -169,7 +173,7 @@ impl Wanted {
     }
 }
 
-/// Whether the host has cargo, which fetches the packages that the guest's programs need.
+/// Returns whether the host has cargo, which fetches the packages that the guest's programs need.
 fn has_cargo() -> bool {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     bpfassay_child::command(program, &[bpfassay_child::CARGO])
@@ -184,24 +188,24 @@ const REMEDY: &str = "name a place that offers them with --from (or BPFASSAY_FRO
 /// The environment variable that names the checkout.
 const VARIABLE: &str = "BPFASSAY_SOURCE";
 
-/// Where this program was built, unless it was built for other machines, on which that directory
-/// could be anybody's.
+/// The directory where this program was built. Absent in releases, because that directory could
+/// belong to anybody on the user's machine.
 const BUILT_IN: Option<&str> =
     if option_env!("BPFASSAY_RELEASE").is_some() { None } else { Some(env!("CARGO_MANIFEST_DIR")) };
 
-/// The directory in which sources are looked for.
+/// Returns the directory in which to look for sources.
 fn place() -> Option<PathBuf> {
     env::var_os(VARIABLE).map(PathBuf::from).or_else(|| BUILT_IN.map(|path| Path::new(path).join("../..")))
 }
 
-/// The root of this project's workspace, in the directory that the environment variable
-/// `BPFASSAY_SOURCE` names or where this program was built, if it is there.
+/// Returns the root of this project's workspace, if it exists: the directory in the environment
+/// variable `BPFASSAY_SOURCE`, or the one where this program was built.
 #[must_use]
 pub fn checkout() -> Option<PathBuf> {
     place()?.canonicalize().ok().filter(|path| path.join("Cargo.lock").is_file())
 }
 
-/// Where sources were looked for, for messages.
+/// Tells where sources were looked for, for messages.
 fn looked_in() -> String {
     place().map_or_else(|| format!("({VARIABLE} is not set)"), |path| format!("in {}", path.display()))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether programs that were built before are what their sources give: they are built again, from
-//! nothing, and compared.
+//! Checks whether programs that were built before are what their sources give: builds them again
+//! from nothing and compares.
 
 use bpfassay_protocol::Arch;
 
@@ -10,34 +10,33 @@ use crate::{Error, Result, apt::Apt, cache::Digest, manifest::Component, stages:
 /// Most differences between two toolchains that are reported.
 const MAX_DIFFERENCES: usize = 8;
 
-/// A program, and what its sources gave.
+/// A program that was built before, and the program that its sources give.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compared {
-    /// Its architecture.
+    /// The architecture that the program runs on.
     pub arch: Arch,
-    /// Its name.
+    /// File name of the program.
     pub program: &'static str,
-    /// Where it is: a place, or `the cache`.
+    /// Location of the earlier program: a place, or `the cache`.
     pub of: String,
-    /// SHA-256 of it.
+    /// SHA-256 of the earlier program.
     pub found: Digest,
-    /// SHA-256 of what was built.
+    /// SHA-256 of the program that was built now.
     pub built: Digest,
 }
 
-/// What [`verify`] found out.
+/// The result of [`verify`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
     /// Digest of the sources.
     pub source: Digest,
-    /// Every program.
+    /// One entry per program, architecture and place.
     pub compared: Vec<Compared>,
-    /// How the toolchains that the programs were built with before differ from the one that they
-    /// were built with now.
+    /// How the toolchains that built the earlier programs differ from the present one, a line each.
     pub differences: Vec<String>,
 }
 
-/// Programs that were built before.
+/// Programs of one architecture that were built before.
 struct Subject {
     arch: Arch,
     of: String,
@@ -55,11 +54,12 @@ impl Subject {
 }
 
 /// Builds the programs for `archs` again and compares them, byte for byte, with those that each
-/// place of `sources` offers, or with those in the cache where no place is named. Nothing that was
-/// built before is used, and nothing of the build is kept.
+/// place of `sources` offers. If there is no place, compares them with those in the cache. Uses no
+/// results of earlier builds, and keeps nothing of this build.
 ///
 /// # Errors
-/// [`Error::Build`] where there are no sources, a build fails, or programs to compare with are missing; those of assets and of the toolchain.
+/// [`Error::Build`] if there are no sources, a build fails, or programs to compare with are
+/// missing, and the errors of assets and of the toolchain.
 pub fn verify(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result<Verified> {
     let wanted = Wanted::find(sources)?;
     let source = wanted.source;
@@ -106,7 +106,7 @@ pub fn verify(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result
     Ok(verified)
 }
 
-/// The programs that `place` offers, checked by their hashes.
+/// Reads the programs that `place` offers, checked by their hashes.
 fn offered(apt: &Apt<'_>, place: &AssetSource, source: Digest, arch: Arch) -> Result<Option<Subject>> {
     let Some(index) = asset::find(apt, place, source, arch)? else {
         tracing::info!("{place} offers no programs for {arch} of these sources");
@@ -117,7 +117,7 @@ fn offered(apt: &Apt<'_>, place: &AssetSource, source: Digest, arch: Arch) -> Re
     Ok(Some(Subject { arch, of: place.to_string(), programs, toolchain_key, toolchain }))
 }
 
-/// Which packages differ, a line each.
+/// Lists the packages that differ, a line each.
 fn differences(before: &[Component], now: &[Component]) -> Vec<String> {
     let version = |of: &[Component], name: &str| {
         of.iter().find(|one| one.name == name).map_or_else(|| "nothing".to_owned(), |one| one.version.clone())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernels from Debian's packages, with the guest's programs of this checkout. The default.
+//! The default provider: kernels from Debian's packages, with the guest's programs of this project.
 
 mod builds;
 mod kernels;
@@ -18,7 +18,6 @@ pub use self::{
 use super::{Part, Provider, Receiver, Request, Sources, with_checkout};
 use crate::{Result, apt::Apt};
 
-/// Debian's packages.
 pub(super) struct Debian;
 
 impl Provider for Debian {
@@ -37,7 +36,7 @@ impl Provider for Debian {
                 tracing::warn!("{problem}");
             }
             for name in listing.names(|build| build.missing.is_none()) {
-                // Several series may hold one build.
+                // Several series can contain one build.
                 if !names.contains(&name) {
                     names.push(name);
                 }
@@ -47,7 +46,7 @@ impl Provider for Debian {
     }
 
     fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>) {
-        // Names first: a misspelt kernel is reported before anything is downloaded or built.
+        // Checks names first, so that a misspelt kernel is reported before anything is downloaded.
         for (arch, name) in &request.targets {
             if let Err(error) = request.catalogue.find(*arch, name) {
                 let _ = receiver(Part::failed(request, error.into()));

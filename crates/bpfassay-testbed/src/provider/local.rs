@@ -40,28 +40,27 @@ use crate::{
     pvh::{Unusable, extract},
 };
 
-/// The name under which a local kernel stands in results.
+/// Name of the local kernel in results.
 pub const NAME: &str = "local";
 
 /// A kernel that the user built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalKernel {
-    /// Its image: bzImage or Image, which may be compressed by gzip, or in a program for EFI
-    /// firmware.
+    /// The image: bzImage or Image, which can be compressed by gzip or contained in an EFI program.
     pub image: PathBuf,
-    /// Its modules.
+    /// The modules, if there are any.
     pub modules: Option<LocalModules>,
-    /// Its configuration, `.config` of the tree that it was built in.
+    /// The kernel's `.config`, from its build tree or packages.
     pub config: Option<PathBuf>,
-    /// Its release by that tree, or by its packages.
+    /// The release, according to the build tree or the packages.
     pub release: Option<KernelRelease>,
-    /// The version of its packages.
+    /// The version of the kernel packages.
     pub version: Option<String>,
-    /// The packages that it was unpacked from.
+    /// The packages that the kernel was unpacked from.
     pub packages: Vec<Package>,
 }
 
-/// Where the modules of a kernel are that the user built.
+/// The place of a local kernel's modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocalModules {
     /// An `INSTALL_MOD_PATH`, or `lib/modules/RELEASE` itself.
@@ -71,10 +70,10 @@ pub enum LocalModules {
 }
 
 impl LocalModules {
-    /// The modules in `directory`, the argument of `--modules`.
+    /// Returns the modules in `directory`, the argument of `--modules`.
     ///
     /// # Errors
-    /// [`Error::LocalKernel`] where `directory` is no directory.
+    /// [`Error::LocalKernel`] if `directory` is not a directory.
     fn installed(directory: Option<&Path>) -> Result<Option<Self>> {
         let Some(path) = directory.map(Path::to_owned) else { return Ok(None) };
         if path.is_dir() {
@@ -86,13 +85,13 @@ impl LocalModules {
 }
 
 impl LocalKernel {
-    /// The kernel that `path` is, an image or the tree that it was built in, for one of `archs`, or
-    /// for any where there are none; with the modules in `modules`, or those of the tree.
+    /// Finds the kernel at `path`, which is an image or a build tree. The kernel must be for one of
+    /// `archs`, unless that is empty. The modules come from `modules`, or else from the build tree.
     ///
     /// # Errors
-    /// [`Error::LocalKernel`] for a directory that is no build tree, and where `modules` is no
-    /// directory; [`Error::NotBuilt`] for a build tree that lacks what a build makes. An image is
-    /// not looked at.
+    /// [`Error::LocalKernel`] if `path` is a directory but not a build tree, or if `modules` is not
+    /// a directory. [`Error::NotBuilt`] if the build tree lacks results of a build. Does not look
+    /// into an image.
     pub fn find(path: &Path, modules: Option<&Path>, archs: &[Arch]) -> Result<Self> {
         let modules = LocalModules::installed(modules)?;
         if path.is_dir() {
@@ -102,21 +101,23 @@ impl LocalKernel {
         Ok(Self { image, modules, config: None, release: None, version: None, packages })
     }
 
-    /// The kernel in package files of a distribution (`.deb` or `.rpm`), unpacked into `cache`
-    /// unless it is there; with the modules in `modules`, or those of the packages.
+    /// Unpacks the kernel in package files of a distribution (`.deb` or `.rpm`) into `cache`,
+    /// unless the cache has it. The modules come from `modules`, or else from the packages.
     ///
     /// # Errors
-    /// [`Error::Package`] for a file that is no package; [`Error::LocalKernel`] for packages without an image, of several kernels, or without the modules that
-    /// guests need of them; [`Error::DiskFull`], [`Error::Io`] where the cache cannot take it.
+    /// - [`Error::Package`] if a file is not a package.
+    /// - [`Error::LocalKernel`] for packages without an image, of several kernels, or without
+    ///   modules that guests need.
+    /// - [`Error::DiskFull`] or [`Error::Io`] if the cache cannot store the kernel.
     pub fn of_packages(cache: &Cache, files: &[PathBuf], modules: Option<&Path>) -> Result<Self> {
         packages::find(cache, files, LocalModules::installed(modules)?)
     }
 
-    /// Modules that a guest needs by the configuration, with `nfs` for an NFS mount, too, and that
-    /// are not among those of the kernel's packages; nothing where the kernel is not of packages.
+    /// Returns the modules that the configuration requires and that the kernel's packages lack.
+    /// `nfs` adds those of an NFS mount. Returns nothing if the kernel is not from packages.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Modules`] where configuration or modules cannot be read.
+    /// [`Error::Io`], [`Error::Modules`] if the configuration or the modules cannot be read.
     pub fn absent_modules(&self, nfs: bool) -> Result<Vec<Absent>> {
         let (Some(config), Some(LocalModules::Installed(directory)), false) =
             (&self.config, &self.modules, self.packages.is_empty())
@@ -128,7 +129,6 @@ impl LocalKernel {
     }
 }
 
-/// The user's own kernel.
 pub(super) struct Local;
 
 impl Provider for Local {
@@ -153,18 +153,17 @@ impl Provider for Local {
     }
 }
 
-/// What a file begins with that gzip compressed.
+/// The first bytes of a file compressed by gzip.
 const GZIP: &[u8] = b"\x1f\x8b";
 
 /// Largest kernel image that is read, in bytes.
 const MAX_IMAGE: u64 = 1 << 30;
 
-/// The content of the kernel image at `path`, unpacked where gzip compressed it, or where it is in
-/// a program for EFI firmware.
+/// Reads the kernel image at `path`. Decompresses gzip, and unpacks a kernel from an EFI program.
 ///
 /// # Errors
-/// [`Error::LocalKernel`] for what cannot be one: nothing, no regular file, a file of more than 1 GiB; [`Error::UnusableImage`] for what cannot be
-/// unpacked; [`Error::Io`] where it cannot be read.
+/// [`Error::LocalKernel`] if the file does not exist, is not a regular file, or is larger than 1
+/// GiB. [`Error::UnusableImage`] if it cannot be unpacked, [`Error::Io`] if it cannot be read.
 pub fn read_image(path: &Path) -> Result<Vec<u8>> {
     let refuse = |problem: &str| Error::LocalKernel { path: path.to_owned(), problem: problem.to_owned() };
     let metadata = match fs::metadata(path) {
@@ -196,21 +195,21 @@ pub fn read_image(path: &Path) -> Result<Vec<u8>> {
         .map_err(|error| unusable(format!("cannot be unpacked: {}; build or copy it again", with_causes(&error))))
 }
 
-/// Makes a kernel from an image and, where there are some, modules. The image and the configuration
-/// are copied into the cache, the modules stay where they are. The architecture and the release are
-/// read from the image; `arch` is what the user asked for, if they did.
+/// Prepares a kernel from an image and, if there are any, modules. Copies the image and the
+/// configuration into the cache; the modules stay where they are. Reads the architecture and the
+/// release from the image. `arch` is the architecture that the user asked for, if any.
 ///
 /// # Errors
-/// [`Error::UnusableImage`] for anything that is no bootable image, or a kernel that is damaged; [`Error::LocalKernel`] for another architecture, or
-/// modules of another release;
-/// [`Error::DiskFull`] and [`Error::Io`] where the image cannot be read or copied into the cache.
+/// - [`Error::UnusableImage`] if the image is not bootable or is damaged.
+/// - [`Error::LocalKernel`] for another architecture, or modules of another release.
+/// - [`Error::DiskFull`] and [`Error::Io`] if the image cannot be read or copied.
 pub fn prepare(cache: &Cache, local: &LocalKernel, arch: Option<Arch>) -> Result<Kernel> {
     let refuse = |path: &Path, problem: String| Error::LocalKernel { path: path.to_owned(), problem };
     let image = local.image.as_path();
     let bytes = read_image(image)?;
     let unusable = |problem: String| Error::UnusableImage { path: image.to_owned(), problem };
     let kind = identify(&bytes).map_err(unusable)?;
-    // Reported here, once: its guest would write nothing until its deadline.
+    // Reported here, once: a guest with this kernel would write nothing until its deadline.
     if let Err(Unusable::Damaged(problem)) = extract(&bytes) {
         return Err(unusable(format!("cannot be booted: {problem}; copy or build it again")));
     }
@@ -254,7 +253,8 @@ pub fn prepare(cache: &Cache, local: &LocalKernel, arch: Option<Arch>) -> Result
     })
 }
 
-/// The directory `lib/modules/RELEASE` that `directory` is or holds, and the release.
+/// Finds the directory `lib/modules/RELEASE`, which `directory` is or contains. Returns it with the
+/// release.
 fn find_modules(directory: &Path, release: Option<&str>) -> Result<(PathBuf, String)> {
     let directory = fs::canonicalize(directory).map_err(Error::io("find", directory))?;
     let refuse = |problem: String| Error::LocalKernel { path: directory.clone(), problem };
@@ -302,7 +302,7 @@ fn find_modules(directory: &Path, release: Option<&str>) -> Result<(PathBuf, Str
     })
 }
 
-/// A digest over paths, sizes and times of a directory's files: cheap, and another one after every
+/// Hashes paths, sizes and times of a directory's files. This is cheap, and changes after every
 /// build.
 fn fingerprint(root: &Path) -> Result<Digest> {
     let mut files = Vec::new();
@@ -321,7 +321,7 @@ fn fingerprint(root: &Path) -> Result<Digest> {
     Ok(digest_of(&files))
 }
 
-/// A digest over paths, sizes and times of `files`.
+/// Hashes paths, sizes and times of `files`.
 fn digest_of(files: &[(PathBuf, fs::Metadata)]) -> Digest {
     let line = |(path, metadata): &(PathBuf, fs::Metadata)| {
         let (size, seconds, nanos) = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
@@ -342,7 +342,7 @@ mod tests {
 
     use super::*;
 
-    /// The kernel of an image, with installed modules.
+    /// Prepares the kernel of an image, with installed modules.
     fn made(cache: &Cache, image: &Path, modules: Option<&Path>, arch: Option<Arch>) -> Result<Kernel> {
         prepare(cache, &LocalKernel::find(image, modules, &[])?, arch)
     }
@@ -359,7 +359,7 @@ mod tests {
         fs::write(path.join("nfs.ko"), "x").unwrap();
     }
 
-    /// Its guest would stay silent until its deadline, in every boot.
+    /// A guest with this kernel would stay silent until its deadline, in every boot.
     #[test]
     fn a_damaged_kernel_is_refused_before_anything_boots() {
         let work = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests of a testbed that was made before, here or elsewhere: `--manifest FILE`, or in one file,
+//! Guests of a finished testbed, built here or elsewhere: `--manifest FILE`, or in one file,
 //! `--bundle FILE`.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::{
     manifest::{Check, Manifest},
 };
 
-/// Testbeds that are described by a manifest, which names their maker.
+/// Provides guests of testbeds with a manifest, which names the provider that built them.
 pub(super) struct ManifestFile;
 
 impl Provider for ManifestFile {
@@ -30,7 +30,7 @@ impl Provider for ManifestFile {
     }
 
     fn kernels(&self, request: &Request<'_>, arch: Arch) -> Result<Vec<String>> {
-        // Its files are checked when they are used.
+        // The files are checked when they are used.
         let targets = request.sources.made_before()?.map(|manifest| manifest.targets).unwrap_or_default();
         Ok(targets.into_iter().filter(|target| target.arch == arch).map(|target| target.name).collect())
     }
@@ -44,9 +44,8 @@ impl Provider for ManifestFile {
         };
         let made = made.and_then(|mut manifest| {
             if !request.shell {
-                // `testbed fetch` prepares for `shell`, too. With the segment of the shell, guests
-                // would take another number of instructions to boot than those that `run` makes by
-                // itself.
+                // `testbed fetch` also prepares guests for `shell`. The shell's segment would make
+                // them boot in another number of instructions than guests that `run` builds.
                 for target in &mut manifest.targets {
                     target.initramfs.retain(|segment| segment.role != role::SHELL);
                 }
@@ -58,11 +57,11 @@ impl Provider for ManifestFile {
     }
 }
 
-/// Puts the real IOR of the request into the guests of its architecture, in place of one that they
+/// Puts the real IOR of the request into the guests of its architecture. It replaces one that they
 /// have.
 ///
 /// # Errors
-/// [`crate::Error::Overlay`] for a directory tree without one; those of the cache.
+/// [`crate::Error::Overlay`] for a directory tree without an IOR, and the errors of the cache.
 fn add_ior(request: &Request<'_>, manifest: &mut Manifest) -> Result<()> {
     for (arch, directory) in &request.sources.ior {
         let mut targets = manifest.targets.iter_mut().filter(|target| target.arch == *arch).peekable();
@@ -72,7 +71,7 @@ fn add_ior(request: &Request<'_>, manifest: &mut Manifest) -> Result<()> {
         let segment = overlay_segment(request.apt.cache(), *arch, directory)?;
         for target in targets {
             target.initramfs.retain(|other| other.role != role::OVERLAY);
-            // What is overlaid comes last.
+            // The overlay is always the last segment.
             target.initramfs.push(segment.clone());
         }
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What overlaps while guests are made: kernels are downloaded and unpacked by some workers while
-//! one thread builds programs, and guests are handed out as soon as their kernel and the programs
-//! of its architecture are there.
+//! The order in which guests are built. Some workers download and unpack kernels while one thread
+//! builds programs. A guest is handed out as soon as its kernel and the programs of its
+//! architecture are available.
 //!
-//! What is made is up to the caller: here is only the order, and the priority: what the first guest
-//! does not need yields the CPU to what it needs, and to the runs that are measured meanwhile.
+//! This module decides only the order and the priority; callers provide the kernels and programs.
+//! Work that the first guest does not need yields the CPU to work that it needs, and to runs that
+//! are measured meanwhile.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -21,37 +22,37 @@ use bpfassay_protocol::Arch;
 
 use crate::{Result, stages::yield_from_now};
 
-/// What programs are given to, as soon as they are there; it may ask to stop.
+/// Receives programs as soon as they are available. It can ask to stop.
 pub(super) type Sink<'a, P> = &'a mut dyn FnMut(Arch, Result<P>) -> ControlFlow<()>;
 
-/// What is made side by side.
+/// The work to do in parallel.
 pub(super) struct Work<K, P> {
-    /// A kernel for each of these architectures, in this order; the guest with the first is wanted
+    /// The architecture of each kernel, in this order. The guest with the first kernel is needed
     /// most.
     pub(super) kernels: Vec<Arch>,
-    /// Makes the kernel with this index.
+    /// Provides the kernel with this index.
     pub(super) kernel: K,
-    /// Makes the programs for all architectures, one after the other. An error is about all those
-    /// that have none yet.
+    /// Builds the programs for all architectures, one after the other. An error applies to all
+    /// architectures that have none yet.
     pub(super) programs: P,
 }
 
-/// What is there of the guests of an architecture.
+/// The parts of one architecture's guests that are available.
 struct Gathered<K, P> {
     /// The indexes of the kernels whose guests were not handed out.
     open: BTreeSet<usize>,
-    /// Those of them that are there.
+    /// Available kernels among `open`, by index.
     kernels: BTreeMap<usize, K>,
     programs: Option<P>,
 }
 
-/// Takes kernels (by their indexes) and the programs of their architecture, or an error and the
-/// indexes of the kernels that it is about.
+/// Receives kernels (by their indexes) and the programs of their architecture, or the indexes of
+/// kernels and the error that affects them.
 pub(super) type Ready<'a, K, P> = dyn Fn(Vec<usize>, Result<(BTreeMap<usize, K>, P)>) -> ControlFlow<()> + Sync + 'a;
 
-/// Does `work`. `ready` is called from several threads, for each kernel once: with it and the
-/// programs of its architecture when both are there, or with the first error. When it asks to stop,
-/// nothing more is begun.
+/// Does `work`. Calls `ready` from several threads, once for each kernel: with the kernel and its
+/// programs when both are available, or with the first error. When `ready` asks to stop, nothing
+/// new is started.
 pub(super) fn overlap<K: Send, P: Clone + Send>(
     workers: usize,
     work: Work<impl Fn(usize) -> Result<K> + Sync, impl FnOnce(Sink<'_, P>) -> Result<()> + Send>,
@@ -66,7 +67,7 @@ pub(super) fn overlap<K: Send, P: Clone + Send>(
     }
     let all = Mutex::new(all);
     let is_stopped = AtomicBool::new(false);
-    // Puts something in its place, and hands out what is complete by that.
+    // Stores a part, and hands out the guests that it completes.
     let gather = |arch: Arch, part: Gathering<K, P>| {
         let Some((indexes, made)) = locked(&all).get_mut(&arch).and_then(|of_arch| of_arch.take(part)) else { return };
         if ready(indexes, made).is_break() {
@@ -113,17 +114,17 @@ pub(super) fn overlap<K: Send, P: Clone + Send>(
     });
 }
 
-/// A part of the guests of an architecture.
+/// A kernel, by its index, or the programs of one architecture.
 enum Gathering<K, P> {
     Kernel(usize, Result<K>),
     Programs(Result<P>),
 }
 
-/// What is handed out: the indexes of kernels, and what is made for them.
+/// The indexes of kernels, and the result for them.
 type Handed<K, P> = (Vec<usize>, Result<(BTreeMap<usize, K>, P)>);
 
 impl<K, P: Clone> Gathered<K, P> {
-    /// Takes `part` in. Returns what is to be handed out by that.
+    /// Stores `part`. Returns what to hand out.
     fn take(&mut self, part: Gathering<K, P>) -> Option<Handed<K, P>> {
         match part {
             Gathering::Kernel(index, _) if !self.open.contains(&index) => return None,
@@ -150,8 +151,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many kernels are downloaded and unpacked side by side: two at least, because a download
-/// leaves the CPU idle, and no more than a mirror takes from one client without complaint.
+/// Number of kernels that are downloaded and unpacked in parallel. It is at least two, because a
+/// download leaves the CPU idle, and at most four, which mirrors accept from one client.
 pub(super) fn workers() -> usize {
     thread::available_parallelism().map_or(1, usize::from).clamp(2, 4)
 }
@@ -169,7 +170,7 @@ mod tests {
         Error::Build { what: what.to_owned() }
     }
 
-    /// What was handed out, in order: indexes of kernels, and what was made for them or the error.
+    /// The calls of `ready`, in order: indexes of kernels, and the result or error.
     type Handed = Vec<(Vec<usize>, Result<(Vec<usize>, String), String>)>;
 
     fn run(
@@ -183,8 +184,8 @@ mod tests {
         overlap(workers, Work { kernels: kernels.to_vec(), kernel, programs }, &|indexes, made| {
             let is_made = made.is_ok();
             let made = made.map(|(kernels, programs)| (kernels.into_values().collect(), programs));
-            // First: `ready` lets others go on in some tests, and what they hand out comes after
-            // this.
+            // Recorded first: in some tests `ready` lets other threads continue, and their results
+            // come after this one.
             locked(&handed).push((indexes.clone(), made.map_err(|error| error.to_string())));
             ready(&indexes, is_made)
         });
@@ -200,7 +201,7 @@ mod tests {
         let (first_is_out, wait) = mpsc::channel();
         let programs = move |sink: Sink<'_, String>| {
             let _ = sink(ARCHS[0], Ok("p0".to_owned()));
-            // Would wait for ever if the first were handed out at the end.
+            // This would wait for ever if the first guest were handed out at the end.
             wait.recv().unwrap();
             let _ = sink(ARCHS[1], Ok("p1".to_owned()));
             Ok(())
@@ -229,7 +230,8 @@ mod tests {
             if index == 0 {
                 locked(&wait_for_programs).recv().unwrap();
             } else {
-                // Would wait for ever if all kernels of the architecture were handed out at once.
+                // This would wait for ever if all kernels of the architecture were handed out at
+                // once.
                 locked(&wait).recv().unwrap();
             }
             Ok(index)
@@ -251,7 +253,7 @@ mod tests {
 
     #[test]
     fn kernels_are_made_while_programs_are_built_and_beside_each_other() {
-        // Programs wait for both kernels, and each kernel for the other.
+        // Programs wait for both kernels, and each kernel waits for the other.
         let both = std::sync::Barrier::new(3);
         let kernel = |index| {
             both.wait();
@@ -320,7 +322,7 @@ mod tests {
         let seen = seen.into_inner().unwrap();
         assert_eq!(seen.len(), 6);
         for (is_for_first, what, added) in seen {
-            // No value is above 19, whatever this test itself was started with.
+            // Nice values end at 19, whatever value this test was started with.
             let expected = if is_for_first { 0 } else { YIELDING.min(19 - usual) };
             assert_eq!(added, expected, "{is_for_first} {what}");
         }
@@ -337,7 +339,7 @@ mod tests {
         let (stopped, wait) = mpsc::channel();
         let programs = move |sink: Sink<'_, String>| {
             wait.recv().unwrap();
-            // What asked to stop is given nothing more of this kernel.
+            // After a request to stop, the sink still accepts calls but hands nothing out.
             while sink(ARCHS[0], Ok("p".to_owned())).is_continue() {
                 thread::yield_now();
             }

@@ -10,7 +10,7 @@ fn put(root: &Path, path: &str, content: &str) {
     fs::write(path, content).unwrap();
 }
 
-/// A package with `files`, made by dpkg; nothing where there is no dpkg.
+/// Builds a package with `files` by dpkg. Returns `None` if there is no dpkg.
 fn package(work: &Path, name: &str, files: &[&str]) -> Option<PathBuf> {
     let source = work.join(format!("source-{name}"));
     put(
@@ -110,7 +110,7 @@ fn qemu_for_every_architecture_is_asked_for_with_its_firmware() {
     assert!(names().iter().all(|name| !UNUSED.contains(name)));
 }
 
-/// A link in one package leads no other out of the directory.
+/// A link in one package must not lead another package out of the directory.
 #[test]
 fn two_packages_write_nowhere_else() {
     use crate::test_support::package::{deb, file, tar_entry};
@@ -135,7 +135,7 @@ fn two_packages_write_nowhere_else() {
     }
 }
 
-/// What lies on this machine is not taken for a part of a package.
+/// Files of this machine must not be mistaken for parts of a package.
 #[test]
 fn no_link_of_a_package_leads_to_a_loader_of_this_machine() {
     use crate::test_support::package::{deb, file, tar_entry};

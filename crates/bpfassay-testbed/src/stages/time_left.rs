@@ -1,55 +1,51 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Estimates of the time that a step still takes.
+//! Estimates the remaining time of a step.
 
 use std::cell::Cell;
 
 use super::{Step, Unit};
 
-/// How long a step has to have lasted before the time left is estimated, in seconds.
+/// Shortest duration of a step before its remaining time is estimated, in seconds.
 const MATURE: f64 = 3.0;
 
-/// Shortest time left that is told, in seconds: less is over before an estimate of it is right
-/// within a factor of two.
+/// Shortest remaining time to report, in seconds. A shorter time is over before its estimate is
+/// right within a factor of two.
 const SHORTEST: f64 = 5.0;
 
-/// Added to the nice value of threads that work for another guest than the first. At 19, the
-/// scheduler gives them a
-/// weight of 15 against 1024 (`sched_prio_to_weight`, kernel/sched/core.c).
+/// Added to the nice value of threads that work for any guest but the first. At 19, the scheduler
+/// gives them a weight of 15 against 1024 (`sched_prio_to_weight`, kernel/sched/core.c).
 pub(crate) const YIELDING: i32 = 19;
 
 thread_local! {
     static YIELDS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Yields the CPU to other threads from now on: this thread does, and so do the processes that it
-/// starts. How long the stages
-/// take that it begins is not estimated. The priority can be lowered only: to raise it again takes
-/// a privilege.
+/// Lowers the CPU priority of this thread, and of processes that it starts, from now on. Stages
+/// that this thread begins later get no time estimates. The priority stays low, because raising it
+/// takes a privilege.
 pub fn yield_from_now() {
     if !YIELDS.replace(true) {
-        // Of the calling thread alone (nice(2), "C library/kernel differences"). Without it,
-        // everything is made all the same.
+        // Affects only the calling thread (nice(2), "C library/kernel differences"). A failure
+        // changes no results.
         let _ = rustix::process::nice(YIELDING);
     }
 }
 
-/// Whether the stages that this thread begins yield the CPU.
+/// Returns whether the stages that this thread begins yield the CPU.
 pub(super) fn yields() -> bool {
     YIELDS.get()
 }
 
-/// How long the rest of a step takes, at the rate so far; nothing before the rate is known well
-/// enough, and where the
-/// units of the step differ too much to tell (packages).
+/// Estimates the remaining seconds of a step from the rate so far. Returns `None` while the rate is
+/// too uncertain, and for packages, because they differ too much.
 pub(super) fn seconds_left(step: Step, elapsed: f64, done: u64, of: u64) -> Option<f64> {
     let is_known = elapsed >= MATURE && done > 0 && done.saturating_mul(20) >= of && done <= of;
     let share = share_of_time(step, done as f64 / of as f64).filter(|_| is_known)?;
     Some(elapsed * (1.0 - share) / share).filter(|left| *left >= SHORTEST)
 }
 
-/// Shares of cargo's units that were done, and of the time that had passed, in a build of the
-/// guest's programs for x86_64
-/// on two idle CPUs. The last crates take the longest.
+/// Share of cargo's units that were compiled, and share of the time that had passed, in a build of
+/// the guest's programs for x86_64 on two idle CPUs. The last crates take the longest.
 const COMPILED: &[(f64, f64)] = &[
     (0.0, 0.0),
     (0.12, 0.04),
@@ -61,11 +57,11 @@ const COMPILED: &[(f64, f64)] = &[
     (0.92, 0.85),
     (1.0, 1.0),
 ];
-/// The same of its eBPF programs.
+/// The shares in a build of the tracer's eBPF programs.
 const COMPILED_EBPF: &[(f64, f64)] = &[(0.0, 0.0), (0.31, 0.23), (0.42, 0.41), (0.84, 0.6), (0.91, 0.95), (1.0, 1.0)];
 
-/// The share of the time of `step` that has passed where `done` of its units are done, both from 0
-/// to 1.
+/// Returns the share of the time of `step` that has passed when the share `done` of its units is
+/// done.
 fn share_of_time(step: Step, done: f64) -> Option<f64> {
     let curve = match step.unit()? {
         Unit::Bytes => return Some(done),
@@ -94,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_time_left_to_compile_is_right_within_a_factor_of_two() {
-        // Seconds and units of a build with other work beside it, on another day than the curves.
+        // Seconds and units of builds under other load, on another day than the curves.
         let programs = [(4.0, 13), (10.0, 24), (19.0, 47), (29.0, 57), (49.0, 76), (68.0, 96), (83.0, 103)];
         let ebpf = [(8.0, 21), (14.0, 28), (17.0, 39), (20.0, 56)];
         let checked = |step, all: f64, of, seen: &[(f64, u64)]| {

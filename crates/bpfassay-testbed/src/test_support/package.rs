@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packages of Debian, as small as they can be.
+//! Minimal Debian packages.
 
 use std::io::Write as _;
 
-/// An entry of an archive of tar, in the form of ustar.
+/// Builds an entry of a tar archive in ustar format.
 pub(crate) fn tar_entry(kind: u8, path: &str, mode: u32, link: &str, content: &[u8]) -> Vec<u8> {
     let mut block = vec![0; 512];
     block[..path.len()].copy_from_slice(path.as_bytes());
@@ -20,24 +20,24 @@ pub(crate) fn tar_entry(kind: u8, path: &str, mode: u32, link: &str, content: &[
     block
 }
 
-/// A file of an archive of tar.
+/// Builds a regular file of a tar archive.
 pub(crate) fn file(path: &str, content: &str) -> Vec<u8> {
     tar_entry(b'0', path, 0o644, "", content.as_bytes())
 }
 
-/// A directory of an archive of tar.
+/// Builds a directory of a tar archive.
 pub(crate) fn directory(path: &str) -> Vec<u8> {
     tar_entry(b'5', path, 0o755, "", b"")
 }
 
-/// `bytes`, compressed by gzip.
+/// Compresses `bytes` by gzip.
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(bytes).unwrap();
     packed.finish().unwrap()
 }
 
-/// A package `linux-image-x` of Debian with those entries.
+/// Builds a Debian package `linux-image-x` with these tar entries.
 pub(crate) fn deb(data: &[Vec<u8>]) -> Vec<u8> {
     let control = "Package: linux-image-x\nVersion: 6.1-1\nArchitecture: amd64\nDescription: x\n Version: 9\n";
     let control = gzip(&[file("./control", control), vec![0; 1024]].concat());

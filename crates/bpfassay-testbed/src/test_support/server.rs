@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A server of files over HTTP, for tests: it sees what is asked for, and can break off.
+//! An HTTP file server for tests, which records requests and can break off answers.
 
 use std::{
     collections::BTreeMap,
@@ -12,10 +12,10 @@ use std::{
     thread,
 };
 
-/// One request: the path, and where in the file the answer begins.
+/// One request: the path, and the offset in the file at which the answer begins.
 pub(crate) type Request = (String, u64);
 
-/// A running server; it ends with the test's process.
+/// A running server. It ends with the test's process.
 pub(crate) struct Server {
     url: String,
     shared: Arc<Shared>,
@@ -24,13 +24,13 @@ pub(crate) struct Server {
 struct Shared {
     files: BTreeMap<String, Vec<u8>>,
     requests: Mutex<Vec<Request>>,
-    /// How many bytes of an answer it sends before it breaks off.
+    /// Number of bytes of an answer before the server breaks off.
     most: AtomicUsize,
-    /// Whether it understands ranges.
+    /// Whether the server supports ranges.
     ranges: AtomicBool,
 }
 
-/// The time of every file's last change.
+/// Modification time of every file.
 const MODIFIED: &str = "Thu, 01 Jan 2026 00:00:00 GMT";
 
 impl Server {
@@ -58,17 +58,17 @@ impl Server {
         &self.url
     }
 
-    /// Makes it break off after so many bytes of an answer.
+    /// Breaks off answers after so many bytes.
     pub(crate) fn break_after(&self, bytes: usize) {
         self.shared.most.store(bytes, Ordering::SeqCst);
     }
 
-    /// Makes it give files as a whole only.
+    /// Serves only whole files from now on.
     pub(crate) fn without_ranges(&self) {
         self.shared.ranges.store(false, Ordering::SeqCst);
     }
 
-    /// What was asked for since the last call.
+    /// Returns the requests since the last call.
     pub(crate) fn requests(&self) -> Vec<Request> {
         std::mem::take(&mut *self.shared.requests.lock().unwrap())
     }
@@ -87,7 +87,7 @@ impl Shared {
                     same = value == MODIFIED;
                 }
             }
-            // apt writes a tilde so.
+            // apt encodes a tilde in this way.
             let path = request.split(' ').nth(1).unwrap().replace("%7e", "~");
             let file = self.files.get(&path).map(Vec::as_slice);
             let begin = if same && self.ranges.load(Ordering::SeqCst) { begin } else { 0 };

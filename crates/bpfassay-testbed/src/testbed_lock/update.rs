@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Choosing what a lock holds anew: the newest that the mirror has, or builds that are named.
+//! Updates a lock with the newest packages that the mirror has, or with named builds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use crate::{
     qemu, toolchain, tools,
 };
 
-/// What is to be chosen anew.
+/// The part of the lock to update.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
     /// The cross toolchains.
@@ -27,13 +27,13 @@ pub enum Wanted {
     Qemu,
     /// The packages of the bundled tools, and busybox.
     Tools,
-    /// Only the time stamps of packages that have none.
+    /// The missing time stamps of packages, and nothing else.
     Snapshots,
     /// A kernel, on every architecture that has it.
     Kernel {
-        /// Its name in the catalogue: a series.
+        /// Name of a series in the catalogue.
         name: String,
-        /// The name of the build that it shall mean; the newest where there is none.
+        /// Name of the build to lock. The newest is locked if this is absent.
         build: Option<String>,
     },
 }
@@ -41,8 +41,8 @@ pub enum Wanted {
 impl FromStr for Wanted {
     type Err = std::convert::Infallible;
 
-    /// `toolchain`, `qemu`, `tools`, `snapshots`, the name of a series (`6.12`), or one with a
-    /// build (`6.12=6.12.107`).
+    /// Parses `toolchain`, `qemu`, `tools`, `snapshots`, the name of a series (`6.12`), or one with
+    /// a build (`6.12=6.12.107`).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(match text.split_once('=') {
             _ if text == "toolchain" => Self::Toolchain,
@@ -55,28 +55,28 @@ impl FromStr for Wanted {
     }
 }
 
-/// The outcome of choosing package files again.
+/// The result of updating a lock.
 #[derive(Debug)]
 pub struct Update {
-    /// The lock, with everything that could be chosen; the rest is as it was.
+    /// The lock, with every update that succeeded. Other entries are unchanged.
     pub lock: TestbedLock,
-    /// What has changed, a line each.
+    /// The changes, a line each.
     pub changes: Vec<String>,
-    /// What could not be chosen, and why.
+    /// The entries that could not be updated, and why.
     pub failed: Vec<(String, Error)>,
-    /// How many packages have no time stamp: no index in the cache lists them.
+    /// Number of packages without a time stamp, because no index in the cache lists them.
     pub without_snapshot: usize,
 }
 
-/// Chooses `wanted` anew, or everything in `catalogue` where that is empty. Package indexes are
-/// fetched and their signatures checked; a suite that the mirror cannot give leaves what the lock
-/// has from it.
+/// Updates the `wanted` parts of the lock, or everything in `catalogue` if `wanted` is empty.
+/// Fetches package indexes, whose signatures are checked. If the mirror cannot provide a suite, the
+/// entries from that suite do not change.
 ///
-/// A package keeps the time stamp that it has. One without gets that of the index that lists it, as
-/// far as one is in the cache, or else `snapshot`.
+/// A package keeps its time stamp. A package without one gets the time stamp of the cached index
+/// that lists it, or else `snapshot`.
 ///
 /// # Errors
-/// [`crate::catalogue::CatalogueError::UnknownKernel`] for a name that is in no table of the catalogue.
+/// [`crate::catalogue::CatalogueError::UnknownKernel`] for a name that the catalogue lacks.
 pub fn update(
     apt: &Apt<'_>,
     catalogue: &Catalogue,
@@ -156,7 +156,7 @@ pub fn update(
     Ok(update)
 }
 
-/// Gives packages that were chosen again the time stamps that they have.
+/// Copies the old time stamps to packages that were chosen again.
 fn keep_snapshots(old: &[Located], new: &mut [Located]) {
     for located in new {
         let before = old.iter().find(|old| old.package == located.package && old.path == located.path);
@@ -184,7 +184,7 @@ fn kernel(
 }
 
 impl Update {
-    /// Chooses the packages of guests anew; those that nothing asks for any more are left out.
+    /// Updates the packages of guests. Removes those that nothing asks for any more.
     fn choose_tools(&mut self, apt: &Apt<'_>, old: &TestbedLock) -> Result<()> {
         let mut wanted = tools::bundled_packages()?;
         wanted.extend(Arch::ALL.iter().map(|&arch| (toolchain::SUITE.to_owned(), busybox::PACKAGE.to_owned(), arch)));
@@ -210,7 +210,7 @@ impl Update {
         Ok(())
     }
 
-    /// Gives packages without a time stamp that of the index in the cache that lists them, or else
+    /// Gives packages without a time stamp that of the cached index that lists them, or else
     /// `given`.
     fn stamp(&mut self, apt: &Apt<'_>, catalogue: &Catalogue, given: Option<Snapshot>) -> Result<()> {
         let kernels = Kernels::new(apt, catalogue);
@@ -254,7 +254,7 @@ impl Update {
         Ok(())
     }
 
-    /// Notes how `new` differs from `old`, in packages and their versions.
+    /// Records the differences between `old` and `new` in packages and versions.
     fn note(&mut self, what: &str, old: Option<&[Located]>, new: &[Located]) {
         let Some(old) = old else {
             self.changes.push(format!("{what}: new, {} packages", new.len()));
@@ -286,8 +286,8 @@ fn found(indexed: Vec<Indexed>) -> Vec<Located> {
     indexed.into_iter().map(|indexed| indexed.found).collect()
 }
 
-/// Gives those of `packages` that have no time stamp that of the index of a suite in the cache,
-/// where `listed` finds them in it by their names, or else `given`. Returns what has changed.
+/// Gives `packages` without a time stamp that of the suite's cached index, if `listed` finds them
+/// in it by their names, or else `given`. Returns a description of the change.
 fn stamp(
     apt: &Apt<'_>,
     (what, suite, architectures): (&str, &str, &[Arch]),
@@ -316,13 +316,13 @@ fn stamp(
 }
 
 impl TestbedLock {
-    /// What the name of a series means.
+    /// Returns the kernel of a series.
     fn series(&self, architecture: Arch, name: &str) -> Option<&LockedKernel> {
         self.kernels.iter().find(|kernel| kernel.architecture == architecture && kernel.name == name)
     }
 
-    /// Sorts kernels as `catalogue` has them, architecture by architecture; without those that it
-    /// does not have.
+    /// Sorts kernels by architecture and by their order in `catalogue`. Removes kernels that the
+    /// catalogue lacks.
     fn sort(&mut self, catalogue: &Catalogue) {
         let place =
             |kernel: &LockedKernel| catalogue.names(kernel.architecture).iter().position(|name| *name == kernel.name);

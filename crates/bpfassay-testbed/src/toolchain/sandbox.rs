@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a program in a root directory, in name spaces of its own: it sees that directory, what is
-//! mounted into it, and nothing of the host; what it mounts is gone when it ends. Without the
-//! rights of root, a user name space gives them inside.
+//! Runs a program in a root directory and in new namespaces. The program sees that directory and
+//! the directories mounted into it, and nothing else of the host's files. Its mounts disappear when
+//! it ends. Callers without root privileges get a user namespace that provides them inside.
 
 use std::{
     ffi::OsString,
@@ -9,20 +9,20 @@ use std::{
     process::Command,
 };
 
-/// The program that a sandbox starts with, which brings `unshare` along.
+/// The program that starts a sandbox. Its package also contains `unshare`.
 pub const PROGRAM: &str = "setpriv";
 
-/// The Debian package that holds [`PROGRAM`] and `unshare`.
+/// The Debian package that contains [`PROGRAM`] and `unshare`.
 pub const PACKAGE: &str = "util-linux";
 
 /// A directory of the host in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// Its path on the host.
+    /// Path of the directory on the host.
     pub host: PathBuf,
-    /// The directory in the root, without leading slash; it must exist.
+    /// The existing directory in the root to mount it on, without leading slash.
     pub inside: &'static str,
-    /// Whether the program may write into it.
+    /// Whether the program can write into it.
     pub writable: bool,
 }
 
@@ -33,13 +33,13 @@ pub struct Sandbox<'a> {
     mounts: Vec<Mount>,
 }
 
-/// `$1` is the root, then come triples (host directory, directory inside, `rw` or `ro`) up to `--`,
-/// then the program.
+/// The arguments are the root, triples (host directory, directory inside, `rw` or `ro`), `--`, and
+/// the program.
 ///
-/// In a user name space, a mount keeps the restrictions that its file system has on the host, and a
-/// remount has to repeat them: hence the second attempt. Debian has `chroot` in `/usr/sbin`, which
-/// is in the path of root alone. `/proc` is mounted anew where that is allowed; inside containers
-/// that hide parts of it, the host's is bound.
+/// In a user namespace, a mount keeps the restrictions of its file system on the host. A remount
+/// has to repeat them, which the second attempt does. Debian has `chroot` in `/usr/sbin`, which is
+/// only in root's path. `/proc` is mounted anew where that is allowed. Containers that hide parts
+/// of it do not allow that, so the host's is bound there.
 const SCRIPT: &str = r#"
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
@@ -61,7 +61,7 @@ exec chroot "$root" "$@"
 "#;
 
 impl<'a> Sandbox<'a> {
-    /// With nothing mounted but `/proc`, `/dev` and an empty `/tmp`.
+    /// Creates a sandbox that mounts only `/proc`, `/dev` and an empty `/tmp`.
     #[must_use]
     pub fn new(root: &'a Path) -> Self {
         Self { root, mounts: Vec::new() }
@@ -74,9 +74,9 @@ impl<'a> Sandbox<'a> {
         self
     }
 
-    /// A command that runs `program` (an absolute path in the root) there, in `directory`, with no
-    /// other environment variables than `PATH`, `HOME`, `LC_ALL` and `variables`. Its arguments are
-    /// to be added by the caller.
+    /// Returns a command that runs `program`, an absolute path in the root, in `directory` of the
+    /// root. Its environment is `PATH`, `HOME`, `LC_ALL` and `variables`. The caller adds the
+    /// arguments.
     #[must_use]
     pub fn command(&self, program: &str, directory: &str, variables: &[(String, String)]) -> Command {
         self.command_as(rustix::process::geteuid().is_root(), program, directory, variables)
@@ -84,8 +84,7 @@ impl<'a> Sandbox<'a> {
 
     fn command_as(&self, root: bool, program: &str, directory: &str, variables: &[(String, String)]) -> Command {
         let mut command = bpfassay_child::command(PROGRAM, &[]);
-        // Nothing goes on when the caller is gone: `unshare` ends with it, and all in its process
-        // name space with that.
+        // When the caller dies, `unshare` ends, and so do all processes in its PID namespace.
         command.args(["--pdeathsig", "KILL", "--", "unshare"]);
         if !root {
             command.args(["--user", "--map-root-user"]);
@@ -143,8 +142,8 @@ mod tests {
         assert!(args(false).contains(&"--map-root-user".to_owned()));
     }
 
-    /// Runs a shell in a sandbox with the programs of the host. Nothing where name spaces are not
-    /// allowed here.
+    /// Runs a shell in a sandbox with the host's programs. Returns `None` if namespaces are not
+    /// allowed.
     fn shell(root: bool, script: &str) -> Option<(String, String)> {
         let directory = tempfile::tempdir().unwrap();
         let inside = directory.path().join("root");
@@ -171,7 +170,7 @@ mod tests {
             }
         }
         let mut command = sandbox.command_as(root, "/bin/sh", "/mnt", &[("X".into(), "x y".into())]);
-        // As users without rights have it on Debian.
+        // The path that unprivileged users have on Debian.
         command.args(["-c", script]).env("PATH", "/usr/bin:/bin").env("SECRET", "of the host");
         let Ok(output) = command.output() else {
             println!("skipped: no unshare");
@@ -211,8 +210,7 @@ mod tests {
         if shell(false, "true").is_none() {
             return;
         }
-        // A shell starts the sandbox and reports when the program in it runs; then the shell is
-        // killed.
+        // A shell starts the sandbox, reports when the program in it runs, and is then killed.
         let sandbox = Sandbox::new(Path::new("/"));
         let mut command = sandbox.command_as(false, "/bin/sh", "/", &[]);
         command.args(["-c", "echo running; exec sleep 1000"]);
@@ -225,7 +223,7 @@ mod tests {
         assert_eq!(&printed, b"running\n");
         caller.kill().unwrap();
         caller.wait().unwrap();
-        // The end of the stream comes when the last process that holds it is gone.
+        // The stream ends when the last process that holds it is gone.
         assert_eq!(output.read_to_end(&mut Vec::new()).unwrap(), 0);
     }
 }

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::symlink, process::Command};
 use super::*;
 use crate::cache::Cache;
 
-/// A package for every architecture with `path`, in `cache`.
+/// Adds a package for all architectures that contains `path` to `cache`.
 fn package(cache: &Cache, scratch: &Path, name: &str, path: &str) -> (Package, Object) {
     let tree = scratch.join(name);
     fs::create_dir_all(tree.join("DEBIAN")).unwrap();
@@ -38,7 +38,7 @@ fn packages_are_unpacked_while_others_are_fetched_and_through_the_links_of_the_f
     let filled = filling.fill(&root, &stage, |arrived| {
         arrived(&early.0, early.1);
         arrived(&base.0, base.1);
-        // Would wait for ever if unpacking began at the end of fetching.
+        // This would wait for ever if unpacking began at the end of fetching.
         while !root.join("usr/lib/early").exists() {
             thread::yield_now();
         }
@@ -74,7 +74,7 @@ fn programs_for_the_host_can_be_built_before_what_others_need_is_there() {
         .fill(&root, &stage, |arrived| {
             arrived(&base.0, base.1);
             arrived(&own.0, own.1);
-            // Would wait for ever if it were told at the end.
+            // This would wait for ever if the announcement came at the end.
             while !is_told.load(Ordering::Relaxed) {
                 thread::yield_now();
             }

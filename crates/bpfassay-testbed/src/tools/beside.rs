@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files beside a tool file: what they must be, and where they are put.
+//! Files in the directory of a tool file: their checks, and their places in the guest.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::{
     initramfs::{Archive, Content, Node, tree},
 };
 
-/// Something beside a tool file.
+/// A file or directory that a tool file names.
 pub(super) struct Beside<'a> {
     pub(super) tool: &'a Supply<'a>,
     /// Relative to the tool file.
@@ -26,15 +26,15 @@ pub(super) struct Beside<'a> {
 
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A program that has this place among those of the tool file, with libraries or without.
+    /// The program at index `place` of the tool file's list.
     Program { place: usize, has_libraries: bool },
     /// A directory of libraries.
     Libraries,
-    /// A script.
+    /// A script, which names its interpreter in the tool file.
     Script,
-    /// A file that its program reads or starts.
+    /// A file that the tool's program reads or starts.
     File,
-    /// An eBPF object, and the programs of it that are named.
+    /// An eBPF object, and the programs in it that the tool file names.
     Object { programs: Vec<String> },
 }
 
@@ -44,12 +44,13 @@ impl Beside<'_> {
         refuse(&self.tool.name, format!("{} {problem}", path.display()))
     }
 
-    /// Adds it to `archive` as the path `guest` of guests of architecture `arch`.
+    /// Adds the file to `archive` at the path `guest` in guests of architecture `arch`.
     ///
     /// # Errors
-    /// [`Error::Tool`] where a link leads out of the directory of libraries, or the file is nothing that guests of `arch` can start or
-    /// load; [`Error::ToolFile`] where it cannot be read or is too large; [`Error::Overlay`] or
-    /// [`Error::Archive`] where the archive does not take it.
+    /// - [`Error::Tool`] if a link leads out of the directory of libraries, or guests of `arch`
+    /// cannot start or load the file.
+    /// - [`Error::ToolFile`] if the file cannot be read or is too large.
+    /// - [`Error::Overlay`] or [`Error::Archive`] if the archive does not accept it.
     pub(super) fn add(&self, arch: Arch, guest: &str, archive: &mut Archive) -> Result<()> {
         if self.kind == Kind::Libraries {
             let prefix = format!("{}/", guest.trim_start_matches('/'));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Nix packages in guests: what the flake's `mkTool` puts beside a tool file. Programs of a Nix
-//! store name their dynamic linker, libraries and interpreters by absolute paths below
-//! `/nix/store`, so that a package and all that it refers to work wherever they lie at these paths.
+//! Nix packages in guests. The flake's `mkTool` puts them into the directory of a tool file.
+//! Programs of a Nix store name their dynamic linker, libraries and interpreters by absolute paths
+//! below `/nix/store`. A package and everything that it refers to therefore work if they have these
+//! paths.
 
 #![allow(clippy::disallowed_methods, reason = "reads a directory of a tool that the user names")]
 
@@ -24,9 +25,7 @@ use crate::{
 /// The directory of store paths, in the guest and in the directory of a closure.
 const STORE: &str = "nix/store/";
 
-/// The package of one tool.
 pub(super) struct Closure {
-    /// The tool's name.
     pub(super) tool: String,
     /// The directory with the link `package` and the closure below `nix/store`.
     pub(super) directory: PathBuf,
@@ -39,12 +38,12 @@ impl Closure {
         refuse(&self.tool, format!("{} {problem}", self.directory.display()))
     }
 
-    /// Adds it to `archive`, and returns what was added: the store path, and the digest of the
-    /// program.
+    /// Adds the package to `archive`. Returns its store path and the digest of the program.
     ///
     /// # Errors
-    /// [`Error::Tool`] where the program, or what the kernel would start it with, is not in the closure or of another architecture;
-    /// [`Error::Overlay`] for what an archive cannot hold.
+    /// [`Error::Tool`] if the closure lacks the program or its interpreter or dynamic linker, or if
+    /// the program is for another architecture. [`Error::Overlay`] for files that an archive cannot
+    /// hold.
     pub(super) fn add(&self, arch: Arch, archive: &mut Archive) -> Result<Component> {
         let link = self.directory.join("package");
         let target = fs::read_link(&link).map_err(Error::io("read", &link))?;
@@ -52,8 +51,8 @@ impl Closure {
             return Err(self.refuse("has a link `package` that leads to no path in /nix/store"));
         };
         let store = self.directory.join(STORE.trim_end_matches('/'));
-        // From the tool file to the store paths: a link there would lead to other files of this
-        // host.
+        // Checks the path from the tool file to the store paths. A link in it would lead to other
+        // files of this host.
         for part in store.ancestors().take(4) {
             if !part.symlink_metadata().map_err(Error::io("read", part))?.is_dir() {
                 return Err(self.refuse(format!("is not taken: {} is no directory", part.display())));
@@ -73,7 +72,8 @@ impl Closure {
             self.file(&found, &other)?;
         }
         for (path, node) in found.entries() {
-            // What another tool brought: equal names of store paths stand for equal contents.
+            // Another tool may have added the same path: equal names of store paths mean equal
+            // contents.
             if archive.get(path).is_none() {
                 archive.add(path, node.clone())?;
             }
@@ -82,7 +82,7 @@ impl Closure {
         Ok(Component { name: guest::package(&self.tool), version: package.to_owned(), sha256: Digest::of(&bytes) })
     }
 
-    /// The file on this host that the guest will start by `path`.
+    /// Returns the file on this host that the guest will start by `path`.
     fn file<'a>(&self, found: &'a Archive, path: &str) -> Result<&'a Path> {
         let real = tree::resolve(found, path).and_then(|real| found.get(&real));
         match real {
@@ -92,7 +92,7 @@ impl Closure {
     }
 }
 
-/// What the kernel starts a program by: the interpreter of a script, or the dynamic linker.
+/// Returns the interpreter of a script, or the dynamic linker of a program.
 pub(crate) fn started_by(program: &[u8]) -> Option<String> {
     let Some(line) = program.strip_prefix(b"#!") else { return interpreter(program) };
     let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// A closure of a script and its interpreter, which is this test's own program.
+    /// A closure of a script and its interpreter, which is a copy of this test's program.
     fn closure(tool: &str, directory: &Path) -> Closure {
         let store = directory.join(STORE);
         fs::create_dir_all(store.join("1-shell/bin")).unwrap();
@@ -151,7 +151,7 @@ mod tests {
         assert!(refused(&of, here()).contains("/nix/store/2-tool/bin/tool, which is no program for"));
         of.program = "bin/other".to_owned();
         assert!(refused(&of, here()).contains("holds no program /nix/store/2-tool/bin/other"));
-        // Linked with what is not in the closure; and for another machine.
+        // The dynamic linker is not in the closure, or the program is for another machine.
         fs::remove_file(folder.path().join("package")).unwrap();
         symlink("/nix/store/1-shell", folder.path().join("package")).unwrap();
         of.program = "bin/sh".to_owned();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Debian packages of tools: those of [`crate::testbed_lock`] where it has them all, the newest
-//! of an index otherwise.
+//! The Debian packages of tools: those of [`crate::testbed_lock`] if it has all of them, else the
+//! newest of an index.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,25 +18,23 @@ use crate::{
 /// Names of packages, by suite.
 type Wanted = BTreeMap<String, BTreeSet<String>>;
 
-/// The packages that tools need, with everything that they depend on.
+/// The packages that tools need, with all their dependencies.
 pub(super) struct Chosen {
-    /// Sorted.
     pub(super) packages: Vec<Package>,
     from: From,
 }
 
-/// Where they are from.
 enum From {
     Index(Root),
     Lock { suite: String, located: Vec<Located> },
 }
 
 impl Chosen {
-    /// What the packages `wanted`, names by suite, mean for guests of `arch`: those of the lock,
-    /// where it has them all. `None` where none is wanted.
+    /// Selects the packages for `wanted` in guests of `arch`, from the lock if it has all of them,
+    /// else from the index. Returns `None` if `wanted` is empty.
     ///
     /// # Errors
-    /// As [`Chosen::of_index`], which the lock makes superfluous.
+    /// Those of [`Chosen::of_index`], unless the lock has the packages.
     pub(super) fn of(apt: &Apt<'_>, arch: Arch, wanted: &Wanted) -> Result<Option<Self>> {
         let Some((suite, names)) = of_one_suite(wanted)? else { return Ok(None) };
         if apt.options().is_locked()
@@ -47,10 +45,11 @@ impl Chosen {
         Self::of_index(apt, arch, wanted)
     }
 
-    /// The same by the suite's index: the newest.
+    /// Selects the newest packages in the suite's index.
     ///
     /// # Errors
-    /// [`Error::Tool`] for packages of two suites, and for a name that no package of the suite has; those of package indexes.
+    /// [`Error::Tool`] for packages of two suites, and for a name that the suite lacks, and the
+    /// errors of package indexes.
     pub(super) fn of_index(apt: &Apt<'_>, arch: Arch, wanted: &Wanted) -> Result<Option<Self>> {
         let Some((suite, names)) = of_one_suite(wanted)? else { return Ok(None) };
         let root = apt.root(suite, &[arch])?;
@@ -72,7 +71,7 @@ impl Chosen {
         Self { packages, from: From::Lock { suite: suite.to_owned(), located } }
     }
 
-    /// Their files, from the cache or downloaded.
+    /// Returns the package files, from the cache or downloaded.
     ///
     /// # Errors
     /// Those of [`Apt::fetch`].
@@ -85,7 +84,7 @@ impl Chosen {
     }
 }
 
-/// The suite that everything `wanted` is of, and the names.
+/// Returns the only suite in `wanted`, and the names.
 ///
 /// # Errors
 /// [`Error::Tool`] for packages of two suites.
@@ -93,7 +92,7 @@ fn of_one_suite(wanted: &Wanted) -> Result<Option<(&str, &BTreeSet<String>)>> {
     let mut suites = wanted.iter();
     let Some((suite, names)) = suites.next() else { return Ok(None) };
     if let Some((other, names)) = suites.next() {
-        // Two C libraries have one place.
+        // The C libraries of two suites would have the same place.
         let tool = names.iter().next().cloned().unwrap_or_default();
         let problem = format!("its packages are from suite {other}, others from {suite}: test them in two runs");
         return Err(refuse(&tool, problem));
@@ -111,10 +110,10 @@ pub(super) fn warn_of_dropped(arch: Arch, wanted: &Wanted, detail: &str) {
     );
 }
 
-/// Suite, name and architecture of each package that a bundled tool asks for.
+/// Lists suite, name and architecture of each package that a bundled tool needs.
 ///
 /// # Errors
-/// None in a released program: bundled tool files are checked by tests.
+/// None in a released program, because tests check the bundled tool files.
 pub(crate) fn bundled_packages() -> Result<BTreeSet<(String, String, Arch)>> {
     let mut all = BTreeSet::new();
     for name in bundled::NAMES {
@@ -134,7 +133,7 @@ mod tests {
     use super::*;
     use crate::{apt::Options, cache::Cache};
 
-    /// Also where there is no apt.
+    /// This must also work without apt.
     #[test]
     fn the_bundled_tools_need_no_index() {
         let directory = tempfile::tempdir().unwrap();

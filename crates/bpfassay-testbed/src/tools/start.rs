@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest starts a tool with besides its program: interpreters, dynamic linkers, libraries.
-//! Only what is certain is refused: a file of which guests have none.
+//! Checks the files that start a tool besides its program: interpreters, dynamic linkers,
+//! libraries. Refuses a tool only if guests certainly lack a file.
 
 #![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
 
@@ -22,13 +22,13 @@ use crate::{
 /// The programs that every guest has.
 const OF_GUESTS: [&str; 3] = [layout::AGENT, layout::TRACER, layout::IOR];
 
-/// What musl's dynamic linker is itself, whatever else it is called, between `lib` and `.`.
+/// Libraries that musl's dynamic linker provides itself: the names between `lib` and `.`.
 const OF_MUSL: [&str; 7] = ["c", "pthread", "rt", "m", "dl", "util", "xnet"];
 
-/// Checks that the dynamic linkers of `tool` are among its libraries, where it has some.
+/// Checks that the libraries of `tool`, if it has any, contain its dynamic linkers.
 ///
 /// # Errors
-/// [`Error::Tool`] where one is not.
+/// [`Error::Tool`] if a dynamic linker is missing.
 pub(super) fn check_linkers(tool: &Supply<'_>, arch: Arch, own: &Archive) -> Result<()> {
     let Source::Binary(list) = tool.source else { return Ok(()) };
     for (place, binary) in of_arch(list, arch) {
@@ -51,11 +51,11 @@ pub(super) fn check_linkers(tool: &Supply<'_>, arch: Arch, own: &Archive) -> Res
     Ok(())
 }
 
-/// Checks that what `tool` is started with is in guests, which have nothing but this project's
-/// programs and `own`.
+/// Checks that guests can start `tool` if they have only this project's programs and `own`.
 ///
 /// # Errors
-/// [`Error::Tool`] where something is not; [`Error::ToolFile`] and [`Error::Overlay`] where files cannot be read.
+/// [`Error::Tool`] if a file is missing. [`Error::ToolFile`] and [`Error::Overlay`] if files cannot
+/// be read.
 pub(super) fn check(tool: &Supply<'_>, arch: Arch, own: &Archive) -> Result<()> {
     match tool.source {
         Source::Binary(list) => of_arch(list, arch).try_for_each(|entry| check_program(tool, arch, entry, own)),
@@ -77,7 +77,7 @@ pub(super) fn check(tool: &Supply<'_>, arch: Arch, own: &Archive) -> Result<()> 
     }
 }
 
-/// Checks that what starts this program, and the libraries that it needs, are in guests.
+/// Checks that guests have this program's interpreter and libraries.
 fn check_program(tool: &Supply<'_>, arch: Arch, (place, binary): (usize, &Binary), own: &Archive) -> Result<()> {
     let Some(bytes) = bytes_of(own, &guest::program(&tool.name, place))? else { return Ok(()) };
     if let Some(interpreter) = started_by(&bytes).filter(|_| bytes.starts_with(b"#!")) {
@@ -100,15 +100,15 @@ fn check_program(tool: &Supply<'_>, arch: Arch, (place, binary): (usize, &Binary
     }
 }
 
-/// Whether guests may have a program at `path`. Directories that guests fill while they run may
-/// hold anything.
+/// Returns whether guests can have a program at `path`. Directories that guests fill while they run
+/// can contain anything.
 pub(super) fn is_there(own: &Archive, path: &str) -> bool {
     let is_live = layout::DIRECTORIES.iter().any(|directory| Path::new(path).starts_with(directory));
     is_live || OF_GUESTS.contains(&path) || tree::resolve(own, path.trim_start_matches('/')).is_some()
 }
 
-/// The libraries that the program needs, and those that they need, must be in guests under their
-/// names: those of `directory` beside the tool file lie at `top`.
+/// Checks that guests have all libraries that the program needs, directly or indirectly, under
+/// their names. The libraries of `directory`, relative to the tool file, are at `top` in the guest.
 fn check_libraries(
     tool: &Supply<'_>,
     arch: Arch,
@@ -122,10 +122,10 @@ fn check_libraries(
         is_musl && stem.is_some_and(|stem| OF_MUSL.contains(&stem))
     };
     let names = files_by_name(own);
-    // Each with what needs it.
+    // Names of libraries, and who needs each.
     let mut waiting: VecDeque<(String, String)> = VecDeque::new();
     let mut known = BTreeSet::new();
-    // A library may be needed by the name that another, which is loaded, gives itself.
+    // A library can also be found by the name (DT_SONAME) of another loaded library.
     let mut given = BTreeSet::new();
     let mut missing = Vec::new();
     let mut take = |file: &[u8], of: &str, given: &mut BTreeSet<String>| {
@@ -150,7 +150,7 @@ fn check_libraries(
                 }
                 waiting.extend(take(&bytes, &shown, &mut given));
             }
-            // Which of them is taken depends on search paths.
+            // Search paths decide which of several files is loaded.
             _ => {}
         }
     }
@@ -163,7 +163,7 @@ fn check_libraries(
     ))
 }
 
-/// How many files and links there are of each name.
+/// Counts the files and links of each name.
 fn files_by_name(own: &Archive) -> BTreeMap<&str, usize> {
     let mut names = BTreeMap::new();
     for (path, node) in own.entries() {
@@ -174,7 +174,7 @@ fn files_by_name(own: &Archive) -> BTreeMap<&str, usize> {
     names
 }
 
-/// The bytes of the file that `path` leads to, if there is one.
+/// Returns the content of the file that `path` leads to, if there is one.
 fn bytes_of<'a>(own: &'a Archive, path: &str) -> Result<Option<Cow<'a, [u8]>>> {
     let real = tree::resolve(own, path.trim_start_matches('/'));
     match real.and_then(|real| own.get(&real)) {

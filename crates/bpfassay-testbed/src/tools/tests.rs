@@ -27,13 +27,13 @@ fn files_lie_where_the_guest_looks_for_them() {
     fs::write(folder.path().join("s.bt"), "BEGIN { }").unwrap();
     let archive = laid_out(folder.path(), "script = { path = 's.bt', interpreter = '/usr/bin/bpftrace' }").unwrap();
     assert!(matches!(archive.get("/tools/mine/script"), Some(Node::File { executable: true, .. })));
-    // Files beside it.
+    // A file in the directory of the tool file.
     fs::create_dir(folder.path().join("data")).unwrap();
     fs::write(folder.path().join("data/conf.yml"), "x").unwrap();
     let script = "script = { path = 's.bt', interpreter = '/usr/bin/bpftrace' }";
     let archive = laid_out(folder.path(), &format!("{script}\nfiles = ['data/conf.yml']")).unwrap();
     assert!(archive.get("/tools/mine/data/conf.yml").is_some() && archive.get("/tools/mine/script").is_some());
-    // A directory brings along what is below it, and nothing that a link leads to elsewhere.
+    // A directory includes everything below it, but nothing outside that a link leads to.
     fs::create_dir(folder.path().join("data/more")).unwrap();
     fs::write(folder.path().join("data/more/module.py"), "y").unwrap();
     let archive = laid_out(folder.path(), &format!("{script}\nfiles = ['data']")).unwrap();
@@ -51,7 +51,7 @@ fn files_lie_where_the_guest_looks_for_them() {
     let error = laid_out(folder.path(), &format!("{script}\nfiles = ['many']")).unwrap_err();
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(cause.contains("hold more than 4096 entries"), "{error}");
-    // This test's own program is linked with libraries.
+    // This test's program is dynamically linked.
     fs::copy(std::env::current_exe().unwrap(), folder.path().join("dynamic")).unwrap();
     if cfg!(target_arch = "x86_64") {
         let error = laid_out(folder.path(), "binary = { arch = 'x86_64', path = 'dynamic' }").unwrap_err();
@@ -69,7 +69,7 @@ fn files_lie_where_the_guest_looks_for_them() {
     }
 }
 
-/// Nothing in a root directory starts them.
+/// No guest starts services, whatever its root directory contains.
 #[test]
 fn a_service_that_no_guest_has_is_named() {
     let work = tempfile::tempdir().unwrap();

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Archives of `ar`, as `.deb` uses them (deb(5)): members one after the other, without an index or
-//! long names.
+//! `ar` archives, as `.deb` uses them (deb(5)): a sequence of members, without an index or long
+//! names.
 
 use std::io::{self, Read};
 
 use super::{Fault, stream::read_of, wrong};
 
-/// How they begin.
+/// The first bytes of an archive.
 pub(super) const MAGIC: &[u8; 8] = b"!<arch>\n";
-/// Bytes of a member's header.
+/// Length of a member's header, in bytes.
 const HEADER: usize = 60;
 
-/// The members of an archive. Reading it reads the content of the member that [`Members::next`]
+/// The members of an archive. Reads return the content of the member that [`Members::next`]
 /// returned last.
 pub(super) struct Members<R> {
     reader: R,
@@ -20,7 +20,7 @@ pub(super) struct Members<R> {
 }
 
 impl<R: Read> Members<R> {
-    /// Of the archive that `reader` begins with.
+    /// Opens the archive at the start of `reader`.
     pub(super) fn new(mut reader: R) -> Result<Self, Fault> {
         let mut magic = [0; MAGIC.len()];
         reader.read_exact(&mut magic)?;
@@ -30,7 +30,7 @@ impl<R: Read> Members<R> {
         Ok(Self { reader, left: 0, is_odd: false })
     }
 
-    /// The name of the next member, after what was not read of the one before; `None` at the end.
+    /// Skips the rest of the current member. Returns the name of the next, or `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<String>, Fault> {
         let skip = self.left + u64::from(self.is_odd);
         if io::copy(&mut self.reader.by_ref().take(skip), &mut io::sink())? != skip && self.left > 0 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The archive in an RPM package: newc of `cpio`, or the form in which the header of the package
-//! has everything but the contents, which RPM uses for large files and in packages of its sixth
-//! format.
+//! The cpio archive in an RPM package. It is in newc format, or in the stripped format, in which
+//! the package's header has everything but the contents. RPM uses the stripped format for large
+//! files, and in packages of format 6.
 
 use std::{
     collections::BTreeMap,
@@ -15,34 +15,34 @@ use super::{
     wrong,
 };
 
-/// Bytes of the rest of a newc header, after its magic number: 13 numbers of 8 hexadecimal digits.
+/// Length of a newc header after its magic number, in bytes: 13 numbers of 8 hexadecimal digits.
 const NEWC: usize = 13 * 8;
-/// The name that ends an archive.
+/// The name of the last entry, which ends an archive.
 const TRAILER: &[u8] = b"TRAILER!!!";
-/// Kinds of `st_mode` (linux/stat.h).
+/// File types in `st_mode` (linux/stat.h).
 const KIND: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
 const REGULAR: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
-/// Files of several names that wait for their content, at most.
+/// Most files with several names that wait for their content.
 const MOST_WAITING: usize = 1 << 16;
 
-/// What an archive has of an entry before its content.
+/// The data of an entry that precede its content.
 struct Entry {
     path: Vec<u8>,
     mode: u32,
     size: u64,
-    /// Device and inode number, where the file has several names.
+    /// Device and inode numbers, if the file has several names.
     shared: Option<(u32, u32, u32)>,
-    /// The target of a symbolic link, where the archive does not have it as the content.
+    /// The target of a symbolic link, if it is not the content of the entry.
     link: Option<Vec<u8>>,
 }
 
-/// Gives every entry of the archive in `reader` to `take`; `table` is what the package's header has
-/// of its files.
+/// Passes every entry of the archive in `reader` to `take`. `table` contains the files in the
+/// package's header.
 pub(super) fn read(reader: &mut dyn Read, table: &FileTable, take: &mut Taker<'_>) -> Result<(), Fault> {
     let mut at = 0;
-    // The last of several names has the content; the others come before it, empty.
+    // The last of several names has the content. Earlier ones are empty.
     let mut waiting: BTreeMap<(u32, u32, u32), Vec<Vec<u8>>> = BTreeMap::new();
     let mut count = 0;
     while let Some(entry) = next(reader, &mut at, table)? {
@@ -86,7 +86,7 @@ pub(super) fn read(reader: &mut dyn Read, table: &FileTable, take: &mut Taker<'_
         at += size;
         pad(reader, &mut at)?;
     }
-    // Those that are empty under all of their names.
+    // Files that are empty under all of their names.
     for names in waiting.into_values() {
         let [first, others @ ..] = names.as_slice() else { continue };
         take(first, Kind::File { size: 0, executable: false }, &mut io::empty())?;
@@ -97,7 +97,7 @@ pub(super) fn read(reader: &mut dyn Read, table: &FileTable, take: &mut Taker<'_
     Ok(())
 }
 
-/// The next entry; `None` at the end.
+/// Reads the next entry. Returns `None` at the end.
 fn next(reader: &mut dyn Read, at: &mut u64, table: &FileTable) -> Result<Option<Entry>, Fault> {
     let mut magic = [0; 6];
     reader.read_exact(&mut magic)?;
@@ -133,8 +133,7 @@ fn newc(reader: &mut dyn Read, at: &mut u64) -> Result<Option<Entry>, Fault> {
     Ok(Some(Entry { path, mode, size: u64::from(size), shared, link: None }))
 }
 
-/// An entry of which the archive has only the number; what is known of it is in the package's
-/// header.
+/// Reads an entry for which the archive has only an index. The package's header has the other data.
 fn stripped(reader: &mut dyn Read, at: &mut u64, table: &FileTable) -> Result<Entry, Fault> {
     let mut digits = [0; 8];
     reader.read_exact(&mut digits)?;
@@ -142,7 +141,7 @@ fn stripped(reader: &mut dyn Read, at: &mut u64, table: &FileTable) -> Result<En
     pad(reader, at)?;
     let file = usize::try_from(number(&digits)?).ok().and_then(|index| table.file(index));
     let file = file.ok_or_else(|| Fault::Package("its archive has a file that its header does not have".to_owned()))?;
-    // The content of a link is in the header.
+    // The header also contains the target of a link.
     let (size, link) = if file.mode & KIND == LINK { (0, Some(file.link)) } else { (file.size, None) };
     let size = if file.mode & KIND == REGULAR { size } else { 0 };
     Ok(Entry { path: file.path, mode: file.mode, size, shared: None, link })
@@ -153,7 +152,7 @@ fn number(digits: &[u8]) -> Result<u32, Fault> {
     number.ok_or_else(|| Fault::Package("a number of its archive is malformed".to_owned()))
 }
 
-/// Headers and contents begin at multiples of four.
+/// Skips padding: headers and contents begin at multiples of four.
 fn pad(reader: &mut dyn Read, at: &mut u64) -> Result<(), Fault> {
     let missing = at.next_multiple_of(4) - *at;
     *at += missing;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packages of Debian and Ubuntu (deb(5)): an archive of `ar` with `debian-binary`, `control.tar.*`
-//! and `data.tar.*`.
+//! Debian and Ubuntu packages (deb(5)): an `ar` archive with `debian-binary`, `control.tar.*` and
+//! `data.tar.*`.
 
 use std::io::Read;
 
@@ -9,7 +9,7 @@ use super::{About, Fault, Kind, Taker, ar::Members, stream::decompressed, tar, w
 /// Largest control file that is read, in bytes.
 const MOST_CONTROL: u64 = 1 << 20;
 
-/// Gives every entry of the package in `reader` to `take`, and returns what it says about itself.
+/// Passes every entry of the package in `reader` to `take`, and returns the package's description.
 pub(super) fn read(reader: &mut dyn Read, limit: u64, take: &mut Taker<'_>) -> Result<About, Fault> {
     let mut members = Members::new(reader)?;
     let mut about = None;
@@ -25,7 +25,7 @@ pub(super) fn read(reader: &mut dyn Read, limit: u64, take: &mut Taker<'_>) -> R
     wrong("it has no data.tar")
 }
 
-/// What the package in `reader` says about itself.
+/// Reads the description of the package in `reader`.
 pub(super) fn about(reader: &mut dyn Read, limit: u64) -> Result<About, Fault> {
     let mut members = Members::new(reader)?;
     while let Some(name) = members.next()? {
@@ -36,7 +36,7 @@ pub(super) fn about(reader: &mut dyn Read, limit: u64) -> Result<About, Fault> {
     wrong("it has no control.tar")
 }
 
-/// Whether a member is that archive, compressed in whatever way.
+/// Returns whether a member is `archive`, with any compression.
 fn is_tar(name: &str, archive: &str) -> bool {
     name.strip_prefix(archive).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

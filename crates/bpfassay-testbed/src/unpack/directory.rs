@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files made below a directory, which no name and no symbolic link leaves.
+//! Creates files below a directory. No name and no symbolic link leads out of it.
 
 #![allow(clippy::disallowed_methods, reason = "the path is only remembered; files are made by descriptors")]
 
@@ -24,29 +24,29 @@ use rustix::{
 use super::{Fault, Kind, MOST_PATH, place_of, wrong};
 use crate::untrusted_tree::UntrustedTree;
 
-/// The beginning of the name of a file that replaces another, until it is whole.
+/// Prefix of the temporary name of a file that will replace another.
 const NEW: &str = ".bpfassay-new-";
-/// Makes the names of these files differ between threads.
+/// Makes temporary names differ between threads.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// A directory that a package is unpacked into. Several threads may unpack into one.
+/// A directory that a package is unpacked into. Several threads can unpack into one.
 #[derive(Debug)]
 pub(super) struct Directory<'a> {
     tree: &'a UntrustedTree,
-    /// The directory in which something was made last.
+    /// The directory of the latest entry.
     last: Option<(PathBuf, OwnedFd)>,
-    /// Directories that were made or found.
+    /// Directories that were created or found.
     known: BTreeSet<PathBuf>,
 }
 
 impl<'a> Directory<'a> {
-    /// The root of `tree`.
+    /// Unpacks into the root of `tree`.
     pub(super) fn of(tree: &'a UntrustedTree) -> Self {
         Self { tree, last: None, known: BTreeSet::new() }
     }
 
-    /// Makes what `kind` is at `place`, relative to the root. What is there is replaced in one
-    /// step, unless it is a directory.
+    /// Creates an entry at `place`, relative to the root. Atomically replaces an existing entry,
+    /// unless it is a directory.
     pub(super) fn take(&mut self, place: &Path, kind: Kind, content: &mut dyn Read) -> Result<(), Fault> {
         if kind == Kind::Directory {
             return self.directory(place).map(drop);
@@ -76,7 +76,7 @@ impl<'a> Directory<'a> {
                 }
                 Kind::Same(_) => {
                     let Some((directory, file)) = &target else { return Ok(()) };
-                    // A symbolic link is not followed.
+                    // The link does not follow symbolic links.
                     rustix::fs::linkat(directory, file, parent, name, AtFlags::empty()).map_err(failed("create"))
                 }
                 Kind::File { size, executable } => {
@@ -99,18 +99,18 @@ impl<'a> Directory<'a> {
             }
             Ok(_) => {}
         }
-        // A compiler may be reading the file that is there.
+        // A compiler can be reading the existing file.
         let new = format!("{NEW}{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         make(OsStr::new(&new))?;
         rustix::fs::renameat(parent, &new, parent, name).map_err(failed("replace"))?;
-        // Another name of the file that was there is not renamed, rename(2) says.
+        // rename(2) does nothing if both names are the same file.
         match rustix::fs::unlinkat(parent, &new, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(failed("remove")(error)),
         }
     }
 
-    /// Where the existing file at `place` is: its directory, and its name in it.
+    /// Finds the existing file at `place`: its directory, and its name there.
     fn found(&mut self, place: &Path) -> Result<(OwnedFd, PathBuf), Fault> {
         let wanted = place.file_name().map(PathBuf::from).unwrap_or_default();
         let parent = self.tree.directory(place.parent().unwrap_or(Path::new("")));
@@ -120,7 +120,7 @@ impl<'a> Directory<'a> {
         if is_file { Ok((parent, wanted)) } else { wrong(format!("`{}` is linked and is no file", place.display())) }
     }
 
-    /// The directory at `place`, made with those on the way to it where it is missing.
+    /// Opens the directory at `place`. Creates it and its parents if they are missing.
     fn directory(&mut self, place: &Path) -> Result<BorrowedFd<'_>, Fault> {
         if self.last.as_ref().is_none_or(|(last, _)| last != place) {
             if !self.known.contains(place) {
@@ -144,7 +144,8 @@ impl<'a> Directory<'a> {
         }
     }
 
-    /// Makes the directory `name` in that at `parent`, unless it is there, maybe as a link to one.
+    /// Creates the directory `name` in the directory at `parent`, unless a directory or a link to
+    /// one exists.
     fn make(&self, parent: &Path, name: &OsStr, whole: &Path) -> Result<(), Fault> {
         let failed = |error: Errno| Fault::Place("create", self.tree.shown(whole), error.into());
         match self.tree.directory(whole) {
@@ -159,15 +160,15 @@ impl<'a> Directory<'a> {
         match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
             // Another thread was faster.
             Err(Errno::EXIST) if self.tree.directory(whole).is_ok() => Ok(()),
-            // A link that leads nowhere: what belongs below it would come to lie elsewhere.
+            // Entries below a dangling link would be created elsewhere.
             Err(Errno::EXIST) => wrong(format!("`{}` is a directory and a link to nothing", whole.display())),
             made => made.map_err(failed),
         }
     }
 }
 
-/// Copies all `size` bytes of `content`. What cannot be read is a fault of the package, what cannot
-/// be written one of the place.
+/// Copies all `size` bytes of `content`. A failed read is a fault of the package, a failed write a
+/// fault of the target.
 fn copy(content: &mut dyn Read, size: u64, file: &mut File, path: &Path) -> Result<(), Fault> {
     let mut buffer = [0; 1 << 16];
     let mut left = size;

@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The files of an RPM package, as its header has them.
+//! The files of an RPM package, according to its header.
 
-/// What a header has of the package's files. Paths are put together where one is asked for: a small
-/// header could have many that are long.
+/// The file list of a header. Paths are assembled on demand, because a small header could stand for
+/// many long paths.
 #[derive(Debug, Default)]
 pub(super) struct FileTable {
     pub(super) names: Vec<Vec<u8>>,
     pub(super) directories: Vec<Vec<u8>>,
-    /// Which directory a file is in.
+    /// For each file, the index of its directory.
     pub(super) places: Vec<u64>,
     pub(super) modes: Vec<u64>,
     pub(super) sizes: Vec<u64>,
     pub(super) links: Vec<Vec<u8>>,
 }
 
-/// A file in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TableFile {
     pub(super) path: Vec<u8>,
     pub(super) mode: u32,
     pub(super) size: u64,
-    /// What it points to, if it is a symbolic link.
+    /// Target of a symbolic link.
     pub(super) link: Vec<u8>,
 }
 
 impl FileTable {
-    /// The file with that number; `None` where the header does not have everything of it.
+    /// Returns the file with this index, or `None` if the header lacks some of its data.
     pub(super) fn file(&self, index: usize) -> Option<TableFile> {
         let directory = self.directories.get(usize::try_from(*self.places.get(index)?).ok()?)?;
         Some(TableFile {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! RPM packages of the formats 3, 4 and 6: lead, signature header, header, and an archive of cpio,
-//! compressed.
+//! RPM packages of the formats 3, 4 and 6: lead, signature header, header, and a compressed cpio
+//! archive.
 //!
-//! Signatures are not checked: no key is known. Where the header has a digest of the compressed
-//! archive, that is compared, so that a damaged package is found.
+//! Signatures are not checked, because no key is known. If the header has a digest of the
+//! compressed archive, the digest is compared, so that damage is detected.
 
 use std::{
     io::{self, Read},
@@ -13,18 +13,18 @@ use std::{
 use super::{About, Fault, MOST_ENTRIES, Taker, cpio, file_table::FileTable, stream::decompressed, wrong};
 use crate::cache::{Digest, Hasher};
 
-/// How packages begin.
+/// The first bytes of a package.
 pub(super) const LEAD_MAGIC: [u8; 4] = [0xed, 0xab, 0xee, 0xdb];
-/// Bytes of the lead.
+/// Length of the lead, in bytes.
 const LEAD: usize = 96;
-/// How a header begins: its magic number and version, before four bytes that are reserved.
+/// The first bytes of a header: magic number and version. Four reserved bytes follow.
 const HEADER_MAGIC: [u8; 4] = [0x8e, 0xad, 0xe8, 0x01];
-/// Entries that a header may have, as RPM has it (`HEADER_TAGS_MAX`).
+/// Most entries of a header, as in RPM (`HEADER_TAGS_MAX`).
 const MOST_TAGS: u32 = 0xffff;
-/// Bytes of data that a header may have; RPM permits 256 MiB, and those of kernels have some MiB.
+/// Largest data of a header, in bytes. RPM permits 256 MiB. Kernels have some MiB.
 const MOST_DATA: u32 = 64 << 20;
 
-/// Values that a tag may have to be looked at: one for each file, at most.
+/// Most values of a tag that are read: one for each file.
 const MOST_VALUES: usize = MOST_ENTRIES as usize;
 
 /// Numbers of tags (lib/rpmtag.h of RPM).
@@ -46,15 +46,15 @@ mod tag {
     pub(super) const PAYLOAD_DIGEST_KIND: u32 = 5093;
 }
 
-/// SHA-256 among the kinds of digests (RFC 4880, section 9.4).
+/// SHA-256 in the numbering of digests (RFC 4880, section 9.4).
 const SHA_256: u64 = 8;
 
-/// Gives every entry of the package in `reader` to `take`, and returns what it says about itself.
+/// Passes every entry of the package in `reader` to `take`, and returns the package's description.
 pub(super) fn read(mut reader: impl Read, limit: u64, take: &mut Taker<'_>) -> Result<About, Fault> {
     let Header { about, table, digest } = Header::read(&mut reader)?;
     let mut hashed = Hashed { reader: &mut reader, hasher: Hasher::default() };
     cpio::read(&mut decompressed(&mut hashed, limit)?, &table, take)?;
-    // What follows the archive is a part of what was hashed.
+    // Bytes after the archive are part of the digest.
     io::copy(&mut hashed.by_ref().take(limit), &mut io::sink())?;
     match digest {
         Some(expected) if hashed.hasher.finish() != expected => {
@@ -64,7 +64,7 @@ pub(super) fn read(mut reader: impl Read, limit: u64, take: &mut Taker<'_>) -> R
     }
 }
 
-/// What is in front of the archive.
+/// The package's data before the archive.
 pub(super) struct Header {
     pub(super) about: About,
     table: FileTable,
@@ -72,7 +72,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The one in the package that `reader` begins with.
+    /// Reads the headers of the package at the start of `reader`.
     pub(super) fn read(reader: &mut impl Read) -> Result<Self, Fault> {
         let mut lead = [0; LEAD];
         reader.read_exact(&mut lead)?;
@@ -105,7 +105,7 @@ impl Header {
 
 /// A header: an index of tags, and their data.
 struct Tags {
-    /// Number, kind, place in the data, count.
+    /// Number, kind, offset in the data, count.
     index: Vec<[u32; 4]>,
     data: Vec<u8>,
 }
@@ -135,23 +135,23 @@ impl Tags {
         Ok(Self { index, data })
     }
 
-    /// Bytes that it takes.
+    /// Returns the length of the header in bytes.
     fn length(&self) -> usize {
         16 + 16 * self.index.len() + self.data.len()
     }
 
-    /// Kind, data from its place on, and count of a tag.
+    /// Returns the kind, the data from its offset on, and the count of a tag.
     fn find(&self, number: u32) -> Option<(u32, &[u8], usize)> {
         let [_, kind, at, count] = self.index.iter().find(|[of, ..]| *of == number)?;
         Some((*kind, self.data.get(*at as usize..)?, *count as usize))
     }
 
-    /// The texts of a tag, as bytes; none where it has others, or they are not whole.
+    /// Returns the strings of a tag. Returns none if it has another type or is cut short.
     fn texts(&self, number: u32) -> Vec<&[u8]> {
-        // One text, several, several in languages.
+        // STRING, STRING_ARRAY and I18NSTRING.
         let Some((6 | 8 | 9, data, count @ ..=MOST_VALUES)) = self.find(number) else { return Vec::new() };
         let mut texts: Vec<_> = data.split(|&byte| byte == 0).take(count).collect();
-        // What follows the last NUL has no end.
+        // A string after the last NUL is not terminated.
         if texts.iter().map(|text| text.len() + 1).sum::<usize>() > data.len() {
             texts.clear();
         }
@@ -162,7 +162,7 @@ impl Tags {
         self.texts(number).first().map(|text| String::from_utf8_lossy(text).into_owned())
     }
 
-    /// The numbers of a tag; none where it has something else, or they are not whole.
+    /// Returns the numbers of a tag. Returns none if it has another type or is cut short.
     fn numbers(&self, number: u32) -> Vec<u64> {
         let Some((kind, data, count @ ..=MOST_VALUES)) = self.find(number) else { return Vec::new() };
         let size = match kind {
@@ -181,7 +181,6 @@ fn word(bytes: &[u8; 16], at: usize) -> u32 {
     bytes[at..at + 4].iter().fold(0, |value, &byte| value << 8 | u32::from(byte))
 }
 
-/// What a header has of the package's files.
 fn file_table(tags: &Tags) -> FileTable {
     let texts = |number| tags.texts(number).into_iter().map(<[u8]>::to_vec).collect();
     let sizes = Some(tags.numbers(tag::LONG_FILE_SIZES)).filter(|sizes| !sizes.is_empty());
@@ -195,7 +194,7 @@ fn file_table(tags: &Tags) -> FileTable {
     }
 }
 
-/// A reader whose bytes are hashed as they come.
+/// A reader that hashes the bytes it reads.
 struct Hashed<R> {
     reader: R,
     hasher: Hasher,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Streams that are decompressed while they are read, bounded in memory and output.
+//! Decompresses streams while they are read, with bounded memory and output.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use super::{Fault, wrong};
 
-/// Most memory that decompressing may take, in KiB: the presets of xz take less than 70,000.
+/// Most memory for decompression, in KiB. The presets of xz need less than 70,000.
 const MOST_MEMORY: u32 = 256 << 10;
 
-/// `reader` decompressed, by how it begins; as it is where that is no compressed stream. Reading
-/// more than `limit` bytes of it is an error.
+/// Decompresses `reader` in the format that its first bytes show, or passes it through if they show
+/// none. Reading more than `limit` bytes is an error.
 pub(super) fn decompressed<'a>(reader: impl Read + 'a, limit: u64) -> Result<Bounded<'a>, Fault> {
     let mut reader = BufReader::with_capacity(1 << 16, reader);
     let start = reader.fill_buf()?;
@@ -33,7 +33,7 @@ pub(super) fn decompressed<'a>(reader: impl Read + 'a, limit: u64) -> Result<Bou
     Ok(Bounded::new(reader, limit))
 }
 
-/// A stream out of which only so much comes.
+/// A stream with a limit of bytes. Reading beyond it is an error.
 pub(crate) struct Bounded<'a> {
     reader: Box<dyn Read + 'a>,
     left: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Bounded<'a> {
 }
 
 impl<'a> Bounded<'a> {
-    /// `reader`, of which `limit` bytes may be read.
+    /// Limits `reader` to `limit` bytes.
     pub(crate) fn new(reader: Box<dyn Read + 'a>, limit: u64) -> Self {
         Self { reader, left: limit, limit }
     }
@@ -64,10 +64,10 @@ impl Read for Bounded<'_> {
     }
 }
 
-/// The content of an entry: all of it, or an error.
+/// A reader of an entry's content. A premature end is an error.
 pub(super) struct Whole<'a> {
     pub(super) reader: &'a mut dyn Read,
-    /// Bytes that are still to come.
+    /// Number of remaining bytes.
     pub(super) left: u64,
 }
 
@@ -77,7 +77,7 @@ impl Read for Whole<'_> {
     }
 }
 
-/// Reads of the next `left` bytes of `reader`, which must have them, and counts them down.
+/// Reads from the next `left` bytes of `reader` and counts them down. A premature end is an error.
 pub(super) fn read_of(reader: &mut dyn Read, left: &mut u64, buffer: &mut [u8]) -> io::Result<usize> {
     let length = reader.take(*left).read(buffer)?;
     if length == 0 && *left > 0 && !buffer.is_empty() {
@@ -87,7 +87,7 @@ pub(super) fn read_of(reader: &mut dyn Read, left: &mut u64, buffer: &mut [u8]) 
     Ok(length)
 }
 
-/// Reads `bytes` of `reader` and drops them.
+/// Reads `bytes` bytes of `reader` and drops them.
 pub(super) fn skip(reader: &mut dyn Read, bytes: u64) -> Result<(), Fault> {
     let skipped = io::copy(&mut reader.take(bytes), &mut io::sink())?;
     if skipped == bytes { Ok(()) } else { wrong("it is cut off") }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Archives of `tar`, as `.deb` uses them: ustar with the long names of GNU tar, and pax headers
-//! (pax(1), tar(5)).
+//! Tar archives, as `.deb` uses them: ustar with GNU tar's long names, and pax headers (pax(1),
+//! tar(5)).
 
 use std::io::{self, Read};
 
@@ -10,19 +10,19 @@ use super::{
     wrong,
 };
 
-/// Bytes of a block: a header, or a part of a content that is padded to whole ones.
+/// Size of a block in bytes. Headers have one block, and contents are padded to whole blocks.
 const BLOCK: usize = 512;
 /// Largest set of pax headers, in bytes.
 const MOST_PAX: u64 = 1 << 20;
 
-/// Gives every entry of the archive in `reader` to `take`.
+/// Passes every entry of the archive in `reader` to `take`.
 pub(super) fn read(reader: &mut dyn Read, take: &mut Taker<'_>) -> Result<(), Fault> {
-    // What headers before an entry say about it.
+    // Data from headers that precede the entry's own header.
     let mut next = Next::default();
     loop {
         let mut block = [0; BLOCK];
         match read_block(reader, &mut block)? {
-            // Two blocks of zeros end an archive; some end with the file.
+            // Two blocks of zeros end an archive. Some archives end with the file.
             false => return Ok(()),
             true if block.iter().all(|&byte| byte == 0) => return Ok(()),
             true => {}
@@ -35,7 +35,7 @@ pub(super) fn read(reader: &mut dyn Read, take: &mut Taker<'_>) -> Result<(), Fa
             b'L' => next.path = Some(long_name(reader, size)?),
             b'K' => next.link = Some(long_name(reader, size)?),
             b'x' => next.read_pax(&content(reader, size, MOST_PAX)?)?,
-            // Headers for all entries: comments and the like.
+            // Global headers contain comments and the like.
             b'g' => drop(content(reader, size, MOST_PAX)?),
             _ => {
                 let Next { path, link, size: given } = std::mem::take(&mut next);
@@ -65,7 +65,7 @@ pub(super) fn read(reader: &mut dyn Read, take: &mut Taker<'_>) -> Result<(), Fa
     }
 }
 
-/// What comes before the header of an entry, and replaces what is in it.
+/// Data from extra headers before an entry, which override those of its header.
 #[derive(Default)]
 struct Next {
     path: Option<Vec<u8>>,
@@ -74,7 +74,7 @@ struct Next {
 }
 
 impl Next {
-    /// Records `LENGTH KEY=VALUE\n`.
+    /// Parses records `LENGTH KEY=VALUE\n`.
     fn read_pax(&mut self, mut text: &[u8]) -> Result<(), Fault> {
         while !text.is_empty() {
             let record = || -> Option<(&[u8], &[u8], &[u8])> {
@@ -110,7 +110,7 @@ struct Header<'a> {
 }
 
 impl Header<'_> {
-    /// Whether the header has the sum that it names.
+    /// Checks the header's checksum.
     fn check(&self) -> Result<(), Fault> {
         let is_sum = |at: usize| (148..156).contains(&at);
         let bytes = self.block.iter().enumerate();
@@ -123,7 +123,7 @@ impl Header<'_> {
         field.split(|&byte| byte == 0).next().unwrap_or_default()
     }
 
-    /// A number in octal digits, or in the form of GNU tar for larger ones.
+    /// Parses a number in octal digits, or in GNU tar's binary form for larger numbers.
     fn number(&self, from: usize, length: usize) -> Result<u64, Fault> {
         let field = &self.block[from..from + length];
         if let [0x80, rest @ ..] = field {
@@ -141,7 +141,7 @@ impl Header<'_> {
 
     fn path(&self) -> Vec<u8> {
         let (name, prefix) = (self.text(0, 100), self.text(345, 155));
-        // GNU's own form has other things where ustar has the prefix.
+        // GNU's format uses ustar's prefix field for other data.
         if self.block[257..263] == *b"ustar\0" && !prefix.is_empty() {
             [prefix, b"/", name].concat()
         } else {
@@ -150,7 +150,7 @@ impl Header<'_> {
     }
 }
 
-/// Fills `block`; false where the file ends before it.
+/// Fills `block`. Returns false if the file ends before it.
 fn read_block(reader: &mut dyn Read, block: &mut [u8; BLOCK]) -> Result<bool, Fault> {
     loop {
         match reader.read(&mut block[..1]) {

@@ -29,7 +29,7 @@ fn newc_entry(path: &str, mode: u32, inode: u32, names: u32, content: &[u8]) -> 
     bytes
 }
 
-/// A value of a tag.
+/// The value of a tag.
 enum Value<'a> {
     Text(&'a str),
     Texts(&'a [&'a str]),
@@ -60,7 +60,7 @@ fn header(tags: &[(u32, Value<'_>)]) -> Vec<u8> {
     [header, index, data].concat()
 }
 
-/// A package with `payload`, and `tags` beside those that every package has.
+/// A package with `payload`, and with `tags` besides those that every package has.
 fn rpm(payload: &[u8], tags: Vec<(u32, Value<'_>)>) -> Vec<u8> {
     let digest = Digest::of(payload).to_string();
     let mut all = vec![
@@ -152,7 +152,7 @@ fn nothing_leaves_the_directory() {
     assert!(refused(&deb(&[file("../outside", "x")])).contains("`../outside` leads out of the package"));
     assert!(refused(&deb(&[tar_entry(b'1', "./x", 0o644, "../package", b"")])).contains("leads out"));
     assert!(refused(&deb(&[tar_entry(b'3', "./null", 0o644, "", b"")])).contains("such as a device"));
-    // Links are the package's own: what they lead to is below the directory, wherever they point.
+    // Links in the package lead to places below the directory, whatever their targets are.
     for target in ["/", "../..", "/../..", "../../.."] {
         let (work, done) = unpacked(&deb(&[
             tar_entry(b'2', "./out", 0o777, target, b""),
@@ -184,7 +184,7 @@ fn packages_are_unpacked_through_the_links_of_others() {
     }
 }
 
-/// As when the cross toolchain is made.
+/// The cross toolchain is unpacked in this way.
 #[test]
 fn several_threads_unpack_into_one_tree() {
     let work = tempfile::tempdir().unwrap();
@@ -217,7 +217,7 @@ fn several_threads_unpack_into_one_tree() {
     });
 }
 
-/// Programs are compiled with headers that the packages of several architectures share, while these
+/// Programs are compiled with headers that packages of several architectures share, while these
 /// packages are unpacked.
 #[test]
 fn a_file_of_several_packages_is_whole_at_every_moment() {
@@ -292,7 +292,7 @@ fn an_rpm_is_unpacked_and_compared_with_its_digest() {
     );
     let inode = |path: &str| fs::metadata(root.join(path)).unwrap().ino();
     assert_eq!((inode("lib/one"), inode("lib/empty")), (inode("lib/two"), inode("lib/empty-too")));
-    // A bit of the payload that gzip does not notice: the time in its header.
+    // The damaged byte is in gzip's time stamp, which gzip does not check.
     let mut damaged = packed.clone();
     let at = damaged.len() - gzip(&archive).len() + 4;
     damaged[at] ^= 1;
@@ -339,7 +339,7 @@ fn what_is_no_package_or_too_large_is_refused() {
     assert!(refused(b"").contains("it is cut off"));
     assert!(refused(b"neither of them").contains("begins like neither"));
     assert!(refused(&deb(&[])[..200]).contains("cut off"));
-    // 200 MiB of zeros take 200 KB.
+    // 200 MiB of zeros compress to 200 KB.
     let bomb = deb(&[tar_entry(b'0', "./zeros", 0o644, "", &vec![0; 200 << 20])]);
     assert!(bomb.len() < 1 << 20);
     assert!(refused(&bomb).contains("far more than a file of its size"));
@@ -352,7 +352,7 @@ fn what_is_no_package_or_too_large_is_refused() {
     assert!(error.to_string().contains("check that it exists"), "{error}");
 }
 
-/// The same files come out as by dpkg and tar, whatever dpkg compresses with.
+/// The result must equal that of dpkg and tar, with each of dpkg's compressions.
 #[test]
 fn what_dpkg_packs_is_unpacked_as_by_dpkg() {
     if lacks("dpkg-deb", "dpkg") {
@@ -385,8 +385,7 @@ fn what_dpkg_packs_is_unpacked_as_by_dpkg() {
     }
 }
 
-/// Fields of eight bytes have the form of GNU tar for large numbers, too, which has seven bytes of
-/// number there.
+/// Fields of eight bytes can also use GNU tar's form for large numbers, with seven bytes of number.
 #[test]
 fn numbers_in_the_form_of_gnu_tar_may_be_in_short_fields() {
     for field in [148, 100, 124] {
@@ -397,7 +396,8 @@ fn numbers_in_the_form_of_gnu_tar_may_be_in_short_fields() {
 }
 
 proptest! {
-    /// In a `.deb` archives are compressed, where changed bytes of the package do not reach.
+    /// Tests tar archives directly, because compression hides most damage of a `.deb` from the
+    /// reader.
     #[test]
     fn damaged_archives_end_in_entries_or_a_reason(at in 0usize..1024, bytes: [u8; 8]) {
         let mut archive = [tar_entry(b'0', "./boot/vmlinuz", 0o644, "", b"kernel"), vec![0; 1024]].concat();

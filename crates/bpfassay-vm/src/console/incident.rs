@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The incidents that a kernel reports about itself.
+//! Incidents that a kernel reports about itself.
 
 use std::{fmt, time::Duration};
 
@@ -9,36 +9,35 @@ use serde::{Deserialize, Serialize};
 /// An incident that a kernel reported about itself on the console.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelIncident {
-    /// What kind.
+    /// The kind of incident.
     pub kind: KernelIncidentKind,
     /// The line that reported it, without its time stamp.
     pub line: String,
-    /// The kernel's time stamp of that line, in microseconds since boot, where it had one.
+    /// The kernel's time stamp of that line, in microseconds since boot, if it has one.
     pub time_us: Option<u64>,
-    /// Lines with details that followed (registers that locate it, task, first frames), bounded in
-    /// number. Complete only in
-    /// [`crate::Ending::incidents`], because they follow the line that reported it.
+    /// Following lines with details (registers that locate it, task, first frames), bounded in
+    /// number. They are complete only in [`crate::Ending::incidents`].
     pub details: Vec<String>,
 }
 
-/// Ticks of a kernel's clock in a second (CONFIG_HZ), the most first.
+/// Ticks of a kernel's clock per second (CONFIG_HZ), in descending order.
 const TICKS: [u64; 4] = [1000, 300, 250, 100];
 
-/// Seconds after which RCU reports a stall, unless a parameter says otherwise
-/// (CONFIG_RCU_CPU_STALL_TIMEOUT of Linux, and of Debian's kernels).
+/// Seconds after which RCU reports a stall by default (CONFIG_RCU_CPU_STALL_TIMEOUT of Linux and of
+/// Debian's kernels).
 const STALL_SECONDS: u64 = 21;
 
-/// The least seconds that `ticks` of an RCU stall are: RCU reports none sooner than after
-/// [`STALL_SECONDS`], which excludes clocks with more ticks.
+/// Converts the `ticks` of an RCU stall to the smallest possible number of seconds. RCU reports a
+/// stall after [`STALL_SECONDS`] at the earliest, which excludes faster clocks.
 fn seconds_of_stall(ticks: u64) -> u64 {
     let possible = TICKS.into_iter().find(|per_second| ticks / per_second >= STALL_SECONDS);
     ticks / possible.unwrap_or(TICKS[0])
 }
 
 impl KernelIncident {
-    /// How long it had lasted at least when it was reported, as the report has it: a stall, a
-    /// lockup and a task that hangs are reported long after they began. `None` where the report
-    /// does not say so, or says that it began before the kernel did.
+    /// Returns how long the incident had lasted at least, according to the report. Stalls, lockups
+    /// and hung tasks are reported long after they began. Returns `None` if the report does not
+    /// tell, or claims that it began before the kernel.
     #[must_use]
     pub fn lasted(&self) -> Option<Duration> {
         use KernelIncidentKind::{HungTask, RcuStall, SoftLockup};
@@ -49,8 +48,8 @@ impl KernelIncident {
             SoftLockup => number_behind(&self.line, " stuck for ", "s!")?,
             // `INFO: task ior:77 blocked for more than 120 seconds.`
             HungTask => number_behind(&self.line, " for more than ", " seconds")?,
-            // `(t=5250 jiffies g=…`, `(detected by 1, t=5252 jiffies, g=…`, and of expedited stalls
-            // `{ 1-.... } 5254 jiffies s: 57`
+            // `(t=5250 jiffies g=…`, `(detected by 1, t=5252 jiffies, g=…`, and for expedited
+            // stalls `{ 1-.... } 5254 jiffies s: 57`
             RcuStall => {
                 let ticks = |line: &str| {
                     number_behind(line, "t=", " jiffies").or_else(|| number_behind(line, "} ", " jiffies"))
@@ -59,14 +58,14 @@ impl KernelIncident {
             }
             _ => return None,
         };
-        // The count begins and ends within a second.
+        // The count is of whole seconds, so that up to one second is uncertain.
         let lasted = Duration::from_secs(whole_seconds.saturating_sub(1));
         let is_possible = self.time_us.is_none_or(|time| lasted <= Duration::from_micros(time));
         (is_possible && !lasted.is_zero()).then_some(lasted)
     }
 }
 
-/// The number in `line` between `before` and `behind`.
+/// Parses the number in `line` between `before` and `behind`.
 fn number_behind(line: &str, before: &str, behind: &str) -> Option<u64> {
     line.match_indices(before).find_map(|(at, _)| line.get(at + before.len()..)?.split_once(behind)?.0.parse().ok())
 }
@@ -95,9 +94,9 @@ pub enum KernelIncidentKind {
     HardLockup,
     /// A task has been blocked for minutes.
     HungTask,
-    /// Memory ran out and a process was killed for it.
+    /// Memory ran out, and a process was killed for it.
     OutOfMemory,
-    /// The initramfs could not be unpacked in whole.
+    /// The initramfs could not be unpacked completely.
     Initramfs,
     /// The NFS server does not answer the NFS client.
     NfsStall,
@@ -109,16 +108,16 @@ pub enum KernelIncidentKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Recorded with the results; measuring continues.
+    /// Recorded with the results. Measuring continues.
     Note,
-    /// The run in which it occurred cannot be trusted; the guest may recover.
+    /// The run in which it occurred cannot be trusted. The guest can recover.
     SpoilsRun,
     /// The guest is dead or cannot be trusted any more.
     Fatal,
 }
 
 impl KernelIncidentKind {
-    /// Its severity.
+    /// Returns the severity of this kind.
     #[must_use]
     pub const fn severity(self) -> Severity {
         match self {
@@ -188,10 +187,10 @@ mod tests {
                 &[],
                 Some(20),
             ),
-            // Of 100 ticks a second; and with a shorter time limit, of at most 1000.
+            // A clock of 100 Hz, and a shorter time limit with at most 1000 Hz.
             (RcuStall, "rcu: INFO: rcu_preempt self-detected stall on CPU", &["(t=2105 jiffies g=1 q=2)"], Some(20)),
             (RcuStall, "rcu: INFO: rcu_preempt self-detected stall on CPU", &["(t=2003 jiffies g=1 q=2)"], Some(1)),
-            // Nothing is said, or no number that can be one.
+            // The report has no duration, or an impossible one.
             (RcuStall, "rcu: INFO: rcu_preempt self-detected stall on CPU", &["CPU: 0 PID: 77"], None),
             (HardLockup, "watchdog: Watchdog detected hard LOCKUP on cpu 0", &[], None),
             (SoftLockup, "BUG: soft lockup - CPU#0 stuck for 99999999999999999999s!", &[], None),
@@ -200,7 +199,7 @@ mod tests {
         ] {
             assert_eq!(lasted(kind, line, details, late), seconds, "{line}");
         }
-        // It cannot have begun before the kernel did: whoever wrote the line invented it.
+        // An incident cannot precede the kernel's start, so the line was forged.
         let hung = "INFO: task ior:77 blocked for more than 120 seconds.";
         assert_eq!(lasted(HungTask, hung, &[], Some(2_000_000)), None);
         assert_eq!(lasted(HungTask, hung, &[], None), Some(119));

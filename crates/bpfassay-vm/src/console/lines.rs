@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Console bytes to lines.
+//! Splits console bytes into lines.
 
-/// Longest line kept, in bytes; the rest of a longer one is dropped.
+/// Longest line kept, in bytes. The rest of a longer line is dropped.
 pub(crate) const MAX_LINE: usize = 4096;
 
-/// Cuts a byte stream into lines of bounded length, free of control characters and terminal
+/// Cuts a byte stream into lines of bounded length, without control characters and terminal
 /// sequences.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
@@ -13,8 +13,7 @@ pub(crate) struct Lines {
     escape: Escape,
 }
 
-/// Where in a terminal sequence the stream is (ECMA-48: ESC, then `[` and a final byte, or one
-/// byte).
+/// Position in a terminal sequence (ECMA-48: ESC, then `[` and a final byte, or one byte).
 #[derive(Debug, Default, Clone, Copy)]
 enum Escape {
     #[default]
@@ -24,12 +23,12 @@ enum Escape {
 }
 
 impl Lines {
-    /// Takes bytes and passes each line that they complete to `each`.
+    /// Processes bytes, and passes each line that they complete to `each`.
     pub(crate) fn push(&mut self, bytes: &[u8], mut each: impl FnMut(String)) {
         for &byte in bytes {
             match (self.escape, byte) {
-                // A line ends in any state, so that an unterminated sequence costs one line at
-                // most.
+                // A line feed ends a line in any state, so that an unterminated sequence costs at
+                // most one line.
                 (_, b'\n') => {
                     self.escape = Escape::None;
                     each(self.take());
@@ -50,14 +49,14 @@ impl Lines {
         }
     }
 
-    /// The last line, if the stream ended in the middle of one.
+    /// Returns the last line if the stream ended in the middle of it.
     pub(crate) fn finish(&mut self) -> Option<String> {
         (!self.line.is_empty()).then(|| self.take())
     }
 
     fn take(&mut self) -> String {
-        // Tabs, and the control characters of UTF-8 (0x80 to 0x9f): nothing is left that a terminal
-        // interprets.
+        // Replaces tabs and the control characters of UTF-8 (0x80 to 0x9f). A terminal then
+        // interprets nothing in the text.
         let mut text = String::from_utf8_lossy(&self.line).replace(char::is_control, " ");
         if std::mem::take(&mut self.cut) {
             text.push_str(" […]");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The console log: a file of bounded size and the last lines in memory.
+//! The console log: a file of bounded size, and the last lines in memory.
 
 #![allow(
     clippy::disallowed_methods,
@@ -13,15 +13,15 @@ use std::{
     path::Path,
 };
 
-/// Lines kept in memory.
+/// Number of lines kept in memory.
 const TAIL_LINES: usize = 60;
-/// Bytes of a line kept in memory.
+/// Largest part of a line kept in memory, in bytes.
 const TAIL_LINE: usize = 512;
 
-/// Writes a console to a file up to a limit and keeps its last lines.
+/// Writes a console to a file up to a limit, and keeps its last lines.
 ///
-/// Once the limit is reached nothing more is written to the file, until [`Self::finish`] adds the
-/// last lines: the beginning and the end of a guest matter most.
+/// After the limit, the file gets nothing more until [`Self::finish`] adds the last lines. The
+/// beginning and the end of a guest matter most.
 #[derive(Debug)]
 pub(crate) struct ConsoleLog {
     name: String,
@@ -34,13 +34,13 @@ pub(crate) struct ConsoleLog {
 }
 
 impl ConsoleLog {
-    /// Creates the file, in place of an existing one: a link at its place may lead to a file of
-    /// somebody else.
+    /// Creates the file. Replaces an existing one, because a link at its place can lead to somebody
+    /// else's file.
     ///
     /// # Errors
-    /// Those of the system, where what is there cannot be removed, or the file cannot be created.
+    /// The system's error if the existing file cannot be removed, or the new one cannot be created.
     pub(crate) fn create(path: &Path, limit: u64) -> io::Result<Self> {
-        // That fails for a link, too, wherever it leads.
+        // `create_new` makes this fail for a link, too.
         let create = || File::options().write(true).create_new(true).open(path);
         let file = match create() {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -52,15 +52,15 @@ impl ConsoleLog {
         Ok(Self::new(file, limit).of(path))
     }
 
-    /// Writes to `file`, which has been made anew at `path`.
+    /// Writes to `file`, which was newly created at `path`.
     ///
     /// # Errors
-    /// That of dup(2).
+    /// The error of dup(2).
     pub(crate) fn in_file(file: &File, path: &Path, limit: u64) -> io::Result<Self> {
         Ok(Self::new(file.try_clone()?, limit).of(path))
     }
 
-    /// The same with the name that the file at `path` has.
+    /// Sets the log's name to the file name of `path`, without extension.
     fn of(self, path: &Path) -> Self {
         Self { name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), ..self }
     }
@@ -70,12 +70,12 @@ impl ConsoleLog {
         Self { name, file: Some(file), left: limit, limit, dropped: 0, tail: VecDeque::new(), problem: None }
     }
 
-    /// The file's name, which is that of the guest.
+    /// Returns the file's name, which is the guest's name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Writes bytes unchanged to the file. A failed write ends the file, not the guest;
+    /// Writes bytes unchanged to the file. A failed write ends the file, not the guest, and
     /// [`Self::finish`] reports it.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
@@ -84,7 +84,7 @@ impl ConsoleLog {
         self.write(&bytes[..room]);
     }
 
-    /// Keeps a line.
+    /// Keeps a line in memory.
     pub(crate) fn line(&mut self, line: &str) {
         if self.tail.len() == TAIL_LINES {
             self.tail.pop_front();
@@ -93,12 +93,12 @@ impl ConsoleLog {
         self.tail.push_back(line[..end].to_owned());
     }
 
-    /// Records that there is more, which is not read.
+    /// Records that the rest of the console is not read.
     pub(crate) fn left_unread(&mut self) {
         self.problem.get_or_insert_with(|| "the console was not read to its end".to_owned());
     }
 
-    /// Completes the file. Returns the last lines, and why the file is incomplete if it is.
+    /// Completes the file. Returns the last lines, and the reason if the file is incomplete.
     pub(crate) fn finish(mut self) -> (Vec<String>, Option<String>) {
         if self.dropped > 0 {
             let mut end = format!("\n[bpfassay: {} bytes left out here; the last lines follow]\n", self.dropped);
@@ -170,13 +170,13 @@ mod tests {
         let mut log = ConsoleLog::create(&path, 100).unwrap();
         fill(&mut log, 1);
         assert_eq!((text(&other).as_str(), text(&path).as_str()), ("none of ours", "line 0\n"));
-        // A hard link is not a link that open(2) would detect.
+        // open(2) does not detect hard links.
         fs::remove_file(&path).unwrap();
         fs::hard_link(&other, &path).unwrap();
         let mut log = ConsoleLog::create(&path, 100).unwrap();
         fill(&mut log, 2);
         assert_eq!((text(&other).as_str(), text(&path).as_str()), ("none of ours", "line 0\nline 1\n"));
-        // A dangling link creates no file elsewhere.
+        // A dangling link must not create a file elsewhere.
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink(directory.path().join("nowhere"), &path).unwrap();
         ConsoleLog::create(&path, 100).unwrap();

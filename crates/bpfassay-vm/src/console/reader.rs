@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The task that reads a guest's console.
+//! Reads a guest's console in a task.
 
 use std::sync::{
     Arc,
@@ -11,14 +11,13 @@ use tokio::sync::mpsc;
 use super::{ConsoleLog, KernelIncident, Lines, Watch};
 use crate::output::Output;
 
-/// The result of reading the whole console.
 pub(crate) struct ConsoleReport {
     pub(crate) incidents: Vec<KernelIncident>,
     pub(crate) tail: Vec<String>,
     pub(crate) problem: Option<String>,
 }
 
-/// Reads the console to its end, or until it is `enough`.
+/// Reads the console to its end, or until `enough` is set.
 pub(crate) async fn watch(
     mut console: Output,
     mut log: ConsoleLog,
@@ -28,11 +27,11 @@ pub(crate) async fn watch(
 ) -> ConsoleReport {
     let mut lines = Lines::default();
     let mut incidents_seen = Watch::default();
-    // The user at the console has seen it already.
+    // An interactive user has already seen the output.
     let is_logged = output.is_none();
     let mut look = |line: &str, log: &mut ConsoleLog| {
         if is_logged {
-            // It contains nothing that a terminal interprets.
+            // Removes characters that a terminal interprets.
             let line = line.replace(char::is_control, " ");
             tracing::debug!(target: "bpfassay_vm::console", "{}: {line}", log.name());
         }
@@ -43,7 +42,7 @@ pub(crate) async fn watch(
         }
     };
     let mut buffer = vec![0; 16 << 10];
-    // A reset connection is QEMU's death; its exit status has more information than this error.
+    // A reset connection means that QEMU died. Its exit status tells more than this error.
     while let Ok(count @ 1..) = console.read(&mut buffer).await {
         let bytes = &buffer[..count];
         log.bytes(bytes);

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds incidents in console lines. Pure.
 //!
-//! A kernel message is matched at its beginning only, after the time stamp: the same text inside a
-//! sentence (`RETBleed: WARNING: …`) is no incident. A time stamp in the middle of a line begins a
-//! message too, because a program's unfinished line may come before it.
+//! A kernel message is matched only at its beginning, after the time stamp. The same text inside a
+//! sentence (`RETBleed: WARNING: …`) is not an incident. A time stamp in the middle of a line also
+//! begins a message, because it can follow an unfinished line of a program.
 
 use super::{KernelIncident, KernelIncidentKind};
 
-/// Incidents kept of one guest.
+/// Number of incidents kept per guest.
 const MAX_INCIDENTS: usize = 32;
 /// Detail lines kept per incident.
 const MAX_DETAILS: usize = 16;
-/// Frames kept of the back trace of an incident.
+/// Frames kept of an incident's back trace.
 const MAX_FRAMES: u32 = 6;
-/// Bytes of a line kept.
+/// Largest part of a line that is kept, in bytes.
 const MAX_KEPT: usize = 512;
 /// Lines after the headline in which details are searched for.
 const REACH: u32 = 120;
 
-/// Beginnings of messages, by kind. In a list, the first that matches counts.
+/// Beginnings of messages, by kind. The first match in the list counts.
 const HEADLINES: &[(KernelIncidentKind, &[&str])] = &[
     (
         KernelIncidentKind::Panic,
@@ -82,7 +82,7 @@ const HEADLINES: &[(KernelIncidentKind, &[&str])] = &[
     ),
 ];
 
-/// Beginnings of lines with details about the incident before them.
+/// Beginnings of lines with details about the preceding incident.
 const DETAILS: &[&str] = &[
     "Oops",
     "Internal error: ",
@@ -111,13 +111,13 @@ const DETAILS: &[&str] = &[
 #[derive(Debug, Default)]
 pub struct Watch {
     incidents: Vec<KernelIncident>,
-    /// Lines seen since the last incident, and frames still wanted of its back trace.
+    /// Lines seen since the last incident, and frames of its back trace still to keep.
     since: u32,
     frames: u32,
 }
 
 impl Watch {
-    /// Examines the next line. Returns the incident that it reports, if it reports a new one.
+    /// Examines the next line. Returns the incident if the line reports a new one.
     pub fn line(&mut self, line: &str) -> Option<KernelIncident> {
         let (time_us, message) = message(line);
         self.since = self.since.saturating_add(1);
@@ -125,7 +125,7 @@ impl Watch {
         let open = if self.since <= REACH { self.incidents.last_mut() } else { None };
         match (kind, open) {
             // One fault prints several headlines (`BUG: kernel NULL pointer dereference`, then
-            // `Oops: 0002 [#1]`); only the panic that follows from it is news.
+            // `Oops: 0002 [#1]`). A subsequent panic is a new incident.
             (Some(kind), Some(open)) if belongs(open, kind) => {
                 keep_detail(open, message);
                 None
@@ -152,18 +152,18 @@ impl Watch {
         }
     }
 
-    /// Every incident so far, in order, with its details.
+    /// Returns all incidents so far, in order, with their details.
     #[must_use]
     pub fn incidents(&self) -> &[KernelIncident] {
         &self.incidents
     }
 }
 
-/// Whether a headline of `kind` right after `open` reports the same event.
+/// Returns whether a headline of `kind` after `open` belongs to the same event.
 fn belongs(open: &KernelIncident, kind: KernelIncidentKind) -> bool {
     use KernelIncidentKind::{Bug, HardLockup, HungTask, Oops, Panic, RcuStall, SoftLockup};
-    // Only fatal incidents have more than one headline; a second oops under the first one's panic
-    // is its consequence.
+    // Fatal incidents and RCU stalls can have several headlines. A second oops after a panic is a
+    // consequence of the first.
     match open.kind {
         Oops | Bug => matches!(kind, Oops | Bug) && !has_ended(open),
         Panic => matches!(kind, Oops | Bug | Panic | KernelIncidentKind::Warning),
@@ -172,12 +172,12 @@ fn belongs(open: &KernelIncident, kind: KernelIncidentKind) -> bool {
     }
 }
 
-/// Whether the report of `open` is over.
+/// Returns whether the report of `open` is complete.
 fn has_ended(open: &KernelIncident) -> bool {
     open.details.iter().any(|detail| detail.starts_with("---[ end "))
 }
 
-/// The kind of incident that a message reports.
+/// Returns the kind of incident that a message reports.
 fn classify(message: &str) -> Option<KernelIncidentKind> {
     if is_rcu_stall(message) {
         return Some(KernelIncidentKind::RcuStall);
@@ -202,8 +202,8 @@ fn classify(message: &str) -> Option<KernelIncidentKind> {
     None
 }
 
-/// `rcu: INFO: rcu_sched self-detected stall on CPU` and similar messages (kernel/rcu/tree_stall.h,
-/// tree_exp.h, tasks.h).
+/// Matches `rcu: INFO: rcu_sched self-detected stall on CPU` and similar messages
+/// (kernel/rcu/tree_stall.h, tree_exp.h, tasks.h).
 fn is_rcu_stall(message: &str) -> bool {
     let message = message.strip_prefix("rcu: ").unwrap_or(message);
     message.strip_prefix("INFO: rcu").is_some_and(|rest| {
@@ -213,16 +213,16 @@ fn is_rcu_stall(message: &str) -> bool {
     })
 }
 
-/// Whether a line has the time that an RCU stall has lasted: `rcu: \t(t=5250 jiffies g=…`, `rcu:
+/// Returns whether a line has the duration of an RCU stall: `rcu: \t(t=5250 jiffies g=…` or `rcu:
 /// \t(detected by 1, t=5252 jiffies, …`.
 fn is_rcu_time(message: &str) -> bool {
     let message = message.strip_prefix("rcu: ").unwrap_or(message).trim_start();
     message.starts_with("(t=") || message.starts_with("(detected by ")
 }
 
-/// Whether a line is a frame of a back trace that locates the fault: ` vfs_read+0x1a/0x90` or
-/// `[<ffffffff8112>] vfs_read+0x1a/0x90`, but neither a guess of the unwinder (`? `) nor one of the
-/// functions that print the trace.
+/// Returns whether a line is a frame that locates the fault: ` vfs_read+0x1a/0x90` or
+/// `[<ffffffff8112>] vfs_read+0x1a/0x90`. Guesses of the unwinder (`? `) and functions that print
+/// the trace do not count.
 fn line_is_frame(message: &str) -> bool {
     const PRINTING: &[&str] = &["dump_backtrace+", "show_stack+", "dump_stack", "panic+", "vpanic+", "__warn+"];
     let frame = message.trim_start();
@@ -243,8 +243,8 @@ fn shortened(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_KEPT)].to_owned()
 }
 
-/// Time stamp in microseconds and text of a kernel message. A line without a time stamp is all
-/// text.
+/// Splits a kernel message into time stamp, in microseconds, and text. A line without a time stamp
+/// is all text.
 fn message(line: &str) -> (Option<u64>, &str) {
     let mut rest = line;
     let mut found = None;
@@ -261,7 +261,7 @@ fn message(line: &str) -> (Option<u64>, &str) {
     }
 }
 
-/// `    1.234567] text`, what follows the bracket that opens a time stamp.
+/// Parses `    1.234567] text`, which follows the bracket that opens a time stamp.
 fn time_stamp(text: &str) -> Option<(u64, &str)> {
     let (stamp, text) = text.split_once(']')?;
     let (seconds, micros) = stamp.trim_start().split_once('.')?;
@@ -273,7 +273,7 @@ fn time_stamp(text: &str) -> Option<(u64, &str)> {
     Some((time, text.strip_prefix(' ').unwrap_or(text)))
 }
 
-/// Without the caller that CONFIG_PRINTK_CALLER adds after the time stamp: `[    T1] ` or `[    C0]
+/// Removes the caller that CONFIG_PRINTK_CALLER adds after the time stamp: `[    T1] ` or `[    C0]
 /// `.
 fn caller_stripped(text: &str) -> &str {
     let stripped = || {

@@ -13,20 +13,19 @@ use crate::{
 /// One virtio-serial bus with one port, named [`AGENT_PORT`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AgentPort {
-    /// The clock of the guest.
     pub(crate) clock: Clock,
 }
 
 impl Device for AgentPort {
     fn arguments(&self) -> Vec<OsString> {
         let mut all = channel("agent", descriptor::AGENT, self.clock).to_vec();
-        // Port 0 is reserved for a console, hence two ports. On PCI, which all three boards have:
-        // the `virtio-mmio` transport is a module in some distribution kernels and built in in
-        // others.
+        // Port 0 is reserved for a console, hence two ports. The bus is on PCI, which all three
+        // boards have. The `virtio-mmio` transport is a module in some distribution kernels and
+        // built into others.
         let mut bus = "virtio-serial-pci,id=serial,max_ports=2".to_owned();
         if self.clock == Clock::Instructions {
-            // With an ioeventfd a thread of the host reads what the guest writes, some time later;
-            // without it the guest's processor does so itself, between two of its instructions.
+            // A host thread would read the guest's output some time later through an ioeventfd. The
+            // guest's processor now reads it between two of its instructions.
             bus.push_str(",ioeventfd=off");
         }
         all.extend(["-device".into(), bus.into()]);

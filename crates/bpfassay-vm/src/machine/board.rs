@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The board and what runs the guest's instructions on it.
+//! The board and the accelerator.
 
 use std::{ffi::OsString, fmt};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::Device;
 
-/// What runs the guest's instructions.
+/// The executor of the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Accelerator {
@@ -28,17 +28,13 @@ impl fmt::Display for Accelerator {
     }
 }
 
-/// Machine type and accelerator.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Board {
-    /// Architecture of the guest.
     pub(crate) arch: Arch,
-    /// What runs the guest's instructions.
     pub(crate) accelerator: Accelerator,
 }
 
 impl Board {
-    /// The machine type.
     pub(crate) fn machine_type(self) -> &'static str {
         match self.accelerator {
             Accelerator::Tcg => self.arch.facts().machine_type,
@@ -49,8 +45,8 @@ impl Board {
 
 impl Device for Board {
     fn arguments(&self) -> Vec<OsString> {
-        // QEMU decides whether TCG has a host thread for each vCPU: for an x86_64 guest on an
-        // aarch64 host that would break memory ordering.
+        // QEMU decides whether TCG has a host thread for each vCPU. Forcing it would break memory
+        // ordering for an x86_64 guest on an aarch64 host.
         vec!["-machine".into(), self.machine_type().into(), "-accel".into(), self.accelerator.to_string().into()]
     }
 }

@@ -5,15 +5,14 @@ use std::ffi::OsString;
 
 use crate::device::Device;
 
-/// What QEMU loads.
+/// Files and parameters that QEMU loads.
 #[derive(Debug, Clone)]
 pub(crate) struct Boot {
     /// Kernel image in a form that QEMU boots on the architecture (x86_64: bzImage; aarch64: Image
-    /// or EFI zboot where QEMU supports it; riscv64: Image or EFI vmlinuz).
+    /// or EFI zboot if QEMU supports it; riscv64: Image or EFI vmlinuz).
     pub(crate) kernel: OsString,
-    /// Initramfs: one file, uncompressed cpio segments one after the other.
+    /// Initramfs: one file of concatenated, uncompressed cpio segments.
     pub(crate) initrd: Option<OsString>,
-    /// The whole kernel command line.
     pub(crate) command_line: String,
 }
 

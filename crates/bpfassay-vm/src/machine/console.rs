@@ -13,16 +13,14 @@ use crate::{
 /// The serial console on an inherited socket or file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Console {
-    /// Architecture of the guest.
     pub(crate) arch: Arch,
-    /// Whether the kernel prints all its messages. If not, it prints warnings and worse.
+    /// Whether the kernel prints all messages, not only warnings and worse.
     pub(crate) verbose: bool,
-    /// The clock of the guest.
     pub(crate) clock: Clock,
 }
 
 impl Console {
-    /// The kernel's name for the port.
+    /// Returns the kernel's name of the port.
     #[must_use]
     pub(crate) fn tty(self) -> &'static str {
         self.arch.facts().console
@@ -37,8 +35,8 @@ impl Device for Console {
     }
 
     fn kernel_parameters(&self) -> Vec<String> {
-        // Level 5 shows everything up to KERN_WARNING, at which back traces and `WARNING:` are
-        // printed; each character less is one exit from translated code less.
+        // Level 5 shows everything up to KERN_WARNING, the level of back traces and `WARNING:`.
+        // Each omitted character saves one exit from translated code.
         let level = if self.verbose { 7 } else { 5 };
         vec![format!("console={}", self.tty()), format!("loglevel={level}")]
     }

@@ -7,19 +7,15 @@ use bpfassay_protocol::Arch;
 
 use crate::{Accelerator, device::Device};
 
-/// The guest's processors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cpu {
-    /// Architecture of the guest.
     pub(crate) arch: Arch,
-    /// What runs the guest's instructions.
     pub(crate) accelerator: Accelerator,
-    /// Number of vCPUs.
     pub(crate) count: u32,
 }
 
 impl Cpu {
-    /// The model as an argument of QEMU's `-cpu`.
+    /// Returns the model as an argument of QEMU's `-cpu`.
     #[must_use]
     pub(crate) fn model(self) -> &'static str {
         match self.accelerator {

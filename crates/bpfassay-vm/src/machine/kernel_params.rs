@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernel parameters that make a guest boot fast, and die fast and with a clear message. No
-//! hardware.
+//! Kernel parameters that make a guest boot fast, and die fast with a clear message.
 
 use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
@@ -15,42 +14,36 @@ pub enum Aslr {
     /// `nokaslr norandmaps`: the same addresses every time.
     #[default]
     Fixed,
-    /// Those of processes and the offset of the kernel's stack within each system call vary, those
-    /// of the kernel do not.
+    /// Addresses of processes vary, and so does the offset of the kernel's stack within each system
+    /// call. Addresses of the kernel do not.
     Processes,
     /// The kernel's default.
     Random,
 }
 
-/// The parameters that every guest gets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KernelParams {
-    /// Architecture of the guest.
     pub(crate) arch: Arch,
-    /// What runs the guest's instructions.
     pub(crate) accelerator: Accelerator,
-    /// The clock of the guest.
     pub(crate) clock: Clock,
-    /// Number of vCPUs.
     pub(crate) cpus: u32,
-    /// Whether addresses are the same on every boot.
     pub(crate) aslr: Aslr,
 }
 
 impl Device for KernelParams {
     fn kernel_parameters(&self) -> Vec<String> {
         let mut parameters = vec![
-            // A panic resets the machine at once, and `-no-reboot` makes QEMU exit; the trace is on
+            // A panic resets the machine at once, and `-no-reboot` makes QEMU exit. The trace is on
             // the console by then.
             "panic=-1",
             // After an oops no measurement is valid, and a guest with a dead nfsd thread would only
             // hang.
             "oops=panic",
-            // The self-tests of every crypto algorithm run before init: 0.3 s under TCG.
+            // Skips the self-tests of crypto algorithms before init, which take 0.3 s under TCG.
             "cryptomgr.notests",
-            // No NIC, no audit daemon: nothing to wait for or to fill the log.
+            // Keeps the audit subsystem from filling the log. Guests have no audit daemon.
             "audit=0",
-            // The seed from firmware or processor is trusted: nothing blocks on an empty pool.
+            // Trusts the seed from firmware or processor, so that nothing blocks on an empty pool.
             "random.trust_cpu=on",
             "random.trust_bootloader=on",
         ];
@@ -63,8 +56,8 @@ impl Device for KernelParams {
         }
         match self.aslr {
             Aslr::Fixed => parameters.extend(["nokaslr", "norandmaps"]),
-            // Where the kernel has it: from Linux 5.13 on (39218ff4c625), not for every
-            // architecture at first. Others ignore the parameter.
+            // Linux has the parameter since 5.13 (39218ff4c625), at first not for every
+            // architecture. Other kernels ignore it.
             Aslr::Processes => parameters.extend(["nokaslr", "randomize_kstack_offset=on"]),
             Aslr::Random => parameters.push("randomize_kstack_offset=on"),
         }

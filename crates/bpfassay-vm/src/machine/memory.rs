@@ -15,8 +15,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// `mib`, or the next larger size at which QEMU for `arch` accepts an initramfs of `initramfs`
-    /// bytes.
+    /// Returns `mib`, or the next larger size at which QEMU for `arch` accepts an initramfs of
+    /// `initramfs` bytes.
     #[must_use]
     pub fn for_initramfs(arch: Arch, mib: u32, initramfs: u64) -> Self {
         let Some((first, last)) = arch.facts().refused_memory_mib else { return Self { mib } };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The network of the nodes of a job: a card, and cables that are inherited sockets. The server has
-//! a cable to each node, and a hub, so that nobody else can reach this network, and it reaches
+//! The network of a job's nodes. Each node has a card, and the cables are inherited sockets. The
+//! server has a cable to each node and a hub. Nobody else can reach this network, and it reaches
 //! nobody.
 
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use bpfassay_protocol::nodes::Node;
 
 use crate::device::{Device, descriptor};
 
-/// The card of one node; none in a guest that is alone.
+/// The card of one node. A single guest has none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Network {
     pub(crate) node: Option<Node>,
@@ -29,7 +29,7 @@ impl Device for Network {
         } else {
             backend(format!("socket,id=network,fd={}", descriptor::NETWORK));
         }
-        // Without a ROM, from which nothing is booted.
+        // The card has no boot ROM, because nothing boots from it.
         let card = format!("virtio-net-pci,netdev=network,mac={},romfile=", node.hardware_address());
         all.extend(["-device".to_owned(), card]);
         all.into_iter().map(OsString::from).collect()

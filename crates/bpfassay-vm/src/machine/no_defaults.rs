@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the machine does not have by default: devices, a display, a network, and a reboot.
+//! Turns off defaults of QEMU: devices, display, network, and reboot.
 
 use std::ffi::OsString;
 
 use crate::device::{Device, arguments};
 
-/// No default devices, no display, no NIC beside that of `network.rs`, no user configuration; QEMU
-/// exits where the guest would reboot.
+/// No default devices, no display, no NIC except that of `network.rs`, no user configuration. QEMU
+/// exits when the guest reboots.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NoDefaults;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The plugin that counts executed instructions. No hardware: it is invisible to the guest.
+//! The plugin that counts executed instructions. The guest does not see it.
 
 use std::ffi::OsString;
 
@@ -8,9 +8,8 @@ use crate::device::{Device, descriptor, path_of};
 /// A plugin of QEMU's translator, which writes its counts to an inherited file.
 #[derive(Debug, Clone)]
 pub(crate) struct Plugin {
-    /// Whether it is loaded.
     pub(crate) on: bool,
-    /// The model of caches and branches that it uses besides, as it reads it: no commas.
+    /// The model of caches and branches in the plugin's notation, without commas.
     pub(crate) model: Option<String>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! QEMU's own filter of system calls: limits what a guest that has taken over its QEMU can request
+//! QEMU's filter of system calls. It limits what a guest that has taken over its QEMU can request
 //! of the host's kernel.
 
 use std::ffi::OsString;
@@ -7,10 +7,10 @@ use std::ffi::OsString;
 use crate::device::{Device, arguments};
 
 /// The filter with all its denials: no obsolete system calls, no change of user, no other programs,
-/// no change of priorities and processors. No hardware.
+/// no change of priorities and processors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sandbox {
-    /// Whether it is on: this QEMU was built with it and this host's kernel supports it
+    /// Whether the filter is on. It must be built into QEMU and supported by the host's kernel
     /// ([`crate::Confinement::sandbox`]).
     pub(crate) on: bool,
 }

@@ -41,7 +41,7 @@ fn refused() -> RunOutcome {
     RunOutcome::Refused(serde_json::from_str::<Refusal>(text).unwrap())
 }
 
-/// The refusal of a run whose tool had been refused in the run `earlier`.
+/// The refusal of a run whose tool was refused in the run `earlier`.
 fn refused_in(earlier: &str) -> RunOutcome {
     match refused() {
         RunOutcome::Refused(refusal) => RunOutcome::Refused(Refusal { run: Some(earlier.to_owned()), ..refusal }),
@@ -74,7 +74,7 @@ fn unsound(run: &str) -> GuestMessage {
     GuestMessage::Unsound { run: run.to_owned(), differences: vec!["a mount is gone".to_owned()] }
 }
 
-/// Every order of messages in a run.
+/// Every valid order of messages in a run.
 fn runs(id: &str) -> Vec<Vec<GuestMessage>> {
     use Phase::{Attach, TearDown, Workload};
     let way = |phases: &[Phase], outcome| {
@@ -97,7 +97,7 @@ fn start() -> Vec<GuestMessage> {
     vec![hello(), of_boot(Phase::SetUp), ready()]
 }
 
-/// How many of `messages` are accepted, and the error of the next.
+/// Returns how many of `messages` are accepted, and the error of the next.
 fn taken(booted_for: BootedFor, messages: &[GuestMessage]) -> (usize, Option<OutOfOrder>) {
     let mut order = MessageOrder::new(booted_for);
     for (index, message) in messages.iter().enumerate() {
@@ -108,7 +108,7 @@ fn taken(booted_for: BootedFor, messages: &[GuestMessage]) -> (usize, Option<Out
     (messages.len(), None)
 }
 
-/// The error about the last of `messages`, which must be the only one refused.
+/// Returns the error for the last of `messages`, which must be the only one refused.
 fn refusal(messages: &[GuestMessage]) -> String {
     let (count, error) = taken(BootedFor::Runs, messages);
     assert_eq!(count, messages.len() - 1, "{error:?}");
@@ -162,7 +162,7 @@ fn a_run_is_refused_without_a_phase_only_where_an_earlier_one_was() {
     for outcome in [refused(), refused_in("b"), refused_in("c"), measured()] {
         refusal(&after(outcome));
     }
-    // Whose refusal it is has to be known, whenever it comes.
+    // The run that the refusal names must be known.
     let of = |named| refused_in(named);
     let second = |outcome| [start(), vec![phase(Phase::Attach, "a"), ended("a", outcome)]].concat();
     assert_eq!(taken(BootedFor::Runs, &second(of("a"))).1, None);
@@ -190,7 +190,7 @@ fn a_shell_comes_only_in_a_shell_job_and_runs_never_do_there() {
     assert_eq!(taken(BootedFor::Shell, &twice).0, 4);
 }
 
-/// A boot in which each run has one of its orders.
+/// A boot in which each run has one of its valid orders.
 fn boot(ways: &[usize]) -> Vec<GuestMessage> {
     let mut messages = start();
     for (index, &way) in ways.iter().enumerate() {
@@ -226,7 +226,7 @@ proptest! {
     fn every_boot_that_keeps_the_order_is_taken(ways in prop::collection::vec(0usize..9, 0..6), logs: Vec<prop::sample::Index>) {
         let mut messages = boot(&ways);
         for log in logs {
-            // After the first message and before the last.
+            // The log comes after the first message and before the last.
             let at = 1 + log.index(messages.len() - 1);
             messages.insert(at, GuestMessage::Log { text: "x".to_owned() });
         }

@@ -3,7 +3,7 @@
 
 use tokio::time::Instant;
 
-/// What is due at an instant.
+/// The action that is due at an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alarm {
     Phase,
@@ -13,7 +13,7 @@ pub(super) enum Alarm {
     Kill,
 }
 
-/// Instants at which something is due besides the end of a phase and of the boot.
+/// Instants of alarms other than the ends of a phase and of the boot.
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
     pub(super) output_tail: Option<Instant>,
@@ -33,7 +33,7 @@ impl Alarms {
         alarms.into_iter().filter_map(|(at, alarm)| Some((at?, alarm))).min_by_key(|&(at, _)| at)
     }
 
-    /// QEMU is killed at `now`, and nothing else is due.
+    /// Makes the kill of QEMU due at `now`, and clears all other alarms.
     pub(super) fn end_now(&mut self, now: Instant) {
         *self = Self { kill: Some(now), ..Self::default() };
     }

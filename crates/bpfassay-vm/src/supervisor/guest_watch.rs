@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The state of a watched guest, and what follows from each event. It neither waits nor touches
-//! QEMU.
+//! The state of a watched guest, and the reaction to each event. It neither waits nor touches QEMU.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -21,11 +20,12 @@ use crate::{
     progress::Progress,
 };
 
-/// An alarm this late means that the host was suspended: this program, and maybe QEMU, was stopped
-/// or frozen, and since when is unknown.
+/// An alarm this late means that the host was suspended: this program, and possibly QEMU, was
+/// stopped or frozen for an unknown time.
 const LATE: Duration = Duration::from_secs(1);
 
-/// An event of a guest, of QEMU, or of the owner. `None`: no further ones of this kind will follow.
+/// An event of a guest, of QEMU, or of the owner. `None` means that no further events of this kind
+/// follow.
 pub(super) enum GuestEvent {
     Incident(Option<KernelIncident>),
     Port(Option<PortEvent>),
@@ -40,18 +40,16 @@ pub(super) enum GuestEvent {
     Alarm(Instant, Alarm),
 }
 
-/// An order of [`GuestWatch`] to the supervisor, which has QEMU and the agent.
+/// An order of [`GuestWatch`] to the supervisor, which owns QEMU and the agent's port.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reaction {
     /// Acknowledges the agent's last message.
     Acknowledge,
-    /// Orders QEMU to quit.
     Quit,
-    /// Kills QEMU.
     Kill,
 }
 
-/// Which sources may still have events.
+/// The sources that can still have events.
 pub(super) struct OpenSources {
     pub(super) agent: bool,
     pub(super) monitor: bool,
@@ -66,19 +64,19 @@ pub(super) struct GuestWatch {
     whole_boot: Option<u64>,
     pub(super) classifier: ExitClassifier,
     order: MessageOrder,
-    /// Incidents of the kernel, until all is read that the agent had sent by then, which shows in
-    /// which run they occurred.
+    /// Incidents of the kernel. They wait until everything that the agent had sent by then is read,
+    /// which shows the run of each incident.
     pub(super) held: Held,
     /// Events for the owner, in order.
     pub(super) queue: VecDeque<Delivery>,
-    /// A deadline that has passed, and the question that must be answered first: the agent may have
-    /// sent a message in time.
+    /// A deadline that has passed, and the question that must be answered first, because the agent
+    /// may have sent a message in time.
     last_look: Option<(u64, Instant)>,
     alarms: Alarms,
     pub(super) open: OpenSources,
-    /// Asks the reader of the agent's port to say when it has read everything.
+    /// Asks the reader of the agent's port to report when it has read everything.
     ask: UnboundedSender<u64>,
-    /// Whether QEMU is suspended.
+    /// Returns whether QEMU is suspended.
     is_suspended: Box<dyn Fn() -> bool + Send>,
 }
 
@@ -105,16 +103,17 @@ impl GuestWatch {
         }
     }
 
-    /// Whether the agent's port is read. While the owner does not take events, it is not.
+    /// Returns whether to read the agent's port. Reading pauses while the owner does not take
+    /// events.
     pub(super) fn reads_port(&self) -> bool {
         self.open.agent && self.queue.len() < EVENT_BACKLOG
     }
 
-    /// The next alarm and its instant.
+    /// Returns the next alarm and its instant.
     pub(super) fn next_alarm(&self) -> Option<(Instant, Alarm)> {
         let is_undecided = !self.classifier.is_decided();
-        // While the owner does not take events, the guest cannot report progress either: the time
-        // of its phase is paused, that of the boot is not.
+        // While the owner does not take events, the guest cannot report progress. The time of its
+        // phase is then paused, but not that of the boot.
         let phase_end = self.end_of_phase().filter(|_| self.queue.len() < EVENT_BACKLOG && is_undecided);
         let phase_end = phase_end.filter(|end| self.last_look.is_none_or(|(_, asked_for)| asked_for != *end));
         let whole_boot_end = self.whole_boot.and_then(|seconds| self.started.checked_add(Duration::from_secs(seconds)));
@@ -127,7 +126,7 @@ impl GuestWatch {
             GuestEvent::Incident(Some(incident)) => self.on_incident(incident, now),
             GuestEvent::Incident(None) => self.open.console = false,
             GuestEvent::Port(event) => return self.on_port(event, now),
-            // Earlier messages of the agent are still read: they show in which run this was.
+            // Earlier messages of the agent are still read, because they show the run of the flood.
             GuestEvent::Flood(Some(flood)) => self.end(flood, now),
             GuestEvent::Flood(None) => self.open.floods = false,
             GuestEvent::Shutdown(shutdown) => self.classifier.shutdown = Some(shutdown),
@@ -138,7 +137,8 @@ impl GuestWatch {
             GuestEvent::Stopped(state) => self.end(EndReason::QemuStopped { state }, now),
             GuestEvent::MonitorClosed => self.open.monitor = false,
             GuestEvent::StopRequest(request) => {
-                // The owner is gone where there is no request: nothing needs the guest to continue.
+                // A missing request means that the owner is gone, and nothing needs the guest any
+                // more.
                 let grace = request.map_or(Duration::ZERO, |StopRequest { grace }| grace);
                 self.open.stop_requests = !grace.is_zero();
                 self.classifier.stop_asked = true;
@@ -183,9 +183,9 @@ impl GuestWatch {
                 };
                 let is_last = matches!(&delivery, (Event::Message(message), _) if is_last(message));
                 self.queue.push_back(delivery);
-                // The agent cannot know whether its last frame has left QEMU; it waits for this
-                // before it powers off. One that receives no messages has its own deadline, and
-                // ours for the shutdown.
+                // The agent does not know when its last frame has left QEMU, so it waits for this
+                // acknowledgement before it powers off. An agent that receives no messages has its
+                // own deadline, and ours for the shutdown.
                 return is_last.then_some(Reaction::Acknowledge);
             }
         }
@@ -222,8 +222,8 @@ impl GuestWatch {
         None
     }
 
-    /// Processes an item from the agent, and returns what the owner gets of it. After `None`, no
-    /// message of this agent counts, and the classifier has the reason.
+    /// Processes an item from the agent, and returns the owner's event. After `None`, no message of
+    /// this agent counts, and the classifier has the reason.
     pub(super) fn take(&mut self, event: PortEvent, now: Instant) -> Option<Delivery> {
         let received = match event {
             PortEvent::Message(received) => received,
@@ -247,7 +247,7 @@ impl GuestWatch {
         self.classifier.progress.deadline().and_then(|at| self.started.checked_add(at))
     }
 
-    /// No message of the agent will follow.
+    /// Records that no message of the agent will follow.
     fn close_port(&mut self) {
         self.open.agent = false;
         self.held.all(&mut self.queue);
@@ -266,7 +266,7 @@ impl GuestWatch {
     }
 }
 
-/// Whether `message` is the agent's last, after which it powers off.
+/// Returns whether `message` is the agent's last, after which it powers off.
 fn is_last(message: &GuestMessage) -> bool {
     matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. })
 }

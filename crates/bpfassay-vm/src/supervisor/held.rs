@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Incidents of the kernel that wait until everything is read that the agent had sent by then,
-//! which shows in which run they occurred.
+//! Incidents of the kernel. They wait until everything that the agent had sent by then is read,
+//! which shows the run of each incident.
 
 use std::collections::VecDeque;
 
 use crate::{Event, KernelIncident, event::Delivery};
 
-/// The incidents, in order, each with the number of the question whose answer it waits for.
+/// The incidents, in order, each with the number of the question whose answer it awaits.
 #[derive(Default)]
 pub(super) struct Held {
     last: u64,
@@ -14,7 +14,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// The number of the next question.
+    /// Returns the number of the next question.
     pub(super) fn next(&mut self) -> u64 {
         self.last += 1;
         self.last
@@ -25,14 +25,14 @@ impl Held {
         self.waiting.push_back((self.last, incident));
     }
 
-    /// The question `number` is answered.
+    /// Releases the incidents up to the question `number`, which is answered.
     pub(super) fn up_to(&mut self, number: u64, queue: &mut VecDeque<Delivery>) {
         while let Some((_, incident)) = self.waiting.pop_front_if(|(asked, _)| *asked <= number) {
             queue.push_back((Event::KernelIncident(incident), None));
         }
     }
 
-    /// No question will be answered any more.
+    /// Releases all incidents, because no question will be answered any more.
     pub(super) fn all(&mut self, queue: &mut VecDeque<Delivery>) {
         self.up_to(u64::MAX, queue);
     }

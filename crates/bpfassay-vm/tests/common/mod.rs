@@ -12,10 +12,10 @@ use bpfassay_protocol::Arch;
 use bpfassay_vm::{BootOptions, Clock, Deadlines, Guest, Initramfs, Machine, PluginUse, Qemu};
 use tempfile::TempDir;
 
-/// A kernel to boot, from `BPFASSAY_TEST_KERNEL_X86_64` and the same for other architectures: 6.12
-/// or newer, which has the virtio console built in; or 6.12 of the testbed manifest that
-/// `BPFASSAY_TEST_MANIFEST` names. `None`, with a message, where neither variable is set and
-/// `BPFASSAY_VM_TESTS` does not require these tests.
+/// Returns a kernel to boot: that of `BPFASSAY_TEST_KERNEL_X86_64` (and similar variables for other
+/// architectures), or 6.12 of the testbed manifest `BPFASSAY_TEST_MANIFEST`. The kernel must be
+/// 6.12 or newer, and have the virtio console built in. Returns `None` with a message if neither is
+/// set and `BPFASSAY_VM_TESTS` does not require these tests.
 pub(crate) fn kernel(arch: Arch) -> Option<PathBuf> {
     let variable = format!("BPFASSAY_TEST_KERNEL_{}", arch.name().to_uppercase());
     let kernel = env::var_os(&variable).map(PathBuf::from).or_else(|| {
@@ -36,7 +36,7 @@ pub(crate) fn kernel(arch: Arch) -> Option<PathBuf> {
     kernel
 }
 
-/// What a test boots: a machine, with a temporary directory for its initramfs and its log.
+/// A machine to boot, with a temporary directory for its initramfs and its log.
 pub(crate) struct TestBoot {
     pub(crate) machine: Machine,
     pub(crate) options: BootOptions,
@@ -45,11 +45,11 @@ pub(crate) struct TestBoot {
 }
 
 impl TestBoot {
-    /// A machine without initramfs: its kernel panics by itself.
+    /// Creates a machine without initramfs. Its kernel panics.
     pub(crate) async fn new(arch: Arch) -> Option<Self> {
         let kernel = kernel(arch)?;
         let directory = tempfile::tempdir().unwrap();
-        // A user of its own starts QEMU.
+        // QEMU's user must be able to enter the directory.
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let program = bpfassay_chaos::qemu::program(arch, directory.path()).unwrap();
         let qemu = Qemu::find(arch, Some(&program)).await.unwrap();
@@ -58,7 +58,7 @@ impl TestBoot {
         Some(Self { machine: Machine { memory_mib: 512, ..Machine::new(arch, kernel) }, options, directory, qemu })
     }
 
-    /// A machine whose init writes `data` to the agent's port and then executes `end` (see
+    /// Creates a machine whose init writes `data` to the agent's port, and then executes `end` (see
     /// init/init.c).
     pub(crate) async fn with_init(arch: Arch, data: &[u8], end: &str, text: &str) -> Option<Self> {
         let mut test = Self::new(arch).await?;
@@ -82,7 +82,7 @@ impl TestBoot {
         Some(test)
     }
 
-    /// The machine counts instructions, and QEMU loads the plugin.
+    /// Puts the machine under the instruction clock, and makes QEMU load the plugin.
     pub(crate) async fn count_instructions(&mut self) {
         self.machine.clock = Clock::Instructions;
         for plugin in bpfassay_plugin::plugins() {
@@ -107,14 +107,14 @@ impl TestBoot {
     }
 }
 
-/// Whether a process of that id runs (a zombie does not).
+/// Returns whether a process with this id runs. A zombie does not.
 pub(crate) fn runs(process: u32) -> bool {
     fs::read_to_string(Path::new("/proc").join(process.to_string()).join("stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))
 }
 
-/// One entry of a newc archive (Documentation/driver-api/early-userspace/buffer-format.rst of the
-/// kernel).
+/// Appends one entry of a newc archive (Documentation/driver-api/early-userspace/buffer-format.rst
+/// of the kernel).
 fn entry(archive: &mut Vec<u8>, name: &str, mode: u32, content: &[u8]) {
     let fields = [0, mode, 0, 0, 1, 0, content.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
     archive.extend_from_slice(b"070701");

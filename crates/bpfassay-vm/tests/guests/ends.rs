@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real guests: how each kind of end is reported, on the three architectures.
+//! Real guests: the report of each kind of end, on the three architectures.
 //!
-//! These tests boot the kernels that `BPFASSAY_TEST_KERNEL_ARCH` name (6.12 or newer), and print
-//! that they are skipped where none is set.
+//! These tests boot the kernels in the variables `BPFASSAY_TEST_KERNEL_ARCH` (6.12 or newer). They
+//! print that they are skipped if none is set.
 #![allow(
     clippy::panic,
     clippy::print_stdout,
@@ -88,7 +88,7 @@ fn phase(phase: Phase) -> GuestMessage {
     GuestMessage::Phase { phase, run: Some("run-1".to_owned()) }
 }
 
-/// A thread for each CPU that this test has, which computes until this is dropped.
+/// Threads that compute on each CPU of this test until this is dropped.
 struct Load(Arc<AtomicBool>);
 
 impl Load {
@@ -108,7 +108,7 @@ impl Drop for Load {
     }
 }
 
-/// Everything until the end.
+/// Collects everything until the end.
 async fn story(guest: &mut Guest) -> (Vec<GuestMessage>, Vec<KernelIncident>, Ending) {
     let (mut messages, mut incidents) = (Vec::new(), Vec::new());
     loop {
@@ -220,7 +220,7 @@ mod scenario {
         assert_eq!(ending.reason, EndReason::PoweredOffEarly, "it read the message: {ending:?}");
     }
 
-    /// The naps differ without the plugin, which holds QEMU's main loop back while the guest
+    /// Checks that naps are equal, for which the plugin holds back QEMU's main loop while the guest
     /// executes.
     pub(crate) async fn naps_by_the_instruction_clock_are_the_same_beside_any_load(arch: Arch) {
         let mut lines = Vec::new();
@@ -241,7 +241,7 @@ mod scenario {
         assert_eq!(lines[0], lines[1]);
     }
 
-    /// The console of a guest that counts instructions has the times of all events of its kernel.
+    /// The console of a guest under the instruction clock shows the times of all kernel events.
     pub(crate) async fn a_guest_is_the_same_however_its_files_come_to_qemu(arch: Arch) {
         let mut consoles = Vec::new();
         // Two boots that differ in both.
@@ -272,8 +272,8 @@ mod scenario {
     }
 
     pub(crate) async fn phases_out_of_order(arch: Arch) {
-        // Each of these would restart the time limit, or have none, for a guest that does nothing
-        // any more.
+        // Each of these messages would restart the time limit, or have none, for a guest that does
+        // nothing any more.
         let shell = GuestMessage::Phase { phase: Phase::Shell, run: None };
         for (last, part) in [
             (phase(Phase::Workload), "received phase `workload` of run `run-1`, expected phase `tear-down`"),
@@ -289,7 +289,7 @@ mod scenario {
     }
 
     pub(crate) async fn incidents_are_reported_while_the_guest_goes_on(arch: Arch) {
-        // Priority 2 is shown at any log level.
+        // Messages of priority 2 are shown at any log level.
         let text = "<2>watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [ior:77]";
         let data = frames(&up(&[GuestMessage::Done]));
         let Some(test) = TestBoot::with_init(arch, &data, "kp", text).await else { return };
@@ -305,7 +305,7 @@ mod scenario {
 
 #[tokio::test]
 async fn the_last_message_of_an_agent_is_acknowledged() {
-    // Done or failed, this init waits for the host before it powers off.
+    // After `Done` or `Failed`, this init waits for the host before it powers off.
     let failed = GuestMessage::Failed { message: "no module nfsd".to_owned() };
     for (last, reason) in [
         (GuestMessage::Done, EndReason::Done),
@@ -385,7 +385,7 @@ async fn stopping_is_an_end_of_its_own_with_and_without_grace() {
         assert_eq!(guest.shut_down(grace).await.reason, EndReason::Stopped);
         assert!(!runs(process));
     }
-    // With an agent that powers off, the grace is not used up.
+    // An agent that powers off does not use up the grace.
     let test = TestBoot::with_init(Arch::X86_64, &frames(&[hello()]), "wp", "").await.unwrap();
     let mut guest = test.boot().await;
     assert_eq!(guest.next_event().await, Event::Message(hello()));

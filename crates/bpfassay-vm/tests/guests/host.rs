@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the user of the host expects: the choice of the accelerator, no QEMU left behind, a
-//! terminal as it was.
+//! Expectations of the host's user: the choice of the accelerator, no QEMU left behind, and a
+//! restored terminal.
 //!
 //! Some of these tests start this test program again, because they check a whole process.
 #![allow(
@@ -28,10 +28,10 @@ use rustix::{
 
 use crate::common::{TestBoot, runs};
 
-/// Set in the program started again.
+/// Set in the program when it is started again.
 const INNER: &str = "BPFASSAY_TEST_INNER";
 
-/// The test `name` of this program, to be started again.
+/// The command that runs the test `name` of this program again.
 fn again(name: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args([&format!("host::{name}"), "--exact", "--nocapture"]).env(INNER, "1").stdout(Stdio::piped());
@@ -47,8 +47,8 @@ async fn the_accelerator_is_chosen_by_booting_with_it() {
     let native = *Arch::ALL.iter().find(|&&arch| is_native(arch)).unwrap();
     let Some(test) = TestBoot::new(native).await else { return };
     let log = test.directory.path().join("trial.log");
-    // Three times what a kernel takes where KVM works; where it hangs, it is waited for twice, on a
-    // busy CPU.
+    // Three times the duration of a boot under working KVM. If KVM hangs, the test waits twice, on
+    // a busy CPU.
     let patience = Duration::from_secs(6);
     let choice = choose(test.qemu(), &test.machine, AcceleratorWish::Auto, &log, patience).await.unwrap();
     println!("{choice:?}");
@@ -89,10 +89,10 @@ async fn qemu_dies_with_the_program_that_started_it() {
     }
     let mut inner = again("qemu_dies_with_the_program_that_started_it").spawn().unwrap();
     let mut lines = BufReader::new(inner.stdout.take().unwrap()).lines();
-    // On a single CPU the test's own name precedes it.
+    // On a single CPU, the name of the test precedes the text.
     let qemu = lines.find_map(|line| line.unwrap().split_once("qemu is ")?.1.parse::<u32>().ok()).unwrap();
     assert!(runs(qemu));
-    // A change of user clears the death signal, too.
+    // A change of user also clears the death signal.
     let user = status(qemu, "Uid");
     assert_eq!(user.starts_with("20"), test.qemu().confinement.own_user, "{user}");
     inner.kill().unwrap();
@@ -114,7 +114,7 @@ fn status(process: u32, field: &str) -> String {
 #[tokio::test]
 async fn qemu_is_kept_away_from_the_host() {
     let Some(mut test) = TestBoot::with_init(Arch::X86_64, &hello(), "h", "").await else { return };
-    // Where no other user has access to the kernel, or may read it.
+    // No other user can reach or read this kernel.
     let kernel = test.directory.path().join("kernel");
     std::fs::copy(&test.machine.kernel, &kernel).unwrap();
     std::fs::set_permissions(&kernel, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
@@ -155,8 +155,8 @@ async fn qemu_is_kept_away_from_the_host() {
 
 #[tokio::test]
 async fn a_terminal_shows_the_console_takes_keys_and_is_as_before_afterwards() {
-    // The guest writes to its console, waits for a line typed there, writes again, and waits for
-    // the host's signal to continue.
+    // The guest writes to its console, waits for a typed line, writes again, and waits for the
+    // host's signal to continue.
     let text = "<2>a line of the guest\n";
     let Some(mut test) = TestBoot::with_init(Arch::X86_64, &hello(), "ktkwp", text).await else { return };
     if env::var_os(INNER).is_some() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The exact QEMU command lines. A difference here is a difference of the measured machine: check
+//! The exact QEMU command lines. A difference here is a difference of the measured machine. Check
 //! it, then renew the files with `BPFASSAY_RENEW=1 cargo test -p bpfassay-vm --test
 //! without_guests`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, and prints what it skips and measures")]
@@ -11,7 +11,7 @@ use bpfassay_vm::{Accelerator, Aslr, Clock, Initramfs, Machine, qemu::program_na
 
 fn check(name: &str, machine: &Machine) {
     let program = program_name(machine.arch);
-    // One argument per line, an option and its value on one.
+    // One argument per line, with an option and its value on one line.
     let shown = machine.shell_command(&[OsString::from(&program)]).replace(" -", "\n  -") + "\n";
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/command-lines").join(name);
     if env::var_os("BPFASSAY_RENEW").is_some() {

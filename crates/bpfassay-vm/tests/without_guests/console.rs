@@ -2,10 +2,11 @@
 //! The console watch on the output of real kernels.
 //!
 //! `console/*.log` are consoles of Debian's kernels in QEMU: ordinary boots (`boot-*`) and fatal
-//! incidents, which were provoked by `sysrq-trigger` (`crash-*`) or by patching the kernel's text
-//! through QEMU's gdb stub so that it reads address 0 (`oops-*`), execute an undefined instruction
-//! (`illegal-*`) or a breakpoint (`brk-*`), or loop (`lockup-*`). `console/messages.tsv` holds
-//! single lines that are hard to provoke, after the format strings in the kernel's source.
+//! incidents. Those were provoked by `sysrq-trigger` (`crash-*`), or by patching the kernel's text
+//! through QEMU's gdb stub. The patched kernel reads address 0 (`oops-*`), executes an undefined
+//! instruction (`illegal-*`) or a breakpoint (`brk-*`), or loops (`lockup-*`).
+//! `console/messages.tsv` contains single lines that are hard to provoke, from the format strings
+//! in the kernel's source.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path};
@@ -23,7 +24,7 @@ fn watched(text: &str) -> Vec<KernelIncident> {
     watch.incidents().to_vec()
 }
 
-/// The logs whose names begin so, with their names.
+/// Returns the logs whose names begin with `start`, and their names.
 fn logs(start: &str) -> Vec<(String, String)> {
     let mut logs: Vec<_> = fs::read_dir(directory())
         .unwrap()
@@ -40,7 +41,7 @@ fn logs(start: &str) -> Vec<(String, String)> {
 fn ordinary_boots_have_no_incident_but_their_end() {
     for (name, text) in logs("boot-") {
         let incidents = watched(&text);
-        // Kernels whose virtio console is a module were booted without a root and end in a panic.
+        // Kernels whose virtio console is a module were booted without a root, and end in a panic.
         let unexpected = incidents.iter().find(|incident| !incident.line.contains("Unable to mount root fs"));
         assert_eq!(unexpected, None, "{name}");
         assert!(text.lines().count() > 100, "{name} is the console of a whole boot");
@@ -105,7 +106,7 @@ fn single_messages_are_distinguished() {
             kind => Some(serde_json::from_value::<KernelIncidentKind>(kind.into()).unwrap()),
         };
         for stamp in ["", "[    1.234567] ", "[12345.000001][    T1] ", "~ # [    1.234567] "] {
-            // Without a time stamp a message in the middle of a line is not one.
+            // A message in the middle of a line only counts after a time stamp.
             let found = Watch::default().line(&format!("{stamp}{line}"));
             assert_eq!(found.map(|incident| incident.kind), expected, "{stamp}{line}");
         }

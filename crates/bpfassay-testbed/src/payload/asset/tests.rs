@@ -25,7 +25,7 @@ fn source() -> Digest {
 /// Contents of the three programs, in the order of [`PROGRAMS`].
 const PROGRAM_TEXTS: [&[u8]; 3] = [b"the agent", &[7; 5000], b"ior"];
 
-/// A cache in which programs have been built.
+/// Adds programs to a new cache, as a build does.
 fn built(root: &Path) -> Built {
     let cache = Cache::open(root).unwrap();
     let [agent, tracer, ior] = PROGRAM_TEXTS.map(|text| cache.add_bytes("a program", text).unwrap());
@@ -34,7 +34,7 @@ fn built(root: &Path) -> Built {
     Built { payload, toolchain, toolchain_key: Digest::of(b"toolchain"), asset: None }
 }
 
-/// A directory with an asset.
+/// Makes a directory with an asset.
 fn offered() -> (TempDir, PathBuf, Index) {
     let work = tempfile::tempdir().unwrap();
     let built = built(&work.path().join("builder"));
@@ -81,7 +81,7 @@ fn programs_of_an_asset_are_those_that_were_packed() {
     is_taken(take_from_directory(work.path(), &place).unwrap(), &index, place.to_str().unwrap());
     let files: Vec<_> = fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(files.len(), 2, "{files:?}");
-    // The same programs are the same asset, and an asset may be packed again.
+    // The same programs give the same files, and can be packed again.
     let (again, other, _) = offered();
     for file in files {
         assert_eq!(fs::read(place.join(&file)).unwrap(), fs::read(other.join(&file)).unwrap(), "{}", file.display());
@@ -151,7 +151,7 @@ fn a_program_that_is_not_the_one_promised_is_refused() {
     assert!(error.contains("bpfassay-guest in a.cpio.xz"), "{error}");
     index.programs.get_mut("bpfassay-tracer").unwrap().size = 4999;
     assert!(unpack(&index, archive, "a").is_err());
-    // No archive may be larger than its programs.
+    // An archive must not be larger than its programs.
     let bomb = compress(&vec![0; 4 << 20]).unwrap();
     index.archive = FileHash::of(&bomb);
     let error = unpack(&index, bomb, "a").unwrap_err().to_string();
@@ -213,7 +213,7 @@ fn places_are_directories_and_plain_urls() {
     }
 }
 
-/// Serves the files of `directory` to every connection, until the test ends.
+/// Serves the files of `directory` to every connection until the test ends.
 fn serve(directory: PathBuf) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -237,7 +237,7 @@ fn serve(directory: PathBuf) -> String {
 
 #[test]
 fn a_url_offers_what_its_directory_holds() {
-    // Where there is no apt, the host's client is the same.
+    // Hosts without apt use the same client.
     for client in [Client::OfHost, Client::Own] {
         let (work, place, index) = offered();
         let take = |url: &str| take_by(client, work.path(), url, None);
@@ -282,7 +282,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
         prop_assert!(unpack(&index, bytes.clone(), "a").is_err());
-        // Whoever changes the index, too, gets other programs refused, if there are any.
+        // A forged index that matches the archive must not give other programs.
         let lied = Index { archive: FileHash::of(&bytes), ..index };
         if let Ok(programs) = unpack(&lied, bytes, "a") {
             prop_assert_eq!(programs, PROGRAM_TEXTS.map(<[u8]>::to_vec));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which builds of a series a package index holds.
+//! Finds the builds of a series in a package index.
 
 use super::compare_versions;
 use crate::{
@@ -11,25 +11,25 @@ use crate::{
 /// One build of a kernel in a suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Build {
-    /// What `uname -r` prints.
+    /// Release of the kernel: the output of `uname -r`.
     pub release: KernelRelease,
-    /// Version of its packages.
+    /// Version of the kernel packages.
     pub version: String,
-    /// The packages that hold its files, and where these lie.
+    /// The packages that contain the kernel's files, and their places in the archive.
     pub packages: Vec<Located>,
-    /// A package with its files that the index lacks: it cannot be used then.
+    /// A package that the index lacks although the build needs it. The build is then unusable.
     pub missing: Option<String>,
 }
 
 impl Build {
-    /// Its name on the command line: the upstream version (`6.12.107`, `7.3-rc7`).
+    /// Returns the name on the command line: the upstream version (`6.12.107`, `7.3-rc7`).
     #[must_use]
     pub fn name(&self) -> String {
         build_name(&self.version)
     }
 }
 
-/// The builds of `entry` among the packages of its suite, oldest first.
+/// Returns the builds of `entry` among the packages of its suite, oldest first.
 #[must_use]
 pub fn builds(entry: &Entry, flavour: &str, index: &[Indexed]) -> Vec<Build> {
     let Some((before, after)) = entry.packages.first().and_then(|name| name.split_once('@')) else { return Vec::new() };
@@ -46,8 +46,8 @@ pub fn builds(entry: &Entry, flavour: &str, index: &[Indexed]) -> Vec<Build> {
     builds
 }
 
-/// Collects the packages of one release at one version: those that the entry names, and what they
-/// depend on as far as it has the release in its name.
+/// Collects the packages of one release at one version: those that the entry names, and their
+/// dependencies that have the release in their names.
 fn build(entry: &Entry, release: &KernelRelease, version: &str, index: &[Indexed]) -> Build {
     let suffix = format!("-{release}");
     let mut names: Vec<String> = entry.packages.iter().map(|name| name.replace('@', release)).collect();
@@ -61,8 +61,8 @@ fn build(entry: &Entry, release: &KernelRelease, version: &str, index: &[Indexed
             package.name == name.as_str() && package.version == version
         });
         let Some(indexed) = indexed else {
-            // Backports drop linux-base of old builds. Those up to 6.18 have its files in
-            // linux-image; where they are in no other package either, unpacking reports it.
+            // Backports drop linux-base of old builds. Builds up to 6.18 have its files in
+            // linux-image. If no package has them, unpacking reports it.
             if !name.starts_with("linux-base-") {
                 missing.get_or_insert(name);
             }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernels by their names in the catalogue: chosen in the package indexes, downloaded, unpacked.
+//! Provides kernels by their names in the catalogue: selects them in the package indexes, downloads
+//! and unpacks them.
 
 #![allow(clippy::disallowed_methods, reason = "joins fixed names to a tree of the cache")]
 
@@ -24,14 +25,14 @@ use crate::{
     unpack::GROWTH,
 };
 
-/// Gives kernels by name.
+/// Provides kernels by name.
 #[derive(Debug)]
 pub struct Kernels<'a> {
     pub(super) apt: &'a Apt<'a>,
     pub(super) catalogue: &'a Catalogue,
 }
 
-/// A build that was chosen for a name: what the cache remembers, so that the name keeps its meaning
+/// The build that was selected for a name. The cache keeps it, so that the name keeps its meaning
 /// until a refresh.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,17 +48,17 @@ const TREES: &str = "kernel";
 const INDEXES: &str = "kernel-index-2";
 
 impl<'a> Kernels<'a> {
-    /// From the packages that `apt` reaches, by the names of `catalogue`.
+    /// Creates a source of kernels from the packages of `apt` and the names of `catalogue`.
     #[must_use]
     pub fn new(apt: &'a Apt<'a>, catalogue: &'a Catalogue) -> Self {
         Self { apt, catalogue }
     }
 
-    /// The kernel `name` of `arch`, if it is in the cache; the network is not used.
+    /// Returns the kernel `name` of `arch` if it is in the cache. Does not use the network.
     ///
     /// # Errors
-    /// [`CatalogueError::UnknownKernel`] for a name that is not in the catalogue; [`Error::Io`], [`Error::Damaged`] where the cache cannot be read
-    /// or repaired.
+    /// [`CatalogueError::UnknownKernel`] if the catalogue lacks the name, [`Error::Io`] or
+    /// [`Error::Damaged`] if the cache cannot be read or repaired.
     pub fn cached(&self, arch: Arch, name: &str) -> Result<Option<Kernel>> {
         self.catalogue.find(arch, name)?;
         let choice = match self.locked(arch, name) {
@@ -69,14 +70,16 @@ impl<'a> Kernels<'a> {
         tree.map(|tree| choice.kernel(arch, name, &tree)).transpose()
     }
 
-    /// The kernel `name` of `arch`: from the cache, or downloaded and unpacked. A name means the
-    /// build that the catalogue's lock has; where it has none, the mirror no longer has the files,
-    /// or [`crate::apt::Options::newest`] asks for it, the newest, and keeps that until
-    /// [`crate::apt::Options::refresh`].
+    /// Returns the kernel `name` of `arch`, from the cache or by downloading and unpacking it.
+    ///
+    /// A name means the build in the catalogue's lock. It means the newest build instead if the
+    /// lock has none, if the mirror no longer has its files, or if [`crate::apt::Options::newest`]
+    /// asks for it. That choice then stays until [`crate::apt::Options::refresh`].
     ///
     /// # Errors
-    /// [`CatalogueError`] for an unknown name, and for a build that is not in its suite or incomplete; [`AptError`] where the mirror fails;
-    /// [`Error::Offline`] where the network may not be used; [`Error::DiskFull`]; [`Error::KernelLayout`] for packages without an image.
+    /// - [`CatalogueError`] for an unknown name, and for a build that is missing or incomplete.
+    /// - [`AptError`] if the mirror fails, [`Error::Offline`] if the network may not be used.
+    /// - [`Error::KernelLayout`] for packages without an image, [`Error::DiskFull`].
     pub fn prepare(&self, arch: Arch, name: &str) -> Result<Kernel> {
         let selection = self.catalogue.find(arch, name)?;
         if let Some(locked) = self.locked(arch, name) {
@@ -93,7 +96,7 @@ impl<'a> Kernels<'a> {
         let refresh = self.apt.options().refresh && !self.apt.options().offline;
         if !refresh && let Some(choice) = self.remembered(arch, name)? {
             match self.unpacked(arch, &choice, None) {
-                // An old build may have left the mirror since: then the newest takes its place.
+                // The mirror may have dropped an old build since. The newest then takes its place.
                 Err(Error::Apt(AptError::Missing { detail, .. })) => {
                     tracing::warn!("kernel {name} for {arch}, build {}, is gone ({detail})", choice.version);
                 }
@@ -120,7 +123,7 @@ impl<'a> Kernels<'a> {
         self.apt.cache().recorded(CHOICES, &choice_key(arch, name))
     }
 
-    /// The build that the lock has for `name`, unless another is asked for.
+    /// Returns the build in the lock for `name`, unless the options ask for another.
     pub(super) fn locked(&self, arch: Arch, name: &str) -> Option<&'a LockedKernel> {
         self.apt.options().is_locked().then(|| self.catalogue.lock().kernel(arch, name)).flatten()
     }
@@ -150,11 +153,11 @@ impl<'a> Kernels<'a> {
         })
     }
 
-    /// The build that a name means today, and its suite.
+    /// Returns the build that a name means today, with its suite.
     ///
     /// # Errors
-    /// Those of [`Apt::root`]; where apt cannot list the packages of a suite; [`Error::Catalogue`]
-    /// where no suite has a complete build of that name today.
+    /// Those of [`Apt::root`]. Errors of apt if it cannot list the packages of a suite.
+    /// [`Error::Catalogue`] if no suite has a complete build of that name today.
     pub(crate) fn choose(&self, selection: &Selection<'_>, force: bool) -> Result<(String, Build)> {
         let mut all = Vec::new();
         for entry in &selection.entries {
@@ -164,7 +167,7 @@ impl<'a> Kernels<'a> {
                 located.snapshot = root.snapshot();
             }
             all.extend(builds.into_iter().map(|build| (entry.suite.as_str(), build)));
-            // A series means the newest build of its first suite that has one.
+            // A series means the newest build of the first suite that has one.
             if selection.version.is_none() && all.iter().any(|(_, build)| build.missing.is_none()) {
                 break;
             }
@@ -172,7 +175,7 @@ impl<'a> Kernels<'a> {
         pick(selection, &all).map_err(Error::from)
     }
 
-    /// The kernel packages in the index of `root`.
+    /// Returns the kernel packages in the index of `root`.
     pub(crate) fn index(&self, root: &Root, arch: Arch) -> Result<Vec<Indexed>> {
         let key = Digest::of_parts([root.suite(), arch.name(), &root.state().digest().to_string()]);
         if let Some(packages) = self.apt.cache().recorded(INDEXES, &key)? {
@@ -185,17 +188,18 @@ impl<'a> Kernels<'a> {
         Ok(packages)
     }
 
-    /// The builds that the tables of a series have in the indexes that are there.
+    /// Returns the builds of a series in the index of `root`.
     ///
     /// # Errors
-    /// Where apt cannot list the packages of the index, or the cache cannot record them.
+    /// Errors of apt if it cannot list the packages of the index, or of the cache if it cannot
+    /// record them.
     pub(super) fn builds_in(&self, entry: &Entry, arch: Arch, root: &Root) -> Result<Vec<Build>> {
         let flavour = self.catalogue.flavour(arch).unwrap_or_default();
         Ok(builds(entry, flavour, &self.index(root, arch)?))
     }
 }
 
-/// Chooses among builds, sorted oldest first within each suite.
+/// Selects one of the builds, which are sorted oldest first within each suite.
 fn pick(selection: &Selection<'_>, all: &[(&str, Build)]) -> Result<(String, Build), CatalogueError> {
     let wanted = |build: &Build| selection.version.as_ref().is_none_or(|version| *version == build.name());
     let complete = all.iter().rev().find(|(_, build)| wanted(build) && build.missing.is_none());

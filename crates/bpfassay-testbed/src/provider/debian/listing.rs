@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the command `list kernels` shows: what is known, cached, and available.
+//! The data of the command `list kernels`: known, cached and available kernels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,38 +11,37 @@ use crate::{Error, Result, apt::Root, names::KernelRelease};
 /// One series of kernels on one architecture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// Its name.
+    /// Name of the series.
     pub name: String,
-    /// The architecture.
+    /// Architecture of the kernels.
     pub arch: Arch,
-    /// The suites that hold it, first choice first.
+    /// The suites that contain the series, first choice first.
     pub suites: Vec<String>,
-    /// Its builds in these suites, oldest first within each; none where a package index has not
-    /// been fetched yet or cannot be fetched.
+    /// The builds in these suites, oldest first within each. Absent if a package index has not been
+    /// fetched yet or cannot be fetched.
     pub builds: Option<Vec<(String, Build)>>,
-    /// Why a package index cannot be fetched, and what to do.
+    /// Why a package index cannot be fetched, and what to do about it.
     pub problem: Option<String>,
-    /// What `uname -r` prints of the build that its name means, where the lock has one.
+    /// Kernel release of the build in the lock, if the lock has one.
     pub locked: Option<KernelRelease>,
-    /// What is in the cache: the build that the name means now, and builds fetched by their own
-    /// names.
+    /// Cached kernels: the build that the name means now, and builds fetched by their own names.
     pub cached: Vec<Cached>,
 }
 
 /// A kernel in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cached {
-    /// The name that it was fetched by.
+    /// The name by which it was fetched.
     pub name: String,
-    /// What `uname -r` prints.
+    /// Release of the kernel: the output of `uname -r`.
     pub release: KernelRelease,
-    /// Version of its packages.
+    /// Version of the kernel packages.
     pub version: Option<String>,
 }
 
 impl Listing {
-    /// The build that the series' own name means, with its suite: the newest complete one of the
-    /// first suite that has one.
+    /// Returns the build that the series' name means, with its suite: the newest complete build of
+    /// the first suite that has one.
     #[must_use]
     pub fn current(&self) -> Option<&(String, Build)> {
         let builds = self.builds.as_deref()?;
@@ -51,8 +50,8 @@ impl Listing {
             .find_map(|suite| builds.iter().rev().find(|(found, build)| found == suite && build.missing.is_none()))
     }
 
-    /// The names of the builds that `keep` selects, oldest first, each once: several suites may
-    /// hold one build.
+    /// Returns the names of the builds that `keep` selects, oldest first. Each occurs once, even if
+    /// several suites contain the build.
     pub fn names(&self, keep: impl Fn(&Build) -> bool) -> Vec<String> {
         let builds = self.builds.iter().flatten().map(|(_, build)| build);
         let mut builds: Vec<_> = builds.filter(|build| keep(build)).collect();
@@ -64,13 +63,12 @@ impl Listing {
 }
 
 impl Kernels<'_> {
-    /// Everything known for `arch`. Package indexes that are missing or old are fetched, unless the
-    /// network may not be used. A suite whose mirror does not have it is reported in
-    /// [`Listing::problem`].
+    /// Lists everything known for `arch`. Fetches package indexes that are missing or old, unless
+    /// the network may not be used. Reports a suite that its mirror lacks in [`Listing::problem`].
     ///
     /// # Errors
-    /// [`Error::Command`] for an index that cannot be read, [`Error::DiskFull`] where there is no space for one, [`Error::Io`] where the cache
-    /// cannot be read.
+    /// [`Error::Command`] if an index cannot be read, [`Error::DiskFull`] if there is no space for
+    /// an index, [`Error::Io`] if the cache cannot be read.
     pub fn list(&self, arch: Arch) -> Result<Vec<Listing>> {
         let mut suites = BTreeMap::new();
         let mut listings = Vec::new();
@@ -120,7 +118,8 @@ impl Kernels<'_> {
         }
     }
 
-    /// What is in the cache of a series: by its own name, and by those of its builds.
+    /// Returns the cached kernels of a series: by the name of the series, and by those of its
+    /// builds.
     fn cached_of(&self, arch: Arch, series: &str, builds: &[(String, Build)]) -> Result<Vec<Cached>> {
         let mut names = vec![series.to_owned()];
         names.extend(builds.iter().map(|(_, build)| build.name()));
@@ -130,8 +129,7 @@ impl Kernels<'_> {
         for name in names {
             match self.cached(arch, &name) {
                 Ok(Some(kernel)) => cached.push(Cached { name, release: kernel.release, version: kernel.version }),
-                // A build whose name cannot be given on the command line (7.3-rc7) is not fetched
-                // by it.
+                // A name that the command line does not accept (7.3-rc7) cannot have been fetched.
                 Ok(None) | Err(Error::Catalogue(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -143,7 +141,7 @@ impl Kernels<'_> {
 /// The package index of a suite.
 enum Suite {
     Here(Root),
-    /// It has not been fetched.
+    /// The index has not been fetched.
     Unknown,
     Failed(String),
 }

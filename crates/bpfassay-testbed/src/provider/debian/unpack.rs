@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From package files to a kernel's tree: `vmlinuz`, `config`, `modules/`.
+//! Unpacks package files into a kernel's tree: `vmlinuz`, `config`, `modules/`.
 
 #![allow(
     clippy::disallowed_methods,
@@ -16,7 +16,7 @@ use crate::{
     untrusted_tree::{Links, UntrustedTree},
 };
 
-/// Changes whenever the layout of the tree does.
+/// Change this text whenever the layout of the tree changes.
 pub(super) const LAYOUT: &str = "kernel tree 1";
 /// The image that QEMU boots, in the tree.
 pub(super) const IMAGE: &str = "vmlinuz";
@@ -25,11 +25,11 @@ pub(super) const CONFIG: &str = "config";
 /// The content of `lib/modules/RELEASE`, in the tree.
 pub(super) const MODULES: &str = "modules";
 
-/// Unpacks `packages`, reporting each as it is `done`, and moves what is wanted into `content`.
+/// Unpacks `packages`, calls `done` after each, and moves the kernel's files into `content`.
 ///
 /// # Errors
-/// Where a package cannot be unpacked; where its kernel has another layout than Debian's;
-/// [`Error::Io`] where the cache cannot be written.
+/// Errors of unpacking, [`Error::KernelLayout`] if the packages are laid out differently from
+/// Debian's, [`Error::Io`] if the cache cannot be written.
 pub(super) fn unpack(
     cache: &Cache,
     packages: &[Object],
@@ -47,7 +47,7 @@ pub(super) fn unpack(
     arrange(&tree, release, what, content)
 }
 
-/// Moves the kernel's files from the packages' places in `tree` to ours in `content`.
+/// Moves the kernel's files from the packages' layout in `tree` to our layout in `content`.
 fn arrange(tree: &UntrustedTree, release: &KernelRelease, what: &str, content: &Path) -> Result<()> {
     let trees = ["usr/lib/modules", "lib/modules"].map(|parent| Path::new(parent).join(release.as_str()));
     let boot = |name: &str| PathBuf::from(format!("boot/{name}-{release}"));
@@ -61,7 +61,8 @@ fn arrange(tree: &UntrustedTree, release: &KernelRelease, what: &str, content: &
         true => Ok(()),
         false => Err(missing(name.rsplit('/').next().unwrap_or(name))),
     };
-    // riscv64 calls it vmlinux up to 6.12; it is the same EFI program as the later vmlinuz.
+    // Debian calls the image vmlinux on riscv64 up to 6.12. It is the same EFI program as the later
+    // vmlinuz.
     let images = [vec![boot("vmlinuz"), boot("vmlinux")], in_trees("vmlinuz"), in_trees("vmlinuz.unsigned")];
     wanted(images.concat(), IMAGE)?;
     wanted([vec![boot("config")], in_trees("config")].concat(), CONFIG)?;
@@ -71,8 +72,8 @@ fn arrange(tree: &UntrustedTree, release: &KernelRelease, what: &str, content: &
     for name in ["modules.builtin", "modules.order"] {
         wanted(in_trees(name), &format!("{MODULES}/{name}"))?;
     }
-    // Names and aliases of what is built in; not every package layout has it, and nothing fails
-    // without it.
+    // The names and aliases of built-in modules. Some package layouts lack this file, and nothing
+    // requires it.
     let name = "modules.builtin.modinfo";
     take(in_trees(name), &format!("{MODULES}/{name}")).map(drop)
 }
@@ -140,7 +141,7 @@ mod tests {
         assert!(error.to_string().starts_with("kernel 6.1-x holds no vmlinuz"), "{error}");
     }
 
-    /// A package may be anything that has the digest which results of others name.
+    /// A package can have any content: its digest may come from somebody else's results.
     #[test]
     fn nothing_of_this_machine_is_moved_or_taken_for_a_module() {
         let work = tempfile::tempdir().unwrap();

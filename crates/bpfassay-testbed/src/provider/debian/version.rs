@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-/// Which of two Debian versions is the later one.
+/// Compares two Debian versions.
 #[must_use]
 pub fn compare_versions(a: &str, b: &str) -> Ordering {
     let (epoch_a, a) = split_epoch(a);
@@ -21,7 +21,7 @@ fn split_revision(version: &str) -> (&str, &str) {
     version.rsplit_once('-').unwrap_or((version, ""))
 }
 
-/// Alternating texts and numbers.
+/// Compares alternating texts and numbers.
 fn part(mut a: &str, mut b: &str) -> Ordering {
     while !a.is_empty() || !b.is_empty() {
         let (text_a, rest_a) = take(a, |byte| !byte.is_ascii_digit());
@@ -41,7 +41,7 @@ fn take(text: &str, keep: impl Fn(u8) -> bool) -> (&str, &str) {
     text.split_at(text.bytes().position(|byte| !keep(byte)).unwrap_or(text.len()))
 }
 
-/// Letters before other characters, `~` before everything, the end included.
+/// Letters sort before other characters, `~` before everything including the end.
 fn texts(a: &str, b: &str) -> Ordering {
     let weight = |byte: Option<u8>| match byte {
         Some(b'~') => -1,
@@ -59,7 +59,7 @@ fn texts(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Numbers of any length.
+/// Compares decimal numbers of any length.
 fn numbers(a: &str, b: &str) -> Ordering {
     let (a, b) = (a.trim_start_matches('0'), b.trim_start_matches('0'));
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn order_is_that_of_dpkg() {
-        // Each was compared with `dpkg --compare-versions`.
+        // The order was checked with `dpkg --compare-versions`.
         let sorted = [
             "5.10.9-1",
             "5.10.223-1",

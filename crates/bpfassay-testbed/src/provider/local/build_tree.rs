@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tree that a kernel was built in: its image, its release, its configuration, its modules.
+//! The tree that a kernel was built in: its image, release, configuration and modules.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the build tree")]
 
@@ -20,31 +20,31 @@ use crate::{
     names::KernelRelease,
 };
 
-/// The configuration of the kernel.
 const CONFIG: &str = ".config";
-/// Its release, as `make` would name it now.
+/// The kernel's release, as `make` would name it now.
 const RELEASE: &str = "include/config/kernel.release";
-/// What is built in that could be a module.
+/// The list of built-in code that could also be a module.
 const BUILTIN: &str = "modules.builtin";
-/// Names of images, in any `arch/*/boot`; of two in one directory the first is taken.
+/// Names of images in `arch/*/boot`. The first that exists in a directory is used.
 const IMAGES: [&str; 3] = ["bzImage", "Image", "Image.gz"];
-/// Most directories below `arch` that are looked at; Linux has 21.
+/// Most directories below `arch` that are searched. Linux has 21.
 const MAX_ARCHS: usize = 200;
-/// Largest release that is read, in bytes; a kernel's has 64 at most.
+/// Largest file with a release that is read, in bytes. A kernel's release has at most 64.
 const MAX_RELEASE: u64 = 4096;
 
-/// Whether `directory` looks like a tree that a kernel is built in, complete or not.
+/// Returns whether `directory` looks like a kernel's build tree, complete or not.
 #[must_use]
 pub fn is_build_tree(directory: &Path) -> bool {
     directory.join(CONFIG).is_file() || (directory.join("Makefile").is_file() && directory.join("arch").is_dir())
 }
 
-/// The kernel that was built in `tree` for one of `archs`, or for any where there are none; with
-/// `modules`, or those of the tree.
+/// Finds the kernel that was built in `tree` for one of `archs`, or for any architecture if that is
+/// empty. The modules are `modules`, or else those of the tree.
 ///
 /// # Errors
-/// [`Error::LocalKernel`] for what is no build tree, and for images of several architectures; [`Error::UnusableImage`] for an image that is none;
-/// [`Error::NotBuilt`] for what is not built, or older than the tree; [`Error::Io`] where it cannot be read.
+/// - [`Error::LocalKernel`] if `tree` is not a build tree, or has images of several architectures.
+/// - [`Error::UnusableImage`] for an invalid image, [`Error::Io`] if a file cannot be read.
+/// - [`Error::NotBuilt`] if something is not built, or older than the tree.
 pub(super) fn find(tree: &Path, modules: Option<LocalModules>, archs: &[Arch]) -> Result<LocalKernel> {
     let lacks = |problem: String| Error::NotBuilt { tree: tree.to_owned(), problem };
     if !is_build_tree(tree) {
@@ -83,9 +83,9 @@ pub(super) fn find(tree: &Path, modules: Option<LocalModules>, archs: &[Arch]) -
     Ok(LocalKernel { image, modules, config, release, version: None, packages: Vec::new() })
 }
 
-/// The image in `tree` for one of `archs`, and its release where the image has it.
+/// Finds the image in `tree` for one of `archs`, and its release if the image contains it.
 fn image(tree: &Path, archs: &[Arch]) -> Result<(PathBuf, Option<KernelRelease>)> {
-    // What x86_64 builds lies in x86, too, through a link.
+    // The build for x86_64 also puts a link to its image into arch/x86_64.
     let mut found = BTreeMap::new();
     let mut others = Vec::new();
     for path in candidates(tree)? {
@@ -119,7 +119,7 @@ fn image(tree: &Path, archs: &[Arch]) -> Result<(PathBuf, Option<KernelRelease>)
     }
 }
 
-/// The images in `tree`, one of each directory `arch/*/boot`, in order of their names.
+/// Lists the images in `tree`, one per directory `arch/*/boot`, sorted.
 fn candidates(tree: &Path) -> Result<Vec<PathBuf>> {
     let parent = tree.join("arch");
     let entries = match fs::read_dir(&parent) {
@@ -136,7 +136,7 @@ fn candidates(tree: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Where the modules of the tree are; `None` where its kernel has none.
+/// Finds the modules of the tree. Returns `None` if its kernel has none.
 fn own_modules(tree: &Path, config: &Config) -> Result<Option<LocalModules>> {
     let lacks = |problem: String| Err(Error::NotBuilt { tree: tree.to_owned(), problem });
     if let (false, Some(option)) = (tree.join(built::ORDER).is_file(), config.modules_of_guests().next()) {
@@ -144,16 +144,17 @@ fn own_modules(tree: &Path, config: &Config) -> Result<Option<LocalModules>> {
     }
     match (tree.join(BUILTIN).is_file(), config.is_set("CONFIG_MODULES")) {
         (true, _) => Ok(Some(LocalModules::Built(tree.to_owned()))),
-        // What is built in is not known then, and the guest finds out.
+        // The built-in code is unknown then. The guest finds out what is missing.
         (false, false) => Ok(None),
         (false, true) => lacks(format!("has no {BUILTIN}: run `make`")),
     }
 }
 
-/// The modules of a build tree, with a key over those that `modules.order` names.
+/// Returns the modules of a build tree, with a key over those that `modules.order` names.
 ///
 /// # Errors
-/// [`Error::Modules`] where `modules.order` cannot be read or names something elsewhere, [`Error::Io`] where a file cannot be looked at.
+/// [`Error::Modules`] if `modules.order` or a module cannot be read, or if it names a file outside
+/// of the tree. [`Error::Io`] if the path of `tree` cannot be resolved.
 pub(super) fn modules(tree: &Path) -> Result<Modules> {
     let path = fs::canonicalize(tree).map_err(Error::io("find", tree))?;
     let named = built::modules(&path)?.into_values().map(|module| path.join(module));
@@ -161,7 +162,7 @@ pub(super) fn modules(tree: &Path) -> Result<Modules> {
     for file in named.chain([BUILTIN, built::ORDER].map(|name| path.join(name))) {
         match fs::metadata(&file) {
             Ok(metadata) => files.push((file, metadata)),
-            // Reported where a guest needs it.
+            // A missing file is reported when a guest needs it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(ModulesError::Read { path: file, source }.into()),
         }
@@ -170,7 +171,7 @@ pub(super) fn modules(tree: &Path) -> Result<Modules> {
     Ok(Modules { path, layout: Layout::Built, key })
 }
 
-/// The target of make that makes `image`.
+/// Returns the make target that builds `image`.
 fn target(image: &Path) -> String {
     image.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The configuration of a kernel (`.config`), and what of it guests need.
+//! A kernel's configuration (`.config`), compared with the needs of guests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 
 use crate::{Error, Result, image::MAX_CONFIG};
 
-/// Options that guests need and that may be modules, the modules, and what needs them.
+/// Options that guests need and that can be modules, with the module and who needs it.
 const GUEST_MODULES: [(&str, &str, Need); 5] = [
     ("CONFIG_VIRTIO_PCI", "virtio_pci", Need::Guest),
     ("CONFIG_VIRTIO_CONSOLE", "virtio_console", Need::Guest),
@@ -18,7 +18,7 @@ const GUEST_MODULES: [(&str, &str, Need); 5] = [
     ("CONFIG_NFS_V4", "nfsv4", Need::Nfs),
 ];
 
-/// What needs the options of a fragment, and the fragment.
+/// Fragments of configuration, and who needs their options.
 const FRAGMENTS: [(Need, &str); 4] = [
     (Need::Guest, include_str!("../../../kconfig/guest.config")),
     (Need::Probes, include_str!("../../../kconfig/tracing.config")),
@@ -26,14 +26,14 @@ const FRAGMENTS: [(Need, &str); 4] = [
     (Need::Nfs, include_str!("../../../kconfig/nfs41.config")),
 ];
 
-/// What needs an option or a module. It is displayed as a noun: `the NFS mount`.
+/// Who needs an option or a module. It is displayed as a noun: `the NFS mount`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Every guest.
     Guest,
-    /// What is to be measured.
+    /// Probes and the tools under test.
     Probes,
-    /// A file system of a study, which may have another.
+    /// An NFS mount. Studies can also use other file systems.
     Nfs,
 }
 
@@ -52,16 +52,16 @@ impl fmt::Display for Need {
 pub struct Lack {
     /// The option, `CONFIG_…`.
     pub option: &'static str,
-    /// What needs it.
+    /// Who needs the option.
     pub needed_by: Need,
 }
 
-/// A module that a kernel has by its configuration, and that is not in its packages.
+/// A module of the kernel's configuration that its packages lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Absent {
-    /// The module.
+    /// Name of the module, as the kernel writes it.
     pub module: &'static str,
-    /// What needs it.
+    /// Who needs the module.
     pub needed_by: Need,
 }
 
@@ -73,25 +73,25 @@ impl Config {
     /// Reads the configuration at `path`.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be read or has more than 16 MiB.
+    /// [`Error::Io`] if the file cannot be read or is larger than 16 MiB.
     pub fn read(path: &Path) -> Result<Self> {
         let text = bpfassay_input::read(path, MAX_CONFIG).map_err(Error::io("read", path))?;
         Ok(Self::parse(&String::from_utf8_lossy(&text)))
     }
 
-    /// The options that `text` sets: lines `CONFIG_NAME=value`.
+    /// Parses the options that `text` sets: lines `CONFIG_NAME=value`.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         Self(text.lines().filter_map(option).map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 
-    /// Whether the option is built in or a module.
+    /// Returns whether the option is built in or a module.
     #[must_use]
     pub fn is_set(&self, option: &str) -> bool {
         self.0.get(option).is_some_and(|value| value != "n")
     }
 
-    /// Options that guests may need, and that are modules.
+    /// Lists the options that guests can need and that are modules.
     pub(super) fn modules_of_guests(&self) -> impl Iterator<Item = &'static str> {
         GUEST_MODULES.into_iter().map(|(option, ..)| option).filter(|option| self.is_module(option))
     }
@@ -100,8 +100,8 @@ impl Config {
         self.0.get(option).is_some_and(|value| value == "m")
     }
 
-    /// The modules that guests need, with `nfs` for an NFS mount, too, and that are not in
-    /// `modules`.
+    /// Returns the modules that guests need and that are not in `modules`. `nfs` adds those of an
+    /// NFS mount.
     pub(super) fn absent(&self, modules: &BTreeSet<String>, nfs: bool) -> Vec<Absent> {
         let needed = GUEST_MODULES.into_iter().filter(|(option, module, need)| {
             self.is_module(option) && (nfs || *need != Need::Nfs) && !modules.contains(*module)
@@ -109,8 +109,8 @@ impl Config {
         needed.map(|(_, module, need)| Absent { module, needed_by: need }).collect()
     }
 
-    /// What a kernel of this configuration and `release` lacks: for guests, for probes, and with
-    /// `nfs` for an NFS mount.
+    /// Returns the options that a kernel of this configuration and `release` lacks for guests and
+    /// probes. `nfs` adds those of an NFS mount.
     #[must_use]
     pub fn lacks(&self, release: &str, nfs: bool) -> Vec<Lack> {
         let fragments =
@@ -122,13 +122,13 @@ impl Config {
     }
 }
 
-/// Name and value of an option that a line sets.
+/// Parses a line that sets an option into name and value.
 fn option(line: &str) -> Option<(&str, &str)> {
     line.trim().split_once('=').filter(|(name, value)| name.starts_with("CONFIG_") && !value.is_empty())
 }
 
-/// Whether kernels of `release` have the options of a fragment: by its lines `# since: 6.12` and `#
-/// before: 7.0`.
+/// Returns whether kernels of `release` have the options of a fragment, according to its lines `#
+/// since: 6.12` and `# before: 7.0`.
 fn is_of(fragment: &str, release: &str) -> bool {
     let named =
         |key: &str| fragment.lines().find_map(|line| version(line.strip_prefix("# ")?.strip_prefix(key)?.trim()));
@@ -136,7 +136,7 @@ fn is_of(fragment: &str, release: &str) -> bool {
     named("since:").is_none_or(|since| release >= since) && named("before:").is_none_or(|before| release < before)
 }
 
-/// The first two numbers of a release: 6 and 12 of `6.12.0-mine`.
+/// Parses the first two numbers of a release: 6 and 12 of `6.12.0-mine`.
 fn version(text: &str) -> Option<(u32, u32)> {
     let (major, rest) = text.split_once('.')?;
     let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// A configuration with everything of the fragments.
+    /// A configuration with all options of the fragments.
     fn whole() -> String {
         FRAGMENTS.map(|(_, text)| text).concat()
     }

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Architecture and release of a kernel image, from its header.
+//! Reads architecture and release of a kernel image from its header.
 
 use bpfassay_protocol::{Arch, arch::ImageFormat};
 
 use crate::names::KernelRelease;
 
-/// An image that QEMU can boot.
+/// The kind of an image that QEMU can boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageKind {
-    /// Its architecture.
+    /// Architecture of the kernel.
     pub arch: Arch,
-    /// Its release, where the file has it uncompressed.
+    /// Release of the kernel, if the file contains it uncompressed.
     pub release: Option<KernelRelease>,
 }
 
 /// Longest release that a kernel can have (`__NEW_UTS_LEN`).
 const MAX_RELEASE: usize = 64;
 
-/// Finds out what kernel image these bytes are.
+/// Identifies the kernel image.
 ///
 /// # Errors
-/// What they are instead, and what is wanted.
+/// A description of what the bytes are instead, and of the file to give.
 pub fn identify(image: &[u8]) -> Result<ImageKind, String> {
     // An EFI application that unpacks the kernel when it runs:
     // drivers/firmware/efi/libstub/zboot-header.S.
@@ -54,8 +54,8 @@ fn has(image: &[u8], at: usize, magic: &[u8]) -> bool {
     image.get(at..).is_some_and(|rest| rest.starts_with(magic))
 }
 
-/// The release in the banner `Linux version RELEASE (…`. The same text without a release occurs
-/// elsewhere in a kernel.
+/// Finds the release in the banner `Linux version RELEASE (…`. The text before it also occurs
+/// elsewhere in a kernel, without a release.
 fn banner(image: &[u8]) -> Option<KernelRelease> {
     const BEFORE: &[u8] = b"Linux version ";
     let mut rest = image;
@@ -68,7 +68,7 @@ fn banner(image: &[u8]) -> Option<KernelRelease> {
     None
 }
 
-/// The characters up to a space or zero byte, if they can be a release.
+/// Parses the characters before a space or zero byte as a release.
 fn first_token(bytes: &[u8]) -> Option<KernelRelease> {
     let end = bytes.iter().take(MAX_RELEASE + 1).position(|&byte| matches!(byte, b' ' | 0))?;
     std::str::from_utf8(&bytes[..end]).ok()?.parse().ok()

@@ -2,9 +2,9 @@
 //! Kernels in packages of distributions: `--kernel image.deb,modules.deb`, `--kernel
 //! kernel-core.rpm`, `--kernel DIRECTORY-OF-PACKAGES`.
 //!
-//! The packages are unpacked into the cache, once. Nothing of them is installed or run. What
-//! belongs to the kernel is found by its place, which is the same in all distributions: `boot/` for
-//! older packages, `lib/modules/RELEASE` for the others.
+//! The packages are unpacked into the cache, once. Nothing of them is installed or run. The
+//! kernel's files are found by their places, which are the same in all distributions: `boot/` in
+//! older packages, `lib/modules/RELEASE` in the others.
 
 #![allow(
     clippy::disallowed_methods,
@@ -27,33 +27,34 @@ use crate::{
     untrusted_tree::{Links, UntrustedTree},
 };
 
-/// Kind of cache tree.
 const KIND: &str = "kernel-packages";
-/// To be changed whenever another tree is made of the same packages.
+/// Change this version when the same packages give another tree than before.
 const KEY_VERSION: &str = "kernel of packages 2";
-/// Files that are looked at in a directory of packages, at most.
+/// Most entries of a directory of packages that are looked at.
 const MOST_FILES: usize = 4096;
-/// Packages that a kernel may be in, at most; vendors split it into about ten.
+/// Most packages of one kernel. Vendors split a kernel into about ten.
 const MOST_PACKAGES: usize = 64;
 /// Largest list of packages that is read back from the cache, in bytes.
 const MAX_LIST: u64 = 1 << 20;
 
-/// What kernels are called in `boot`, before `-RELEASE`. Where one of them is there, the others are
-/// the same for a debugger.
+/// Names of kernel images in `boot`, before `-RELEASE`. The first that exists counts, because the
+/// others are then the same kernel for a debugger.
 const IMAGES: [&str; 3] = ["vmlinuz", "Image", "vmlinux"];
-/// The same in `lib/modules/RELEASE`.
+/// Names of kernel images in `lib/modules/RELEASE`.
 const IMAGES_OF_MODULES: [&str; 4] = ["vmlinuz", "vmlinuz.unsigned", "Image", "Image.gz"];
-/// What is with the image, by the names that it has in the tree here.
+/// Names of the kernel's files in the cached tree.
 const IMAGE: &str = "vmlinuz";
 const CONFIG: &str = "config";
 const SYMBOLS: &str = "System.map";
 const MODULES: &str = "lib/modules";
 const PACKAGES: &str = "packages.json";
 
-/// The package files in `directory`, sorted; empty where it has none, or is no directory.
+/// Lists the package files in `directory`, sorted. Returns nothing if it has none, or is not a
+/// directory.
 ///
 /// # Errors
-/// [`Error::Io`] where it cannot be read; [`Error::LocalKernel`] where it has more than a kernel can be in.
+/// [`Error::Io`] if the directory cannot be read, [`Error::LocalKernel`] if it has more packages
+/// than one kernel can have.
 pub fn packages_in(directory: &Path) -> Result<Vec<PathBuf>> {
     if !directory.is_dir() {
         return Ok(Vec::new());
@@ -74,12 +75,14 @@ pub fn packages_in(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The kernel in `packages`, of which at least one is given; with `modules`, or those of the
-/// packages. It is unpacked into the cache, unless it is there.
+/// Unpacks the kernel in `packages`, of which there is at least one, into the cache, unless the
+/// cache has it. The modules are `modules`, or else those of the packages.
 ///
 /// # Errors
-/// [`Error::Package`] for a file that is no package; [`Error::LocalKernel`] for packages without an image, of several kernels, or without the modules that
-/// guests need of them; [`Error::DiskFull`], [`Error::Io`] where the cache cannot take it.
+/// - [`Error::Package`] if a file is not a package.
+/// - [`Error::LocalKernel`] for packages without an image, of several kernels, or without modules
+///   that guests need.
+/// - [`Error::DiskFull`] or [`Error::Io`] if the cache cannot store the kernel.
 pub(super) fn find(cache: &Cache, packages: &[PathBuf], modules: Option<LocalModules>) -> Result<LocalKernel> {
     let shown = packages.first().cloned().unwrap_or_default();
     let hold = if packages.len() == 1 { "holds" } else { "and the packages given with it hold" };
@@ -89,7 +92,7 @@ pub(super) fn find(cache: &Cache, packages: &[PathBuf], modules: Option<LocalMod
     }
     let (mut parts, mut size) = (vec![KEY_VERSION.to_owned()], 0_u64);
     for package in packages {
-        // Named before it is hashed.
+        // An invalid package is reported before it is hashed.
         unpack::about(package)?;
         parts.push(cache.digest_of(package)?.to_string());
         size = size.saturating_add(fs::metadata(package).map_err(Error::io("read", package))?.len());
@@ -99,7 +102,7 @@ pub(super) fn find(cache: &Cache, packages: &[PathBuf], modules: Option<LocalMod
     let tree = cache.make_tree(KIND, &Digest::of_parts(parts), &what, needed, |content| {
         tracing::info!("unpacking {what}, package files: {}", packages.len());
         let scratch = cache.scratch()?;
-        // Packages from before and after the merge of /lib with /usr/lib come to lie in one place.
+        // Packages from before and after the merge of /lib with /usr/lib unpack into one place.
         let usr = scratch.path().join("usr/lib");
         fs::create_dir_all(&usr).map_err(Error::io("create", &usr))?;
         let tree = UntrustedTree::open(scratch.path())?;
@@ -143,15 +146,15 @@ pub(super) fn find(cache: &Cache, packages: &[PathBuf], modules: Option<LocalMod
     Ok(LocalKernel { image: tree.path.join(IMAGE), modules, config, release, version, packages: found })
 }
 
-/// The release of the kernel in `tree`, a directory of ours, where it has modules.
+/// Returns the release of the kernel in `tree`, a tree of the cache, if it has modules.
 fn release_of(tree: &Path) -> Result<Option<KernelRelease>> {
     let tree = UntrustedTree::open(tree)?;
     let names = tree.names(MODULES)?.into_iter().filter(|name| tree.is_directory(Path::new(MODULES).join(name)));
     Ok(names.filter_map(|name| name.parse().ok()).next())
 }
 
-/// Moves the kernel's files from the packages' places in `tree` to ours in `content`; `refuse`
-/// makes the error of a problem of the packages.
+/// Moves the kernel's files from the packages' layout in `tree` to our layout in `content`.
+/// `refuse` turns a problem of the packages into an error.
 fn arrange(tree: &UntrustedTree, content: &Path, refuse: &dyn Fn(String) -> Error) -> Result<()> {
     let (release, image) = image(tree)?.map_err(refuse)?;
     let own = Path::new(MODULES).join(release.as_str());
@@ -171,11 +174,11 @@ fn arrange(tree: &UntrustedTree, content: &Path, refuse: &dyn Fn(String) -> Erro
              (linux-modules-… of Ubuntu, kernel-core-… or kernel-modules-core-… of Fedora and RHEL)"
         )));
     }
-    // The links in it lead to where the kernel's sources would be installed.
+    // Links in the modules' directory point to where the kernel's sources would be installed.
     tree.take_directory(&own, &content.join(&own), Links::Removed)
 }
 
-/// The release of the only kernel in `tree`, and its image; `Ok(Err)`: what is wrong with the
+/// Returns the release and image of the only kernel in `tree`, or `Ok(Err)` with a problem of the
 /// packages.
 fn image(tree: &UntrustedTree) -> Result<Result<(KernelRelease, PathBuf), String>> {
     let mut found: Vec<(KernelRelease, PathBuf)> = Vec::new();
@@ -206,7 +209,7 @@ fn image(tree: &UntrustedTree) -> Result<Result<(KernelRelease, PathBuf), String
     }))
 }
 
-/// The release that a part of a file's name is, if it can be one.
+/// Parses a part of a file name as a release.
 fn release(text: &str) -> Option<KernelRelease> {
     let is_other = [".gz", ".xz", ".hmac", ".sig"].iter().any(|ending| text.ends_with(ending));
     let is_release = text.starts_with(|c: char| c.is_ascii_digit()) && !is_other;

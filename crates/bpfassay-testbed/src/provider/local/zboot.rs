@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs for EFI firmware that have a kernel in them. QEMU boots a kernel without firmware, so
-//! that it is unpacked here. What their headers say is not trusted.
+//! Unpacks kernels from EFI programs. QEMU boots a kernel without firmware, which would run such a
+//! program. Their headers are untrusted.
 //!
-//! - zboot images of arm64 and riscv64 (`CONFIG_EFI_ZBOOT`), which unpack the kernel. The header is
-//!   that of drivers/firmware/efi/libstub/zboot-header.S (Linux 6.1 and later).
-//! - Images of systemd-stub and stubble, as new Ubuntu and Fedora have for arm64: the kernel, which
-//!   may be a zboot image, is in the section `.linux` (unified kernel images). The headers are
-//!   those of "PE Format" by Microsoft: `e_lfanew` at 0x3c, then "PE\0\0", the COFF header with the
-//!   number of sections and the size of the optional header, and a header of 40 bytes for each
-//!   section.
+//! - zboot images of arm64 and riscv64 (`CONFIG_EFI_ZBOOT`) unpack the kernel themselves. Their
+//!   header is drivers/firmware/efi/libstub/zboot-header.S (Linux 6.1 and later).
+//! - Images of systemd-stub and stubble (unified kernel images) are used by new Ubuntu and Fedora
+//!   for arm64. The section `.linux` contains the kernel, which can be a zboot image. The headers
+//!   are those of Microsoft's "PE Format": `e_lfanew` at 0x3c, then "PE\0\0", the COFF header with
+//!   the number of sections and the size of the optional header, and 40 bytes for each section.
 
 use bpfassay_protocol::with_causes;
 
 use crate::modules::decompress::decompress;
 
-/// Where in the header the mark, the place and the size of the payload in bytes, and the name of
-/// its compression stand.
+/// Positions in the zboot header: the mark, offset and size of the payload in bytes, and the name
+/// of the compression.
 const MARK: std::ops::Range<usize> = 4..8;
 const OFFSET: usize = 8;
 const SIZE: usize = 12;
 const COMPRESSION: std::ops::Range<usize> = 24..56;
 
-/// The kernel in `image`, of at most `limit` bytes; `None` where it is no program that has one in
-/// it.
+/// Returns the kernel in `image`, of at most `limit` bytes. Returns `None` if `image` is not an EFI
+/// program that contains a kernel.
 ///
 /// # Errors
-/// What is wrong with it, as the end of a sentence about the file.
+/// The problem, as the end of a sentence about the file.
 pub fn unpack(image: &[u8], limit: u64) -> Result<Option<Vec<u8>>, String> {
     let section = linux_section(image)?;
     let image = section.unwrap_or(image);
@@ -54,16 +53,17 @@ pub fn unpack(image: &[u8], limit: u64) -> Result<Option<Vec<u8>>, String> {
     Ok(Some(kernel))
 }
 
-/// The number of 32 bits at `at`.
+/// Reads the little-endian number of 32 bits at `at`.
 fn number(image: &[u8], at: usize) -> Option<usize> {
     let bytes = image.get(at..at.checked_add(4)?)?.try_into().ok()?;
     usize::try_from(u32::from_le_bytes(bytes)).ok()
 }
 
-/// What the section `.linux` of a program for EFI firmware has; `None` without one.
+/// Returns the content of the section `.linux` of an EFI program. Returns `None` if there is no
+/// such section.
 ///
 /// # Errors
-/// It is cut short, as the end of a sentence about the file.
+/// The section is cut short. The text is the end of a sentence about the file.
 fn linux_section(image: &[u8]) -> Result<Option<&[u8]>, String> {
     let header = || {
         let start = number(image, 0x3c).filter(|_| image.starts_with(b"MZ"))?;
@@ -74,7 +74,7 @@ fn linux_section(image: &[u8]) -> Result<Option<&[u8]>, String> {
         headers.chunks_exact(40).take(sections).find(|section| section.starts_with(b".linux\0\0"))
     };
     let Some(section) = header() else { return Ok(None) };
-    // The file's part is padded.
+    // The section in the file is padded, so the smaller size is the real one.
     let size = number(section, 8).into_iter().chain(number(section, 16)).filter(|&size| size > 0).min();
     let content = number(section, 20).zip(size).and_then(|(at, size)| image.get(at..at.checked_add(size)?));
     let cut = "is an EFI image whose section .linux, which has the kernel, is cut short; copy or build it again";
@@ -100,12 +100,12 @@ pub(super) mod tests {
         image.extend(compression.as_bytes());
         image.resize(64, 0);
         image.extend(payload);
-        // What unpacks it follows.
+        // The program that unpacks the payload follows.
         image.extend(b"program");
         image
     }
 
-    /// A zboot image with `kernel` in it, compressed by gzip.
+    /// A zboot image that contains `kernel`, compressed by gzip.
     pub(in crate::provider::local) fn zboot(kernel: &[u8]) -> Vec<u8> {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packed.write_all(kernel).unwrap();
@@ -133,7 +133,7 @@ pub(super) mod tests {
         assert!(error.contains("it is larger than 100 bytes when decompressed"), "{error}");
     }
 
-    /// A program for EFI firmware whose sections are `.text` and `.linux`, padded to 512 bytes.
+    /// An EFI program whose sections are `.text` and `.linux`, padded to 512 bytes.
     pub(in crate::provider::local) fn unified(kernel: &[u8]) -> Vec<u8> {
         let mut image = vec![0; 0x400];
         image[..2].copy_from_slice(b"MZ");
@@ -165,7 +165,7 @@ pub(super) mod tests {
         let whole = unified(&kernel);
         let error = unpack(&whole[..whole.len() - 600], LIMIT).unwrap_err();
         assert!(error.contains("section .linux, which has the kernel, is cut short"), "{error}");
-        // A kernel is such a program itself, without that section.
+        // A kernel is an EFI program as well, but without that section.
         let mut other = whole.clone();
         let at = 0x80 + 24 + 0x10 + 40;
         other[at..at + 6].copy_from_slice(b".data\0");

@@ -15,12 +15,12 @@ const X86_64: u16 = 62;
 const AARCH64: u16 = 183;
 const BPF: u16 = 247;
 
-/// An ELF file for `machine` with nothing in it.
+/// An empty ELF file for `machine`.
 fn empty(machine: u16) -> Vec<u8> {
     linked(machine, None, &[], None)
 }
 
-/// A program or library for `machine` with what the dynamic linker reads.
+/// A program or library for `machine` with the tables that the dynamic linker reads.
 fn linked(machine: u16, linker: Option<&str>, needed: &[&str], name: Option<&str>) -> Vec<u8> {
     const HEADERS: u64 = 64 + 3 * 56;
     let mut strings = vec![0_u8];
@@ -45,7 +45,7 @@ fn linked(machine: u16, linker: Option<&str>, needed: &[&str], name: Option<&str
     bytes.extend([0_u8; 4]);
     bytes.extend([64_u16, 56, 3, 64, 0, 0].map(u16::to_le_bytes).concat());
     let (at, length) = interpreter.unwrap_or_default();
-    // PT_LOAD of everything, PT_DYNAMIC, and PT_INTERP or nothing.
+    // PT_LOAD of everything, PT_DYNAMIC, and PT_INTERP or PT_NULL.
     let kind = if interpreter.is_some() { 3 } else { 0 };
     for (kind, at, length) in [(1_u32, 0, all), (2, entries_at, all - entries_at), (kind, strings_at + at, length)] {
         bytes.extend([kind, 4].map(u32::to_le_bytes).concat());
@@ -63,7 +63,7 @@ fn put(path: &Path, bytes: &[u8]) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// What is said of a tool that comes from `source` for `arch`; empty: nothing.
+/// Returns the error for a tool from `source` for `arch`, or an empty text.
 fn checked(folder: &Path, source: &str, besides: Besides, arch: Arch) -> String {
     let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n");
     let file = bpfassay_tool::ToolFile::parse("t.toml", &text).unwrap();
@@ -88,7 +88,7 @@ fn what_the_dynamic_linker_reads_is_read() {
         let _ = (elf::dynamic(&program[..length]), elf::no_program(&program[..length], Arch::X86_64));
         let _ = elf::no_object(&program[..length], &["p".to_owned()]);
     }
-    // This test's own program.
+    // This test's program.
     let own = fs::read(std::env::current_exe().unwrap()).unwrap();
     assert!(elf::dynamic(&own).unwrap().needed.contains(&"libc.so.6".to_owned()));
 }
@@ -104,7 +104,7 @@ fn a_program_of_another_architecture_is_refused_with_both_names() {
             && error.contains("arm is a program for aarch64, and the tool file gives it for x86_64"),
         "{error}"
     );
-    // Of an architecture that the study does not have nothing is said.
+    // Programs for an architecture that the study lacks are ignored.
     assert_eq!(checked(folder.path(), source, Besides::Nothing, Arch::Riscv64), "");
     let mut object = empty(X86_64);
     object[16] = 1;
@@ -132,7 +132,7 @@ fn an_object_that_is_none_or_lacks_a_program_is_refused() {
     let error = said(folder.path(), "object = { path = 'reads.o', programs = ['right', 'ask'] }");
     assert!(error.contains("reads.o has no program `ask`; it has right, flags_for_return"), "{error}");
     assert!(error.contains("did you mean `asks`?"), "{error}");
-    // What is called by programs is none.
+    // A function that programs call is not a program.
     assert!(said(folder.path(), "object = { path = 'reads.o', programs = ['sub'] }").contains("has no program `sub`"));
     put(&folder.path().join("empty.o"), &empty(BPF));
     assert_eq!(said(folder.path(), "object = { path = 'empty.o' }"), "");
@@ -181,7 +181,7 @@ fn libraries_that_are_nowhere_are_refused_and_others_are_not() {
     put(&at("lib/libelf.so.1"), &linked(X86_64, None, &["libz.so.1", "libc.so.6"], Some("libelf.so.1")));
     let error = said(folder.path(), source);
     assert!(error.contains("libelf.so.1 needs the library libz.so.1, which is not in"), "{error}");
-    // Found by a search path, for all that is known.
+    // A search path could find this library.
     put(&at("lib/more/libz.so.1"), &linked(X86_64, None, &[], None));
     assert_eq!(said(folder.path(), source), "");
     fs::remove_dir_all(at("lib/more")).unwrap();

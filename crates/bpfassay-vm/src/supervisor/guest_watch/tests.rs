@@ -54,7 +54,7 @@ fn an_incident_comes_after_what_the_agent_had_sent_by_then() {
     assert_eq!(names(&watch), ["message", "phase"]);
     watch.on_event(caught_up(1), now);
     assert_eq!(names(&watch), ["message", "phase", "incident"]);
-    // Nothing follows that could show in which run it occurred.
+    // Nothing follows that could show the run of the incident.
     watch.on_event(incident(KernelIncidentKind::Warning), now);
     watch.on_event(GuestEvent::Port(None), now);
     watch.on_event(incident(KernelIncidentKind::Warning), now);

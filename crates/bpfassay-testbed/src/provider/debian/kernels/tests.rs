@@ -33,7 +33,7 @@ fn catalogue() -> Catalogue {
     Catalogue::bundled().unwrap()
 }
 
-/// An index with the shapes that trixie-backports has: an image alone, split packages, split
+/// An index with the shapes of packages in trixie-backports: an image alone, split packages, split
 /// packages without modules, other flavours.
 fn index() -> Vec<Indexed> {
     let mut index = Vec::new();
@@ -119,8 +119,8 @@ fn builds_that_cannot_be_had_are_reported_with_the_reason() {
     assert!(picked("6.17").unwrap_err().to_string().contains("try --refresh"));
 }
 
-/// A kernel package whose image is `size` zero bytes; none where there is no `dpkg-deb`, with a
-/// message.
+/// Builds a kernel package whose image is `size` zero bytes. Returns `None` with a message if there
+/// is no `dpkg-deb`.
 fn package(directory: &Path, size: usize) -> Option<PathBuf> {
     let root = directory.join("root");
     let modules = "usr/lib/modules/6.12.1+x-amd64";
@@ -210,7 +210,7 @@ fn indexed_suite(apt: &Apt<'_>, suite: &str, packages: &[Indexed]) {
     let state = IndexState { fetched: 1, release, stale: false, archive: "x".to_owned() };
     let path = apt.cache().root().join(format!("apt/{suite}-amd64/state.json"));
     apt.cache().write_small(&path, &state).unwrap();
-    // A suite without apt's configuration counts as not fetched; nothing here asks apt itself.
+    // A suite without apt's configuration counts as not fetched. The tests never run apt.
     fs::write(path.with_file_name("apt.conf"), "").unwrap();
     let key = Digest::of_parts([suite, Arch::X86_64.name(), &state.digest().to_string()]);
     apt.cache().record(INDEXES, &key, &packages).unwrap();

@@ -52,7 +52,7 @@ fn a_build_tree_becomes_a_kernel_with_its_modules() {
     assert_eq!(set.modules.keys().collect::<Vec<_>>(), ["nfsd"]);
     assert!(set.builtin.contains("virtio_pci") && set.absent.contains("nfsv4"), "{set:?}");
     assert!(archive.size() > 200);
-    // Another build of a module is another kernel.
+    // Rebuilding a module changes the key.
     write(tree.path(), "fs/nfsd/nfsd.ko", &module(Some(b"name=nfsd\0depends=\0srcversion=2\0")));
     assert_ne!(super::modules(tree.path()).unwrap().key, modules.key);
 }
@@ -117,7 +117,7 @@ fn images_of_two_architectures_are_told_apart_by_name() {
     fs::create_dir_all(tree.path().join("arch/x86_64/boot")).unwrap();
     std::os::unix::fs::symlink("../../x86/boot/bzImage", tree.path().join("arch/x86_64/boot/bzImage")).unwrap();
     assert!(refusal(tree.path(), &[]).contains("has images for aarch64 and for x86_64: choose one with --arch"));
-    // The link is the same image.
+    // The link names the same image.
     assert!(found(tree.path(), &[Arch::X86_64]).unwrap().image.ends_with("boot/bzImage"));
     assert!(refusal(tree.path(), &[Arch::Riscv64]).contains("is the build of a kernel for aarch64, not for riscv64"));
     write(tree.path(), "arch/arm64/boot/Image", b"nothing");

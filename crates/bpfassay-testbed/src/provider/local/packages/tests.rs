@@ -7,7 +7,7 @@ use crate::{
 
 const RELEASE: &str = "6.99.0-mine";
 
-/// An image in a package.
+/// A package entry with an image.
 fn image(path: &str) -> Vec<u8> {
     tar_entry(b'0', path, 0o644, "", &arm64_image(RELEASE))
 }
@@ -16,7 +16,7 @@ fn module(name: &str) -> Vec<u8> {
     file(&format!("./lib/modules/{RELEASE}/kernel/fs/{name}.ko"), "x")
 }
 
-/// A directory with a cache and `packages`, which are named by their places.
+/// Makes a directory with a cache and `packages`, whose file names are their indexes.
 fn with(packages: &[&[Vec<u8>]]) -> (tempfile::TempDir, Cache, Vec<PathBuf>) {
     let work = tempfile::tempdir().unwrap();
     let cache = Cache::open(work.path().join("cache")).unwrap();
