@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starts programs of the host as child processes.
 //!
-//! A child gets only the environment variables that it is known to need. A package manager or a
-//! compiler does not see a token in the caller's environment. A child ends when its caller is
-//! killed.
+//! A child gets only the environment variables that it is known to need, so a package manager or a
+//! compiler does not see a token of the caller. A child ends when its caller is killed.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
@@ -67,8 +66,7 @@ pub fn command(program: impl AsRef<OsStr>, variables: &[&[&str]]) -> Command {
     command
 }
 
-/// Returns a command like [`command`], for a program that must not be killed halfway, such as one
-/// that installs packages.
+/// Returns a command like [`command`], for a program that must not be killed halfway.
 #[must_use]
 pub fn lasting(program: impl AsRef<OsStr>, variables: &[&[&str]]) -> Command {
     let mut command = Command::new(program);
@@ -141,8 +139,7 @@ mod tests {
         assert!(text.lines().all(is_listed), "{text}");
     }
 
-    /// Starts a program on a thread and tells whether the program is gone within 2 s of the
-    /// thread's end.
+    /// Starts a program on a thread. Tells whether it is gone within 2 s of the thread's end.
     fn is_gone(start: fn(&str) -> Child) -> bool {
         let (mut child, mut output) = thread::spawn(move || {
             let mut child = start("sleep");

@@ -4,8 +4,7 @@
 //!
 //! [`read`] parses a text and gives its root [`Section`] to a reader. An error is recorded at the
 //! span of the value, and the reader holds a [`Reported`] in place of the value. A reader reads all
-//! values of a table before it returns the first [`Reported`], so one call finds the errors of all
-//! values.
+//! values of a table before it returns the first [`Reported`], so one call finds all errors.
 
 mod complaint;
 mod suggestion;
@@ -23,8 +22,7 @@ pub use self::{
 /// Reads the file `text` with `reader`. Messages call the file `origin`.
 ///
 /// # Errors
-/// [`Invalid`] if the text is not TOML, or if `reader` reported a complaint, even if it returned a
-/// value.
+/// [`Invalid`] if the text is not TOML, or if `reader` reported a complaint.
 pub fn read<T>(
     origin: &str,
     text: &str,

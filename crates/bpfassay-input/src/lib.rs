@@ -74,21 +74,20 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// [`NoInput::NotRegular`] for a directory, a device, a pipe or a socket.
 pub fn open_unlinked(path: &Path) -> io::Result<File> {
     let found = match rustix::fs::openat2(rustix::fs::CWD, path, FLAGS, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // An older kernel, or a container that does not know the call: check at least the last part
-        // of the path.
+        // An older kernel, or a container that does not know the call: check the last part at
+        // least.
         Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(path, FLAGS | OFlags::NOFOLLOW, Mode::empty()),
         found => found,
     };
     regular(found?)
 }
 
-/// Opens the file `name` below `directory`. Symbolic links are followed unless they leave the
-/// directory.
+/// Opens the file `name` below `directory`. Symbolic links must not leave the directory.
 ///
 /// # Errors
 /// The system's error if the file cannot be opened. [`NoInput::Outside`] if the path leaves
-/// `directory`, [`NoInput::NotRegular`] if `name` is not a regular file, [`NoInput::NoOpenat2`] on
-/// a kernel before Linux 5.6.
+/// `directory`. [`NoInput::NotRegular`] if it is not a regular file. [`NoInput::NoOpenat2`] before
+/// Linux 5.6.
 pub fn open_beneath(directory: &Path, name: &Path) -> io::Result<File> {
     regular(beneath(directory, name, FLAGS)?)
 }
@@ -97,8 +96,8 @@ pub fn open_beneath(directory: &Path, name: &Path) -> io::Result<File> {
 /// Links are followed as in [`open_beneath`].
 ///
 /// # Errors
-/// The system's error if the directory cannot be opened, which is ENOTDIR if it is not a directory.
-/// [`NoInput::Outside`] if the path leaves `directory`, [`NoInput::NoOpenat2`] on a kernel before
+/// The system's error if the directory cannot be opened (ENOTDIR if it is something else).
+/// Otherwise [`NoInput::Outside`] if the path leaves `directory`, or [`NoInput::NoOpenat2`] before
 /// Linux 5.6.
 pub fn directory_beneath(directory: &Path, name: &Path) -> io::Result<PathBuf> {
     let found = beneath(directory, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)?;
@@ -164,8 +163,7 @@ pub fn read_text_beneath(directory: &Path, name: &Path, limit: u64) -> io::Resul
 /// Reads all of an open file, at most `limit` bytes.
 ///
 /// # Errors
-/// The system's error if the file cannot be read. [`NoInput::TooLarge`] for more than `limit`
-/// bytes.
+/// The system's error if it cannot be read. [`NoInput::TooLarge`] for more than `limit` bytes.
 pub fn read_file(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let too_large = || Err(NoInput::TooLarge { limit }.into());
     let length = file.metadata()?.len();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs the bundled study `quick` through the library, and prints each event and the number of
-//! cells of the results.
+//! Runs the bundled study `quick` through the library, and prints each event and a summary.
 
 #![allow(clippy::print_stdout, reason = "an example")]
 

@@ -39,13 +39,11 @@ pub enum Trial {
 }
 
 impl HostSetup {
-    /// Finds QEMU and the accelerator for every architecture of `plan` that has guests among
-    /// `images`.
+    /// Finds QEMU and the accelerator for every architecture with guests among `images`.
     ///
     /// # Errors
     /// - [`Error::NoPlugin`] if the study has a model and QEMU does not load the plugin.
-    /// - [`Error::Vm`] if QEMU is missing, if KVM is demanded and does not work, or if it cannot be
-    ///   tried.
+    /// - [`Error::Vm`] if QEMU is missing, if demanded KVM does not work, or if it cannot be tried.
     /// - [`Error::Testbed`] if the cache cannot be read or written, or if QEMU has to come from
     ///   `testbed.lock` and cannot be had.
     pub async fn find(
@@ -111,8 +109,8 @@ impl HostSetup {
 /// Tells whether the guests of `plan` use the instruction clock on every host.
 ///
 /// They do if the study says so. If the study leaves the clock to the host, they do if `plan` has a
-/// foreign architecture: the host chooses the wall clock only if KVM works for all of them, and KVM
-/// only works for the host's own architecture.
+/// foreign architecture. The host chooses the wall clock only if KVM works for all architectures,
+/// and KVM only works for the host's own.
 #[must_use]
 pub fn is_counted(plan: &Plan) -> bool {
     let has_foreign = || plan.targets().iter().any(|target| !accelerator::is_native(target.arch));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest was asked to be, as the results state it, and how the facts that the ready guest
+//! A guest as it was asked for and as results state it, and how the facts that the ready guest
 //! reports differ from that. Pure.
 
 use bpfassay_protocol::{
@@ -22,7 +22,7 @@ const LESS_MEMORY: [&str; 2] = ["mem", "memmap"];
 /// the memory for itself, other kernels up to a tenth.
 const MEMORY: u64 = 2;
 
-/// What one guest was asked to be.
+/// The properties that one guest was asked to have.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     release: String,
@@ -44,8 +44,7 @@ impl Asked {
         }
     }
 
-    /// Describes how the guest that reports `facts` differs from what was asked for; `None` if it
-    /// does not.
+    /// Describes how the guest that reports `facts` differs from what was asked for, if it does.
     pub(crate) fn difference(&self, facts: &GuestFacts) -> Option<String> {
         let found = [
             self.kernel(facts),
@@ -116,8 +115,7 @@ impl Asked {
         differs("Linux security modules", asked, found, has).into_iter().collect()
     }
 
-    /// Compares the scheduling of kernel threads. Only a guest with an NFS server gives them
-    /// priorities.
+    /// Compares the priorities of kernel threads, which a guest with an NFS server sets.
     fn scheduling(&self, facts: &GuestFacts) -> Vec<String> {
         let serves = matches!(self.file_system, FileSystem::Nfs(_)) && self.node.is_none_or(Node::is_server);
         let asked = if serves { self.scheduling } else { Scheduling::Kernel };

@@ -25,8 +25,7 @@ const MOST_UNBLAMED: usize = 3;
 /// block are not tried.
 const MOST_BLAMED: usize = 2;
 
-/// A run that failed without an outcome from the agent. The host concludes this from how the boot
-/// ended.
+/// A run that failed without an outcome from the agent, as the host concludes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FailedRun {
     pub(crate) run: PlannedRun,
@@ -47,11 +46,11 @@ impl FailedRun {
     }
 }
 
-/// What to record about a boot that ended.
+/// The records that follow from the end of a boot.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Conclusion {
     pub(crate) verdict: BootVerdict,
-    /// What went wrong, if anything did.
+    /// The failure of the boot, if any.
     pub(crate) failure: Option<RunFailure>,
     /// Runs that fail because of this boot.
     pub(crate) failed: Vec<FailedRun>,
@@ -79,8 +78,8 @@ impl Pending {
     ///
     /// It is if the boot failed by a phase timeout and `alone_ms` is at least half of the time that
     /// the suspect had. No other run can then be blamed for a deadline that depends on the host's
-    /// load. This does not hold for reports of the kernel in the middle of a run: a longer run
-    /// shows nothing about them.
+    /// load. For the kernel's reports in the middle of a run, the duration of the run proves
+    /// nothing.
     fn is_slow_itself(&self, alone_ms: u64) -> bool {
         self.failure.kind == FailureKind::PhaseTimeout && alone_ms >= self.suspect.duration_ms.div_ceil(2)
     }
@@ -223,8 +222,7 @@ impl Attempt {
                 let same = self.unblamed.iter().find(|(kind, _)| *kind == of_boot.kind);
                 let first = of_boot.excerpt.first().cloned().unwrap_or_default();
                 let line = match same {
-                    // The kernel of this guest wrote nothing, and a repetition does not change
-                    // that.
+                    // The kernel wrote nothing, and a repetition does not change that.
                     _ if failure::is_silent(of_boot) && !self.was_ready => {
                         Some(format!("{first}; no other boot is tried"))
                     }

@@ -22,7 +22,7 @@ pub(crate) enum BootEnd {
     Unsound {
         /// Identifier of that run.
         run: String,
-        /// What the agent reported.
+        /// The agent's report.
         failure: RunFailure,
         /// Time of the report, in milliseconds since the boot began.
         at_ms: u64,
@@ -69,8 +69,7 @@ pub(crate) fn verdict(plan: &BootPlan, seen: &Observed, end: &BootEnd) -> BootVe
         BootEnd::Done => return BootVerdict::Complete,
         BootEnd::Interrupted => return BootVerdict::Interrupted,
         BootEnd::Host { .. } => return BootVerdict::Host,
-        // The report is believed only about a tool run that has ended. Otherwise the rules use what
-        // was seen.
+        // The report is believed about a tool run that has ended. Otherwise observations decide.
         BootEnd::Unsound { run, .. } if plan.confirming.is_none() && seen.has_ended_tool(plan, run) => {
             return BootVerdict::Blamed { run: run.clone() };
         }

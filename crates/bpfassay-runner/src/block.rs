@@ -128,13 +128,12 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
         Err(NotBooted::Differs { difference, log }) => return Ok((differs(difference, &log), Vec::new())),
     };
     let Watched { cut_short, died_ms, notes } = watch(boot, &mut guests).await?;
-    // This ends guests that were cut short. For guests that have ended it returns their ending
-    // again.
+    // This ends guests that were cut short, and returns the ending of guests that have ended.
     let ending = guests.end().await;
     Ok((end_of(boot, cut_short, died_ms, &ending), notes))
 }
 
-/// What a guest is booted with.
+/// A guest with everything that it needs to boot.
 struct Prepared {
     machine: Machine,
     options: BootOptions,
@@ -190,7 +189,7 @@ enum CutShort {
     KernelIncident(KernelIncident),
 }
 
-/// What was found while a guest ran.
+/// The findings while a guest ran.
 struct Watched {
     cut_short: Option<CutShort>,
     /// Time of the first sign of a failure, in milliseconds since the boot began.
@@ -229,9 +228,8 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
             Event::Message(message) => {
                 if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
                     // The guest cannot see whether its last message arrived, so it waits for a
-                    // shutdown request. A guest that has already ended needs no request. A guest
-                    // that takes no input (the instruction clock) waits in vain, but its own time
-                    // passes at once.
+                    // shutdown request. An ended guest needs none. A guest that takes no input (the
+                    // instruction clock) waits in vain, but its own time passes at once.
                     guests.power_off();
                 }
                 if matches!(message, GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
@@ -243,8 +241,8 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
             }
             Event::KernelIncident(incident) => match incident.kind.severity() {
                 Severity::Note => note(&incident),
-                // There is nothing to spoil before the first run, nor after the last one unless the
-                // boot is a confirming boot.
+                // Nothing can be spoilt before the first run, or after the last one of an ordinary
+                // boot.
                 Severity::SpoilsRun if boot.is_spoilt_by_incident() => {
                     died_ms.get_or_insert(boot.now().boot_ms);
                     // Neither this run's figures nor the guest can be trusted any more. The details
@@ -269,8 +267,7 @@ fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ended: &
     let GroupEnding { ending, log, name } = ended;
     let is_cancelled = boot.context.cancel.is_cancelled();
     let is_dead = matches!(ending.reason, EndReason::KernelDied { .. });
-    // If the kernel dies after everything was done, the cause is what the last tool left behind, if
-    // a tool ran.
+    // If the kernel dies after everything was done, the last tool run is the cause, if any.
     let is_spoilt = matches!(cut_short, Some(CutShort::KernelIncident(_)));
     if boot.is_done() && !is_spoilt && !(is_dead && boot.seen.last_tool(&boot.plan).is_some()) {
         if !ending.reason.is_done() && !is_cancelled {
@@ -311,8 +308,7 @@ fn in_full<'a>(incident: &'a KernelIncident, ending: &'a Ending) -> &'a KernelIn
     ending.incidents.iter().find(is_same).unwrap_or(incident)
 }
 
-/// Describes the end of a guest as a failure. The failure has the guest's `name` if there were
-/// several guests.
+/// Describes the end of a guest as a failure, with the guest's `name` if there were several.
 fn failure_of(ending: &Ending, log: &str, name: Option<&str>) -> RunFailure {
     let mut failure = failure::of_ending(ending, log);
     if let (Some(name), Some(line)) = (name, failure.excerpt.first_mut()) {

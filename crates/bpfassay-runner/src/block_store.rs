@@ -49,7 +49,7 @@ pub enum BlockStoreError {
     /// A system call failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was attempted, for the message.
+        /// The attempted action, for the message.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -72,7 +72,7 @@ pub enum BlockStoreError {
     #[cfg(feature = "object-stores")]
     #[error("cannot {action} {place}")]
     Objects {
-        /// What was attempted, for the message.
+        /// The attempted action, for the message.
         action: &'static str,
         /// The store or the entry.
         place: String,

@@ -20,7 +20,7 @@ use crate::{
     observed::{BootPlan, Now, Observed, shortened},
 };
 
-/// Counts the outcomes of the runs. Only the last record of a run counts.
+/// Counts the outcomes of the runs, by each run's last record.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     runs: BTreeMap<String, Outcomes>,
@@ -108,8 +108,7 @@ impl<'a> Boot<'a> {
         }
     }
 
-    /// Makes the file `log`, a path relative to the results directory, and replaces what has that
-    /// name.
+    /// Makes the file `log`, a path relative to the results directory, replacing any old file.
     ///
     /// # Errors
     /// The system's error if the old file cannot be removed or the new one cannot be made.
@@ -131,8 +130,7 @@ impl<'a> Boot<'a> {
         self.seen.done && self.seen.is_whole(&self.plan)
     }
 
-    /// Tells whether an incident that the kernel reports now spoils a run, or may show what a tool
-    /// left behind.
+    /// Tells whether an incident that the kernel reports now can spoil a run or incriminate a tool.
     pub(crate) fn is_spoilt_by_incident(&self) -> bool {
         // The host can read the report late. A boot that shows whether a run does harm alone
         // therefore lasts until the guest has ended.
@@ -262,8 +260,7 @@ impl<'a> Boot<'a> {
         self.concluded_with(conclusion, notes, Vec::new())
     }
 
-    /// Like [`Self::concluded`], but the records of the runs `kept` count even if the boot is not
-    /// complete.
+    /// Like [`Self::concluded`], but the records of `kept` count even in an incomplete boot.
     ///
     /// # Errors
     /// [`BlockError`] if the journal cannot be written.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all blocks share: the journal in which they record events, and the observer that they
-//! report to.
+//! Shared state of all blocks: the journal that records events, and the observer.
 
 use std::{
     sync::{Mutex, PoisonError},

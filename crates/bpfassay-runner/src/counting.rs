@@ -39,8 +39,7 @@ impl Counting {
         loop {
             match self.windows.next_window() {
                 Ok(None) => return,
-                // Further windows are dropped. Their phases are reported as not counted when the
-                // run ends.
+                // Further windows are dropped, and their phases count as missing.
                 Ok(Some(window)) if self.waiting.len() < MAX_WAITING => {
                     drop(self.waiting.insert(window.number, window))
                 }
@@ -107,8 +106,7 @@ impl Counting {
         }
     }
 
-    /// Returns the direct cost of each phase of each run, and the source lines of programs that
-    /// ran.
+    /// Returns the direct cost of each phase of each run, and the source lines that ran.
     pub(crate) fn finish(self) -> (Figure<Vec<RunCount>>, Figure<BootCoverage>) {
         match self.problem {
             Some(problem) => (Figure::missing(problem.as_str()), Figure::missing(problem)),
@@ -172,8 +170,7 @@ mod tests {
         let study = bpfassay_study::load("quick").unwrap();
         let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
         let [first, second, ..] = plan.blocks[0].runs.as_slice() else { panic!("a block has more runs") };
-        // Window 1 belongs to a repeat that is not reported. All windows are there before the first
-        // run ends.
+        // Window 1 belongs to a repeat that is not reported. All windows precede the run's end.
         let waiting = (1..=3).map(|number| (number, window(number))).collect();
         let mut counting = Counting { waiting, ..Counting::default() };
         counting.measured(first, &figures(first, 2));

@@ -26,15 +26,15 @@ const MEMORY_MIB: u64 = 2 * (1024 + 320);
 /// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostCheck {
-    /// What was checked, and the finding. The text can quote untrusted input.
+    /// The subject of the check, and the finding. The text can quote untrusted input.
     pub what: String,
-    /// What the finding means for guests.
+    /// The finding's consequence for guests.
     pub state: HostState,
-    /// What to do, if something can be better.
+    /// A remedy, if something can be better.
     pub remedy: Option<Remedy>,
 }
 
-/// What a finding means for guests.
+/// The consequence of a finding for guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostState {
     /// Nothing is missing.
@@ -45,7 +45,7 @@ pub enum HostState {
     Bad,
 }
 
-/// What to do about a finding. The program that reports it decides how to do it.
+/// A remedy for a finding. The program that reports it decides how to apply it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
     /// Name a directory for the cache that this user can write to.

@@ -23,7 +23,7 @@ use bpfassay_vm::{OwnRoot, Qemu, qemu::is_on_path};
 
 use crate::{Error, Store};
 
-/// Where QEMU comes from.
+/// The source of QEMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QemuSource {
     /// The QEMU of `testbed.lock`, unpacked into the cache.

@@ -67,7 +67,7 @@ pub enum Error {
         /// The number of ranks.
         ranks: u32,
     },
-    /// Only the targets of a testbed manifest are requested, but no manifest is given.
+    /// The user requested only targets of a testbed manifest, but named no manifest.
     #[error("only the targets of a testbed manifest are requested, and no manifest is given: name one with --manifest")]
     NoManifest,
     /// The testbed has no guest for a target of the plan.
@@ -80,7 +80,7 @@ pub enum Error {
         what: &'static str,
         /// The user's kernel image is gone; otherwise guests with tools under test are.
         is_kernel: bool,
-        /// What is wrong with the files.
+        /// The fault of the files.
         #[source]
         source: Box<bpfassay_testbed::Error>,
     },
@@ -104,7 +104,7 @@ pub enum Error {
     Unlike {
         /// The results.
         path: PathBuf,
-        /// What is missing or different.
+        /// The missing or different part.
         problem: String,
     },
     /// The cache cannot be used.
@@ -125,8 +125,7 @@ pub enum Error {
     /// No QEMU was found for an architecture, or KVM was demanded and does not work.
     #[error(transparent)]
     Vm(#[from] VmError),
-    /// The study has a model of caches and branches, and QEMU does not load the plugin that it
-    /// needs.
+    /// The study has a model of caches and branches, but QEMU does not load its plugin.
     #[error("the model `{model}` needs a plugin in QEMU, and {} loads none: {reason}", program.display())]
     NoPlugin {
         /// The model's name.

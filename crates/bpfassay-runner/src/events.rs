@@ -31,13 +31,12 @@ pub trait EventSink: Send + Sync {
     /// Receives an event.
     fn event(&self, event: &Event);
 
-    /// Returns the command line that repeats only the cell with this id, if there is one.
+    /// Returns the command line that repeats only this cell, if there is one.
     fn repeat(&self, _cell: &str) -> Option<Vec<String>> {
         None
     }
 
-    /// Returns the command line that opens a shell in a guest of the cell with this id, if there is
-    /// one.
+    /// Returns the command line that opens a shell in a guest of this cell, if there is one.
     fn shell(&self, _cell: &str) -> Option<Vec<String>> {
         None
     }
@@ -238,8 +237,7 @@ impl Observer for EventObserver<'_> {
         self.sink.event(&event);
         if let Progress::RunEnded(record) = progress {
             let rows = self.rounds().take(record);
-            // Rows are for blocks that are being measured. The rows of reused blocks come with the
-            // results.
+            // Rows are for measured blocks. The rows of reused blocks come with the results.
             if let Some(rows) = rows.filter(|_| !self.is_reused(record)) {
                 self.sink.event(&Event::Rows(Box::new(rows)));
             }

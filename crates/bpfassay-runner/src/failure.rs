@@ -103,8 +103,8 @@ pub(crate) fn of_incident(incident: &KernelIncident, phase: Phase, log: &str) ->
 /// reported at `at_ms`.
 ///
 /// The report has the duration by the guest's clock, whose speed differs from the host's under the
-/// instruction clock. If the same fraction of the guest's life is shorter, it is used instead.
-/// Without a duration or a time stamp, the result is `at_ms`.
+/// instruction clock. If the same fraction of the guest's life is shorter, it is used instead. The
+/// result is `at_ms` if the duration or the time stamp is unknown.
 pub(crate) fn began_ms(incident: &KernelIncident, at_ms: u64) -> u64 {
     let (Some(lasted), Some(time_us)) = (incident.lasted(), incident.time_us) else { return at_ms };
     let ms = lasted.as_millis();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executes a plan on this running system, without guests. The agent runs as a program
-//! (`bpfassay-guest here`).
+//! Executes a plan on this running system, without guests (`bpfassay-guest here`).
 
 mod agent;
 mod boot;
@@ -30,7 +29,7 @@ use crate::{
     pool,
 };
 
-/// What is to be executed on this system.
+/// A plan for this system.
 #[derive(Debug)]
 pub(crate) struct HereConfig<'a> {
     /// The study of the blocks, which uses the wall clock.

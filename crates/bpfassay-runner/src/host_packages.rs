@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds the Debian packages that this host lacks, and installs them. Asking for permission is up
-//! to the command.
+//! Finds the Debian packages that this host lacks, and installs them. The command asks first.
 
 use std::{collections::BTreeSet, process::Stdio};
 
@@ -49,7 +48,7 @@ pub fn install_command(packages: &[String]) -> String {
     format!("apt-get install --no-install-recommends {}", packages.join(" "))
 }
 
-/// Installs the Debian packages `packages` on this host as a stage. Only root can do this.
+/// Installs the Debian packages `packages` on this host as a stage. This requires root.
 ///
 /// # Errors
 /// The reason why they could not be installed.
@@ -70,8 +69,7 @@ fn install(packages: &[String]) -> Result<(), String> {
             apt.args(packages);
         }
         let output = apt.output().map_err(|error| format!("apt-get cannot be run: {error}"))?;
-        // Updating can fail for the mirror of one suite while the packages are in another. Only the
-        // installation decides.
+        // The update can fail for one suite's mirror. The installation decides.
         if !output.status.success() && arguments[0] == "install" {
             let text = String::from_utf8_lossy(&output.stderr);
             let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no reason");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host set-up: the image and the QEMU of each target. Builds the machine and the job of one
-//! boot from them.
+//! The host set-up: the image and the QEMU of each target. Builds a boot's machine and job.
 
 use std::{collections::BTreeMap, fs::File, path::Path};
 
@@ -25,8 +24,7 @@ pub struct HostSetup {
     pub qemu: BTreeMap<Arch, (Qemu, AcceleratorChoice)>,
     /// The package of QEMU per architecture, if QEMU comes from the lock.
     pub qemu_packages: BTreeMap<Arch, Package>,
-    /// The plugin that QEMU loads, per architecture. There is none if QEMU loads none, or under the
-    /// wall clock.
+    /// The plugin that QEMU loads, per architecture. Empty under the wall clock.
     pub plugins: BTreeMap<Arch, LoadedPlugin>,
     /// The guest image per target.
     pub images: BTreeMap<Target, GuestImage>,
@@ -188,15 +186,14 @@ impl HostSetup {
     }
 }
 
-/// Makes the machine that `study` and `block` describe, without a kernel and without what the host
-/// adds.
+/// Makes the machine that `study` and `block` describe, without kernel and host additions.
 fn machine_of(study: &Study, block: &Block, accelerator: Accelerator, node: Option<Node>) -> Machine {
     let mut machine = Machine::new(block.target.arch, "");
     machine.accelerator = accelerator;
     machine.clock = match study.clock {
         bpfassay_study::Clock::Wall => Clock::Wall,
         bpfassay_study::Clock::Instructions => {
-            // Only TCG counts instructions.
+            // TCG is the only accelerator that counts instructions.
             machine.accelerator = Accelerator::Tcg;
             Clock::Instructions
         }
@@ -253,8 +250,7 @@ const MODELLING: u32 = 4;
 /// The tracer's option for the order in which it hooks functions.
 const ATTACH_ORDER: &str = "--attach-order";
 
-/// Returns the deadlines of `study` for the guests' supervisor, in time of the host, rounded up to
-/// whole seconds.
+/// Returns the deadlines of `study` for the supervisor, in whole seconds of the host.
 pub(crate) fn deadlines(study: &Study) -> Deadlines {
     let seconds = |milliseconds: u64| Some(milliseconds.div_ceil(1000));
     let deadlines = Deadlines {
@@ -278,8 +274,7 @@ pub(crate) fn deadlines(study: &Study) -> Deadlines {
 pub(crate) fn whole_boot_seconds(study: &Study, runs: u64) -> u64 {
     let limits = deadlines(study);
     let seconds = |limit: Option<u64>| limit.unwrap_or_default();
-    // The deadline for tearing down applies once before and once after the message that the run
-    // ended.
+    // The deadline for tearing down applies before and again after the end of the run.
     let tear_down = seconds(limits.tear_down).saturating_mul(2);
     let run = seconds(limits.attach).saturating_add(seconds(limits.workload)).saturating_add(tear_down);
     let around =

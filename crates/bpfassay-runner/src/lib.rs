@@ -10,10 +10,10 @@
 //! - [`Session::execute`] does the work, including runs that sequential sampling adds.
 //! - [`conclude`] derives the results.
 //!
-//! [`Interrupted`] continues a run, and [`Verification`] repeats one. [`Merge`] merges the results
-//! of shards, and a [`Submission`] has Slurm measure shards. [`Like`] has the testbed of results,
-//! [`Bundling`] writes its guests to one file, and [`ThisMachine`] measures without guests.
-//! [`examine_host`] checks whether this host is fit, and [`install_packages`] installs what it
+//! [`Interrupted`] continues a run, and [`Verification`] repeats one. A [`Merge`] merges the
+//! results of shards, and a [`Submission`] has Slurm measure shards. A [`Like`] has the testbed of
+//! results, and a [`Bundling`] writes its guests to one file. A [`ThisMachine`] measures without
+//! guests. Use [`examine_host`] to check this host, and [`install_packages`] to install what it
 //! lacks.
 //!
 //! An [`Observer`] receives progress, and an [`EventObserver`] turns it into the documented events.

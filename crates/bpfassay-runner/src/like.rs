@@ -28,8 +28,7 @@ pub struct Like {
 }
 
 impl Like {
-    /// Takes the testbed of `results`, which were read from `path`. Tools under test are not a part
-    /// of it.
+    /// Takes the testbed of `results`, which are from `path`. It excludes tools under test.
     ///
     /// # Errors
     /// [`Error::Unlike`] if the results have no guests, or were continued with others.
@@ -65,8 +64,7 @@ impl Like {
     /// they must be made again.
     ///
     /// # Errors
-    /// [`Error::Unlike`] if the results lack a target, or if their guests are gone and cannot be
-    /// made again.
+    /// [`Error::Unlike`] if the results lack a target, or if lost guests cannot be made again.
     pub fn guests(&self, plan: &Plan) -> Result<Option<Manifest>, Error> {
         let mut manifest = self.manifest.clone();
         crate::testbed::keep_planned(&mut manifest, plan);
@@ -140,8 +138,7 @@ fn unlike(path: &Path, problem: String) -> Error {
     Error::Unlike { path: path.to_owned(), problem }
 }
 
-/// Tells whether a segment belongs to the testbed itself, rather than to tools or to the testbed's
-/// user.
+/// Tells whether a segment is part of the testbed itself, not for tools or for a shell.
 fn is_own(segment: &Segment) -> bool {
     ![role::TOOLS, role::SHELL].contains(&segment.role.as_str())
 }

@@ -224,8 +224,7 @@ impl Merge {
         match rustix::fs::renameat_with(CWD, draft.path(), CWD, &absolute, RenameFlags::NOREPLACE) {
             Ok(()) => {}
             Err(rustix::io::Errno::EXIST) => return Err(MergeError::Exists(directory.to_owned())),
-            // On a file system without this flag, such as NFS, the rename can only replace an empty
-            // directory.
+            // Other file systems, such as NFS, can only replace an empty directory.
             Err(rustix::io::Errno::INVAL) => fs::rename(draft.path(), &absolute).map_err(failed)?,
             Err(error) => return Err(failed(error.into())),
         }
@@ -256,8 +255,7 @@ fn whole(directory: &Path) -> Result<Read, MergeError> {
 /// Finds the directory of each log.
 ///
 /// # Errors
-/// [`MergeError::Log`] for a log outside of the directory of logs, or one that another directory
-/// has, too.
+/// [`MergeError::Log`] for a log outside of the directory of logs, or in two directories.
 fn logs(read: &[Read]) -> Result<BTreeMap<String, PathBuf>, MergeError> {
     let mut logs = BTreeMap::new();
     for Read { directory, contents } in read {

@@ -38,7 +38,7 @@ pub(crate) struct Booted {
     pub(crate) guest: Guest,
     /// The console log, relative to the results directory.
     pub(crate) log: String,
-    /// What the guest was asked to be.
+    /// The requested properties of the guest.
     pub(crate) asked: Asked,
 }
 
@@ -279,8 +279,7 @@ impl Guests {
         let _ = tokio::time::timeout(patience, first.guest.end()).await;
     }
 
-    /// Waits for the next event of any guest that has not ended. Returns the guest's index and the
-    /// event.
+    /// Waits for the next event of any running guest. Returns the guest's index and the event.
     async fn next_of_any(&mut self) -> (usize, Event) {
         poll_fn(|context| {
             for (at, member) in self.members.iter_mut().enumerate() {

@@ -48,7 +48,7 @@ impl ObservedRun {
     }
 }
 
-/// What was seen of a boot so far.
+/// The observations of a boot so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Observed {
     /// Whether the guest reported that it was ready.

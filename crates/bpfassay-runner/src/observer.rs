@@ -10,8 +10,7 @@ use bpfassay_study::Block;
 /// Something that happened.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// Blocks are about to be executed. It happens once for each look of sequential sampling,
-    /// otherwise once.
+    /// Blocks are about to be executed, once for each look of sequential sampling.
     Started {
         /// The blocks to execute.
         blocks: &'a [ToDo],
@@ -24,8 +23,7 @@ pub enum Progress<'a> {
     Waiting(&'a Block, Duration),
     /// A guest is being booted for a block.
     Booting(&'a Block, &'a BlockStarted),
-    /// The records of a block came from a store, so no guest is booted. The runs end right after
-    /// this.
+    /// The records of a block came from a store. No guest is booted, and the runs end at once.
     Reused(&'a Block, &'a BlockStarted),
     /// A guest is ready.
     Ready(&'a Block, &'a GuestReady),

@@ -4,8 +4,7 @@
 use bpfassay_plugin::{Plugin, plugins};
 use bpfassay_vm::{PluginUse, Qemu};
 
-/// A plugin that QEMU loads before the C library, so that the guest does not notice how busy the
-/// host is.
+/// A plugin that QEMU loads before the C library. It hides the host's load from the guest.
 #[derive(Debug, Clone)]
 pub struct LoadedPlugin {
     /// The plugin.

@@ -23,8 +23,7 @@ use crate::{
     repeated::RepeatedFailures,
 };
 
-/// Why a plan could not be executed completely. The journal has everything that was measured
-/// before.
+/// Why a plan could not be executed completely. The journal has the earlier records.
 #[derive(Debug, thiserror::Error)]
 pub enum RunnerError {
     /// Something that every block needs failed.
@@ -68,15 +67,14 @@ impl Summary {
     }
 }
 
-/// What to execute, and how.
+/// A plan's blocks and everything for executing them.
 #[derive(Debug)]
 pub(crate) struct RunnerConfig<'a> {
     /// The study of the blocks.
     pub(crate) study: &'a Study,
     /// The blocks to do, each with its past.
     pub(crate) blocks: Vec<ToDo>,
-    /// Blocks that were given up earlier because none of their guests was ever ready, with the
-    /// failure.
+    /// Blocks that were given up earlier because no guest was ever ready, with the failure.
     pub(crate) never_ready: Vec<(Block, RunFailure)>,
     /// The set-up that boots the blocks. It can get more guests until the sender is dropped.
     pub(crate) host_setup: watch::Receiver<Arc<HostSetup>>,
@@ -98,8 +96,7 @@ pub(crate) fn make_logs(directory: &OpenDirectory) -> Result<OpenDirectory, Runn
 /// Executes `config`. Events go to `journal`, and console logs to [`LOGS`] in the same directory.
 /// Meanwhile `grow` adds guests. It returns what it could not add, whose blocks are left.
 ///
-/// When `cancel` is cancelled, all guests are stopped. Their blocks are incomplete and are repeated
-/// on resuming.
+/// When `cancel` is cancelled, all guests are stopped, and their blocks are left incomplete.
 ///
 /// # Errors
 /// [`RunnerError`]. Failed guests and runs are not errors but records.

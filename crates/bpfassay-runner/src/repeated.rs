@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Detects classes of blocks that all fail in the same way, so that the rest of them is not tried.
-//! Pure.
+//! Detects classes of blocks that all fail alike, so that the rest is not tried. Pure.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +19,7 @@ const MOST_NEVER_READY: usize = 2;
 /// A class of blocks that never got ready: a target, with one file system if its agent spoke.
 type Class = (Target, Option<String>);
 
-/// What is known about classes of blocks.
+/// Failures of classes of blocks.
 #[derive(Debug, Default)]
 pub(crate) struct RepeatedFailures {
     /// The host failure of the latest blocks, and their number in a row.
@@ -72,8 +71,7 @@ impl RepeatedFailures {
         Some(format!("host failure in {count} blocks in a row ({what}): no further block is begun"))
     }
 
-    /// Returns why the runs of `block` are not tried, if its kernel was never ready in other
-    /// blocks.
+    /// Returns why the runs of `block` are not tried, if its kernel was never ready elsewhere.
     pub(crate) fn not_tried(&self, block: &Block) -> Option<RunFailure> {
         let blocks = [Some(Phase::Boot), None].map(|phase| self.never_ready.get(&class(block, phase)));
         let blocks = blocks.into_iter().flatten().find(|blocks| {

@@ -30,8 +30,7 @@ impl MeasuredRun<'_> {
     /// Makes the same guests again.
     ///
     /// # Errors
-    /// Those of [`Testbed::provide`], and [`Error::OtherGuests`] if the guests that can be made now
-    /// differ.
+    /// Those of [`Testbed::provide`], and [`Error::OtherGuests`] if the new guests differ.
     pub(crate) fn made_again(&self, plan: &Plan, store: &Store) -> Result<Testbed, Error> {
         self.compared(Testbed::provide(store, &Selection::default(), plan, Shell::Without)?, plan)
     }
@@ -107,8 +106,7 @@ impl Bundling {
     /// Makes the same guests again.
     ///
     /// # Errors
-    /// Those of [`Testbed::provide`], and [`Error::OtherGuests`] if the guests that can be made now
-    /// differ.
+    /// Those of [`Testbed::provide`], and [`Error::OtherGuests`] if the new guests differ.
     pub fn made_again(&self, store: &Store) -> Result<Testbed, Error> {
         self.run().made_again(self.plan(), store)
     }
@@ -126,13 +124,11 @@ impl Bundling {
         }
     }
 
-    /// Writes the guests of `testbed` that the run needs, and the packages `qemu`, to the file
-    /// `path`, which must not exist. Returns the guests' manifest, and the size of the file in
-    /// bytes.
+    /// Writes the guests of `testbed` that the run needs, and the packages `qemu`, to the new file
+    /// `path`. Returns the guests' manifest, and the size of the file in bytes.
     ///
     /// # Errors
-    /// [`Error::Testbed`] if a file of the testbed is missing or changed, or the bundle cannot be
-    /// written.
+    /// [`Error::Testbed`] if a file of the testbed is missing or changed, or writing fails.
     pub fn write(&self, testbed: Testbed, qemu: &[(Package, Object)], path: &Path) -> Result<(Manifest, u64), Error> {
         let mut manifest = testbed.manifest;
         keep_planned(&mut manifest, self.plan());
@@ -145,8 +141,7 @@ impl Bundling {
     }
 }
 
-/// Returns the Debian packages, except QEMU, that this host needs to make the testbed of `recorded`
-/// again.
+/// Returns the Debian packages, except QEMU, for making the testbed of `recorded` again.
 pub(crate) fn host_packages(recorded: &Provenance) -> &'static [&'static str] {
     provider::host_packages(recorded.manifest["provider"]["name"].as_str().unwrap_or_default())
 }

@@ -35,7 +35,7 @@ pub struct Selection {
     /// A clock that replaces the study's clock.
     pub clock: Option<Clock>,
     /// Uses the instruction clock even where KVM works, if the study leaves the clock to the host.
-    /// Only its figures are the same on every machine.
+    /// Its figures are the same on every machine.
     pub same_everywhere: bool,
     /// A model of caches and branches that replaces the study's model, if any.
     pub model: Option<Model>,
@@ -144,8 +144,7 @@ impl Selection {
         }
     }
 
-    /// Adds requested kernels that the study lacks, from an existing testbed or else from the
-    /// catalogue.
+    /// Adds requested kernels that the study lacks, from an existing testbed or the catalogue.
     ///
     /// # Errors
     /// Those of [`StoreOptions::kernels`] and [`Sources::made_before`].

@@ -124,8 +124,7 @@ impl Session {
         Ok(Self { plan: selection.expand_for(Some(Clock::Wall), store)?, ..self })
     }
 
-    /// Uses a store of blocks, from which [`Session::execute`] reuses blocks and in which it keeps
-    /// them.
+    /// Uses a store of blocks, from which [`Session::execute`] reuses and in which it keeps blocks.
     #[must_use]
     pub fn reusing(self, reuse: BlockReuse) -> Self {
         let reuse = Some(reuse);
@@ -169,11 +168,9 @@ impl Session {
         Work::begin(&self.plan, directory, self.provenance.clone())
     }
 
-    /// Executes `work`, and runs that sequential sampling adds, and records everything in the
-    /// journal.
+    /// Executes `work`, with what sequential sampling adds, and records everything.
     ///
-    /// When `cancel` is cancelled, all guests are stopped. Incomplete blocks are repeated when the
-    /// run is continued.
+    /// When `cancel` is cancelled, all guests are stopped, and their blocks are left incomplete.
     ///
     /// # Errors
     /// [`Error::Runner`], [`Error::Journal`]. Failed guests and runs are not errors but records.

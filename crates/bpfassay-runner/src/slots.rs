@@ -3,8 +3,7 @@
 
 use std::num::NonZeroU32;
 
-/// Memory of one QEMU in addition to its guest's, in MiB: translated code, device state, page
-/// tables.
+/// Memory of one QEMU besides its guest's, in MiB: translated code, device state, page tables.
 const QEMU_OVERHEAD_MIB: u64 = 320;
 
 /// The resources of the host.
@@ -16,8 +15,7 @@ pub struct Host {
     pub available_mib: u64,
 }
 
-/// Returns how many boots run in parallel, each with `guests` guests of `cpus` vCPUs and
-/// `memory_mib`.
+/// Returns how many boots run in parallel, each with `guests` guests of this size.
 ///
 /// It is the number `asked` for, or as many as fit. There are never more vCPUs than host CPUs,
 /// because guests would be measured while they wait for each other. Nor do they get more memory

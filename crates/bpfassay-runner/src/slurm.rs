@@ -36,8 +36,7 @@ use crate::{Merge, MergeError};
 
 /// Largest record that is read, in bytes.
 const MAX_RECORD: u64 = 1 << 20;
-/// How long a controller can be gone before it is an error. A restarted one is back within a
-/// minute.
+/// How long a controller can be gone. A restarted one is back within a minute.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// Why a study cannot be measured as an array job.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +55,7 @@ pub enum SlurmError {
     /// A file of the job cannot be read or written.
     #[error("cannot {action} {}", path.display())]
     File {
-        /// What was attempted, for the message.
+        /// The attempted action, for the message.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -96,7 +95,7 @@ pub enum SlurmError {
         all: u32,
         /// How often a job was submitted for them.
         attempts: u32,
-        /// What the first of the shards lacks.
+        /// The missing part of the first of these shards.
         reason: String,
         /// The log of the first of the shards.
         log: PathBuf,
@@ -106,7 +105,7 @@ pub enum SlurmError {
     Merge(#[from] MergeError),
 }
 
-/// What happens to an array job, for messages.
+/// An event of an array job, for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SlurmEvent {
     /// The script was written, or an existing one is used unchanged.
@@ -136,7 +135,7 @@ pub enum SlurmEvent {
     Unfinished {
         /// The numbers of the shards.
         shards: Vec<u32>,
-        /// What the first of the shards lacks.
+        /// The missing part of the first of these shards.
         reason: String,
     },
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is needed to make guests: the cache, the kernel catalogue, and access to packages.
+//! Resources for making guests: the cache, the kernel catalogue, and access to packages.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::{Error, QemuSource};
 /// Largest catalogue of a user that is read, in bytes. The bundled one has about 10,000.
 const MAX_CATALOGUE: u64 = 1 << 20;
 
-/// Where the cache is, how packages can be fetched, and where the guest's programs come from.
+/// Locations of the cache and the guest's programs, and how packages can be fetched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreOptions {
     /// The directory of the cache; `None` for the user's default ([`Cache::locate`]).
@@ -52,11 +52,10 @@ impl StoreOptions {
         catalogue.with(&path.display().to_string(), &text).map_err(|error| failed(error.into()))
     }
 
-    /// Uses the QEMU of the bundle in the file `bundle`, if it has one for this host and no other
-    /// was asked for.
+    /// Uses the QEMU of the bundle in the file `bundle`, if it suits this host and request.
     ///
     /// A bundle can come from anybody, and its QEMU runs on this host. If the lock does not name
-    /// all of its packages, `agree` gets the others. It returns an error unless the user trusts
+    /// all of its packages, `agree` gets the others, and returns an error unless the user trusts
     /// them.
     ///
     /// # Errors

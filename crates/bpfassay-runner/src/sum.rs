@@ -20,8 +20,7 @@ type Key = (Device, u64, Operation, Option<Variant>);
 /// mount of the first node. Summary, times and the attached tracer are those of the first node.
 ///
 /// # Errors
-/// There is no node, or a node's counters have other phases or another configuration than the first
-/// node's.
+/// There is no node, or a node's counters have other phases or another configuration.
 pub(crate) fn figures(nodes: &[NodeRun]) -> Result<RunFigures, String> {
     let Some(first) = nodes.first() else { return Err("no node measured".to_owned()) };
     let names = |figures: &RunFigures| -> Vec<(String, u32, u32)> {

@@ -165,8 +165,7 @@ pub(crate) fn keep_planned(manifest: &mut Manifest, plan: &Plan) {
     manifest.targets.retain(|made| is_needed(made.arch, &made.name));
 }
 
-/// Adds the tools of `selection`, and the programs of the workloads of `plan`, to the guests of
-/// `manifest`.
+/// Adds the tools of `selection` and the workload programs of `plan` to the guests.
 fn add_tools(store: &Store, selection: &Selection, plan: &Plan, manifest: &mut Manifest) -> Result<(), Error> {
     // A continued plan names its tools, but not the places of their files.
     let has_file = |name: &str| selection.tools.iter().any(|tool| tool.file.name == name);
@@ -178,8 +177,7 @@ fn add_tools(store: &Store, selection: &Selection, plan: &Plan, manifest: &mut M
     if supplies.is_empty() {
         return Ok(());
     }
-    // The manifest of another provider can have guests of architectures that this plan does not
-    // need.
+    // Another provider's manifest can have guests of architectures that this plan does not need.
     keep_planned(manifest, plan);
     let archs: BTreeSet<Arch> = manifest.targets.iter().map(|target| target.arch).collect();
     for arch in archs {

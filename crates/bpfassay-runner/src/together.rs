@@ -32,8 +32,7 @@ pub(crate) struct RunTogether {
 }
 
 impl Boot<'_> {
-    /// Keeps the parts of each node, and returns the message by which a single guest reports the
-    /// same.
+    /// Keeps the parts of each node, and returns the report as a single guest's message.
     pub(crate) fn message_of(&mut self, together: Together) -> GuestMessage {
         match together {
             Together::Ready { facts, nodes } => {

@@ -47,15 +47,14 @@ pub enum Verified {
 }
 
 impl Verification {
-    /// Reads the run in the results directory `directory`. Published results without a journal are
-    /// read instead. Only complete blocks can be verified: `sample` of them, evenly distributed
-    /// over the plan, or all.
+    /// Reads the run in the results directory `directory`, or published results without a journal.
+    /// Complete blocks can be verified: `sample` of them, evenly distributed over the plan, or all.
     ///
     /// # Errors
     /// - [`Error::Journal`] and [`Error::BlockId`] if the journal cannot be used.
     /// - [`Error::Published`] if there is no journal and the results cannot be read.
-    /// - [`Error::WallClock`], [`Error::Continued`] and [`Error::NothingComplete`] if nothing can
-    ///   be verified.
+    /// - [`Error::WallClock`], [`Error::Continued`] or [`Error::NothingComplete`] if it is
+    ///   impossible.
     pub fn new(directory: &Path, sample: Option<u32>) -> Result<Self, Error> {
         let contents = match Contents::read(directory) {
             Err(error) if is_missing(&error) => published(directory, error)?,
@@ -114,13 +113,12 @@ impl Verification {
         host_packages(&self.contents.header.provenance)
     }
 
-    /// Returns the guests of the run, or makes the same ones again. If there is a `bundle`, takes
-    /// them from it.
+    /// Returns the guests of the run, made again if necessary, or the guests of `bundle`.
     ///
     /// # Errors
-    /// Those of [`Testbed::recorded`] and [`Testbed::provide`]. [`Error::Testbed`] if the file is
-    /// not a bundle, [`Error::NoGuest`] if it lacks a target. [`Error::OtherGuests`] if its guests,
-    /// or those that can be made now, differ.
+    /// - Those of [`Testbed::recorded`] and [`Testbed::provide`].
+    /// - [`Error::Testbed`] if the file is not a bundle, [`Error::NoGuest`] if it lacks a target.
+    /// - [`Error::OtherGuests`] if its guests, or those that can be made now, differ.
     pub fn testbed(&self, store: &Store, bundle: Option<&Path>) -> Result<Testbed, Error> {
         let run = MeasuredRun { directory: &self.directory, recorded: &self.contents.header.provenance };
         match bundle {
@@ -132,13 +130,13 @@ impl Verification {
         }
     }
 
-    /// Executes the plan with `session`, which is set up for it, and compares the raw figures of
-    /// every run.
+    /// Executes the plan with `session`, which is set up for it, and compares all raw figures.
     ///
     /// # Errors
-    /// [`Error::VerifyHost`] if the host failed a block. [`Error::Temporary`] if a temporary
-    /// directory cannot be made. [`Error::Journal`] if the new journal cannot be written or read.
-    /// [`Error::Runner`] if the host cannot start or supervise guests.
+    /// - [`Error::VerifyHost`] if the host failed a block.
+    /// - [`Error::Temporary`] if a temporary directory cannot be made.
+    /// - [`Error::Journal`] if the new journal cannot be written or read.
+    /// - [`Error::Runner`] if the host cannot start or supervise guests.
     pub async fn execute(
         &self,
         session: &Session,
@@ -172,8 +170,7 @@ fn is_missing(error: &JournalError) -> bool {
     matches!(error, JournalError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
-/// Reads the results in `directory` in place of a journal. `missing` is the error about the
-/// journal.
+/// Reads the results in `directory`. `missing` is the error about the journal.
 fn published(directory: &Path, missing: JournalError) -> Result<Contents, Error> {
     match file::read(directory) {
         Ok(results) => Ok(Contents::of_results(results)),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is left to do of a plan, and the results directory, which is new or belongs to an
-//! interrupted run.
+//! The remaining work of a plan, and its results directory, new or of an interrupted run.
 
 use std::path::{Path, PathBuf};
 
@@ -25,8 +24,7 @@ pub struct Work {
     pub journal: Journal,
     /// The blocks to do, each with its past.
     pub blocks: Vec<ToDo>,
-    /// Blocks that were given up earlier because none of their guests was ever ready, with the
-    /// failure.
+    /// Blocks that were given up earlier because no guest was ever ready, with the failure.
     pub never_ready: Vec<(Block, RunFailure)>,
 }
 
@@ -91,8 +89,7 @@ impl Interrupted {
     /// Opens the journal in `directory`, unless another process is writing it.
     ///
     /// # Errors
-    /// - [`Error::Journal`] if the journal cannot be read, is damaged, or is being written by
-    ///   another process.
+    /// - [`Error::Journal`] if the journal cannot be read, is damaged, or is in use.
     /// - [`Error::WithoutGuests`] for a run by `bpfassay here`.
     /// - [`Error::BlockId`] for a block whose id cannot be a file name.
     pub fn open(directory: &Path) -> Result<Self, Error> {

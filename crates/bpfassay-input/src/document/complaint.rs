@@ -28,15 +28,14 @@ pub struct Invalid {
 pub struct Complaint {
     /// The place, as a range of bytes of the text.
     pub span: Range<usize>,
-    /// What is wrong, and what would be right. The message can quote the file.
+    /// The message. It says what is wrong and what would be right, and can quote the file.
     pub message: String,
     /// A suggestion, such as the nearest known key.
     pub help: Option<String>,
 }
 
 impl Invalid {
-    /// Returns the line and column at which `complaint` begins. Both count from 1, columns in
-    /// characters.
+    /// Returns the line and column at which `complaint` begins, in characters, from 1.
     #[must_use]
     pub fn place(&self, complaint: &Complaint) -> (usize, usize) {
         let before = self.text.get(..complaint.span.start).unwrap_or(&self.text);

@@ -16,8 +16,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// Returns the end of a message about an unknown `name`: a suggestion that begins with `; `, or an
-/// empty text.
+/// Returns the end of a message about an unknown `name`: a suggestion with its `; `, or nothing.
 pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(name, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }

@@ -279,8 +279,7 @@ impl<'d, 'i> Field<'d, 'i> {
         Ok(elements)
     }
 
-    /// Reads each element of a list ([`Self::list`]) with `read`, including those after one that
-    /// fails.
+    /// Reads each element of a list ([`Self::list`]) with `read`, even after one that fails.
     ///
     /// # Errors
     /// The list is empty, or `read` fails.
@@ -319,8 +318,7 @@ impl<'d, 'i> Field<'d, 'i> {
         Ok(Section::new(self.document, self.path.clone(), table, self.value.span()))
     }
 
-    /// Returns a name that can be part of a file name, and of identifiers whose parts are separated
-    /// by `_`.
+    /// Returns a name that can be a part of file names, and of identifiers separated by `_`.
     ///
     /// # Errors
     /// The value is not a string of 1 to 40 of the characters `a-z`, `0-9`, `-` and `.`, or it

@@ -12,8 +12,7 @@ use crate::{
     repeated::RepeatedFailures,
 };
 
-/// A plan for one target: a warm-up, then `rounds` of the baseline, its control, kprobe, fexit and
-/// fentry.
+/// A plan for one target: a warm-up, `rounds` of the baseline, its control, and three probes.
 fn plan(rounds: u32, replicates: u32) -> Plan {
     let mut study = bpfassay_study::load("quick").unwrap();
     let of = |probe| ProbeConfiguration::with_defaults(probe);
@@ -45,8 +44,7 @@ fn host() -> BootEnd {
     BootEnd::Host { failure: failure(FailureKind::Host, "no QEMU"), class: HostFailure::Start }
 }
 
-/// A boot in which `ended` runs have ended, each after 100 ms. One more is in flight if
-/// `in_flight`.
+/// A boot with `ended` ended runs of 100 ms each. One more is in flight if `in_flight`.
 fn seen(ended: usize, in_flight: bool) -> Observed {
     let run = |at: usize| ObservedRun {
         started_unix_ms: 5000 + at as u64,
@@ -164,8 +162,7 @@ fn of_two_tools_a_confirming_boot_finds_the_one_to_blame() {
     }
 }
 
-/// A deadline shows that a run is slow. If it is slow alone as well, the run before did not delay
-/// it.
+/// A deadline shows that a run is slow. If it is also slow alone, the run before is innocent.
 #[test]
 fn a_run_that_is_slow_alone_as_well_is_to_blame_for_its_deadline() {
     let plan = plan(2, 1);
@@ -261,8 +258,7 @@ fn a_stall_is_the_run_s_during_which_it_began() {
     alone.runs[1].ended_ms = Some(10_000);
     let conclusion = attempt.ended(&confirming, &alone, &BootEnd::Done, NOW);
     assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, tools[0]) });
-    // No run is blamed for a stall that began before the first tool run, even if that run is in
-    // flight.
+    // No run is blamed for a stall that began before the first tool run.
     for began_ms in [0, middle(0), middle(tools[0] - 1)] {
         assert_eq!(verdict(tools[0], began_ms).2.verdict, BootVerdict::Nobody, "{began_ms}");
     }
@@ -484,8 +480,7 @@ fn a_kernel_that_is_silent_from_the_first_byte_is_booted_once() {
     repeated.done(&plan.blocks[0], &attempt);
     let failure = repeated.not_tried(&plan.blocks[1]).unwrap();
     assert!(failure.excerpt[0].contains(&format!("never ready in {}: ", plan.blocks[0].id)), "{:?}", failure.excerpt);
-    // The journal has the failure of the boot, not of the runs. A resumed run decides from it in
-    // the same way.
+    // The journal has the failure of the boot. A resumed run decides from it in the same way.
     let mut resumed = RepeatedFailures::default();
     resumed.never_ready(&plan.blocks[0], conclusion.failure.as_ref().unwrap());
     assert!(resumed.not_tried(&plan.blocks[1]).is_some());

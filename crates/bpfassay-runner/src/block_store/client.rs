@@ -23,8 +23,7 @@ use super::MAX_ENTRY;
 
 /// How long a request can take, including its answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// Largest answer that is read, in bytes. It is an entry with what the protocol adds, or a page of
-/// a list.
+/// Largest answer that is read, in bytes: an entry with its protocol, or a page of a list.
 const MAX_ANSWER: u64 = MAX_ENTRY + (1 << 20);
 
 /// Gives object stores the client.

@@ -78,8 +78,7 @@ impl Directory {
     /// Opens the store in `directory`.
     ///
     /// # Errors
-    /// [`BlockStoreError::NoStore`] if there is none, [`BlockStoreError::Io`] if it cannot be
-    /// opened.
+    /// [`BlockStoreError::NoStore`] if there is none, [`BlockStoreError::Io`] if opening fails.
     pub(super) fn existing(directory: &Path) -> Result<Self, BlockStoreError> {
         let path = directory.join(BLOCKS);
         match openat(rustix::fs::CWD, &path, DIRECTORY, Mode::empty()) {
@@ -191,8 +190,7 @@ impl Directory {
         }
     }
 
-    /// Removes abandoned drafts. Drafts that cannot be removed stay, because nothing depends on
-    /// them.
+    /// Removes abandoned drafts as far as possible. Nothing depends on them.
     fn sweep(&self, drafts: &OwnedFd) {
         let Ok(entries) = Dir::read_from(drafts) else { return };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();

@@ -25,9 +25,8 @@ impl Records {
     /// Takes the records of the last boot from `entries`, which are about `block`.
     ///
     /// # Errors
-    /// The reason why the block is not kept. Only a boot that did the whole block without a failure
-    /// is. A failure can be the host's fault, so other users of the store measure such a block
-    /// themselves.
+    /// The reason why the block is not kept: the boot was partial, or something failed. A failure
+    /// can be the host's fault, so other users of the store measure such a block themselves.
     pub(super) fn of(block: &Block, entries: Vec<Entry>) -> Result<Self, String> {
         let (mut started, mut ready, mut runs, mut ended) = (None, None, Vec::new(), None);
         for entry in entries {
@@ -83,8 +82,7 @@ impl Records {
         key(&plan.study, block, provenance, &self.started.qemu).map_err(|error| error.to_string())
     }
 
-    /// Makes the entry with these records, and its key. `block` is in `plan` and was measured with
-    /// `provenance`.
+    /// Makes the entry with these records, and its key. `block` of `plan` has this `provenance`.
     ///
     /// # Errors
     /// The reason why there is no entry: something that determines the figures is not known.
@@ -108,8 +106,7 @@ impl Records {
         Ok((key, Contents { header, entries: self.entries(), torn: None, digest: None }))
     }
 
-    /// Reads the records of the entry `name`, its block and the provenance that it was measured
-    /// with.
+    /// Reads the records of the entry `name`, its block and its provenance.
     ///
     /// # Errors
     /// The reason why `contents` are not the entry `name`.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The name of a block in a store: SHA-256 over everything that determines the block's figures.
-//! Pure.
+//! The name of a block in a store: SHA-256 over everything that determines its figures. Pure.
 
 use std::{fmt, str::FromStr};
 
@@ -9,8 +8,7 @@ use bpfassay_study::{Block, Clock, Study};
 use bpfassay_testbed::cache::Digest;
 use serde_json::{Map, Value, to_value};
 
-/// Version of the key's ingredients. A new version changes all keys, so older entries are not
-/// found.
+/// Version of the key's ingredients. A new version changes all keys.
 const VERSION: u32 = 1;
 
 /// QEMU's option for its system call filter; a value follows. The filter protects the host, and the

@@ -209,7 +209,7 @@ impl Objects {
         }
         match put(PutMode::Create).map(drop) {
             Err(error) if is_there(&error) => Ok(()),
-            // Of two hosts that write the same entry at once, either one can win here.
+            // Two hosts that write the same entry at once leave either one.
             Err(error) if cannot_compare(&error) => put(PutMode::Overwrite).map(drop),
             done => done,
         }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a run uses a store of blocks: it looks blocks up before it boots, and keeps those that it
-//! measured.
+//! How a run uses a store: it looks blocks up before booting, and keeps measured ones.
 
 use std::{fmt, sync::Arc};
 
@@ -18,8 +17,8 @@ pub struct BlockReuse {
     pub store: BlockStore,
     /// Measures every block, and replaces the store's entries with the results.
     pub fresh: bool,
-    /// Uses the store under the wall clock, too, where figures differ each time. Only blocks of the
-    /// same kind of host are reused then.
+    /// Uses the store under the wall clock, too, where figures differ each time. It then reuses
+    /// only blocks of the same kind of host.
     pub wall: bool,
     /// Keeps entries without the host and the times of its clock. The same block of the same guests
     /// then gives the same bytes on every host. It has no effect under the wall clock, where the
@@ -53,8 +52,7 @@ impl Reuse<'_> {
     /// reported and put aside.
     pub(crate) async fn look_up(&self, host_setup: &HostSetup, todo: &ToDo) -> Option<Vec<Entry>> {
         let ToDo { block, past } = todo;
-        // The block is measured here if some of its records count already, or if it is to be
-        // measured again.
+        // The block is measured here if some of its records count, or if it is to be repeated.
         if self.with.fresh || past.attempt > 1 || !past.settled.is_empty() {
             return None;
         }

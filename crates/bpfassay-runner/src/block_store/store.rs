@@ -107,8 +107,7 @@ impl BlockStore {
         self.found(key, self.contents(key)?)
     }
 
-    /// Returns the entry of `key` if there is one. Other tasks continue while it comes over a
-    /// network.
+    /// Returns the entry of `key` if there is one. Other tasks continue meanwhile.
     ///
     /// # Errors
     /// Those of [`BlockStore::kept`].

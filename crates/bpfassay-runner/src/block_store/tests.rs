@@ -182,7 +182,7 @@ fn a_reproducible_entry_is_the_same_bytes_whoever_measured_it_and_when() {
     // The figures and everything else stay as they were measured.
     let text = String::from_utf8(bytes).unwrap();
     assert!(text.contains("\"duration_ms\":0") && !text.contains("\"machine\":\"a\""));
-    // Without `reproducible`, an entry has the time and the host of its measurement.
+    // An entry that is not `reproducible` has the time and the host of its measurement.
     let (of_first, of_later) = (kept("plain-first", &first, false), kept("plain-later", &later, false));
     assert_eq!((of_first.0, of_later.0), (key, key));
     assert_ne!(of_first.1, of_later.1);

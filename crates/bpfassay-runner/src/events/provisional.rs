@@ -10,8 +10,7 @@ use bpfassay_results::{
 };
 use bpfassay_study::{Block, Cell, Plan};
 
-/// Within a block, rows are repeated when the number of rounds has doubled, from this number of
-/// rounds on.
+/// Number of rounds from which a block repeats its rows when the number has doubled.
 const DOUBLING_FROM: u32 = 4;
 
 /// The rounds of a plan that are complete so far.

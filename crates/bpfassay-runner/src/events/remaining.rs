@@ -24,7 +24,7 @@ impl Mean {
     }
 }
 
-/// What is left of a block.
+/// The runs of a block that are left.
 #[derive(Debug)]
 struct Waiting {
     target: Target,
@@ -34,7 +34,7 @@ struct Waiting {
     cells: Vec<String>,
 }
 
-/// What is left, and how long such runs and boots took.
+/// The runs that are left, and the durations of earlier runs and boots.
 #[derive(Debug)]
 pub(super) struct Remaining {
     jobs: NonZeroU32,
@@ -96,8 +96,7 @@ impl Remaining {
         }
     }
 
-    /// Notes that a run of `cell` in the block with id `block` is to be done again in another
-    /// guest.
+    /// Notes that a run of `cell` in `block` is to be done again in another guest.
     pub(super) fn again(&mut self, block: &str, cell: &str) {
         if let Some(waiting) = self.blocks.get_mut(block) {
             waiting.cells.push(cell.to_owned());
@@ -108,8 +107,8 @@ impl Remaining {
     /// Estimates the seconds that the rest will take.
     ///
     /// The estimate of a run is the mean of its cell, or else of its target, or else of all runs;
-    /// boots likewise. There is no estimate before the first run has ended, nor while guests are
-    /// being made.
+    /// boots likewise. There is none before the first run has ended, nor while guests are being
+    /// made.
     pub(super) fn seconds(&self) -> Option<f64> {
         if self.makes_guests {
             return None;

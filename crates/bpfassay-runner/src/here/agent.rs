@@ -26,8 +26,7 @@ use crate::host_setup;
 /// The agent reads its job from an unnamed file, which leaves nothing behind whoever dies.
 const JOB: &str = "/dev/stdin";
 
-/// Time limit for removing what an agent left. It waits for the processes of a cgroup and removes
-/// files.
+/// Time limit for removing what an agent left, such as processes of a cgroup and files.
 const CLEARING: Duration = Duration::from_secs(120);
 
 /// The agent as a program of this system.
@@ -86,8 +85,7 @@ pub(super) fn unnamed(job: &Job) -> io::Result<File> {
 }
 
 /// Starts the agent as the leader of a process group for everything that it starts. The agent
-/// removes what it made and ends when its output is closed, so it is not killed if the command ends
-/// early.
+/// cleans up and ends when its output is closed, so it is not killed if the command ends early.
 ///
 /// # Errors
 /// The system's error if the agent cannot be started.

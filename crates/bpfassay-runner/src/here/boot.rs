@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executes a block on this system with one agent: handles the agent's messages and its end, and
-//! records them.
+//! Executes a block on this system with one agent, and records its messages and end.
 
 use std::{io, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
 
@@ -44,8 +43,7 @@ impl Boot<'_> {
     /// Executes the block with one agent. Returns whether this system is fit for another block.
     ///
     /// # Errors
-    /// [`BlockError`] if the journal cannot be written. An agent that cannot be started is a
-    /// record.
+    /// [`BlockError`] if the journal cannot be written. Failing to start an agent is a record.
     pub(super) async fn here(&mut self, agent: &Agent) -> Result<bool, BlockError> {
         let arguments = arguments(agent);
         let command = std::iter::once(&agent.program).map(|path| path.display().to_string());
@@ -72,8 +70,7 @@ impl Boot<'_> {
         }
         let status = tokio::time::timeout(ENDING, child.wait()).await;
         kill(group);
-        // An agent that exits by itself has removed what it made, or has reported what it could not
-        // remove.
+        // An agent that exits by itself has cleaned up, or has reported what it could not remove.
         let has_exited = matches!(&status, Ok(Ok(status)) if status.code().is_some());
         if !has_exited && !clear(agent, log.into()).await.unwrap_or(false) {
             let log = self.context.logs.path().with_file_name(&self.log);
@@ -118,8 +115,8 @@ impl Boot<'_> {
         Ok(true)
     }
 
-    /// Records the block after the agent is gone. This system cannot be booted anew, so earlier
-    /// records stand.
+    /// Records the block after the agent is gone. This system cannot reboot, so earlier records
+    /// stand.
     ///
     /// The exception is the run at index `spoilt`, which left the system changed. If there is a
     /// `failure`, the run in flight and all later runs fail with it.
@@ -256,7 +253,7 @@ fn is_at_file_size_limit(status: &Result<io::Result<ExitStatus>, Elapsed>) -> bo
     matches!(status, Ok(Ok(status)) if status.signal() == Some(Signal::XFSZ.as_raw()))
 }
 
-/// What an agent reported about itself.
+/// The agent's reports about itself.
 struct AgentReport {
     /// The phase announced last.
     phase: Phase,

@@ -32,7 +32,7 @@ use crate::{
 pub(super) const AGENT: &str = "bpfassay-guest";
 pub(super) const PAYLOAD: [&str; 2] = ["bpfassay-tracer", "bpfassay-ior"];
 
-/// What is to be measured on this machine.
+/// A selection of what to measure on this machine.
 #[derive(Debug, Default)]
 pub struct HereSelection {
     /// The name of a bundled study, or the path of a study file.
@@ -45,15 +45,13 @@ pub struct HereSelection {
     pub ior: Option<PathBuf>,
     /// Tools under test, in addition to the study's probe configurations.
     pub tools: Vec<Loaded>,
-    /// Nodes of a cluster that measure together, with this machine as the first; `None` for this
-    /// machine alone.
+    /// A cluster whose nodes measure together, with this machine as the first, if requested.
     pub cluster: Option<Cluster>,
     /// Findings that the tools must not have: a gate, in addition to the study's gates.
     pub deny: Vec<Denied>,
 }
 
-/// This machine, ready to measure a plan without guests. It is the counterpart of
-/// [`crate::Session`].
+/// This machine, ready to measure a plan without guests, like a [`crate::Session`].
 #[derive(Debug)]
 pub struct ThisMachine {
     plan: Plan,
@@ -63,8 +61,7 @@ pub struct ThisMachine {
 }
 
 impl ThisMachine {
-    /// Expands the study with this machine as its only target, and finds the programs that execute
-    /// it.
+    /// Expands the study with this machine as its only target, and finds the needed programs.
     ///
     /// # Errors
     /// [`Error::Mount`], [`Error::NoMountPoint`], [`Error::NoMountInfo`], [`Error::Machine`],
@@ -256,8 +253,7 @@ mod tests {
         let left_out: Vec<&str> = left_out.iter().map(|left| left.what.as_str()).collect();
         assert_eq!(left_out, ["kernel parameters mitigations=off", "scheduling fixed", "file system nfs4.2"]);
         assert_eq!(study.scheduling(), Scheduling::Kernel);
-        // A kernel's name in an expectation or a gate covers the builds that a release string
-        // names.
+        // A kernel's name in an expectation or a gate covers builds with such a release.
         let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
         let cell = plan.cells.iter().find(|cell| !cell.is_baseline()).unwrap();
         let gate = bpfassay_study::Gate { kernels: vec!["6.12".to_owned()], ..Default::default() };

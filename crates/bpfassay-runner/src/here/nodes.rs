@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several nodes of a cluster that measure together: an agent with its tracer on each, and IOR
-//! across them.
+//! Several nodes of a cluster that measure together: agents with tracers, and IOR across them.
 //!
 //! The command runs on the first node of a Slurm allocation. srun starts a relay on each node
 //! ([`relay`]). The relay starts the node's agent, as [`super::agent`] does on one machine, and

@@ -40,7 +40,7 @@ const ACCOUNTING: &[&str] = &["CONFIG_TASK_IO_ACCOUNTING"];
 /// Options that a tool with unknown programs can need.
 const OF_TOOLS: &[&[&str]] = &[KPROBES, TRAMPOLINES, SYSCALLS, UPROBES];
 
-/// What this machine, or this process, is not allowed to do.
+/// Limits of this machine and this process.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
     /// The options that the kernel was built with, and their file; `None` if unknown.
@@ -62,7 +62,7 @@ impl Limits {
         let reported =
             fs::read_to_string(LOCKDOWN).ok().map(|text| lockdown(&text).map(|kind| (kind, LOCKDOWN.to_owned())));
         Self {
-            // Without a report, the configuration shows whether the kernel is always locked down.
+            // The configuration shows it if nothing is reported.
             lockdown: reported.unwrap_or_else(|| config.as_ref().and_then(|(set, file)| forced(set, file))),
             config,
             incapable: incapable(&status),
@@ -70,8 +70,7 @@ impl Limits {
         }
     }
 
-    /// Adds an explanation to the message of `refusal`. `probe` was refused, or a tool if it is
-    /// `None`.
+    /// Adds an explanation to `refusal`, which is about `probe`, or a tool if it is `None`.
     pub(crate) fn explain(&self, probe: Option<Probe>, refusal: &mut Refusal) {
         let reasons = self.reasons(probe, refusal);
         if !reasons.is_empty() {
@@ -147,7 +146,7 @@ impl Limits {
         let needed: Vec<&[&str]> = std::iter::once(ANY).chain(needs(probe).iter().copied()).collect();
         let mut missing: Vec<&str> = needed.concat().into_iter().filter(|option| !config.contains(*option)).collect();
         missing.dedup();
-        // Without CONFIG_KPROBES, the option CONFIG_KPROBE_EVENTS does not exist.
+        // A kernel that lacks CONFIG_KPROBES does not have the option CONFIG_KPROBE_EVENTS.
         missing.retain(|option| *option != "CONFIG_KPROBE_EVENTS" || config.contains("CONFIG_KPROBES"));
         (!missing.is_empty()).then(|| format!("this kernel was built without {} ({file})", missing.join(", ")))
     }
@@ -173,16 +172,14 @@ const fn needs(probe: Option<Probe>) -> &'static [&'static [&'static str]] {
     }
 }
 
-/// Returns the bracketed kind of lockdown in `text` (`none [integrity] confidentiality`), unless it
-/// is `none`.
+/// Returns the kind of lockdown in `text` (`none [integrity] confidentiality`), if any.
 fn lockdown(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     let (kind, _) = rest.split_once(']')?;
     (kind != "none" && kind.chars().all(|c| c.is_ascii_lowercase())).then(|| kind.to_owned())
 }
 
-/// Returns the kind of lockdown that is built into a kernel with the options `set`, and the option
-/// with its `file`.
+/// Returns the kind of lockdown that the options `set` force, and the option with its `file`.
 fn forced(set: &BTreeSet<String>, file: &str) -> Option<(String, String)> {
     ["confidentiality", "integrity"].iter().find_map(|kind| {
         let option = format!("CONFIG_LOCK_DOWN_KERNEL_FORCE_{}", kind.to_uppercase());

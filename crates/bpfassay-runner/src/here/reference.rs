@@ -22,8 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Interval at which the tracer's exit is checked.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// Returns the first of [`PROBES`] that `tracer` attaches on this machine; `None` if the kernel
-/// refuses all.
+/// Returns the first of [`PROBES`] that `tracer` attaches on this machine, if any.
 ///
 /// # Errors
 /// The system's error if the tracer cannot be started.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tools under test on this machine. Files that a guest has below `/tools` are used where the user
 //! has them, next to the tool file. Debian packages that guests get must be installed here. Nothing
-//! is copied, so nothing is left behind. Everything that is known to be missing is refused before a
-//! run begins.
+//! is copied. Everything that is known to be missing is refused before a run begins.
 
 #![allow(clippy::disallowed_methods, reason = "looks for programs of a tool that the user names; opens nothing")]
 

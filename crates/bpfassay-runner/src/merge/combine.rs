@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Combines several journals into one. Checks what must be the same in all, and orders the entries.
-//! Pure.
+//! Combines journals into one: checks what must be equal, and orders the entries. Pure.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},

@@ -36,8 +36,7 @@ pub struct SlurmJob {
     pub global_arguments: Vec<String>,
     /// The part of `run_arguments` that is also used for continuing a shard.
     pub continued_arguments: Vec<String>,
-    /// Number of guests in parallel, if `run_arguments` has it. Otherwise there are as many as a
-    /// shard has CPUs.
+    /// Number of guests in parallel, if `run_arguments` has it; otherwise one per CPU.
     pub guests: Option<u32>,
     /// The program bpfassay, which all nodes have at this path.
     pub program: PathBuf,
@@ -211,9 +210,8 @@ impl SlurmJob {
         Ok(())
     }
 
-    /// Returns the script for sbatch, with results and logs in `directory`, an absolute path. A
-    /// shard that was begun is continued, so the script can be submitted again until nothing is
-    /// left to do.
+    /// Returns the script for sbatch, with results and logs in `directory`, an absolute path. It
+    /// continues a shard that was begun, so it can be submitted again until nothing is left to do.
     pub(super) fn script(&self, directory: &Path) -> String {
         let quoted = |path: &Path| shell_command([path]);
         let program = quoted(&self.program);

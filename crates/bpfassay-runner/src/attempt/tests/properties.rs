@@ -67,8 +67,7 @@ enum Disturbance {
 /// other run has the runs of the boot that it was measured in, which determine its figures.
 type Outcomes = (BTreeMap<String, (Option<FailureKind>, Vec<String>)>, usize);
 
-/// Executes the first block of `plan` through a journal. `disturbances` has one element for each
-/// boot.
+/// Executes the first block of `plan` through a journal, with one disturbance per boot.
 fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]) -> Outcomes {
     let block = &plan.blocks[0];
     let mut contents = Contents { header: header(plan), entries: Vec::new(), torn: None, digest: None };
@@ -172,8 +171,7 @@ fn harms() -> impl Strategy<Value = Harm> {
 fn disturbances() -> impl Strategy<Value = Disturbance> {
     prop_oneof![
         4 => Just(Disturbance::None),
-        // There are never three in a row: the block would be left to be resumed, which another test
-        // covers.
+        // Three in a row would leave the block to be resumed, which another test covers.
         1 => Just(Disturbance::Host),
         1 => Just(Disturbance::Interrupted),
         3 => any::<usize>().prop_map(Disturbance::Killed),

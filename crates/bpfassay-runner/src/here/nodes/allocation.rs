@@ -7,11 +7,10 @@ use std::{env, ffi::OsString, io, process::Command};
 /// The variable in which slurmd gives programs the name of their node.
 const NODE: &str = "SLURMD_NODENAME";
 
-/// Highest number of nodes of one result. Each node has a step and an srun process on the first
-/// node.
+/// Highest number of nodes of one result. Each needs an srun process on the first node.
 const MOST_NODES: usize = 512;
 
-/// Where this command runs.
+/// The place where this command runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placement {
     /// Outside of any Slurm job.
@@ -100,8 +99,7 @@ impl Request {
     }
 }
 
-/// Returns the command that starts `command` on `first`, the first node of the current job, program
-/// first.
+/// Returns the command that starts `command` on `first`, the job's first node, program first.
 #[must_use]
 pub fn on_first_node(first: &str, command: &[OsString]) -> Vec<OsString> {
     let mut words: Vec<OsString> =

@@ -44,7 +44,7 @@ pub struct Cluster {
     pub launcher: Vec<String>,
 }
 
-/// What all steps of one command share.
+/// Values that all steps of one command share.
 #[derive(Debug, Clone)]
 pub(super) struct Steps {
     /// This program, which has the same path on all nodes.
@@ -111,8 +111,8 @@ impl Cluster {
     }
 
     /// Returns variables for a launcher that starts processes on the nodes by srun, as those of
-    /// MPICH and Open MPI do. Without them, the launcher could use the single node of this
-    /// process's step, and could not share nodes with the relays.
+    /// MPICH and Open MPI do. They override the single node of this process's step, and let steps
+    /// share nodes with the relays.
     pub(super) fn of_steps(&self) -> Vec<(&'static str, String)> {
         if is_srun(&self.launcher) {
             return Vec::new();

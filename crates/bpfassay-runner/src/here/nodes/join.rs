@@ -24,7 +24,7 @@ const MOST_AHEAD: usize = 1 << 10;
 pub(super) enum Joined {
     /// A message as a single agent would have sent it.
     Message(GuestMessage),
-    /// What all nodes have reported.
+    /// A report of all nodes.
     Together(Together),
 }
 
@@ -38,8 +38,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// Returns the run that has ended on this node but is not joined yet, with its outcome. Earlier
-    /// phases do not matter.
+    /// Returns the ended but not yet joined run of this node, with its outcome.
     fn ended(&self) -> Option<(&str, &RunOutcome)> {
         self.messages.iter().find_map(|message| match message {
             GuestMessage::RunEnded { run, outcome } => Some((run.as_str(), &**outcome)),
@@ -84,8 +83,7 @@ impl Joiner {
         Ok(())
     }
 
-    /// Notes the number of ranks of IOR on each node, or the `problem` because of which IOR did not
-    /// run.
+    /// Notes the number of ranks of IOR on each node, or why IOR did not run.
     pub(super) fn ran(&mut self, ranks: Vec<u32>, problem: Option<String>) {
         self.ranks = ranks;
         self.problem = problem;
@@ -132,8 +130,8 @@ impl Joiner {
             if let Some(log) = self.logs.pop_front() {
                 return Ok(Some(Joined::Message(log)));
             }
-            // A node that does not measure the run sends no more phases of it, so the other nodes'
-            // phases are dropped.
+            // A node that does not measure the run sends no more phases of it, so the others' are
+            // dropped.
             if self.unmeasured().is_some() {
                 let mut has_left_out = false;
                 for stream in &mut self.streams {
@@ -241,8 +239,7 @@ fn ready(first: GuestFacts, heads: Vec<(String, GuestMessage)>) -> Result<Joined
     Ok(Joined::Together(Together::Ready { facts: Box::new(first), nodes }))
 }
 
-/// Joins the outcomes of a run. It is measured if all nodes measured it, and refused if any node
-/// refused it.
+/// Joins the outcomes of a run: measured if all nodes measured it, refused if any refused it.
 fn outcome(outcomes: Vec<(String, RunOutcome)>, ranks: &[u32], problem: Option<String>) -> (RunOutcome, Vec<NodeRun>) {
     let mut failures = Vec::new();
     let mut refused: Vec<(String, Refusal)> = Vec::new();

@@ -99,8 +99,7 @@ pub enum NodeError {
     },
 }
 
-/// Returns the name of the socket at which the relay with the process id `relay` listens to its
-/// stand-in.
+/// Returns the name of the socket at which the relay `relay` listens to its stand-in.
 pub(super) fn of_stand(relay: u32) -> String {
     format!("bpfassay-stand-{relay}")
 }
@@ -126,8 +125,7 @@ pub(super) fn program_of_stand(relay: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{relay}/exe"))
 }
 
-/// Returns the process id of the relay if this program was started as `program`, IOR's stand-in
-/// ([`stand`]).
+/// Returns the relay's process id if `program` says that this is IOR's stand-in ([`stand`]).
 #[must_use]
 pub fn relay_of(program: &Path) -> Option<u32> {
     let parts: Vec<&str> = program.to_str()?.split('/').collect();
@@ -153,7 +151,7 @@ pub fn stand(relay: u32, arguments: impl Iterator<Item = OsString>) -> Result<()
         FromRelay::Over { problem: Some(problem), .. } => Err(NodeError::Problem(problem)),
         FromRelay::Over { problem: None, is_first: true } => Ok(()),
         FromRelay::Over { problem: None, is_first: false } => {
-            // Each agent reads a summary. IOR writes one on the first node only, so this one is
+            // Each agent reads a summary. IOR writes it on the first node only, so this one is
             // empty.
             let Some(path) = summary else { return Ok(()) };
             File::create_new(&path).map(drop).map_err(|source| NodeError::Summary { path, source })
@@ -187,8 +185,7 @@ fn join(token: &str, directory: &Path) -> Result<(), NodeError> {
     std::env::set_current_dir(directory).map_err(|source| NodeError::Directory { path: directory.to_owned(), source })
 }
 
-/// Sends `question` to the relay at `name` and waits for the answer, without a limit if `patience`
-/// is `None`.
+/// Sends `question` to the relay at `name` and waits for the answer, with `patience` if given.
 fn ask(name: &str, question: &ToRelay, patience: Option<Duration>) -> Result<FromRelay, NodeError> {
     let connected = address(name).and_then(|address| UnixStream::connect_addr(&address)).and_then(of_this_user);
     let mut stream = connected.map_err(|source| NodeError::NoRelay { name: name.to_owned(), source })?;
@@ -226,8 +223,7 @@ fn enter(cgroup: &str) -> io::Result<()> {
     }
     let door = below.join("cgroup.procs");
     for mounted in hierarchies(&std::fs::read_to_string("/proc/self/mountinfo")?) {
-        // If another mount covers this one, or it belongs to another cgroup namespace, the cgroup
-        // is not there.
+        // The cgroup is not there if the mount is covered or belongs to another namespace.
         if let Ok(mut door) = File::options().write(true).open(mounted.join(&door)) {
             return door.write_all(b"0");
         }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executes a block on several nodes: handles the joined messages of the agents and their end, and
-//! records them.
+//! Executes a block on several nodes, and records the agents' joined messages and end.
 
 use std::{
     fs::File,
@@ -50,8 +49,7 @@ impl Boot<'_> {
     /// fit for another block.
     ///
     /// # Errors
-    /// [`BlockError`] if the journal cannot be written. Nodes on which nothing can be started are a
-    /// record.
+    /// [`BlockError`] if the journal cannot be written. Failing to start relays is a record.
     pub(in crate::here) async fn here_on(&mut self, agent: &Agent, cluster: &Cluster) -> Result<bool, BlockError> {
         let ior = agent.external_ior.clone().unwrap_or_default();
         let command = Steps::new(&ior).ok().and_then(|steps| Some(cluster.relay(&steps, cluster.nodes.first()?)));

@@ -83,8 +83,7 @@ fn send(message: &FromNode) -> io::Result<()> {
     out.flush()
 }
 
-/// Reads the command's orders on a detached thread, because a read of standard input cannot be
-/// cancelled.
+/// Reads the command's orders on a detached thread, because reading stdin is not cancellable.
 fn orders() -> mpsc::Receiver<io::Result<ToNode>> {
     let (sender, receiver) = mpsc::channel(4);
     std::thread::spawn(move || {
@@ -281,8 +280,7 @@ mod tests {
         assert_eq!(stand, std::env::current_exe().unwrap().canonicalize().unwrap());
     }
 
-    /// A rank is answered only by its node's relay. That relay answers with an error if there is no
-    /// run.
+    /// A rank is answered only by its node's relay, and gets no cgroup without a run.
     #[tokio::test]
     async fn a_socket_is_found_by_its_name_and_is_gone_with_its_process() {
         let name = of_ranks(&format!("test-{}", std::process::id()));

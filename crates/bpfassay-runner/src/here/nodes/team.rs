@@ -293,16 +293,14 @@ impl<'a> Team<'a> {
         Happened::Failed(kind, problems.join("; "))
     }
 
-    /// Ends stand-ins that wait for an IOR that will not start because another node has ended the
-    /// run already.
+    /// Ends stand-ins that wait for an IOR that will not start, because a node has ended the run.
     async fn leave_alone(&mut self) {
         let Some((run, alone)) = self.joiner.left_alone() else { return };
         if let Some(ior) = self.ior.take() {
             end(ior.child).await;
         }
         for at in alone {
-            // A stand-in of the next run can be known before this run's end, which the agent
-            // reports separately.
+            // The next run's stand-in can be known before the end of this run is.
             if let Some(member) = self.members.get_mut(at)
                 && member.waiting.take_if(|waiting| waiting.is_of(&run)).is_some()
             {
@@ -413,8 +411,7 @@ impl<'a> Team<'a> {
     }
 }
 
-/// Returns the argument with the summary file, which is the same on all nodes and different for
-/// each run.
+/// Returns the argument with the summary file, which differs for each run.
 fn summary(waiting: &Waiting) -> Option<&String> {
     waiting.arguments.iter().find(|argument| argument.starts_with("summaryFile="))
 }

@@ -108,12 +108,12 @@ pub(super) enum FromRelay {
         /// Whether the first rank writes the summary on this node.
         is_first: bool,
     },
-    /// To a rank: the cgroup to join.
+    /// The cgroup that a rank has to join.
     Join {
         /// The cgroup, from the root of the hierarchy.
         cgroup: String,
     },
-    /// To a rank: no run is being measured.
+    /// No run is being measured that a rank could join.
     NoRun,
 }
 

@@ -156,8 +156,7 @@ fn a_run_that_one_node_refuses_is_refused_with_the_nodes_that_do() {
     }
 }
 
-/// A node announces that it tears down before it reports that its workload failed. The others would
-/// wait for the report.
+/// A node announces that it tears down before it reports that its workload failed.
 #[test]
 fn a_run_that_fails_on_one_node_leaves_the_others_alone() {
     let mut joiner = Joiner::new(&nodes());
@@ -213,8 +212,8 @@ fn refusals_of_all_nodes_are_named_once_or_each() {
 fn figures_are_sums_with_the_summary_of_the_first_node() {
     let other = Device { major: 0, minor: 41 };
     let sent = [
-        // Each node has another device number for the mount. Another file system has that number on
-        // the next node.
+        // The mount's device number differs between nodes, and is another file system's on the
+        // next.
         figures(1, MOUNT, 30, vec![row(1, MOUNT, 30, 400), row(1, other, 31, 40), row(9, MOUNT, 30, 4)]),
         figures(2, other, 31, vec![row(2, other, 31, 800), row(2, MOUNT, 30, 80)]),
         figures(3, MOUNT, 30, vec![row(3, MOUNT, 30, 1200), row(3, Device::UNKNOWN, 0, 12)]),
@@ -307,8 +306,7 @@ fn a_node_that_only_sends_is_stopped() {
 }
 
 proptest::proptest! {
-    /// Whatever nodes send in whatever order, no message is joined twice, and no run is joined that
-    /// differs between nodes.
+    /// No message is joined twice, and no run that differs between nodes.
     #[test]
     fn any_messages_are_survived(sent in proptest::collection::vec((0..3usize, 0..6u8), 0..60)) {
         let mut joiner = Joiner::new(&nodes());
