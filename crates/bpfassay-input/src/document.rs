@@ -22,7 +22,7 @@ pub use self::{
 /// Reads the file `text` with `reader`. Messages call the file `origin`.
 ///
 /// # Errors
-/// [`Invalid`] if the text is not TOML, or if `reader` reported a complaint.
+/// [`Invalid`] if the text is not TOML or `reader` reported a complaint, even with a value.
 pub fn read<T>(
     origin: &str,
     text: &str,

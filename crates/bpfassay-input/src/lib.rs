@@ -6,7 +6,7 @@
 //! mean, and does not read files that this project writes.
 //!
 //! A pipe blocks whoever opens it, a device has no end, and a symbolic link in another user's
-//! directory can lead to files that this user must not read. Every function here therefore opens
+//! directory can lead to files that the other user cannot read. Every function here therefore opens
 //! without blocking and checks what it has opened.
 
 #![forbid(unsafe_code)]

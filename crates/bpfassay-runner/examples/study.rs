@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs the bundled study `quick` through the library, and prints each event and a summary.
+//! Runs the bundled study `quick` through the library, prints each event and counts the cells.
 
 #![allow(clippy::print_stdout, reason = "an example")]
 

@@ -63,7 +63,7 @@ pub enum BlockStoreError {
     /// There is no store.
     #[error("{} is no store of blocks: `bpfassay run --store` makes one", .0.display())]
     NoStore(PathBuf),
-    /// The place is an object store, but this program was built without support for them.
+    /// The place is an object store, which this program was built without support for.
     #[error(
         "{0} is an object store, and this program was built without them: build it by cargo with `--features full`, or name a directory"
     )]

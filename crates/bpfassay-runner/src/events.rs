@@ -237,7 +237,7 @@ impl Observer for EventObserver<'_> {
         self.sink.event(&event);
         if let Progress::RunEnded(record) = progress {
             let rows = self.rounds().take(record);
-            // Rows are for measured blocks. The rows of reused blocks come with the results.
+            // Reused blocks have no provisional rows. Their rows come with the results.
             if let Some(rows) = rows.filter(|_| !self.is_reused(record)) {
                 self.sink.event(&Event::Rows(Box::new(rows)));
             }

@@ -274,7 +274,7 @@ pub(crate) fn deadlines(study: &Study) -> Deadlines {
 pub(crate) fn whole_boot_seconds(study: &Study, runs: u64) -> u64 {
     let limits = deadlines(study);
     let seconds = |limit: Option<u64>| limit.unwrap_or_default();
-    // The deadline for tearing down applies before and again after the end of the run.
+    // The deadline for tearing down applies before the run's end is reported, and again after.
     let tear_down = seconds(limits.tear_down).saturating_mul(2);
     let run = seconds(limits.attach).saturating_add(seconds(limits.workload)).saturating_add(tear_down);
     let around =

@@ -161,7 +161,7 @@ impl Merge {
         &self.contents.header.plan
     }
 
-    /// The blocks that are not done in any directory.
+    /// The blocks that no directory has completely.
     #[must_use]
     pub fn missing(&self) -> &[String] {
         &self.missing
@@ -224,7 +224,7 @@ impl Merge {
         match rustix::fs::renameat_with(CWD, draft.path(), CWD, &absolute, RenameFlags::NOREPLACE) {
             Ok(()) => {}
             Err(rustix::io::Errno::EXIST) => return Err(MergeError::Exists(directory.to_owned())),
-            // Other file systems, such as NFS, can only replace an empty directory.
+            // NFS and others lack this flag. Their rename replaces an empty directory at most.
             Err(rustix::io::Errno::INVAL) => fs::rename(draft.path(), &absolute).map_err(failed)?,
             Err(error) => return Err(failed(error.into())),
         }

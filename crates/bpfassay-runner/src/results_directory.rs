@@ -16,7 +16,7 @@ use std::{
 use bpfassay_results::{Header, Journal, JournalError};
 use bpfassay_study::Shard;
 
-/// Name of the link to the latest run, which is in the parent of the results directories.
+/// Name of the link to the latest run. The link is next to the results directories.
 const LATEST: &str = "latest";
 
 /// How many runs of one study that begin in the same second can find a name.

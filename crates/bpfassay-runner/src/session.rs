@@ -141,7 +141,7 @@ impl Session {
     /// Returns the key of `block`, a block of the plan, with this session's provenance.
     ///
     /// # Errors
-    /// A text that says which determinant of the figures is unknown.
+    /// A text that says what is unknown although it determines the figures.
     pub fn key_of(&self, block: &Block) -> Result<BlockKey, String> {
         let command = command(&self.host_setup(), &self.plan.study, block).map_err(|error| with_causes(&error))?;
         let provenance = Arc::clone(&self.state().provenance);

@@ -53,8 +53,8 @@ impl Verification {
     /// # Errors
     /// - [`Error::Journal`] and [`Error::BlockId`] if the journal cannot be used.
     /// - [`Error::Published`] if there is no journal and the results cannot be read.
-    /// - [`Error::WallClock`], [`Error::Continued`] or [`Error::NothingComplete`] if it is
-    ///   impossible.
+    /// - [`Error::WallClock`], [`Error::Continued`], [`Error::NothingComplete`] if nothing can be
+    ///   verified.
     pub fn new(directory: &Path, sample: Option<u32>) -> Result<Self, Error> {
         let contents = match Contents::read(directory) {
             Err(error) if is_missing(&error) => published(directory, error)?,

@@ -82,7 +82,7 @@ impl Records {
         key(&plan.study, block, provenance, &self.started.qemu).map_err(|error| error.to_string())
     }
 
-    /// Makes the entry with these records, and its key. `block` of `plan` has this `provenance`.
+    /// Makes the entry with these records, and its key. `plan` has `block`.
     ///
     /// # Errors
     /// The reason why there is no entry: something that determines the figures is not known.

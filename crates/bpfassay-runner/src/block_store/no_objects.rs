@@ -7,7 +7,7 @@ use bpfassay_results::Contents;
 
 use super::{BlockKey, BlockStoreError};
 
-/// An object store, of which no value can exist.
+/// An uninhabited type: there are no object stores.
 #[derive(Debug)]
 pub(super) enum Objects {}
 

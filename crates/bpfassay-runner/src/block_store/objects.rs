@@ -68,7 +68,7 @@ impl Objects {
     ///
     /// # Errors
     /// [`BlockStoreError::Objects`] if the store cannot be made or opened.
-    /// [`BlockStoreError::Client`] if the environment does not allow to reach it.
+    /// [`BlockStoreError::Client`] if the environment does not configure it properly.
     pub(super) fn open(url: &str) -> Result<Self, BlockStoreError> {
         Self::client(url)?.opened(true)
     }
@@ -209,7 +209,7 @@ impl Objects {
         }
         match put(PutMode::Create).map(drop) {
             Err(error) if is_there(&error) => Ok(()),
-            // Two hosts that write the same entry at once leave either one.
+            // Either entry remains if two hosts write the same one at once.
             Err(error) if cannot_compare(&error) => put(PutMode::Overwrite).map(drop),
             done => done,
         }

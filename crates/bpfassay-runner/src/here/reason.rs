@@ -62,7 +62,7 @@ impl Limits {
         let reported =
             fs::read_to_string(LOCKDOWN).ok().map(|text| lockdown(&text).map(|kind| (kind, LOCKDOWN.to_owned())));
         Self {
-            // The configuration shows it if nothing is reported.
+            // An unreported lockdown can still be built into the kernel.
             lockdown: reported.unwrap_or_else(|| config.as_ref().and_then(|(set, file)| forced(set, file))),
             config,
             incapable: incapable(&status),

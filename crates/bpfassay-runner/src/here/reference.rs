@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds the probe for the reference tracer on this machine by attaching it. For the kernels of
-//! guests it is known beforehand what they refuse.
+//! Finds the probe for the reference tracer on this machine by attaching it. The refusals of
+//! guests' kernels, on the other hand, are known beforehand.
 
 use std::{
     io,

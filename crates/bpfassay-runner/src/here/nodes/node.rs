@@ -99,7 +99,7 @@ pub enum NodeError {
     },
 }
 
-/// Returns the name of the socket at which the relay `relay` listens to its stand-in.
+/// Returns the socket name at which the relay with process id `relay` listens to its stand-in.
 pub(super) fn of_stand(relay: u32) -> String {
     format!("bpfassay-stand-{relay}")
 }

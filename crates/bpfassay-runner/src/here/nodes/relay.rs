@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(stand, std::env::current_exe().unwrap().canonicalize().unwrap());
     }
 
-    /// A rank is answered only by its node's relay, and gets no cgroup without a run.
+    /// A rank reaches only its node's relay, and none after that relay has ended.
     #[tokio::test]
     async fn a_socket_is_found_by_its_name_and_is_gone_with_its_process() {
         let name = of_ranks(&format!("test-{}", std::process::id()));

@@ -212,8 +212,8 @@ fn refusals_of_all_nodes_are_named_once_or_each() {
 fn figures_are_sums_with_the_summary_of_the_first_node() {
     let other = Device { major: 0, minor: 41 };
     let sent = [
-        // The mount's device number differs between nodes, and is another file system's on the
-        // next.
+        // Each node's mount has another device number, which belongs to another file system on the
+        // next node.
         figures(1, MOUNT, 30, vec![row(1, MOUNT, 30, 400), row(1, other, 31, 40), row(9, MOUNT, 30, 4)]),
         figures(2, other, 31, vec![row(2, other, 31, 800), row(2, MOUNT, 30, 80)]),
         figures(3, MOUNT, 30, vec![row(3, MOUNT, 30, 1200), row(3, Device::UNKNOWN, 0, 12)]),
