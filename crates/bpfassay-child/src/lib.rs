@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs of the host, started as children.
+//! Starts programs of the host as child processes.
 //!
-//! A child gets the variables of the environment that it is listed to need, and no others: a token
-//! in the caller's environment is no business of a package manager or of a compiler. A child ends
-//! when its caller is killed.
+//! A child gets only the environment variables that it is known to need, so a package manager or a
+//! compiler does not see a token of the caller. A child ends when its caller is killed.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
@@ -19,11 +18,11 @@ use rustix::{
     process::{Signal, getpid, getppid, set_parent_process_death_signal},
 };
 
-/// What every program gets: where it finds programs, libraries, its user's files and room for
-/// temporary ones.
+/// Variables that every program gets: paths of programs and libraries, the user's home directory,
+/// the directory for temporary files and the time zone.
 const EVERY: &[&str] = &["PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "TZ"];
 
-/// Proxies and certificates, as apt, curl, git and cargo read them.
+/// Variables for proxies and certificates, as apt, curl, git and cargo read them.
 pub const NETWORK: &[&str] = &[
     "http_proxy",
     "https_proxy",
@@ -41,31 +40,33 @@ pub const NETWORK: &[&str] = &[
     "CURL_CA_BUNDLE",
 ];
 
-/// What cargo and rustup are configured by: registries with their tokens, toolchains, and how git
-/// reaches what a registry names.
+/// Variables that configure cargo and rustup: registries with their tokens, toolchains, and how git
+/// reaches the repositories of a registry.
 pub const CARGO: &[&str] = &["CARGO", "CARGO_*", "RUSTUP_*", "RUSTC*", "RUSTFLAGS", "GIT_*", "SSH_AUTH_SOCK", "USER"];
 
-/// What programs of Slurm are configured by.
+/// Variables that configure the programs of Slurm.
 pub const SLURM: &[&str] = &["SLURM_*", "SQUEUE_*", "MUNGE_*", "USER", "LOGNAME"];
 
-/// The command that starts `program` with the variables of the environment that every program gets,
-/// and those that `variables` name, as far as they are set: each is a name, or the beginning of
-/// names with `*` behind it. The program is killed when the thread that starts it ends before it.
+/// Returns a command that starts `program` with the variables that every program gets and those
+/// that `variables` lists.
+///
+/// An element of `variables` is a name, or a prefix of names followed by `*`. Variables that are
+/// not set are left out. The kernel kills the program when the thread that started it ends.
 #[must_use]
 pub fn command(program: impl AsRef<OsStr>, variables: &[&[&str]]) -> Command {
     let mut command = lasting(program, variables);
     let caller = getpid();
     let ends_with_caller = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // A caller that was killed before this sends no signal.
+        // The signal is not sent if the caller was killed before this line.
         if getppid() == Some(caller) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
-    // SAFETY: the closure makes system calls only, which are allowed between fork and exec.
+    // SAFETY: the closure only makes system calls that are allowed between fork and exec.
     unsafe { command.pre_exec(ends_with_caller) };
     command
 }
 
-/// The same for a program that must not be killed halfway, such as one that installs packages.
+/// Returns a command like [`command`], for a program that must not be killed halfway.
 #[must_use]
 pub fn lasting(program: impl AsRef<OsStr>, variables: &[&[&str]]) -> Command {
     let mut command = Command::new(program);
@@ -73,7 +74,7 @@ pub fn lasting(program: impl AsRef<OsStr>, variables: &[&[&str]]) -> Command {
     command
 }
 
-/// Those of `environment` that a program gets.
+/// Selects the variables of `environment` that a program gets.
 fn kept<'a>(
     environment: impl Iterator<Item = (OsString, OsString)> + 'a,
     variables: &'a [&[&str]],
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(names(&[SLURM]), ["PATH", "HOME", "SLURM_CONF"]);
     }
 
-    /// Every variable that a program is started with.
+    /// Checks every variable of a started program.
     #[test]
     fn the_environment_of_the_caller_is_cleared() {
         let output = command("/usr/bin/env", &[NETWORK]).env("LC_ALL", "C").output().unwrap();
@@ -138,7 +139,7 @@ mod tests {
         assert!(text.lines().all(is_listed), "{text}");
     }
 
-    /// A program that the thread `start` starts, and whether it is gone a little after that thread.
+    /// Starts a program on a thread. Tells whether it is gone within 2 s of the thread's end.
     fn is_gone(start: fn(&str) -> Child) -> bool {
         let (mut child, mut output) = thread::spawn(move || {
             let mut child = start("sleep");
@@ -159,8 +160,8 @@ mod tests {
         is_gone
     }
 
-    /// The kernel sends the signal when the thread ends that started the child, which a killed
-    /// caller's does.
+    /// The kernel sends the signal when the thread that started the child ends. That includes the
+    /// threads of a killed caller.
     #[test]
     fn a_program_ends_with_its_caller_unless_it_must_last() {
         assert!(is_gone(|program| command(program, &[]).arg("60").stdout(Stdio::piped()).spawn().unwrap()));

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Strict TOML: a file is read by hand, every complaint has its place in the text, and all
-//! complaints are reported at once.
+//! Reads strict TOML. The reader of a file is written by hand, every complaint has its place in the
+//! text, and all complaints are reported at once.
 //!
-//! [`read`] parses a text and gives its root [`Section`] to a reader. What the reader finds wrong is recorded at the span of the
-//! value; the reader then holds a [`Reported`] in place of the value. A reader reads all values of
-//! a table before it returns the first [`Reported`], so that one run finds what is wrong with each
-//! of them.
+//! [`read`] parses a text and gives its root [`Section`] to a reader. An error is recorded at the
+//! span of the value, and the reader holds a [`Reported`] in place of the value. A reader reads all
+//! values of a table before it returns the first [`Reported`], so one call finds all errors.
 
 mod complaint;
 mod suggestion;
@@ -20,10 +19,10 @@ pub use self::{
     values::{Field, Section},
 };
 
-/// Reads the file `text` as `reader` does; `origin` names it in messages.
+/// Reads the file `text` with `reader`. Messages call the file `origin`.
 ///
 /// # Errors
-/// [`Invalid`] where the text is not TOML, and where `reader` found something wrong, even if it has returned a value.
+/// [`Invalid`] if the text is not TOML or `reader` reported a complaint, even with a value.
 pub fn read<T>(
     origin: &str,
     text: &str,
@@ -85,14 +84,14 @@ mod tests {
         let message = read("x.toml", text, read_it).unwrap_err().to_string();
         let expected = [
             "x.toml:1:9: `count`: 10 is not from 1 to 9",
-            // That `name` is missing is the same complaint.
+            // The missing `name` is not a second complaint.
             "x.toml:2:1: unknown key `nmae`: did you mean `name`?",
             "x.toml:3:15: `kinds[1]`: unknown value `c`; known are a, b",
             "x.toml:3:25: `kinds[3]`: this kind is listed twice",
         ];
         assert_eq!(message.lines().collect::<Vec<_>>(), expected);
         assert_eq!(read("x.toml", "name = \"n\"\nkinds = \"b\"\n", read_it), Ok(("n".to_owned(), vec![2], 1)));
-        // Errors of the syntax, too.
+        // Syntax errors have their places, too.
         let syntax = read("x.toml", "a = \nb = 1\nc = tru\n", |_| Ok(())).unwrap_err();
         assert_eq!(syntax.complaints.iter().map(|one| syntax.place(one).0).collect::<Vec<_>>(), [1, 3], "{syntax}");
     }

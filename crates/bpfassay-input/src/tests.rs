@@ -27,7 +27,7 @@ fn only_regular_files_are_opened_and_a_pipe_does_not_block() {
     assert_eq!(problem(open_unlinked(&at("pipe"))), NoInput::NotRegular("a named pipe"));
     assert_eq!(problem(read(&at("directory"), 10)), NoInput::NotRegular("a directory"));
     assert_eq!(problem(read(&at("zero"), 10)), NoInput::NotRegular("a device"));
-    // The system itself opens no socket.
+    // The system itself refuses to open a socket.
     assert_eq!(read(&at("socket"), 10).unwrap_err().raw_os_error(), Some(Errno::NXIO.raw_os_error()));
     assert_eq!(read(&at("none"), 10).unwrap_err().kind(), io::ErrorKind::NotFound);
 }
@@ -39,10 +39,10 @@ fn a_file_has_a_limit_whatever_its_size_is_reported_as() {
     fs::write(&path, "0123456789").unwrap();
     assert_eq!(read(&path, 10).unwrap(), b"0123456789");
     assert_eq!(problem(read(&path, 9)), NoInput::TooLarge { limit: 9 });
-    // A sparse one is refused before it is read.
+    // A sparse file is refused before it is read.
     File::create(&path).unwrap().set_len(1 << 42).unwrap();
     assert_eq!(problem(read(&path, 9)), NoInput::TooLarge { limit: 9 });
-    // Its size is 0 bytes.
+    // This file has a size of 0 bytes.
     assert_eq!(fs::metadata("/proc/self/maps").unwrap().len(), 0);
     assert_eq!(problem(read(Path::new("/proc/self/maps"), 9)), NoInput::TooLarge { limit: 9 });
     fs::write(&path, [0xff]).unwrap();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs the bundled study `quick` from the library, and prints each event and how many cells the
-//! results have.
+//! Runs the bundled study `quick` through the library, prints each event and counts the cells.
 
 #![allow(clippy::print_stdout, reason = "an example")]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which QEMU and which accelerator boot the guests: tried once by booting, where a figure or the
-//! clock depends on it, and kept in the cache.
+//! Finds QEMU and the accelerator for the guests. The accelerator is tried once by booting a guest
+//! where figures or the clock depend on it. The outcome is kept in the cache.
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a scratch directory")]
 
@@ -23,28 +23,29 @@ use crate::{
     plugin,
 };
 
-/// How long a kernel may take to come to its end under KVM: it takes two seconds where KVM works.
+/// How long a kernel can take to boot and shut down under KVM. It takes 2 s where KVM works.
 pub const KVM_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Kind of cache record for accelerators tried.
+/// Kind of cache record for accelerators that were tried.
 const ACCELERATORS: &str = "accelerator";
 
 /// How the accelerator is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trial {
-    /// By booting, unless the cache has the outcome of a trial on this very host.
+    /// Boots a guest, unless the cache has the outcome of a trial on this very host.
     Boot,
-    /// From the cache, without booting anything.
+    /// Looks only into the cache.
     Recorded,
 }
 
 impl HostSetup {
-    /// Finds QEMU for every architecture of `plan` that has guests among `images`, and the
-    /// accelerator to use.
+    /// Finds QEMU and the accelerator for every architecture with guests among `images`.
     ///
     /// # Errors
-    /// [`Error::NoPlugin`] where the study has a model and QEMU loads no plugin; [`Error::Vm`] where there is no QEMU, where KVM is demanded and does not work, or where it cannot be tried;
-    /// [`Error::Testbed`] where the cache cannot be read or written, and where QEMU is to be that of the lock and cannot be had.
+    /// - [`Error::NoPlugin`] if the study has a model and QEMU does not load the plugin.
+    /// - [`Error::Vm`] if QEMU is missing, if demanded KVM does not work, or if it cannot be tried.
+    /// - [`Error::Testbed`] if the cache cannot be read or written, or if QEMU has to come from
+    ///   `testbed.lock` and cannot be had.
     pub async fn find(
         store: &Store,
         images: BTreeMap<Target, GuestImage>,
@@ -61,10 +62,10 @@ impl HostSetup {
         nothing.with(store, images, plan, wish, trial).await
     }
 
-    /// The same with further `images`; what was found for an architecture is kept.
+    /// Adds `further` images. Architectures that already have QEMU keep it.
     ///
     /// # Errors
-    /// As [`HostSetup::find`].
+    /// Those of [`HostSetup::find`].
     pub(crate) async fn with(
         &self,
         store: &Store,
@@ -105,16 +106,18 @@ impl HostSetup {
     }
 }
 
-/// Whether the guests of `plan` are under the instruction clock whatever the host has: by the
-/// study, or because that leaves it to the host, where it is the wall clock if KVM works for every
-/// architecture. KVM works for the host's own at best.
+/// Tells whether the guests of `plan` use the instruction clock on every host.
+///
+/// They do if the study says so. If the study leaves the clock to the host, they do if `plan` has a
+/// foreign architecture. The host chooses the wall clock only if KVM works for all architectures,
+/// and KVM only works for the host's own.
 #[must_use]
 pub fn is_counted(plan: &Plan) -> bool {
     let has_foreign = || plan.targets().iter().any(|target| !accelerator::is_native(target.arch));
     plan.study.clock == Clock::Instructions && (!plan.study.clock_of_host || has_foreign())
 }
 
-/// The only accelerator there is for guests under the instruction clock.
+/// The accelerator of guests under the instruction clock, which is always TCG.
 fn counting() -> AcceleratorChoice {
     let reason = "only QEMU's emulation counts instructions; KVM was not tried".to_owned();
     AcceleratorChoice { accelerator: Accelerator::Tcg, reason }

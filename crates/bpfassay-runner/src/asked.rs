@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest was asked to be, which results state, and how it differs by what it reports when it
-//! is ready. Pure.
+//! A guest as it was asked for and as results state it, and how the facts that the ready guest
+//! reports differ from that. Pure.
 
 use bpfassay_protocol::{
     job::{FileSystem, Job, Scheduling},
@@ -12,17 +12,17 @@ use bpfassay_vm::Machine;
 
 use crate::observed::shortened;
 
-/// Parameters with which a kernel uses fewer CPUs than the machine has.
+/// Parameters that make a kernel use fewer CPUs than the machine has.
 const FEWER_CPUS: [&str; 4] = ["maxcpus", "nr_cpus", "possible_cpus", "nosmp"];
 
-/// Parameters with which a kernel uses less memory than the machine has.
+/// Parameters that make a kernel use less memory than the machine has.
 const LESS_MEMORY: [&str; 2] = ["mem", "memmap"];
 
-/// The part of its memory that a kernel leaves to programs at least, as a divisor: one that checks
-/// accesses (KASAN) takes an eighth, others up to a tenth.
+/// A kernel leaves programs at least 1 / `MEMORY` of the machine's memory. KASAN takes an eighth of
+/// the memory for itself, other kernels up to a tenth.
 const MEMORY: u64 = 2;
 
-/// What one guest was asked to be.
+/// The properties that one guest was asked to have.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     release: String,
@@ -33,7 +33,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// A guest whose kernel has this `release`, in `machine`, that does `job`.
+    /// Describes a guest with a kernel of this `release` that runs `job` in `machine`.
     pub(crate) fn new(release: &str, machine: &Machine, job: &Job) -> Self {
         Self {
             release: release.to_owned(),
@@ -44,8 +44,7 @@ impl Asked {
         }
     }
 
-    /// How the guest that reports `facts` differs, with what was asked for and what it has; `None`
-    /// where it does not.
+    /// Describes how the guest that reports `facts` differs from what was asked for, if it does.
     pub(crate) fn difference(&self, facts: &GuestFacts) -> Option<String> {
         let found = [
             self.kernel(facts),
@@ -60,7 +59,7 @@ impl Asked {
         (!found.is_empty()).then(|| format!("{name}the guest is not as it was asked for: {}", found.join("; ")))
     }
 
-    /// Release, architecture and command line of its kernel.
+    /// Compares the kernel's release, architecture and command line.
     fn kernel(&self, facts: &GuestFacts) -> Vec<String> {
         let line = self.machine.kernel_command_line();
         let (arch, found_line) = (self.machine.arch.name(), &facts.kernel_command_line);
@@ -74,7 +73,7 @@ impl Asked {
         .collect()
     }
 
-    /// CPUs and memory.
+    /// Compares CPUs and memory.
     fn machine(&self, facts: &GuestFacts) -> Vec<String> {
         let line = self.machine.kernel_command_line();
         let is_limited = |by: &[&str]| parameters(&line).any(|(name, _)| by.contains(&name));
@@ -90,7 +89,7 @@ impl Asked {
         .collect()
     }
 
-    /// Settings in `/proc/sys`.
+    /// Compares settings in `/proc/sys`.
     fn settings(&self, facts: &GuestFacts) -> Vec<String> {
         let line = self.machine.kernel_command_line();
         let mut asked: Vec<(&str, &str)> = Vec::new();
@@ -106,8 +105,8 @@ impl Asked {
         asked.into_iter().filter_map(setting).collect()
     }
 
-    /// Linux security modules: those that were asked for are there in the same order, where the
-    /// guest can tell. Some are there in any case.
+    /// Compares Linux security modules if the guest can list them. The requested ones must be there
+    /// in the same order. A kernel can have others in addition.
     fn modules(&self, facts: &GuestFacts) -> Vec<String> {
         let line = self.machine.kernel_command_line();
         let (Some(asked), Some(found)) = (security_modules(&line), &facts.security_modules) else { return Vec::new() };
@@ -116,8 +115,7 @@ impl Asked {
         differs("Linux security modules", asked, found, has).into_iter().collect()
     }
 
-    /// Whether the kernel's threads have their priorities, which only a guest with an NFS server
-    /// gives them.
+    /// Compares the priorities of kernel threads, which a guest with an NFS server sets.
     fn scheduling(&self, facts: &GuestFacts) -> Vec<String> {
         let serves = matches!(self.file_system, FileSystem::Nfs(_)) && self.node.is_none_or(Node::is_server);
         let asked = if serves { self.scheduling } else { Scheduling::Kernel };
@@ -125,7 +123,8 @@ impl Asked {
         differs("scheduling", asked.name(), found.name(), asked == found).into_iter().collect()
     }
 
-    /// The file system under test. A server has what it exports.
+    /// Compares the file system under test. A server is not compared, because it has the file
+    /// system that it exports.
     fn file_system(&self, facts: &GuestFacts) -> Vec<String> {
         let (name, options) = (&facts.mount.file_system, &facts.mount.options);
         let has = format!("{name} ({options})");
@@ -153,19 +152,18 @@ impl Asked {
     }
 }
 
-/// A sentence about `what` with both values, where the guest does not have what was asked for. What
-/// is much longer than that is cut.
+/// Returns a sentence about `what` with both values, unless `has` is true. A found value that is
+/// much longer than `asked` is cut.
 fn differs(what: &str, asked: &str, found: &str, has: bool) -> Option<String> {
     let found = if found.len() > asked.len() + 400 { shortened(found) } else { found.to_owned() };
     (!has).then(|| format!("{what}: {asked} was asked for, it has {found}"))
 }
 
-/// Whether a kernel with the command line `found` has what `asked` asks for: all parameters, and
-/// none behind them that overrides one. A kernel may be built with parameters of its own
-/// (CONFIG_CMDLINE).
+/// Tells whether the command line `found` has all parameters of `asked` in sequence, and no later
+/// parameter that overrides one of them. A kernel can have built-in parameters (CONFIG_CMDLINE).
 fn holds(asked: &str, found: &str) -> bool {
     let words = |line: &str| line.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    // The kernel takes `-` and `_` in names for the same (lib/`parameq`, kernel/params.c).
+    // The kernel treats `-` and `_` in names as equal (lib/`parameq`, kernel/params.c).
     let name = |word: &String| word.split('=').next().unwrap_or_default().replace('-', "_");
     let (asked, found) = (words(asked), words(found));
     (0..found.len()).any(|at| {
@@ -174,8 +172,8 @@ fn holds(asked: &str, found: &str) -> bool {
     })
 }
 
-/// Whether a setting that was given the value `asked` can show `found`: the kernel reads octal and
-/// hexadecimal numbers, too, and separates several by tabs.
+/// Tells whether a setting that was given the value `asked` can show `found`. The kernel also
+/// accepts octal and hexadecimal numbers, and separates several numbers by tabs.
 fn is_same_value(asked: &str, found: &str) -> bool {
     let is_same =
         |(asked, found): (&str, &str)| asked == found || number(asked).is_some_and(|n| number(found) == Some(n));

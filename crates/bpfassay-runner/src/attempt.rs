@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a block goes on: which boot comes next, and what is recorded of one that ended. Pure, and
-//! decided by what stands in the journal alone, so that a run that is resumed decides as one that
-//! was never interrupted.
+//! Decides which boot of a block comes next, and what is recorded when a boot ends. Pure. The
+//! decisions depend only on the journal, so a resumed run decides like an uninterrupted one.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,55 +13,51 @@ use crate::{
     observed::{BootPlan, Now, Observed},
 };
 
-/// How long to wait before a boot is repeated that the host failed; after the last of them, and one
-/// boot more, the block is left to be resumed.
+/// Pauses before a boot that failed because of the host is repeated. If the boot after the last
+/// pause fails, too, the block is left to be resumed.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// Boots without a tool that may fail in different ways before the block is given up; in the same
-/// way, two; without a sign of life, one.
+/// The block is given up after this many boots that failed before a tool ran. Two boots are enough
+/// if they failed in the same way. One is enough if its kernel was silent.
 const MOST_UNBLAMED: usize = 3;
 
-/// How many boots of a block a probe configuration or tool may end before its other runs in the
+/// After a probe configuration or tool has ended this many boots of a block, its other runs in the
 /// block are not tried.
 const MOST_BLAMED: usize = 2;
 
-/// A run that failed without an outcome from the agent: the host concludes so from how the boot
-/// ended.
+/// A run that failed without an outcome from the agent, as the host concludes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FailedRun {
-    /// The run.
     pub(crate) run: PlannedRun,
-    /// The boot that it ran in, or would have run in.
+    /// The boot that the run was in, or would have been in.
     pub(crate) boot: u32,
-    /// When it began, in milliseconds since 1970-01-01 UTC.
+    /// When the run began, in milliseconds since 1970-01-01 UTC.
     pub(crate) started_unix_ms: u64,
-    /// How long it took; 0 if it never began.
+    /// Duration of the run; 0 if it never began.
     pub(crate) duration_ms: u64,
-    /// Why.
     pub(crate) failure: RunFailure,
 }
 
 impl FailedRun {
-    /// Its record.
+    /// Makes the run's record.
     pub(crate) fn record(&self, block: &Block) -> RunRecord {
         let outcome = Outcome::Failed(self.failure.clone());
         RunRecord::new(block, &self.run, self.boot, self.started_unix_ms, self.duration_ms, outcome)
     }
 }
 
-/// What is to be recorded of a boot that ended.
+/// The records that follow from the end of a boot.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Conclusion {
-    /// What follows from it.
     pub(crate) verdict: BootVerdict,
-    /// What went wrong, if something did.
+    /// The failure of the boot, if any.
     pub(crate) failure: Option<RunFailure>,
-    /// Runs that fail by it.
+    /// Runs that fail because of this boot.
     pub(crate) failed: Vec<FailedRun>,
 }
 
 impl Conclusion {
-    /// The runs whose records count because of this conclusion.
+    /// Returns the runs that this conclusion settles.
     pub(crate) fn settled(&self) -> Vec<String> {
         self.failed.iter().map(|failed| failed.run.spec.id.clone()).collect()
     }
@@ -79,10 +74,11 @@ struct Pending {
 }
 
 impl Pending {
-    /// Whether the boot failed because it did not get further in time, and the suspect, which took
-    /// `alone_ms` alone, needs at least half of what it had been given: then it is slow by itself,
-    /// and another run cannot be blamed for a deadline that depends on the load of the host. Not of
-    /// what the kernel reports in the middle of a run: that the run goes on for longer shows
+    /// Tells whether the suspect is slow by itself, given the duration `alone_ms` of its run alone.
+    ///
+    /// It is if the boot failed by a phase timeout and `alone_ms` is at least half of the time that
+    /// the suspect had. No other run can then be blamed for a deadline that depends on the host's
+    /// load. For the kernel's reports in the middle of a run, the duration of the run proves
     /// nothing.
     fn is_slow_itself(&self, alone_ms: u64) -> bool {
         self.failure.kind == FailureKind::PhaseTimeout && alone_ms >= self.suspect.duration_ms.div_ceil(2)
@@ -98,9 +94,9 @@ pub(crate) struct Attempt {
     settled: BTreeSet<String>,
     blamed: Vec<String>,
     pending: Option<Pending>,
-    /// How boots without a tool ended, and which they were.
+    /// How boots without a tool ended, each with the boot's number.
     unblamed: Vec<(FailureKind, u32)>,
-    /// Boots in a row that the host failed.
+    /// Consecutive boots that failed because of the host.
     failed_by_host: usize,
     host: Option<HostFailure>,
     was_ready: bool,
@@ -108,7 +104,7 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// Goes on with a block from what is known of it.
+    /// Continues a block from what the journal has about it.
     pub(crate) fn new(todo: &ToDo) -> Self {
         let Past { boots, attempt, history, settled } = &todo.past;
         let mut this = Self {
@@ -132,7 +128,7 @@ impl Attempt {
         this
     }
 
-    /// Takes a verdict to the notes, as it happens or as the journal has it.
+    /// Notes a verdict, either as it happens or from the journal.
     fn note(&mut self, boot: u32, verdict: &BootVerdict, failure: Option<&RunFailure>) {
         match verdict {
             BootVerdict::Blamed { run } => {
@@ -153,12 +149,12 @@ impl Attempt {
         }
     }
 
-    /// The runs that have no record that counts, in order.
+    /// Returns the runs without a record that counts, in order.
     fn open(&self) -> Vec<PlannedRun> {
         self.runs.iter().filter(|run| !self.settled.contains(&run.spec.id)).cloned().collect()
     }
 
-    /// The boot to make next, and how long to wait before it; `None`: nothing is left to do.
+    /// Returns the next boot and the pause before it; `None` if nothing is left to do.
     pub(crate) fn next(&self) -> Option<(BootPlan, Duration)> {
         let open = self.open();
         if open.is_empty() {
@@ -167,8 +163,7 @@ impl Attempt {
         let pause = self.failed_by_host.checked_sub(1).and_then(|at| PAUSES.get(at)).copied().unwrap_or_default();
         let confirming = self.pending.as_ref().map(|pending| pending.suspect.run.clone());
         let runs = match &confirming {
-            // The baseline has warmed up as in the boot that was broken; of tracers, the guest sees
-            // none before the suspect.
+            // The baseline warms up as in the boot that failed. No tracer runs before the suspect.
             Some(suspect) => {
                 let is_wanted =
                     |run: &PlannedRun| run.warm_up && run.spec.probe.is_baseline() || run.spec.id == *suspect;
@@ -180,12 +175,12 @@ impl Attempt {
         Some((BootPlan { boot, attempt: self.number, runs, confirming }, pause))
     }
 
-    /// That `plan` is begun, so that its number is used up.
+    /// Notes that `plan` has begun. The number of its boot is used up.
     pub(crate) fn begun(&mut self, plan: &BootPlan) {
         self.boots = self.boots.max(plan.boot);
     }
 
-    /// `plan` has ended with `end`: what is to be recorded.
+    /// Decides what to record after `plan` has ended with `end`.
     pub(crate) fn ended(&mut self, plan: &BootPlan, seen: &Observed, end: &BootEnd, now: Now) -> Conclusion {
         self.begun(plan);
         self.was_ready |= seen.ready;
@@ -227,7 +222,7 @@ impl Attempt {
                 let same = self.unblamed.iter().find(|(kind, _)| *kind == of_boot.kind);
                 let first = of_boot.excerpt.first().cloned().unwrap_or_default();
                 let line = match same {
-                    // Nothing of its kernel ran: no repetition changes that.
+                    // The kernel wrote nothing, and a repetition does not change that.
                     _ if failure::is_silent(of_boot) && !self.was_ready => {
                         Some(format!("{first}; no other boot is tried"))
                     }
@@ -257,17 +252,17 @@ impl Attempt {
         Conclusion { verdict, failure, failed }
     }
 
-    /// Whether the block was left because the host failed it, and how.
+    /// Returns the host failure because of which the block was left, if there was one.
     pub(crate) fn left_by_host(&self) -> Option<HostFailure> {
         self.host
     }
 
-    /// Why the block was given up, if no guest of it was ever ready.
+    /// Returns why the block was given up, if none of its guests was ever ready.
     pub(crate) fn never_ready(&self) -> Option<&RunFailure> {
         self.never_ready.as_ref()
     }
 
-    /// Whether a guest of it was ready.
+    /// Tells whether a guest of the block was ready.
     pub(crate) fn was_ready(&self) -> bool {
         self.was_ready
     }
@@ -276,7 +271,7 @@ impl Attempt {
         self.runs.iter().find(|run| run.spec.id == id).cloned()
     }
 
-    /// The suspect is to blame: how the boot ended, and what its run alone showed.
+    /// Blames the suspect. The failure says how the boot ended and what the run alone showed.
     fn suspect_failed(&self, pending: &Pending, alone: &str) -> Option<FailedRun> {
         let first = pending.failure.excerpt.first().cloned().unwrap_or_default();
         Some(FailedRun {
@@ -288,7 +283,7 @@ impl Attempt {
         })
     }
 
-    /// The suspect did no harm alone: the tool run before it is to blame.
+    /// Clears the suspect, which did no harm alone, and blames the tool run before it.
     fn cleared(&self, pending: Pending, confirmed: &BootPlan) -> Option<FailedRun> {
         let Pending { boot, suspect, otherwise, after_ms, failure } = pending;
         let after = AfterRun { ms: after_ms, during: Some(suspect.run.clone()) };
@@ -303,7 +298,7 @@ impl Attempt {
         })
     }
 
-    /// `run` of the boot that ended is to blame, in flight or after its end.
+    /// Blames `run` of the boot that ended, either in flight or after its end.
     fn blamed_run(
         &self,
         run: &str,
@@ -343,7 +338,7 @@ impl Attempt {
         })
     }
 
-    /// The other runs of what is under test in `run`, once it has ended two boots.
+    /// Returns the other runs of the cell of `run` if that cell has ended two boots.
     fn not_tried(&self, run: &str, plan: &BootPlan, now: Now) -> Vec<FailedRun> {
         let Some(cell) = self.planned(run).map(|run| run.cell) else { return Vec::new() };
         let blamed: Vec<&str> = self
@@ -362,7 +357,7 @@ impl Attempt {
         others.map(|run| never_began(run, plan.boot, now, &failure)).collect()
     }
 
-    /// Every run that is left fails with `failure`.
+    /// Fails every run that is left with `failure`.
     fn given_up(&self, plan: &BootPlan, now: Now, failure: &RunFailure) -> Vec<FailedRun> {
         self.open().into_iter().map(|run| never_began(run, plan.boot, now, failure)).collect()
     }
@@ -372,7 +367,7 @@ fn never_began(run: PlannedRun, boot: u32, now: Now, failure: &RunFailure) -> Fa
     FailedRun { run, boot, started_unix_ms: now.unix_ms, duration_ms: 0, failure: failure.clone() }
 }
 
-/// `failure` with another first line.
+/// Replaces the first line of `failure`.
 fn with_first_line(failure: &RunFailure, line: String) -> RunFailure {
     let rest = failure.excerpt.iter().skip(1).cloned();
     RunFailure { excerpt: std::iter::once(line).chain(rest).collect(), ..failure.clone() }

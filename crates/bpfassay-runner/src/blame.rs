@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which run is to blame for a boot that failed. Pure.
+//! Decides which run is to blame for a boot that failed. Pure.
 
 use bpfassay_results::{BootVerdict, Involved, RunFailure};
 
@@ -10,31 +10,30 @@ use crate::observed::{BootPlan, Observed, is_tool_run};
 pub(crate) enum BootEnd {
     /// The agent reported that everything is done, and every run had ended.
     Done,
-    /// It was stopped from outside.
+    /// The boot was stopped from outside.
     Interrupted,
-    /// The host failed it.
+    /// The boot failed because of the host.
     Host {
-        /// How.
         failure: RunFailure,
-        /// What kind of host failure: blocks that fail alike have the same.
+        /// The kind of host failure. Blocks that fail alike have the same kind.
         class: HostFailure,
     },
     /// The agent found the guest changed after a run that had ended.
     Unsound {
-        /// The run.
+        /// Identifier of that run.
         run: String,
-        /// What it reported.
+        /// The agent's report.
         failure: RunFailure,
-        /// When, in milliseconds since the boot began.
+        /// Time of the report, in milliseconds since the boot began.
         at_ms: u64,
     },
     /// The guest died, hung, or cannot be trusted any more.
     Broken {
-        /// How.
         failure: RunFailure,
-        /// When, in milliseconds since the boot began.
+        /// Time of the failure, in milliseconds since the boot began.
         at_ms: u64,
-        /// When it had begun at the latest, in the same way: a stall is reported long after that.
+        /// Latest time at which the fault began, in milliseconds since the boot began. A stall is
+        /// reported long after it began.
         began_ms: u64,
     },
 }
@@ -42,37 +41,35 @@ pub(crate) enum BootEnd {
 /// Kinds of host failure, as far as it matters whether several blocks fail alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostFailure {
-    /// What the guest boots from could not be written.
+    /// The initramfs of the guest could not be written.
     Initramfs,
     /// QEMU could not be started, or gave no sign of life.
     Start,
     /// QEMU ended by itself or was killed.
     Exit,
-    /// The guest lacks something that no repetition would bring, such as a kernel module, or is
-    /// another than was asked for: not repeated.
+    /// The guest lacks something that a repetition does not bring, such as a kernel module, or
+    /// differs from what was asked for. The boot is not repeated.
     Lacking,
 }
 
-/// Whether the failure came under a run of the boot or after one, and which that is to blame, by
-/// these rules:
+/// Decides whether the boot failed during or after one of its runs, and which run is to blame:
 ///
-/// - A tool run in flight is to blame if no other tool run went before it in this boot; else it or
-///   the last one before, which a confirming boot decides.
-/// - While a baseline run or nothing is in flight, as after the last run, the last tool run that
-///   ended before is to blame.
-/// - Before the first tool run none is.
-/// - A confirming boot blames the run that it is about, once that has begun.
-/// - What had begun before the run in flight, as the kernel reports of stalls, lockups and tasks
-///   that hang, is not that run's: the tool run that was in flight when it began is to blame, or
-///   the last one before. A tool can write such a report itself, so a confirming boot looks at the
-///   run in flight before that.
+/// - A tool run in flight is to blame if no other tool run came before it in this boot. Otherwise
+///   either that run or the last tool run before it is, and a confirming boot decides.
+/// - If a baseline run or nothing is in flight, the last tool run that ended before is to blame.
+/// - Before the first tool run, no run is to blame.
+/// - A confirming boot blames the run that it is about if that run has begun.
+/// - A fault that began before the run in flight is not blamed on that run. The kernel reports
+///   stalls, lockups and hung tasks late. The tool run in flight when the fault began is to blame,
+///   or else the last one before. A tool can write such a report itself, so a confirming boot tries
+///   the run in flight first.
 pub(crate) fn verdict(plan: &BootPlan, seen: &Observed, end: &BootEnd) -> BootVerdict {
     let id = |at: usize| plan.runs.get(at).map(|run| run.spec.id.clone()).unwrap_or_default();
     let at_ms = match end {
         BootEnd::Done => return BootVerdict::Complete,
         BootEnd::Interrupted => return BootVerdict::Interrupted,
         BootEnd::Host { .. } => return BootVerdict::Host,
-        // Only what may have changed the guest is believed to have; the rest goes by what was seen.
+        // The report is believed about a tool run that has ended. Otherwise observations decide.
         BootEnd::Unsound { run, .. } if plan.confirming.is_none() && seen.has_ended_tool(plan, run) => {
             return BootVerdict::Blamed { run: run.clone() };
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One block: its boots, one after the other, until nothing of it is left to do.
+//! Executes one block: one boot after the other until nothing of the block is left to do.
 
 use std::{
     sync::Arc,
@@ -24,20 +24,21 @@ use crate::{
     nodes::{self, Booted, GroupEnding, GroupEvent, Guests, NotBooted},
 };
 
-/// Most notes kept of one boot.
+/// Highest number of notes that are kept for one boot.
 const MAX_NOTES: usize = 50;
 
-/// From a line that reports an incident to the end of the guest: the rest of the report comes in
-/// that time.
+/// Time between a line that reports an incident and the end of the guest. The rest of the report
+/// arrives in that time.
 const OUTPUT_TAIL: Duration = Duration::from_secs(1);
 
-/// How often what QEMU's plugin writes is read: it takes memory until then.
+/// Interval at which the output of QEMU's plugin is read. The output occupies memory until then.
 const COUNTS: Duration = Duration::from_millis(100);
 
-/// Executes `todo` with guests of `host_setup`. Returns how the attempt at the block ended.
+/// Executes `todo` with guests of `host_setup`, and returns how the attempt at the block ended.
 ///
 /// # Errors
-/// [`BlockError`] where the journal cannot be written or a guest cannot be assembled. A guest that fails is no error but a record.
+/// [`BlockError`] if the journal cannot be written or a guest cannot be assembled. The failure of a
+/// guest is not an error but a record.
 pub(crate) async fn execute(
     context: &Context<'_>,
     host_setup: &HostSetup,
@@ -62,17 +63,18 @@ pub(crate) async fn execute(
     Ok(attempt)
 }
 
-/// QEMU's command line for `block`, one argument each; of several nodes that of the first.
+/// Returns QEMU's command line for `block`, one element per argument. If the block has several
+/// nodes, it is the first node's.
 ///
 /// # Errors
-/// [`HostSetupError`] where something that it needs was not prepared.
+/// [`HostSetupError`] if something that the command line needs was not prepared.
 pub(crate) fn command(host_setup: &HostSetup, study: &Study, block: &Block) -> Result<Vec<String>, HostSetupError> {
     let (qemu, _) = host_setup.qemu(block.target.arch)?;
     let all = qemu.command_line().into_iter().chain(host_setup.machine(study, block, nodes::first(study))?.arguments());
     Ok(all.map(|argument| argument.to_string_lossy().into_owned()).collect())
 }
 
-/// One boot: how it ended, and lines of its console worth keeping.
+/// Makes one boot. Returns how it ended, and lines of its console worth keeping.
 async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, Vec<String>), BlockError> {
     let (context, block) = (boot.context, boot.block);
     let study = context.study;
@@ -81,7 +83,7 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
     let mut prepared = Vec::new();
     for node in nodes::server(study).map(Some).into_iter().chain(nodes::of(study)) {
         prepared.push(match prepare(boot, host_setup, node) {
-            // One kernel that cannot serve the file system is no reason to stop the others.
+            // A kernel that cannot serve the file system does not stop the other blocks.
             Err(error @ HostSetupError::Modules { .. }) => return failed(&error, HostFailure::Lacking),
             Err(error @ HostSetupError::Log { .. }) => return failed(&error, HostFailure::Start),
             Err(error @ HostSetupError::Initramfs { .. }) => return failed(&error, HostFailure::Initramfs),
@@ -101,7 +103,7 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
             Some(server) => {
                 let nodes = nodes::of(study).into_iter().flatten().collect();
                 let ranks = nodes::ranks(study, &block.case);
-                // In the order in which they were prepared.
+                // The nodes boot in the order in which they were prepared.
                 let boot = async |_, network| {
                     let Some(mut prepared) = left.next() else { unreachable!("a guest for each node") };
                     prepared.options.network = network;
@@ -113,7 +115,7 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
     };
     let booted = tokio::select! {
         booted = booted => booted,
-        // What was started is killed.
+        // Dropping `booted` kills the guests that were started.
         () = context.cancel.cancelled() => return Ok((BootEnd::Interrupted, Vec::new())),
     };
     let mut guests = match booted {
@@ -126,17 +128,16 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
         Err(NotBooted::Differs { difference, log }) => return Ok((differs(difference, &log), Vec::new())),
     };
     let Watched { cut_short, died_ms, notes } = watch(boot, &mut guests).await?;
-    // Those that were cut short are ended here; of those that ended by themselves this gives the
-    // end again.
+    // This ends guests that were cut short, and returns the ending of guests that have ended.
     let ending = guests.end().await;
     Ok((end_of(boot, cut_short, died_ms, &ending), notes))
 }
 
-/// What a guest is booted with.
+/// A guest with everything that it needs to boot.
 struct Prepared {
     machine: Machine,
     options: BootOptions,
-    /// Its console log, relative to the results directory.
+    /// The console log, relative to the results directory.
     log: String,
     asked: Asked,
 }
@@ -148,10 +149,11 @@ impl Prepared {
     }
 }
 
-/// Prepares the guest that is `node`, or is alone.
+/// Prepares the guest for `node`, or the only guest if `node` is `None`.
 ///
 /// # Errors
-/// [`HostSetupError`] where something that it needs was not prepared, cannot be had with its kernel, or cannot be written.
+/// [`HostSetupError`] if something that the guest needs was not prepared, does not exist for its
+/// kernel, or cannot be written.
 fn prepare(boot: &Boot<'_>, host_setup: &HostSetup, node: Option<Node>) -> Result<Prepared, HostSetupError> {
     let (context, block) = (boot.context, boot.block);
     let study = context.study;
@@ -166,7 +168,7 @@ fn prepare(boot: &Boot<'_>, host_setup: &HostSetup, node: Option<Node>) -> Resul
     options.deadlines = deadlines(study);
     options.deadlines.whole_boot = Some(whole_boot_seconds(study, boot.plan.runs.len() as u64));
     if node.is_some_and(Node::is_server) {
-        // It boots before the nodes, and serves them in its last phase.
+        // The server boots before the nodes, and serves them in its last phase.
         options.deadlines.whole_boot = options.deadlines.whole_boot.map(|seconds| seconds.saturating_mul(2));
         options.deadlines.set_up = options.deadlines.whole_boot;
     }
@@ -175,27 +177,27 @@ fn prepare(boot: &Boot<'_>, host_setup: &HostSetup, node: Option<Node>) -> Resul
     Ok(Prepared { machine, options, log, asked })
 }
 
-/// Why a guest is watched no longer although it has not ended.
+/// Why a guest is not watched any more although it has not ended.
 enum CutShort {
-    /// Everything is to stop.
+    /// The run is cancelled.
     Cancelled,
     /// The agent violated the protocol.
     ProtocolError(String),
-    /// The guest is another than was asked for.
+    /// The guest differs from what was asked for.
     Differs(String),
     /// The kernel reported an incident that spoils runs.
     KernelIncident(KernelIncident),
 }
 
-/// What was found while a guest ran.
+/// The findings while a guest ran.
 struct Watched {
     cut_short: Option<CutShort>,
-    /// When the first sign of it came, in milliseconds since the boot began.
+    /// Time of the first sign of a failure, in milliseconds since the boot began.
     died_ms: u64,
     notes: Vec<String>,
 }
 
-/// Takes in what the guest does until it ends, or must be ended.
+/// Handles what the guest does until the guest ends or has to be ended.
 async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, BlockError> {
     let cancel = boot.context.cancel;
     let mut notes = guests.unconfined();
@@ -225,10 +227,9 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
         match event {
             Event::Message(message) => {
                 if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
-                    // The guest cannot see whether its last message arrived: it waits for a
-                    // shutdown request. One that has gone already needs no answer, and one that
-                    // takes no input (the instruction clock) waits in vain, in its own time, which
-                    // passes at once.
+                    // The guest cannot see whether its last message arrived, so it waits for a
+                    // shutdown request. An ended guest needs none. A guest that takes no input (the
+                    // instruction clock) waits in vain, but its own time passes at once.
                     guests.power_off();
                 }
                 if matches!(message, GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
@@ -240,17 +241,17 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
             }
             Event::KernelIncident(incident) => match incident.kind.severity() {
                 Severity::Note => note(&incident),
-                // Before the first run there is nothing to spoil. After the last nothing is left
-                // to, but for what a confirming boot shows.
+                // Nothing can be spoilt before the first run, or after the last one of an ordinary
+                // boot.
                 Severity::SpoilsRun if boot.is_spoilt_by_incident() => {
                     died_ms.get_or_insert(boot.now().boot_ms);
-                    // What a run measured under it cannot be trusted, nor the guest that any other
-                    // would be measured in. The details follow the line.
+                    // Neither this run's figures nor the guest can be trusted any more. The details
+                    // of the report follow the line.
                     guests.linger(OUTPUT_TAIL).await;
                     break Some(CutShort::KernelIncident(incident));
                 }
                 Severity::SpoilsRun => note(&incident),
-                // These end the guest, and its ending reports them.
+                // The guest ends because of these, and its ending reports them.
                 Severity::Fatal => {
                     died_ms.get_or_insert(boot.now().boot_ms);
                 }
@@ -261,13 +262,12 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
     Ok(Watched { cut_short, died_ms: died_ms.unwrap_or(boot.now().boot_ms), notes })
 }
 
-/// How the boot ended, out of how the guest did.
+/// Concludes how the boot ended from how the guest ended.
 fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ended: &GroupEnding) -> BootEnd {
     let GroupEnding { ending, log, name } = ended;
     let is_cancelled = boot.context.cancel.is_cancelled();
     let is_dead = matches!(ending.reason, EndReason::KernelDied { .. });
-    // A kernel that dies although everything is done still died of something: of what the last tool
-    // left behind, where one ran.
+    // If the kernel dies after everything was done, the last tool run is the cause, if any.
     let is_spoilt = matches!(cut_short, Some(CutShort::KernelIncident(_)));
     if boot.is_done() && !is_spoilt && !(is_dead && boot.seen.last_tool(&boot.plan).is_some()) {
         if !ending.reason.is_done() && !is_cancelled {
@@ -277,7 +277,7 @@ fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ended: &
     }
     let failure = failure_of(ending, log, name.as_deref());
     match (cut_short, &ending.reason) {
-        // What the guest did from then on was not looked at, so nothing follows from how it ended.
+        // Nobody watched the guest after it was cut short, so its ending proves nothing.
         (Some(CutShort::Cancelled), _) => BootEnd::Interrupted,
         (Some(CutShort::ProtocolError(message)), _) => {
             let failure = failure::of_protocol_error(message, Some(ending.phase), log);
@@ -302,13 +302,13 @@ fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ended: &
     }
 }
 
-/// `incident` with the details that came after it was reported.
+/// Returns `incident` with the details that arrived after it was reported.
 fn in_full<'a>(incident: &'a KernelIncident, ending: &'a Ending) -> &'a KernelIncident {
     let is_same = |full: &&KernelIncident| full.line == incident.line && full.time_us == incident.time_us;
     ending.incidents.iter().find(is_same).unwrap_or(incident)
 }
 
-/// The failure that the end of a guest means, with its name where it was one of several.
+/// Describes the end of a guest as a failure, with the guest's `name` if there were several.
 fn failure_of(ending: &Ending, log: &str, name: Option<&str>) -> RunFailure {
     let mut failure = failure::of_ending(ending, log);
     if let (Some(name), Some(line)) = (name, failure.excerpt.first_mut()) {
@@ -322,8 +322,8 @@ fn host_failure(error: &dyn std::error::Error, class: HostFailure) -> BootEnd {
     BootEnd::Host { failure: failure::of_host(with_causes(error)), class }
 }
 
-/// The guest with this console log is another than was asked for: results would state what was not
-/// measured.
+/// The guest with this console log differs from what was asked for. The results would claim
+/// something that was not measured.
 fn differs(difference: String, log: &str) -> BootEnd {
     let failure = RunFailure { log: Some(log.to_owned()), ..failure::of_host(difference) };
     BootEnd::Host { failure, class: HostFailure::Lacking }

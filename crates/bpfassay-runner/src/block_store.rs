@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A store of blocks: a directory or an object store with the records of blocks that were measured
-//! before, which a run takes in place of booting guests.
+//! A store of blocks: a directory or an object store with the records of measured blocks. A run
+//! reuses them instead of booting guests.
 //!
-//! A block is named by its *key*: SHA-256 over everything that determines its figures (`key`,
-//! pure). An entry is a journal of that one block, with the plan and the provenance that it was
-//! measured with (`kept`, pure): the key follows from the entry itself, so that a reader finds out
-//! whether it is what its name says, and the chain of sums whether it is as it was written. Entries
-//! are written under another name and renamed (`directory`), or put as a whole (`objects`, whose
-//! requests `client` sends): several hosts may use a store at once, and whoever is killed leaves
-//! nothing behind that could be taken for an entry. How a run uses it is in `reuse`.
+//! The name of a block is its *key*: SHA-256 over everything that determines the block's figures
+//! (`key`, pure). An entry is a journal of that one block, with its plan and provenance (`kept`,
+//! pure). The key follows from the entry itself, so a reader can check that the entry is what its
+//! name says. The chain of sums shows whether the entry is as it was written.
 //!
-//! A store is untrusted input, as results are. Whoever can write to it can put figures into it that
-//! nobody measured; [`crate::Verification::of_block`] measures an entry again.
+//! Entries are written under another name and then renamed (`directory`), or put as a whole
+//! (`objects`, which sends requests through `client`). Several hosts can therefore use a store at
+//! once, and a writer that is killed leaves nothing that looks like an entry. `reuse` describes how
+//! a run uses the store.
+//!
+//! A store is untrusted input, as results are. Whoever can write to a store can add figures that
+//! nobody measured. [`crate::Verification::of_block`] measures an entry again.
 
 #[cfg(feature = "object-stores")]
 mod client;
@@ -44,10 +46,10 @@ pub(crate) const MAX_ENTRY: u64 = 64 << 20;
 /// Why a store of blocks, or an entry of it, cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockStoreError {
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was to be done.
+        /// The attempted action, for the message.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -55,30 +57,30 @@ pub enum BlockStoreError {
         #[source]
         source: io::Error,
     },
-    /// The directory is something else.
+    /// The directory is not a store and not empty.
     #[error("{} is no store of blocks, and not empty: name a directory that is one, is empty, or does not exist", .0.display())]
     NotAStore(PathBuf),
     /// There is no store.
     #[error("{} is no store of blocks: `bpfassay run --store` makes one", .0.display())]
     NoStore(PathBuf),
-    /// The place is an object store, and there is nothing to reach one with.
+    /// The place is an object store, which this program was built without support for.
     #[error(
         "{0} is an object store, and this program was built without them: build it by cargo with `--features full`, or name a directory"
     )]
     NoObjectStores(String),
-    /// An object store refused, or did not answer.
+    /// An object store refused a request, or did not answer.
     #[cfg(feature = "object-stores")]
     #[error("cannot {action} {place}")]
     Objects {
-        /// What was to be done.
+        /// The attempted action, for the message.
         action: &'static str,
-        /// The store, or an entry of it.
+        /// The store or the entry.
         place: String,
-        /// Why not.
+        /// The client's error.
         #[source]
         source: Box<object_store::Error>,
     },
-    /// Nothing can be asked for here.
+    /// Nothing can be requested from the store on this host.
     #[error("the store {place} cannot be used from this host: {problem}")]
     Client {
         /// The store.
@@ -86,7 +88,7 @@ pub enum BlockStoreError {
         /// Why not.
         problem: String,
     },
-    /// An object store did not answer before, and is not asked again.
+    /// An object store failed to answer before, and is not asked again.
     #[error("the store {0} did not answer, and is not asked any more")]
     NotAsked(String),
     /// The store has more entries than are listed.
@@ -94,18 +96,18 @@ pub enum BlockStoreError {
     TooMany {
         /// The store.
         path: PathBuf,
-        /// The most that are listed.
+        /// Highest number of entries that are listed.
         most: usize,
     },
-    /// An entry is larger than any may be.
+    /// An entry is larger than the limit.
     #[error("block {block} takes {bytes} bytes, and a store holds blocks of {MAX_ENTRY} bytes at most")]
     TooLarge {
         /// The block.
         block: String,
-        /// The size of its records.
+        /// The size of the block's records.
         bytes: u64,
     },
-    /// There can be no entry of a block.
+    /// A block cannot have an entry.
     #[error("block {block} has no entry in a store: {problem}")]
     NoEntry {
         /// The block.

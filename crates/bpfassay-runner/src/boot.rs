@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One boot while it lasts: what its agent reports, and what of that is recorded.
+//! One boot while it lasts: handles the agent's messages, and records them.
 
 use std::{collections::BTreeMap, fs::File, io, time::Instant};
 
@@ -20,7 +20,7 @@ use crate::{
     observed::{BootPlan, Now, Observed, shortened},
 };
 
-/// The outcomes of the runs: the last record of each counts.
+/// Counts the outcomes of the runs, by each run's last record.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     runs: BTreeMap<String, Outcomes>,
@@ -56,7 +56,7 @@ impl Tally {
     }
 }
 
-/// A boot that is being made.
+/// A boot in progress.
 pub(crate) struct Boot<'a> {
     pub(crate) context: &'a Context<'a>,
     pub(crate) block: &'a Block,
@@ -65,15 +65,15 @@ pub(crate) struct Boot<'a> {
     pub(crate) log: String,
     pub(crate) seen: Observed,
     pub(crate) since: Instant,
-    /// KernelIncident that came when everything was done, and changes nothing.
+    /// A failure of the guest after everything was done. It changes nothing.
     pub(crate) after_done: Option<RunFailure>,
-    /// What QEMU's plugin counts, where one is loaded.
+    /// The counts of QEMU's plugin, if one is loaded.
     pub(crate) counting: Option<Counting>,
-    /// The nodes that are ready, where several measure together.
+    /// The nodes that are ready, if several nodes measure together.
     pub(crate) node_facts: Vec<NodeFacts>,
-    /// What each of them recorded of the run that ends next.
+    /// The records of each node for the run that ends next.
     pub(crate) nodes: Vec<NodeRun>,
-    /// Why runs failed as the agent reports, by their names.
+    /// The agent's reasons why runs failed, by the runs' identifiers.
     failures: BTreeMap<String, RunFailure>,
     tally: &'a mut Tally,
 }
@@ -98,8 +98,8 @@ impl<'a> Boot<'a> {
         this
     }
 
-    /// The console log of its guest that is `node`: that of the boot for the first, and for one
-    /// that is alone.
+    /// Returns the path of the console log of `node`. The first node, or a guest that is alone,
+    /// uses the log of the boot.
     pub(crate) fn log_of(&self, node: Option<Node>) -> String {
         match node {
             Some(node) if node.is_server() => format!("{LOGS}/{}_server.log", self.name()),
@@ -108,15 +108,15 @@ impl<'a> Boot<'a> {
         }
     }
 
-    /// Makes the file `log`, a path from the results directory, in place of what has that name.
+    /// Makes the file `log`, a path relative to the results directory, replacing any old file.
     ///
     /// # Errors
-    /// Those of the system, where what is there cannot be removed, or the file cannot be made.
+    /// The system's error if the old file cannot be removed or the new one cannot be made.
     pub(crate) fn make_log(&self, log: &str) -> io::Result<File> {
         self.context.logs.create(log.rsplit('/').next().unwrap_or(log))
     }
 
-    /// What files of this boot are called.
+    /// Returns the stem of this boot's file names.
     pub(crate) fn name(&self) -> String {
         format!("{}_boot{}", self.block.id, self.plan.boot)
     }
@@ -125,24 +125,23 @@ impl<'a> Boot<'a> {
         Now { unix_ms: unix_ms(), boot_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX) }
     }
 
-    /// Whether all runs have ended and the agent reported so.
+    /// Tells whether all runs have ended and the agent has reported this.
     pub(crate) fn is_done(&self) -> bool {
         self.seen.done && self.seen.is_whole(&self.plan)
     }
 
-    /// Whether an incident that the kernel reports now spoils something: a run, or what a tool left
-    /// behind.
+    /// Tells whether an incident that the kernel reports now can spoil a run or incriminate a tool.
     pub(crate) fn is_spoilt_by_incident(&self) -> bool {
-        // The host may read it late: a boot that shows whether a run does harm alone is not over
-        // before the guest is.
+        // The host can read the report late. A boot that shows whether a run does harm alone
+        // therefore lasts until the guest has ended.
         (!self.is_done() || self.plan.confirming.is_some())
             && (self.seen.in_flight().is_some() || self.seen.last_tool(&self.plan).is_some())
     }
 
-    /// The boot begins with `command`.
+    /// Records that the boot begins with QEMU's command line `command`.
     ///
     /// # Errors
-    /// [`BlockError`] where the journal cannot be written.
+    /// [`BlockError`] if the journal cannot be written.
     pub(crate) fn started(&self, command: Vec<String>) -> Result<(), BlockError> {
         let started = BlockStarted {
             block: self.block.id.clone(),
@@ -160,10 +159,10 @@ impl<'a> Boot<'a> {
         Ok(())
     }
 
-    /// Takes in a message; `Some` is why the guest cannot be trusted any more.
+    /// Handles a message. Returns why the guest cannot be trusted any more, if so.
     ///
     /// # Errors
-    /// [`BlockError`] where the journal cannot be written.
+    /// [`BlockError`] if the journal cannot be written.
     pub(crate) fn handle_message(&mut self, message: GuestMessage) -> Result<Option<String>, BlockError> {
         let now = self.now();
         match message {
@@ -192,7 +191,7 @@ impl<'a> Boot<'a> {
                 Ok(at) => self.ended(at, *outcome)?,
                 Err(wrong) => return Ok(Some(format!("protocol error: the guest ends {wrong}"))),
             },
-            // Barriers are met below this.
+            // Barriers are handled at a lower level.
             GuestMessage::Barrier { .. } => {
                 return Ok(Some("protocol error: the guest waits at a barrier that nobody meets".to_owned()));
             }
@@ -227,13 +226,13 @@ impl<'a> Boot<'a> {
                     )));
                 }
             }
-            // The supervisor of the guest ends it after this.
+            // The guest's supervisor ends the guest after this.
             GuestMessage::Failed { .. } => {}
         }
         Ok(None)
     }
 
-    /// The run at `at` came to its end as the agent reports.
+    /// Records the outcome of the run at index `at`, as the agent reported it.
     fn ended(&mut self, at: usize, outcome: RunOutcome) -> Result<(), BlockError> {
         let (Some(planned), Some(seen)) = (self.plan.runs.get(at), self.seen.runs.get(at)) else { return Ok(()) };
         if self.plan.confirming.is_some() {
@@ -253,18 +252,18 @@ impl<'a> Boot<'a> {
         self.record(RunRecord { nodes, ..record })
     }
 
-    /// The boot is over: what follows from it is recorded, the verdict last.
+    /// Records the conclusions of the finished boot, the verdict last.
     ///
     /// # Errors
-    /// [`BlockError`] where the journal cannot be written.
+    /// [`BlockError`] if the journal cannot be written.
     pub(crate) fn concluded(&mut self, conclusion: Conclusion, notes: Vec<String>) -> Result<(), BlockError> {
         self.concluded_with(conclusion, notes, Vec::new())
     }
 
-    /// The same; the records of `kept` count, too, although the boot is not complete.
+    /// Like [`Self::concluded`], but the records of `kept` count even in an incomplete boot.
     ///
     /// # Errors
-    /// [`BlockError`] where the journal cannot be written.
+    /// [`BlockError`] if the journal cannot be written.
     pub(crate) fn concluded_with(
         &mut self,
         conclusion: Conclusion,
@@ -299,8 +298,8 @@ impl<'a> Boot<'a> {
         Ok(())
     }
 
-    /// The outcome of a run; a failure where a workload that is any program did not print the
-    /// figures that it should.
+    /// Returns the outcome of a run. It is a failure if a workload with its own output format did
+    /// not print its figures.
     fn readable(&self, outcome: RunOutcome) -> RunOutcome {
         let RunOutcome::Measured(figures) = &outcome else { return outcome };
         let workload = self.context.study.workload(&self.block.case);
@@ -315,8 +314,8 @@ impl<'a> Boot<'a> {
     }
 }
 
-/// `failure`, for which a run is to blame, with its `own` failure before that, if it has one: the
-/// record of the one takes the place of the other's.
+/// Adds to `failure`, for which a run is blamed, the run's `own` earlier failure, if any. The
+/// record of the blame replaces the earlier record.
 fn with_own(mut failure: RunFailure, own: Option<&RunFailure>) -> RunFailure {
     let lines = own.iter().flat_map(|own| own.excerpt.iter().take(1));
     let lines = lines.map(|line| format!("before that, the run had failed by itself: {line}"));
@@ -325,10 +324,10 @@ fn with_own(mut failure: RunFailure, own: Option<&RunFailure>) -> RunFailure {
     failure
 }
 
-/// Puts `record` into the journal.
+/// Appends `record` to the journal.
 ///
 /// # Errors
-/// [`BlockError`] where the journal cannot be written.
+/// [`BlockError`] if the journal cannot be written.
 pub(crate) fn record_run(context: &Context<'_>, tally: &mut Tally, record: RunRecord) -> Result<(), BlockError> {
     tally.take(&record);
     let entry = Entry::Run(Box::new(record));
@@ -344,7 +343,7 @@ mod tests {
     use super::*;
     use crate::failure;
 
-    /// It vanished behind what the run was blamed for afterwards.
+    /// The blame used to hide the run's own failure.
     #[test]
     fn a_run_that_is_blamed_keeps_its_own_failure() {
         let blamed =

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the execution of every block shares: where it records what happens and whom it reports it
-//! to.
+//! Shared state of all blocks: the journal that records events, and the observer.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -16,7 +15,7 @@ use crate::{HostSetupError, Observer, Progress};
 /// Directory of console logs in a results directory.
 pub const LOGS: &str = "logs";
 
-/// What every block is executed with.
+/// Shared state of the execution of all blocks.
 pub(crate) struct Context<'a> {
     pub(crate) study: &'a Study,
     /// The directory of logs in the results directory.
@@ -24,7 +23,7 @@ pub(crate) struct Context<'a> {
     pub(crate) journal: &'a Mutex<Journal>,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) cancel: &'a CancellationToken,
-    /// What is recorded goes here, too: of a block that a store may keep.
+    /// Also receives every entry of a block that a store may keep.
     pub(crate) recorded: Option<&'a Mutex<Vec<Entry>>>,
 }
 
@@ -43,7 +42,7 @@ impl Context<'_> {
     /// Appends `entry` to the journal.
     ///
     /// # Errors
-    /// [`JournalError`] where the entry cannot be written, or an earlier one could not.
+    /// [`JournalError`] if this or an earlier entry cannot be written.
     pub(crate) fn append(&self, entry: &Entry) -> Result<(), JournalError> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(entry)?;
         if let Some(recorded) = self.recorded {
@@ -55,7 +54,7 @@ impl Context<'_> {
     /// Appends `entries`, which were measured before.
     ///
     /// # Errors
-    /// As [`Self::append`].
+    /// Those of [`Self::append`].
     pub(crate) fn append_all(&self, entries: &[Entry]) -> Result<(), JournalError> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).append_all(entries)
     }
@@ -65,7 +64,7 @@ impl Context<'_> {
     }
 }
 
-/// Milliseconds since 1970-01-01 UTC; 0 on a host whose clock stands before that.
+/// Milliseconds since 1970-01-01 UTC; 0 if the host's clock is before that.
 #[must_use]
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

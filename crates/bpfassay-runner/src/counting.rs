@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What QEMU's plugin counts while a boot lasts: from its windows to what each phase of each run
-//! cost directly, and which source lines of programs ran.
+//! The counts of QEMU's plugin during a boot. Turns windows into the direct cost of each phase of
+//! each run, and into the source lines that ran.
 
 use std::{collections::BTreeMap, io};
 
@@ -9,8 +9,8 @@ use bpfassay_protocol::{message::RunFigures, source::ProgramSource, symbols::Sym
 use bpfassay_results::{BootCoverage, Figure, RunCount};
 use bpfassay_study::PlannedRun;
 
-/// Most windows that wait for the end of their run: more than any study has phases in a run, and
-/// few enough to be kept.
+/// Highest number of windows that wait for the end of their run. No study has so many phases in a
+/// run, and memory stays bounded.
 const MAX_WAITING: usize = 256;
 
 /// The counts of a boot so far.
@@ -27,7 +27,7 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// Takes in what the plugin wrote.
+    /// Adds what the plugin wrote.
     pub(crate) fn take(&mut self, bytes: io::Result<Vec<u8>>) {
         if self.problem.is_some() {
             return;
@@ -39,7 +39,7 @@ impl Counting {
         loop {
             match self.windows.next_window() {
                 Ok(None) => return,
-                // Those of a run with too many are missed at its end.
+                // Further windows are dropped, and their phases count as missing.
                 Ok(Some(window)) if self.waiting.len() < MAX_WAITING => {
                     drop(self.waiting.insert(window.number, window))
                 }
@@ -52,18 +52,18 @@ impl Counting {
         }
     }
 
-    /// Takes in functions of the guest's kernel.
+    /// Adds functions of the guest's kernel.
     pub(crate) fn symbols(&mut self, symbols: &Symbols) {
         self.functions.add(symbols);
         self.coverage.symbols(symbols);
     }
 
-    /// Takes in the source lines of a program.
+    /// Adds the source lines of a program.
     pub(crate) fn source(&mut self, source: ProgramSource) {
         self.coverage.source(source);
     }
 
-    /// A run came to its end with these figures.
+    /// Assigns windows to the phases of a run that ended with these figures.
     pub(crate) fn measured(&mut self, run: &PlannedRun, figures: &RunFigures) {
         let is_baseline = run.spec.probe.is_baseline() && run.spec.tool.is_none();
         let mut counted = Ok(Vec::new());
@@ -99,14 +99,14 @@ impl Counting {
         if !is_baseline && !run.warm_up {
             self.coverage.run(&run.spec.id, counted.as_deref().map_err(Clone::clone));
         }
-        // Of repeats that were not reported. Later ones are of runs to come: the plugin's file may
-        // be read before the messages that came at the same time.
+        // Drops the windows of repeats that were not reported. Later windows belong to runs to
+        // come: the plugin's file can be read before messages of the same time.
         if let Some(last) = figures.phases.iter().filter_map(|phase| phase.window).max() {
             self.waiting = self.waiting.split_off(&last.saturating_add(1));
         }
     }
 
-    /// What each phase of each run cost directly, and which source lines of programs ran.
+    /// Returns the direct cost of each phase of each run, and the source lines that ran.
     pub(crate) fn finish(self) -> (Figure<Vec<RunCount>>, Figure<BootCoverage>) {
         match self.problem {
             Some(problem) => (Figure::missing(problem.as_str()), Figure::missing(problem)),
@@ -170,8 +170,7 @@ mod tests {
         let study = bpfassay_study::load("quick").unwrap();
         let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
         let [first, second, ..] = plan.blocks[0].runs.as_slice() else { panic!("a block has more runs") };
-        // Window 1 is of a repeat that is not reported; all are there before the end of the first
-        // run is.
+        // Window 1 belongs to a repeat that is not reported. All windows precede the run's end.
         let waiting = (1..=3).map(|number| (number, window(number))).collect();
         let mut counting = Counting { waiting, ..Counting::default() };
         counting.measured(first, &figures(first, 2));

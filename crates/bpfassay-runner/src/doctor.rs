@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether this host is fit for making and booting guests, and if not, what to do.
+//! Checks whether this host can make and boot guests, and says what to do if not.
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a scratch directory")]
 
@@ -17,86 +17,85 @@ use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator};
 
 use crate::{Error, KVM_PATIENCE, QemuSource, Store, StoreOptions, emulator, missing_packages};
 
-/// Free disk that a cold start takes, in MiB: toolchain root, payload build, packages and kernels
-/// of `quick`.
+/// Free disk space for a cold start, in MiB: toolchain root, build of the guest's programs,
+/// packages and kernels of `quick`.
 const DISK_MIB: u64 = 9 * 1024;
-/// Memory below which two guests of `quick` do not run side by side, in MiB.
+/// Memory that two guests of `quick` need side by side, in MiB.
 const MEMORY_MIB: u64 = 2 * (1024 + 320);
 
-/// What was found out about one thing that guests need.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostCheck {
-    /// What was looked at, and how it is. It may quote what others wrote.
+    /// The subject of the check, and the finding. The text can quote untrusted input.
     pub what: String,
-    /// What that means for guests.
+    /// The finding's consequence for guests.
     pub state: HostState,
-    /// What to do, where something can be better.
+    /// A remedy, if something can be better.
     pub remedy: Option<Remedy>,
 }
 
-/// What it means for guests how a thing is.
+/// The consequence of a finding for guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostState {
     /// Nothing is missing.
     Good,
-    /// It works, though not as well as it could.
+    /// Guests work, but not as well as they could.
     Note,
     /// Guests cannot be made or booted.
     Bad,
 }
 
-/// What to do about something that guests need. How it is done is up to the program that reports
-/// it.
+/// A remedy for a finding. The program that reports it decides how to apply it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
-    /// Name a directory for the cache that may be written to.
+    /// Name a directory for the cache that this user can write to.
     NameCache,
-    /// Make room for a cold start of this many MiB, or name another directory for the cache.
+    /// Free this many MiB for a cold start, or name another directory for the cache.
     FreeDisk(u64),
     /// Free some memory, or give guests less.
     FreeMemory,
     /// Install these Debian packages.
     InstallPackages(Vec<String>),
-    /// Use a Debian host, or a testbed that was made elsewhere.
+    /// Use a Debian host, or a testbed from elsewhere.
     UseDebian,
-    /// Install QEMU for guests of this architecture, or take that of the lock.
+    /// Install QEMU for guests of this architecture, or use the one of `testbed.lock`.
     InstallQemu(Arch),
-    /// Nothing: QEMU is fetched with the first study.
+    /// Do nothing: QEMU is fetched with the first study.
     FetchQemu,
-    /// Install a Rust toolchain, once the sources of the guest's programs change.
+    /// Install a Rust toolchain when the sources of the guest's programs change.
     InstallRustLater,
     /// Install a Rust toolchain, name a place that offers the guest's programs, or use a testbed
-    /// that was made elsewhere.
+    /// from elsewhere.
     InstallRust,
-    /// Name a checkout or a place that offers the guest's programs, or use a testbed that was made
+    /// Name a checkout or a place that offers the guest's programs, or use a testbed from
     /// elsewhere.
     NameSources,
-    /// Name a place that offers the guest's programs, or use a testbed that was made elsewhere.
+    /// Name a place that offers the guest's programs, or use a testbed from elsewhere.
     NamePlace,
-    /// Fetch the guest's programs from the place that is named.
+    /// Fetch the guest's programs from the named place.
     FetchPrograms,
-    /// Permit the use of the network once, or fetch a testbed.
+    /// Allow the use of the network once, or fetch a testbed.
     FetchIndexes,
     /// Name a mirror of Debian's archive.
     NameMirror,
-    /// Name an archive of snapshots, if locked packages are to be had that mirrors have dropped.
+    /// Name an archive of snapshots to get locked packages that mirrors have dropped.
     NameArchive,
-    /// Try again later, or accept a mirror that is behind.
+    /// Try again later, or accept an outdated mirror.
     RetryMirror,
-    /// Check the host's apt sources and network, or accept a mirror that is behind.
+    /// Check the host's apt sources and network, or accept an outdated mirror.
     CheckMirror,
-    /// Nothing: guests run under TCG.
+    /// Do nothing: guests run under TCG.
     UseTcg,
-    /// Fetch a testbed, which has a kernel to try KVM with, and look again.
+    /// Fetch a testbed, which has a kernel to try KVM with, and check again.
     FetchKernel,
-    /// Permit this user to use `/dev/kvm`.
+    /// Allow this user to use `/dev/kvm`.
     PermitKvm,
-    /// Use a host whose KVM boots guests, where time is to be measured.
+    /// Use a host whose KVM boots guests if time is to be measured.
     UseKvmHost,
 }
 
-/// Looks at packages, memory, cache, guest programs, kernels, QEMU and KVM of this host. A check
-/// that fails is reported, and the others follow all the same.
+/// Checks packages, memory, cache, guest programs, kernels, QEMU and KVM of this host. All checks
+/// are made, even if one fails.
 pub async fn examine_host(options: &StoreOptions) -> Vec<HostCheck> {
     let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();
     let mut checks = vec![packages(missing_packages(HOST_PACKAGES, &archs, options.qemu)), memory()];
@@ -165,8 +164,8 @@ fn disk(store: &Store) -> HostCheck {
     }
 }
 
-/// Whether the guest's programs are there, or can be built: cargo for fetching crates, and the
-/// sources.
+/// Checks whether the guest's programs are in the cache or can be built, which needs the sources
+/// and cargo for fetching crates.
 fn programs(store: &Store) -> HostCheck {
     let is_cached = payload::is_cached(&store.cache, &store.programs, Arch::ALL);
     let (Some(sources), Ok(is_cached)) = (store.programs.buildable(), &is_cached) else {
@@ -199,7 +198,7 @@ fn programs(store: &Store) -> HostCheck {
     }
 }
 
-/// Where packages come from.
+/// Checks the mirror of Debian.
 fn mirror(apt: &Apt<'_>) -> HostCheck {
     match apt.mirror() {
         Ok(Some(mirror)) => good(format!("mirror of Debian: {}", mirror.name())),
@@ -208,7 +207,7 @@ fn mirror(apt: &Apt<'_>) -> HostCheck {
     }
 }
 
-/// Where packages come from that the mirror has no more.
+/// Checks the archive of packages that mirrors have dropped.
 fn archive(apt: &Apt<'_>) -> HostCheck {
     match apt.archive() {
         Some((archive, NamedBy::Default)) => good(format!("archive of snapshots: {archive} (compiled in)")),
@@ -247,11 +246,11 @@ fn mirrors(store: &Store) -> Vec<HostCheck> {
         .collect()
 }
 
-/// The QEMU that would be used, without fetching anything; `None`: it is that of the lock, and not
-/// in the cache.
+/// Returns the QEMU that would be used, without fetching anything; `None` if it is the QEMU of
+/// `testbed.lock` and not in the cache.
 ///
 /// # Errors
-/// As [`emulator::find`].
+/// Those of [`emulator::find`].
 async fn found_qemu(store: &Store, arch: Arch) -> Result<Option<Qemu>, Error> {
     match QemuSource::resolved(store.qemu, arch)? {
         QemuSource::Host => Ok(Some(Qemu::find(arch, None).await?)),
@@ -274,7 +273,7 @@ async fn qemu(store: &Store, arch: Arch) -> Result<HostCheck, Error> {
     })
 }
 
-/// KVM is tried with a kernel of the cache: booting is the only way to know.
+/// Tries KVM with a kernel from the cache, because only booting shows whether KVM works.
 async fn kvm(store: &Store) -> Result<HostCheck, Error> {
     let Some(&arch) = Arch::ALL.iter().find(|arch| arch.name() == std::env::consts::ARCH) else {
         return Ok(note("KVM: no guests of this host's architecture", Remedy::UseTcg));

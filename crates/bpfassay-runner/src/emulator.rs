@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which QEMU boots guests: the one that this host has on `PATH`, or that of `testbed.lock`, which
-//! lies in the cache and is the same everywhere.
+//! Chooses the QEMU that boots guests: the one on the host's `PATH`, or the one of `testbed.lock`,
+//! which is in the cache and the same on every host.
 
 use std::{
     fmt,
@@ -23,12 +23,12 @@ use bpfassay_vm::{OwnRoot, Qemu, qemu::is_on_path};
 
 use crate::{Error, Store};
 
-/// Where QEMU comes from.
+/// The source of QEMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QemuSource {
-    /// From `testbed.lock`, unpacked into the cache.
+    /// The QEMU of `testbed.lock`, unpacked into the cache.
     Lock,
-    /// From this host: the one on `PATH`.
+    /// The QEMU on this host's `PATH`.
     Host,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for QemuSource {
     }
 }
 
-/// A text that names no source of QEMU.
+/// The text does not name a source of QEMU.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected `lock` (that of testbed.lock) or `host` (the one on PATH)")]
 pub struct NotAQemuSource;
@@ -59,22 +59,22 @@ impl FromStr for QemuSource {
 }
 
 impl QemuSource {
-    /// The source of what `provenance` names, where that is known: results that were measured with
-    /// the QEMU of a lock are verified with it.
+    /// Returns the source of the QEMU in `provenance`, if it is known. Results that were measured
+    /// with the QEMU of a lock are verified with it.
     #[must_use]
     pub fn of(provenance: &Provenance) -> Option<Self> {
         provenance.qemu.values().any(|facts| facts.package.is_some()).then_some(Self::Lock)
     }
 
-    /// The source for guests of `arch` where `asked` was asked for, or nothing: then the host,
-    /// unless it has none and the lock has one.
+    /// Returns the source for guests of `arch`: `asked` if given, else the host, unless it has no
+    /// QEMU and the lock has one.
     ///
-    /// The host goes first so that nothing changes for whoever has chosen a QEMU by `PATH` (Nix,
-    /// containers, CI), and works without a network. A host whose apt is of another distribution
-    /// gets no packages of Debian by itself, and installs its own QEMU.
+    /// The host comes first for users who chose a QEMU by `PATH` (Nix, containers, CI), and because
+    /// this works without a network. A host whose apt belongs to another distribution does not get
+    /// Debian's packages unasked, and installs its own QEMU.
     ///
     /// # Errors
-    /// [`Error::Testbed`] never, unless the lock that is compiled in is wrong.
+    /// [`Error::Testbed`] if the compiled-in lock is invalid.
     pub(crate) fn resolved(asked: Option<Self>, arch: Arch) -> Result<Self, Error> {
         Ok(match asked {
             Some(source) => source,
@@ -84,18 +84,19 @@ impl QemuSource {
     }
 }
 
-/// A QEMU, and the package of the lock that it comes from, if it does.
+/// A QEMU. The package is known if it comes from the lock.
 #[derive(Debug, Clone)]
 pub(crate) struct FoundQemu {
     pub(crate) qemu: Qemu,
     pub(crate) package: Option<Package>,
 }
 
-/// Finds the QEMU for guests of `arch` that `store` asks for. That of the lock is made in the
-/// cache, if need be.
+/// Finds the QEMU for guests of `arch` that `store` asks for. The QEMU of the lock is made in the
+/// cache if necessary.
 ///
 /// # Errors
-/// [`Error::Vm`] where the host has none, or it does not start; [`Error::Testbed`] where that of the lock cannot be had.
+/// [`Error::Vm`] if the host has no QEMU or it does not start. [`Error::Testbed`] if the QEMU of
+/// the lock cannot be had.
 pub(crate) async fn find(store: &Store, arch: Arch) -> Result<FoundQemu, Error> {
     static REPORTED: Once = Once::new();
     match QemuSource::resolved(store.qemu, arch)? {
@@ -125,10 +126,9 @@ pub(crate) async fn find(store: &Store, arch: Arch) -> Result<FoundQemu, Error> 
     }
 }
 
-/// Makes the QEMU of the lock in the cache if guests of one of `archs` will boot with it, in a
-/// thread that yields the CPU,
-/// so that the first guest does not wait for it. An error is left to [`find`], which tries again
-/// and reports it.
+/// Makes the lock's QEMU in the cache if guests of one of `archs` will boot with it, so that the
+/// first guest does not wait for it. The work is done on a thread that yields the CPU. Errors are
+/// left to [`find`], which tries again and reports them.
 pub(crate) fn prepare_ahead(store: &Arc<Store>, archs: impl IntoIterator<Item = Arch>) {
     let is_of_lock = |arch| matches!(QemuSource::resolved(store.qemu, arch), Ok(QemuSource::Lock));
     if !archs.into_iter().any(is_of_lock) {
@@ -141,10 +141,10 @@ pub(crate) fn prepare_ahead(store: &Arc<Store>, archs: impl IntoIterator<Item = 
     });
 }
 
-/// The QEMU for guests of `arch` that is in `emulator`.
+/// Returns the QEMU for guests of `arch` in `emulator`.
 ///
 /// # Errors
-/// [`Error::Vm`] where it does not start.
+/// [`Error::Vm`] if it does not start.
 pub(crate) async fn of_lock(emulator: &Emulator, arch: Arch) -> Result<FoundQemu, Error> {
     let own_root = OwnRoot {
         directory: emulator.root.clone(),
@@ -157,23 +157,23 @@ pub(crate) async fn of_lock(emulator: &Emulator, arch: Arch) -> Result<FoundQemu
     Ok(FoundQemu { qemu: Qemu::in_root(arch, own_root).await?, package })
 }
 
-/// The version of the lock's package with QEMU for `arch`.
+/// Returns the version of the lock's package with QEMU for `arch`.
 fn locked_version(arch: Arch) -> Result<Option<String>, Error> {
     let Some(locked) = qemu::locked()? else { return Ok(None) };
     let packages: Vec<_> = locked.packages.into_iter().map(|located| located.package).collect();
     Ok(qemu::package(&packages, arch).map(|package| package.version.to_string()))
 }
 
-/// Whether a QEMU says that it comes from the Debian package of that version.
+/// Tells whether a QEMU says that it comes from this version of the Debian package.
 fn is_of(version_text: &str, version: &str) -> bool {
     version_text.contains(&format!("(Debian {version})"))
 }
 
-/// Whether everything in `recorded` was measured with the QEMU that the lock has now: its packages,
-/// or the host's of the same version.
+/// Tells whether everything in `recorded` was measured with the current lock's QEMU: with its
+/// packages, or with the host's QEMU of the same version.
 ///
 /// # Errors
-/// [`Error::Testbed`] never, unless the lock that is compiled in is wrong.
+/// [`Error::Testbed`] if the compiled-in lock is invalid.
 pub(crate) fn is_of_lock(recorded: &Provenance) -> Result<bool, Error> {
     let Some(locked) = qemu::locked()? else { return Ok(false) };
     let packages: Vec<_> = locked.packages.into_iter().map(|located| located.package).collect();
@@ -186,7 +186,7 @@ pub(crate) fn is_of_lock(recorded: &Provenance) -> Result<bool, Error> {
     Ok(!recorded.qemu.is_empty() && recorded.qemu.iter().all(is_locked))
 }
 
-/// A package as results have it.
+/// Describes a package in the form of results.
 pub(crate) fn artefact(package: &Package) -> Artefact {
     Artefact {
         name: package.name.to_string(),
@@ -236,7 +236,7 @@ mod tests {
         provenance.qemu.insert(Arch::X86_64, facts.clone());
         assert_eq!(QemuSource::of(&provenance), None);
         let of_lock = QemuFacts { package: Some(artefact("qemu-system-x86")), ..facts.clone() };
-        // The same program is the same machine, however it came to the host.
+        // The same program makes the same machine, however it came to the host.
         assert!(facts.is_same_machine(&of_lock));
         provenance.qemu.insert(Arch::X86_64, of_lock);
         assert_eq!(QemuSource::of(&provenance), Some(QemuSource::Lock));

@@ -12,14 +12,14 @@ use bpfassay_vm::{CommandLineTooLong, VmError};
 
 use crate::{BlockStoreError, HostSetupError, RunnerError};
 
-/// An error of a step from the study to its results. Guests and runs that fail are no errors, but
+/// An error in a step from the study to its results. Failed guests and runs are not errors, but
 /// records of the journal.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The study cannot be read.
     #[error(transparent)]
     Study(#[from] StudyError),
-    /// Results that are published without their journal cannot be read.
+    /// Published results without a journal cannot be read.
     #[error(transparent)]
     Published(ResultsError),
     /// The study does not expand to a plan.
@@ -36,25 +36,25 @@ pub enum Error {
         /// Why not, and what to do.
         problem: String,
     },
-    /// Guests would have to be made again with a tool whose file is not known.
+    /// Guests must be made again with a tool whose file is unknown.
     #[error("the guests must be made again, and the file of the tool {name} is not known here")]
     ToolUnknown {
         /// The tool.
         name: String,
     },
-    /// The image that was named is no kernel for the study.
+    /// The image that the user named is not a kernel for the study.
     #[error(transparent)]
     Kernel(Box<bpfassay_testbed::Error>),
     /// The directory of a real IOR cannot be read.
     #[error(transparent)]
     Ior(Box<bpfassay_testbed::Error>),
-    /// A program that is to be IOR is not.
+    /// A program that was named as IOR is another program.
     #[error("{} names none of IOR's interfaces ({}): it is no IOR", path.display(), interfaces())]
     NotIor {
         /// The program.
         path: PathBuf,
     },
-    /// Several ranks of a real IOR, and nothing to launch them with.
+    /// A real IOR needs several ranks, and there is no program to launch them.
     #[error(
         "the study runs {ranks} MPI ranks of a real IOR on {arch}, and {} has no `mpiexec`, neither beside `ior` nor at usr/bin/mpiexec",
         tree.display()
@@ -62,12 +62,12 @@ pub enum Error {
     NoLauncher {
         /// The directory tree with IOR.
         tree: PathBuf,
-        /// Its architecture.
+        /// The architecture of IOR.
         arch: Arch,
-        /// How many ranks.
+        /// The number of ranks.
         ranks: u32,
     },
-    /// Only the targets of a testbed manifest are requested, but no manifest is given.
+    /// The user requested only targets of a testbed manifest, but named no manifest.
     #[error("only the targets of a testbed manifest are requested, and no manifest is given: name one with --manifest")]
     NoManifest,
     /// The testbed has no guest for a target of the plan.
@@ -78,19 +78,19 @@ pub enum Error {
     GuestsGone {
         /// What is gone.
         what: &'static str,
-        /// Whether it is a kernel image of the user's; otherwise guests with tools under test.
+        /// The user's kernel image is gone; otherwise guests with tools under test are.
         is_kernel: bool,
-        /// What is wrong with the files.
+        /// The fault of the files.
         #[source]
         source: Box<bpfassay_testbed::Error>,
     },
     /// A provider made no guests and reported no error.
     #[error("no guests were made: report it")]
     NoParts,
-    /// Guests that were made again are not those of the run.
+    /// Guests that were made again differ from the guests of the run.
     #[error("the guests of this run are gone, and those that can be made now are different")]
     OtherGuests,
-    /// A catalogue of the user's cannot be used.
+    /// The user's catalogue cannot be used.
     #[error("cannot use the catalogue {}", path.display())]
     OwnCatalogue {
         /// The file.
@@ -99,24 +99,24 @@ pub enum Error {
         #[source]
         source: Box<bpfassay_testbed::Error>,
     },
-    /// What results were measured with cannot be had.
+    /// The testbed that results were measured with cannot be had.
     #[error("cannot measure with what {} were measured with: {problem}", path.display())]
     Unlike {
         /// The results.
         path: PathBuf,
-        /// What is missing or different.
+        /// The missing or different part.
         problem: String,
     },
     /// The cache cannot be used.
     #[error("cannot use the cache {}", path.display())]
     Cache {
-        /// Its directory.
+        /// The directory of the cache.
         path: PathBuf,
         /// Why not.
         #[source]
         source: Box<bpfassay_testbed::Error>,
     },
-    /// The catalogue of kernels that is compiled in is wrong: a fault of this library.
+    /// The compiled-in catalogue of kernels is wrong: a fault of this library.
     #[error(transparent)]
     Catalogue(CatalogueError),
     /// A testbed cannot be made or read.
@@ -125,7 +125,7 @@ pub enum Error {
     /// No QEMU was found for an architecture, or KVM was demanded and does not work.
     #[error(transparent)]
     Vm(#[from] VmError),
-    /// The study has a model of caches and branches, and QEMU loads no plugin that could use it.
+    /// The study has a model of caches and branches, but QEMU does not load its plugin.
     #[error("the model `{model}` needs a plugin in QEMU, and {} loads none: {reason}", program.display())]
     NoPlugin {
         /// The model's name.
@@ -138,10 +138,10 @@ pub enum Error {
     /// The kernel command line of a guest is too long.
     #[error(transparent)]
     CommandLine(#[from] CommandLineTooLong),
-    /// The host set-up lacks something that the plan needs: a fault of whoever prepared it.
+    /// The host set-up lacks something that the plan needs: a fault of the caller.
     #[error(transparent)]
     HostSetup(#[from] HostSetupError),
-    /// A value of this library cannot be written as JSON: a fault of this library.
+    /// A value cannot be written as JSON: a fault of this library.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
     /// The journal cannot be begun, read or written.
@@ -153,19 +153,19 @@ pub enum Error {
     /// The results cannot be written.
     #[error("the results cannot be written, but the journal is complete")]
     Results(#[source] ResultsError),
-    /// The execution had to end before everything was done.
+    /// The execution ended before everything was done.
     #[error(transparent)]
     Runner(#[from] RunnerError),
     /// A block of a journal has an id that cannot name a log.
     #[error("the plan has a block `{0}`, which cannot name a log")]
     BlockId(String),
-    /// A run on a machine itself has no guests, of which a bundle could be made.
+    /// A run by `bpfassay here` has no guests to put into a bundle.
     #[error("{} was measured by `bpfassay here`, without guests: there is nothing to put into a bundle", .0.display())]
     NothingToBundle(PathBuf),
-    /// A run on a machine itself cannot be continued with guests.
+    /// A run by `bpfassay here` cannot be continued with guests.
     #[error("cannot continue {}: it was begun by `bpfassay here`, without guests", .0.display())]
     WithoutGuests(PathBuf),
-    /// Figures of the wall clock are different each time.
+    /// Figures of the wall clock differ each time.
     #[error("the figures of a wall clock are different each time: there is nothing to verify")]
     WallClock,
     /// The run to verify was continued with other guests or another QEMU.
@@ -179,10 +179,10 @@ pub enum Error {
     /// The host failed while a run was verified.
     #[error("host failure in block {0}: the figures were not compared")]
     VerifyHost(String),
-    /// No temporary directory could be made.
+    /// A temporary directory cannot be made.
     #[error("cannot make a temporary directory")]
     Temporary(#[source] std::io::Error),
-    /// This machine has an architecture that no study has.
+    /// No study supports the architecture of this machine.
     #[error("studies cannot be executed on this machine")]
     Machine(#[from] bpfassay_protocol::UnknownName),
     /// A program is missing on this machine.
@@ -197,8 +197,8 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// Nothing is mounted at the directory that was named: what is measured there would be all that
-    /// others do on the mount that it lies on.
+    /// The named directory is not a mount point. The figures would include everything that others
+    /// do on the mount around it.
     #[error(
         "{} is no mount point: it lies on the {file_system} that is mounted at {}",
         path.display(),
@@ -207,21 +207,20 @@ pub enum Error {
     NoMountPoint {
         /// The directory, without symbolic links.
         path: PathBuf,
-        /// The mount that it lies on.
+        /// The mount that contains the directory.
         mount: PathBuf,
-        /// Its type.
+        /// The file system type of that mount.
         file_system: String,
     },
-    /// What is mounted on this machine is not known.
+    /// The mounts of this machine are unknown.
     #[error("cannot read /proc/self/mountinfo, which shows what is mounted on this machine")]
     NoMountInfo(#[source] std::io::Error),
-    /// A run that another build of this program began: its figures and those of this one are not to
-    /// be mixed.
+    /// Another build of this program began the run. Figures of two builds must not be mixed.
     #[error("this run was measured by another program: bpfassay {began}, and this is bpfassay {this}")]
     OtherProgram {
-        /// The version and the digest of the one that measured.
+        /// Version and digest of the program that began the run.
         began: String,
-        /// Those of this one.
+        /// Version and digest of this program.
         this: String,
     },
     /// The file system under test is not mounted.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events for programs and people, made of what the runner reports: with what is done, what is
+//! Turns the runner's reports into events for programs and people. Events say what is done, what is
 //! left, and how long that will take.
 
 #![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
@@ -26,26 +26,26 @@ pub use self::stages::{stage_event, timings_event};
 use self::{provisional::Rounds, remaining::Remaining};
 use crate::{Observer, Progress};
 
-/// Receives events, from several tasks at once. Must be quick: guests wait for it.
+/// Receives events from several tasks at once. It must be quick, because guests wait for it.
 pub trait EventSink: Send + Sync {
-    /// Something happened.
+    /// Receives an event.
     fn event(&self, event: &Event);
 
-    /// The command line that does just the cell with this id again, where there is one.
+    /// Returns the command line that repeats only this cell, if there is one.
     fn repeat(&self, _cell: &str) -> Option<Vec<String>> {
         None
     }
 
-    /// The command line that opens a shell in a guest of the cell with this id, where there is one.
+    /// Returns the command line that opens a shell in a guest of this cell, if there is one.
     fn shell(&self, _cell: &str) -> Option<Vec<String>> {
         None
     }
 }
 
-/// Makes events of what the runner reports.
+/// Turns the runner's reports into events.
 pub struct EventObserver<'a> {
     plan: &'a Plan,
-    /// Cells whose refusals the study expects, by id.
+    /// Ids of the cells whose refusals the study expects.
     refusals: BTreeSet<&'a str>,
     state: Mutex<State>,
     rounds: Mutex<Rounds<'a>>,
@@ -54,14 +54,14 @@ pub struct EventObserver<'a> {
 
 struct State {
     directory: PathBuf,
-    /// Runs that have ended, by name: one that is done again does not count twice.
+    /// Identifiers of the runs that have ended. A repeated run does not count twice.
     done: BTreeSet<String>,
-    /// Runs that are to be done.
+    /// Number of runs to do.
     of: u64,
-    /// Runs that are left to do of each cell.
+    /// Number of runs left in each cell.
     cells: BTreeMap<String, u64>,
     left: Remaining,
-    /// Blocks that were taken from a store, by name.
+    /// Ids of the blocks that were reused from a store.
     reused: BTreeSet<String>,
 }
 
@@ -78,7 +78,7 @@ impl State {
 }
 
 impl<'a> EventObserver<'a> {
-    /// For the execution of `plan` with `provenance`.
+    /// Observes the execution of `plan` with `provenance`.
     #[must_use]
     pub fn new(plan: &'a Plan, provenance: &'a Provenance, sink: &'a dyn EventSink) -> Self {
         let expects =
@@ -100,7 +100,7 @@ impl<'a> EventObserver<'a> {
         self.rounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `blocks` are to be done now, `slots` of them side by side.
+    /// Begins `blocks`, `slots` of them in parallel.
     fn started(&self, blocks: &[ToDo], slots: NonZeroU32, directory: &Path) -> Event {
         self.rounds().begin(blocks);
         let state = State::new(blocks, slots, directory);
@@ -123,7 +123,7 @@ impl<'a> EventObserver<'a> {
         let (outcome, is_expected, message) = match &record.outcome {
             Outcome::Measured(_) => (Ending::Measured, !is_refusal_expected, None),
             Outcome::Refused(refusal) => (Ending::Refused, is_refusal_expected, Some(refusal.message.clone())),
-            // The log is reported by itself.
+            // The path of the log is a separate field of the event.
             Outcome::Failed(failure) => {
                 let failure = bpfassay_results::RunFailure { log: None, ..failure.clone() };
                 (Ending::Failed, false, Some(failure.to_string()))
@@ -165,12 +165,12 @@ impl<'a> EventObserver<'a> {
         }
     }
 
-    /// Whether `record` is of a block that was taken from a store.
+    /// Tells whether `record` belongs to a block that was reused from a store.
     fn is_reused(&self, record: &RunRecord) -> bool {
         self.change(|state| state.reused.contains(&record.block))
     }
 
-    /// A boot begins that does `runs` of `block`: those that had ended are to do again.
+    /// Begins a boot for `runs` of `block`. Runs among them that had ended are to be done again.
     fn begun_again(&self, block: &Block, runs: &[String]) {
         self.rounds().again(&block.id, runs);
         self.change(|state| {
@@ -237,7 +237,7 @@ impl Observer for EventObserver<'_> {
         self.sink.event(&event);
         if let Progress::RunEnded(record) = progress {
             let rows = self.rounds().take(record);
-            // Rows while it is measured: those of blocks that are not come with the results.
+            // Reused blocks have no provisional rows. Their rows come with the results.
             if let Some(rows) = rows.filter(|_| !self.is_reused(record)) {
                 self.sink.event(&Event::Rows(Box::new(rows)));
             }

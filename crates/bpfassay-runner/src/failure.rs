@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which named failure the ending of a guest, or an incident on its console, is.
+//! Names the failure that the ending of a guest or an incident on its console means.
 
 use bpfassay_protocol::message::Phase;
 use bpfassay_results::{FailureKind, RunFailure};
 use bpfassay_vm::{EndReason, Ending, KernelIncident, KernelIncidentKind};
 
-/// Most lines kept with a failure.
+/// Highest number of lines that are kept with a failure.
 const MAX_EXCERPT: usize = 12;
 
-/// A line of the failure of a guest that wrote nothing at all: nothing of its kernel ran, which a
-/// repetition would not change.
+/// Line in the failure of a guest that wrote nothing at all. Nothing of its kernel ran, and a
+/// repetition would not change that.
 const SILENT: &str = "its console stayed empty";
 
-/// The failure that `ending` means for the run in flight. `log` is the console log, relative to the
-/// results directory.
+/// Returns the failure that `ending` means for the run in flight. `log` is the console log,
+/// relative to the results directory.
 pub(crate) fn of_ending(ending: &Ending, log: &str) -> RunFailure {
     let kind = match &ending.reason {
         EndReason::KernelDied { incident } => of_incident_kind(incident.kind),
@@ -43,10 +43,10 @@ pub(crate) fn of_ending(ending: &Ending, log: &str) -> RunFailure {
     };
     let mut excerpt = vec![ending.to_string()];
     excerpt.extend(ending.incidents.iter().flat_map(lines));
-    // What the agent states is known without the console, whose last lines may be about anything.
+    // The agent's own statement needs no console lines, which can be about anything.
     let is_stated = matches!(ending.reason, EndReason::Unsound { .. } | EndReason::AgentFailed { .. });
     if excerpt.len() == 1 && !is_stated {
-        // The kernel reported nothing: the end of its console is all that is known.
+        // The kernel reported nothing, so the end of the console is all that is known.
         excerpt.extend(ending.console_tail.iter().rev().take(4).rev().cloned());
     }
     let is_empty = ending.console_tail.is_empty() && ending.log_incomplete.is_none();
@@ -58,29 +58,29 @@ pub(crate) fn of_ending(ending: &Ending, log: &str) -> RunFailure {
     RunFailure { kind, phase: Some(ending.phase), excerpt, log: Some(log.to_owned()), after: None }
 }
 
-/// Whether a guest failed so that wrote nothing at all, from its start to the end of its time.
+/// Tells whether the guest wrote nothing at all until its boot timeout.
 pub(crate) fn is_silent(failure: &RunFailure) -> bool {
     failure.kind == FailureKind::BootTimeout && failure.excerpt.iter().skip(1).any(|line| line == SILENT)
 }
 
-/// Whether a guest that ended for `reason` was failed by the host: its QEMU ended by itself, was
-/// ended or stopped by a signal, or stopped the guest because the host lacked something; or the
+/// Tells whether a guest that ended for `reason` ended because of the host. QEMU ended by itself,
+/// was ended or stopped by a signal, or stopped the guest because the host lacked something. Or the
 /// guest was not supervised any more.
 pub(crate) fn is_of_host(reason: &EndReason) -> bool {
     match reason {
         EndReason::QemuExited { .. } | EndReason::QemuSuspended | EndReason::Stopped => true,
-        // A guest that reports its panic is stopped, too.
+        // QEMU also stops a guest that reports its panic.
         EndReason::QemuStopped { state } => state != "guest-panicked",
         _ => false,
     }
 }
 
-/// The failure of the host to start a guest at all.
+/// Returns the failure of a host that cannot start a guest.
 pub(crate) fn of_host(message: String) -> RunFailure {
     RunFailure { kind: FailureKind::Host, phase: None, excerpt: vec![message], log: None, after: None }
 }
 
-/// The failure of a guest that sent what it must not.
+/// Returns the failure of a guest that violated the protocol.
 pub(crate) fn of_protocol_error(message: String, phase: Option<Phase>, log: &str) -> RunFailure {
     RunFailure {
         kind: FailureKind::ProtocolError,
@@ -91,7 +91,7 @@ pub(crate) fn of_protocol_error(message: String, phase: Option<Phase>, log: &str
     }
 }
 
-/// The failure that `incident` is, reported by a kernel in `phase` that goes on.
+/// Returns the failure that `incident` means. The kernel reported it in `phase` and continues.
 pub(crate) fn of_incident(incident: &KernelIncident, phase: Phase, log: &str) -> RunFailure {
     let mut excerpt: Vec<String> = lines(incident).collect();
     excerpt.truncate(MAX_EXCERPT);
@@ -99,11 +99,12 @@ pub(crate) fn of_incident(incident: &KernelIncident, phase: Phase, log: &str) ->
     RunFailure { kind, phase: Some(phase), excerpt, log: Some(log.to_owned()), after: None }
 }
 
-/// When `incident`, which was reported `at_ms` after the boot began, had begun at the latest, in
-/// milliseconds since the boot began. The report has it by the guest's clock. Under the instruction
-/// clock this passes at another speed than the host's: there the part of the guest's life counts,
-/// unless that makes it longer. Without a time stamp, which shows that clock, and where the host
-/// has not waited for so long, nothing follows.
+/// Returns the latest time at which `incident` began, in milliseconds since the boot began. It was
+/// reported at `at_ms`.
+///
+/// The report has the duration by the guest's clock, whose speed differs from the host's under the
+/// instruction clock. If the same fraction of the guest's life is shorter, it is used instead. The
+/// result is `at_ms` if the duration or the time stamp is unknown.
 pub(crate) fn began_ms(incident: &KernelIncident, at_ms: u64) -> u64 {
     let (Some(lasted), Some(time_us)) = (incident.lasted(), incident.time_us) else { return at_ms };
     let ms = lasted.as_millis();
@@ -195,7 +196,7 @@ mod tests {
         let silent = with(&[], None, timeout());
         assert!(is_silent(&silent) && silent.excerpt.len() == 2, "{:?}", silent.excerpt);
         assert!(!is_silent(&with(&["Linux version 6.12"], None, timeout())));
-        // What the guest itself writes is no sign, nor what was not read.
+        // Text that the guest writes is not a sign of silence, nor is a console that was not read.
         assert!(!is_silent(&with(&["its console stayed empty?"], None, timeout())));
         assert!(!is_silent(&with(&[], Some("the console was not read to its end"), timeout())));
         assert!(!is_silent(&with(&[], None, EndReason::PhaseTimeout { seconds: 9 })));
@@ -218,12 +219,12 @@ mod tests {
             KernelIncident { time_us, ..incident(KernelIncidentKind::SoftLockup, line) }
         };
         let seconds = |seconds: u64| Some(seconds * 1_000_000);
-        // By the host's clock; with 2 s of firmware before.
+        // The guest's clock has the host's speed, after 2 s of firmware.
         assert_eq!(began_ms(&reported(seconds(40)), 42_000), 22_000);
-        // By one that is ten times as fast, and one that is ten times as slow.
+        // The guest's clock is ten times as fast, and ten times as slow.
         assert_eq!(began_ms(&reported(seconds(40)), 4000), 2000);
         assert_eq!(began_ms(&reported(seconds(40)), 400_000), 380_000);
-        // Nothing is known, or nothing that can be.
+        // The time stamp is missing or impossible.
         for time_us in [None, seconds(5), Some(0)] {
             assert_eq!(began_ms(&reported(time_us), 42_000), 42_000);
         }

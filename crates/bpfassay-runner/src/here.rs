@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executing a plan on a running system, this one, without guests: by the agent as a program
-//! (`bpfassay-guest here`).
+//! Executes a plan on this running system, without guests (`bpfassay-guest here`).
 
 mod agent;
 mod boot;
@@ -30,26 +29,25 @@ use crate::{
     pool,
 };
 
-/// What is to be executed on this system.
+/// A plan for this system.
 #[derive(Debug)]
 pub(crate) struct HereConfig<'a> {
-    /// The study that the blocks come from; its clock is the wall clock.
+    /// The study of the blocks, which uses the wall clock.
     pub(crate) study: &'a Study,
     /// The blocks to do, one after the other.
     pub(crate) blocks: Vec<Block>,
-    /// What does them.
     pub(crate) agent: &'a Agent,
-    /// The nodes on which it does; `None`: on this system alone.
+    /// The nodes to measure on; `None` means this system alone.
     pub(crate) cluster: Option<&'a Cluster>,
 }
 
-/// Executes `config` and writes all that happens to `journal`, and what agents print to standard
-/// error to [`crate::LOGS`] beside it, as [`crate::pool::execute`] does with guests. An agent that
-/// does not come to its end fails the run in flight and the rest of its block; the next block gets
-/// another one.
+/// Executes `config`. Events go to `journal`, and the agents' standard error to [`crate::LOGS`] in
+/// the same directory, as in [`crate::pool::execute`]. An agent that does not finish fails the run
+/// in flight and the rest of its block. The next block gets a new agent.
 ///
 /// # Errors
-/// [`RunnerError`] where the directory of logs cannot be made, no agent can be started, or the journal cannot be written.
+/// [`RunnerError`] if the directory of logs cannot be made, an agent cannot be started, or the
+/// journal cannot be written.
 pub(crate) async fn execute_here(
     config: HereConfig<'_>,
     journal: Journal,
@@ -75,7 +73,7 @@ pub(crate) async fn execute_here(
         let name = boot.name();
         summary.add(&tally.summary());
         if !is_sound {
-            // Another guest would be as before; a machine is what it is.
+            // A new guest would be clean, but a changed machine stays as it is.
             tracing::error!("no further block is begun: restore what the log of {name} names, and begin again");
             break;
         }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Debian packages that this host lacks, and installing them.
-//!
-//! Not here: asking whether they may be installed (the command).
+//! Finds the Debian packages that this host lacks, and installs them. The command asks first.
 
 use std::{collections::BTreeSet, process::Stdio};
 
@@ -14,15 +12,14 @@ use bpfassay_vm::qemu::{is_of_packages, is_on_path};
 
 use crate::{Error, QemuSource};
 
-/// The Debian packages of `needed`, and of QEMU for `archs`, that this host lacks. Where nothing is
-/// `needed`, the guests are made elsewhere, and QEMU need not come from Debian's packages; nor does
-/// it where it comes from the lock, or `PATH` names another one than theirs.
+/// Returns the packages that this host lacks: those of `needed`, and QEMU for `archs`.
 ///
-/// On a host without dpkg, which is no Debian, nothing is missing here: what lacks a program
-/// reports that.
+/// QEMU's packages are not needed if QEMU comes from the lock, or if `PATH` has another QEMU than
+/// Debian's. If nothing is `needed`, the guests come from elsewhere, and any QEMU on `PATH` is
+/// enough. Nothing is missing on a host without dpkg, where whatever lacks a program reports it.
 ///
 /// # Errors
-/// [`Error::Testbed`] never, unless the lock that is compiled in is wrong.
+/// [`Error::Testbed`] if the compiled-in lock is invalid.
 pub fn missing_packages(
     needed: &[&str],
     archs: &BTreeSet<Arch>,
@@ -31,7 +28,7 @@ pub fn missing_packages(
     let mut wanted = needed.to_vec();
     for &arch in archs {
         let is_host = QemuSource::resolved(qemu, arch)? == QemuSource::Host;
-        // That of the packages needs firmware, which other packages have.
+        // Debian's QEMU needs firmware, which is in other packages.
         if is_host && (!is_on_path(arch) || (!needed.is_empty() && is_of_packages(arch))) {
             wanted.extend(arch.facts().qemu_packages.split_whitespace());
         }
@@ -45,16 +42,16 @@ pub fn missing_packages(
     }
 }
 
-/// The command that installs `packages`.
+/// Returns the command that installs `packages`.
 #[must_use]
 pub fn install_command(packages: &[String]) -> String {
     format!("apt-get install --no-install-recommends {}", packages.join(" "))
 }
 
-/// Installs the Debian packages `packages` on this host as a stage, which only root can do.
+/// Installs the Debian packages `packages` on this host as a stage. This requires root.
 ///
 /// # Errors
-/// Why they could not be installed.
+/// The reason why they could not be installed.
 pub fn install_packages(packages: &[String], stages: &Stages) -> Result<(), String> {
     tracing::info!("installing {}", packages.join(" "));
     stages.during(Kind::HostPackages, "", |stage| {
@@ -65,15 +62,14 @@ pub fn install_packages(packages: &[String], stages: &Stages) -> Result<(), Stri
 
 fn install(packages: &[String]) -> Result<(), String> {
     for arguments in [&["update", "-qq"][..], &["install", "-y", "-qq", "--no-install-recommends"][..]] {
-        // Packages that are installed in part are worse than a program that goes on.
+        // Half-installed packages are worse than an apt-get that outlives this program.
         let mut apt = bpfassay_child::lasting("apt-get", &[bpfassay_child::NETWORK, &["APT_CONFIG"]]);
         apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
         if arguments[0] == "install" {
             apt.args(packages);
         }
         let output = apt.output().map_err(|error| format!("apt-get cannot be run: {error}"))?;
-        // A mirror of one suite may fail to answer while the packages are in another: only the
-        // installation decides.
+        // The update can fail for one suite's mirror. The installation decides.
         if !output.status.success() && arguments[0] == "install" {
             let text = String::from_utf8_lossy(&output.stderr);
             let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no reason");

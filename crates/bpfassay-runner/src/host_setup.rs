@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host setup: for each target, the image and the QEMU that boot it; and from it the machine
-//! and the job of one boot.
+//! The host set-up: the image and the QEMU of each target. Builds a boot's machine and job.
 
 use std::{collections::BTreeMap, fs::File, path::Path};
 
@@ -18,27 +17,26 @@ use bpfassay_vm::{
     file_for_initramfs,
 };
 
-/// Everything that boots.
+/// Images and QEMU for all targets.
 #[derive(Debug)]
 pub struct HostSetup {
     /// QEMU and its accelerator per architecture.
     pub qemu: BTreeMap<Arch, (Qemu, AcceleratorChoice)>,
-    /// The package that QEMU comes from, per architecture, where it is that of the lock.
+    /// The package of QEMU per architecture, if QEMU comes from the lock.
     pub qemu_packages: BTreeMap<Arch, Package>,
-    /// The plugin that QEMU loads, per architecture; none where it loads none, and by the wall
-    /// clock.
+    /// The plugin that QEMU loads, per architecture. Empty under the wall clock.
     pub plugins: BTreeMap<Arch, LoadedPlugin>,
-    /// The guest per target.
+    /// The guest image per target.
     pub images: BTreeMap<Target, GuestImage>,
 }
 
-/// The host set-up lacks something that a block needs: a fault of whoever prepared it.
+/// The host set-up lacks something that a block needs: a fault of the caller.
 #[derive(Debug, thiserror::Error)]
 pub enum HostSetupError {
     /// No image was prepared.
     #[error("no guest image was prepared for {0}")]
     NoImage(Target),
-    /// No QEMU was looked for.
+    /// No QEMU was chosen.
     #[error("no QEMU was chosen for {0}")]
     NoQemu(Arch),
     /// The kernel lacks a module that the block needs.
@@ -53,9 +51,9 @@ pub enum HostSetupError {
     /// The console log of a boot could not be made.
     #[error("could not make the console log {log} in the results directory")]
     Log {
-        /// Its path in the results directory.
+        /// The log's path in the results directory.
         log: String,
-        /// Why not.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
@@ -69,35 +67,35 @@ pub enum HostSetupError {
 }
 
 impl HostSetup {
-    /// The image for `target`.
+    /// Returns the image for `target`.
     ///
     /// # Errors
-    /// [`HostSetupError::NoImage`] where none was prepared for `target`.
+    /// [`HostSetupError::NoImage`] if there is none.
     pub fn image(&self, target: &Target) -> Result<&GuestImage, HostSetupError> {
         self.images.get(target).ok_or_else(|| HostSetupError::NoImage(target.clone()))
     }
 
-    /// QEMU for `arch`.
+    /// Returns QEMU for `arch`.
     ///
     /// # Errors
-    /// [`HostSetupError::NoQemu`] where none was chosen for `arch`.
+    /// [`HostSetupError::NoQemu`] if there is none.
     pub fn qemu(&self, arch: Arch) -> Result<&(Qemu, AcceleratorChoice), HostSetupError> {
         self.qemu.get(&arch).ok_or(HostSetupError::NoQemu(arch))
     }
 
-    /// The plugin that counts instructions of guests of `arch`; none where none are counted.
+    /// Returns the plugin that counts instructions of guests of `arch`; `None` if none are counted.
     #[must_use]
     pub fn plugin(&self, study: &Study, arch: Arch) -> Option<Plugin> {
         let loaded = self.plugins.get(&arch).filter(|loaded| loaded.refusal.is_none());
         loaded.filter(|_| study.counts_instructions()).map(|loaded| loaded.plugin)
     }
 
-    /// The job of a boot that does `runs` of `block`, on one of several nodes if `node`: the server
-    /// does none.
+    /// Makes the job of a boot that does `runs` of `block`. It is the job of `node` if there are
+    /// several; the server does no runs.
     ///
     /// # Errors
-    /// [`HostSetupError::NoImage`] where none was prepared for the block's target; [`HostSetupError::Modules`] where its kernel lacks a module for the
-    /// block's file system.
+    /// [`HostSetupError::NoImage`] if there is no image for the block's target.
+    /// [`HostSetupError::Modules`] if its kernel lacks a module for the block's file system.
     pub fn job(
         &self,
         study: &Study,
@@ -128,10 +126,11 @@ impl HostSetup {
         })
     }
 
-    /// The initramfs of a boot of `target` that does `job`, in memory.
+    /// Writes the initramfs of a boot of `target` that does `job` to memory.
     ///
     /// # Errors
-    /// [`HostSetupError::NoImage`] where none was prepared for `target`; [`HostSetupError::Initramfs`] where a segment cannot be read, or memory is short.
+    /// [`HostSetupError::NoImage`] if there is no image for `target`. [`HostSetupError::Initramfs`]
+    /// if a segment cannot be read, or memory is short.
     pub fn initramfs(&self, target: &Target, job: &Job) -> Result<File, HostSetupError> {
         const SHOWN: &str = "a file in memory";
         let failed = |source| HostSetupError::Initramfs { source: Box::new(source) };
@@ -141,11 +140,12 @@ impl HostSetup {
         Ok(file)
     }
 
-    /// The machine that boots `block` with an initramfs in an open file; of several nodes that of
-    /// `node`.
+    /// Returns the machine that boots `block` with an initramfs in an open file. It is the machine
+    /// of `node` if there are several.
     ///
     /// # Errors
-    /// [`HostSetupError::NoImage`] where none was prepared for the block's target; [`HostSetupError::NoQemu`] where no QEMU was chosen for its architecture.
+    /// [`HostSetupError::NoImage`] if there is no image for the block's target.
+    /// [`HostSetupError::NoQemu`] if there is no QEMU for its architecture.
     pub fn machine(&self, study: &Study, block: &Block, node: Option<Node>) -> Result<Machine, HostSetupError> {
         let arch = block.target.arch;
         let (qemu, choice) = self.qemu(arch)?;
@@ -158,42 +158,42 @@ impl HostSetup {
         Ok(machine)
     }
 
-    /// The machines of all guests of a boot of `block`, with the name of each where there are
-    /// several; the server last.
+    /// Returns the machines of all guests of a boot of `block`, the server last. Each has a name if
+    /// there are several.
     ///
     /// # Errors
-    /// As [`Self::machine`].
+    /// Those of [`Self::machine`].
     pub fn machines(&self, study: &Study, block: &Block) -> Result<Vec<(Option<String>, Machine)>, HostSetupError> {
         let all = nodes::of(study).into_iter().chain(nodes::server(study).map(Some));
         all.map(|node| Ok((node.map(Node::name), self.machine(study, block, node)?))).collect()
     }
 
-    /// The memory of guests for `target`: the study's, and what tools take; more where QEMU would
-    /// refuse that.
+    /// Returns the memory of guests for `target` in MiB: the study's and the tools' memory, or more
+    /// if QEMU would refuse that.
     ///
     /// # Errors
-    /// [`HostSetupError::NoImage`] where none was prepared for `target`.
+    /// [`HostSetupError::NoImage`] if there is no image for `target`.
     pub fn memory_mib(&self, study: &Study, target: &Target) -> Result<u32, HostSetupError> {
         let image = self.image(target)?;
         let wanted = study.guest.memory_mib.saturating_add(image.tools_mib());
         Ok(Memory::for_initramfs(target.arch, wanted, image.initramfs_bytes()).mib)
     }
 
-    /// Whether guests of `arch` are emulated.
+    /// Tells whether guests of `arch` are emulated.
     #[must_use]
     pub fn is_emulated(&self, arch: Arch) -> bool {
         self.qemu.get(&arch).is_none_or(|(_, choice)| choice.accelerator == Accelerator::Tcg)
     }
 }
 
-/// What `study` and `block` say of a machine: without a kernel, and without what the host adds.
+/// Makes the machine that `study` and `block` describe, without kernel and host additions.
 fn machine_of(study: &Study, block: &Block, accelerator: Accelerator, node: Option<Node>) -> Machine {
     let mut machine = Machine::new(block.target.arch, "");
     machine.accelerator = accelerator;
     machine.clock = match study.clock {
         bpfassay_study::Clock::Wall => Clock::Wall,
         bpfassay_study::Clock::Instructions => {
-            // Only QEMU's translator counts instructions.
+            // TCG is the only accelerator that counts instructions.
             machine.accelerator = Accelerator::Tcg;
             Clock::Instructions
         }
@@ -211,11 +211,10 @@ fn machine_of(study: &Study, block: &Block, accelerator: Accelerator, node: Opti
     machine
 }
 
-/// Checks that the kernels of `plan` keep their whole command lines, whichever accelerator the host
-/// chooses.
+/// Checks that the kernels of `plan` accept their whole command lines with every accelerator.
 ///
 /// # Errors
-/// [`CommandLineTooLong`] of the first block whose kernel does not.
+/// [`CommandLineTooLong`] for the first block whose kernel does not.
 pub(crate) fn check_command_lines(plan: &Plan) -> Result<(), CommandLineTooLong> {
     let study = &plan.study;
     for block in &plan.blocks {
@@ -228,32 +227,30 @@ pub(crate) fn check_command_lines(plan: &Plan) -> Result<(), CommandLineTooLong>
     Ok(())
 }
 
-/// How long guests under the instruction clock wait for the kernel to get done with what came
-/// before: longer than memory is kept that is freed through RCU (5 s for `kfree_rcu`,
-/// `KFREE_DRAIN_JIFFIES` in mm/slab_common.c; 10 s for lazy callbacks, `LAZY_FLUSH_JIFFIES` in
-/// kernel/rcu/tree_nocb.h, both of Linux 6.12).
+/// How long guests under the instruction clock wait until the kernel has finished earlier work. It
+/// is longer than the delay of memory that is freed through RCU. In Linux 6.12 that is 5 s for
+/// `kfree_rcu` (`KFREE_DRAIN_JIFFIES` in mm/slab_common.c) and 10 s for lazy callbacks
+/// (`LAZY_FLUSH_JIFFIES` in kernel/rcu/tree_nocb.h).
 const SETTLE_MS: u64 = 12_000;
 
-/// Caches of the kernel's objects consist of single pages where these are large enough
-/// (`slab_max_order`, admin-guide/kernel-parameters.txt; by its name before Linux 6.8, which later
-/// ones take, too). Pages of larger blocks come past the CPU's lists of free pages, which the agent
-/// fills, and to free one can empty these lists.
+/// Makes slab caches use single pages where objects fit (`slab_max_order`,
+/// admin-guide/kernel-parameters.txt). This is the name from before Linux 6.8, which later kernels
+/// accept, too. Larger blocks bypass the per-CPU lists of free pages, which the agent fills, and
+/// freeing one can drain these lists.
 const SINGLE_PAGES: &str = "slub_max_order=0";
 
-/// How much more time of the host guests under the instruction clock may take: QEMU is up to 3.7
-/// times slower while it counts (x86_64), and such guests may run beside whatever else the host
-/// does.
+/// Factor for the deadlines under the instruction clock, in time of the host. QEMU is up to 3.7
+/// times slower while it counts (x86_64), and the host can be busy with other work.
 const COUNTING: u32 = 6;
 
-/// How much more than that where a model of caches and branches sees every block and access of the
-/// phases: whole boots took 1.5 to 2.7 times as long (x86_64, aarch64, riscv64).
+/// Further factor with a model of caches and branches, which sees every block and access of the
+/// phases. Whole boots took 1.5 to 2.7 times as long (x86_64, aarch64, riscv64).
 const MODELLING: u32 = 4;
 
 /// The tracer's option for the order in which it hooks functions.
 const ATTACH_ORDER: &str = "--attach-order";
 
-/// The deadlines of `study` as the supervisor of guests takes them, in time of the host, rounded up
-/// to whole seconds.
+/// Returns the deadlines of `study` for the supervisor, in whole seconds of the host.
 pub(crate) fn deadlines(study: &Study) -> Deadlines {
     let seconds = |milliseconds: u64| Some(milliseconds.div_ceil(1000));
     let deadlines = Deadlines {
@@ -271,13 +268,13 @@ pub(crate) fn deadlines(study: &Study) -> Deadlines {
     }
 }
 
-/// The longest that a boot with `runs` runs may take altogether, in whole seconds of the host: what
-/// its phases may take one by one, so that it cuts none of them short, and no guest holds the host
+/// Returns the longest time that a boot with `runs` runs can take, in whole seconds of the host. It
+/// is the sum of the phases' deadlines. So it cuts no phase short, and no guest occupies the host
 /// for ever. See [`Deadlines::whole_boot`].
 pub(crate) fn whole_boot_seconds(study: &Study, runs: u64) -> u64 {
     let limits = deadlines(study);
     let seconds = |limit: Option<u64>| limit.unwrap_or_default();
-    // Tidying up is allowed its time before and after the agent's message that the run ended.
+    // The deadline for tearing down applies before the run's end is reported, and again after.
     let tear_down = seconds(limits.tear_down).saturating_mul(2);
     let run = seconds(limits.attach).saturating_add(seconds(limits.workload)).saturating_add(tear_down);
     let around =
@@ -285,13 +282,13 @@ pub(crate) fn whole_boot_seconds(study: &Study, runs: u64) -> u64 {
     run.saturating_mul(runs).saturating_add(around)
 }
 
-/// Replicates are seeds.
+/// Each replicate has its own seed.
 fn seed(study: &Study, block: &Block) -> u64 {
     study.design.seed.wrapping_add(u64::from(block.replicate))
 }
 
-/// The specification of `run` that the guest receives: as planned, and in which order to hook
-/// functions, which decides where the kernel puts programs and maps, as other addresses vary.
+/// Returns the specification of `run` for the guest. If addresses vary, it also has the order in
+/// which to hook functions, which decides where the kernel puts programs and maps.
 pub(crate) fn spec(study: &Study, block: &Block, run: &PlannedRun) -> RunSpec {
     let mut spec = run.spec.clone();
     let is_given = spec.tracer_arguments.iter().any(|argument| argument.starts_with(ATTACH_ORDER));
@@ -302,12 +299,12 @@ pub(crate) fn spec(study: &Study, block: &Block, run: &PlannedRun) -> RunSpec {
 }
 
 fn scheduling(study: &Study, block: &Block) -> Scheduling {
-    // A plan from before this was there has none.
+    // Older plans have no scheduling.
     block.file_system.scheduling().or(study.guest.scheduling).unwrap_or(Scheduling::Kernel)
 }
 
-/// What the kernel of `block` is started with beside what the machine needs: the study's parameters
-/// come last, so that they hold.
+/// Returns the kernel parameters of `block` besides the machine's. The study's parameters come
+/// last, so that they take effect.
 fn kernel_parameters(study: &Study, block: &Block) -> Vec<String> {
     let fixed = (scheduling(study, block) == Scheduling::Fixed).then(|| SINGLE_PAGES.to_owned());
     fixed.into_iter().chain(study.guest.kernel_parameters.iter().cloned()).collect()
@@ -320,8 +317,8 @@ mod tests {
 
     use super::*;
 
-    /// What the tracer's arguments are in each replicate, with those of the study; none for the
-    /// baseline.
+    /// Returns the tracer's arguments in each replicate, without the baseline. `of_study` are the
+    /// study's arguments.
     fn arguments(addresses: Addresses, of_study: &[&str]) -> Vec<(u32, String)> {
         let mut study = bpfassay_study::load("quick").unwrap();
         study.guest.addresses = addresses;
@@ -364,7 +361,7 @@ mod tests {
         }
     }
 
-    /// The limit is of bytes that the kernel keeps.
+    /// The limit is the number of bytes that the kernel keeps.
     #[test]
     fn the_longest_command_line_is_accepted() {
         let mut machine = Machine::new(Arch::Aarch64, "");

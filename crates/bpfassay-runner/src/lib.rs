@@ -1,31 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The engine: from a study to its results, as library calls. The command `bpfassay` is one caller.
 //!
-//! The steps, each a call: a [`Selection`] expands to a plan; a [`Testbed`] has its guests, which a
-//! provider of bpfassay-testbed makes or finds; a [`Session`] is the host ready to boot them;
-//! [`Work`] is what is left to do, in a results directory; [`Session::execute`] does it, and
-//! whatever sequential sampling adds; [`conclude`] derives the results. [`Interrupted`] continues a
-//! run, [`Verification`] executes one again, [`Merge`] makes one of the results of shards, [`Like`]
-//! has the testbed of results, [`Bundling`] writes its guests to one file, a [`Submission`] has
-//! Slurm measure shards,
-//! [`ThisMachine`] measures without guests. Progress goes to an [`Observer`]; an [`EventObserver`] makes the documented events of
-//! it. Every error is an [`Error`].
+//! Each step is a call:
 //!
-//! Before all that, [`examine_host`] finds out whether this host is fit, and [`install_packages`]
-//! installs what it lacks.
+//! - A [`Selection`] expands to a plan.
+//! - A [`Testbed`] has the plan's guests, which a provider of bpfassay-testbed makes or finds.
+//! - A [`Session`] is the host ready to boot them.
+//! - [`Work`] is what is left to do, in a results directory.
+//! - [`Session::execute`] does the work, including runs that sequential sampling adds.
+//! - [`conclude`] derives the results.
+//!
+//! [`Interrupted`] continues a run, and [`Verification`] repeats one. A [`Merge`] merges the
+//! results of shards, and a [`Submission`] has Slurm measure shards. A [`Like`] has the testbed of
+//! results, and a [`Bundling`] writes its guests to one file. A [`ThisMachine`] measures without
+//! guests. Use [`examine_host`] to check this host, and [`install_packages`] to install what it
+//! lacks.
+//!
+//! An [`Observer`] receives progress, and an [`EventObserver`] turns it into the documented events.
+//! Every error is an [`Error`].
 //!
 //! ```no_run
 #![doc = include_str!("../examples/study.rs")]
 //! ```
 //!
-//! Below the session: the pool of guests side by side (`pool`), one block from its first boot to its last (`block`), a boot while it
-//! lasts (`boot`), its guests where it has several nodes (`nodes`), the machine and job made for a boot (`host_setup`), how many guests fit on the host (`slots`), and which named
-//! failure an ending is (`failure`). What is decided is apart from what is done, and pure: what was observed of a boot (`observed`), who
-//! is to blame for its end (`blame`), which boot comes next and what is recorded (`attempt`), whether whole classes of blocks fail in the
-//! same way (`repeated`).
+//! Modules below the session:
 //!
-//! Not here: how QEMU is driven (bpfassay-vm), what is in a guest (bpfassay-testbed), what figures mean (bpfassay-report), and questions,
-//! printing and exit codes (the command).
+//! - `pool`: guests in parallel; `slots`: how many of them fit on the host.
+//! - `block`: one block from its first to its last boot; `boot`: one boot; `nodes`: its several
+//!   guests.
+//! - `host_setup`: the machine and job of a boot; `failure`: the named failure of an ending.
+//! - Pure decisions: `observed` (what a boot showed), `blame` (who is to blame for its end),
+//!   `attempt` (next boot, records), `repeated` (do whole classes of blocks fail alike?).
+//!
+//! Other crates drive QEMU (bpfassay-vm), make guests (bpfassay-testbed), interpret figures
+//! (bpfassay-report), and ask questions, print and set exit codes (the command).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests and QEMU as results that were measured before have them (`run --like`): another study or
-//! tool on the same testbed.
+//! Uses the guests and QEMU of earlier results for another study or tool (`run --like`).
 
 use std::path::{Path, PathBuf};
 
@@ -17,10 +16,10 @@ use bpfassay_testbed::{
 
 use crate::{Error, QemuSource};
 
-/// The provider whose guests can be made again from what results have.
+/// The provider that can make guests again from what results have.
 const DEBIAN: &str = "debian";
 
-/// What results were measured with.
+/// The testbed of earlier results.
 #[derive(Debug)]
 pub struct Like {
     path: PathBuf,
@@ -29,11 +28,11 @@ pub struct Like {
 }
 
 impl Like {
-    /// What `results`, which were read from `path`, were measured with. Tools under test are not a
-    /// part of it.
+    /// Takes the testbed of `results`, which are from `path`. It excludes tools under test.
     ///
     /// # Errors
-    /// [`Error::Unlike`] where they have no guests, or were continued with others; [`Error::Testbed`] where their manifest is none.
+    /// [`Error::Unlike`] if the results have no guests, or were continued with others.
+    /// [`Error::Testbed`] if their manifest is invalid.
     pub fn new(path: &Path, results: &Results) -> Result<Self, Error> {
         let refuse = |problem: &str| unlike(path, problem.to_owned());
         let Some(recorded) = results.provenance.last() else { return Err(refuse("they do not say with what")) };
@@ -55,17 +54,17 @@ impl Like {
         Ok(Self { path: path.to_owned(), recorded, manifest })
     }
 
-    /// Where their QEMU came from, where that is known.
+    /// The source of the results' QEMU, if it is known.
     #[must_use]
     pub fn qemu(&self) -> Option<QemuSource> {
         QemuSource::of(&self.recorded)
     }
 
-    /// Their guests, where all that `plan` needs are still where they were, and sound; `None`: they
-    /// must be made again.
+    /// Returns the results' guests if all that `plan` needs still exist and are sound; `None` if
+    /// they must be made again.
     ///
     /// # Errors
-    /// [`Error::Unlike`] for a target that they do not have, and where the guests are gone and cannot be made again.
+    /// [`Error::Unlike`] if the results lack a target, or if lost guests cannot be made again.
     pub fn guests(&self, plan: &Plan) -> Result<Option<Manifest>, Error> {
         let mut manifest = self.manifest.clone();
         crate::testbed::keep_planned(&mut manifest, plan);
@@ -91,7 +90,7 @@ impl Like {
         }
     }
 
-    /// The catalogue in which the names of kernels mean the packages that the results have.
+    /// Returns the catalogue with the names of kernels bound to the results' packages.
     #[must_use]
     pub fn catalogue(&self, catalogue: Catalogue) -> Catalogue {
         let kernels = self.manifest.targets.iter().filter(|target| !target.kernel.packages.is_empty());
@@ -100,10 +99,10 @@ impl Like {
         catalogue.with_lock(lock)
     }
 
-    /// Refuses guests that were made for `plan` and are not those of the results.
+    /// Refuses guests that were made for `plan` if they differ from the results' guests.
     ///
     /// # Errors
-    /// [`Error::Unlike`] with what differs.
+    /// [`Error::Unlike`] with the difference.
     pub fn check_guests(&self, made: &Manifest, plan: &Plan) -> Result<(), Error> {
         for target in plan.targets() {
             let of = |manifest: &Manifest| manifest.target(target.arch, &target.kernel).cloned();
@@ -116,7 +115,7 @@ impl Like {
         Ok(())
     }
 
-    /// Refuses a host whose QEMU, as `now` has it, is not that of the results.
+    /// Refuses a host whose QEMU, recorded in `now`, differs from the results' QEMU.
     ///
     /// # Errors
     /// [`Error::Unlike`] with both versions.
@@ -139,13 +138,12 @@ fn unlike(path: &Path, problem: String) -> Error {
     Error::Unlike { path: path.to_owned(), problem }
 }
 
-/// Whether a segment is of the testbed itself, and not for the tools or the person that used it.
+/// Tells whether a segment is part of the testbed itself, not for tools or for a shell.
 fn is_own(segment: &Segment) -> bool {
     ![role::TOOLS, role::SHELL].contains(&segment.role.as_str())
 }
 
-/// What the kernel of `target` is made of. Where its packages lie is known for those that the lock
-/// has.
+/// Returns the packages of the kernel of `target`. Their places are known if the lock has them.
 fn locked(target: &Target, catalogue: &Catalogue) -> LockedKernel {
     let in_lock = |package: &Package| {
         let all = catalogue.lock().kernels().iter().flat_map(|kernel| &kernel.packages);
@@ -165,7 +163,7 @@ fn locked(target: &Target, catalogue: &Catalogue) -> LockedKernel {
     }
 }
 
-/// What differs between two guests, if anything does.
+/// Returns the difference between two guests, if any.
 fn difference(then: &Target, now: &Target) -> Option<String> {
     let image = |target: &Target| target.kernel.image.sha256;
     if image(then) != image(now) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Making one results directory of those of shards, as if one run had measured them all.
+//! Merges the results directories of shards into one, as if one run had measured them all.
 
 #![allow(
     clippy::disallowed_methods,
@@ -29,10 +29,10 @@ use rustix::fs::{CWD, RenameFlags};
 use self::combine::{Read, combine};
 use crate::{LOGS, work};
 
-/// Largest console log that is taken over, in bytes: twice what a guest may write.
+/// Largest console log that is copied, in bytes: twice the limit for a guest.
 const MAX_LOG: u64 = 8 << 20;
 
-/// Most boots that a message names.
+/// Highest number of boots in a message.
 const SHOWN: usize = 8;
 
 /// Why shards cannot be merged.
@@ -41,7 +41,7 @@ pub enum MergeError {
     /// No directory was named.
     #[error("no results directory to merge is named")]
     Nothing,
-    /// The directory to be made exists.
+    /// The directory for the merged results exists.
     #[error("{} exists already: name a directory that does not, for the merged results", .0.display())]
     Exists(PathBuf),
     /// A directory is not as a run left it.
@@ -49,7 +49,7 @@ pub enum MergeError {
     NotWhole {
         /// The results directory.
         directory: PathBuf,
-        /// What of it.
+        /// The faulty part.
         what: &'static str,
         /// What is wrong.
         message: String,
@@ -57,17 +57,17 @@ pub enum MergeError {
     /// A results directory was measured without guests.
     #[error("{} was measured by `bpfassay here`, without guests, which has no shards", .0.display())]
     WithoutGuests(PathBuf),
-    /// Results of another plan.
+    /// The results have different plans.
     #[error("{} and {} are of different plans{difference}: measure all shards of one study with the same options", first.display(), second.display())]
     OtherPlan {
         /// A results directory.
         first: PathBuf,
         /// Another one.
         second: PathBuf,
-        /// Where they differ: empty, or ` at PLACE: A in place of B`.
+        /// The first difference: empty, or ` at PLACE: A in place of B`.
         difference: String,
     },
-    /// Other guests, another QEMU or another version of this program.
+    /// The results have different guests, QEMUs or versions of this program.
     #[error("{} and {} were measured with different {what}: measure one of them again with what the other has", first.display(), second.display())]
     OtherGuests {
         /// A results directory.
@@ -77,33 +77,33 @@ pub enum MergeError {
         /// What differs.
         what: String,
     },
-    /// The same boots twice.
+    /// Two directories have the same block.
     #[error("{} and {} both have the block {block}: name each shard once", first.display(), second.display())]
     Twice {
         /// A results directory.
         first: PathBuf,
         /// Another one.
         second: PathBuf,
-        /// What both have.
+        /// The block's id.
         block: String,
     },
-    /// A log that cannot be taken over.
+    /// A log cannot be copied.
     #[error("cannot take over the log {} of {}", plain::line(log), directory.display())]
     Log {
         /// The results directory.
         directory: PathBuf,
-        /// The log, as its journal names it.
+        /// The log's name in the journal.
         log: String,
         /// Why not.
         #[source]
         source: io::Error,
     },
-    /// Boots that no directory has.
+    /// Some boots are in no directory.
     #[error("{} of {planned} boots are missing: {}", missing.len(), named(missing))]
     Missing {
-        /// Their blocks.
+        /// The ids of the missing blocks.
         missing: Vec<String>,
-        /// How many the plan has.
+        /// Number of boots in the plan.
         planned: usize,
     },
     /// The merged results cannot be written.
@@ -118,12 +118,12 @@ pub enum MergeError {
     /// A journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The results do not follow, or an id names no file.
+    /// The results cannot be derived, or an id cannot name a file.
     #[error(transparent)]
     Conclude(#[from] Box<crate::Error>),
 }
 
-/// The first of `blocks`, and how many there are besides.
+/// Lists the first of `blocks`, and the number of the others.
 fn named(blocks: &[String]) -> String {
     let mut text = blocks.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
     if blocks.len() > SHOWN {
@@ -132,22 +132,21 @@ fn named(blocks: &[String]) -> String {
     text
 }
 
-/// Shards of one study, read and found to fit together.
+/// Shards of one study that fit together.
 #[derive(Debug)]
 pub struct Merge {
     contents: Contents,
-    /// Where each log is: the results directory, by the log's path in it.
+    /// The results directory of each log, by the log's path in it.
     logs: BTreeMap<String, PathBuf>,
     missing: Vec<String>,
 }
 
 impl Merge {
-    /// Reads the results in `directories` and checks that they are whole, of one plan and of the
-    /// same guests, and that no two have the same boots. The order of the directories makes no
-    /// difference.
+    /// Reads the results in `directories`, whose order makes no difference. Checks that they are
+    /// whole, have the same plan and the same guests, and share no boot.
     ///
     /// # Errors
-    /// [`MergeError`] with what does not fit, and the directories that it is about.
+    /// [`MergeError`] with what does not fit, and in which directories.
     pub fn read(directories: &[PathBuf]) -> Result<Self, MergeError> {
         let read = directories.iter().map(|directory| whole(directory)).collect::<Result<Vec<_>, _>>()?;
         let logs = logs(&read)?;
@@ -156,22 +155,22 @@ impl Merge {
         Ok(Self { contents, logs, missing })
     }
 
-    /// The plan of them all.
+    /// The plan of all shards.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.contents.header.plan
     }
 
-    /// The blocks that are not done: no directory has them, or none has all of their runs.
+    /// The blocks that no directory has completely.
     #[must_use]
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// The same where nothing is missing.
+    /// Returns `self` if nothing is missing.
     ///
     /// # Errors
-    /// [`MergeError::Missing`] where something is.
+    /// [`MergeError::Missing`] if blocks are missing.
     pub fn complete(self) -> Result<Self, MergeError> {
         match self.missing.is_empty() {
             true => Ok(self),
@@ -179,11 +178,10 @@ impl Merge {
         }
     }
 
-    /// Whether merged results can be written to `directory`, as far as can be known without
-    /// creating anything.
+    /// Checks whether merged results can be written to `directory`, without creating anything.
     ///
     /// # Errors
-    /// [`MergeError::Exists`] where something has that name.
+    /// [`MergeError::Exists`] if something has that name.
     pub fn may_write(directory: &Path) -> Result<(), MergeError> {
         match directory.symlink_metadata() {
             Ok(_) => Err(MergeError::Exists(directory.to_owned())),
@@ -191,20 +189,21 @@ impl Merge {
         }
     }
 
-    /// Writes the results directory `directory`, whole or not at all, as a run would have: journal,
-    /// logs and results. The results, and their fingerprint as
-    /// [`crate::conclude`] gives it.
+    /// Writes the results directory `directory`, whole or not at all, with journal, logs and
+    /// results as a run has them. Returns the results, and their fingerprint as in
+    /// [`crate::conclude`].
     ///
     /// # Errors
-    /// [`MergeError::Exists`] where something has that name; [`MergeError::Log`], [`MergeError::Write`], [`MergeError::Journal`] and
-    /// [`MergeError::Conclude`] where something cannot be read or written.
+    /// [`MergeError::Exists`] if something has that name. [`MergeError::Log`],
+    /// [`MergeError::Write`], [`MergeError::Journal`] and [`MergeError::Conclude`] if something
+    /// cannot be read or written.
     pub fn write(self, directory: &Path) -> Result<(Results, Option<String>), MergeError> {
         Self::may_write(directory)?;
         let failed = |source| MergeError::Write { path: directory.to_owned(), source };
         let absolute = std::path::absolute(directory).map_err(failed)?;
         let parent = absolute.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(parent).map_err(failed)?;
-        // As any directory that is made here: it becomes the results directory.
+        // The draft becomes the results directory, so it gets the mode of any new directory.
         let mode = fs::Permissions::from_mode(0o777);
         let draft = tempfile::Builder::new().prefix(".bpfassay-merge-").permissions(mode).tempdir_in(parent);
         let draft = draft.map_err(failed)?;
@@ -216,7 +215,7 @@ impl Merge {
         for (log, from) in &self.logs {
             let bytes = bpfassay_input::read_beneath(from, Path::new(log), MAX_LOG)
                 .map_err(|source| MergeError::Log { directory: from.clone(), log: log.clone(), source })?;
-            // [`is_log`] has found that it is a name in that directory.
+            // [`is_log`] has checked that it is a name in that directory.
             let name = Path::new(log).file_name().and_then(|name| name.to_str()).unwrap_or_default();
             logs.create_new(name).and_then(|mut file| file.write_all(&bytes)).map_err(failed)?;
         }
@@ -225,21 +224,21 @@ impl Merge {
         match rustix::fs::renameat_with(CWD, draft.path(), CWD, &absolute, RenameFlags::NOREPLACE) {
             Ok(()) => {}
             Err(rustix::io::Errno::EXIST) => return Err(MergeError::Exists(directory.to_owned())),
-            // A file system without this flag, such as NFS: an empty directory at most is replaced.
+            // NFS and others lack this flag. Their rename replaces an empty directory at most.
             Err(rustix::io::Errno::INVAL) => fs::rename(draft.path(), &absolute).map_err(failed)?,
             Err(error) => return Err(failed(error.into())),
         }
-        // It has another name by now, and stays.
+        // The draft has its final name by now, and stays.
         let _ = draft.keep();
         fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)?;
         Ok(concluded)
     }
 }
 
-/// What the results directory `directory` holds, where it is as a run left it.
+/// Reads the results directory `directory` if it is as a run left it.
 ///
 /// # Errors
-/// [`MergeError`] where it is not.
+/// [`MergeError`] if it is not.
 fn whole(directory: &Path) -> Result<Read, MergeError> {
     if let Some(wrong) = check(directory).into_iter().find(|checked| checked.soundness != Soundness::Sound) {
         let message = plain::line(&wrong.message).into_owned();
@@ -253,10 +252,10 @@ fn whole(directory: &Path) -> Result<Read, MergeError> {
     Ok(Read { directory: directory.to_owned(), contents })
 }
 
-/// Where each log is.
+/// Finds the directory of each log.
 ///
 /// # Errors
-/// [`MergeError::Log`] for one that is no file of the directory of logs, or that another directory has, too.
+/// [`MergeError::Log`] for a log outside of the directory of logs, or in two directories.
 fn logs(read: &[Read]) -> Result<BTreeMap<String, PathBuf>, MergeError> {
     let mut logs = BTreeMap::new();
     for Read { directory, contents } in read {
@@ -281,7 +280,7 @@ fn logs(read: &[Read]) -> Result<BTreeMap<String, PathBuf>, MergeError> {
     Ok(logs)
 }
 
-/// Whether `log` names a file in the directory of logs, and nothing else.
+/// Tells whether `log` names a file directly in the directory of logs.
 fn is_log(log: &str) -> bool {
     let mut parts = Path::new(log).components();
     let is_name = |part: Component<'_>| matches!(part, Component::Normal(_));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guests of one boot: one alone, or a server and the nodes that run the workload together. To
-//! whoever watches the boot they are one guest: the first node, whose runs end when those of all
-//! nodes have ended, with the figures of all.
+//! The guests of one boot: a single guest, or a server and the nodes that run the workload
+//! together. The caller sees them as one guest, the first node. Its runs end when they have ended
+//! on all nodes, with the figures of all.
 
 mod outcomes;
 mod rendezvous;
@@ -30,28 +30,28 @@ use self::{
 };
 use crate::{asked::Asked, together::Together};
 
-/// How long guests whose work is done may take to power off.
+/// How long guests whose work is done can take to power off.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A guest that was started.
 pub(crate) struct Booted {
     pub(crate) guest: Guest,
-    /// Its console log, relative to the results directory.
+    /// The console log, relative to the results directory.
     pub(crate) log: String,
-    /// What it was asked to be.
+    /// The requested properties of the guest.
     pub(crate) asked: Asked,
 }
 
 /// One guest of a boot.
 struct Member {
-    /// `None`: it is alone.
+    /// `None` for a single guest.
     node: Option<Node>,
     guest: Guest,
     log: String,
     asked: Asked,
-    /// What it reported when it was ready.
+    /// The facts that the guest reported when it was ready.
     facts: Option<Box<GuestFacts>>,
-    /// Whether it has reported that everything is done.
+    /// Whether the guest has reported that everything is done.
     is_done: bool,
     has_ended: bool,
 }
@@ -65,55 +65,54 @@ impl Member {
         self.node.map(Node::name).unwrap_or_default()
     }
 
-    /// How it ended, once it has.
+    /// Waits for the guest's end and describes it.
     async fn end(mut self) -> GroupEnding {
         GroupEnding { ending: self.guest.end().await, name: self.node.map(Node::name), log: self.log }
     }
 }
 
-/// The guests of a boot. Those that run the workload come first, in their order; the server comes
-/// last.
+/// The guests of a boot. The nodes come first, in their order; the server comes last.
 pub(crate) struct Guests {
     members: Vec<Member>,
     rendezvous: Rendezvous,
     outcomes: Outcomes,
-    /// Events for whoever watches.
+    /// Events that the caller has not received yet.
     due: VecDeque<GroupEvent>,
-    /// What the first node did after the end of a run that others have not ended yet.
+    /// Events of the first node after the end of a run that others have not ended yet.
     held: VecDeque<Event>,
     /// How the first node ended, while others have work left.
     first_ended: Option<Box<Ending>>,
-    /// Who ended first although its work was not done.
+    /// Index of the guest that ended first without finishing its work.
     broken: Option<usize>,
 }
 
-/// What whoever watches a boot learns.
+/// An event of the guests for the caller.
 #[derive(Debug)]
 pub(crate) enum GroupEvent {
-    /// An event of the guest, or of the first of several nodes.
+    /// An event of the single guest, or of the first node.
     Event(Event),
-    /// What all of several nodes have reported.
+    /// A report of all nodes.
     Together(Together),
     /// The guests cannot be trusted any more.
     Violation(String),
-    /// A guest is another than was asked for.
+    /// A guest differs from what was asked for.
     Differs(String),
 }
 
-/// Why a guest is watched no longer.
+/// Why a guest is not watched any more.
 enum Wrong {
-    /// It did what no agent does.
+    /// The guest violated the protocol.
     Violation(String),
-    /// It is another than was asked for.
+    /// The guest differs from what was asked for.
     Differs(String),
 }
 
-/// How the guests of a boot ended: the one that is to blame.
+/// How the guests of a boot ended, described by the guest that is to blame.
 pub(crate) struct GroupEnding {
     pub(crate) ending: Ending,
-    /// Its console log, relative to the results directory.
+    /// The console log, relative to the results directory.
     pub(crate) log: String,
-    /// `node 2`, `server`; `None` for a guest that was alone.
+    /// `node 2`, `server`; `None` for a single guest.
     pub(crate) name: Option<String>,
 }
 
@@ -123,11 +122,10 @@ pub(crate) enum NotBooted {
     Vm(VmError),
     /// The server ended before it served.
     Server(Box<GroupEnding>),
-    /// The server is another than was asked for.
+    /// The server differs from what was asked for.
     Differs {
-        /// How.
         difference: String,
-        /// Its console log, relative to the results directory.
+        /// The console log, relative to the results directory.
         log: String,
     },
 }
@@ -138,7 +136,7 @@ impl From<VmError> for NotBooted {
     }
 }
 
-/// The nodes of a boot of `study` that run the workload; `None` is a guest that is alone.
+/// Returns the nodes of `study` that run the workload; `None` is a single guest.
 pub(crate) fn of(study: &Study) -> Vec<Option<Node>> {
     match study.guest.nodes {
         0 | 1 => vec![None],
@@ -146,36 +144,36 @@ pub(crate) fn of(study: &Study) -> Vec<Option<Node>> {
     }
 }
 
-/// The node of `study` that everything is shown of where one stands for all: the first.
+/// Returns the first node of `study`, which is shown as the example of all.
 pub(crate) fn first(study: &Study) -> Option<Node> {
     of(study).into_iter().next().flatten()
 }
 
-/// The ranks of the workload `case` of `study` on each node.
+/// Returns the number of ranks of the workload `case` on each node of `study`.
 pub(crate) fn ranks(study: &Study, case: &str) -> u32 {
     let ranks = study.workload(case).and_then(WorkloadSpec::ranks).unwrap_or(1);
     ranks / study.guest.nodes.max(1)
 }
 
-/// The server of `study`'s nodes.
+/// Returns the server of the nodes of `study`.
 pub(crate) fn server(study: &Study) -> Option<Node> {
     first(study).map(|node| Node::server(node.count))
 }
 
 impl Guests {
-    /// Boots one guest, which is alone.
+    /// Boots a single guest.
     ///
     /// # Errors
-    /// [`NotBooted::Vm`] where it cannot be started.
+    /// [`NotBooted::Vm`] if the guest cannot be started.
     pub(crate) async fn one(boot: impl Future<Output = Result<Booted, VmError>>) -> Result<Self, NotBooted> {
         Ok(Self::with(vec![Member::new(None, boot.await?)], (1, 1)))
     }
 
-    /// Boots `server`, and when it serves the `nodes`, each with so many `ranks`. `boot` boots one
-    /// with its ends of cables.
+    /// Boots `server`, and the `nodes` when it serves, each with `ranks` ranks. `boot` boots one
+    /// guest with its ends of the network cables.
     ///
     /// # Errors
-    /// [`NotBooted`]; guests that were started are killed.
+    /// [`NotBooted`]. Guests that were started are killed.
     pub(crate) async fn several(
         (server, nodes, ranks): (Node, Vec<Node>, u32),
         mut boot: impl AsyncFnMut(Node, Vec<Arc<OwnedFd>>) -> Result<Booted, VmError>,
@@ -214,15 +212,15 @@ impl Guests {
         }
     }
 
-    /// How the guests are less confined than they should be, a sentence each.
+    /// Describes in which ways the guests' confinement is incomplete, a sentence each.
     pub(crate) fn unconfined(&self) -> Vec<String> {
         self.members.first().map(|first| first.guest.unconfined().to_vec()).unwrap_or_default()
     }
 
-    /// As [`Guest::read_counts`].
+    /// Calls [`Guest::read_counts`] for the first guest.
     ///
     /// # Errors
-    /// Its errors.
+    /// Those of [`Guest::read_counts`].
     pub(crate) fn read_counts(&mut self) -> std::io::Result<Vec<u8>> {
         self.members.first_mut().map_or_else(|| Ok(Vec::new()), |first| first.guest.read_counts())
     }
@@ -230,12 +228,12 @@ impl Guests {
     /// Acknowledges the last message of the first guest.
     pub(crate) fn power_off(&self) {
         if let Some(first) = self.members.first() {
-            // One that has gone already needs no answer.
+            // A guest that has ended needs no answer.
             let _ = first.guest.send(&HostMessage::PowerOff);
         }
     }
 
-    /// The next event. Cancel-safe.
+    /// Waits for the next event. Cancel-safe.
     pub(crate) async fn next_event(&mut self) -> GroupEvent {
         loop {
             if let Some(event) = self.due.pop_front() {
@@ -258,13 +256,13 @@ impl Guests {
         }
     }
 
-    /// Stops all guests and waits until they have ended. Returns how the one ended that is to
-    /// blame, else the first.
+    /// Stops all guests and waits until they have ended. Returns the ending of the guest that is to
+    /// blame, or else of the first.
     pub(crate) async fn end(self) -> GroupEnding {
         let Self { members, broken, .. } = self;
         let are_several = members.len() > 1;
         for member in &members {
-            // Those of several nodes that have done their work power off by themselves.
+            // Nodes that have done their work power off by themselves.
             member.guest.request_stop(if member.is_done && are_several { GRACE } else { Duration::ZERO });
         }
         let mut endings = Vec::new();
@@ -275,18 +273,17 @@ impl Guests {
         endings.swap_remove(broken.unwrap_or(0))
     }
 
-    /// Waits for the rest of what the guests write while they end by themselves, for at most
-    /// `patience`.
+    /// Waits at most `patience` for the rest of the first guest's output while it ends by itself.
     pub(crate) async fn linger(&mut self, patience: Duration) {
         let Some(first) = self.members.first_mut() else { return };
         let _ = tokio::time::timeout(patience, first.guest.end()).await;
     }
 
-    /// The next event of any guest that has not ended, and whose.
+    /// Waits for the next event of any running guest. Returns the guest's index and the event.
     async fn next_of_any(&mut self) -> (usize, Event) {
         poll_fn(|context| {
             for (at, member) in self.members.iter_mut().enumerate() {
-                // Its end would be returned again at each call.
+                // A guest that has ended would return its end at each call.
                 if member.has_ended {
                     continue;
                 }
@@ -299,10 +296,10 @@ impl Guests {
         .await
     }
 
-    /// Takes in an event of the guest at `at`.
+    /// Handles an event of the guest at index `at`.
     ///
     /// # Errors
-    /// Why the guest is watched no longer.
+    /// Why the guest is not watched any more.
     fn take(&mut self, at: usize, event: Event) -> Result<(), Wrong> {
         let problem = |problem: String| Wrong::Violation(format!("protocol error: {problem}"));
         if let (Event::Message(GuestMessage::Ready(facts)), Some(member)) = (&event, self.members.get(at))
@@ -353,7 +350,7 @@ impl Guests {
                 if let Some(member) = self.members.get_mut(at) {
                     member.is_done = true;
                 }
-                // The boot is done when all have reported it.
+                // The boot is done when all nodes have reported it.
                 if self.are_all_done() {
                     self.hold_or_push(Event::Message(GuestMessage::Done));
                     if let Some(ending) = self.first_ended.take() {
@@ -362,8 +359,8 @@ impl Guests {
                 }
             }
             Event::Message(message) if at == 0 => self.hold_or_push(Event::Message(message)),
-            // How far the others are, and where their code is, concerns nobody; that one is unsound
-            // is reported by its end.
+            // The progress and the code addresses of other nodes are not used. An unsound node is
+            // reported by its end.
             Event::Message(_) => {}
             Event::KernelIncident(incident) => self.due.push_back(GroupEvent::Event(Event::KernelIncident(incident))),
             Event::Ended(ending) if at == 0 && ending.reason.is_done() && !self.are_all_done() => {
@@ -379,12 +376,12 @@ impl Guests {
         Ok(())
     }
 
-    /// Those of several guests that run the workload: all but the server.
+    /// Returns the guests that run the workload: all but the server.
     fn nodes(&self) -> &[Member] {
         self.members.split_last().map_or(&[], |(_, nodes)| nodes)
     }
 
-    /// Reports that all nodes are ready, once they are.
+    /// Reports that all nodes are ready when they are.
     fn all_ready(&mut self) {
         let facts =
             |member: &Member| Some(NodeFacts { node: member.name(), facts: (**member.facts.as_ref()?).clone() });
@@ -395,7 +392,7 @@ impl Guests {
         }
     }
 
-    /// Whether every node has reported that everything is done. The server never does.
+    /// Tells whether every node has reported that everything is done. The server never does.
     fn are_all_done(&self) -> bool {
         self.nodes().iter().all(|member| member.is_done)
     }
@@ -403,14 +400,13 @@ impl Guests {
     fn answer(&self, answers: &[rendezvous::Answer]) {
         for answer in answers {
             if let Some(member) = self.members.get(answer.node) {
-                // One that has gone meanwhile is noticed by its end.
+                // A node that is gone is noticed by its end.
                 let _ = member.guest.send(&HostMessage::Barrier { all_there: answer.all_there });
             }
         }
     }
 
-    /// What the first node does after the end of a run comes after the end of that run on all
-    /// nodes.
+    /// Holds events of the first node back until the run that it has ended has ended on all nodes.
     fn hold_or_push(&mut self, event: Event) {
         match self.outcomes.is_first_waiting() {
             true => self.held.push_back(event),

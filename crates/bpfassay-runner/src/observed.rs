@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the host observed of a boot: which runs began and ended when, in the order of the job.
+//! The host's observations of a boot: which runs began and ended when, in the order of the job.
 //! Pure: time is a parameter.
 
 use bpfassay_study::PlannedRun;
@@ -7,25 +7,25 @@ use bpfassay_study::PlannedRun;
 /// One boot to make.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct BootPlan {
-    /// Its number, from 1.
+    /// Number of the boot in the block, from 1.
     pub(crate) boot: u32,
-    /// Which attempt at the block it is part of, from 1.
+    /// Number of the attempt at the block, from 1.
     pub(crate) attempt: u32,
-    /// Its runs, in order.
+    /// The runs of the boot, in order.
     pub(crate) runs: Vec<PlannedRun>,
-    /// The run that it is to confirm something about: nothing of such a boot is recorded.
+    /// The run that a confirming boot is about. The outcomes of its runs are not recorded.
     pub(crate) confirming: Option<String>,
 }
 
 impl BootPlan {
-    /// The names of its runs.
+    /// Returns the identifiers of the runs.
     pub(crate) fn ids(&self) -> Vec<String> {
         self.runs.iter().map(|run| run.spec.id.clone()).collect()
     }
 }
 
-/// Whether `run` has a tool under test: what may do harm. All others are baseline runs: controls
-/// and most warm-ups among them.
+/// Tells whether `run` has a tool under test, which can do harm. All others are baseline runs,
+/// including controls and most warm-ups.
 pub(crate) fn is_tool_run(run: &PlannedRun) -> bool {
     !run.spec.probe.is_baseline() || run.spec.tool.is_some()
 }
@@ -33,33 +33,33 @@ pub(crate) fn is_tool_run(run: &PlannedRun) -> bool {
 /// A run that began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ObservedRun {
-    /// When, in milliseconds since 1970-01-01 UTC.
+    /// When the run began, in milliseconds since 1970-01-01 UTC.
     pub(crate) started_unix_ms: u64,
-    /// When, in milliseconds since the boot began.
+    /// When the run began, in milliseconds since the boot began.
     pub(crate) began_ms: u64,
-    /// When it ended, in the same way; `None`: it is in flight.
+    /// When the run ended, in milliseconds since the boot began; `None` while it is in flight.
     pub(crate) ended_ms: Option<u64>,
 }
 
 impl ObservedRun {
-    /// How long it took, or has taken at `now_ms`.
+    /// Returns the duration of the run, until `now_ms` if it is in flight.
     pub(crate) fn duration_ms(&self, now_ms: u64) -> u64 {
         self.ended_ms.unwrap_or(now_ms).saturating_sub(self.began_ms)
     }
 }
 
-/// What was seen of a boot so far.
+/// The observations of a boot so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Observed {
     /// Whether the guest reported that it was ready.
     pub(crate) ready: bool,
     /// Whether the agent reported that everything is done.
     pub(crate) done: bool,
-    /// The runs that began: the first ones of the boot, in its order.
+    /// The runs that began: the first ones of the boot, in order.
     pub(crate) runs: Vec<ObservedRun>,
 }
 
-/// An instant, by two clocks.
+/// An instant by two clocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
     /// Milliseconds since 1970-01-01 UTC.
@@ -69,44 +69,44 @@ pub(crate) struct Now {
 }
 
 impl Observed {
-    /// What had been seen at `at_ms`, in milliseconds since the boot began.
+    /// Returns what had been seen at `at_ms`, in milliseconds since the boot began.
     pub(crate) fn at(&self, at_ms: u64) -> Self {
         let begun = self.runs.iter().take_while(|run| run.began_ms <= at_ms);
         let runs = begun.map(|run| ObservedRun { ended_ms: run.ended_ms.filter(|ended| *ended <= at_ms), ..*run });
         Self { ready: self.ready, done: self.done, runs: runs.collect() }
     }
 
-    /// The place of the run in flight, if one is.
+    /// Returns the index of the run in flight, if any.
     pub(crate) fn in_flight(&self) -> Option<usize> {
         self.runs.iter().rposition(|run| run.ended_ms.is_none())
     }
 
-    /// How many runs have ended.
+    /// Counts the runs that have ended.
     pub(crate) fn ended(&self) -> usize {
         self.runs.iter().filter(|run| run.ended_ms.is_some()).count()
     }
 
-    /// Whether all of `plan` have ended.
+    /// Tells whether all runs of `plan` have ended.
     pub(crate) fn is_whole(&self, plan: &BootPlan) -> bool {
         self.ended() == plan.runs.len()
     }
 
-    /// The place of the last tool run of `plan` that has ended.
+    /// Returns the index of the last tool run of `plan` that has ended.
     pub(crate) fn last_tool(&self, plan: &BootPlan) -> Option<usize> {
         let ended = plan.runs.iter().take(self.ended()).enumerate();
         ended.filter(|(_, run)| is_tool_run(run)).map(|(at, _)| at).next_back()
     }
 
-    /// Whether `run` is a tool run of `plan` that has ended.
+    /// Tells whether `run` is a tool run of `plan` that has ended.
     pub(crate) fn has_ended_tool(&self, plan: &BootPlan, run: &str) -> bool {
         plan.runs.iter().take(self.ended()).any(|planned| planned.spec.id == run && is_tool_run(planned))
     }
 
-    /// The agent sent a message about `run`, which must be the one in flight, or the next one,
-    /// which begins with it.
+    /// Notes a message of the agent about `run`, and returns the run's index. It must be the run in
+    /// flight, or the next one, which begins with the message.
     ///
     /// # Errors
-    /// What was expected, as text.
+    /// A text that says which run was expected.
     pub(crate) fn message_about(&mut self, plan: &BootPlan, run: &str, now: Now) -> Result<usize, String> {
         let at = self.in_flight().unwrap_or(self.runs.len());
         let expected = plan.runs.get(at).map(|run| run.spec.id.as_str());
@@ -122,10 +122,10 @@ impl Observed {
         }
     }
 
-    /// The agent reports that `run` ended.
+    /// Notes the agent's report that `run` ended.
     ///
     /// # Errors
-    /// As [`Self::message_about`].
+    /// Those of [`Self::message_about`].
     pub(crate) fn ends(&mut self, plan: &BootPlan, run: &str, now: Now) -> Result<usize, String> {
         let at = self.message_about(plan, run, now)?;
         if let Some(seen) = self.runs.get_mut(at) {
@@ -135,7 +135,7 @@ impl Observed {
     }
 }
 
-/// The text of a guest, bounded.
+/// Shortens a text from a guest.
 pub(crate) fn shortened(text: &str) -> String {
     text.chars().take(200).collect()
 }

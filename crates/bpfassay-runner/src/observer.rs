@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is reported while a plan is executed.
+//! Reports about the execution of a plan.
 
 use std::{num::NonZeroU32, path::Path, time::Duration};
 
@@ -10,40 +10,39 @@ use bpfassay_study::Block;
 /// Something that happened.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// Blocks are about to be executed: once for each look of sequential sampling, otherwise once.
+    /// Blocks are about to be executed, once for each look of sequential sampling.
     Started {
-        /// Which blocks.
+        /// The blocks to execute.
         blocks: &'a [ToDo],
-        /// How many of them side by side.
+        /// Number of blocks in parallel.
         slots: NonZeroU32,
         /// The results directory.
         directory: &'a Path,
     },
-    /// A block is about to be booted again that the host failed, after this time.
+    /// A block failed because of the host, and is booted again after this time.
     Waiting(&'a Block, Duration),
     /// A guest is being booted for a block.
     Booting(&'a Block, &'a BlockStarted),
-    /// The records of a block were taken from a store, in place of booting a guest. Its runs end
-    /// right after this.
+    /// The records of a block came from a store. No guest is booted, and the runs end at once.
     Reused(&'a Block, &'a BlockStarted),
-    /// It is ready.
+    /// A guest is ready.
     Ready(&'a Block, &'a GuestReady),
-    /// A run, by its id, begins a phase.
+    /// A run with this id begins a phase.
     Phase(&'a Block, &'a str, Phase),
-    /// A run ended; its record is in the journal.
+    /// A run ended. Its record is in the journal.
     RunEnded(&'a RunRecord),
     /// The guest is gone.
     Ended(&'a Block, &'a BlockEnded),
-    /// A line that the guest asked to be kept.
+    /// A line of the guest for the log.
     Log(&'a Block, &'a str),
     /// No further block is begun, for this reason.
     Paused(&'a str),
-    /// Whether guests are still being made: how long that takes is not known.
+    /// Whether guests are still being made. How long that takes is unknown.
     MakingGuests(bool),
 }
 
-/// Receives the progress, from several tasks at once. Must be quick: guests wait for it.
+/// Receives the progress from several tasks at once. It must be quick, because guests wait for it.
 pub trait Observer: Send + Sync {
-    /// Something happened.
+    /// Receives a report.
     fn progress(&self, progress: &Progress<'_>);
 }

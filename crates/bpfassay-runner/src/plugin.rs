@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which plugin a QEMU loads, found out by starting it with each.
+//! Finds the plugin that a QEMU loads by starting QEMU with each of them.
 
 use bpfassay_plugin::{Plugin, plugins};
 use bpfassay_vm::{PluginUse, Qemu};
 
-/// A plugin that QEMU loads before the C library, so that the guest does not notice how busy the
-/// host is.
+/// A plugin that QEMU loads before the C library. It hides the host's load from the guest.
 #[derive(Debug, Clone)]
 pub struct LoadedPlugin {
     /// The plugin.
     pub plugin: Plugin,
-    /// Why the plugin cannot count instructions in this QEMU; none where it can.
+    /// Why the plugin cannot count instructions in this QEMU; `None` if it can.
     pub refusal: Option<String>,
 }
 
-/// The plugin that `qemu` loads. The log has what is missing with this QEMU, and why.
+/// Finds the plugin that `qemu` loads. Logs what does not work with this QEMU, and why.
 ///
 /// # Errors
-/// One line with the reason where `qemu` does not start with any plugin.
+/// One line with the reason if `qemu` does not start with any plugin.
 pub(crate) async fn find(qemu: &Qemu) -> Result<LoadedPlugin, String> {
     let mut refusal = "this program was compiled without it".to_owned();
     for plugin in plugins() {

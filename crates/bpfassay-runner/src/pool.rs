@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The pool: blocks waiting, guests side by side.
+//! The pool: a queue of blocks, and guests in parallel.
 
 #![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
 
@@ -23,18 +23,18 @@ use crate::{
     repeated::RepeatedFailures,
 };
 
-/// Why a plan could not be executed to its end. What was measured before is in the journal.
+/// Why a plan could not be executed completely. The journal has the earlier records.
 #[derive(Debug, thiserror::Error)]
 pub enum RunnerError {
-    /// Something every block needs failed.
+    /// Something that every block needs failed.
     #[error(transparent)]
     Block(#[from] BlockError),
     /// A directory could not be made.
     #[error("could not create {what}")]
     Directory {
-        /// Which.
+        /// The directory.
         what: String,
-        /// The operating system's error.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
@@ -43,22 +43,22 @@ pub enum RunnerError {
 /// How the execution of a plan ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Runs measured.
+    /// Number of runs that were measured.
     pub measured: usize,
-    /// Runs whose tracer the kernel refused.
+    /// Number of runs whose tracer the kernel refused.
     pub refused: usize,
-    /// Runs that failed.
+    /// Number of runs that failed.
     pub failed: usize,
-    /// Blocks whose records were taken from a store; their runs are among those above.
+    /// Number of blocks that were reused from a store. The other numbers include their runs.
     pub reused: usize,
-    /// Whether it was cancelled before its end.
+    /// Whether the execution was cancelled.
     pub cancelled: bool,
-    /// Why no further block was begun before the end, if so: the host fails them all.
+    /// Why blocks are left that were not begun, if so.
     pub paused: Option<String>,
 }
 
 impl Summary {
-    /// Counts the runs of `part`, too.
+    /// Adds the numbers of `part`.
     pub(crate) fn add(&mut self, part: &Self) {
         self.measured += part.measured;
         self.refused += part.refused;
@@ -67,43 +67,39 @@ impl Summary {
     }
 }
 
-/// What is to be executed, with what, and where its logs go.
+/// A plan's blocks and everything for executing them.
 #[derive(Debug)]
 pub(crate) struct RunnerConfig<'a> {
-    /// The study that the blocks come from.
+    /// The study of the blocks.
     pub(crate) study: &'a Study,
-    /// The blocks to do, each with what is known of it.
+    /// The blocks to do, each with its past.
     pub(crate) blocks: Vec<ToDo>,
-    /// Blocks that were given up before, because no guest of theirs was ever ready, and how.
+    /// Blocks that were given up earlier because no guest was ever ready, with the failure.
     pub(crate) never_ready: Vec<(Block, RunFailure)>,
-    /// What boots them; more guests may come, until the sender is dropped.
+    /// The set-up that boots the blocks. It can get more guests until the sender is dropped.
     pub(crate) host_setup: watch::Receiver<Arc<HostSetup>>,
-    /// Guests side by side.
+    /// Number of guests in parallel.
     pub(crate) slots: NonZeroU32,
-    /// The store in which blocks are looked up before a guest is booted, and which keeps what is
-    /// measured.
+    /// The store for looking up blocks before booting, and for keeping measured ones.
     pub(crate) reuse: Option<Reuse<'a>>,
 }
 
 /// Makes the directory of logs in the results directory `directory`, and opens it.
 ///
 /// # Errors
-/// [`RunnerError::Directory`] where the directory cannot be made, or a symbolic link is in its
-/// place.
+/// [`RunnerError::Directory`] if the directory cannot be made, or a symbolic link has its name.
 pub(crate) fn make_logs(directory: &OpenDirectory) -> Result<OpenDirectory, RunnerError> {
     let what = directory.path().join(LOGS).display().to_string();
     directory.make_directory(LOGS).map_err(|source| RunnerError::Directory { what, source })
 }
 
-/// Executes `config` and writes all that happens to `journal`, and console logs to [`LOGS`] beside
-/// it. Meanwhile `grow` adds guests, and returns what it could not add: the blocks
-/// of that are left.
+/// Executes `config`. Events go to `journal`, and console logs to [`LOGS`] in the same directory.
+/// Meanwhile `grow` adds guests. It returns what it could not add, whose blocks are left.
 ///
-/// When `cancel` is cancelled, all guests are stopped; the blocks in flight are not complete then,
-/// and are done again on resuming.
+/// When `cancel` is cancelled, all guests are stopped, and their blocks are left incomplete.
 ///
 /// # Errors
-/// [`RunnerError`]; guests and runs that fail are no errors but records.
+/// [`RunnerError`]. Failed guests and runs are not errors but records.
 pub(crate) async fn execute(
     config: RunnerConfig<'_>,
     grow: impl AsyncFnOnce(&Context<'_>) -> Result<Vec<String>, BlockError>,
@@ -155,15 +151,14 @@ pub(crate) async fn execute(
             };
             summary.add(&tally.summary());
             if let Err(error) = done {
-                // The other workers stop their guests and come home.
+                // The other workers stop their guests and return.
                 cancel.cancel();
                 return Err(error);
             }
         }
         Ok(summary)
     };
-    // Guests are processes of their own and the workers only wait for them: one task serves them
-    // all.
+    // Guests are separate processes and the workers only wait for them, so one task is enough.
     let growing = async { grow(&context).await.inspect_err(|_| cancel.cancel()) };
     let (missing, outcomes) = join(growing, join_all((0..slots.get()).map(|_| worker()))).await;
     let missing = missing?;
@@ -180,8 +175,8 @@ pub(crate) async fn execute(
     Ok(total)
 }
 
-/// The first block of `waiting` whose guest is there, with what boots it; waits for guests where
-/// none is. `None`: nothing is left, or nothing more comes.
+/// Waits for the first block of `waiting` whose guest is there, and returns it with the set-up.
+/// `None` if no block is left or no more guests come.
 async fn next(
     waiting: &Mutex<VecDeque<ToDo>>,
     mut host_setup: watch::Receiver<Arc<HostSetup>>,
@@ -207,7 +202,7 @@ async fn next(
     }
 }
 
-/// The block is done by `entries`, which were measured before.
+/// Completes a block with `entries`, which were measured before.
 fn taken(context: &Context<'_>, todo: &ToDo, entries: &[Entry], tally: &mut Tally) -> Result<(), BlockError> {
     context.append_all(entries)?;
     for entry in entries {
@@ -223,7 +218,7 @@ fn taken(context: &Context<'_>, todo: &ToDo, entries: &[Entry], tally: &mut Tall
     Ok(())
 }
 
-/// The runs of a block that no guest is booted for fail with `failure`.
+/// Fails the runs of a block with `failure`, without booting a guest.
 fn not_begun(context: &Context<'_>, todo: &ToDo, failure: &RunFailure, tally: &mut Tally) -> Result<(), BlockError> {
     for run in todo.open() {
         let outcome = Outcome::Failed(failure.clone());
@@ -246,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    /// What boots guests of `archs`, as far as the pool looks at it.
+    /// A set-up for guests of `archs` that has what the pool looks at.
     fn with(archs: &[Arch], targets: &[Target]) -> Arc<HostSetup> {
         let file = || File { path: "x".into(), size: 1, sha256: bpfassay_testbed::cache::Digest::of(b"") };
         let image = |target: &Target| {
@@ -279,7 +274,7 @@ mod tests {
         for _ in 0..of(Arch::Riscv64) {
             assert_eq!(take().await, Some(Arch::Riscv64));
         }
-        // Nothing else is there yet.
+        // No other guest is there yet.
         assert!(tokio::time::timeout(Duration::from_millis(50), take()).await.is_err());
         let (taken, ()) = join(take(), async {
             sender.send_replace(with(&[Arch::Riscv64, Arch::X86_64], &targets));

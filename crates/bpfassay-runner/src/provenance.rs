@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes into results besides figures: this host, its QEMU, and the testbed's manifest.
+//! The provenance of results: this host, its QEMU, and the testbed's manifest.
 
 #![allow(clippy::disallowed_methods, reason = "reads files of the kernel, in /proc or /sys")]
 
@@ -22,20 +22,20 @@ use crate::{Error, HostSetup, emulator, slots};
 /// This host.
 #[derive(Debug)]
 pub struct Host {
-    /// Room for guests.
+    /// The CPUs and memory for guests.
     pub room: slots::Host,
     facts: HostFacts,
 }
 
 impl Host {
-    /// As results have it, with `jobs` guests side by side.
+    /// Returns the host's facts in the form of results, with `jobs` guests in parallel.
     #[must_use]
     pub fn facts(&self, jobs: u32) -> HostFacts {
         HostFacts { jobs, ..self.facts.clone() }
     }
 }
 
-/// Looks at this host. What it does not report is `unknown` or 0, never a guess.
+/// Collects the facts of this host. Missing facts are `unknown` or 0, never a guess.
 #[must_use]
 pub fn host() -> Host {
     let uname = rustix::system::uname();
@@ -65,13 +65,13 @@ pub fn host() -> Host {
     }
 }
 
-/// This program, by its digest in `cache`.
+/// Describes this program by its digest in `cache`.
 #[must_use]
 pub fn this_program(cache: &Cache) -> Artefact {
     bpfassay(|path| cache.digest_of(path))
 }
 
-/// This program.
+/// Describes this program.
 fn bpfassay(digest: impl Fn(&Path) -> bpfassay_testbed::Result<Digest>) -> Artefact {
     let own = std::env::current_exe().ok().and_then(|path| digest(&path).ok());
     Artefact {
@@ -81,11 +81,11 @@ fn bpfassay(digest: impl Fn(&Path) -> bpfassay_testbed::Result<Digest>) -> Artef
     }
 }
 
-/// What went into results measured on this machine itself, `target`, by `agent`; `payload` are the
-/// programs that it starts.
+/// Returns the provenance of results on this machine, `target`. `agent` measured them, and
+/// `payload` are the programs that it starts.
 ///
 /// # Errors
-/// [`Error::Testbed`] where the agent or a program cannot be read.
+/// [`Error::Testbed`] if the agent or a program cannot be read.
 pub(crate) fn here(host: HostFacts, target: Target, agent: &Path, payload: &[&Path]) -> Result<Provenance, Error> {
     let program = |path: &&Path| -> Result<Artefact, Error> {
         Ok(Artefact {
@@ -121,8 +121,8 @@ pub(crate) fn here(host: HostFacts, target: Target, agent: &Path, payload: &[&Pa
     })
 }
 
-/// How the machine whose root directory is `root` executes, and why that is believed. A guest of
-/// QEMU counts as emulated unless it has the clock that only KVM gives (x86;
+/// Finds out how the machine with the root directory `root` executes, and why. A guest of QEMU
+/// counts as emulated unless it has the clock that only KVM provides (x86;
 /// arch/x86/kernel/kvmclock.c).
 fn accelerator_of(root: &Path) -> (&'static str, &'static str) {
     let holds = |path: &str, pattern: &str| {
@@ -130,7 +130,7 @@ fn accelerator_of(root: &Path) -> (&'static str, &'static str) {
             .is_ok_and(|text| text.windows(pattern.len()).any(|window| window == pattern.as_bytes()))
     };
     let is_qemu = holds("sys/class/dmi/id/sys_vendor", "QEMU")
-        // hw/arm/virt.c and hw/riscv/virt.c of QEMU.
+        // These names are from QEMU's hw/arm/virt.c and hw/riscv/virt.c.
         || holds("proc/device-tree/compatible", "linux,dummy-virt")
         || holds("proc/device-tree/compatible", "riscv-virtio");
     if !is_qemu {
@@ -142,10 +142,11 @@ fn accelerator_of(root: &Path) -> (&'static str, &'static str) {
     }
 }
 
-/// Everything that went into the results of `plan`.
+/// Returns the provenance of the results of `plan`.
 ///
 /// # Errors
-/// [`Error::Testbed`] where QEMU's program cannot be read; [`Error::Json`] where the manifest cannot be written as JSON.
+/// [`Error::Testbed`] if QEMU's program cannot be read, [`Error::Json`] if the manifest cannot be
+/// written as JSON.
 pub(crate) fn collect(
     cache: &Cache,
     host_setup: &HostSetup,
@@ -182,7 +183,7 @@ pub(crate) fn collect(
     })
 }
 
-/// What the guests of `plan` are made of.
+/// Returns the parts of the guests of `plan`.
 pub(crate) fn targets(manifest: &Manifest, plan: &Plan) -> Vec<TargetArtefacts> {
     plan.targets()
         .into_iter()

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Detects classes of blocks that all fail in the same way, so that the rest of them is not tried.
-//! Pure.
+//! Detects classes of blocks that all fail alike, so that the rest is not tried. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +9,22 @@ use bpfassay_study::{Block, Target, plan::file_system_id};
 
 use crate::{attempt::Attempt, blame::HostFailure, failure};
 
-/// How many blocks in a row the host may fail alike before no further block is begun.
+/// After this many blocks in a row with the same host failure, no further block is begun.
 const MOST_OF_HOST: u32 = 3;
 
-/// In how many blocks a kernel may not become ready before no further guest of it is booted. One
-/// that is silent from the first byte on is enough.
+/// After this many blocks in which a kernel was never ready, no further guest of it is booted. One
+/// block is enough if the kernel was silent.
 const MOST_NEVER_READY: usize = 2;
 
-/// What never got ready: a target; where its agent spoke, with one file system.
+/// A class of blocks that never got ready: a target, with one file system if its agent spoke.
 type Class = (Target, Option<String>);
 
-/// What is known of classes of blocks.
+/// Failures of classes of blocks.
 #[derive(Debug, Default)]
 pub(crate) struct RepeatedFailures {
-    /// The host failure of the blocks that ended last, and how many of them in a row.
+    /// The host failure of the latest blocks, and their number in a row.
     host: Option<(HostFailure, u32)>,
-    /// Blocks that were given up because no guest of theirs was ever ready.
+    /// Blocks that were given up because none of their guests was ever ready.
     never_ready: BTreeMap<Class, Vec<(String, RunFailure)>>,
 }
 
@@ -35,7 +34,7 @@ fn class(block: &Block, phase: Option<Phase>) -> Class {
 }
 
 impl RepeatedFailures {
-    /// `block` was given up with `failure` because no guest of it was ever ready.
+    /// Notes that `block` was given up with `failure` because none of its guests was ever ready.
     pub(crate) fn never_ready(&mut self, block: &Block, failure: &RunFailure) {
         let blocks = self.never_ready.entry(class(block, failure.phase)).or_default();
         if blocks.iter().all(|(known, _)| *known != block.id) {
@@ -43,11 +42,11 @@ impl RepeatedFailures {
         }
     }
 
-    /// `block` was done, or left, as `attempt` shows.
+    /// Notes how `block` ended or was left, according to `attempt`.
     pub(crate) fn done(&mut self, block: &Block, attempt: &Attempt) {
         self.host = match (attempt.left_by_host(), self.host) {
             (None, _) => None,
-            // That is for one kind of guest, and no sign of the host's state.
+            // This failure depends on the kind of guest, and says nothing about the host's state.
             (Some(HostFailure::Lacking), before) => before,
             (Some(now), Some((before, count))) if now == before => Some((now, count.saturating_add(1))),
             (Some(now), _) => Some((now, 1)),
@@ -60,7 +59,7 @@ impl RepeatedFailures {
         }
     }
 
-    /// Why no further block is to be begun, if so: the host fails them all.
+    /// Returns why no further block is to be begun, if the host fails all of them.
     pub(crate) fn pause(&self) -> Option<String> {
         let (failure, count) = self.host.filter(|(_, count)| *count >= MOST_OF_HOST)?;
         let what = match failure {
@@ -72,8 +71,7 @@ impl RepeatedFailures {
         Some(format!("host failure in {count} blocks in a row ({what}): no further block is begun"))
     }
 
-    /// Why the runs of `block` are not tried, if so: its kernel did not become ready in other
-    /// blocks.
+    /// Returns why the runs of `block` are not tried, if its kernel was never ready elsewhere.
     pub(crate) fn not_tried(&self, block: &Block) -> Option<RunFailure> {
         let blocks = [Some(Phase::Boot), None].map(|phase| self.never_ready.get(&class(block, phase)));
         let blocks = blocks.into_iter().flatten().find(|blocks| {

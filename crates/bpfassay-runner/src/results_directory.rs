@@ -16,28 +16,28 @@ use std::{
 use bpfassay_results::{Header, Journal, JournalError};
 use bpfassay_study::Shard;
 
-/// The link to the directory of the run that was begun last, beside these directories.
+/// Name of the link to the latest run. The link is next to the results directories.
 const LATEST: &str = "latest";
 
-/// How many runs of one study, begun in one second, each find a name.
+/// How many runs of one study that begin in the same second can find a name.
 const MOST_IN_A_SECOND: u32 = 1000;
 
-/// The name of the directory of a run of `study` that began at this instant, in milliseconds since
-/// 1970-01-01 UTC: with its date and time in UTC, so that names sort by age. Of shards, which may
-/// begin at the same instant, it has the shard, too.
+/// Returns the directory name of a run of `study` that began at this time, in milliseconds since
+/// 1970-01-01 UTC. It has the date and time in UTC, so names sort by age. It also has the shard,
+/// because shards can begin at the same time.
 pub(crate) fn name(study: &str, started_unix_ms: u64, shard: Option<Shard>) -> String {
     let started = i64::try_from(started_unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     let started = match started {
         Some(started) => started.strftime("%Y-%m-%d-%H%M%S").to_string(),
-        // A clock beyond the year 9999.
+        // The clock is beyond the year 9999.
         None => (started_unix_ms / 1000).to_string(),
     };
     let shard = shard.map(|shard| format!("-shard-{}-of-{}", shard.number(), shard.of()));
     format!("{study}-{started}{}", shard.unwrap_or_default())
 }
 
-/// Begins a journal with `header` in a directory of its own in `parent`: by the study and the time
-/// of the header, and a number where another run of that second has the name.
+/// Begins a journal with `header` in a new directory of `parent`. The name follows from the study
+/// and the time of the header. It gets a number if another run of that second has the name.
 ///
 /// # Errors
 /// Those of [`Journal::create`].
@@ -59,8 +59,8 @@ pub(crate) fn begin(parent: &Path, header: &Header) -> Result<(PathBuf, Journal)
     Ok((directory, journal))
 }
 
-/// Has the link `latest` beside `directory` lead to it. What stands there and is no link is left
-/// alone; that a link cannot be made is a warning, for nothing depends on it.
+/// Points the link `latest` in the parent of `directory` to it. Anything that is not a link is left
+/// alone. A failure is only a warning, because nothing depends on the link.
 pub(crate) fn link_latest(directory: &Path) {
     if let Err(error) = replace_link(directory) {
         tracing::warn!("no link to the latest results: {error}");
@@ -77,7 +77,7 @@ fn replace_link(directory: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(_) | Err(_) => {}
     }
-    // By a rename, so that it is never missing.
+    // The rename makes sure that the link is never missing.
     let new = parent.join(format!(".{LATEST}.{}", process::id()));
     symlink(name, &new)?;
     fs::rename(&new, &link).inspect_err(|_| drop(fs::remove_file(&new)))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guests that a run was measured with: those that are still there, the same made again, or
-//! those of a bundle; and bundles of them.
+//! Gets the guests that a run was measured with, if they still exist, by making them again, or from
+//! a bundle. Also writes such bundles.
 
 use std::path::{Path, PathBuf};
 
@@ -12,14 +12,14 @@ use crate::{Error, Selection, Shell, Store, Testbed, emulator, provenance, testb
 
 /// A run that was measured before.
 pub(crate) struct MeasuredRun<'a> {
-    /// Its results directory.
+    /// The results directory.
     pub(crate) directory: &'a Path,
-    /// What it was measured with.
+    /// The provenance of the run.
     pub(crate) recorded: &'a Provenance,
 }
 
 impl MeasuredRun<'_> {
-    /// Its guests for `plan`, a part of its plan, where they are still there.
+    /// Returns the run's guests for `plan`, a part of its plan, if they still exist.
     ///
     /// # Errors
     /// Those of [`Testbed::recorded`].
@@ -27,35 +27,35 @@ impl MeasuredRun<'_> {
         Testbed::recorded(self.recorded, self.directory, plan)
     }
 
-    /// The same guests made again.
+    /// Makes the same guests again.
     ///
     /// # Errors
-    /// Those of [`Testbed::provide`]; [`Error::OtherGuests`] where those that can be made now are
-    /// different.
+    /// Those of [`Testbed::provide`], and [`Error::OtherGuests`] if the new guests differ.
     pub(crate) fn made_again(&self, plan: &Plan, store: &Store) -> Result<Testbed, Error> {
         self.compared(Testbed::provide(store, &Selection::default(), plan, Shell::Without)?, plan)
     }
 
-    /// Its guests out of a bundle.
+    /// Takes the run's guests from a bundle.
     ///
     /// # Errors
-    /// [`Error::Testbed`] for a file that is no bundle; [`Error::NoGuest`] where it lacks a target; [`Error::OtherGuests`] where its guests are different.
+    /// [`Error::Testbed`] if the file is not a bundle, [`Error::NoGuest`] if it lacks a target,
+    /// [`Error::OtherGuests`] if its guests differ.
     pub(crate) fn testbed_of_bundle(&self, plan: &Plan, store: &Store, bundle: &Path) -> Result<Testbed, Error> {
         self.compared(Testbed::of_manifest(bundle::unpack(&store.cache, bundle)?, plan)?, plan)
     }
 
-    /// `testbed`, if it has the artefacts that were recorded.
+    /// Returns `testbed` if it has the recorded artefacts.
     fn compared(&self, testbed: Testbed, plan: &Plan) -> Result<Testbed, Error> {
         let now = provenance::targets(&testbed.manifest, plan);
         let is_planned = |target: &Target| plan.targets().iter().any(|planned| **planned == *target);
         let then: Vec<_> = self.recorded.targets.iter().filter(|made| is_planned(&made.target)).collect();
-        // An interrupted run may have been done with a part of its guests.
+        // An interrupted run may have had only a part of its guests.
         let was_there = |made: &&TargetArtefacts| then.iter().any(|before| before.target == made.target);
         if now.iter().filter(was_there).collect::<Vec<_>>() == then { Ok(testbed) } else { Err(Error::OtherGuests) }
     }
 }
 
-/// Writing a bundle of the guests that a run was measured with.
+/// Writes a bundle of the guests that a run was measured with.
 #[derive(Debug)]
 pub struct Bundling {
     directory: PathBuf,
@@ -66,7 +66,8 @@ impl Bundling {
     /// Reads the run in the results directory `directory`.
     ///
     /// # Errors
-    /// [`Error::Journal`], [`Error::BlockId`] where the journal cannot be used; [`Error::NothingToBundle`] for a run without guests.
+    /// [`Error::Journal`] and [`Error::BlockId`] if the journal cannot be used,
+    /// [`Error::NothingToBundle`] for a run without guests.
     pub fn new(directory: &Path) -> Result<Self, Error> {
         let contents = Contents::read(directory)?;
         if contents.header.provenance.is_without_guests() {
@@ -76,25 +77,25 @@ impl Bundling {
         Ok(Self { directory: directory.to_owned(), contents })
     }
 
-    /// What the run executed.
+    /// The plan of the run.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.contents.header.plan
     }
 
-    /// What it was measured with.
+    /// The provenance of the run.
     #[must_use]
     pub fn provenance(&self) -> &Provenance {
         &self.contents.header.provenance
     }
 
-    /// Debian packages that this host needs to make the guests again, besides QEMU.
+    /// Returns the Debian packages, except QEMU, that this host needs to make the guests again.
     #[must_use]
     pub fn host_packages(&self) -> &'static [&'static str] {
         host_packages(self.provenance())
     }
 
-    /// The guests, where they are still there.
+    /// Returns the guests if they still exist.
     ///
     /// # Errors
     /// Those of [`Testbed::recorded`].
@@ -102,20 +103,19 @@ impl Bundling {
         self.run().testbed(self.plan())
     }
 
-    /// The same guests made again.
+    /// Makes the same guests again.
     ///
     /// # Errors
-    /// Those of [`Testbed::provide`]; [`Error::OtherGuests`] where those that can be made now are
-    /// different.
+    /// Those of [`Testbed::provide`], and [`Error::OtherGuests`] if the new guests differ.
     pub fn made_again(&self, store: &Store) -> Result<Testbed, Error> {
         self.run().made_again(self.plan(), store)
     }
 
-    /// The package files of the QEMU that the run was measured with, where `testbed.lock` has it:
-    /// from the cache, or downloaded. None where it has not.
+    /// Returns the package files of the run's QEMU from the cache or a download. The list is empty
+    /// if `testbed.lock` does not have this QEMU.
     ///
     /// # Errors
-    /// [`Error::Testbed`] where they cannot be had.
+    /// [`Error::Testbed`] if the files cannot be had.
     pub fn qemu(&self, store: &Store) -> Result<Vec<(Package, Object)>, Error> {
         if emulator::is_of_lock(self.provenance())? {
             Ok(Emulator::package_files(&store.apt())?)
@@ -124,11 +124,11 @@ impl Bundling {
         }
     }
 
-    /// Writes those guests of `testbed` that the run needs, and the packages `qemu`, to the file
-    /// `path`, which must not exist; the guests' manifest, and the size of the file in bytes.
+    /// Writes the guests of `testbed` that the run needs, and the packages `qemu`, to the new file
+    /// `path`. Returns the guests' manifest, and the size of the file in bytes.
     ///
     /// # Errors
-    /// [`Error::Testbed`] where a file of the testbed is missing or changed, or the bundle cannot be written.
+    /// [`Error::Testbed`] if a file of the testbed is missing or changed, or writing fails.
     pub fn write(&self, testbed: Testbed, qemu: &[(Package, Object)], path: &Path) -> Result<(Manifest, u64), Error> {
         let mut manifest = testbed.manifest;
         keep_planned(&mut manifest, self.plan());
@@ -141,8 +141,7 @@ impl Bundling {
     }
 }
 
-/// Debian packages that this host needs to make again what `recorded` was measured with, besides
-/// QEMU.
+/// Returns the Debian packages, except QEMU, for making the testbed of `recorded` again.
 pub(crate) fn host_packages(recorded: &Provenance) -> &'static [&'static str] {
     provider::host_packages(recorded.manifest["provider"]["name"].as_str().unwrap_or_default())
 }

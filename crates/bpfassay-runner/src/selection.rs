@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is to be run and with which guests: a study, the part of it that is kept, and what comes
-//! beside it. Tool files are read once, so that plan and guests are made of the same.
+//! Selects what to run and with which guests: a study or a part of it, with additions. Tool files
+//! are read once, so the plan and the guests use the same contents.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,57 +23,58 @@ use bpfassay_tool::{Loaded, Supply};
 
 use crate::{Error, Store, StoreOptions, host_setup};
 
-/// A study, what is kept of it, and what its guests are made of.
+/// A selected part of a study, with changes, and the sources of its guests.
 #[derive(Debug, Default)]
 pub struct Selection {
     /// The name of a bundled study, or the path of a study file.
     pub study: String,
-    /// These targets in place of the study's own, where there are any.
+    /// Targets that replace the study's targets, unless empty.
     pub targets: Vec<Target>,
-    /// What is kept of the study.
+    /// Selects a part of the study.
     pub narrowing: Narrowing,
-    /// This clock in place of the study's own.
+    /// A clock that replaces the study's clock.
     pub clock: Option<Clock>,
-    /// A study that leaves its clock to the host is under the instruction clock also where KVM
-    /// works: only these figures are the same on every machine.
+    /// Uses the instruction clock even where KVM works, if the study leaves the clock to the host.
+    /// Its figures are the same on every machine.
     pub same_everywhere: bool,
-    /// This model of caches and branches in place of the study's own, or of none.
+    /// A model of caches and branches that replaces the study's model, if any.
     pub model: Option<Model>,
-    /// Findings that the tools may not have: a gate, in addition to the study's own.
+    /// Findings that the tools must not have: a gate, in addition to the study's gates.
     pub deny: Vec<Denied>,
-    /// Gates in addition to the study's own, each as in [`Study::demand`].
+    /// Gates in addition to the study's gates, each in the form of [`Study::demand`].
     pub gates: Vec<String>,
-    /// Rounds of each boot in place of the study's own number.
+    /// Number of rounds per boot that replaces the study's number.
     pub rounds: Option<u32>,
-    /// The shard of the plan that is measured; `None`: everything.
+    /// The shard of the plan to measure; `None` for the whole plan.
     pub shard: Option<Shard>,
     /// Tools under test, in addition to the study's probe configurations.
     pub tools: Vec<Loaded>,
-    /// What the guests are made of: a testbed that was made before, a kernel of the user's in place
-    /// of the study's targets, a real IOR.
+    /// Sources of the guests: an existing testbed, a kernel of the user instead of the study's
+    /// targets, a real IOR.
     pub sources: Sources,
-    /// Only the targets that the manifest has.
+    /// Selects only targets of the testbed manifest.
     pub only_available: bool,
 }
 
 impl Selection {
-    /// The whole of a study.
+    /// Selects a whole study.
     #[must_use]
     pub fn of_study(study: &str) -> Self {
         Self { study: study.to_owned(), ..Self::default() }
     }
 
-    /// Reads the study and expands what is kept of it. `store` is opened only where the study names
+    /// Reads the study and expands the selected part. `store` is opened only if the study names
     /// kernels by a pattern.
     ///
     /// # Errors
-    /// [`Error::Study`], [`Error::Expand`] for the study and what is kept of it; [`Error::Kernel`], [`Error::Ior`], [`Error::NotIor`],
-    /// [`Error::NoLauncher`], [`Error::Tool`], [`Error::ToolRefused`], [`Error::NoManifest`], [`Error::Testbed`] for what comes beside it.
+    /// [`Error::Study`] and [`Error::Expand`] for the study and the selected part. For the
+    /// additions: [`Error::Kernel`], [`Error::Ior`], [`Error::NotIor`], [`Error::NoLauncher`],
+    /// [`Error::Tool`], [`Error::ToolRefused`], [`Error::NoManifest`], [`Error::Testbed`].
     pub fn expand(&self, store: &StoreOptions) -> Result<Plan, Error> {
         self.expand_for(self.clock, store)
     }
 
-    /// The same with `clock` in place of the study's own.
+    /// Like [`Selection::expand`], with `clock` instead of the study's clock.
     ///
     /// # Errors
     /// Those of [`Selection::expand`].
@@ -92,7 +93,7 @@ impl Selection {
             study.clock = clock;
             study.clock_of_host = false;
         }
-        // It is under the instruction clock until the host decides otherwise.
+        // Such a study has the instruction clock until the host decides.
         study.clock_of_host &= !self.same_everywhere;
         if let Some(model) = &self.model {
             study.use_model(model.clone())?;
@@ -131,7 +132,7 @@ impl Selection {
         self.check_tools(&plan, &supplies)?;
         for (arch, (launcher, tree)) in launchers {
             let Some(ranks) = most_ranks(&plan, arch) else { continue };
-            // Another tool's packages may have one.
+            // The packages of another tool can contain a launcher.
             let is_unknown = supplies.iter().any(|supply| !supply.source.packages(arch).is_empty());
             if launcher.map_err(|error| Error::Ior(Box::new(error.into())))?.is_none() && !is_unknown {
                 return Err(Error::NoLauncher { tree: tree.clone(), arch, ranks });
@@ -143,8 +144,7 @@ impl Selection {
         }
     }
 
-    /// Adds the kernels that are asked for and the study has not: any of the catalogue, or of a
-    /// testbed that was made before.
+    /// Adds requested kernels that the study lacks, from an existing testbed or the catalogue.
     ///
     /// # Errors
     /// Those of [`StoreOptions::kernels`] and [`Sources::made_before`].
@@ -166,15 +166,15 @@ impl Selection {
         Ok(())
     }
 
-    /// What guests must be supplied with for the tools, and for the workloads of `plan`, a plan of
-    /// this selection. `folder` is that of the study.
+    /// Returns what guests need for the tools and for the workloads of `plan`, a plan of this
+    /// selection. `folder` is the study's directory.
     pub(crate) fn supplies<'a>(&'a self, plan: &'a Plan, folder: Option<&'a Path>) -> Vec<Supply<'a>> {
         let cases: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.case.as_str()).collect();
         let of_workloads = cases.into_iter().filter_map(|case| plan.study.workload(case)?.supply(folder));
         self.tools.iter().map(Loaded::supply).chain(of_workloads).collect()
     }
 
-    /// Refuses what can be known of tools and programs of workloads before guests are made.
+    /// Refuses tools and workload programs with faults that are known before guests are made.
     fn check_tools(&self, plan: &Plan, supplies: &[Supply<'_>]) -> Result<(), Error> {
         let archs: BTreeSet<Arch> = plan.targets().iter().map(|target| target.arch).collect();
         for arch in archs {
@@ -185,20 +185,20 @@ impl Selection {
         Ok(())
     }
 
-    /// What is asked of a provider, but the targets.
+    /// Returns the request to a provider, without the targets.
     #[must_use]
     pub fn request<'a>(&'a self, apt: &'a Apt<'a>, store: &'a Store) -> Request<'a> {
         Request::new(apt, &store.catalogue, &self.sources, &store.programs)
     }
 
-    /// Debian packages that this host needs to make the guests, besides QEMU; empty where they are
-    /// made elsewhere.
+    /// Returns the Debian packages, except QEMU, that this host needs to make the guests. There are
+    /// none if the guests come from elsewhere.
     #[must_use]
     pub fn host_packages(&self) -> &'static [&'static str] {
         self.sources.provider().host_packages()
     }
 
-    /// The architecture of the user's kernel.
+    /// Returns the architecture of the user's kernel.
     fn arch_of(&self, kernel: &LocalKernel) -> Result<Arch, Error> {
         let refuse = |error| Error::Kernel(Box::new(error));
         let image = kernel.image.as_path();
@@ -213,21 +213,22 @@ impl Selection {
         Ok(kind.arch)
     }
 
-    /// The targets of the testbed manifest, where only these are wanted.
+    /// Returns the targets of the testbed manifest if only these are requested.
     fn available(&self) -> Result<Option<BTreeSet<Target>>, Error> {
         if !self.only_available {
             return Ok(None);
         }
-        // Its files are checked when they are used.
+        // The manifest's files are checked when they are used.
         let manifest = self.sources.made_before()?.ok_or(Error::NoManifest)?;
         Ok(Some(manifest.targets.into_iter().map(|made| Target { arch: made.arch, kernel: made.name }).collect()))
     }
 }
 
-/// Adds `tools` to what `study` measures, and a gate on findings that they may not have.
+/// Adds `tools` to the probe configurations of `study`, and a gate that denies the findings `deny`.
 ///
 /// # Errors
-/// [`Error::Tool`] for a file of a tool that cannot be read, [`Error::ToolRefused`] for a name that the study has already.
+/// [`Error::Tool`] for a tool's file that cannot be read, [`Error::ToolRefused`] for a name that
+/// the study has already.
 pub(crate) fn test_tools(tools: &[Loaded], deny: &[Denied], study: &mut Study) -> Result<(), Error> {
     for tool in tools {
         let refuse = |problem| Error::ToolRefused { name: tool.file.name.clone(), problem };
@@ -240,7 +241,7 @@ pub(crate) fn test_tools(tools: &[Loaded], deny: &[Denied], study: &mut Study) -
     Ok(())
 }
 
-/// The most MPI ranks that `plan` has of a real IOR on `arch`, if several.
+/// Returns the highest number of MPI ranks of a real IOR on `arch` in `plan`, if it is above 1.
 fn most_ranks(plan: &Plan, arch: Arch) -> Option<u32> {
     let of_cell = |cell: &Cell| match cell.workload.program {
         Program::ExternalIor { ranks: ranks @ 2.. } if cell.target.arch == arch => Some(ranks),
@@ -249,18 +250,18 @@ fn most_ranks(plan: &Plan, arch: Arch) -> Option<u32> {
     plan.cells.iter().filter_map(of_cell).max()
 }
 
-/// The interfaces of the IOR in the file `path`: those whose names are in the program, since a
-/// program for another architecture cannot be executed.
+/// Returns the interfaces of the IOR in the file `path`. They are found by their names in the
+/// program, because a program for another architecture cannot be executed.
 ///
 /// # Errors
-/// [`Error::Ior`] if it cannot be read, [`Error::NotIor`] if it has none of them.
+/// [`Error::Ior`] if the file cannot be read, [`Error::NotIor`] if it has no such name.
 pub(crate) fn interfaces_of(path: &Path) -> Result<BTreeSet<Interface>, Error> {
     const LIMIT: u64 = 256 << 20;
     let read =
         |source| Error::Ior(Box::new(bpfassay_testbed::Error::Io { action: "read", path: path.to_owned(), source }));
     let mut bytes = Vec::new();
     bpfassay_input::open(path).map_err(read)?.take(LIMIT).read_to_end(&mut bytes).map_err(read)?;
-    // As a whole string constant of the program.
+    // A name must be a whole string constant of the program.
     let holds = |name: &str| {
         bytes.windows(name.len() + 2).any(|window| {
             window.first() == Some(&0) && window.last() == Some(&0) && window[1..=name.len()] == *name.as_bytes()
@@ -268,6 +269,6 @@ pub(crate) fn interfaces_of(path: &Path) -> Result<BTreeSet<Interface>, Error> {
     };
     let found: BTreeSet<Interface> =
         Interface::ALL.iter().copied().filter(|interface| holds(interface.name())).collect();
-    // Without this the embedded engine would run in place of the one that was asked for.
+    // Otherwise the embedded engine would run instead of the requested one.
     if found.is_empty() { Err(Error::NotIor { path: path.to_owned() }) } else { Ok(found) }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A session: this host, ready to measure a plan with guests. What boots them, how many side by
-//! side, and what was used.
+//! A session: this host, ready to measure a plan with guests. It has the host set-up, the number of
+//! guests in parallel, and the provenance.
 
 use std::{
     num::NonZeroU32,
@@ -33,31 +33,31 @@ use crate::{
 pub struct Session {
     plan: Plan,
     slots: NonZeroU32,
-    /// As it was when the session was set up.
+    /// The provenance when the session was set up.
     provenance: Provenance,
     accelerator: AcceleratorWish,
     state: Mutex<State>,
-    /// The store that is used, if one is.
+    /// The store of blocks, if one is used.
     reuse: Option<BlockReuse>,
 }
 
-/// What a session has, which grows while it executes.
+/// The part of a session that grows while it executes.
 #[derive(Debug)]
 struct State {
     host_setup: Arc<HostSetup>,
     manifest: Manifest,
-    /// What is measured with by now.
+    /// The current provenance.
     provenance: Arc<Provenance>,
-    /// What is still being made.
+    /// The guests that are still being made.
     parts: Option<Parts>,
 }
 
 impl Session {
-    /// Finds what boots the guests of `testbed` for `plan`, `jobs` of them side by side (`None`: as
-    /// many as the host has room for).
+    /// Sets up QEMU for the guests of `testbed` and for `plan`, with `jobs` guests in parallel, or
+    /// as many as the host has room for.
     ///
     /// # Errors
-    /// Those of [`HostSetup::find`]; [`Error::Testbed`] where QEMU or this program cannot be read.
+    /// Those of [`HostSetup::find`], and [`Error::Testbed`] if QEMU or this program cannot be read.
     pub async fn set_up(
         store: &Store,
         testbed: Testbed,
@@ -70,12 +70,12 @@ impl Session {
         Self::with(store, plan, accelerator, jobs, (Arc::new(host_setup), manifest, None))
     }
 
-    /// The same as soon as the first guests are there: the others are made while these are
-    /// measured. Only for the instruction clock, under which figures do not depend on what else the
-    /// host does.
+    /// Like [`Session::set_up`], but returns as soon as the first guests are there. The others are
+    /// made while the first are measured. This requires the instruction clock, whose figures do not
+    /// depend on the host's load.
     ///
     /// # Errors
-    /// As with [`Session::set_up`], and of the guests that come first.
+    /// Those of [`Session::set_up`], and those of making the first guests.
     pub async fn set_up_early(
         mut parts: Parts,
         plan: Plan,
@@ -110,12 +110,11 @@ impl Session {
         Ok(Self { plan, slots, provenance, accelerator, state: Mutex::new(state), reuse: None })
     }
 
-    /// The same session with the clock that the host decides, where the study leaves it to the
-    /// host: the wall clock where KVM works for every architecture. `selection` is what the plan
-    /// was expanded from.
+    /// Switches to the wall clock if the study leaves the clock to the host and KVM works for every
+    /// architecture. `selection` is what the plan was expanded from.
     ///
     /// # Errors
-    /// As [`Selection::expand`], which plans for that clock.
+    /// Those of [`Selection::expand`], which plans for the wall clock.
     pub fn with_clock_of_host(self, selection: &Selection, store: &StoreOptions) -> Result<Self, Error> {
         let host_setup = self.host_setup();
         let has_kvm = host_setup.qemu.keys().all(|&arch| !host_setup.is_emulated(arch));
@@ -125,26 +124,24 @@ impl Session {
         Ok(Self { plan: selection.expand_for(Some(Clock::Wall), store)?, ..self })
     }
 
-    /// The same session with a store of blocks, which [`Session::execute`] takes blocks from and
-    /// puts blocks into.
+    /// Uses a store of blocks, from which [`Session::execute`] reuses and in which it keeps blocks.
     #[must_use]
     pub fn reusing(self, reuse: BlockReuse) -> Self {
         let reuse = Some(reuse);
         Self { reuse, ..self }
     }
 
-    /// Why the store of this session is not used, if so.
+    /// Returns why the store of this session is not used, if so.
     #[must_use]
     pub fn unused_store(&self) -> Option<&'static str> {
         let is_unused = self.reuse.as_ref().is_some_and(|reuse| !reuse.is_for(&self.plan));
         is_unused.then_some("figures of the wall clock are different each time")
     }
 
-    /// The name of `block`, a block of the plan, in stores of blocks: by what it is measured with
-    /// here.
+    /// Returns the key of `block`, a block of the plan, with this session's provenance.
     ///
     /// # Errors
-    /// What determines its figures and is not known, as text.
+    /// A text that says what is unknown although it determines the figures.
     pub fn key_of(&self, block: &Block) -> Result<BlockKey, String> {
         let command = command(&self.host_setup(), &self.plan.study, block).map_err(|error| with_causes(&error))?;
         let provenance = Arc::clone(&self.state().provenance);
@@ -157,28 +154,26 @@ impl Session {
         &self.plan
     }
 
-    /// What is measured with: this host, its QEMU, the guests.
+    /// The provenance: this host, its QEMU, the guests.
     #[must_use]
     pub fn provenance(&self) -> &Provenance {
         &self.provenance
     }
 
-    /// Begins the plan in a results directory: see [`Work::begin`].
+    /// Begins the plan in a results directory ([`Work::begin`]).
     ///
     /// # Errors
-    /// As [`Work::begin`].
+    /// Those of [`Work::begin`].
     pub fn begin(&self, directory: Option<&Path>) -> Result<Work, Error> {
         Work::begin(&self.plan, directory, self.provenance.clone())
     }
 
-    /// Executes `work`, and what sequential sampling adds to it, and records everything in its
-    /// journal.
+    /// Executes `work`, with what sequential sampling adds, and records everything.
     ///
-    /// When `cancel` is cancelled, all guests are stopped; blocks that are not complete then are
-    /// done again when the run is continued.
+    /// When `cancel` is cancelled, all guests are stopped, and their blocks are left incomplete.
     ///
     /// # Errors
-    /// [`Error::Runner`], [`Error::Journal`]; guests and runs that fail are no errors, but records.
+    /// [`Error::Runner`], [`Error::Journal`]. Failed guests and runs are not errors but records.
     pub async fn execute(
         &self,
         work: Work,
@@ -192,7 +187,7 @@ impl Session {
         .await
     }
 
-    /// The store, as the pool uses it.
+    /// Returns the store in the form that the pool uses.
     fn reuse<'a>(&'a self, provenance: &'a (dyn Fn() -> Arc<Provenance> + Sync)) -> Option<Reuse<'a>> {
         let with = self.reuse.as_ref().filter(|reuse| reuse.is_for(&self.plan))?;
         Some(Reuse { with, plan: &self.plan, provenance })
@@ -206,8 +201,8 @@ impl Session {
         Arc::clone(&self.state().host_setup)
     }
 
-    /// Adds what is still made, part by part: the journal has it before `ready`. Returns what could
-    /// not be made.
+    /// Adds guests part by part as they are made. The journal records each part before `ready` has
+    /// it. Returns what could not be made.
     async fn grow(
         &self,
         mut parts: Parts,
@@ -246,7 +241,7 @@ impl Session {
         }
     }
 
-    /// Adds the guests of `made` for `targets`, and to `provenance` what they are made of.
+    /// Adds the guests of `made` for `targets`, and their artefacts to `provenance`.
     async fn add(
         &self,
         store: &Store,
@@ -272,7 +267,7 @@ impl Session {
     /// Executes `blocks` of the plan.
     ///
     /// # Errors
-    /// [`Error::Runner`] where the execution had to end before everything was done; guests and runs that fail are no errors.
+    /// [`Error::Runner`] if the execution ended early. Failed guests and runs are not errors.
     pub(crate) async fn once(
         &self,
         blocks: Vec<ToDo>,
@@ -296,7 +291,7 @@ impl Session {
             reuse: self.reuse(&provenance),
         };
         let grow = async move |context: &Context<'_>| match parts {
-            // Whoever waits for more sees that nothing comes when the sender is dropped.
+            // Dropping the sender tells the pool that no more guests come.
             Some(parts) => self.grow(parts, &sender, context).await,
             None => Ok(Vec::new()),
         };

@@ -3,23 +3,23 @@
 
 use std::num::NonZeroU32;
 
-/// Memory that one QEMU takes beside its guest's, in MiB: translated code, device state, page
-/// tables.
+/// Memory of one QEMU besides its guest's, in MiB: translated code, device state, page tables.
 const QEMU_OVERHEAD_MIB: u64 = 320;
 
-/// What the host has.
+/// The resources of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Host {
-    /// CPUs that this process may use.
+    /// Number of CPUs that this process can use.
     pub cpus: u32,
-    /// Memory available without swapping, in MiB.
+    /// Memory that is available without swapping, in MiB.
     pub available_mib: u64,
 }
 
-/// How many boots of `guests` guests of `cpus` vCPUs and `memory_mib` each run side by side: as
-/// many as were asked for, or as many as fit, but never more vCPUs than host CPUs (their time would
-/// be measured while they wait for each other), and never more memory than is available. At least
-/// one: a guest larger than the host runs alone, and its time is what it is.
+/// Returns how many boots run in parallel, each with `guests` guests of this size.
+///
+/// It is the number `asked` for, or as many as fit. There are never more vCPUs than host CPUs,
+/// because guests would be measured while they wait for each other. Nor do they get more memory
+/// than is available. At least one boot runs, even if it does not fit.
 pub(crate) fn slots(host: Host, guests: u32, (cpus, memory_mib): (u32, u32), asked: Option<u32>) -> NonZeroU32 {
     let guests = guests.max(1);
     let by_cpus = host.cpus / cpus.max(1).saturating_mul(guests);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A study on a cluster: an array job of Slurm with a shard per element, submitted again until
-//! every shard is measured.
+//! A study on a cluster: a Slurm array job with one shard per element, submitted again until every
+//! shard is measured.
 //!
-//! Slurm's own programs are called (sbatch, squeue), which every node of a cluster has, and their
-//! own rules of access hold. All that is recorded lies in one directory on a file system that all
-//! nodes share: who calls again with that directory goes on where the last call ended.
+//! Slurm's own programs are called (sbatch, squeue), so Slurm's access rules hold. Everything is
+//! recorded in one directory on a file system that all nodes share. Another call with that
+//! directory continues where the last one ended.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the directory of the job")]
 
@@ -36,13 +36,12 @@ use crate::{Merge, MergeError};
 
 /// Largest record that is read, in bytes.
 const MAX_RECORD: u64 = 1 << 20;
-/// How long a controller may be gone before this is an error. One that is restarted is back within
-/// a minute.
+/// How long a controller can be gone. A restarted one is back within a minute.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// Why a study cannot be measured as an array job.
 #[derive(Debug, thiserror::Error)]
 pub enum SlurmError {
-    /// What was asked for makes no job.
+    /// The requested job is invalid.
     #[error(transparent)]
     Wrong(#[from] WrongJob),
     /// The directory has another job, or something else.
@@ -56,7 +55,7 @@ pub enum SlurmError {
     /// A file of the job cannot be read or written.
     #[error("cannot {action} {}", path.display())]
     File {
-        /// What was to be done.
+        /// The attempted action, for the message.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -67,7 +66,7 @@ pub enum SlurmError {
     /// A program of Slurm cannot be started.
     #[error("cannot start {program}: `bpfassay cluster submit` is for a node from which jobs are submitted")]
     NoProgram {
-        /// Its name.
+        /// The program's name.
         program: &'static str,
         /// The system's error.
         #[source]
@@ -76,29 +75,29 @@ pub enum SlurmError {
     /// A program of Slurm failed.
     #[error("{program} failed: {message}")]
     Failed {
-        /// Its name.
+        /// The program's name.
         program: &'static str,
-        /// What it printed.
+        /// The program's output.
         message: String,
     },
-    /// Nobody answers.
+    /// Slurm's controller does not answer.
     #[error("Slurm's controller has not answered for {} minutes ({message}); the jobs go on without it: the same command follows them again", PATIENCE.as_secs() / 60)]
     NoController {
-        /// What squeue printed last.
+        /// The last output of squeue.
         message: String,
     },
-    /// Shards that are not measured after all attempts.
+    /// Some shards are not measured after all attempts.
     #[error("{} of {all} shards are not measured after {attempts} attempts, the first of them shard {}: {reason}; its messages are in {}", shards.len(), shards.first().copied().unwrap_or_default(), log.display())]
     NotMeasured {
-        /// Which ones.
+        /// The numbers of the shards.
         shards: Vec<u32>,
-        /// How many shards there are.
+        /// Number of all shards.
         all: u32,
         /// How often a job was submitted for them.
         attempts: u32,
-        /// What is missing of the first.
+        /// The missing part of the first of these shards.
         reason: String,
-        /// The messages of the first.
+        /// The log of the first of the shards.
         log: PathBuf,
     },
     /// The shards do not fit together.
@@ -106,26 +105,26 @@ pub enum SlurmError {
     Merge(#[from] MergeError),
 }
 
-/// What happens to an array job, for messages.
+/// An event of an array job, for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SlurmEvent {
-    /// The script was written, or one that was there is taken as it is.
+    /// The script was written, or an existing one is used unchanged.
     Script {
-        /// Where it is.
+        /// The path of the script.
         path: PathBuf,
-        /// Whether it was written now.
+        /// Whether the script was written now.
         is_new: bool,
     },
     /// A job was submitted.
     Submitted {
-        /// Its id.
+        /// The job's id.
         id: u64,
-        /// Its elements, as sbatch takes them.
+        /// The job's elements in the form of sbatch.
         elements: String,
     },
-    /// A job that was submitted before is followed.
+    /// A job that was submitted earlier is followed.
     Found {
-        /// Its id.
+        /// The job's id.
         id: u64,
     },
     /// The number of shards in some state has changed.
@@ -134,9 +133,9 @@ pub enum SlurmEvent {
     NoController(String),
     /// The job has ended, and some shards are not measured.
     Unfinished {
-        /// Which ones.
+        /// The numbers of the shards.
         shards: Vec<u32>,
-        /// What is missing of the first.
+        /// The missing part of the first of these shards.
         reason: String,
     },
 }
@@ -145,26 +144,27 @@ pub enum SlurmEvent {
 #[derive(Debug)]
 pub struct Submission {
     directory: PathBuf,
-    /// The same, in which its own files are reached.
+    /// The same directory, opened for access to the job's files.
     opened: OpenDirectory,
     record: Record,
-    /// Whether the script was written by this call.
+    /// Whether this call wrote the script.
     is_new: bool,
 }
 
 impl Submission {
-    /// Prepares `directory` for `job`: its script and its record, unless they are there already. A
-    /// script that somebody changed stays as it is.
+    /// Prepares `directory` for `job`: writes the script and the record unless they exist. A script
+    /// that somebody changed stays as it is.
     ///
     /// # Errors
-    /// [`SlurmError::Wrong`]; [`SlurmError::Other`] where the directory has another job or other files; [`SlurmError::File`].
+    /// [`SlurmError::Wrong`]. [`SlurmError::Other`] if the directory has another job or other
+    /// files. [`SlurmError::File`].
     pub fn prepare(directory: &Path, job: SlurmJob) -> Result<Self, SlurmError> {
         job.check()?;
         let failed = |action, path: &Path| {
             let path = path.to_owned();
             move |source| SlurmError::File { action, path, source }
         };
-        // Before anything is made.
+        // Check the path before anything is made.
         let absolute = std::path::absolute(directory).map_err(failed("find", directory))?;
         SlurmJob::check_directory(&absolute)?;
         fs::create_dir_all(directory).map_err(failed("make", directory))?;
@@ -209,18 +209,18 @@ impl Submission {
         Ok(submission)
     }
 
-    /// The script.
+    /// Reports the script.
     #[must_use]
     pub fn script(&self) -> SlurmEvent {
         SlurmEvent::Script { path: self.directory.join(SCRIPT), is_new: self.is_new }
     }
 
-    /// Submits what is not measured, and follows it, until all shards are measured or `attempts`
-    /// jobs of this call have ended. Asks squeue `every` so often. A job of an earlier call that
-    /// has not ended is followed first.
+    /// Submits the shards that are not measured and follows the job, until all shards are measured
+    /// or `attempts` jobs of this call have ended. Calls squeue at intervals of `every`. A job of
+    /// an earlier call that has not ended is followed first.
     ///
     /// # Errors
-    /// [`SlurmError`]; with [`SlurmError::NotMeasured`] the same call goes on.
+    /// [`SlurmError`]. After [`SlurmError::NotMeasured`], the same call can continue.
     pub fn measure(
         &mut self,
         attempts: u32,
@@ -265,8 +265,8 @@ impl Submission {
         (1..=self.record.job.shards).map(|shard| SlurmJob::shard(&self.directory, shard)).collect()
     }
 
-    /// The shards that are not measured whole, and what is missing of each. Where a file system
-    /// shows late what a node wrote last, a shard is submitted again, and ends at once.
+    /// Returns the shards that are not measured completely, and what each lacks. If a file system
+    /// shows a node's last writes late, a shard is submitted again and ends at once.
     fn unfinished(&self) -> Vec<(u32, String)> {
         let all = self.record.job.shards;
         let shards = (1..=all).zip(self.shards());
@@ -274,7 +274,7 @@ impl Submission {
     }
 
     fn submit(&mut self, elements: &str) -> Result<u64, SlurmError> {
-        // With the whole environment: Slurm gives it to the job, whose command is ours.
+        // The whole environment is kept: Slurm gives it to the job, whose command is ours.
         let mut sbatch = Command::new("sbatch");
         sbatch.args(["--parsable", &format!("--array={elements}")]).arg(self.directory.join(SCRIPT));
         let output = output("sbatch", &mut sbatch)?;
@@ -288,7 +288,7 @@ impl Submission {
         Ok(id)
     }
 
-    /// Writes the record, by a rename, so that it is never there in part.
+    /// Replaces the record by a rename, so that it is always whole.
     fn store(&self) -> Result<(), SlurmError> {
         let replaced = self.opened.replace(RECORD, self.record.json().as_bytes());
         replaced.map_err(|source| SlurmError::File { action: "write", path: self.directory.join(RECORD), source })
@@ -328,7 +328,7 @@ impl Submission {
     }
 }
 
-/// The numbers of the shards that [`Submission::unfinished`] lists.
+/// Returns the numbers of the shards that [`Submission::unfinished`] lists.
 fn numbers(left: &[(u32, String)]) -> Vec<u32> {
     left.iter().map(|(shard, _)| *shard).collect()
 }
@@ -345,7 +345,7 @@ fn output(program: &'static str, command: &mut Command) -> Result<Output, SlurmE
     command.output().map_err(|source| SlurmError::NoProgram { program, source })
 }
 
-/// What is missing of `shard`, whose results are in `directory`; `None` where it is measured whole.
+/// Describes what `shard`, with results in `directory`, lacks; `None` if it is measured completely.
 fn missing(directory: &Path, shard: Option<Shard>) -> Option<String> {
     if !directory.join("journal.jsonl").exists() {
         return Some("it was not begun".to_owned());
@@ -357,8 +357,8 @@ fn missing(directory: &Path, shard: Option<Shard>) -> Option<String> {
     left_of(read.plan(), shard, read.missing())
 }
 
-/// What of the boots that `shard` has of `plan` is `missing`, the blocks that no results have;
-/// `None` where nothing is. Merged results have the plan of the whole.
+/// Counts the boots of `shard` of `plan` that are in `missing`, the blocks without results; `None`
+/// if there are none. `plan` can be the whole plan, as merged results have it.
 fn left_of(plan: &Plan, shard: Option<Shard>, missing: &[String]) -> Option<String> {
     let plan = Plan { shard, ..plan.clone() };
     let own = plan.measured_blocks();
@@ -388,7 +388,7 @@ mod tests {
         let other = SlurmJob { shards: 4, ..job() };
         let refused = Submission::prepare(&directory, other).unwrap_err().to_string();
         assert!(refused.contains("an array job of my studies/fast.toml in 8 shards"), "{refused}");
-        // Nothing that is not ours is written beside.
+        // Nothing is written into a directory with files of others.
         fs::write(work.path().join("a/other"), "").unwrap();
         let refused = Submission::prepare(&work.path().join("a"), job()).unwrap_err().to_string();
         assert!(refused.contains("files that are of no array job"), "{refused}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What guests are made with: the cache, the kernel catalogue, and the way to packages.
+//! Resources for making guests: the cache, the kernel catalogue, and access to packages.
 
 use std::path::{Path, PathBuf};
 
@@ -15,33 +15,33 @@ use bpfassay_testbed::{
 
 use crate::{Error, QemuSource};
 
-/// Largest catalogue of a user's that is read, in bytes; ours has about 10,000.
+/// Largest catalogue of a user that is read, in bytes. The bundled one has about 10,000.
 const MAX_CATALOGUE: u64 = 1 << 20;
 
-/// Where the cache is, how packages may be fetched, and where the guest's programs may come from.
+/// Locations of the cache and the guest's programs, and how packages can be fetched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// The directory of the cache; `None`: the user's own ([`Cache::locate`]).
+    /// The directory of the cache; `None` for the user's default ([`Cache::locate`]).
     pub cache: Option<PathBuf>,
-    /// A catalogue of the user's, which comes beside ours.
+    /// A catalogue of the user, in addition to the bundled one.
     pub catalogue: Option<PathBuf>,
-    /// How packages may be fetched.
+    /// How packages can be fetched.
     pub packages: Options,
-    /// Where the guest's programs may come from.
+    /// Sources of the guest's programs.
     pub programs: ProgramSources,
-    /// Where QEMU comes from; `None`: from the host, or else from the lock.
+    /// Source of QEMU; `None` for the host, or else the lock.
     pub qemu: Option<QemuSource>,
-    /// The packages of the QEMU of a bundle, which takes the place of the lock's; none where there
-    /// is no bundle, or no QEMU in it.
+    /// Packages of a bundle's QEMU, which replace those of the lock. Empty without a bundle, or if
+    /// the bundle has no QEMU.
     pub bundled_qemu: TrustedPackages,
 }
 
 impl StoreOptions {
-    /// The kernels that have names: ours, and those of the user's catalogue.
+    /// Returns all named kernels: the bundled ones, and those of the user's catalogue.
     ///
     /// # Errors
-    /// [`Error::OwnCatalogue`] for a catalogue of the user's that cannot be read or understood; [`Error::Catalogue`] never, unless the catalogue that is compiled
-    /// in is wrong.
+    /// [`Error::OwnCatalogue`] if the user's catalogue cannot be read or is invalid,
+    /// [`Error::Catalogue`] if the compiled-in catalogue is.
     pub fn kernels(&self) -> Result<Catalogue, Error> {
         let catalogue = Catalogue::bundled().map_err(Error::Catalogue)?;
         let Some(path) = &self.catalogue else { return Ok(catalogue) };
@@ -52,13 +52,14 @@ impl StoreOptions {
         catalogue.with(&path.display().to_string(), &text).map_err(|error| failed(error.into()))
     }
 
-    /// The same, with the QEMU of the bundle in the file `bundle`, if it has one for this host, and
-    /// another was not asked for. A bundle may come from anybody, and QEMU runs on this host: where
-    /// the lock does not name all of its packages, `agree` gets the others, and its error is
-    /// returned unless the user trusts them.
+    /// Uses the QEMU in the file `bundle`, if it suits this host and no other was asked for.
+    ///
+    /// A bundle can come from anybody, and its QEMU runs on this host. If the lock does not name
+    /// all of its packages, `agree` gets the others, and returns an error unless the user trusts
+    /// them.
     ///
     /// # Errors
-    /// [`Error::Testbed`] for a file that is no bundle; that of `agree`.
+    /// [`Error::Testbed`] if the file is not a bundle, and the error of `agree`.
     pub fn with_bundle<E: From<Error>>(
         mut self,
         bundle: &Path,
@@ -86,26 +87,26 @@ impl StoreOptions {
 pub struct Store {
     /// The cache.
     pub cache: Cache,
-    /// The kernels that have names.
+    /// All named kernels.
     pub catalogue: Catalogue,
-    /// Where the guest's programs may come from.
+    /// Sources of the guest's programs.
     pub programs: ProgramSources,
-    /// What takes time is reported to them.
+    /// Receives reports about work that takes time.
     pub stages: Stages,
-    /// Where QEMU comes from; `None`: from the host, or else from the lock.
+    /// Source of QEMU; `None` for the host, or else the lock.
     pub qemu: Option<QemuSource>,
-    /// The packages of the QEMU of a bundle.
+    /// Packages of a bundle's QEMU.
     pub bundled_qemu: TrustedPackages,
     packages: Options,
 }
 
 impl Store {
-    /// Opens the cache, and makes it where it does not exist.
+    /// Opens the cache, or makes it if it does not exist.
     ///
     /// # Errors
-    /// [`Error::OwnCatalogue`] for a catalogue of the user's that cannot be read or understood; [`Error::Cache`] if the directory cannot be made or written to; [`Error::Testbed`] if it is something else than a cache, or if no
-    /// directory is known; [`Error::Catalogue`] never, unless the catalogue that is compiled in is
-    /// wrong.
+    /// - [`Error::OwnCatalogue`] and [`Error::Catalogue`] as in [`StoreOptions::kernels`].
+    /// - [`Error::Cache`] if the directory cannot be made or written to.
+    /// - [`Error::Testbed`] if the directory is not a cache, or if no directory is known.
     pub fn open(options: &StoreOptions) -> Result<Self, Error> {
         let catalogue = options.kernels()?;
         let root = Cache::locate(options.cache.as_deref())?;
@@ -118,13 +119,13 @@ impl Store {
         Ok(Self { cache, catalogue, stages, programs, packages, qemu, bundled_qemu })
     }
 
-    /// The same, with what takes time reported to `stages`.
+    /// Reports work that takes time to `stages`.
     #[must_use]
     pub fn with_stages(self, stages: Stages) -> Self {
         Self { stages, ..self }
     }
 
-    /// Debian's packages.
+    /// Returns access to Debian's packages.
     #[must_use]
     pub fn apt(&self) -> Apt<'_> {
         Apt::new(&self.cache, self.packages.clone()).with_stages(self.stages.clone())

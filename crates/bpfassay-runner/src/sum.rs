@@ -13,15 +13,14 @@ use bpfassay_protocol::{
 };
 use bpfassay_results::NodeRun;
 
-/// The key of a row of the sum: device, mount, operation and which of its calls.
+/// The key of a row of the sum: device, mount, operation and variant.
 type Key = (Device, u64, Operation, Option<Variant>);
 
-/// The figures of all `nodes`: counters are summed, as if the cgroup and the mount of each were
-/// those of the first; summary, times and the tracer as it attached are those of the first.
+/// Sums the figures of all `nodes`. Counters are summed as if all nodes had the cgroup and the
+/// mount of the first node. Summary, times and the attached tracer are those of the first node.
 ///
 /// # Errors
-/// There is no node; or the counters of a node cannot be joined with those of the first: they are
-/// of other phases, or of another configuration.
+/// There is no node, or a node's counters have other phases or another configuration.
 pub(crate) fn figures(nodes: &[NodeRun]) -> Result<RunFigures, String> {
     let Some(first) = nodes.first() else { return Err("no node measured".to_owned()) };
     let names = |figures: &RunFigures| -> Vec<(String, u32, u32)> {
@@ -36,7 +35,7 @@ pub(crate) fn figures(nodes: &[NodeRun]) -> Result<RunFigures, String> {
     all.whole = interval(nodes, &first.figures, &|figures| Some(&figures.whole));
     for (at, phase) in all.phases.iter_mut().enumerate() {
         phase.interval = interval(nodes, &first.figures, &|figures| Some(&figures.phases.get(at)?.interval));
-        // The first one's kernel; those of the others did something else.
+        // The activity is that of the first node's kernel only.
         phase.activity = None;
         for other in nodes.iter().skip(1).filter_map(|node| node.figures.phases.get(at)) {
             add(phase, other);
@@ -51,7 +50,7 @@ pub(crate) fn figures(nodes: &[NodeRun]) -> Result<RunFigures, String> {
     Ok(all)
 }
 
-/// What `of` gives of each node, together.
+/// Sums the intervals that `of` selects from each node.
 fn interval<'a>(
     nodes: &'a [NodeRun],
     first: &'a RunFigures,
@@ -75,7 +74,7 @@ fn add(phase: &mut WorkloadPhase, other: &WorkloadPhase) {
         sum_ns: sum.sum_ns.saturating_add(other.sum_ns),
         tail_ns: sum.tail_ns.saturating_add(other.tail_ns),
         max_ns: sum.max_ns.max(other.max_ns),
-        // That of all cannot be had from that of each.
+        // The distribution does not follow from those of the nodes.
         distribution: None,
     });
 }
@@ -93,15 +92,15 @@ fn reading<'a>(
     Reading {
         tracer: samples.zip(own.tracer.as_ref()).map(|(samples, own)| sample(&samples, first, own)),
         mountstats: mountstats.map(|all| all.into_iter().fold(MountStats::default(), added)),
-        // Each kernel has an idle time of its own.
+        // Each kernel has its own idle time.
         idle_ns: None,
         ..own.clone()
     }
 }
 
-/// What the tracers of all nodes had counted for the ranks there, as rows of the cgroup and the
-/// mount of `first`, whose own sample is `own`. What other processes did, and the ranks on other
-/// file systems, stays with the figures of each node.
+/// Sums what all tracers counted for their ranks. The rows have the cgroup and the mount of
+/// `first`, whose sample is `own`. Counts of other processes, and of ranks on other file systems,
+/// remain only in the nodes' figures.
 fn sample(samples: &[(&RunFigures, &Sample)], first: &RunFigures, own: &Sample) -> Sample {
     let mut sums: BTreeMap<Key, (Totals, Vec<u64>)> = BTreeMap::new();
     for (figures, sample) in samples {
@@ -134,20 +133,20 @@ fn sample(samples: &[(&RunFigures, &Sample)], first: &RunFigures, own: &Sample) 
     }
 }
 
-/// Device and mount of a row of a node, in terms of the mount of the first one; `None`: it is of
-/// another file system.
+/// Translates device and mount of a node's row to the mount of the first node; `None` if the row
+/// belongs to another file system.
 fn place(figures: &RunFigures, row: &CounterRow, first: &MountFacts) -> Option<(Device, u64)> {
     let mount = if row.mount == figures.mount.id { first.id } else { 0 };
     match row.device {
         device if device == figures.mount.device => Some((first.device, mount)),
         Device::UNKNOWN => Some((Device::UNKNOWN, 0)),
-        // One that counts whatever the mount is.
+        // A probe that does not distinguish mounts.
         _ if !figures.probe.probe.distinguishes_mounts() => Some((first.device, mount)),
         _ => None,
     }
 }
 
-/// What all have lost; what one does not report is not known of all.
+/// Sums the losses. A loss that one node does not report is unknown in the sum.
 fn losses<'a>(all: impl Iterator<Item = &'a Losses> + Clone) -> Losses {
     let sum = |pick: fn(&Losses) -> Option<u64>| {
         all.clone().map(pick).try_fold(0u64, |sum, more| Some(sum.saturating_add(more?)))
@@ -161,7 +160,7 @@ fn losses<'a>(all: impl Iterator<Item = &'a Losses> + Clone) -> Losses {
     }
 }
 
-/// What the tracers reported at their ends; `None` where one did not.
+/// Joins the final reports of the tracers; `None` if a tracer made none.
 fn ended(nodes: &[NodeRun]) -> Option<Ended> {
     let all: Vec<&Ended> = nodes.iter().map(|node| node.figures.ended.as_ref()).collect::<Option<_>>()?;
     let mut statistics: Vec<ProgramStatistics> = Vec::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guests of a plan: made or found by a provider, with the tools under test in them; or those
-//! that a run was begun with.
+//! The guests of a plan: a provider makes or finds them, and tools under test are added. Or they
+//! are the guests that a run was begun with.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,28 +26,28 @@ use crate::{Error, Selection, Store, emulator};
 /// Whether guests can be used by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shell {
-    /// With a shell in them.
+    /// The guests have a shell.
     With,
-    /// Only what measuring needs.
+    /// The guests have only what measuring needs.
     Without,
 }
 
 /// The guests of a plan.
 #[derive(Debug)]
 pub struct Testbed {
-    /// What boots each target.
+    /// The guest image of each target.
     pub images: BTreeMap<Target, GuestImage>,
-    /// What the images consist of.
+    /// The manifest of the images.
     pub manifest: Manifest,
 }
 
 impl Testbed {
-    /// Makes or finds the guests for the targets of `plan`, which is that of `selection`, by the
-    /// provider that the selection asks for.
+    /// Makes or finds the guests for the targets of `plan`, the plan of `selection`, with the
+    /// selected provider.
     ///
     /// # Errors
-    /// [`Error::Testbed`] where the provider fails; [`Error::NoGuest`] where a manifest lacks a target; [`Error::ToolUnknown`] where the
-    /// plan is of a run that was begun with tools whose files `selection` does not have.
+    /// [`Error::Testbed`] if the provider fails. [`Error::NoGuest`] if a manifest lacks a target.
+    /// [`Error::ToolUnknown`] if the plan's run was begun with tools whose files `selection` lacks.
     pub fn provide(store: &Store, selection: &Selection, plan: &Plan, shell: Shell) -> Result<Self, Error> {
         let apt = store.apt();
         let request =
@@ -57,7 +57,7 @@ impl Testbed {
         Self::of_manifest(manifest, plan)
     }
 
-    /// The same, guest by guest, in a thread of its own: each is there as soon as it is made.
+    /// Like [`Testbed::provide`], but on a thread, which sends each guest as soon as it is made.
     #[must_use]
     pub fn provide_parts(store: Arc<Store>, selection: Arc<Selection>, plan: Plan) -> Parts {
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -72,7 +72,7 @@ impl Testbed {
                     add_tools(&store, &selection, &plan, &mut manifest)?;
                     Ok(manifest)
                 });
-                // Whoever waits for the first part and gives up takes no other.
+                // If the receiver has given up, no more parts are made.
                 match sender.send(Part { targets, made }) {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
@@ -82,11 +82,11 @@ impl Testbed {
         Parts { store: made_for, receiver }
     }
 
-    /// The guests that a run was begun with, where all their files exist and are sound; `None`:
-    /// they must be made again. `journal` is the file that `provenance` was read from.
+    /// Returns the guests that a run was begun with, if all their files exist and are sound; `None`
+    /// if they must be made again. `journal` is the file that `provenance` was read from.
     ///
     /// # Errors
-    /// [`Error::GuestsGone`] where they cannot be made again from the plan alone.
+    /// [`Error::GuestsGone`] if they cannot be made again from the plan alone.
     pub fn recorded(provenance: &Provenance, journal: &Path, plan: &Plan) -> Result<Option<Self>, Error> {
         let text = provenance.manifest.to_string();
         let is_whole = |manifest: &Manifest| {
@@ -116,10 +116,10 @@ impl Testbed {
         Self::of_part(manifest, plan, &targets_of(plan))
     }
 
-    /// The guests for those targets of `plan` that `part` names.
+    /// Returns the guests for those targets of `plan` that `part` names.
     ///
     /// # Errors
-    /// [`Error::NoGuest`] where `manifest` lacks a target.
+    /// [`Error::NoGuest`] if `manifest` lacks a target.
     pub(crate) fn of_part(manifest: Manifest, plan: &Plan, part: &[(Arch, String)]) -> Result<Self, Error> {
         let is_wanted =
             |target: &&Target| part.iter().any(|(arch, kernel)| (*arch, kernel) == (target.arch, &target.kernel));
@@ -139,7 +139,7 @@ pub(crate) struct Part {
     pub(crate) made: Result<Manifest, Error>,
 }
 
-/// The guests of a plan, part by part. Nothing more is begun once it is dropped.
+/// The guests of a plan, part by part. Dropping this value stops their making.
 #[derive(Debug)]
 pub struct Parts {
     pub(crate) store: Arc<Store>,
@@ -147,13 +147,13 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The next guests that are there; `None`: there are no more.
+    /// Waits for the next guests; `None` if there are no more.
     pub(crate) async fn next(&mut self) -> Option<Part> {
         self.receiver.recv().await
     }
 }
 
-/// The targets of `plan`, for a provider.
+/// Returns the targets of `plan` in the form for a provider.
 pub(crate) fn targets_of(plan: &Plan) -> Vec<(Arch, String)> {
     plan.targets().iter().map(|target| (target.arch, target.kernel.clone())).collect()
 }
@@ -165,10 +165,9 @@ pub(crate) fn keep_planned(manifest: &mut Manifest, plan: &Plan) {
     manifest.targets.retain(|made| is_needed(made.arch, &made.name));
 }
 
-/// Puts the tools of `selection`, and the programs that are workloads of `plan`, into the guests of
-/// `manifest`.
+/// Adds the tools of `selection` and the workload programs of `plan` to the guests.
 fn add_tools(store: &Store, selection: &Selection, plan: &Plan, manifest: &mut Manifest) -> Result<(), Error> {
-    // A plan that is continued names its tools, not where their files are.
+    // A continued plan names its tools, but not the places of their files.
     let has_file = |name: &str| selection.tools.iter().any(|tool| tool.file.name == name);
     if let Some(tool) = plan.study.tool_files.iter().find(|tool| !has_file(&tool.file.name)) {
         return Err(Error::ToolUnknown { name: tool.file.name.clone() });
@@ -178,8 +177,7 @@ fn add_tools(store: &Store, selection: &Selection, plan: &Plan, manifest: &mut M
     if supplies.is_empty() {
         return Ok(());
     }
-    // The manifest of another builder may have guests of architectures that this plan does not
-    // need.
+    // Another provider's manifest can have guests of architectures that this plan does not need.
     keep_planned(manifest, plan);
     let archs: BTreeSet<Arch> = manifest.targets.iter().map(|target| target.arch).collect();
     for arch in archs {

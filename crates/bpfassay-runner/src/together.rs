@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What several nodes report together, whether they are guests of a boot or machines of a job: to
-//! the boot that they measure for, they are one guest.
+//! Joint reports of several nodes, either guests of a boot or machines of a job. The boot that they
+//! measure for sees them as one guest.
 
 use bpfassay_protocol::message::{GuestFacts, GuestMessage, RunOutcome};
 use bpfassay_results::{NodeFacts, NodeRun};
 
 use crate::boot::Boot;
 
-/// What all nodes have reported.
+/// A joint report of all nodes.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Together {
-    /// All are ready.
+    /// All nodes are ready.
     Ready {
-        /// The first one's.
+        /// The facts of the first node.
         facts: Box<GuestFacts>,
-        /// Those of all.
+        /// The facts of all nodes.
         nodes: Vec<NodeFacts>,
     },
-    /// All have ended a run.
+    /// All nodes have ended a run.
     RunEnded(RunTogether),
 }
 
@@ -25,15 +25,14 @@ pub(crate) enum Together {
 #[derive(Debug, PartialEq)]
 pub(crate) struct RunTogether {
     pub(crate) run: String,
-    /// Of a run that all have measured, the sums.
+    /// The sums, if all nodes have measured the run.
     pub(crate) outcome: RunOutcome,
-    /// What each has measured; none where not all have.
+    /// The figures of each node; empty unless all have measured the run.
     pub(crate) nodes: Vec<NodeRun>,
 }
 
 impl Boot<'_> {
-    /// Takes what is of each node, and returns the message by which a single guest reports the
-    /// same.
+    /// Keeps the parts of each node, and returns the report as a single guest's message.
     pub(crate) fn message_of(&mut self, together: Together) -> GuestMessage {
         match together {
             Together::Ready { facts, nodes } => {

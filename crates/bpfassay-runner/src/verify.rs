@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executing a run again, to find out whether it measures the same figures.
+//! Executes a run again to find out whether it gives the same figures.
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a scratch directory")]
 
@@ -30,32 +30,31 @@ pub struct Verification {
     plan: Plan,
 }
 
-/// What a verification found.
+/// The result of a verification.
 #[derive(Debug)]
 pub enum Verified {
     /// The raw figures of all runs are the same.
     Same,
-    /// Some are not.
+    /// Some raw figures differ.
     Different {
-        /// One for each run with other figures.
+        /// One element for each run with different figures.
         differences: Vec<RecordDifference>,
-        /// The results directory with what was measured now.
+        /// The results directory of the verification.
         kept: PathBuf,
     },
-    /// It was cancelled before its end.
+    /// The verification was cancelled.
     Cancelled,
 }
 
 impl Verification {
-    /// Reads the run in the results directory `directory`, or where it has results and no journal,
-    /// as published ones, its results. Only complete blocks can be verified; of these `sample` are
-    /// taken, evenly over the plan (`None`: all).
+    /// Reads the run in the results directory `directory`, or published results without a journal.
+    /// Complete blocks can be verified: `sample` of them, evenly distributed over the plan, or all.
     ///
     /// # Errors
-    /// [`Error::Journal`], [`Error::BlockId`] where the journal cannot be used;
-    /// [`Error::Published`] where there is none and the results cannot be read;
-    /// [`Error::WallClock`], [`Error::Continued`], [`Error::NothingComplete`] where there is
-    /// nothing to verify.
+    /// - [`Error::Journal`] and [`Error::BlockId`] if the journal cannot be used.
+    /// - [`Error::Published`] if there is no journal and the results cannot be read.
+    /// - [`Error::WallClock`], [`Error::Continued`], [`Error::NothingComplete`] if nothing can be
+    ///   verified.
     pub fn new(directory: &Path, sample: Option<u32>) -> Result<Self, Error> {
         let contents = match Contents::read(directory) {
             Err(error) if is_missing(&error) => published(directory, error)?,
@@ -66,10 +65,11 @@ impl Verification {
         Ok(Self { directory: directory.to_owned(), contents, plan })
     }
 
-    /// The block that `store` has under `key`; `None` where it has none.
+    /// Reads the block that `store` has under `key`; `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::BlockStore`] where the entry is damaged or cannot be read; [`Error::BlockId`]; [`Error::WallClock`].
+    /// [`Error::BlockStore`] if the entry is damaged or cannot be read, [`Error::BlockId`],
+    /// [`Error::WallClock`].
     pub fn of_block(store: &BlockStore, key: &BlockKey) -> Result<Option<Self>, Error> {
         let Some(contents) = store.kept(key)? else { return Ok(None) };
         check_ids(&contents.header.plan)?;
@@ -77,50 +77,48 @@ impl Verification {
         Ok(Some(Self { directory: store.entry(key), contents, plan }))
     }
 
-    /// Whether the run was measured by this very program.
+    /// Tells whether this very program measured the run.
     #[must_use]
     pub fn is_of_this_program(&self, store: &Store) -> bool {
         provenance::this_program(&store.cache) == self.contents.header.provenance.bpfassay
     }
 
-    /// What is executed again.
+    /// The plan to execute again.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// How many boots the run, or the shard that it is, has, those that are not executed again
-    /// among them.
+    /// Number of boots of the run or its shard, including those that are not executed again.
     #[must_use]
     pub fn boots(&self) -> usize {
         self.contents.header.plan.measured_blocks().len()
     }
 
-    /// The shard of its study that the run is; `None`: the whole.
+    /// The shard that was measured; `None` for the whole plan.
     #[must_use]
     pub fn shard(&self) -> Option<Shard> {
         self.contents.header.plan.shard
     }
 
-    /// Where the QEMU that the run was done with came from, where that is known.
+    /// The source of the run's QEMU, if it is known.
     #[must_use]
     pub fn qemu(&self) -> Option<QemuSource> {
         QemuSource::of(&self.contents.header.provenance)
     }
 
-    /// Debian packages that this host needs to make the guests again, besides QEMU.
+    /// Returns the Debian packages, except QEMU, that this host needs to make the guests again.
     #[must_use]
     pub fn host_packages(&self) -> &'static [&'static str] {
         host_packages(&self.contents.header.provenance)
     }
 
-    /// The guests that the run was done with, or the same made again; those of `bundle`, where
-    /// there is one.
+    /// Returns the guests of the run, made again if necessary, or the guests of `bundle`.
     ///
     /// # Errors
-    /// Those of [`Testbed::recorded`] and [`Testbed::provide`]; [`Error::Testbed`] for a file that
-    /// is no bundle; [`Error::NoGuest`] where it lacks a target;
-    /// [`Error::OtherGuests`] where its guests, or those that can be made now, are different.
+    /// - Those of [`Testbed::recorded`] and [`Testbed::provide`].
+    /// - [`Error::Testbed`] if the file is not a bundle, [`Error::NoGuest`] if it lacks a target.
+    /// - [`Error::OtherGuests`] if its guests, or those that can be made now, differ.
     pub fn testbed(&self, store: &Store, bundle: Option<&Path>) -> Result<Testbed, Error> {
         let run = MeasuredRun { directory: &self.directory, recorded: &self.contents.header.provenance };
         match bundle {
@@ -132,13 +130,13 @@ impl Verification {
         }
     }
 
-    /// Executes the plan with `session`, which is set up for it, and compares the raw figures of
-    /// every run.
+    /// Executes the plan with `session`, which is set up for it, and compares all raw figures.
     ///
     /// # Errors
-    /// [`Error::VerifyHost`] where the host failed a block; [`Error::Temporary`] where no temporary directory can be made; [`Error::Journal`] where the new
-    /// journal cannot be written or read; [`Error::Runner`] where the host cannot start or
-    /// supervise guests.
+    /// - [`Error::VerifyHost`] if the host failed a block.
+    /// - [`Error::Temporary`] if a temporary directory cannot be made.
+    /// - [`Error::Journal`] if the new journal cannot be written or read.
+    /// - [`Error::Runner`] if the host cannot start or supervise guests.
     pub async fn execute(
         &self,
         session: &Session,
@@ -172,7 +170,7 @@ fn is_missing(error: &JournalError) -> bool {
     matches!(error, JournalError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
-/// What the results in `directory` have of the journal, which it has not, as `missing` tells.
+/// Reads the results in `directory`. `missing` is the error about the journal.
 fn published(directory: &Path, missing: JournalError) -> Result<Contents, Error> {
     match file::read(directory) {
         Ok(results) => Ok(Contents::of_results(results)),
@@ -181,7 +179,7 @@ fn published(directory: &Path, missing: JournalError) -> Result<Contents, Error>
     }
 }
 
-/// The runs of `plan` with other raw figures in `second` than in `first`.
+/// Returns the runs of `plan` whose raw figures differ between `first` and `second`.
 fn differences(plan: &Plan, first: &Contents, second: &Contents) -> Vec<RecordDifference> {
     let (first, second) = (first.records(), second.records());
     let runs = plan.blocks.iter().flat_map(|block| &block.runs).map(|run| run.spec.id.as_str());
@@ -197,7 +195,7 @@ fn differences(plan: &Plan, first: &Contents, second: &Contents) -> Vec<RecordDi
     .collect()
 }
 
-/// The complete blocks, of which `sample` are taken evenly over the plan.
+/// Selects `sample` of the complete blocks, evenly distributed over the plan, or all.
 fn choose(contents: &Contents, sample: Option<u32>) -> Result<Vec<Block>, Error> {
     let header = &contents.header;
     if header.plan.study.clock != Clock::Instructions {

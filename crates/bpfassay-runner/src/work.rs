@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is left to do of a plan, and the results directory that it is done in: begun, or continued
-//! after an interruption.
+//! The remaining work of a plan, and its results directory, new or of an interrupted run.
 
 use std::path::{Path, PathBuf};
 
@@ -13,29 +12,29 @@ use bpfassay_study::{Block, Clock, Plan};
 
 use crate::{Error, QemuSource, Summary, Testbed, results_directory, unix_ms};
 
-/// Where results are without another directory given.
+/// Parent of the results directories, unless the user names a directory.
 pub const DEFAULT_RESULTS: &str = "bpfassay-results";
 
-/// The blocks to do, and the journal that everything is recorded in.
+/// The blocks to do, and the journal that records everything.
 #[derive(Debug)]
 pub struct Work {
     /// The results directory.
     pub directory: PathBuf,
-    /// Its journal.
+    /// The journal of the run.
     pub journal: Journal,
-    /// The blocks to do, each with what is known of it.
+    /// The blocks to do, each with its past.
     pub blocks: Vec<ToDo>,
-    /// Blocks that were given up before, because no guest of theirs was ever ready, and how.
+    /// Blocks that were given up earlier because no guest was ever ready, with the failure.
     pub never_ready: Vec<(Block, RunFailure)>,
 }
 
 impl Work {
-    /// Begins `plan` in the results directory `directory`, which must not hold a journal yet;
-    /// `None`: in `bpfassay-results/STUDY-TIME` (of a shard `STUDY-TIME-shard-K-of-N`), to which
-    /// the link `bpfassay-results/latest` then leads.
+    /// Begins `plan` in the results directory `directory`, which must not have a journal yet. If it
+    /// is `None`, makes `bpfassay-results/STUDY-TIME` (for a shard `STUDY-TIME-shard-K-of-N`), and
+    /// points the link `bpfassay-results/latest` to it.
     ///
     /// # Errors
-    /// [`Error::Journal`] where the directory holds a journal already, or cannot be written.
+    /// [`Error::Journal`] if the directory has a journal already, or cannot be written.
     pub fn begin(plan: &Plan, directory: Option<&Path>, provenance: Provenance) -> Result<Self, Error> {
         let started_unix_ms = unix_ms();
         let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
@@ -51,11 +50,11 @@ impl Work {
         Ok(Self { directory, journal, blocks, never_ready: Vec::new() })
     }
 
-    /// Has `execute` do the blocks, and then those that sequential sampling asks for, until the
-    /// intervals are narrow enough. Where the number of boots is fixed, `execute` is called once.
+    /// Calls `execute` for the blocks, and again for blocks that sequential sampling adds, until
+    /// the intervals are narrow enough. If the number of boots is fixed, it is called once.
     ///
     /// # Errors
-    /// Those of `execute`; [`Error::Journal`]
+    /// Those of `execute`, and [`Error::Journal`].
     pub(crate) async fn until_narrow(
         self,
         plan: &Plan,
@@ -87,11 +86,12 @@ pub struct Interrupted {
 }
 
 impl Interrupted {
-    /// Opens the journal in `directory`, which no other process may be writing.
+    /// Opens the journal in `directory`, unless another process is writing it.
     ///
     /// # Errors
-    /// [`Error::Journal`] where the journal cannot be read, is damaged, or is being written by another process; [`Error::WithoutGuests`] for a run on a
-    /// machine itself; [`Error::BlockId`] for a block whose id cannot be a file name.
+    /// - [`Error::Journal`] if the journal cannot be read, is damaged, or is in use.
+    /// - [`Error::WithoutGuests`] for a run by `bpfassay here`.
+    /// - [`Error::BlockId`] for a block whose id cannot be a file name.
     pub fn open(directory: &Path) -> Result<Self, Error> {
         let (journal, contents) = Journal::resume(directory)?;
         if contents.header.provenance.is_without_guests() {
@@ -101,31 +101,31 @@ impl Interrupted {
         Ok(Self { directory: directory.to_owned(), journal, contents })
     }
 
-    /// The plan that it was begun with.
+    /// The plan that the run was begun with.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.contents.header.plan
     }
 
-    /// Where the QEMU that it was begun with came from, where that is known.
+    /// The source of the QEMU that the run was begun with, if it is known.
     #[must_use]
     pub fn qemu(&self) -> Option<QemuSource> {
         QemuSource::of(&self.contents.header.provenance)
     }
 
-    /// The guests that it was begun with; `None`: they must be made again.
+    /// Returns the guests that the run was begun with; `None` if they must be made again.
     ///
     /// # Errors
-    /// As [`Testbed::recorded`]: the recorded testbed cannot be read, or is another by now.
+    /// Those of [`Testbed::recorded`].
     pub fn testbed(&self) -> Result<Option<Testbed>, Error> {
         Testbed::recorded(&self.contents.header.provenance, self.journal.path(), self.plan())
     }
 
-    /// Checks that `again` leaves nothing to do, or that what was measured was measured by
-    /// `program`, this program: figures of two programs do not make one result.
+    /// Checks that `program`, this program, measured everything so far, unless `again` leaves
+    /// nothing to do. Figures of two programs cannot be combined.
     ///
     /// # Errors
-    /// [`Error::OtherProgram`] where it was measured by another one.
+    /// [`Error::OtherProgram`] if another program measured.
     pub fn check_program(&self, program: &Artefact, again: Again) -> Result<(), Error> {
         let resumed = self.contents.entries.iter().filter_map(|entry| match entry {
             Entry::Resumed { provenance, .. } => Some(&provenance.bpfassay),
@@ -140,11 +140,11 @@ impl Interrupted {
         }
     }
 
-    /// What is left to do, and what `again` adds. The journal records that the run is continued
-    /// with `provenance`, unless nothing is left.
+    /// Returns what is left to do, including what `again` adds. Unless nothing is left, the journal
+    /// records that the run is continued with `provenance`.
     ///
     /// # Errors
-    /// As [`Self::check_program`]; [`Error::Journal`] where the journal cannot be written.
+    /// Those of [`Self::check_program`], and [`Error::Journal`] if the journal cannot be written.
     pub fn resume(self, again: Again, provenance: Provenance) -> Result<Work, Error> {
         self.check_program(&provenance.bpfassay, again)?;
         let Self { directory, mut journal, contents } = self;
@@ -161,19 +161,21 @@ impl Interrupted {
     }
 }
 
-/// `0.1.0 with SHA-256 1a2b3c4d5e6f`
+/// Returns a text like `0.1.0 with SHA-256 1a2b3c4d5e6f`.
 fn described(program: &Artefact) -> String {
     let digest = program.sha256.as_deref().unwrap_or("unknown");
     plain::line(&format!("{} with SHA-256 {}", program.version, digest.get(..12).unwrap_or(digest))).into_owned()
 }
 
-/// Derives the results from the journal in `directory` and writes `results.json`. With them comes
-/// the fingerprint of the raw figures, where these are the same everywhere: under the instruction
-/// clock. The results that are returned lack raw figures ([`bpfassay_report::Streamed`]): a page is
-/// made of those that are read from `results.json`.
+/// Derives the results from the journal in `directory` and writes `results.json`.
+///
+/// Returns the results and, under the instruction clock, the fingerprint of the raw figures. The
+/// returned results lack raw figures ([`bpfassay_report::Streamed`]). A page is made from results
+/// that are read from `results.json`.
 ///
 /// # Errors
-/// [`Error::Journal`] where the journal cannot be read or is damaged; [`Error::Results`] where `results.json` cannot be written.
+/// [`Error::Journal`] if the journal cannot be read or is damaged, [`Error::Results`] if
+/// `results.json` cannot be written.
 pub fn conclude(directory: &Path) -> Result<(Results, Option<String>), Error> {
     let opened = OpenDirectory::open(directory).map_err(|source| JournalError::Io {
         action: "open",
@@ -183,10 +185,10 @@ pub fn conclude(directory: &Path) -> Result<(Results, Option<String>), Error> {
     conclude_in(&opened)
 }
 
-/// The same in a results directory that is open: that of the journal of [`Work`].
+/// Like [`conclude`], for an open results directory, as the journal of [`Work`] has it.
 ///
 /// # Errors
-/// As [`conclude`].
+/// Those of [`conclude`].
 pub fn conclude_in(directory: &OpenDirectory) -> Result<(Results, Option<String>), Error> {
     let streamed = bpfassay_report::derive_in(directory)?;
     streamed.write_in(directory).map_err(|error| match error {
@@ -198,15 +200,14 @@ pub fn conclude_in(directory: &OpenDirectory) -> Result<(Results, Option<String>
     Ok((streamed.results, fingerprint))
 }
 
-/// Longest id of a block, in bytes: file systems refuse file names with more than that and what is
-/// around it.
+/// Longest id of a block, in bytes. It leaves room for the rest of a file name.
 const LONGEST_ID: usize = 200;
 
-/// Checks that the ids of the blocks of `plan` name files in the directory where they are put, and
-/// nowhere else: anybody may have written the journal that a plan is read from.
+/// Checks that the ids of the blocks of `plan` name files only in the directory where they are put.
+/// Anybody may have written the journal that the plan comes from.
 ///
 /// # Errors
-/// [`Error::BlockId`] with the first id that names no such file.
+/// [`Error::BlockId`] with the first invalid id.
 pub(crate) fn check_ids(plan: &Plan) -> Result<(), Error> {
     let is_name = |id: &str| {
         let is_part = |c: char| c != '/' && !plain::is_hazard(c);
@@ -224,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    /// `cluster merge` and a store of blocks refuse that, too.
+    /// `cluster merge` and a store of blocks refuse other programs, too.
     #[test]
     fn a_run_is_continued_by_the_program_that_began_it_alone() {
         let study = bpfassay_study::load("quick").unwrap();

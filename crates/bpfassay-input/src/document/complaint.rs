@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is wrong with a file, and where.
+//! Complaints about a file, with their places.
 
 use std::{
     cell::{Cell, RefCell},
@@ -7,35 +7,35 @@ use std::{
     ops::Range,
 };
 
-/// Most complaints of one file.
+/// Highest number of complaints that are kept for one file.
 pub(super) const MAX_COMPLAINTS: usize = 50;
 
 /// A file is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Invalid {
-    /// What the file is called in messages.
+    /// The file's name in messages.
     pub origin: String,
-    /// The text of the file, as it was read: untrusted.
+    /// The text of the file as it was read. It is untrusted.
     pub text: String,
-    /// What is wrong with it, in the order of the text; never empty.
+    /// The complaints in the order of the text; never empty.
     pub complaints: Vec<Complaint>,
-    /// How many more complaints there were.
+    /// Number of further complaints that were not kept.
     pub omitted: usize,
 }
 
-/// Something that is wrong at a place of a file.
+/// A complaint about a place in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complaint {
-    /// Where: bytes of the text.
+    /// The place, as a range of bytes of the text.
     pub span: Range<usize>,
-    /// What is wrong, and what would be right. It may quote the file.
+    /// The message. It says what is wrong and what would be right, and can quote the file.
     pub message: String,
-    /// A suggestion.
+    /// A suggestion, such as the nearest known key.
     pub help: Option<String>,
 }
 
 impl Invalid {
-    /// Line and column, in characters, at which `complaint` begins; both from 1.
+    /// Returns the line and column at which `complaint` begins, in characters, from 1.
     #[must_use]
     pub fn place(&self, complaint: &Complaint) -> (usize, usize) {
         let before = self.text.get(..complaint.span.start).unwrap_or(&self.text);
@@ -44,7 +44,7 @@ impl Invalid {
     }
 }
 
-/// A line for each complaint: `study.toml:3:1: unknown key …`.
+/// Writes a line for each complaint: `study.toml:3:1: unknown key …`.
 impl Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, complaint) in self.complaints.iter().enumerate() {
@@ -62,7 +62,7 @@ impl Display for Invalid {
     }
 }
 
-/// There is no value, because something is wrong; the document has a complaint about it.
+/// Stands for a value that could not be read. The document has a complaint about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reported(pub(super) ());
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names: the nearest known one, and text from a file in messages.
+//! Suggests the nearest known name, and shortens text of a file for messages.
 
 use std::path::Path;
 
-/// Names that are closer than this (Jaro-Winkler) are suggested.
+/// Lowest Jaro-Winkler similarity of a name that is suggested.
 const CLOSE: f64 = 0.75;
 
-/// The nearest of `known`, if one is near enough to be suggested.
+/// Returns the nearest of `known`, if it is near enough to be suggested.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
@@ -16,21 +16,20 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// For the end of a message that none of `known` is called `name`: a suggestion that begins with `;
-/// `, or nothing.
+/// Returns the end of a message about an unknown `name`: a suggestion with its `; `, or nothing.
 pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(name, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }
 
-/// Whether `name` names a file rather than something bundled: it looks like a path, or there is a
-/// file of that name.
+/// Tells whether `name` is the name of a file rather than of something bundled. It is if it looks
+/// like a path, or if a file of that name exists.
 #[must_use]
 pub fn is_file_name(name: &str) -> bool {
     let path = Path::new(name);
     name.contains('/') || path.extension().is_some_and(|extension| extension == "toml") || path.exists()
 }
 
-/// `text` cut to a length that a message can hold.
+/// Cuts `text` to a length that fits into a message.
 pub(super) fn shown(text: &str) -> String {
     text.chars().take(64).collect()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables and values, each with its place in the text.
+//! Tables and values with their places in the text.
 
 use std::{
     cell::RefCell,
@@ -24,7 +24,7 @@ pub struct Section<'d, 'i> {
     path: String,
     table: &'d DeTable<'i>,
     span: Range<usize>,
-    /// Keys that are missing because they are misspelt, which has been reported.
+    /// Known keys that are misspelt in the table. The misspelling has been reported.
     misspelt: RefCell<Vec<String>>,
 }
 
@@ -33,7 +33,7 @@ impl<'d, 'i> Section<'d, 'i> {
         Self { document, path, table, span, misspelt: RefCell::default() }
     }
 
-    /// Reports keys that are not in `known`, each with the nearest known one.
+    /// Reports keys that are not in `known`, each with the nearest known key.
     pub fn only(&self, known: &[&str]) {
         for (key, _) in self.table {
             let name: &str = key.get_ref();
@@ -50,7 +50,7 @@ impl<'d, 'i> Section<'d, 'i> {
         }
     }
 
-    /// The keys and their values, in the order of keys.
+    /// Returns the keys and their values in the order of the keys.
     pub fn entries(&self) -> impl Iterator<Item = (&'d str, Field<'d, 'i>)> {
         self.table.iter().map(|(key, value)| {
             let key: &str = key.get_ref();
@@ -58,7 +58,7 @@ impl<'d, 'i> Section<'d, 'i> {
         })
     }
 
-    /// The value of `key`, if it is there.
+    /// Returns the value of `key` if it exists.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Field<'d, 'i>> {
         let (_, value) = self.table.iter().find(|(name, _)| name.get_ref() == key)?;
@@ -69,10 +69,10 @@ impl<'d, 'i> Section<'d, 'i> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// What `read` makes of the value of `key`.
+    /// Reads the value of `key` with `read`.
     ///
     /// # Errors
-    /// Where the key is missing, and what `read` returns.
+    /// The key is missing, or `read` fails.
     pub fn need<T>(&self, key: &str, read: impl FnOnce(&Field<'d, 'i>) -> Result<T, Reported>) -> Result<T, Reported> {
         match self.get(key) {
             Some(field) => read(&field),
@@ -81,16 +81,16 @@ impl<'d, 'i> Section<'d, 'i> {
         }
     }
 
-    /// Whether there is a value of `key`.
+    /// Tells whether the table has `key`.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 
-    /// What `read` makes of the value of `key`; `None` without one.
+    /// Reads the value of `key` with `read`, or returns `None` if there is no such key.
     ///
     /// # Errors
-    /// What `read` returns for a value that is there.
+    /// `read` fails.
     pub fn optional<T>(
         &self,
         key: &str,
@@ -99,10 +99,10 @@ impl<'d, 'i> Section<'d, 'i> {
         self.get(key).map(|field| read(&field)).transpose()
     }
 
-    /// What `read` makes of the value of `key`; `default` without one.
+    /// Reads the value of `key` with `read`, or returns `default` if there is no such key.
     ///
     /// # Errors
-    /// What `read` returns for a value that is there.
+    /// `read` fails.
     pub fn or<T>(
         &self,
         key: &str,
@@ -148,40 +148,40 @@ impl<'d, 'i> Field<'d, 'i> {
         self.error(format!("expected {wanted}, found {found}"))
     }
 
-    /// Whether the value is a list.
+    /// Tells whether the value is a list.
     #[must_use]
     pub fn is_list(&self) -> bool {
         matches!(self.value.get_ref(), DeValue::Array(_))
     }
 
-    /// Whether the value is a table with the key `key`.
+    /// Tells whether the value is a table that has `key`.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         matches!(self.value.get_ref(), DeValue::Table(table) if table.contains_key(key))
     }
 
-    /// Whether the value is a table.
+    /// Tells whether the value is a table.
     #[must_use]
     pub fn is_table(&self) -> bool {
         matches!(self.value.get_ref(), DeValue::Table(_))
     }
 
-    /// Whether the value is `true` or `false`.
+    /// Tells whether the value is a boolean.
     #[must_use]
     pub fn is_boolean(&self) -> bool {
         matches!(self.value.get_ref(), DeValue::Boolean(_))
     }
 
-    /// Whether the value is text.
+    /// Tells whether the value is a string.
     #[must_use]
     pub fn is_text(&self) -> bool {
         matches!(self.value.get_ref(), DeValue::String(_))
     }
 
-    /// Text.
+    /// Returns the text of a string.
     ///
     /// # Errors
-    /// Where the value is not a string.
+    /// The value is not a string.
     pub fn text(&self) -> Result<&'d str, Reported> {
         self.text_such_as("text")
     }
@@ -193,18 +193,18 @@ impl<'d, 'i> Field<'d, 'i> {
         }
     }
 
-    /// Text, unchanged.
+    /// Returns a copy of the text of a string.
     ///
     /// # Errors
-    /// Where the value is not a string.
+    /// The value is not a string.
     pub fn string(&self) -> Result<String, Reported> {
         self.text().map(str::to_owned)
     }
 
-    /// `true` or `false`.
+    /// Returns a boolean.
     ///
     /// # Errors
-    /// Where the value is not a boolean.
+    /// The value is not a boolean.
     pub fn boolean(&self) -> Result<bool, Reported> {
         match self.value.get_ref() {
             DeValue::Boolean(value) => Ok(*value),
@@ -212,10 +212,10 @@ impl<'d, 'i> Field<'d, 'i> {
         }
     }
 
-    /// A whole number.
+    /// Returns an integer.
     ///
     /// # Errors
-    /// Where the value is not an integer, or is outside `range`.
+    /// The value is not an integer, or is outside `range`.
     pub fn number<N: TryFrom<i128> + PartialOrd + Display>(&self, range: RangeInclusive<N>) -> Result<N, Reported> {
         let DeValue::Integer(integer) = self.value.get_ref() else { return Err(self.wrong("a whole number")) };
         i128::from_str_radix(integer.as_str(), integer.radix())
@@ -225,18 +225,18 @@ impl<'d, 'i> Field<'d, 'i> {
             .ok_or_else(|| self.error(format!("{integer} is not from {} to {}", range.start(), range.end())))
     }
 
-    /// Text that names something.
+    /// Parses a string as a name.
     ///
     /// # Errors
-    /// Where the value is not a string, or names nothing that is known.
+    /// The value is not a string, or the name is unknown.
     pub fn name<T: FromStr<Err: Display>>(&self) -> Result<T, Reported> {
         self.text()?.parse().map_err(|error| self.error(error))
     }
 
-    /// One of a few names.
+    /// Returns the value that belongs to one of `names`.
     ///
     /// # Errors
-    /// Where the value is not a string, or none of `names`.
+    /// The value is not a string, or is not one of `names`.
     pub fn choice<T: Copy>(&self, names: &[(&str, T)]) -> Result<T, Reported> {
         let text = self.text()?;
         names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
@@ -246,10 +246,10 @@ impl<'d, 'i> Field<'d, 'i> {
         })
     }
 
-    /// A time with its unit (`500ms`, `2s`, `10min`), in milliseconds.
+    /// Returns a time with its unit (`500ms`, `2s`, `10min`) in milliseconds.
     ///
     /// # Errors
-    /// Where the value is not a time with its unit, or is outside `range`.
+    /// The value is not a time with its unit, or is outside `range`.
     pub fn milliseconds(&self, range: RangeInclusive<u64>) -> Result<u64, Reported> {
         let text = self.text_such_as("a time with its unit, such as \"2s\", \"500ms\" or \"10min\"")?;
         let value = milliseconds(text)
@@ -260,10 +260,10 @@ impl<'d, 'i> Field<'d, 'i> {
         Err(self.error(format!("{text} is not from {} ms to {} ms", range.start(), range.end())))
     }
 
-    /// The elements of a list; one value alone counts as a list of one.
+    /// Returns the elements of a list. A value that is not a list counts as a list of one element.
     ///
     /// # Errors
-    /// Where the value is a list without elements.
+    /// The list is empty.
     pub fn list(&self) -> Result<Vec<Field<'d, 'i>>, Reported> {
         let DeValue::Array(array) = self.value.get_ref() else {
             return Ok(vec![Field { document: self.document, path: self.path.clone(), value: self.value }]);
@@ -279,20 +279,19 @@ impl<'d, 'i> Field<'d, 'i> {
         Ok(elements)
     }
 
-    /// What `read` makes of each element of a list ([`Self::list`]). All are read, whatever is
-    /// wrong with some.
+    /// Reads each element of a list ([`Self::list`]) with `read`, even after one that fails.
     ///
     /// # Errors
-    /// Where the list is empty, and what `read` returns.
+    /// The list is empty, or `read` fails.
     pub fn each<T>(&self, mut read: impl FnMut(&Self) -> Result<T, Reported>) -> Result<Vec<T>, Reported> {
         let read: Vec<_> = self.list()?.iter().map(&mut read).collect();
         read.into_iter().collect()
     }
 
-    /// As [`Self::each`], for values of which each may stand there once only; `kind` names them.
+    /// Like [`Self::each`], but no value can be listed twice. Messages call an element `kind`.
     ///
     /// # Errors
-    /// As of [`Self::each`], and where a value is listed twice.
+    /// Those of [`Self::each`], and a value that is listed twice.
     pub fn distinct<T: PartialEq>(
         &self,
         kind: &str,
@@ -310,20 +309,20 @@ impl<'d, 'i> Field<'d, 'i> {
         is_new.map(|_| values)
     }
 
-    /// A table.
+    /// Returns a table.
     ///
     /// # Errors
-    /// Where the value is not a table.
+    /// The value is not a table.
     pub fn table(&self) -> Result<Section<'d, 'i>, Reported> {
         let DeValue::Table(table) = self.value.get_ref() else { return Err(self.wrong("a table")) };
         Ok(Section::new(self.document, self.path.clone(), table, self.value.span()))
     }
 
-    /// A name that can be part of a file name and of identifiers, in which `_` separates parts.
+    /// Returns a name that can be a part of file names, and of identifiers separated by `_`.
     ///
     /// # Errors
-    /// Where the value is not a string of 1 to 40 of the characters `a-z`, `0-9`, `-` and `.`, or
-    /// begins with one of the last two.
+    /// The value is not a string of 1 to 40 of the characters `a-z`, `0-9`, `-` and `.`, or it
+    /// begins with `-` or `.`.
     pub fn short_name(&self) -> Result<String, Reported> {
         let text = self.text()?;
         let valid = (1..=40).contains(&text.len())

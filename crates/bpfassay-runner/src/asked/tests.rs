@@ -27,7 +27,7 @@ fn asked(file_system: FileSystem, scheduling: Scheduling, parameters: &[&str]) -
     Asked::new("6.12.107+deb13-arm64", &machine, &job)
 }
 
-/// What a guest reports that is as it was asked for: with figures of a real one.
+/// Facts of a guest that is as it was asked for, with the figures of a real guest.
 fn facts(asked: &Asked) -> GuestFacts {
     let mount = |file_system: &str, options: &str| MountFacts {
         file_system: file_system.to_owned(),
@@ -62,7 +62,7 @@ fn a_guest_that_is_as_it_was_asked_for_does_not_differ() {
         let asked = asked(file_system, scheduling, &parameters);
         assert_eq!(asked.difference(&facts(&asked)), None);
     }
-    // Nothing is scheduled by the agent where there is no server.
+    // The agent schedules nothing on a guest without a server.
     let asked = asked(tmpfs, Scheduling::Fixed, &[]);
     assert_eq!(asked.difference(&GuestFacts { fixed_threads: None, ..facts(&asked) }), None);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every rule by itself; all of them together are in [`properties`].
+//! Tests every rule by itself. [`properties`] tests all rules together.
 
 mod properties;
 
@@ -12,8 +12,7 @@ use crate::{
     repeated::RepeatedFailures,
 };
 
-/// Blocks of one target with `rounds` of the baseline, its control, kprobe, fexit and fentry, after
-/// a warm-up.
+/// A plan for one target: a warm-up, `rounds` of the baseline, its control, and three probes.
 fn plan(rounds: u32, replicates: u32) -> Plan {
     let mut study = bpfassay_study::load("quick").unwrap();
     let of = |probe| ProbeConfiguration::with_defaults(probe);
@@ -45,7 +44,7 @@ fn host() -> BootEnd {
     BootEnd::Host { failure: failure(FailureKind::Host, "no QEMU"), class: HostFailure::Start }
 }
 
-/// `ended` runs of a boot have ended, each after 100 ms; one more is in flight if so.
+/// A boot with `ended` ended runs of 100 ms each. One more is in flight if `in_flight`.
 fn seen(ended: usize, in_flight: bool) -> Observed {
     let run = |at: usize| ObservedRun {
         started_unix_ms: 5000 + at as u64,
@@ -55,7 +54,7 @@ fn seen(ended: usize, in_flight: bool) -> Observed {
     Observed { ready: true, done: false, runs: (0..ended + usize::from(in_flight)).map(run).collect() }
 }
 
-/// An attempt at the first block, and the places of its tool runs.
+/// An attempt at the first block, and the indices of its tool runs.
 fn first(plan: &Plan) -> (Attempt, Vec<usize>) {
     let block = plan.blocks[0].clone();
     let tools = block.runs.iter().enumerate().filter(|(_, run)| is_tool_run(run)).map(|(at, _)| at).collect();
@@ -92,7 +91,7 @@ fn the_first_tool_run_is_to_blame_for_a_death_under_it() {
     let [failed] = conclusion.failed.as_slice() else { panic!("{conclusion:#?}") };
     assert_eq!((&failed.run.spec.id, &failed.failure), (&blamed, &failure(FailureKind::Panic, "Kernel panic")));
     assert_eq!((failed.boot, failed.started_unix_ms, failed.duration_ms), (1, 5000 + tools[0] as u64, 130));
-    // All others again, from the warm-up.
+    // All other runs are repeated, from the warm-up on.
     let again = next(&attempt);
     assert_eq!((again.boot, again.runs.len(), &again.confirming), (2, boot.runs.len() - 1, &None));
     assert!(again.runs[0].warm_up && !again.ids().contains(&blamed));
@@ -101,7 +100,7 @@ fn the_first_tool_run_is_to_blame_for_a_death_under_it() {
 #[test]
 fn a_death_after_a_tool_run_is_that_tools_whatever_is_in_flight() {
     let plan = plan(2, 1);
-    // Between runs; and during a baseline run where one comes next.
+    // The guest dies between runs, or during a baseline run where one comes next.
     let (_, tools) = first(&plan);
     let runs = &plan.blocks[0].runs;
     let before_baseline =
@@ -163,19 +162,18 @@ fn of_two_tools_a_confirming_boot_finds_the_one_to_blame() {
     }
 }
 
-/// A deadline shows that a run is slow: a run that is slow alone as well has not been delayed by
-/// the one before it.
+/// A deadline shows that a run is slow. If it is also slow alone, the run before is innocent.
 #[test]
 fn a_run_that_is_slow_alone_as_well_is_to_blame_for_its_deadline() {
     let plan = plan(2, 1);
     let (_, tools) = first(&plan);
     let (before, suspect) = (tools[0], tools[1]);
-    // In the boot that failed, 130 ms had gone by since it began; alone, it takes `alone`.
+    // In the boot that failed, the run had taken 130 ms. Alone, it takes `alone`.
     for (kind, alone, is_blamed) in [
         (FailureKind::PhaseTimeout, 100, true),
         (FailureKind::PhaseTimeout, 65, true),
         (FailureKind::PhaseTimeout, 64, false),
-        // How long a run had taken when a stall was reported is no time that it was given.
+        // The time until a stall is reported is not a time that the run was given.
         (FailureKind::Lockup, 100, false),
         (FailureKind::RcuStall, 100, false),
         (FailureKind::HungTask, 100, false),
@@ -205,7 +203,7 @@ fn a_run_that_is_slow_alone_as_well_is_to_blame_for_its_deadline() {
     }
 }
 
-/// Runs that follow each other, each for 100 ms, the last in flight.
+/// Runs of 100 ms in sequence, the last of them in flight.
 fn one_after_the_other(ended: usize) -> Observed {
     let run = |at: usize| ObservedRun {
         started_unix_ms: 5000 + 100 * at as u64,
@@ -242,8 +240,8 @@ fn a_stall_is_the_run_s_during_which_it_began() {
         }
         _ => None,
     };
-    // In the third tool run: begun in it, in the second, between the first and the second, in the
-    // first.
+    // The report comes during the third tool run. The stall began in the third, in the second,
+    // between the first and the second, or in the first.
     for (began_ms, otherwise) in [
         (middle(tools[2]) - 10, tools[1]),
         (middle(tools[1]), tools[1]),
@@ -252,21 +250,22 @@ fn a_stall_is_the_run_s_during_which_it_began() {
     ] {
         assert_eq!(suspected(&verdict(tools[2], began_ms)), Some((tools[2], otherwise)), "{began_ms}");
     }
-    // What shows nothing alone is cleared, however long it takes; the run in which it began is to
-    // blame.
+    // A suspect that does no harm alone is cleared, however long it takes. The run in which the
+    // stall began is to blame.
     let (mut attempt, boot, _) = verdict(tools[2], middle(tools[0]));
     let confirming = next(&attempt);
     let mut alone = one_after_the_other(1);
     alone.runs[1].ended_ms = Some(10_000);
     let conclusion = attempt.ended(&confirming, &alone, &BootEnd::Done, NOW);
     assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, tools[0]) });
-    // Before any tool: nobody's, even where the first one is in flight.
+    // No run is blamed for a stall that began before the first tool run.
     for began_ms in [0, middle(0), middle(tools[0] - 1)] {
         assert_eq!(verdict(tools[0], began_ms).2.verdict, BootVerdict::Nobody, "{began_ms}");
     }
     let (_, boot, conclusion) = verdict(tools[0], middle(tools[0]) - 20);
     assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, tools[0]) });
-    // In a baseline run: of the tool run in flight when it began, and else of the last one.
+    // For a report during a baseline run, the tool run in flight at the beginning of the stall is
+    // to blame, or else the last tool run before it.
     for (began_ms, blamed) in [(middle(tools[0]), tools[0]), (middle(last), last), (middle(baseline), last)] {
         let (_, boot, conclusion) = verdict(baseline, began_ms);
         assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, blamed) }, "{began_ms}");
@@ -282,7 +281,7 @@ fn in_a_confirming_boot_only_the_baseline_warms_up() {
     let (mut attempt, tools) = first(&plan);
     let boot = next(&attempt);
     assert_eq!(boot.runs.iter().filter(|run| run.warm_up).count(), 4);
-    // Two tools ran before: which of them it was has to be found out.
+    // Two tools ran before, so a confirming boot has to find out which one it was.
     let suspect = tools[tools.len() - 1];
     attempt.ended(&boot, &seen(suspect, true), &panicked(), NOW);
     let confirming = next(&attempt);
@@ -300,7 +299,7 @@ fn a_confirming_boot_that_breaks_before_its_run_decides_nothing() {
     let conclusion = attempt.ended(&confirming, &seen(0, true), &panicked(), NOW);
     assert_eq!(conclusion.verdict, BootVerdict::Nobody);
     assert_eq!(next(&attempt).ids(), confirming.ids(), "once more");
-    // Interrupted or failed by the host it is made again, too.
+    // The confirming boot is repeated after an interruption or a host failure, too.
     for end in [BootEnd::Interrupted, host()] {
         let confirming = next(&attempt);
         assert!(attempt.ended(&confirming, &seen(1, true), &end, NOW).failed.is_empty());
@@ -324,7 +323,7 @@ fn before_any_tool_no_run_is_blamed_and_the_block_is_tried_once_more() {
         assert!(failure.contains("Kernel panic; no tool had run, and boot 1 ended in the same way"), "{failure}");
         assert_eq!(attempt.next(), None);
     }
-    // In another way: not twice the same, but not for ever either.
+    // Boots that fail in different ways are repeated more often, but not for ever.
     let (mut attempt, _) = first(&plan);
     for kind in [FailureKind::Panic, FailureKind::PhaseTimeout] {
         let boot = next(&attempt);
@@ -347,7 +346,7 @@ fn a_tool_that_changed_the_guest_failed_as_the_agent_reports() {
     assert_eq!(conclusion.verdict, BootVerdict::Blamed { run: id(&boot, tools[0]) });
     let failure = conclusion.failed[0].failure.to_string();
     assert_eq!(failure, "guest left changed after the run: no mount, 5 ms after this run, between runs");
-    // Such a message is not attributed to a baseline run.
+    // Such a message does not blame a baseline run.
     let (mut attempt, _) = first(&plan);
     let conclusion = attempt.ended(&boot, &seen(1, false), &unsound(id(&boot, 0)), NOW);
     assert_eq!(conclusion.verdict, BootVerdict::Nobody);
@@ -394,7 +393,7 @@ fn the_host_is_tried_three_times_and_then_left_to_be_resumed() {
         assert!(conclusion.failed.iter().all(|failed| failed.failure.kind == FailureKind::Host));
     }
     assert_eq!((attempt.next(), attempt.left_by_host()), (None, Some(HostFailure::Start)));
-    // What no repetition brings is not repeated.
+    // A boot is not repeated if a repetition cannot help.
     let (mut attempt, _) = first(&plan);
     let lacking = BootEnd::Host { failure: failure(FailureKind::Host, "no nfsd"), class: HostFailure::Lacking };
     let boot = next(&attempt);
@@ -460,7 +459,7 @@ fn a_kernel_that_does_not_come_up_is_not_booted_for_every_block() {
     );
 }
 
-/// Of a kernel of which nothing runs, one boot shows it, in whichever block.
+/// One boot shows that nothing of a kernel runs, and this counts for all its blocks.
 #[test]
 fn a_kernel_that_is_silent_from_the_first_byte_is_booted_once() {
     let plan = plan(1, 3);
@@ -481,12 +480,11 @@ fn a_kernel_that_is_silent_from_the_first_byte_is_booted_once() {
     repeated.done(&plan.blocks[0], &attempt);
     let failure = repeated.not_tried(&plan.blocks[1]).unwrap();
     assert!(failure.excerpt[0].contains(&format!("never ready in {}: ", plan.blocks[0].id)), "{:?}", failure.excerpt);
-    // The journal has the failure of the boot, not of its runs: a run that is resumed decides so,
-    // too.
+    // The journal has the failure of the boot. A resumed run decides from it in the same way.
     let mut resumed = RepeatedFailures::default();
     resumed.never_ready(&plan.blocks[0], conclusion.failure.as_ref().unwrap());
     assert!(resumed.not_tried(&plan.blocks[1]).is_some());
-    // Of one that wrote something, the next boot is made; and of one that was ready before.
+    // The next boot is made if the kernel wrote something, or if a guest was ready before.
     for (ready, end) in [(false, end(&["the agent sent no message within 60 s", "Linux version"])), (true, silent())] {
         let mut attempt = Attempt::new(&ToDo::fresh(plan.blocks[0].clone()));
         let boot = next(&attempt);

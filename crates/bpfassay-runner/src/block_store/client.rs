@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How requests to an object store are sent: by the client of every other download, with the host's
-//! proxies and certificates, bounded in size and time.
+//! Sends requests to an object store. It uses the client of all other downloads, with the host's
+//! proxies and certificates, and limits size and time.
 
 use std::{
     collections::BTreeMap,
@@ -21,10 +21,9 @@ use ureq::{Agent, http::Request};
 
 use super::MAX_ENTRY;
 
-/// How long a request may take, its answer included.
+/// How long a request can take, including its answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// Largest answer that is read, in bytes: an entry, with what the protocol has around it; or a page
-/// of a list.
+/// Largest answer that is read, in bytes: an entry with its protocol, or a page of a list.
 const MAX_ANSWER: u64 = MAX_ENTRY + (1 << 20);
 
 /// Gives object stores the client.
@@ -37,19 +36,19 @@ impl HttpConnector for Connector {
     }
 }
 
-/// A client for each scheme. It blocks its thread, which is one of the store's own (`objects`).
+/// A client for each scheme. It blocks its thread, which belongs to the store (`objects`).
 #[derive(Debug, Default)]
 struct Client {
     agents: Mutex<BTreeMap<bool, Arc<Agent>>>,
 }
 
-/// An answer is larger than what can be meant for us.
+/// An answer is larger than any expected one.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer has more than {MAX_ANSWER} bytes")]
 struct TooLarge;
 
 impl Client {
-    /// The client for `url`.
+    /// Returns the client for the scheme of `url`.
     fn agent(&self, url: &str) -> Result<Arc<Agent>, HttpError> {
         let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
         let is_encrypted = url.starts_with("https://");
@@ -87,12 +86,12 @@ impl HttpService for Client {
     }
 }
 
-/// Whether another attempt may succeed.
+/// Classifies an error by whether another attempt can succeed.
 fn kind(error: &ureq::Error) -> HttpErrorKind {
     match error {
         ureq::Error::Timeout(_) => HttpErrorKind::Timeout,
         ureq::Error::ConnectionFailed | ureq::Error::HostNotFound => HttpErrorKind::Connect,
-        // A certificate that is not trusted, among others.
+        // This includes a certificate that is not trusted.
         ureq::Error::Io(error) if error.get_ref().is_some_and(|inner| inner.is::<ureq::Error>()) => {
             HttpErrorKind::Unknown
         }

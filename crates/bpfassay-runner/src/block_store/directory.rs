@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A directory as a store, which other hosts and other users may write to at the same time.
-//! Everything below it is reached by descriptors and never through a symbolic link; an entry
-//! appears under its name whole, by a rename.
+//! A directory as a store. Other hosts and other users can write to it at the same time. Everything
+//! below the directory is opened relative to descriptors and never through a symbolic link. An
+//! entry appears under its name by a rename, so it is always whole.
 
 #![allow(
     clippy::disallowed_methods,
@@ -27,35 +27,36 @@ use rustix::{
 use super::{BlockKey, BlockStoreError, MAX_ENTRY};
 use crate::unix_ms;
 
-/// What makes a directory a store, in the form of entries that this version has: the directory of
-/// the entries.
+/// The directory of the entries, which marks a directory as a store. Its name has the version of
+/// the entries' form.
 pub(super) const BLOCKS: &str = "bpfassay-blocks-1";
-/// Where entries are written before they have their name.
+/// Directory in which entries are written before they get their name.
 const DRAFTS: &str = "new";
-/// Where entries are put that are damaged or do not reproduce.
+/// Directory for entries that are damaged or do not reproduce.
 pub(super) const ASIDE: &str = "aside";
 /// How the names of entries end.
 pub(super) const ENTRY: &str = ".jsonl";
 /// How the names of drafts end.
 const DRAFT: &str = ".draft";
-/// A draft that nobody wrote to for so long, in seconds, is of a process that was killed.
+/// A draft that was last written this many seconds ago belongs to a process that was killed.
 const ABANDONED: i64 = 24 * 3600;
-/// Most entries that are listed.
+/// Highest number of entries that are listed.
 pub(super) const MOST: usize = 1 << 20;
 
 /// A directory that is a store.
 #[derive(Debug)]
 pub(super) struct Directory {
-    /// As it was named, for messages.
+    /// The path that the user gave, for messages.
     path: PathBuf,
     blocks: OwnedFd,
 }
 
 impl Directory {
-    /// Opens the store in `directory`, and makes it where there is nothing.
+    /// Opens the store in `directory`, or makes one in an empty or missing directory.
     ///
     /// # Errors
-    /// [`BlockStoreError::NotAStore`] for a directory with other things in it; [`BlockStoreError::Io`] where it cannot be made or opened.
+    /// [`BlockStoreError::NotAStore`] if the directory has other things in it.
+    /// [`BlockStoreError::Io`] if the store cannot be made or opened.
     pub(super) fn open(directory: &Path) -> Result<Self, BlockStoreError> {
         fs::create_dir_all(directory).map_err(io("make", directory))?;
         match Self::existing(directory) {
@@ -64,7 +65,7 @@ impl Directory {
         }
         let mut entries = fs::read_dir(directory).map_err(io("list", directory))?;
         if entries.next().is_some() {
-            // Another process may have made it meanwhile.
+            // Another process may have made the store meanwhile.
             return match Self::existing(directory) {
                 Err(BlockStoreError::NoStore(path)) => Err(BlockStoreError::NotAStore(path)),
                 opened => opened,
@@ -77,7 +78,7 @@ impl Directory {
     /// Opens the store in `directory`.
     ///
     /// # Errors
-    /// [`BlockStoreError::NoStore`] where there is none; [`BlockStoreError::Io`] where it cannot be opened.
+    /// [`BlockStoreError::NoStore`] if there is none, [`BlockStoreError::Io`] if opening fails.
     pub(super) fn existing(directory: &Path) -> Result<Self, BlockStoreError> {
         let path = directory.join(BLOCKS);
         match openat(rustix::fs::CWD, &path, DIRECTORY, Mode::empty()) {
@@ -87,10 +88,10 @@ impl Directory {
         }
     }
 
-    /// The keys of all entries, in order.
+    /// Returns the keys of all entries, in order.
     ///
     /// # Errors
-    /// [`BlockStoreError::Io`] where a directory cannot be read; [`BlockStoreError::TooMany`].
+    /// [`BlockStoreError::Io`] if a directory cannot be read, [`BlockStoreError::TooMany`].
     pub(super) fn keys(&self) -> Result<Vec<BlockKey>, BlockStoreError> {
         let mut keys = Vec::new();
         for folder in (0..=u8::MAX).map(|byte| format!("{byte:02x}")) {
@@ -113,7 +114,7 @@ impl Directory {
         Ok(keys)
     }
 
-    /// What the entry of `key` consists of.
+    /// Reads the entry of `key`.
     pub(super) fn contents(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
         let path = self.entry(key);
         let (folder, name) = names(key);
@@ -136,7 +137,7 @@ impl Directory {
         }
     }
 
-    /// Writes the entry of `key`, so that it is there whole or not at all.
+    /// Writes the entry of `key`, which then exists whole or not at all.
     pub(super) fn write(&self, key: &BlockKey, text: &[u8]) -> Result<(), BlockStoreError> {
         let (folder, name) = names(key);
         let failed = io("write", &self.entry(key));
@@ -149,19 +150,19 @@ impl Directory {
             .write_all(text)
             .and_then(|()| file.sync_all())
             .and_then(|()| Ok(renameat(&drafts, &draft, &folder, &name)?))
-            // The name must survive a crash as the contents do.
+            // The name must survive a crash, as the contents do.
             .and_then(|()| Ok(rustix::fs::fsync(&folder)?));
         done.map_err(|error| {
-            // Gone already where the rename was done.
+            // The draft is gone already if it was renamed.
             let _ = unlinkat(&drafts, &draft, AtFlags::empty());
             failed(error)
         })
     }
 
-    /// Puts the entry of `key` aside, where nobody looks for it; its new path.
+    /// Moves the entry of `key` aside, where nobody looks for it. Returns the new path.
     ///
     /// # Errors
-    /// [`BlockStoreError::Io`] where it cannot be renamed.
+    /// [`BlockStoreError::Io`] if the entry cannot be renamed.
     pub(super) fn put_aside(&self, key: &BlockKey) -> Result<PathBuf, BlockStoreError> {
         let (folder, name) = names(key);
         let to = format!("{key}-{}{ENTRY}", unix_ms());
@@ -173,7 +174,7 @@ impl Directory {
         Ok(self.at(ASIDE, &to))
     }
 
-    /// The directory `name` of the store, which is made where it does not exist if `make`.
+    /// Opens the directory `name` of the store. A missing directory is made if `make`.
     fn folder(&self, name: &str, make: bool) -> Result<Option<OwnedFd>, BlockStoreError> {
         let failed = |action, error: Errno| io(action, &self.at(name, ""))(error.into());
         if make {
@@ -189,7 +190,7 @@ impl Directory {
         }
     }
 
-    /// Removes drafts that were abandoned. What cannot be removed stays: nothing depends on it.
+    /// Removes abandoned drafts as far as possible. Nothing depends on them.
     fn sweep(&self, drafts: &OwnedFd) {
         let Ok(entries) = Dir::read_from(drafts) else { return };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -207,7 +208,7 @@ impl Directory {
         }
     }
 
-    /// The path of an entry, for messages.
+    /// Returns the path of an entry, for messages.
     pub(super) fn entry(&self, key: &BlockKey) -> PathBuf {
         let (folder, name) = names(key);
         self.at(&folder, &name)
@@ -218,21 +219,21 @@ impl Directory {
     }
 }
 
-/// How directories of a store are opened.
+/// Flags for opening a directory of the store.
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The directory and the name of the entry of `key`.
+/// Returns the directory and the file name of the entry of `key`.
 pub(super) fn names(key: &BlockKey) -> (String, String) {
     let key = key.to_string();
     (key.chars().take(2).collect(), key + ENTRY)
 }
 
-/// A new file in `drafts`, and its name.
+/// Makes a new file in `drafts`, and returns it with its name.
 fn draft(drafts: &OwnedFd) -> io::Result<(String, OwnedFd)> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let drafts: BorrowedFd<'_> = drafts.as_fd();
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // Processes of other hosts may have the same number.
+    // Processes on other hosts can have the same process id.
     for _ in 0..100 {
         let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
         let name = format!("{}-{nanos}-{}{DRAFT}", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The records of a block that a store keeps: which blocks are kept, what an entry consists of, and
-//! what is taken from one. Pure.
+//! The records of a block that a store keeps. Decides which blocks are kept, makes entries, and
+//! reads records from them. Pure.
 
 use bpfassay_results::{
     BlockEnded, BlockStarted, BootVerdict, Contents, Entry, Figure, GuestReady, Header, JOURNAL_VERSION, Outcome,
@@ -22,11 +22,11 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Those of the last boot among `entries`, which are of `block`.
+    /// Takes the records of the last boot from `entries`, which are about `block`.
     ///
     /// # Errors
-    /// Why they are not kept: only a boot that did the whole block is, in which nothing failed.
-    /// What failed may have failed because of the host, and is measured again by who asks for it.
+    /// The reason why the block is not kept: the boot was partial, or something failed. A failure
+    /// can be the host's fault, so other users of the store measure such a block themselves.
     pub(super) fn of(block: &Block, entries: Vec<Entry>) -> Result<Self, String> {
         let (mut started, mut ready, mut runs, mut ended) = (None, None, Vec::new(), None);
         for entry in entries {
@@ -50,7 +50,7 @@ impl Records {
         }
     }
 
-    /// Why these are not the records of a whole block in which nothing failed, if so.
+    /// Returns why these are not the records of a whole block without failures, if so.
     fn problem(&self, block: &Block) -> Option<String> {
         let Self { started, ready, runs, ended } = self;
         let planned = || block.runs.iter().map(|run| run.spec.id.as_str());
@@ -71,22 +71,21 @@ impl Records {
         if let Some(failed) = runs.iter().find(|run| matches!(run.outcome, Outcome::Failed(_))) {
             return Some(format!("its run {} failed", failed.run));
         }
-        // Counts that could not be read were a matter of that boot, not of the block.
+        // Unreadable counts are a fault of that boot, not of the block.
         let is_missing = matches!(&ended.counts, Some(Figure::NotMeasured(_)))
             || matches!(&ended.code_coverage, Some(Figure::NotMeasured(_)));
         is_missing.then(|| "what QEMU's plugin counted could not be read".to_owned())
     }
 
-    /// The key of the block that these were measured for.
+    /// Returns the key of the measured block.
     fn key(&self, plan: &Plan, block: &Block, provenance: &Provenance) -> Result<BlockKey, String> {
         key(&plan.study, block, provenance, &self.started.qemu).map_err(|error| error.to_string())
     }
 
-    /// The entry of a store with these records, and its key. `plan` has `block`, and `provenance`
-    /// is what they were measured with.
+    /// Makes the entry with these records, and its key. `plan` has `block`.
     ///
     /// # Errors
-    /// Why there is none: what determines the figures is not known.
+    /// The reason why there is no entry: something that determines the figures is not known.
     pub(super) fn entry(
         mut self,
         plan: &Plan,
@@ -95,7 +94,7 @@ impl Records {
     ) -> Result<(BlockKey, Contents), String> {
         let key = self.key(plan, block, provenance)?;
         self.renumber(1, 1);
-        // The log lies in the results of the run that measured it.
+        // The log is in the results of the run that measured the block.
         (self.started.log, self.started.reused) = (None, None);
         let plan = plan_of(plan, block);
         let header = Header {
@@ -107,11 +106,10 @@ impl Records {
         Ok((key, Contents { header, entries: self.entries(), torn: None, digest: None }))
     }
 
-    /// The records in the entry that is named `name`, and the provenance that they were measured
-    /// with.
+    /// Reads the records of the entry `name`, its block and its provenance.
     ///
     /// # Errors
-    /// Why it is no such entry.
+    /// The reason why `contents` are not the entry `name`.
     pub(super) fn of_entry(name: &BlockKey, contents: Contents) -> Result<(Block, Provenance, Self), String> {
         let Contents { header, entries, torn, digest: _ } = contents;
         if torn.is_some() {
@@ -126,16 +124,15 @@ impl Records {
         Ok((block.clone(), header.provenance, records))
     }
 
-    /// These records as those of boot `boot` in attempt `attempt` at the block, taken from where
-    /// `reused` says.
+    /// Turns the records into those of boot `boot` in attempt `attempt` at the block. `reused` says
+    /// where they come from.
     pub(super) fn taken(mut self, boot: u32, attempt: u32, reused: Reused) -> Vec<Entry> {
         self.renumber(boot, attempt);
         (self.started.log, self.started.reused) = (None, Some(reused));
         self.entries()
     }
 
-    /// These without times of the host's clock, which are 0: they are others each time the block is
-    /// measured.
+    /// Sets all times of the host's clock to 0. They differ each time the block is measured.
     pub(super) fn without_times(mut self) -> Self {
         (self.started.at_unix_ms, self.ready.ready_after_ms, self.ended.at_unix_ms) = (0, 0, 0);
         for run in &mut self.runs {
@@ -144,7 +141,7 @@ impl Records {
         self
     }
 
-    /// These as an entry has them.
+    /// Removes the name of the log, as [`Self::entry`] does.
     #[cfg(test)]
     pub(super) fn without_log(mut self) -> Self {
         self.started.log = None;
@@ -169,7 +166,7 @@ impl Records {
     }
 }
 
-/// `plan` with nothing but `block` and its cells.
+/// Returns `plan` with only `block` and its cells.
 fn plan_of(plan: &Plan, block: &Block) -> Plan {
     let is_of_block = |id: &str| block.runs.iter().any(|run| run.cell == id);
     let only = Plan {
@@ -184,7 +181,7 @@ fn plan_of(plan: &Plan, block: &Block) -> Plan {
     only.with_blocks(vec![block.clone()])
 }
 
-/// What of `provenance` `plan` was measured with.
+/// Returns the part of `provenance` that belongs to `plan`.
 fn provenance_of(provenance: &Provenance, plan: &Plan) -> Result<Provenance, String> {
     let failed = |error: &dyn std::error::Error| format!("its testbed manifest cannot be kept: {error}");
     let mut manifest: Manifest = serde_json::from_value(provenance.manifest.clone()).map_err(|error| failed(&error))?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What names a block in a store: SHA-256 over everything that determines its figures. Pure.
+//! The name of a block in a store: SHA-256 over everything that determines its figures. Pure.
 
 use std::{fmt, str::FromStr};
 
@@ -8,12 +8,11 @@ use bpfassay_study::{Block, Clock, Study};
 use bpfassay_testbed::cache::Digest;
 use serde_json::{Map, Value, to_value};
 
-/// Version of what keys are made of. Another one is another key, so that entries of before are not
-/// found.
+/// Version of the key's ingredients. A new version changes all keys.
 const VERSION: u32 = 1;
 
-/// QEMU's filter of system calls, with its value: it protects the host, and the guest does not see
-/// it.
+/// QEMU's option for its system call filter; a value follows. The filter protects the host, and the
+/// guest does not see it.
 const SANDBOX: &str = "-sandbox";
 
 /// The name of a block in a store.
@@ -34,23 +33,28 @@ impl FromStr for BlockKey {
     }
 }
 
-/// Why a block has no key: something that determines its figures is not known.
+/// A block has no key, because something that determines its figures is not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is not known")]
 pub(crate) struct NoKey(String);
 
-/// The key of `block` of `study`, measured with `provenance` by the command line `command` of QEMU.
+/// Returns the key of `block` of `study`. The block was measured with `provenance` and the QEMU
+/// command line `command`.
 ///
-/// The figures follow from: this program, by its digest, which reads what guests and QEMU's plugin
-/// report; what of the study says how a guest is made, how long it may take, and how its output is
-/// read; the block, with every run's specification and its place in the order of runs; kernel and
-/// initramfs by their digests, which have tools under test and scripts in them; QEMU by version and
-/// digest, and its arguments, with seed, machine, memory and the kernel's command line. By the wall
-/// clock the host is part of it, too. Not part of it is what names no figure: gates, expectations,
-/// descriptions, other targets and probes, how many replicates there are, paths.
+/// The figures follow from:
+///
+/// - this program's digest: it reads what guests and QEMU's plugin report,
+/// - the parts of the study that say how a guest is made, its deadlines, and how output is read,
+/// - the block, with the specifications of all runs in their order,
+/// - the digests of kernel and initramfs, which includes tools under test and scripts,
+/// - QEMU's version, digest and arguments: seed, machine, memory, the kernel's command line,
+/// - the host, under the wall clock only.
+///
+/// Gates, expectations, descriptions, other targets and probes, the number of replicates, and paths
+/// do not change a figure and are left out.
 ///
 /// # Errors
-/// [`NoKey`] where `provenance` lacks one of these.
+/// [`NoKey`] if `provenance` lacks one of these.
 pub(crate) fn key(
     study: &Study,
     block: &Block,
@@ -69,7 +73,7 @@ pub(crate) fn key(
     all.add("journal", to_value(JOURNAL_VERSION))?;
     all.add("bpfassay", to_value(with_version(&provenance.bpfassay)?))?;
     all.add("clock", to_value(study.clock))?;
-    // It depends on the other workloads of the study.
+    // The setting depends on the other workloads of the study.
     all.add("counts", to_value(study.counts_instructions()))?;
     all.add("model", to_value(&study.model))?;
     all.add("guest", to_value(&study.guest))?;
@@ -91,8 +95,7 @@ pub(crate) fn key(
     Ok(BlockKey(Digest::of(&text)))
 }
 
-/// What a key is made of, by name. The keys of an object are in order, so that its text is the same
-/// for the same values.
+/// The ingredients of a key by name. A JSON object sorts its keys, so equal values give equal text.
 #[derive(Default)]
 struct Ingredients(Map<String, Value>);
 
@@ -112,14 +115,14 @@ fn with_version(artefact: &Artefact) -> Result<(&str, &str), NoKey> {
     Ok((&artefact.version, digest_of(artefact)?))
 }
 
-/// Their names and digests, in their order. Versions are left out: they may have paths of the host.
+/// Returns names and digests in order, without versions, which can contain paths of the host.
 fn named(artefacts: &[Artefact]) -> Result<Vec<(&str, &str)>, NoKey> {
     artefacts.iter().map(|artefact| Ok((artefact.name.as_str(), digest_of(artefact)?))).collect()
 }
 
-/// QEMU's arguments without what differs by host and changes nothing in the guest: how the program
-/// is started, which has paths, and the filter of system calls, which comes first. Everything else
-/// that has a path is opened before and inherited.
+/// Returns QEMU's arguments without those that differ between hosts and do not change the guest.
+/// These are the start of the program, which has paths, and then the system call filter. All other
+/// files are opened before the start and inherited.
 fn arguments(command: &[String]) -> Vec<&str> {
     let mut all = Vec::with_capacity(command.len());
     let start = command.iter().position(|argument| argument == SANDBOX).unwrap_or(1);

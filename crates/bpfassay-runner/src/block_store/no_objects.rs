@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! In place of `objects` without the feature `object-stores`: every object store is refused.
+//! Replaces `objects` in builds without the feature `object-stores`: every object store is refused.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use bpfassay_results::Contents;
 
 use super::{BlockKey, BlockStoreError};
 
-/// An object store: there can be none.
+/// An uninhabited type: there are no object stores.
 #[derive(Debug)]
 pub(super) enum Objects {}
 
@@ -23,7 +23,7 @@ impl Objects {
     /// Refuses the store at `url`.
     ///
     /// # Errors
-    /// As [`Objects::open`].
+    /// Always [`BlockStoreError::NoObjectStores`].
     pub(super) fn existing(url: &str) -> Result<Self, BlockStoreError> {
         Self::open(url)
     }

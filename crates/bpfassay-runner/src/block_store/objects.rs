@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An object store as a store of blocks: one that speaks S3, or a server that takes files by HTTP
-//! (PUT, and PROPFIND for lists). An entry is one object, which is there whole or not at all.
+//! An object store as a store of blocks. It speaks S3, or is a server that accepts files by HTTP
+//! (PUT, and PROPFIND for lists). An entry is one object, which exists whole or not at all.
 //!
-//! Credentials come from the environment, as is customary (`AWS_ACCESS_KEY_ID`,
-//! `AWS_SECRET_ACCESS_KEY`, `AWS_ENDPOINT_URL` and the others of
-//! [`AmazonS3Builder::from_env`]); none goes into a message or into results.
+//! Credentials come from the usual variables of the environment (`AWS_ACCESS_KEY_ID`,
+//! `AWS_SECRET_ACCESS_KEY`, `AWS_ENDPOINT_URL` and the others of [`AmazonS3Builder::from_env`]).
+//! They never appear in messages or results.
 
 #![allow(clippy::disallowed_methods, reason = "joins fixed names and digests")]
 
@@ -35,39 +35,40 @@ use super::{
 };
 use crate::unix_ms;
 
-/// What makes a place a store, in the form of entries that this version has.
+/// Object that marks a place as a store, in the form of entries that this version has.
 const MARK: &str = "store.json";
-/// Its content.
+/// Content of the marking object.
 const MARKED: &[u8] = b"{\"format\":1}\n";
 /// How often a request is repeated that may succeed later.
 const REPETITIONS: usize = 2;
-/// How long after the first attempt it is repeated.
+/// How long after the first attempt a request can be repeated.
 const REPEATED_FOR: Duration = Duration::from_secs(30);
-/// How often in a row a store may fail to answer before it is not asked any more.
+/// After this many failures in a row, the store is not asked any more.
 const PATIENCE: u32 = 2;
 
 /// An object store.
 pub(super) struct Objects {
     url: String,
     store: Box<dyn ObjectStore>,
-    /// What the names of all objects begin with.
+    /// The prefix of all objects' names.
     prefix: ObjectPath,
-    /// How often in a row it did not answer.
+    /// Number of failures in a row.
     failures: AtomicU32,
 }
 
 impl fmt::Debug for Objects {
-    // The store itself has credentials.
+    // The field `store` contains credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Objects").field("url", &self.url).finish_non_exhaustive()
     }
 }
 
 impl Objects {
-    /// Opens the store at `url`, and makes it where there is nothing.
+    /// Opens the store at `url`, or makes one if there is nothing.
     ///
     /// # Errors
-    /// [`BlockStoreError::Objects`] where it cannot be made or opened; [`BlockStoreError::Client`] where the environment does not serve for it.
+    /// [`BlockStoreError::Objects`] if the store cannot be made or opened.
+    /// [`BlockStoreError::Client`] if the environment does not configure it properly.
     pub(super) fn open(url: &str) -> Result<Self, BlockStoreError> {
         Self::client(url)?.opened(true)
     }
@@ -75,12 +76,12 @@ impl Objects {
     /// Opens the store at `url`.
     ///
     /// # Errors
-    /// As [`Objects::open`]; [`BlockStoreError::NoStore`] where there is none.
+    /// Those of [`Objects::open`], and [`BlockStoreError::NoStore`] if there is none.
     pub(super) fn existing(url: &str) -> Result<Self, BlockStoreError> {
         Self::client(url)?.opened(false)
     }
 
-    /// What reaches the store at `url`; nothing is asked.
+    /// Makes the client for the store at `url`, without a request.
     pub(super) fn client(url: &str) -> Result<Self, BlockStoreError> {
         let failed = |source: Error| BlockStoreError::Client { place: url.to_owned(), problem: source.to_string() };
         let retry =
@@ -90,27 +91,27 @@ impl Objects {
             let store = builder.with_http_connector(Connector).with_retry(retry).build().map_err(failed)?;
             return Ok(Self::of(url, Box::new(store), &ObjectPath::from(prefix)));
         }
-        // Names in lists are from the root of the server on.
+        // Names in lists are relative to the root of the server.
         let (server, path) = url.find("://").map_or((url, ""), |scheme| {
             let host = scheme + "://".len();
             let end = url.get(host..).and_then(|rest| rest.find('/')).map_or(url.len(), |at| host + at);
             url.split_at(end)
         });
         let prefix = ObjectPath::from_url_path(path).map_err(|error| failed(error.into()))?;
-        // Whoever names a URL of `http` has chosen it.
+        // Plain `http` is allowed, because the user chose the URL.
         let options = ClientOptions::new().with_allow_http(true);
         let builder = HttpBuilder::new().with_url(server).with_client_options(options);
         let store = builder.with_http_connector(Connector).with_retry(retry).build().map_err(failed)?;
         Ok(Self::of(url, Box::new(store), &prefix))
     }
 
-    /// The store in `store`, below `prefix`.
+    /// Uses the store `store` below `prefix`.
     pub(super) fn of(url: &str, store: Box<dyn ObjectStore>, prefix: &ObjectPath) -> Self {
         let prefix = prefix.clone().join(BLOCKS);
         Self { url: url.to_owned(), store, prefix, failures: AtomicU32::new(0) }
     }
 
-    /// This, if there is a store, or one can be made where `make`.
+    /// Checks that there is a store. A missing one is made if `make`.
     pub(super) fn opened(self, make: bool) -> Result<Self, BlockStoreError> {
         let mark = self.prefix.clone().join(MARK);
         match self.ask("look for a store in", self.url.clone(), self.store.head(&mark)) {
@@ -123,13 +124,13 @@ impl Objects {
         Ok(self)
     }
 
-    /// The URL, as it was named.
+    /// The URL that the user gave.
     #[cfg(test)]
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    /// The keys of all entries, in order.
+    /// Returns the keys of all entries, in order.
     pub(super) fn keys(&self) -> Result<Vec<BlockKey>, BlockStoreError> {
         let listed = async {
             let mut objects = self.store.list(Some(&self.prefix));
@@ -152,14 +153,14 @@ impl Objects {
         Ok(keys)
     }
 
-    /// What the entry of `key` consists of; `None` where there is none.
+    /// Reads the entry of `key`; `None` if there is none.
     pub(super) fn contents(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
         let path = self.entry(key);
         let damaged = |problem: String| BlockStoreError::Damaged { path: path.clone(), problem };
         let location = self.location(key);
         let read = async {
             let object = self.store.get(&location).await?;
-            // What the server reports is a matter of its own: the client bounds what is read.
+            // The server can report any size. The client limits what is read.
             if object.meta.size > MAX_ENTRY {
                 return Ok(Err(object.meta.size));
             }
@@ -182,13 +183,13 @@ impl Objects {
         }
     }
 
-    /// Writes the entry of `key`. If there is one already, another host measured the same block:
-    /// that stays, unless `replace`.
+    /// Writes the entry of `key`. An existing entry is another host's measurement of the same
+    /// block, and stays unless `replace`.
     pub(super) fn write(&self, key: &BlockKey, text: Vec<u8>, replace: bool) -> Result<(), BlockStoreError> {
         self.put(&self.location(key), text, replace, "write", self.entry(key).display().to_string())
     }
 
-    /// Puts `content` under `location`, if there is nothing, or it is to `replace` what is there.
+    /// Puts `content` at `location` if there is no object yet, or if `replace`.
     fn put(
         &self,
         location: &ObjectPath,
@@ -208,13 +209,13 @@ impl Objects {
         }
         match put(PutMode::Create).map(drop) {
             Err(error) if is_there(&error) => Ok(()),
-            // Then two hosts that write the same entry at once leave that of either.
+            // Either entry remains if two hosts write the same one at once.
             Err(error) if cannot_compare(&error) => put(PutMode::Overwrite).map(drop),
             done => done,
         }
     }
 
-    /// Puts the entry of `key` aside; its new name.
+    /// Moves the entry of `key` aside. Returns its new name.
     pub(super) fn put_aside(&self, key: &BlockKey) -> Result<PathBuf, BlockStoreError> {
         let name = format!("{key}-{}{ENTRY}", unix_ms());
         let to = self.prefix.clone().join(ASIDE).join(name.as_str());
@@ -223,7 +224,7 @@ impl Objects {
         Ok(Path::new(&self.url).join(BLOCKS).join(ASIDE).join(name))
     }
 
-    /// The name of an entry, for messages.
+    /// Returns the name of an entry, for messages.
     pub(super) fn entry(&self, key: &BlockKey) -> PathBuf {
         let (folder, name) = names(key);
         Path::new(&self.url).join(BLOCKS).join(folder).join(name)
@@ -234,8 +235,8 @@ impl Objects {
         self.prefix.clone().join(folder).join(name)
     }
 
-    /// What the store answers to `request`, on a thread of its own: the client blocks, and whoever
-    /// calls may be in a runtime. A store that does not answer is not asked any more after a while.
+    /// Returns the store's answer to `request`. The request gets its own thread, because the client
+    /// blocks and the caller can be in a runtime. A store that keeps failing is not asked any more.
     fn ask<T: Send>(
         &self,
         action: &'static str,
@@ -254,7 +255,7 @@ impl Objects {
         });
         let failed = |source| BlockStoreError::Io { action, path: place.clone().into(), source };
         let ended = ended.map_err(failed)?;
-        // Any other answer is one.
+        // Any other result means that the store answered.
         let failures = match &ended {
             Err(Error::Generic { .. }) => self.failures.fetch_add(1, Ordering::Relaxed) + 1,
             _ => {
@@ -277,13 +278,13 @@ fn is_there(error: &BlockStoreError) -> bool {
     matches!(error, BlockStoreError::Objects { source, .. } if matches!(**source, Error::AlreadyExists { .. }))
 }
 
-/// Whether the store does not put an object on the condition that there is none.
+/// Tells whether the store cannot put an object on the condition that it does not exist yet.
 fn cannot_compare(error: &BlockStoreError) -> bool {
     let BlockStoreError::Objects { source, .. } = error else { return false };
     matches!(**source, Error::NotImplemented { .. } | Error::NotSupported { .. })
 }
 
-/// A file that nobody else has, with `bytes` in it.
+/// Makes an anonymous file with `bytes` in it.
 fn in_memory(bytes: &[u8]) -> std::io::Result<File> {
     let mut file = File::from(memfd_create("block", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a store of blocks is named.
+//! How a user names a store of blocks.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use bpfassay_testbed::apt::is_url;
 
-/// Where a store of blocks is.
+/// The place of a store of blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StorePlace {
     /// A directory of this machine.
     Directory(PathBuf),
-    /// An object store: `s3://BUCKET/PREFIX`, or the URL of a directory of a server that takes
-    /// files by HTTP; without a slash at its end.
+    /// An object store without a slash at the end: `s3://BUCKET/PREFIX`, or the URL of a directory
+    /// on a server that accepts files by HTTP.
     Url(Box<str>),
 }
 
-/// A text that is neither.
+/// The text names neither a directory nor an object store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected a directory, s3://BUCKET/PREFIX, or https://HOST/PATH; a URL has no user name, `?` and `#`, and credentials come from the environment"
@@ -47,8 +47,8 @@ impl fmt::Display for StorePlace {
     }
 }
 
-/// Bucket and prefix of what follows `s3://`. Prefixes are kept to characters that no part of the
-/// protocol encodes.
+/// Splits the text after `s3://` into bucket and prefix. Prefixes are limited to characters that no
+/// part of the protocol encodes.
 pub(super) fn bucket_and_prefix(text: &str) -> Option<(&str, &str)> {
     let (bucket, prefix) = text.split_once('/').unwrap_or((text, ""));
     let is_of_bucket = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a run uses a store of blocks: what it takes from it before it boots, and what it puts into
-//! it.
+//! How a run uses a store: it looks blocks up before booting, and keeps measured ones.
 
 use std::{fmt, sync::Arc};
 
@@ -11,34 +10,34 @@ use bpfassay_study::{Block, Clock, Plan};
 use super::{BlockKey, BlockStore, BlockStoreError, kept::Records, key::key, store::Found};
 use crate::{HostSetup, block::command};
 
-/// A store of blocks, and what a run does with it.
+/// A store of blocks, and how a run uses it.
 #[derive(Debug)]
 pub struct BlockReuse {
     /// The store.
     pub store: BlockStore,
-    /// Take nothing from it: everything is measured, and put in the place of what it has.
+    /// Measures every block, and replaces the store's entries with the results.
     pub fresh: bool,
-    /// Use it by the wall clock, too, by which figures are different each time. Only blocks of the
-    /// same kind of host are taken then.
+    /// Uses the store under the wall clock, too, where figures differ each time. It then reuses
+    /// only blocks of the same kind of host.
     pub wall: bool,
-    /// Keep entries without what the block does not determine: times of the host's clock, and the
-    /// host. The same block of the same guests is then the same bytes, whoever measured it. Not by
-    /// the wall clock, by which the host is part of what names a block.
+    /// Keeps entries without the host and the times of its clock. The same block of the same guests
+    /// then gives the same bytes on every host. It has no effect under the wall clock, where the
+    /// host is part of the key.
     pub reproducible: bool,
 }
 
 impl BlockReuse {
-    /// Whether `plan` is measured with the store: not by the wall clock, unless that is asked for.
+    /// Tells whether `plan` uses the store. Plans under the wall clock do only on request.
     pub(crate) fn is_for(&self, plan: &Plan) -> bool {
         self.wall || plan.study.clock == Clock::Instructions
     }
 }
 
-/// The store of a run while it lasts.
+/// The store of a run while the run lasts.
 pub(crate) struct Reuse<'a> {
     pub(crate) with: &'a BlockReuse,
     pub(crate) plan: &'a Plan,
-    /// What is measured with, by now.
+    /// Returns the current provenance.
     pub(crate) provenance: &'a (dyn Fn() -> Arc<Provenance> + Sync),
 }
 
@@ -49,12 +48,11 @@ impl fmt::Debug for Reuse<'_> {
 }
 
 impl Reuse<'_> {
-    /// The entries of a boot that does `todo`, out of the store, where it has them. A damaged entry
-    /// is named and put aside.
+    /// Returns the entries of a boot that does `todo` if the store has them. A damaged entry is
+    /// reported and put aside.
     pub(crate) async fn look_up(&self, host_setup: &HostSetup, todo: &ToDo) -> Option<Vec<Entry>> {
         let ToDo { block, past } = todo;
-        // A block of which something counts already, or that is to be measured again, is measured
-        // here.
+        // The block is measured here if some of its records count, or if it is to be repeated.
         if self.with.fresh || past.attempt > 1 || !past.settled.is_empty() {
             return None;
         }
@@ -84,7 +82,7 @@ impl Reuse<'_> {
                 tracing::warn!("{}; {aside}; block {} is measured", with_causes(&error), block.id);
                 None
             }
-            // Reported when the store was given up.
+            // This was reported when the store was given up.
             Err(BlockStoreError::NotAsked(_)) => None,
             Err(error) => {
                 tracing::warn!("{}; block {} is measured", with_causes(&error), block.id);
@@ -98,8 +96,8 @@ impl Reuse<'_> {
         key(&self.plan.study, block, &(self.provenance)(), &command).map_err(|error| error.to_string())
     }
 
-    /// Keeps `entries`, all that was recorded of `block`, where they are a block that is kept. What
-    /// cannot be kept is reported, and the run goes on.
+    /// Keeps `entries`, everything recorded about `block`, if the block can be kept. An error is
+    /// reported, and the run continues.
     pub(crate) async fn keep(&self, block: &Block, entries: Vec<Entry>) {
         let records = match Records::of(block, entries) {
             Ok(records) => records,
@@ -117,7 +115,7 @@ impl Reuse<'_> {
         };
         match self.with.store.keep(records, (self.plan, block), &provenance, self.with.fresh).await {
             Ok(_) => {}
-            // Reported when the store was given up.
+            // This was reported when the store was given up.
             Err(BlockStoreError::NotAsked(_)) => tracing::info!("block {} is not kept in the store", block.id),
             Err(error) => tracing::warn!("block {} is not kept in the store: {}", block.id, with_causes(&error)),
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A store of blocks, wherever it is.
+//! A store of blocks in a directory or an object store.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,7 +14,7 @@ use super::{BlockKey, BlockStoreError, MAX_ENTRY, StorePlace, directory::Directo
 /// A store of blocks.
 #[derive(Debug)]
 pub struct BlockStore {
-    /// As it was named: a directory, or a URL. For messages.
+    /// The directory or URL that the user gave, for messages.
     path: PathBuf,
     backend: Backend,
 }
@@ -25,28 +25,26 @@ enum Backend {
     Objects(Arc<Objects>),
 }
 
-/// What a store has under a key.
+/// The result of looking up a key.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// Nothing.
     Nothing,
-    /// An entry that is whole, and its records.
+    /// An entry that is whole.
     Entry {
-        /// The block that it is of.
         block: Block,
-        /// What it was measured with.
+        /// The provenance that the block was measured with.
         provenance: Box<Provenance>,
-        /// Its records.
         records: Box<Records>,
     },
 }
 
 impl BlockStore {
-    /// Opens the store at `place`, and makes it where there is nothing.
+    /// Opens the store at `place`, or makes one if there is nothing.
     ///
     /// # Errors
-    /// [`BlockStoreError::NotAStore`] for a directory with other things in it; [`BlockStoreError::Io`] and [`BlockStoreError::Objects`] where it cannot be made or
-    /// opened; [`BlockStoreError::Client`].
+    /// [`BlockStoreError::NotAStore`] if a directory has other things in it.
+    /// [`BlockStoreError::Io`] and [`BlockStoreError::Objects`] if the store cannot be made or
+    /// opened. [`BlockStoreError::Client`] if this host cannot reach an object store.
     pub fn open(place: &StorePlace) -> Result<Self, BlockStoreError> {
         Self::of(place, Directory::open, Objects::open)
     }
@@ -54,8 +52,9 @@ impl BlockStore {
     /// Opens the store at `place`.
     ///
     /// # Errors
-    /// [`BlockStoreError::NoStore`] where there is none; [`BlockStoreError::Io`] and [`BlockStoreError::Objects`] where it cannot be opened;
-    /// [`BlockStoreError::Client`].
+    /// [`BlockStoreError::NoStore`] if there is none. [`BlockStoreError::Io`] and
+    /// [`BlockStoreError::Objects`] if it cannot be opened. [`BlockStoreError::Client`] if this
+    /// host cannot reach an object store.
     pub fn existing(place: &StorePlace) -> Result<Self, BlockStoreError> {
         Self::of(place, Directory::existing, Objects::existing)
     }
@@ -73,22 +72,23 @@ impl BlockStore {
         })
     }
 
-    /// The store in memory that `objects` is.
+    /// Uses `objects`, which is in memory.
     #[cfg(all(test, feature = "object-stores"))]
     pub(super) fn of_objects(objects: Objects) -> Self {
         Self { path: objects.url().into(), backend: Backend::Objects(Arc::new(objects)) }
     }
 
-    /// The directory or URL, as it was named.
+    /// The directory or URL that the user gave.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The keys of all entries, in order.
+    /// Returns the keys of all entries, in order.
     ///
     /// # Errors
-    /// [`BlockStoreError::Io`] where a directory cannot be read, [`BlockStoreError::Objects`] where objects cannot be listed; [`BlockStoreError::TooMany`].
+    /// [`BlockStoreError::Io`] and [`BlockStoreError::Objects`] if the entries cannot be listed,
+    /// [`BlockStoreError::TooMany`].
     pub fn keys(&self) -> Result<Vec<BlockKey>, BlockStoreError> {
         match &self.backend {
             Backend::Directory(directory) => directory.keys(),
@@ -96,21 +96,21 @@ impl BlockStore {
         }
     }
 
-    /// The entry of `key`, if there is one.
+    /// Returns the entry of `key` if there is one.
     ///
     /// # Errors
-    /// [`BlockStoreError::Damaged`] where it is not what its name says; [`BlockStoreError::Io`], [`BlockStoreError::Objects`] and
-    /// [`BlockStoreError::NotAsked`] where it cannot be read.
+    /// [`BlockStoreError::Damaged`] if the entry is not what its name says.
+    /// [`BlockStoreError::Io`], [`BlockStoreError::Objects`] and [`BlockStoreError::NotAsked`] if
+    /// it cannot be read.
     #[cfg(test)]
     pub(super) fn find(&self, key: &BlockKey) -> Result<Found, BlockStoreError> {
         self.found(key, self.contents(key)?)
     }
 
-    /// The entry of `key`, if there is one. Where it comes over a network, other tasks go on
-    /// meanwhile.
+    /// Returns the entry of `key` if there is one. Other tasks continue meanwhile.
     ///
     /// # Errors
-    /// As [`BlockStore::kept`].
+    /// Those of [`BlockStore::kept`].
     pub(super) async fn look_for(&self, key: &BlockKey) -> Result<Found, BlockStoreError> {
         let contents = match &self.backend {
             Backend::Directory(directory) => directory.contents(key)?,
@@ -129,11 +129,12 @@ impl BlockStore {
         Ok(Found::Entry { block, provenance: Box::new(provenance), records: Box::new(records) })
     }
 
-    /// The journal that the entry of `key` is, if there is one: whole, and what its name says.
+    /// Returns the journal of the entry of `key` if there is one, after checking that it is whole
+    /// and belongs to `key`.
     ///
     /// # Errors
-    /// [`BlockStoreError::Damaged`] where it is not; [`BlockStoreError::Io`], [`BlockStoreError::Objects`] and [`BlockStoreError::NotAsked`] where it cannot be
-    /// read.
+    /// [`BlockStoreError::Damaged`] if the check fails. [`BlockStoreError::Io`],
+    /// [`BlockStoreError::Objects`] and [`BlockStoreError::NotAsked`] if the entry cannot be read.
     pub(crate) fn kept(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
         let Some(contents) = self.contents(key)? else { return Ok(None) };
         let damaged = |problem| BlockStoreError::Damaged { path: self.entry(key), problem };
@@ -141,7 +142,7 @@ impl BlockStore {
         Ok(Some(contents))
     }
 
-    /// What the entry of `key` consists of.
+    /// Reads the entry of `key`.
     fn contents(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
         match &self.backend {
             Backend::Directory(directory) => directory.contents(key),
@@ -149,13 +150,14 @@ impl BlockStore {
         }
     }
 
-    /// Keeps `records` of `block`, a block of `plan` that was measured with `provenance`. What a
-    /// directory has of it is replaced; what an object store has by then, only if `replace`: it is
-    /// another host's of the same block.
+    /// Keeps `records` of `block`, a block of `plan` that was measured with `provenance`. A
+    /// directory's existing entry is always replaced. An object store's existing entry is another
+    /// host's, and is replaced only if `replace`.
     ///
     /// # Errors
-    /// [`BlockStoreError::Io`], [`BlockStoreError::Objects`] and [`BlockStoreError::NotAsked`] where the entry cannot be written; [`BlockStoreError::TooLarge`];
-    /// [`BlockStoreError::NoEntry`] where what determines its figures is not known.
+    /// [`BlockStoreError::Io`], [`BlockStoreError::Objects`] and [`BlockStoreError::NotAsked`] if
+    /// the entry cannot be written. [`BlockStoreError::TooLarge`]. [`BlockStoreError::NoEntry`] if
+    /// something that determines the figures is not known.
     pub(super) async fn keep(
         &self,
         records: Records,
@@ -180,10 +182,10 @@ impl BlockStore {
         Ok(key)
     }
 
-    /// Puts the entry of `key` aside, where nobody looks for it; its new path.
+    /// Moves the entry of `key` aside, where nobody looks for it. Returns the new path.
     ///
     /// # Errors
-    /// [`BlockStoreError::Io`] and [`BlockStoreError::Objects`] where it cannot be renamed.
+    /// [`BlockStoreError::Io`] and [`BlockStoreError::Objects`] if the entry cannot be renamed.
     pub fn put_aside(&self, key: &BlockKey) -> Result<PathBuf, BlockStoreError> {
         match &self.backend {
             Backend::Directory(directory) => directory.put_aside(key),
@@ -191,7 +193,7 @@ impl BlockStore {
         }
     }
 
-    /// The path of an entry, for messages.
+    /// Returns the path of an entry, for messages.
     pub(crate) fn entry(&self, key: &BlockKey) -> PathBuf {
         match &self.backend {
             Backend::Directory(directory) => directory.entry(key),
@@ -199,17 +201,17 @@ impl BlockStore {
         }
     }
 
-    /// Where records that are taken from here come from.
+    /// Describes this store as the source of reused records.
     pub(super) fn reused(&self, key: &BlockKey, provenance: &Provenance) -> Reused {
         Reused { key: key.to_string(), store: self.path.display().to_string(), host: provenance.host.clone() }
     }
 }
 
-/// What `work` gives, which is done on a thread of its own.
+/// Runs `work` on its own thread and returns the result.
 async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        // It is not cancelled, so it panicked.
+        // The task is never cancelled, so it panicked.
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }

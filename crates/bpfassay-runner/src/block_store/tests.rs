@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a key consists of, what is kept, and what is found again.
+//! Tests the ingredients of a key, which blocks are kept, and which are found again.
 
 mod damage;
 mod keys;
@@ -24,8 +24,7 @@ use crate::{
     merge::tests::{measured, whole_plan},
 };
 
-/// What boots guests of `plan`, as far as can be known of it without starting anything: no program
-/// and no file of it exists.
+/// A set-up for guests of `plan` that starts nothing. None of its programs and files exist.
 fn host_setup(plan: &Plan) -> HostSetup {
     let file = || File { path: "/nonexistent/file".into(), size: 1, sha256: Digest::of(b"") };
     let image = |target: &Target| {
@@ -80,7 +79,7 @@ fn give_commands(contents: &mut Contents, host_setup: &HostSetup) {
     }
 }
 
-/// The entries of `contents` that are about `block`.
+/// Selects the entries of `contents` that are about `block`.
 fn of_block(contents: &Contents, block: &Block) -> Vec<Entry> {
     let is_of_block = |entry: &&Entry| match entry {
         Entry::BlockStarted(started) => started.block == block.id,
@@ -92,7 +91,7 @@ fn of_block(contents: &Contents, block: &Block) -> Vec<Entry> {
     contents.entries.iter().filter(is_of_block).cloned().collect()
 }
 
-/// Keeps every block of `contents`; their keys, in the order of the plan.
+/// Keeps every block of `contents`. Returns the keys in the order of the plan.
 fn keep_all(store: &BlockStore, contents: &Contents) -> Vec<BlockKey> {
     let Contents { header, .. } = contents;
     let keep = |block: &Block| {
@@ -102,7 +101,7 @@ fn keep_all(store: &BlockStore, contents: &Contents) -> Vec<BlockKey> {
     header.plan.blocks.iter().map(keep).collect()
 }
 
-/// The records that `store` has under `key`.
+/// Returns the records that `store` has under `key`.
 fn found(store: &BlockStore, key: &BlockKey) -> Option<Records> {
     match store.find(key).unwrap() {
         Found::Nothing => None,
@@ -118,7 +117,7 @@ fn place(directory: &Path) -> StorePlace {
     StorePlace::Directory(directory.to_owned())
 }
 
-/// What `work` gives, in a runtime of its own: the test may be in one.
+/// Runs `work` in a new runtime on another thread, because the test can be in a runtime.
 fn done<T: Send>(work: impl Future<Output = T> + Send) -> T {
     let execute = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work);
     std::thread::scope(|scope| scope.spawn(execute).join().unwrap())
@@ -129,7 +128,7 @@ fn new_store(folder: &Path) -> BlockStore {
     BlockStore::open(&place(&folder.join("a/store"))).unwrap()
 }
 
-/// `provenance` as the pool asks for it.
+/// Wraps `provenance` as the pool asks for it.
 fn shared(provenance: &Provenance) -> impl Fn() -> Arc<Provenance> + Sync + use<> {
     let provenance = Arc::new(provenance.clone());
     move || Arc::clone(&provenance)
@@ -145,7 +144,7 @@ fn what_is_kept_is_found_again_as_it_was_measured() {
     for (block, key) in plan.blocks.iter().zip(&keys) {
         assert_eq!(found(&store, key), Some(Records::of(block, of_block(&contents, block)).unwrap().without_log()));
     }
-    // Again, and by another host: the same entries.
+    // Keeping the blocks again, from another host, gives the same entries.
     assert_eq!(keep_all(&store, &journal(&plan, "b")), keys);
     keys.sort_unstable();
     assert_eq!(store.keys().unwrap(), keys);
@@ -180,10 +179,10 @@ fn a_reproducible_entry_is_the_same_bytes_whoever_measured_it_and_when() {
     let first = journal(&plan, "a");
     let (key, bytes) = kept("first", &first, true);
     assert_eq!(kept("later", &later, true), (key, bytes.clone()));
-    // As everything else that it keeps, figures are those that were measured.
+    // The figures and everything else stay as they were measured.
     let text = String::from_utf8(bytes).unwrap();
     assert!(text.contains("\"duration_ms\":0") && !text.contains("\"machine\":\"a\""));
-    // Where it is not asked for, an entry has when and where it was measured.
+    // An entry that is not `reproducible` has the time and the host of its measurement.
     let (of_first, of_later) = (kept("plain-first", &first, false), kept("plain-later", &later, false));
     assert_eq!((of_first.0, of_later.0), (key, key));
     assert_ne!(of_first.1, of_later.1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Provisional rows of the table: results of the rounds of a block that are in.
+//! Provisional rows of the table: results of the rounds that are complete so far.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,27 +10,27 @@ use bpfassay_results::{
 };
 use bpfassay_study::{Block, Cell, Plan};
 
-/// From how many rounds on rows are given again within a block whenever their number has doubled.
+/// Number of rounds from which a block repeats its rows when the number has doubled.
 const DOUBLING_FROM: u32 = 4;
 
-/// The rounds of a plan that are in.
+/// The rounds of a plan that are complete so far.
 pub(super) struct Rounds<'a> {
     plan: &'a Plan,
     provenance: &'a Provenance,
-    /// By the first cell of their blocks.
+    /// Tables, each under the first cell of its blocks.
     tables: BTreeMap<String, Table>,
-    /// The first cell of each block that is done, by the block's id.
+    /// The first cell of each block, by the block's id.
     places: HashMap<String, String>,
 }
 
 /// The blocks with the same cells: replicates.
 #[derive(Default)]
 struct Table {
-    /// Without their warm-up, and without rounds of which a run is not to be done any more.
+    /// The blocks without their warm-up, and without rounds that have a settled run.
     blocks: Vec<Block>,
-    /// The records by run: a run that is done again replaces itself.
+    /// The records by run. A repeated run replaces its record.
     records: BTreeMap<String, RunRecord>,
-    /// How many rounds the last rows were from.
+    /// Number of rounds in the last rows.
     given: u32,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Rounds<'a> {
         Self { plan, provenance, tables: BTreeMap::new(), places: HashMap::new() }
     }
 
-    /// `blocks` are to be done now, besides those before.
+    /// Adds `blocks`, which are to be done now.
     pub(super) fn begin(&mut self, blocks: &[ToDo]) {
         for ToDo { block, past } in blocks {
             let measured = || block.runs.iter().filter(|run| !run.warm_up);
@@ -53,16 +53,16 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// These runs of the block named `block` are done again.
+    /// Forgets the records of runs of a block that are done again.
     pub(super) fn again(&mut self, block: &str, runs: &[String]) {
         if let Some(table) = self.places.get(block).and_then(|place| self.tables.get_mut(place)) {
             table.records.retain(|run, _| !runs.contains(run));
         }
     }
 
-    /// The rows of a block, where `record` completes its first round, all of its rounds, or twice
-    /// as many as the last rows were from: from all complete rounds of the blocks with the same
-    /// cells.
+    /// Adds `record`, and returns rows if the record completes the block's first round, all its
+    /// rounds, or twice as many rounds as the last rows had. The rows use all complete rounds of
+    /// the blocks with the same cells.
     pub(super) fn take(&mut self, record: &RunRecord) -> Option<ProvisionalRows> {
         let table = self.tables.get_mut(self.places.get(&record.block)?)?;
         if record.warm_up {
@@ -86,7 +86,6 @@ impl<'a> Rounds<'a> {
         let entries = entries.map(|record| Entry::Run(Box::new(record.clone()))).collect();
         table.given = rounds;
         if rounds == of && plan.until().is_none() {
-            // No more will come.
             table.records.clear();
         }
         let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance: self.provenance.clone() };
@@ -96,13 +95,13 @@ impl<'a> Rounds<'a> {
 }
 
 impl Table {
-    /// The rounds of `block` of which a run is missing.
+    /// Returns the rounds of `block` that lack a record.
     fn missing(&self, block: &Block) -> BTreeSet<u32> {
         let missing = block.runs.iter().filter(|run| !self.records.contains_key(&run.spec.id));
         missing.map(|run| run.round).collect()
     }
 
-    /// `block` with nothing but its complete rounds, if there are any.
+    /// Reduces `block` to its complete rounds, if there are any.
     fn complete(&self, block: &Block) -> Option<Block> {
         let missing = self.missing(block);
         let runs: Vec<_> = block.runs.iter().filter(|run| !missing.contains(&run.round)).cloned().collect();
@@ -110,7 +109,7 @@ impl Table {
     }
 }
 
-/// How many rounds the runs of `block` are of.
+/// Counts the rounds of `block`.
 fn rounds_of(block: &Block) -> u32 {
     count(&block.runs.iter().map(|run| run.round).collect())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long the rest of a plan will take, estimated from what was done of it.
+//! Estimates how long the rest of a plan will take from what is done.
 
 use std::{collections::BTreeMap, num::NonZeroU32};
 
@@ -24,17 +24,17 @@ impl Mean {
     }
 }
 
-/// What is left of a block.
+/// The runs of a block that are left.
 #[derive(Debug)]
 struct Waiting {
     target: Target,
-    /// The guest is up, or has been.
+    /// The guest is up, or was.
     is_booted: bool,
     /// Cells of the runs that are left.
     cells: Vec<String>,
 }
 
-/// What is left, and how long such things took.
+/// The runs that are left, and the durations of earlier runs and boots.
 #[derive(Debug)]
 pub(super) struct Remaining {
     jobs: NonZeroU32,
@@ -49,7 +49,7 @@ pub(super) struct Remaining {
 }
 
 impl Remaining {
-    /// All of `blocks`, `jobs` of them side by side.
+    /// Begins with all of `blocks`, of which `jobs` run in parallel.
     pub(super) fn new(blocks: &[ToDo], jobs: NonZeroU32) -> Self {
         let waiting = |todo: &ToDo| Waiting {
             target: todo.block.target.clone(),
@@ -73,7 +73,7 @@ impl Remaining {
         self.makes_guests = makes_guests;
     }
 
-    /// The guest of `block` was up after `seconds`.
+    /// Notes that the guest of `block` was up after `seconds`.
     pub(super) fn booted(&mut self, block: &Block, seconds: f64) {
         self.boots.add(seconds);
         self.boots_by_target.entry(block.target.clone()).or_default().add(seconds);
@@ -82,8 +82,8 @@ impl Remaining {
         }
     }
 
-    /// A run of `cell` in the block named `block` ended after `seconds`; 0 if it never began, which
-    /// is not counted.
+    /// Notes that a run of `cell` in the block with id `block` ended after `seconds`. A run of 0 s
+    /// never began and does not count for the mean.
     pub(super) fn ended(&mut self, block: &str, cell: &str, seconds: f64) {
         let Some(waiting) = self.blocks.get_mut(block) else { return };
         if let Some(at) = waiting.cells.iter().position(|left| left == cell) {
@@ -96,8 +96,7 @@ impl Remaining {
         }
     }
 
-    /// A run of `cell` in the block named `block` that had ended is to be done again, in another
-    /// guest.
+    /// Notes that a run of `cell` in `block` is to be done again in another guest.
     pub(super) fn again(&mut self, block: &str, cell: &str) {
         if let Some(waiting) = self.blocks.get_mut(block) {
             waiting.cells.push(cell.to_owned());
@@ -105,9 +104,11 @@ impl Remaining {
         }
     }
 
-    /// Seconds that the rest will take. A run is taken to last as long as those of its cell did, or
-    /// else those on its target, or else all; a boot in the same way. Nothing before anything was
-    /// measured, and while guests are still being made.
+    /// Estimates the seconds that the rest will take.
+    ///
+    /// The estimate of a run is the mean of its cell, or else of its target, or else of all runs;
+    /// boots likewise. There is none before the first run has ended, nor while guests are being
+    /// made.
     pub(super) fn seconds(&self) -> Option<f64> {
         if self.makes_guests {
             return None;
@@ -125,7 +126,7 @@ impl Remaining {
         };
         let blocks: Vec<f64> = self.blocks.values().filter(|waiting| !waiting.cells.is_empty()).map(of_block).collect();
         let longest = blocks.iter().copied().fold(0.0, f64::max);
-        // One block is one guest: it is not shared out.
+        // A block has one guest, so it cannot be divided.
         Some((blocks.iter().sum::<f64>() / f64::from(self.jobs.get())).max(longest))
     }
 }
@@ -153,21 +154,21 @@ mod tests {
 
     #[test]
     fn runs_last_as_long_as_those_of_their_cell_target_or_study() {
-        // Two targets with two runs each: the baseline and fexit.
+        // There are two targets with two runs each: the baseline and fexit.
         let plan = plan();
         let (first, second) = (&plan.blocks[0], &plan.blocks[1]);
         let mut left = Remaining::new(&todo(&plan), jobs(1));
         left.booted(first, 3.0);
         left.ended(&first.id, &first.runs[0].cell, 2.0);
-        // One run of the same target, a boot and two runs of the other: all as long as what is
-        // known.
+        // One run of the same target, a boot and two runs of the other one are left. Their
+        // estimates are the known durations.
         assert_eq!(left.seconds(), Some(2.0 + 3.0 + 2.0 * 2.0));
         left.ended(&first.id, &first.runs[1].cell, 4.0);
         assert_eq!(left.seconds(), Some(3.0 + 2.0 * 3.0));
         left.booted(second, 7.0);
         left.ended(&second.id, &second.runs[0].cell, 10.0);
         assert_eq!(left.seconds(), Some(10.0));
-        // It never began.
+        // This run never began.
         left.ended(&second.id, &second.runs[1].cell, 0.0);
         assert_eq!(left.seconds(), Some(0.0));
     }
@@ -195,7 +196,7 @@ mod tests {
             left.ended(&block.id, &block.runs[0].cell, 2.0);
             left.seconds()
         };
-        // 2 s of the one, 1 s and 4 s of the other.
+        // One block has 2 s left, the other one 1 s and 4 s.
         assert_eq!(seconds(1), Some(7.0));
         assert_eq!(seconds(2), Some(5.0));
         assert_eq!(seconds(64), Some(5.0));

@@ -9,7 +9,7 @@ use bpfassay_results::{
 };
 use bpfassay_testbed::stages::{Report, State, Timing, Unit};
 
-/// The event of a report.
+/// Turns the report of a stage into an event.
 #[must_use]
 pub fn stage_event(report: &Report) -> Event {
     let (state, step) = match report.state {
@@ -37,7 +37,7 @@ pub fn stage_event(report: &Report) -> Event {
     })
 }
 
-/// The event of `timings`.
+/// Turns `timings` into an event.
 #[must_use]
 pub fn timings_event(timings: &[Timing]) -> Event {
     let timing = |(index, timing): (usize, &Timing)| {

@@ -7,7 +7,7 @@ use bpfassay_study::{Available, Clock, Narrowing, WarmUp};
 
 use super::*;
 
-/// Two targets, each with one boot of two runs: the baseline and fexit.
+/// A plan of two targets with one boot of two runs each: the baseline and fexit.
 pub(super) fn plan() -> Plan {
     let mut study = bpfassay_study::load("quick").unwrap();
     study.clock = Clock::Wall;
@@ -23,7 +23,7 @@ pub(super) fn plan() -> Plan {
     bpfassay_study::expand(&study, &narrowing, &Available::default()).unwrap()
 }
 
-/// Takes no event, and has a command to repeat a cell and none to open a shell.
+/// Ignores events. It has a command to repeat a cell, and none to open a shell.
 struct Silent;
 
 impl EventSink for Silent {
@@ -34,13 +34,13 @@ impl EventSink for Silent {
     }
 }
 
-/// Some machine's.
+/// The provenance of some machine.
 fn provenance() -> &'static Provenance {
     static MADE: LazyLock<Provenance> = LazyLock::new(Provenance::default);
     &MADE
 }
 
-/// The first block of `plan` with so many rounds.
+/// The first block of `plan` with `rounds` rounds.
 fn with_rounds(plan: &Plan, rounds: u32) -> Block {
     let mut block = plan.blocks[0].clone();
     let first = std::mem::take(&mut block.runs);
@@ -58,8 +58,8 @@ fn failed_run(block: &Block, index: usize) -> RunRecord {
     RunRecord::new(block, &block.runs[index], 1, 0, 1, Outcome::Failed(failure))
 }
 
-/// From how many rounds of how many the rows are that each run of `block` gives, by the run's
-/// index.
+/// Returns the index of each run of `block` that gives rows, with the number of rounds in the rows
+/// and of all rounds.
 fn given(rounds: &mut Rounds<'_>, block: &Block, runs: std::ops::Range<usize>) -> Vec<(usize, u32, u32)> {
     let rows = runs.filter_map(|index| Some((index, rounds.take(&failed_run(block, index))?)));
     rows.map(|(index, event)| (index, event.rounds, event.of)).collect()
@@ -78,7 +78,7 @@ fn the_rows_of_a_block_come_with_its_first_round_and_fill_up() {
     let of_block = cells(block.runs[..2].iter().map(|run| run.cell.as_str()).collect());
     assert_eq!(cells(event.cells.iter().map(|cell| cell.cell.as_str()).collect()), of_block);
     assert_eq!((event.block.as_str(), event.rounds, event.of), (block.id.as_str(), 1, 9));
-    // Two runs a round: at four rounds, at twice as many, and at the end.
+    // A round has two runs. There are rows at four rounds, at twice as many, and at the end.
     assert_eq!(given(&mut rounds, &block, 2..17), [(7, 4, 9), (15, 8, 9)]);
     assert_eq!(rounds.take(&failed_run(&block, 17)).unwrap().rounds, 9);
     assert!(rounds.take(&failed_run(&block, 17)).is_none(), "recorded once more");
@@ -106,7 +106,7 @@ fn rounds_of_a_boot_that_is_repeated_do_not_count() {
     assert_eq!(given(&mut rounds, &block, 0..3), [(1, 1, 2)]);
     let ids: Vec<String> = block.runs.iter().map(|run| run.spec.id.clone()).collect();
     rounds.again(&block.id, &ids);
-    // The last run alone completes nothing, though the others had ended before.
+    // The last run alone completes nothing, although the others had ended before.
     assert_eq!(given(&mut rounds, &block, 3..4), []);
     assert_eq!(given(&mut rounds, &block, 0..3), [(2, 2, 2)]);
 }
@@ -123,7 +123,7 @@ fn rounds_that_are_measured_already_are_not_waited_for() {
     assert_eq!(given(&mut rounds, &block, 2..4), [(3, 1, 1)]);
 }
 
-/// An observer of all of `plan`, one block after the other.
+/// An observer of all blocks of `plan`, one after the other.
 fn observer(plan: &Plan) -> EventObserver<'_> {
     let blocks: Vec<_> = plan.blocks.iter().cloned().map(ToDo::fresh).collect();
     let observer = EventObserver::new(plan, provenance(), &Silent);
@@ -153,7 +153,7 @@ fn a_failed_run_names_its_log_and_what_does_it_again() {
     assert_eq!((ended.cells_done, ended.cells_of), (1, 4));
 }
 
-/// What is booted again ends again, and is counted once.
+/// A run that is booted again ends again, and is counted once.
 #[test]
 fn runs_that_are_done_again_are_counted_once() {
     let plan = plan();
@@ -163,7 +163,7 @@ fn runs_that_are_done_again_are_counted_once() {
     let record = |run: usize| RunRecord::new(block, &block.runs[run], 1, 0, 1500, Outcome::Failed(host.clone()));
     let counts = |ended: RunEnded| (ended.done, ended.of, ended.cells_done, ended.seconds_left);
     assert_eq!(counts(observer.run_ended(&record(0))), (1, 4, 1, Some(4.5)));
-    // Recorded once more, after it had ended.
+    // The run is recorded once more after it had ended.
     assert_eq!(counts(observer.run_ended(&record(0))), (1, 4, 1, Some(4.5)));
     let ids: Vec<String> = block.runs.iter().map(|run| run.spec.id.clone()).collect();
     observer.begun_again(block, &ids);
@@ -171,7 +171,7 @@ fn runs_that_are_done_again_are_counted_once() {
     assert_eq!(counts(observer.run_ended(&record(0))), (2, 4, 2, Some(3.0)));
 }
 
-/// Keeps the kind of each event, and whether it is of a run that is reused.
+/// Keeps the kind of each event, and whether the event belongs to a reused run.
 #[derive(Default)]
 struct Kinds(Mutex<Vec<(String, bool)>>);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent as a process of this system: how it is started, given its job, stopped.
+//! The agent as a process of this system: starts it, gives it its job, and stops it.
 
 use std::{
     fs::File,
@@ -23,30 +23,28 @@ use tokio::process::{Child, Command};
 use super::{reason::Limits, tools::Places};
 use crate::host_setup;
 
-/// Where the agent reads its job from: a file without a name, of which nothing is left whatever
-/// becomes of anybody.
+/// The agent reads its job from an unnamed file, which leaves nothing behind whoever dies.
 const JOB: &str = "/dev/stdin";
 
-/// How long removing what was left may take: the processes of a cgroup are waited for, and files
-/// are removed.
+/// Time limit for removing what an agent left, such as processes of a cgroup and files.
 const CLEARING: Duration = Duration::from_secs(120);
 
 /// The agent as a program of this system.
 #[derive(Debug)]
 pub(crate) struct Agent {
-    /// `bpfassay-guest`.
+    /// The program `bpfassay-guest`.
     pub(crate) program: PathBuf,
-    /// Where the file system under test is mounted.
+    /// The mount point of the file system under test.
     pub(crate) mount: PathBuf,
-    /// The real IOR, where there is one.
+    /// The program of a real IOR, if there is one.
     pub(crate) external_ior: Option<PathBuf>,
-    /// Where tools under test lie.
+    /// The places of tools under test.
     pub(crate) tools: Places,
-    /// What explains a refusal of this kernel.
+    /// Limits that explain why this kernel refuses a tool.
     pub(crate) limits: Limits,
 }
 
-/// The job for `block`, which `agent` is to do.
+/// Makes the job for `block`, which `agent` executes.
 pub(super) fn job(agent: &Agent, study: &Study, block: &Block) -> Job {
     let spec = |run| {
         let spec = host_setup::spec(study, block, run);
@@ -56,7 +54,7 @@ pub(super) fn job(agent: &Agent, study: &Study, block: &Block) -> Job {
         protocol: PROTOCOL_VERSION,
         modules: Vec::new(),
         file_system: block.file_system.clone(),
-        // A study that has some is refused: this machine is not there for measuring alone.
+        // A study with mounts is refused, because this machine also serves other purposes.
         mounts: Vec::new(),
         settle_ms: 0,
         scheduling: Scheduling::Kernel,
@@ -75,10 +73,10 @@ pub(super) fn arguments(agent: &Agent) -> Vec<String> {
     args
 }
 
-/// The job in a file without a name.
+/// Writes the job to an unnamed file.
 ///
 /// # Errors
-/// Those of the system, where the file cannot be made or written.
+/// The system's error if the file cannot be made or written.
 pub(super) fn unnamed(job: &Job) -> io::Result<File> {
     let mut file = tempfile::tempfile()?;
     file.write_all(&serde_json::to_vec(job)?)?;
@@ -86,12 +84,11 @@ pub(super) fn unnamed(job: &Job) -> io::Result<File> {
     Ok(file)
 }
 
-/// Starts the agent as the leader of a process group, which all that it starts belongs to. It ends
-/// by itself when its output is closed, and removes what it made; so it is not killed when the
-/// command comes to an early end.
+/// Starts the agent as the leader of a process group for everything that it starts. The agent
+/// cleans up and ends when its output is closed, so it is not killed if the command ends early.
 ///
 /// # Errors
-/// Those of the system, where the agent cannot be started.
+/// The system's error if the agent cannot be started.
 pub(super) fn start(agent: &Agent, arguments: &[String], job: File, log: Stdio) -> io::Result<Child> {
     Command::new(&agent.program).args(arguments).stdin(job).stdout(Stdio::piped()).stderr(log).process_group(0).spawn()
 }
@@ -104,21 +101,21 @@ pub(super) fn ask_to_stop(agent: Option<Pid>) {
     }
 }
 
-/// Kills the agent and all that it started, whatever of it is left.
+/// Kills the agent and everything that it started and that still runs.
 pub(super) fn kill(group: Option<Pid>) {
-    // Mostly nothing is. The number of a group stays taken for as long as there is something in it.
+    // Usually nothing is left. The group's number stays taken as long as the group has a process.
     match group.map(|group| kill_process_group(group, Signal::KILL)) {
         None | Some(Ok(()) | Err(Errno::SRCH)) => {}
         Some(Err(error)) => tracing::warn!("could not kill what the agent started: {error}"),
     }
 }
 
-/// Has the agent's program remove what an agent that was killed has left: its directory of runs,
-/// its cgroups with their processes, its files. What it cannot remove it reports in `log`. Returns
-/// whether nothing is left.
+/// Runs the agent's program to remove what a killed agent left: its directory of runs, its cgroups
+/// with their processes, its files. The program reports in `log` what it cannot remove. Returns
+/// whether everything is removed.
 ///
 /// # Errors
-/// Those of the system, where the program cannot be started.
+/// The system's error if the program cannot be started.
 pub(super) async fn clear(agent: &Agent, log: Stdio) -> io::Result<bool> {
     let mut command = Command::new(&agent.program);
     command.arg("clear").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0).kill_on_drop(true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A block on this system, by one agent: what it sends, how it ends, and what is recorded of that.
+//! Executes a block on this system with one agent, and records its messages and end.
 
 use std::{io, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
 
@@ -25,25 +25,25 @@ use crate::{
     host_setup::deadlines,
 };
 
-/// How long an agent may take to end after its last message, and to remove what it made when it is
-/// to stop: longer than it takes until it loses its own patience.
+/// How long an agent can take to end after its last message, or to remove what it made when it is
+/// asked to stop. It is longer than the agent's own limits.
 const ENDING: Duration = Duration::from_secs(30);
 
-/// Why an agent is no longer listened to.
+/// Why no more messages are read from an agent.
 enum End {
-    /// It closed its output.
+    /// The agent closed its output.
     Closed,
-    /// It was asked to stop.
+    /// The agent was asked to stop.
     Cancelled,
-    /// It did something that it must not, or too slowly.
+    /// The agent violated the protocol or was too slow.
     KernelIncident(FailureKind, String),
 }
 
 impl Boot<'_> {
-    /// Does the block by one agent. Whether this system is fit for another one.
+    /// Executes the block with one agent. Returns whether this system is fit for another block.
     ///
     /// # Errors
-    /// [`BlockError`] where the journal cannot be written. An agent that cannot be started is a record.
+    /// [`BlockError`] if the journal cannot be written. Failing to start an agent is a record.
     pub(super) async fn here(&mut self, agent: &Agent) -> Result<bool, BlockError> {
         let arguments = arguments(agent);
         let command = std::iter::once(&agent.program).map(|path| path.display().to_string());
@@ -70,14 +70,13 @@ impl Boot<'_> {
         }
         let status = tokio::time::timeout(ENDING, child.wait()).await;
         kill(group);
-        // One that exits by itself has removed what it made, or has reported what it could not
-        // remove.
+        // An agent that exits by itself has cleaned up, or has reported what it could not remove.
         let has_exited = matches!(&status, Ok(Ok(status)) if status.code().is_some());
         if !has_exited && !clear(agent, log.into()).await.unwrap_or(false) {
             let log = self.context.logs.path().with_file_name(&self.log);
             tracing::error!("the agent was killed, and what it left could not all be removed: see {}", log.display());
         }
-        // Only of a run that has a tool and has ended: `handle_message` protests against any other.
+        // `handle_message` refuses the report for all runs but a tool run that has ended.
         if let (Ok(End::Closed), Some((run, differences))) = (&end, reported.unsound.take()) {
             self.unsound(&run, differences)?;
             return Ok(false);
@@ -86,7 +85,7 @@ impl Boot<'_> {
         let failure = match (end, reported.failed) {
             (End::Cancelled, _) => None,
             (End::KernelIncident(kind, message), _) => Some((kind, message)),
-            // Nothing of what is under test had begun: this machine is not fit, or is taken.
+            // No run had begun, so this machine is unfit or in use.
             (End::Closed, Some(message)) if self.seen.runs.is_empty() => Some((FailureKind::Host, message)),
             (End::Closed, Some(message)) => Some((FailureKind::Agent, message)),
             (End::Closed, None) if self.is_done() => None,
@@ -116,9 +115,11 @@ impl Boot<'_> {
         Ok(true)
     }
 
-    /// The agent is gone. This system cannot be booted anew: what was measured before stands, but
-    /// for the run at `spoilt`, after which the system was another; the run in flight failed, and
-    /// so did those that the agent owes.
+    /// Records the block after the agent is gone. This system cannot reboot, so earlier records
+    /// stand.
+    ///
+    /// The exception is the run at index `spoilt`, which left the system changed. If there is a
+    /// `failure`, the run in flight and all later runs fail with it.
     pub(super) fn over_here(
         &mut self,
         failure: Option<RunFailure>,
@@ -153,8 +154,8 @@ impl Boot<'_> {
         self.concluded_with(Conclusion { verdict, failure, failed }, Vec::new(), kept)
     }
 
-    /// After the last run that ended, which is `run`, this system is not as it was before: that run
-    /// is to blame, and those that are left cannot be measured.
+    /// Blames `run`, the last run that ended, for leaving this system changed. The runs that are
+    /// left cannot be measured.
     pub(super) fn unsound(&mut self, run: &str, differences: Vec<String>) -> Result<(), BlockError> {
         let kind = FailureKind::Unsound;
         let log = Some(self.log.clone());
@@ -166,7 +167,7 @@ impl Boot<'_> {
         self.over_here(Some(failure), spoilt)
     }
 
-    /// Receives the agent's messages until it closes its output, or must be stopped.
+    /// Receives the agent's messages until the agent closes its output or has to be stopped.
     async fn receive(
         &mut self,
         agent: &Agent,
@@ -223,7 +224,7 @@ impl Boot<'_> {
                     GuestMessage::RunEnded { run, outcome } => {
                         if let RunOutcome::Refused(refusal) = outcome.as_mut() {
                             let planned = self.plan.runs.iter().find(|planned| planned.spec.id == *run);
-                            // A refusal that names no run is one of the reference tracer.
+                            // A refusal without a run comes from the reference tracer.
                             let is_of_tool = refusal.run.is_some();
                             let probe = planned.filter(|_| !is_of_tool).map(|planned| planned.spec.probe.probe);
                             agent.limits.explain(probe, refusal);
@@ -247,22 +248,22 @@ impl Boot<'_> {
     }
 }
 
-/// Whether an agent was ended by the limit on the size of files.
+/// Tells whether the limit on the size of files ended an agent.
 fn is_at_file_size_limit(status: &Result<io::Result<ExitStatus>, Elapsed>) -> bool {
     matches!(status, Ok(Ok(status)) if status.signal() == Some(Signal::XFSZ.as_raw()))
 }
 
-/// What an agent has reported of itself.
+/// The agent's reports about itself.
 struct AgentReport {
     /// The phase announced last.
     phase: Phase,
-    /// What it failed at.
+    /// The agent's message about its failure.
     failed: Option<String>,
-    /// The run after which this system was not as before, and how.
+    /// The run that left this system changed, and the differences.
     unsound: Option<(String, Vec<String>)>,
 }
 
-/// Farther away than any run takes.
+/// A time that no run reaches.
 pub(super) fn far() -> Instant {
     Instant::now() + Duration::from_secs(365 * 24 * 3600)
 }

@@ -32,27 +32,26 @@ use crate::{
 pub(super) const AGENT: &str = "bpfassay-guest";
 pub(super) const PAYLOAD: [&str; 2] = ["bpfassay-tracer", "bpfassay-ior"];
 
-/// What is to be measured on this machine.
+/// A selection of what to measure on this machine.
 #[derive(Debug, Default)]
 pub struct HereSelection {
     /// The name of a bundled study, or the path of a study file.
     pub study: String,
-    /// What is kept of the study.
+    /// Selects a part of the study.
     pub narrowing: Narrowing,
-    /// Where the file system under test is mounted.
+    /// The mount point of the file system under test.
     pub mount: PathBuf,
-    /// The program of a real IOR, to use in place of the embedded engine.
+    /// The program of a real IOR, used instead of the embedded engine.
     pub ior: Option<PathBuf>,
     /// Tools under test, in addition to the study's probe configurations.
     pub tools: Vec<Loaded>,
-    /// The nodes of a cluster that measure together, of which this machine is the first; `None`:
-    /// this machine alone.
+    /// A cluster whose nodes measure together, with this machine as the first, if requested.
     pub cluster: Option<Cluster>,
-    /// Findings that the tools may not have: a gate, in addition to the study's own.
+    /// Findings that the tools must not have: a gate, in addition to the study's gates.
     pub deny: Vec<Denied>,
 }
 
-/// This machine, ready to measure a plan without guests: what [`crate::Session`] is with guests.
+/// This machine, ready to measure a plan without guests, like a [`crate::Session`].
 #[derive(Debug)]
 pub struct ThisMachine {
     plan: Plan,
@@ -62,14 +61,13 @@ pub struct ThisMachine {
 }
 
 impl ThisMachine {
-    /// Expands the study with this machine as its only target, and finds the programs that execute
-    /// it.
+    /// Expands the study with this machine as its only target, and finds the needed programs.
     ///
     /// # Errors
     /// [`Error::Mount`], [`Error::NoMountPoint`], [`Error::NoMountInfo`], [`Error::Machine`],
-    /// [`Error::Study`], [`Error::Expand`], [`Error::BlockId`]; [`Error::Ior`],
-    /// [`Error::NotIor`]; [`Error::Tool`], [`Error::ToolRefused`]; [`Error::NoProgram`] for a program that `PATH` lacks; [`Error::Testbed`] for one that
-    /// cannot be read.
+    /// [`Error::Study`], [`Error::Expand`], [`Error::BlockId`], [`Error::Ior`], [`Error::NotIor`],
+    /// [`Error::Tool`], [`Error::ToolRefused`]. [`Error::NoProgram`] for a program that is not on
+    /// `PATH`, [`Error::Testbed`] for one that cannot be read.
     pub fn set_up(selection: &HereSelection) -> Result<Self, Error> {
         let mount = mount::at(&selection.mount)?;
         let host = provenance::host();
@@ -94,7 +92,7 @@ impl ThisMachine {
         }
         let mut plan = bpfassay_study::expand(&study, &selection.narrowing, &available)?;
         plan.left_out.extend(left_out);
-        // The kernel's release is part of them.
+        // The ids contain the kernel's release.
         check_ids(&plan)?;
         let own = [layout::TRACER, layout::IOR].into_iter().zip(payload.iter().map(|path| path.display().to_string()));
         let own = own.collect::<BTreeMap<_, _>>();
@@ -112,7 +110,7 @@ impl ThisMachine {
         Ok(Self { plan, agent, cluster: selection.cluster.clone(), provenance })
     }
 
-    /// What is measured with: this machine, and its programs.
+    /// The provenance: this machine and its programs.
     #[must_use]
     pub fn provenance(&self) -> &Provenance {
         &self.provenance
@@ -124,24 +122,25 @@ impl ThisMachine {
         &self.plan
     }
 
-    /// The mount of the file system under test, without symbolic links.
+    /// The mount point of the file system under test, without symbolic links.
     #[must_use]
     pub fn mount(&self) -> &Path {
         &self.agent.mount
     }
 
-    /// Begins the plan in a results directory: see [`Work::begin`].
+    /// Begins the plan in a results directory ([`Work::begin`]).
     ///
     /// # Errors
-    /// As [`Work::begin`].
+    /// Those of [`Work::begin`].
     pub fn begin(&self, directory: Option<&Path>) -> Result<Work, Error> {
         Work::begin(&self.plan, directory, self.provenance.clone())
     }
 
-    /// Executes `work` as [`crate::Session::execute`] does with guests.
+    /// Executes `work`, as [`crate::Session::execute`] does with guests.
     ///
     /// # Errors
-    /// [`Error::Runner`] where the agent cannot be started or a log cannot be written; [`Error::Journal`] where a record cannot be written.
+    /// [`Error::Runner`] if the agent cannot be started or a log cannot be written,
+    /// [`Error::Journal`] if a record cannot be written.
     pub async fn execute(
         &self,
         work: Work,
@@ -160,7 +159,7 @@ impl ThisMachine {
     }
 }
 
-/// `study` on a machine that is there already, and what of it is not possible.
+/// Adapts `study` to a machine that is already running. Also returns what is not possible.
 fn on(study: Study, mount: &Mounted, target: Target, memory_mib: u64, cpus: u32) -> (Study, Vec<LeftOut>) {
     let mut study = Study { targets: vec![target], clock: Clock::Wall, clock_of_host: false, model: None, ..study };
     let parameters = std::mem::take(&mut study.guest.kernel_parameters);
@@ -190,8 +189,8 @@ fn on(study: Study, mount: &Mounted, target: Target, memory_mib: u64, cpus: u32)
     (study, left_out.into_iter().flatten().chain(others).collect())
 }
 
-/// `study` on several nodes: IOR alone runs across them, with ranks on each. What of it is not
-/// possible is added to `left_out`.
+/// Adapts `study` to several nodes: only IOR runs across them, with ranks on each. Adds what is not
+/// possible to `left_out`.
 fn across(mut study: Study, cluster: &Cluster, left_out: &mut Vec<LeftOut>) -> Study {
     study.workloads.retain_mut(|workload| match &mut workload.kind {
         WorkloadKind::Ior(ior) => {
@@ -226,13 +225,13 @@ fn across(mut study: Study, cluster: &Cluster, left_out: &mut Vec<LeftOut>) -> S
     study
 }
 
-/// What stands beside tools as their reference tracer here, by `tracer`.
+/// Returns the configuration in which `tracer` works here as the tools' reference tracer.
 fn reference(tracer: &Path) -> Result<Option<ProbeConfiguration>, Error> {
     let found = reference::find(tracer);
     found.map_err(|source| Error::Program { path: tracer.to_owned(), source })
 }
 
-/// The program `name`, where `PATH` has it.
+/// Finds the program `name` on `PATH`.
 fn program(name: &'static str) -> Result<PathBuf, Error> {
     which::which(name).map_err(|_| Error::NoProgram(name))
 }
@@ -254,8 +253,7 @@ mod tests {
         let left_out: Vec<&str> = left_out.iter().map(|left| left.what.as_str()).collect();
         assert_eq!(left_out, ["kernel parameters mitigations=off", "scheduling fixed", "file system nfs4.2"]);
         assert_eq!(study.scheduling(), Scheduling::Kernel);
-        // Names of kernels in expectations and gates stand for the builds that a release string
-        // names.
+        // A kernel's name in an expectation or a gate covers builds with such a release.
         let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
         let cell = plan.cells.iter().find(|cell| !cell.is_baseline()).unwrap();
         let gate = bpfassay_study::Gate { kernels: vec!["6.12".to_owned()], ..Default::default() };

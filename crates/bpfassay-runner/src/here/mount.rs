@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The mount under test: found in mountinfo before anything is begun, and put in the place of the
+//! Finds the mount under test in mountinfo before anything starts, and puts it in the place of the
 //! study's file systems.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the mount")]
@@ -20,26 +20,25 @@ const MOUNTINFO: &str = "/proc/self/mountinfo";
 /// A mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mounted {
-    /// Where, without symbolic links.
+    /// The mount point, without symbolic links.
     pub(super) path: PathBuf,
-    /// Its type.
+    /// The file system type.
     file_system: String,
-    /// The options of its superblock, comma-separated.
+    /// The options of the superblock, comma-separated.
     options: String,
-    /// Whether nothing can be written there.
+    /// Whether the mount or its superblock is read-only.
     is_read_only: bool,
 }
 
-/// The mount at `path`, a directory where one is.
+/// Returns the mount at the directory `path`.
 ///
 /// # Errors
-/// [`Error::Mount`] for a path that cannot be used, a read-only mount included;
-/// [`Error::NoMountPoint`] for one where nothing is mounted; [`Error::NoMountInfo`] where `/proc`
-/// is not there.
+/// [`Error::Mount`] for a path that cannot be used or is mounted read-only, [`Error::NoMountPoint`]
+/// if nothing is mounted at `path`, [`Error::NoMountInfo`] if mountinfo cannot be read.
 pub(super) fn at(path: &Path) -> Result<Mounted, Error> {
     let refuse = |source| Error::Mount { path: path.to_owned(), source };
     let real = fs::canonicalize(path).map_err(refuse)?;
-    // What is mounted on demand is mounted by whoever looks into it.
+    // Looking into the directory mounts it if it is mounted on demand.
     let facts = fs::metadata(real.join(".")).map_err(refuse)?;
     if !facts.is_dir() {
         return Err(refuse(io::ErrorKind::NotADirectory.into()));
@@ -58,14 +57,14 @@ pub(super) fn at(path: &Path) -> Result<Mounted, Error> {
     }
 }
 
-/// The mount that `path` lies on, the topmost of several at one place.
+/// Returns the mount that contains `path`, the topmost if there are several at one place.
 fn above<'a>(mounts: &'a [Mounted], path: &Path) -> Option<&'a Mounted> {
-    // `max_by_key` returns the last of several.
+    // `max_by_key` returns the last of several maxima.
     mounts.iter().filter(|mount| path.starts_with(&mount.path)).max_by_key(|mount| mount.path.as_os_str().len())
 }
 
-/// The mounts in `text`, a mountinfo: lines `ID PARENT MAJOR:MINOR ROOT PATH OPTIONS [TAG…] - TYPE
-/// SOURCE SUPER_OPTIONS`.
+/// Reads the mounts of a mountinfo `text`. Its lines are `ID PARENT MAJOR:MINOR ROOT PATH OPTIONS
+/// [TAG…] - TYPE SOURCE SUPER_OPTIONS`.
 fn mounts(text: &str) -> Vec<Mounted> {
     let mount = |line: &str| {
         let mut fields = line.split(' ').skip(4);
@@ -80,8 +79,8 @@ fn mounts(text: &str) -> Vec<Mounted> {
     text.lines().filter_map(mount).collect()
 }
 
-/// What is measured in place of `wanted`, a study's file systems: those that are of the kind of
-/// `mount`; if none is, the mount as what it is. And what is left out.
+/// Selects the file systems of `wanted`, a study's, that have the type of `mount`. If there is
+/// none, `mount` itself is used. Also returns what is left out.
 pub(super) fn file_systems(wanted: &[FileSystem], mount: &Mounted) -> (Vec<FileSystem>, Vec<LeftOut>) {
     let fits = |file_system: &FileSystem| match file_system {
         FileSystem::Nfs(nfs) => nfs.version.is_mounted(&mount.file_system, &mount.options),

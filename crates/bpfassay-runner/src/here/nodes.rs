@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several nodes of a cluster that measure together: an agent with its tracer on each, and IOR
-//! across them.
+//! Several nodes of a cluster that measure together: agents with tracers, and IOR across them.
 //!
-//! The command runs on the first node of an allocation of Slurm. srun starts a relay on each node
-//! ([`relay`]), which starts the agent there, as
-//! [`super::agent`] does on one machine, and passes its messages on through srun's standard streams: there are no ports, and whoever may start steps of the
-//! job is trusted. The agents do the same job, and the messages of all are joined to those of one
-//! agent ([`join`]), whose figures are sums ([`crate::sum`]). When the agents of all nodes have
-//! attached their tracers and wait, a launcher starts IOR ([`team`]); its ranks join the cgroups
-//! that the tracers count ([`node`]).
+//! The command runs on the first node of a Slurm allocation. srun starts a relay on each node
+//! ([`relay`]). The relay starts the node's agent, as [`super::agent`] does on one machine, and
+//! forwards its messages through srun's standard streams. There are no ports, and whoever can start
+//! steps of the job is trusted.
+//!
+//! All agents do the same job. Their messages are joined into those of one agent ([`join`]), whose
+//! figures are sums ([`crate::sum`]). When all agents have attached their tracers and wait, a
+//! launcher starts IOR ([`team`]). The ranks join the cgroups that the tracers count ([`node`]).
 
 mod allocation;
 mod cluster;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why this machine's kernel refuses a probe or a tool, where its configuration, its lockdown, what
-//! this process may do, or what is not mounted explains an error number that does not.
+//! Explains why this machine's kernel refuses a probe or a tool, where the error number does not.
+//! Reasons are the kernel's configuration, lockdown, missing privileges and missing mounts.
 
 #![allow(clippy::disallowed_methods, reason = "reads files of the kernel, in /proc or /sys")]
 
@@ -10,52 +10,51 @@ use bpfassay_protocol::{probe::Probe, tracer::Refusal};
 use flate2::read::GzDecoder;
 use rustix::io::Errno;
 
-/// Largest configuration, in bytes: those of distributions have 300,000.
+/// Largest configuration, in bytes. Those of distributions have about 300,000.
 const MAX_CONFIG: u64 = 8 << 20;
 
-/// Where security modules report whether the kernel is locked down (`lockdown_read`,
+/// File in which security modules report the kernel's lockdown (`lockdown_read`,
 /// security/lockdown/lockdown.c).
 const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
-/// Capabilities without which the kernel refuses tracing, by their bits
-/// (include/uapi/linux/capability.h). The first includes the others.
+/// Bits of the capabilities that tracing needs (include/uapi/linux/capability.h). The first one
+/// includes the others.
 const CAPABILITIES: [(u32, &str); 3] = [(21, "CAP_SYS_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
 
-/// What eBPF needs at all.
+/// Options for any eBPF program.
 const ANY: &[&str] = &["CONFIG_BPF_SYSCALL", "CONFIG_BPF_EVENTS"];
-/// What kprobes need.
+/// Options for kprobes.
 const KPROBES: &[&str] = &["CONFIG_KPROBES", "CONFIG_KPROBE_EVENTS", "CONFIG_PERF_EVENTS"];
-/// What fprobes need.
+/// Options for fprobes.
 const FPROBES: &[&str] = &["CONFIG_FPROBE"];
-/// What trampolines need.
+/// Options for trampolines.
 const TRAMPOLINES: &[&str] =
     &["CONFIG_DEBUG_INFO_BTF", "CONFIG_BPF_JIT", "CONFIG_FUNCTION_TRACER", "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"];
-/// What tracepoints of system calls need.
+/// Options for tracepoints of system calls.
 const SYSCALLS: &[&str] = &["CONFIG_FTRACE_SYSCALLS"];
-/// What uprobes need.
+/// Options for uprobes.
 const UPROBES: &[&str] = &["CONFIG_UPROBES", "CONFIG_UPROBE_EVENTS", "CONFIG_PERF_EVENTS"];
-/// What the accounting of tasks needs.
+/// Options for the accounting of tasks.
 const ACCOUNTING: &[&str] = &["CONFIG_TASK_IO_ACCOUNTING"];
 
-/// What a tool may need of them, which has programs that are not known.
+/// Options that a tool with unknown programs can need.
 const OF_TOOLS: &[&[&str]] = &[KPROBES, TRAMPOLINES, SYSCALLS, UPROBES];
 
-/// What this machine lets nobody do, or this process not.
+/// Limits of this machine and this process.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
-    /// The options that the kernel was built with, and the file that has them; `None`: that is not
-    /// known.
+    /// The options that the kernel was built with, and their file; `None` if unknown.
     config: Option<(BTreeSet<String>, String)>,
-    /// The kind of lockdown, if there is one, and what shows it.
+    /// The kind of lockdown, if any, and what shows it.
     lockdown: Option<(String, String)>,
-    /// Capabilities that this process has not.
+    /// Capabilities that this process lacks.
     incapable: Vec<&'static str>,
     /// Whether tracefs is where programs look for it.
     has_tracefs: bool,
 }
 
 impl Limits {
-    /// Those of this machine, whose kernel has this release.
+    /// Finds the limits of this machine, whose kernel has this release.
     pub(crate) fn of_this_machine(release: &str) -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let tracefs = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
@@ -63,7 +62,7 @@ impl Limits {
         let reported =
             fs::read_to_string(LOCKDOWN).ok().map(|text| lockdown(&text).map(|kind| (kind, LOCKDOWN.to_owned())));
         Self {
-            // Where nothing reports it, the kernel may have been built for it.
+            // An unreported lockdown can still be built into the kernel.
             lockdown: reported.unwrap_or_else(|| config.as_ref().and_then(|(set, file)| forced(set, file))),
             config,
             incapable: incapable(&status),
@@ -71,12 +70,11 @@ impl Limits {
         }
     }
 
-    /// Adds to the message of `refusal` what explains it; `probe` was refused, or a tool where it
-    /// is `None`.
+    /// Adds an explanation to `refusal`, which is about `probe`, or a tool if it is `None`.
     pub(crate) fn explain(&self, probe: Option<Probe>, refusal: &mut Refusal) {
         let reasons = self.reasons(probe, refusal);
         if !reasons.is_empty() {
-            // The first clause of a tool's message is what summaries show of it.
+            // Summaries show the first clause of a tool's message, which must stay.
             let separator = if refusal.message.contains('\n') { "\n" } else { "; " };
             refusal.message = format!("{}{separator}{}", refusal.message, reasons.join("; "));
         }
@@ -114,7 +112,7 @@ impl Limits {
                 self.incapable.join(", ")
             ));
         }
-        // A helper that is locked away is reported as one that does not exist.
+        // The kernel reports a helper that lockdown forbids as unknown.
         let is_helper = refusal.verifier.iter().chain([&refusal.message]).any(|text| {
             text.contains("bpf_probe_read") && (text.contains("unknown func") || text.contains("cannot use helper"))
         });
@@ -142,23 +140,23 @@ impl Limits {
         reasons
     }
 
-    /// A sentence that names the options that the kernel was built without, of those that `probe`
-    /// needs.
+    /// Names the options for `probe` that the kernel was built without, in a sentence.
     fn missing_options(&self, probe: Option<Probe>) -> Option<String> {
         let (config, file) = self.config.as_ref()?;
         let needed: Vec<&[&str]> = std::iter::once(ANY).chain(needs(probe).iter().copied()).collect();
         let mut missing: Vec<&str> = needed.concat().into_iter().filter(|option| !config.contains(*option)).collect();
         missing.dedup();
-        // Without the first, a kernel has no place for the others.
+        // A kernel that lacks CONFIG_KPROBES does not have the option CONFIG_KPROBE_EVENTS.
         missing.retain(|option| *option != "CONFIG_KPROBE_EVENTS" || config.contains("CONFIG_KPROBES"));
         (!missing.is_empty()).then(|| format!("this kernel was built without {} ({file})", missing.join(", ")))
     }
 }
 
-/// `ENOTSUPP`, which the kernel returns in places and no C library knows (include/linux/errno.h).
+/// `ENOTSUPP`, which the kernel sometimes returns and C libraries do not know
+/// (include/linux/errno.h).
 const NOT_SUPPORTED: i32 = 524;
 
-/// The options that `probe` needs besides [`ANY`]; `None`: a tool.
+/// The options that `probe` needs in addition to [`ANY`]; `None` stands for a tool.
 const fn needs(probe: Option<Probe>) -> &'static [&'static [&'static str]] {
     match probe {
         None => OF_TOOLS,
@@ -169,21 +167,19 @@ const fn needs(probe: Option<Probe>) -> &'static [&'static [&'static str]] {
         Some(Probe::Uprobe) => &[UPROBES],
         Some(Probe::TaskIo) => &[ACCOUNTING],
         Some(Probe::Programs) => &[TRAMPOLINES, KPROBES],
-        // Those that hook functions by their prototypes.
+        // All other probes hook functions by their prototypes.
         Some(_) => &[TRAMPOLINES],
     }
 }
 
-/// The kind of lockdown in brackets in `text` (`none [integrity] confidentiality`); nothing for
-/// `none`.
+/// Returns the kind of lockdown in `text` (`none [integrity] confidentiality`), if any.
 fn lockdown(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     let (kind, _) = rest.split_once(']')?;
     (kind != "none" && kind.chars().all(|c| c.is_ascii_lowercase())).then(|| kind.to_owned())
 }
 
-/// The kind of lockdown that a kernel with these options always has, and the option with its
-/// `file`.
+/// Returns the kind of lockdown that the options `set` force, and the option with its `file`.
 fn forced(set: &BTreeSet<String>, file: &str) -> Option<(String, String)> {
     ["confidentiality", "integrity"].iter().find_map(|kind| {
         let option = format!("CONFIG_LOCK_DOWN_KERNEL_FORCE_{}", kind.to_uppercase());
@@ -191,8 +187,8 @@ fn forced(set: &BTreeSet<String>, file: &str) -> Option<(String, String)> {
     })
 }
 
-/// The [`CAPABILITIES`] that are not effective according to `status`, a `/proc/PID/status`; none
-/// where the first is.
+/// Returns the [`CAPABILITIES`] that are not effective in `status`, a `/proc/PID/status`. The list
+/// is empty if the first one is effective.
 fn incapable(status: &str) -> Vec<&'static str> {
     let effective = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
     let Some(effective) = effective else { return Vec::new() };
@@ -203,8 +199,8 @@ fn incapable(status: &str) -> Vec<&'static str> {
     }
 }
 
-/// The options that the kernel of this release was built with (`=y` or `=m`), and the first file
-/// below `root` that has them.
+/// Finds the options that the kernel of this release was built with (`=y` or `=m`), and the first
+/// file below `root` that has them.
 fn config(root: &Path, release: &str) -> Option<(BTreeSet<String>, String)> {
     let places = [
         "proc/config.gz".to_owned(),
@@ -226,7 +222,7 @@ fn config(root: &Path, release: &str) -> Option<(BTreeSet<String>, String)> {
     })
 }
 
-/// The options that `text`, a `.config`, sets to `y` or `m`.
+/// Returns the options that the `.config` in `text` sets to `y` or `m`.
 fn options(text: &str) -> BTreeSet<String> {
     let set = |line: &str| {
         let (name, value) = line.split_once('=')?;
@@ -244,7 +240,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine with everything but what follows.
+    /// A machine with all options but those in `without`.
     fn machine(without: &[&str]) -> Limits {
         let all = [ANY, KPROBES, FPROBES, TRAMPOLINES, SYSCALLS, UPROBES, ACCOUNTING].concat();
         let set = all.into_iter().filter(|option| !without.contains(option)).map(str::to_owned).collect();
@@ -268,7 +264,7 @@ mod tests {
         );
         let fexit = explained(&limits, Some(Probe::Fexit), Some(Errno::NOENT), "no");
         assert_eq!(fexit, "no");
-        // An error that no option explains, and a machine of which nothing is known.
+        // No option explains the first error. Nothing is known about the second machine.
         assert_eq!(explained(&limits, Some(Probe::Kprobe), Some(Errno::NOMEM), "no"), "no");
         let unknown = Limits { has_tracefs: true, ..Limits::default() };
         assert_eq!(explained(&unknown, Some(Probe::Kprobe), Some(Errno::NOENT), "no"), "no");

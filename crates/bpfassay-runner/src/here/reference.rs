@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which probe stands beside a tool as its reference tracer on this machine: of the kernels of
-//! guests it is known beforehand what they refuse, of this one it is found out by attaching it.
+//! Finds the probe for the reference tracer on this machine by attaching it. The refusals of
+//! guests' kernels, on the other hand, are known beforehand.
 
 use std::{
     io,
@@ -12,21 +12,20 @@ use std::{
 
 use bpfassay_protocol::{ProbeConfiguration, probe::Probe};
 
-/// The probes that count what calls return, by mount and cgroup: those that count calls of the
-/// virtual file system first, as most tools do.
+/// Probes that count what calls return, by mount and cgroup. Those that count calls of the virtual
+/// file system come first, because most tools do the same.
 const PROBES: [Probe; 4] = [Probe::Fexit, Probe::Kretprobe, Probe::RawTracepoint, Probe::Tracepoint];
 
-/// How long one may take to attach and to detach again.
+/// How long a probe can take to attach and detach.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often it is looked at meanwhile.
+/// Interval at which the tracer's exit is checked.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// The first of [`PROBES`] that `tracer` attaches on this machine; `None` where the kernel refuses
-/// all.
+/// Returns the first of [`PROBES`] that `tracer` attaches on this machine, if any.
 ///
 /// # Errors
-/// Those of the system, where the tracer cannot be started.
+/// The system's error if the tracer cannot be started.
 pub(super) fn find(tracer: &Path) -> io::Result<Option<ProbeConfiguration>> {
     for probe in PROBES {
         if attaches(tracer, probe)? {
@@ -36,8 +35,8 @@ pub(super) fn find(tracer: &Path) -> io::Result<Option<ProbeConfiguration>> {
     Ok(None)
 }
 
-/// Whether `tracer` attaches `probe`. Its input has ended, so that it detaches at once, and exits
-/// with 0 (`bpfassay_protocol::tracer`).
+/// Tells whether `tracer` attaches `probe`. Its standard input is empty, so it detaches at once and
+/// exits with 0 (`bpfassay_protocol::tracer`).
 fn attaches(tracer: &Path, probe: Probe) -> io::Result<bool> {
     let mut command = Command::new(tracer);
     command.args(["--probe", probe.name()]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

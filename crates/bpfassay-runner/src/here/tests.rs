@@ -16,7 +16,7 @@ use bpfassay_study::{Available, Narrowing, Plan, WarmUp};
 use super::{reason::Limits, tools::Places, *};
 use crate::Progress;
 
-/// One boot of the baseline and fexit.
+/// A plan with one boot of the baseline and fexit.
 fn plan() -> Plan {
     let mut study = bpfassay_study::load("quick").unwrap();
     study.clock = bpfassay_study::Clock::Wall;
@@ -39,13 +39,13 @@ impl Observer for Nobody {
     fn progress(&self, _: &Progress<'_>) {}
 }
 
-/// What the journal has after the plan was executed by an agent that writes `frames` and then does
-/// `end`, a line of shell; and the directory that it lies in.
+/// Executes the plan with an agent that writes `frames` and then runs the shell line `end`. Returns
+/// what the journal has, and the directory of the results.
 fn executed(plan: &Plan, frames: &[u8], end: &str) -> (Summary, Contents, tempfile::TempDir) {
     executed_until(plan, frames, end, &CancellationToken::new())
 }
 
-/// The same with a token that may be cancelled.
+/// Like [`executed`], with a token that the test can cancel.
 fn executed_until(
     plan: &Plan,
     frames: &[u8],
@@ -55,7 +55,7 @@ fn executed_until(
     executed_in(tempfile::tempdir().unwrap(), plan, frames, end, cancel)
 }
 
-/// The same in the directory `results` in `directory`.
+/// Like [`executed_until`], in the directory `results` of `directory`.
 fn executed_in(
     directory: tempfile::TempDir,
     plan: &Plan,
@@ -70,7 +70,7 @@ fn executed_in(
     fs::write(directory.path().join("frames"), frames).unwrap();
     let program = directory.path().join("agent");
     let root = directory.path().display();
-    // Its arguments are kept, and the job that they name.
+    // The script keeps its arguments, and the job that they name.
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = clear ] && {{ echo cleared >>{root}/cleared; exit 0; }}\necho \"$*\" >{root}/arguments; cp \"$3\" {root}/job; cat {root}/frames\n{end}\n"
     );
@@ -96,7 +96,7 @@ fn ended(run: &str) -> Vec<u8> {
     frame::encode(&GuestMessage::RunEnded { run: run.to_owned(), outcome }).unwrap()
 }
 
-/// The failures of runs.
+/// Selects the failures of runs.
 fn failures(contents: &Contents) -> Vec<RunFailure> {
     let of = |entry: &Entry| match entry {
         Entry::Run(record) => match &record.outcome {
@@ -143,7 +143,7 @@ fn an_agent_that_does_not_come_to_its_end_fails_the_runs_that_it_owes() {
     let failed = GuestMessage::Failed { message: "no mount".to_owned() };
     let (_, contents, _) = executed(&plan, &frame::encode(&failed).unwrap(), "exit 1");
     let all = failures(&contents);
-    // Of a machine that is not fit, or on which another measures, no tool is to blame.
+    // No tool is to blame for a machine that is unfit, or on which somebody else measures.
     assert_eq!((all.len(), all[0].kind, all[0].excerpt[0].as_str()), (2, FailureKind::Host, "no mount"));
     let failed = [first, frame::encode(&failed).unwrap()].concat();
     let (_, contents, _) = executed(&plan, &failed, "exit 1");
@@ -155,7 +155,7 @@ fn an_agent_that_does_not_come_to_its_end_fails_the_runs_that_it_owes() {
     assert!(all[0].excerpt[0].contains("ulimit -f"), "{:?}", all[0]);
 }
 
-/// Whoever owns a results directory plants what is to be written through, or waited for.
+/// The owner of a results directory can plant links and pipes in it.
 #[test]
 fn logs_are_written_through_no_link_and_into_no_pipe() {
     let plan = plan();
@@ -204,7 +204,7 @@ fn a_directory_of_logs_that_is_a_link_is_refused() {
 #[test]
 fn the_run_after_which_this_machine_is_another_is_to_blame_and_nothing_more_is_begun() {
     let plan = plan();
-    // The tool first, since no baseline run is believed to change anything.
+    // The tool runs first, because no baseline run is believed to change anything.
     let mut blocks = plan.blocks.clone();
     blocks[0].runs.sort_by_key(|run| run.spec.probe.is_baseline());
     let plan = plan.with_blocks(blocks);
@@ -218,7 +218,7 @@ fn the_run_after_which_this_machine_is_another_is_to_blame_and_nothing_more_is_b
     let [blamed, left] = failures(&contents).try_into().unwrap();
     assert_eq!((blamed.kind, blamed.excerpt[0].as_str()), (FailureKind::Unsound, "/mnt/nfs is not mounted any more"));
     assert!(left.excerpt[0].starts_with(&format!("not run: after {first} ")), "{left:?}");
-    // The last record of a run is the one that counts.
+    // The last record of a run counts.
     let last = contents.entries.iter().rev().find_map(|entry| match entry {
         Entry::Run(record) if record.run == *first => Some(record.outcome.clone()),
         _ => None,
@@ -229,7 +229,7 @@ fn the_run_after_which_this_machine_is_another_is_to_blame_and_nothing_more_is_b
     assert_eq!(failures(&contents)[0].kind, FailureKind::ProtocolError);
 }
 
-/// Ctrl-C: the agent is asked to end, and waited for, so that it removes what it made.
+/// After Ctrl-C the agent is asked to end and waited for, so that it removes what it made.
 #[test]
 fn an_agent_that_is_to_stop_is_asked_first() {
     let plan = plan();
@@ -256,7 +256,7 @@ fn an_agent_that_sends_what_it_must_not_is_killed() {
     for (frames, runs, excerpt) in [
         (ended("another"), 2, format!("the guest ends another, while {first} is due")),
         (ended(second), 2, format!("the guest ends {second}, while {first} is due")),
-        // Forged, or late: the first run has ended.
+        // The message is forged or late, because the first run has ended.
         ([ended(first), ended(first)].concat(), 1, format!("the guest ends {first}, while {second} is due")),
         (
             [ended(first), phase(first)].concat(),

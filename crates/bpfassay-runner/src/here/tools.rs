@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools under test on this machine: what a guest has below `/tools` lies here beside the tool
-//! file, where it is started, and what comes from packages in guests is what is installed here.
-//! Nothing is copied, so nothing is left; whatever can be known to be missing is refused before
-//! anything begins.
+//! Tools under test on this machine. Files that a guest has below `/tools` are used where the user
+//! has them, next to the tool file. Debian packages that guests get must be installed here. Nothing
+//! is copied. Everything that is known to be missing is refused before a run begins.
 
 #![allow(clippy::disallowed_methods, reason = "looks for programs of a tool that the user names; opens nothing")]
 
@@ -28,40 +27,40 @@ use bpfassay_tool::{
 
 use crate::Error;
 
-/// Largest program, script or object beside a tool file, in bytes: as in guests.
+/// Largest program, script or object next to a tool file, in bytes. Guests have the same limit.
 const MAX_FILE: u64 = 256 << 20;
 
-/// How long a port may take to accept a connection: it is one of this machine.
+/// How long a local port can take to accept a connection.
 const CONNECTING: Duration = Duration::from_millis(500);
 
-/// Where the tools under test lie on this machine.
+/// The places of the tools under test on this machine.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     places: Vec<Place>,
-    /// Programs of this project that guests have, and where they are here.
+    /// Paths of this project's programs on this machine, by their paths in guests.
     own: BTreeMap<&'static str, String>,
 }
 
-/// Where what one tool brings along lies.
+/// The places of one tool's files.
 #[derive(Debug, PartialEq, Eq)]
 struct Place {
-    /// Its directory in guests.
+    /// The tool's directory in guests.
     home: String,
-    /// The directory of its file, where it has one.
+    /// The directory of the tool file, if there is one.
     folder: Option<String>,
-    /// What lies elsewhere here than its name in guests shows, by that name.
+    /// Paths on this machine that differ from the paths in guests, by the path below `home`.
     parts: BTreeMap<String, String>,
-    /// The files that it is made of, for the provenance.
+    /// The tool's files, for the provenance.
     files: Vec<PathBuf>,
 }
 
 impl Places {
-    /// Finds what `tools` need for `kernel` on `arch`. `own` has the programs of this project, by
+    /// Finds what `tools` need for `kernel` on `arch`. `own` has the programs of this project by
     /// their paths in guests.
     ///
     /// # Errors
-    /// [`Error::Tool`] for a file that cannot be read, [`Error::ToolRefused`] for one that is not what it should be, for a program or a service that this machine
-    /// does not have, and for a port that is taken.
+    /// [`Error::Tool`] for a file that cannot be read. [`Error::ToolRefused`] for an unsuitable
+    /// file, for a program or a service that this machine lacks, and for a port that is taken.
     pub(crate) fn find(
         tools: &[Loaded],
         (arch, kernel): (Arch, &str),
@@ -69,7 +68,7 @@ impl Places {
     ) -> Result<Self, Error> {
         let mut places = Vec::new();
         for tool in tools {
-            // One that has nothing for this machine is left out of the plan, with the reason.
+            // A tool that does not support this machine is left out of the plan, with the reason.
             let Ok(started) = tool.file.for_target(arch, kernel) else { continue };
             places.push(place(&tool.supply(), arch, kernel, Path::new("/"))?);
             check_services(&tool.supply(), Path::new("/"))?;
@@ -78,12 +77,12 @@ impl Places {
         Ok(Self { places, own })
     }
 
-    /// The files that the tools are made of.
+    /// Returns the files of all tools.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         self.places.iter().flat_map(|place| place.files.iter().map(PathBuf::as_path))
     }
 
-    /// `tool`, as a guest starts it, as this machine does.
+    /// Translates `tool` from paths in guests to paths on this machine.
     pub(crate) fn here(&self, tool: &Tool) -> Tool {
         let word = |word: &String| match self.own.get(word.as_str()) {
             Some(own) => own.clone(),
@@ -95,7 +94,7 @@ impl Places {
 }
 
 impl Place {
-    /// `text` with paths of this machine in place of those below [`Self::home`].
+    /// Replaces paths below [`Self::home`] in `text` with paths on this machine.
     fn here(&self, text: &str) -> String {
         let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
         let mut here = String::new();
@@ -121,7 +120,7 @@ impl Place {
         here
     }
 
-    /// The longest of [`Self::parts`] that `name` begins with, as a whole name.
+    /// Returns the longest of [`Self::parts`] that `name` begins with, as a whole name.
     fn part(&self, name: &str, is_of_name: impl Fn(char) -> bool) -> Option<(&String, &String)> {
         let is_it = |(part, _): &(&String, &String)| {
             name.strip_prefix(part.as_str()).is_some_and(|rest| !rest.starts_with(&is_of_name))
@@ -134,13 +133,13 @@ fn refuse(tool: &Supply<'_>, problem: String) -> Error {
     Error::ToolRefused { name: tool.name.clone(), problem }
 }
 
-/// Where what `tool` brings along lies, on the machine with the root directory `root`.
+/// Finds the files of `tool` on the machine with the root directory `root`.
 fn place(tool: &Supply<'_>, arch: Arch, kernel: &str, root: &Path) -> Result<Place, Error> {
     let home = format!("{}/{}", guest::HOME, tool.name);
     let folder = tool.folder.map(|folder| real(tool, folder)).transpose()?;
     let folder_text = folder.as_deref().map(|folder| text(tool, folder)).transpose()?;
     let mut found = Place { home: home.clone(), folder: folder_text, parts: BTreeMap::new(), files: Vec::new() };
-    // The name of a part in the directory of the tool.
+    // Strips the tool's directory from the path of a part.
     let name = |path: String| path.strip_prefix(&home).unwrap_or(&path).trim_start_matches('/').to_owned();
     match tool.source {
         Source::Binary(list) => {
@@ -227,22 +226,22 @@ fn place(tool: &Supply<'_>, arch: Arch, kernel: &str, root: &Path) -> Result<Pla
     Ok(found)
 }
 
-/// The file of this path beside the tool file, without symbolic links, and its bytes.
+/// Reads a file next to the tool file. Returns its path without symbolic links, and its bytes.
 fn beside(tool: &Supply<'_>, path: &str) -> Result<(PathBuf, Vec<u8>), Error> {
     let bytes = tool.read(path, MAX_FILE)?;
     Ok((real(tool, &tool.place(path)?)?, bytes))
 }
 
-/// `path` without symbolic links.
+/// Resolves symbolic links in `path`.
 fn real(tool: &Supply<'_>, path: &Path) -> Result<PathBuf, Error> {
-    // A tool file in the working directory has the folder ``.
+    // The folder of a tool file in the working directory is empty.
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     fs::canonicalize(path).map_err(|source| {
         bpfassay_tool::ToolError::Part { name: tool.name.clone(), path: path.to_owned(), source }.into()
     })
 }
 
-/// `path` as a word of a command line.
+/// Returns `path` as a word of a command line.
 fn text(tool: &Supply<'_>, path: &Path) -> Result<String, Error> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| refuse(tool, format!("{} is not UTF-8: move it to another directory", path.display())))
@@ -252,7 +251,7 @@ fn is_there(root: &Path, path: &str) -> bool {
     fs::metadata(root.join(path.trim_start_matches('/'))).is_ok_and(|facts| facts.is_file())
 }
 
-/// The program at `path` of this machine, which is of `package` in guests.
+/// Returns the program at `path` of this machine. In guests it comes from `package`.
 fn installed(tool: &Supply<'_>, root: &Path, path: &str, package: Option<&str>) -> Result<PathBuf, Error> {
     if !is_there(root, path) {
         let how = package.map_or_else(
@@ -273,7 +272,7 @@ fn must_be_executable(tool: &Supply<'_>, path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Whether this machine runs the services that `tool` names.
+/// Checks that this machine runs the services that `tool` names.
 fn check_services(tool: &Supply<'_>, root: &Path) -> Result<(), Error> {
     let is_missing = |service: &&Service| {
         let sign = match service {
@@ -293,8 +292,8 @@ fn check_services(tool: &Supply<'_>, root: &Path) -> Result<(), Error> {
     }
 }
 
-/// Refuses a tool whose port something else listens on: what that reports would be taken for the
-/// tool's.
+/// Refuses a tool if another program listens on one of its ports. The figures of that program would
+/// be taken for the tool's.
 fn check_ports(tool: &Tool) -> Result<(), Error> {
     let of_endpoint = |endpoint: &Endpoint| endpoint.port;
     let ready = match tool.ready {
@@ -324,7 +323,7 @@ mod tests {
         Loaded { file: bpfassay_tool::ToolFile::parse("t.toml", &text).unwrap(), folder: Some(folder.to_owned()) }
     }
 
-    /// The command line of this tool on this machine.
+    /// Returns the tool's command line on this machine.
     fn command(folder: &Path, source: &str) -> Result<String, String> {
         let loaded = loaded(folder, source);
         let own = BTreeMap::from([(layout::TRACER, "/opt/bpfassay-tracer".to_owned())]);
@@ -352,7 +351,7 @@ mod tests {
         fs::write(folder.join("conf/x.yml"), "").unwrap();
         let binary =
             |more: &str| format!("binary = {{ arch = '{HOST}', path = 'prog'{more} }}\nfiles = ['conf/x.yml']");
-        // This machine has what its programs are linked with.
+        // This machine has the libraries of its own programs.
         let start = "[start]\narguments = ['--config=/tools/mine/conf/x.yml', '/tools/mine', '/tools/mine-2/x', '/srv/tools/mine/x']";
         assert_eq!(
             command(&folder, &format!("{}\n{start}", binary(""))).unwrap(),
@@ -415,7 +414,7 @@ mod tests {
                 files: Vec::new(),
             };
             let _ = place.here(&word);
-            // What is no path of the tool stays as it is.
+            // A word without a path of the tool stays as it is.
             if !word.contains("/tools/a") {
                 proptest::prop_assert_eq!(place.here(&word), word);
             }

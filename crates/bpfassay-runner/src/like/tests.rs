@@ -60,7 +60,7 @@ fn what_results_do_not_have_is_refused_by_name() {
         like.check_guests(&made, &plan)
     };
     made(&|_| ()).unwrap();
-    // Tools under test come beside the testbed.
+    // Tools under test are not a part of the testbed.
     made(&|target| {
         let mut segment = target.initramfs[0].clone();
         role::TOOLS.clone_into(&mut segment.role);

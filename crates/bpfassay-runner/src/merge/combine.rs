@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One journal out of several: what must be the same in all, and in which order everything comes.
-//! Pure.
+//! Combines journals into one: checks what must be equal, and orders the entries. Pure.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -25,15 +24,15 @@ pub(super) struct Read {
     pub(super) contents: Contents,
 }
 
-/// The journal of a run that measured all of `read`. Its blocks come in the order of the plan;
-/// where several hosts measured them, host by host.
+/// Returns the journal of a run that measured all of `read`. The blocks are in the order of the
+/// plan, but grouped by host if several hosts measured them.
 ///
 /// # Errors
-/// [`MergeError`] where two do not fit together.
+/// [`MergeError`] if two journals do not fit together.
 pub(super) fn combine(mut read: Vec<Read>) -> Result<Contents, MergeError> {
     let plan = same_plan(&read)?;
     let order: HashMap<&str, usize> = plan.blocks.iter().map(|block| block.id.as_str()).zip(0..).collect();
-    // So that it makes no difference in which order they are named.
+    // The order in which the user names the directories must not matter.
     read.sort_by_key(|shard| {
         let places = shard.contents.entries.iter().filter_map(block_of).filter_map(|block| order.get(block));
         (places.min().copied(), shard.directory.clone())
@@ -42,7 +41,7 @@ pub(super) fn combine(mut read: Vec<Read>) -> Result<Contents, MergeError> {
     let hosts = Hosts::of(&read, &plan)?;
     let started_unix_ms = read.iter().map(|shard| shard.contents.header.started_unix_ms).min().unwrap_or_default();
 
-    // Which entries there are of each block, and on which host each of them came about.
+    // The entries of each block, each with the host that recorded it.
     let mut blocks: BTreeMap<usize, Vec<(usize, Entry)>> = BTreeMap::new();
     let mut resumed: HashMap<usize, u64> = HashMap::new();
     for shard in read {
@@ -59,7 +58,7 @@ pub(super) fn combine(mut read: Vec<Read>) -> Result<Contents, MergeError> {
         }
     }
     let mut blocks: Vec<Vec<(usize, Entry)>> = blocks.into_values().collect();
-    // Stable: the order of the plan stays among those of a host.
+    // The sort is stable, so blocks of one host stay in the order of the plan.
     blocks.sort_by_key(|entries| entries.first().map(|(host, _)| *host));
     let mut entries = Vec::new();
     let mut current = 0;
@@ -87,7 +86,7 @@ fn block_of(entry: &Entry) -> Option<&str> {
     }
 }
 
-/// The plan that all are parts of, whole.
+/// Returns the whole plan that all shards are parts of.
 fn same_plan(read: &[Read]) -> Result<Plan, MergeError> {
     let whole = |shard: &Read| Plan { shard: None, ..shard.contents.header.plan.clone() };
     let Some((first, others)) = read.split_first() else { return Err(MergeError::Nothing) };
@@ -110,7 +109,7 @@ fn each_once(read: &[Read]) -> Result<(), MergeError> {
     let mut known: HashMap<&str, &Path> = HashMap::new();
     for Read { directory, contents } in read {
         let own: HashSet<&str> = contents.entries.iter().filter_map(block_of).collect();
-        // In the order of the plan, so that the message is the same each time.
+        // The order of the plan makes the message reproducible.
         for block in contents.header.plan.blocks.iter().filter(|block| own.contains(block.id.as_str())) {
             if let Some(first) = known.insert(&block.id, directory) {
                 let (first, second) = (first.to_owned(), directory.clone());
@@ -121,16 +120,19 @@ fn each_once(read: &[Read]) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// What all were measured with, and on which hosts.
+/// The provenance of all shards, and their hosts.
 struct Hosts {
-    /// What is the same on all of them: every guest, and every QEMU as the first host that has it.
+    /// The part that all hosts share: every guest, and each QEMU as on the first host that has it.
     common: Provenance,
     hosts: Vec<(HostFacts, BTreeMap<bpfassay_protocol::Arch, QemuFacts>)>,
 }
 
 impl Hosts {
+    /// Compares the provenance of all shards.
+    ///
     /// # Errors
-    /// [`MergeError::OtherGuests`] where guests, QEMU or this program differ; [`MergeError::NotWhole`] for a manifest that is none.
+    /// [`MergeError::OtherGuests`] if guests, QEMU or this program differ, [`MergeError::NotWhole`]
+    /// for an invalid manifest.
     fn of(read: &[Read], plan: &Plan) -> Result<Self, MergeError> {
         let mut all: Vec<(&Read, &Provenance)> = Vec::new();
         for shard in read {
@@ -144,7 +146,7 @@ impl Hosts {
         let mut this = Self { common: (*begun).clone(), hosts: Vec::new() };
         let mut manifests = vec![manifest_of(first, begun)?];
         this.add(begun);
-        // Where each part was first found, for messages.
+        // The shard that had each part first, for messages.
         let mut found: Vec<(&Read, &Provenance)> = vec![(first, begun)];
         for (shard, provenance) in others {
             for (before, known) in &found {
@@ -177,14 +179,14 @@ impl Hosts {
         Ok(this)
     }
 
-    /// Takes in the host of `provenance`.
+    /// Adds the host of `provenance`.
     fn add(&mut self, provenance: &Provenance) {
         for (arch, facts) in &provenance.qemu {
             self.common.qemu.entry(*arch).or_insert_with(|| facts.clone());
         }
         let place = self.place(provenance);
         match self.hosts.get_mut(place) {
-            // How many guests fit beside each other depends on the largest.
+            // The number of guests in parallel is the highest of the host's shards.
             Some((host, qemu)) => {
                 host.jobs = host.jobs.max(provenance.host.jobs);
                 for (arch, facts) in &provenance.qemu {
@@ -195,7 +197,7 @@ impl Hosts {
         }
     }
 
-    /// The place of the host of `provenance`; behind the last for one that is not known.
+    /// Returns the index of the host of `provenance`. An unknown host gets the next free index.
     fn place(&self, provenance: &Provenance) -> usize {
         let machine = |host: &HostFacts| HostFacts { jobs: 0, ..host.clone() };
         let is_same = |(host, qemu): &(HostFacts, BTreeMap<_, QemuFacts>)| {
@@ -205,8 +207,7 @@ impl Hosts {
         self.hosts.iter().position(is_same).unwrap_or(self.hosts.len())
     }
 
-    /// What was measured with on the host at `place`: every guest, also of what other hosts
-    /// measured.
+    /// Returns the provenance of the host at index `place`, with the guests of all hosts.
     fn provenance(&self, place: usize) -> Provenance {
         let mut provenance = self.common.clone();
         if let Some((host, qemu)) = self.hosts.get(place) {
@@ -217,7 +218,7 @@ impl Hosts {
     }
 }
 
-/// The testbed manifest of `provenance`.
+/// Reads the testbed manifest of `provenance`.
 fn manifest_of(shard: &Read, provenance: &Provenance) -> Result<Manifest, MergeError> {
     Manifest::parse(&shard.directory, provenance.manifest.to_string().as_bytes()).map_err(|error| {
         let message = bpfassay_protocol::with_causes(&error);
@@ -225,7 +226,7 @@ fn manifest_of(shard: &Read, provenance: &Provenance) -> Result<Manifest, MergeE
     })
 }
 
-/// What of two testbeds differs that figures depend on, if anything.
+/// Returns a difference between two testbeds that changes figures, if any.
 fn other_guests(first: &Provenance, second: &Provenance) -> Option<String> {
     if first.bpfassay != second.bpfassay {
         let name = |made: &Provenance| {
@@ -244,8 +245,7 @@ fn other_guests(first: &Provenance, second: &Provenance) -> Option<String> {
             if made.target == other.target && made != other {
                 return Some(format!("guests for {}", made.target));
             }
-            // What guests of an architecture have in common shows where shards have different
-            // kernels.
+            // Shards with different kernels still share the programs in guests of an architecture.
             if made.target.arch == other.target.arch && made.payload != other.payload {
                 return Some(format!("programs in the guests for {}", made.target.arch));
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What merged shards are, and what is refused.
+//! Tests what merged shards contain, and what is refused.
 
 use std::os::unix::fs::symlink;
 
@@ -62,7 +62,7 @@ fn manifest(targets: &[&Target]) -> Manifest {
     }
 }
 
-/// What `plan` is measured with on `host`.
+/// The provenance of `plan` on `host`.
 pub(crate) fn provenance(plan: &Plan, host: &str) -> Provenance {
     let targets = plan.targets();
     let made = |target: &&Target| TargetArtefacts {
@@ -93,7 +93,7 @@ pub(crate) fn provenance(plan: &Plan, host: &str) -> Provenance {
     }
 }
 
-/// The journal of a run of `plan`, or of its shard, on `host`, to its end.
+/// The journal of a complete run of `plan`, or of its shard, on `host`.
 pub(crate) fn measured(plan: Plan, host: &str) -> Contents {
     let mut entries = Vec::new();
     for block in plan.measured_blocks() {
@@ -134,7 +134,7 @@ pub(crate) fn measured(plan: Plan, host: &str) -> Contents {
     Contents { header, entries, torn: None, digest: None }
 }
 
-/// A results directory that holds `contents`.
+/// A results directory with `contents`.
 fn put(folder: &TempDir, name: &str, contents: &Contents) -> PathBuf {
     let directory = folder.path().join(name);
     let mut journal = Journal::create(&directory, &contents.header).unwrap();
@@ -180,7 +180,7 @@ fn merged_shards_are_the_run_that_was_not_spread_to_the_byte() {
         assert_eq!((logs(&out), logs(&whole)), (6, 6));
         directories.reverse();
     }
-    // Whatever is in the way of the results is left as it is.
+    // Anything that exists at the place of the results stays as it is.
     for (place, make) in [
         ("file", (|path: &Path| fs::write(path, "mine")) as fn(&Path) -> io::Result<()>),
         ("link", |path| symlink("nowhere", path)),
@@ -205,7 +205,7 @@ fn what_hosts_measured_stays_with_them() {
     let (results, fingerprinted) = merge.write(&folder.path().join("out")).unwrap();
     let [a, b] = results.provenance.as_slice() else { panic!("{:?}", results.provenance) };
     assert_eq!((a.host.machine.as_str(), b.host.machine.as_str()), ("a", "b"));
-    // Guests are those of both, so that all of it can be verified, and continued.
+    // Both have the guests of both shards, so the results can be verified and continued.
     assert_eq!((a.targets.len(), a.qemu.len(), &a.manifest), (plan.targets().len(), 3, &b.manifest));
     let order: Vec<&str> = results.boots.iter().map(|boot| boot.block.as_str()).collect();
     let of = |text: &str| plan_of(text).measured_blocks().iter().map(|block| block.id.clone()).collect::<Vec<_>>();
@@ -227,7 +227,7 @@ fn a_shard_that_another_host_continued_keeps_both() {
         Merge::read(&directories).unwrap().complete().unwrap().write(&folder.path().join("out")).unwrap();
     let hosts: Vec<&str> = results.provenance.iter().map(|made| made.host.machine.as_str()).collect();
     assert_eq!(hosts, ["a", "b"]);
-    // One boot of the first shard, and all of the second.
+    // The first host has one boot of the first shard, and the second host has all others.
     let contents = Contents::read(&folder.path().join("out")).unwrap();
     let at = contents.entries.iter().position(|entry| matches!(entry, Entry::Resumed { .. })).unwrap();
     let started = |entries: &[Entry]| entries.iter().filter(|entry| matches!(entry, Entry::BlockStarted(_))).count();
@@ -247,7 +247,7 @@ fn boots_are_missing_or_there_once() {
     );
     let error = merge.complete().unwrap_err().to_string();
     assert!(error.starts_with("3 of 6 boots are missing: x86_64_7.2_quick_nfs4.2_1, "), "{error}");
-    // What there is can be merged with the rest afterwards.
+    // The existing shards can be merged with the rest later.
     let (part, rest) = (folder.path().join("part"), directories[0].clone());
     let (results, _) = Merge::read(&directories[1..]).unwrap().write(&part).unwrap();
     assert!(
@@ -258,7 +258,7 @@ fn boots_are_missing_or_there_once() {
     assert!(matches!(Merge::read(&[]), Err(MergeError::Nothing)));
 }
 
-/// The first two shards of two, the second of which is changed.
+/// Merges two shards, of which `change` changes the second. Returns the refusal.
 fn with_second(change: impl FnOnce(&mut Contents)) -> String {
     let folder = tempfile::tempdir().unwrap();
     let mut second = measured(plan_of("2/2"), "a");
@@ -281,7 +281,7 @@ fn another_plan_or_other_guests_are_refused() {
         second.header.provenance.qemu.values_mut().for_each(|facts| facts.cpu = "max,-erms".to_owned());
     });
     assert!(message.contains("different QEMUs for aarch64") && message.contains("-cpu max,-erms"), "{message}");
-    // aarch64 7.2 is in both shards.
+    // Both shards have aarch64 7.2.
     let message = with_second(|second| {
         second.header.provenance.targets.iter_mut().for_each(|made| made.kernel.sha256 = None);
     });
@@ -375,7 +375,7 @@ fn logs_that_lie_elsewhere_are_refused() {
         assert!(!message.contains(['\n', '\u{1b}']), "{message:?}");
     }
     assert!(is_log("logs/x86_64_7.2_quick_nfs4.2_1_boot1.log"));
-    // One shard must not take the log of another.
+    // A shard must not take the log of another shard.
     let message = with_second(|second| {
         for entry in &mut second.entries {
             if let Entry::BlockStarted(started) = entry {

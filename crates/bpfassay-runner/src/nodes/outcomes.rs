@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a run came to on each node, and what it came to altogether. Pure.
+//! Joins the outcomes of a run on all nodes. Pure.
 
 use std::collections::VecDeque;
 
@@ -8,20 +8,20 @@ use bpfassay_results::NodeRun;
 
 use crate::{sum, together::RunTogether};
 
-/// The outcomes that wait for those of other nodes.
+/// Outcomes that wait for those of other nodes.
 #[derive(Debug)]
 pub(super) struct Outcomes {
     of: Vec<VecDeque<Ended>>,
-    /// The ranks of each node.
+    /// Number of ranks on each node.
     ranks: u32,
 }
 
-/// A run as it ended on one node.
+/// A run that ended on one node.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) run: String,
     pub(super) outcome: RunOutcome,
-    /// Whether it failed because another node had ended it.
+    /// Whether the run failed because another node had ended it.
     pub(super) is_lost: bool,
 }
 
@@ -30,10 +30,10 @@ impl Outcomes {
         Self { of: (0..nodes).map(|_| VecDeque::new()).collect(), ranks }
     }
 
-    /// `node` has ended a run. Returns a run that all have ended now, with what it came to.
+    /// Adds the end of a run on `node`. Returns the joined run if all nodes have ended it now.
     ///
     /// # Errors
-    /// What the nodes did that no agent does: they end different runs.
+    /// A violation of the protocol: the nodes end different runs.
     pub(super) fn take(&mut self, node: usize, ended: Ended) -> Result<Option<RunTogether>, String> {
         let Some(of_node) = self.of.get_mut(node) else { return Err(format!("there is no node {}", node + 1)) };
         of_node.push_back(ended);
@@ -49,14 +49,14 @@ impl Outcomes {
         Ok(Some(RunTogether { run, outcome, nodes }))
     }
 
-    /// Whether the first node waits for the outcome of others.
+    /// Tells whether the first node waits for the outcomes of others.
     pub(super) fn is_first_waiting(&self) -> bool {
         self.of.first().is_some_and(|first| !first.is_empty())
     }
 }
 
-/// Measured where each node has measured it; otherwise what kept those from it that were not kept
-/// by another: the first refusal or, if none refused, every failure.
+/// Joins outcomes. The run is measured if all nodes measured it. Otherwise the outcome is the first
+/// refusal, or else all failures. Failures caused by another node are left out if there are others.
 fn together(all: Vec<Ended>, ranks: u32) -> (RunOutcome, Vec<NodeRun>) {
     let mut nodes: Vec<NodeRun> = Vec::new();
     let (mut refused, mut failed, mut lost) = (None, Vec::new(), Vec::new());
@@ -75,7 +75,7 @@ fn together(all: Vec<Ended>, ranks: u32) -> (RunOutcome, Vec<NodeRun>) {
             }
         }
     }
-    // Of those that wait for one that has gone, each reports the same.
+    // All nodes that waited for a lost node report the same.
     lost.truncate(1);
     let causes = if failed.is_empty() { lost } else { failed };
     let failure = (!causes.is_empty()).then(|| RunOutcome::Failed { message: causes.join("; ") });
@@ -156,7 +156,7 @@ mod tests {
         outcomes.take(1, ended("b", RunOutcome::Refused(refusal), false)).unwrap();
         let all = outcomes.take(2, measured("b", 1)).unwrap().unwrap();
         assert!(matches!(&all.outcome, RunOutcome::Refused(refusal) if refusal.message == "node 2: no such function"));
-        // What a launcher on one node reports may be explained by what failed on another.
+        // A failure of one node can explain what the launcher on another node reports.
         outcomes.take(0, failed("c", "the launcher ended with exit status 1", false)).unwrap();
         outcomes.take(1, failed("c", "another node has ended this run", true)).unwrap();
         let all = outcomes.take(2, failed("c", "no such program", false)).unwrap().unwrap();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The barriers at which nodes meet, seen from the host. Pure.
+//! The barriers at which nodes meet, from the view of the host. Pure.
 
 use std::collections::HashSet;
 
-/// What the nodes of a boot wait for.
+/// The barriers that the nodes of a boot wait at.
 #[derive(Debug)]
 pub(super) struct Rendezvous {
     nodes: Vec<Node>,
@@ -11,20 +11,20 @@ pub(super) struct Rendezvous {
 
 #[derive(Debug, Default)]
 struct Node {
-    /// The barrier that it waits at: the run, and its number in the run.
+    /// The barrier that the node waits at: the run, and the barrier's number in the run.
     waits: Option<(String, u32)>,
-    /// The runs that it has ended.
+    /// The runs that the node has ended.
     ended: HashSet<String>,
-    /// The run that it was released from without the others.
+    /// The run from which the node was released without the others.
     lost: Option<String>,
 }
 
-/// The answer to a node that waits.
+/// The answer to a waiting node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// The place of the node.
+    /// The index of the node.
     pub(super) node: usize,
-    /// Whether all nodes are there.
+    /// Whether all nodes have arrived.
     pub(super) all_there: bool,
 }
 
@@ -33,10 +33,10 @@ impl Rendezvous {
         Self { nodes: (0..nodes).map(|_| Node::default()).collect() }
     }
 
-    /// `node` waits at a barrier. Returns whom to answer what.
+    /// Notes that `node` waits at a barrier. Returns the answers to nodes.
     ///
     /// # Errors
-    /// What the nodes did that no agent does: one waits twice, or all wait for different barriers.
+    /// A violation of the protocol: a node waits twice, or all nodes wait at different barriers.
     pub(super) fn waits(&mut self, node: usize, run: &str, number: u32) -> Result<Vec<Answer>, String> {
         let Some(this) = self.nodes.get_mut(node) else { return Err(format!("there is no node {}", node + 1)) };
         if this.waits.is_some() || this.ended.contains(run) {
@@ -49,10 +49,10 @@ impl Rendezvous {
         self.answers()
     }
 
-    /// `node` has ended `run`. Returns whom to answer what.
+    /// Notes that `node` has ended `run`. Returns the answers to nodes.
     ///
     /// # Errors
-    /// As [`Self::waits`].
+    /// Those of [`Self::waits`].
     pub(super) fn ended(&mut self, node: usize, run: &str) -> Result<Vec<Answer>, String> {
         let Some(this) = self.nodes.get_mut(node) else { return Err(format!("there is no node {}", node + 1)) };
         if this.waits.is_some() {
@@ -62,7 +62,7 @@ impl Rendezvous {
         self.answers()
     }
 
-    /// Whether `node` failed in `run` because another had ended it.
+    /// Tells whether `node` failed in `run` because another node had ended it.
     pub(super) fn has_lost(&self, node: usize, run: &str) -> bool {
         self.nodes.get(node).is_some_and(|node| node.lost.as_deref() == Some(run))
     }
@@ -116,7 +116,7 @@ mod tests {
         let mut nodes = Rendezvous::new(3);
         nodes.waits(0, "a", 1).unwrap();
         assert_eq!(nodes.ended(1, "a"), Ok(vec![lost(0)]));
-        // One that comes later, and the one that ended it, which is ahead.
+        // One node comes later. The node that ended the run is ahead.
         assert_eq!(nodes.waits(1, "b", 1), Ok(vec![]));
         assert_eq!(nodes.waits(2, "a", 1), Ok(vec![lost(2)]));
         assert!(nodes.has_lost(0, "a") && nodes.has_lost(2, "a") && !nodes.has_lost(1, "a"));
@@ -149,13 +149,13 @@ mod tests {
     }
 
     proptest! {
-        /// Nodes that meet as often in each run, or end one of them early, all come to the end of
-        /// the last run, in whatever order their messages arrive.
+        /// Nodes reach the end of the last run in whatever order their messages arrive. They meet
+        /// equally often in each run, or one ends a run early.
         #[test]
         fn no_node_waits_for_ever(order in proptest::collection::vec(0..3_usize, 0..400), early in proptest::collection::vec((0..3_usize, 0..4_u32, 0..4_u32), 0..4)) {
             const BARRIERS: u32 = 4;
             let mut nodes = Rendezvous::new(3);
-            // The run that each is in, the next barrier in it, and whether it waits.
+            // The run of each node, its next barrier, and whether it waits.
             let mut at = [(0_u32, 1_u32, false); 3];
             let mut step = |node: usize, at: &mut [(u32, u32, bool); 3]| {
                 let (run, barrier, waits) = at[node];
@@ -176,7 +176,7 @@ mod tests {
                 for Answer { node, all_there } in answers {
                     let (run, barrier, waited) = at[node];
                     assert!(waited);
-                    // A run that is lost is ended at once.
+                    // A lost run is ended at once.
                     at[node] = if all_there { (run, barrier + 1, false) } else { (run, BARRIERS + 1, false) };
                 }
             };

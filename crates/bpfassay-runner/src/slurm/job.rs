@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The array job: its script, and what is recorded of it. Pure.
+//! The array job: its script and its record. Pure.
 
 #![allow(clippy::disallowed_methods, reason = "joins fixed names and numbers")]
 
@@ -14,52 +14,50 @@ use serde_json::{Value, json};
 
 /// The script in the directory of an array job.
 pub(super) const SCRIPT: &str = "job.sh";
-/// What is recorded of it.
+/// The record of an array job.
 pub(super) const RECORD: &str = "job.json";
-/// Where the results directories of the shards are.
+/// Directory of the shards' results directories.
 const SHARDS: &str = "shards";
-/// Where each shard's messages go.
+/// Directory of the shards' messages.
 const LOGS: &str = "logs";
-/// Most shards: Slurm's default for the elements of an array (`MaxArraySize`).
+/// Highest number of shards: Slurm's default for the elements of an array (`MaxArraySize`).
 const MOST_SHARDS: u32 = 1000;
 
-/// A study as an array job, an element for each shard.
+/// A study as an array job, with an element for each shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlurmJob {
-    /// The study: a bundled one, or a path from `working_directory`.
+    /// The study: a bundled one, or a path relative to `working_directory`.
     pub study: String,
-    /// How many shards.
+    /// Number of shards.
     pub shards: u32,
-    /// Further arguments of `bpfassay run`, with which a shard is begun.
+    /// Further arguments of `bpfassay run` for beginning a shard.
     pub run_arguments: Vec<String>,
-    /// Those of every command, with which a shard is continued, too.
+    /// Arguments of every command, also for continuing a shard.
     pub global_arguments: Vec<String>,
-    /// Those of `run_arguments` with which a shard is continued, too.
+    /// The part of `run_arguments` that is also used for continuing a shard.
     pub continued_arguments: Vec<String>,
-    /// How many guests run side by side, where `run_arguments` has it; otherwise as many as a shard
-    /// has CPUs.
+    /// Number of guests in parallel, if `run_arguments` has it; otherwise one per CPU.
     pub guests: Option<u32>,
     /// The program bpfassay, which all nodes have at this path.
     pub program: PathBuf,
-    /// The directory in which the job is executed.
+    /// The working directory of the job.
     pub working_directory: PathBuf,
-    /// CPUs for each shard.
+    /// Number of CPUs for each shard.
     pub cpus: u32,
     /// Further options of sbatch, each with its value: `--partition=short`.
     pub options: Vec<String>,
 }
 
-/// What is recorded of a job in its directory.
+/// The record of a job in its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
-    /// What was asked for.
     pub(super) job: SlurmJob,
-    /// The ids of the array jobs that were submitted, in their order.
+    /// The ids of the submitted array jobs, in order.
     pub(super) submitted: Vec<u64>,
 }
 
 impl Record {
-    /// As text.
+    /// Writes the record as JSON.
     pub(super) fn json(&self) -> String {
         let Self { job, submitted } = self;
         format!(
@@ -80,7 +78,7 @@ impl Record {
         )
     }
 
-    /// Reads what [`Self::json`] wrote; `None` where it is something else.
+    /// Reads the output of [`Self::json`]; `None` if `text` is something else.
     pub(super) fn read(text: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(text).ok()?;
         let number = |name: &str| u32::try_from(value[name].as_u64()?).ok();
@@ -106,23 +104,23 @@ impl Record {
     }
 }
 
-/// Why there is no such job.
+/// Why a job is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WrongJob {
-    /// More or fewer shards than an array holds.
+    /// An array cannot have this number of shards.
     #[error("{0} shards are not possible: name 1 to {MOST_SHARDS}")]
     Shards(u32),
-    /// A text that would be a line of the script by itself.
+    /// The text would need several lines in the script.
     #[error("a line break in {0:?}: the script has one line for each of these")]
     LineBreak(String),
-    /// A path that the script cannot have.
+    /// The script cannot contain this path.
     #[error(
         "{} is no UTF-8 text, so the script cannot have it: \
          name it by a path of plain characters, such as a symbolic link to it",
         .0.display()
     )]
     NoText(PathBuf),
-    /// A directory that Slurm would take for another one.
+    /// Slurm would take the directory's name for another one.
     #[error(
         "{} has {what}, which Slurm takes for something else in the name of a log: \
          name another directory with --output",
@@ -131,13 +129,13 @@ pub enum WrongJob {
     Directory {
         /// The directory of the job.
         directory: PathBuf,
-        /// What it has.
+        /// The part of the name that Slurm misreads.
         what: &'static str,
     },
-    /// An option that is none.
+    /// The text is not an option.
     #[error("`{0}` is no option of sbatch: write it with its value as one argument, such as `--partition=short`")]
     Option(String),
-    /// An option that this command sets itself.
+    /// This command sets the option itself.
     #[error(
         "`{0}` is set by bpfassay itself: the array, its output, its working directory and its task's CPUs follow from other arguments"
     )]
@@ -145,22 +143,21 @@ pub enum WrongJob {
 }
 
 impl SlurmJob {
-    /// The results directory of a shard in that of the job.
+    /// Returns the results directory of a shard in the job's directory.
     pub(super) fn shard(directory: &Path, shard: u32) -> PathBuf {
         directory.join(SHARDS).join(shard.to_string())
     }
 
-    /// Where the messages of a shard go.
+    /// Returns the log of a shard in the job's directory.
     pub(super) fn log(directory: &Path, shard: u32) -> PathBuf {
         directory.join(LOGS).join(format!("{shard}.log"))
     }
 
-    /// The directories that a job needs in its own.
+    /// Directories that a job needs in its directory.
     pub(super) const DIRECTORIES: [&str; 2] = [SHARDS, LOGS];
 
-    /// Checks that the script can name `directory`, an absolute path, to Slurm: `--output` takes a
-    /// percent sign for the beginning of a pattern, and a backslash for the end of all patterns
-    /// (sbatch(1)).
+    /// Checks that the script can give `directory`, an absolute path, to Slurm. In `--output`, a
+    /// percent sign begins a pattern, and a backslash disables all patterns (sbatch(1)).
     ///
     /// # Errors
     /// [`WrongJob::Directory`].
@@ -175,7 +172,7 @@ impl SlurmJob {
         }
     }
 
-    /// Checks what Slurm would not, or would take for something else.
+    /// Checks for values that Slurm would accept wrongly or misread.
     ///
     /// # Errors
     /// [`WrongJob`].
@@ -213,9 +210,8 @@ impl SlurmJob {
         Ok(())
     }
 
-    /// The script for sbatch, with results and logs in `directory`, an absolute path. A shard that
-    /// was begun is continued, so that the script can be submitted again until nothing is left to
-    /// do.
+    /// Returns the script for sbatch, with results and logs in `directory`, an absolute path. It
+    /// continues a shard that was begun, so it can be submitted again until nothing is left to do.
     pub(super) fn script(&self, directory: &Path) -> String {
         let quoted = |path: &Path| shell_command([path]);
         let program = quoted(&self.program);
@@ -260,7 +256,7 @@ impl SlurmJob {
     }
 }
 
-/// `shards`, in their order, as sbatch takes the elements of an array: `1-3,7`.
+/// Returns `shards`, which are sorted, as sbatch expects the elements of an array: `1-3,7`.
 pub(super) fn elements(shards: &[u32]) -> String {
     let mut text = String::new();
     let mut rest = shards.iter().copied().peekable();
@@ -381,7 +377,7 @@ exec /opt/bpfassay run 'my studies/fast.toml' --shard "$shard/8" --output "$dire
             prop_assert_eq!(text.split(',').flat_map(range).collect::<Vec<_>>(), shards);
         }
 
-        /// Whatever is in them, a shell sees the arguments as they are.
+        /// A shell sees the arguments unchanged, whatever they contain.
         #[test]
         fn arguments_reach_the_program_as_they_are(argument in "[^\\x00\n\r]{0,20}") {
             let job = SlurmJob { global_arguments: vec![argument.clone()], ..job() };

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What Slurm's programs print, and how many shards are in which state. Pure.
+//! Reads the output of Slurm's programs, and counts the shards in each state. Pure.
 
 use std::{collections::BTreeMap, fmt};
 
-/// What is printed when no controller answers: then nothing is known of the job.
+/// Output when no controller answers. It says nothing about the job.
 const NO_CONTROLLER: [&str; 4] =
     ["Unable to contact slurm controller", "Connection refused", "Connection timed out", "Socket timed out"];
-/// What squeue prints of a job that it has forgotten.
+/// Output of squeue about a job that it has forgotten.
 const FORGOTTEN: &str = "Invalid job id";
 
 /// Elements of an array in the queue, by number, with their states.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Queue(BTreeMap<u32, String>);
 
-/// What squeue says of a job.
+/// The answer of squeue about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// These elements are in the queue; none where the job has ended.
+    /// The job's elements in the queue; empty if the job has ended.
     Queue(Queue),
     /// No controller answers.
     NoController(String),
-    /// Something else.
+    /// Another failure.
     Failed(String),
 }
 
 impl Asked {
-    /// Reads what `squeue --noheader --array --format="%K %T"` printed and how it ended. Lines of
-    /// other forms are left out.
+    /// Reads the output and exit status of `squeue --noheader --array --format="%K %T"`. Lines of
+    /// other forms are ignored.
     pub(super) fn of(success: bool, stdout: &str, stderr: &str) -> Self {
         if success {
             let element = |line: &str| {
@@ -44,18 +44,18 @@ impl Asked {
     }
 }
 
-/// Whether `printed`, by a program of Slurm that failed, is that no controller answers.
+/// Tells whether the output of a failed program of Slurm says that no controller answers.
 pub(crate) fn is_without_controller(printed: &str) -> bool {
     NO_CONTROLLER.iter().any(|text| printed.contains(text))
 }
 
 impl Queue {
-    /// Whether the job has ended.
+    /// Tells whether the job has ended.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many shards of `all` are in which state, `done` of them with results.
+    /// Counts the shards in each state. There are `all` shards, and `done` of them have results.
     pub(super) fn progress(&self, all: u32, done: u32) -> SlurmProgress {
         let of = |states: &[&str]| {
             let count = self.0.values().filter(|state| states.contains(&state.as_str())).count();
@@ -67,7 +67,7 @@ impl Queue {
     }
 }
 
-/// How far an array job is, in shards.
+/// The progress of an array job, in shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlurmProgress {
     all: u32,
@@ -83,7 +83,7 @@ impl fmt::Display for SlurmProgress {
     }
 }
 
-/// The id of the job that `sbatch --parsable` printed: `ID` or `ID;CLUSTER`.
+/// Returns the job id in the output of `sbatch --parsable`: `ID` or `ID;CLUSTER`.
 pub(super) fn submitted(stdout: &str) -> Option<u64> {
     stdout.trim().split(';').next()?.parse().ok()
 }
@@ -104,7 +104,7 @@ mod tests {
         assert!(Queue::default().is_empty() && !queue.is_empty());
     }
 
-    /// Texts of Slurm 22.05.
+    /// The texts are those of Slurm 22.05.
     #[test]
     fn a_job_that_is_forgotten_has_ended_and_a_controller_that_is_gone_says_nothing() {
         let forgotten = "slurm_load_jobs error: Invalid job id specified\n";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All rules together, against made-up guests, host failures and interruptions.
+//! Tests all rules together, against made-up guests, host failures and interruptions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +15,17 @@ use super::*;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Harm {
     None,
-    /// The guest dies under it.
+    /// The guest dies during the run.
     InFlight,
-    /// It dies before the next run begins.
+    /// The guest dies before the next run begins.
     Between,
-    /// It dies during the next run.
+    /// The guest dies during the next run.
     DuringNext,
-    /// The agent finds it changed.
+    /// The agent finds the guest changed.
     Unsound,
 }
 
-/// A made-up guest that does `plan`: what is seen of it, and how it ends.
+/// Plays a made-up guest that executes `plan`. Returns what is seen and how the guest ends.
 fn guest(plan: &BootPlan, harm: &BTreeMap<String, Harm>) -> (Observed, BootEnd) {
     let mut pending = Harm::None;
     for (at, run) in plan.runs.iter().enumerate() {
@@ -53,22 +53,21 @@ fn guest(plan: &BootPlan, harm: &BTreeMap<String, Harm>) -> (Observed, BootEnd) 
     (seen(plan.runs.len(), false), panicked())
 }
 
-/// Disturbances that are not the guest's: they must change nothing.
+/// Disturbances that do not come from the guest. They must change nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Disturbance {
     None,
     Host,
     Interrupted,
-    /// SIGKILL: nothing is written any more after this many entries of the boot.
+    /// SIGKILL: nothing is written after this many entries of the boot.
     Killed(usize),
 }
 
-/// What a block came to: each run's kind of failure or none, and for those without one the runs of
-/// the boot that they were measured in, which make its figures; besides, how many boots it took.
+/// The outcome of a block, and the number of its boots. A failed run has its kind of failure. Any
+/// other run has the runs of the boot that it was measured in, which determine its figures.
 type Outcomes = (BTreeMap<String, (Option<FailureKind>, Vec<String>)>, usize);
 
-/// Does the first block of `plan` through a journal, disturbed by what `disturbances` say boot by
-/// boot.
+/// Executes the first block of `plan` through a journal, with one disturbance per boot.
 fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]) -> Outcomes {
     let block = &plan.blocks[0];
     let mut contents = Contents { header: header(plan), entries: Vec::new(), torn: None, digest: None };
@@ -172,14 +171,14 @@ fn harms() -> impl Strategy<Value = Harm> {
 fn disturbances() -> impl Strategy<Value = Disturbance> {
     prop_oneof![
         4 => Just(Disturbance::None),
-        // Never three in a row: that leaves the block to be resumed, which another test is about.
+        // Three in a row would leave the block to be resumed, which another test covers.
         1 => Just(Disturbance::Host),
         1 => Just(Disturbance::Interrupted),
         3 => any::<usize>().prop_map(Disturbance::Killed),
     ]
 }
 
-/// Which tool run of the first block does what.
+/// Assigns `harms` to the tool runs of the first block.
 fn world(plan: &Plan, harms: &[Harm]) -> BTreeMap<String, Harm> {
     let tools = plan.blocks[0].runs.iter().filter(|run| is_tool_run(run));
     tools.map(|run| run.spec.id.clone()).zip(harms.iter().copied()).collect()
@@ -188,8 +187,8 @@ fn world(plan: &Plan, harms: &[Harm]) -> BTreeMap<String, Harm> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// However many tools do harm: it ends, every run comes to one end, none of the innocent fails,
-    /// and only the blamed do, or what is like them.
+    /// However many tools do harm, the block ends and every run has one outcome. Only harmful runs
+    /// fail, and runs of their cell that are not tried.
     #[test]
     fn every_run_comes_to_one_end_and_only_the_guilty_fail(rounds in 1..4_u32, harms in prop::collection::vec(harms(), 9)) {
         let plan = plan(rounds, 1);
@@ -214,8 +213,8 @@ proptest! {
         }
     }
 
-    /// Host failure, Ctrl-C and SIGKILL at any entry of the journal change neither an outcome nor
-    /// what a run was measured with.
+    /// Host failures, Ctrl-C and SIGKILL at any entry of the journal change neither an outcome nor
+    /// the runs that a run was measured with.
     #[test]
     fn resumed_is_uninterrupted(
         harms in prop::collection::vec(harms(), 9),

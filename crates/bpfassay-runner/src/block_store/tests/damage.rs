@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is damaged, planted or half written is never taken for an entry; what others write at the
-//! same time is.
+//! Damaged, planted and half-written files are never accepted as entries. Entries that others write
+//! at the same time are.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 use super::*;
 use crate::block_store::{BlockStoreError, MAX_ENTRY, Reuse};
 
-/// A store with the first block of a plan, and its entry.
+/// A store with the first block of a plan.
 struct OneEntry {
     folder: tempfile::TempDir,
     store: BlockStore,
@@ -44,7 +44,7 @@ impl OneEntry {
         self.store.entry(&self.key)
     }
 
-    /// Why the entry is not taken.
+    /// Returns why the entry is not accepted.
     fn problem(&self) -> String {
         match self.store.find(&self.key) {
             Err(BlockStoreError::Damaged { problem, .. }) => problem,
@@ -63,7 +63,7 @@ fn an_entry_without_its_last_lines_is_damaged() {
         fs::write(one.path(), &text[..end]).unwrap();
         one.problem();
     }
-    // A line more is of nothing either.
+    // An entry with an additional line is damaged, too.
     fs::write(one.path(), format!("{text}{{}}\n")).unwrap();
     one.problem();
 }
@@ -126,7 +126,7 @@ fn a_damaged_entry_is_put_aside_and_measured_anew() {
     let [put] = fs::read_dir(aside).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>().try_into().unwrap();
     assert_eq!(fs::read_to_string(put).unwrap(), "damaged\n");
     assert_eq!(one.store.keys().unwrap(), []);
-    // What is measured then takes its place.
+    // The measured block then replaces it.
     done(looked_up.keep(one.block(), of_block(&one.contents, one.block())));
     assert_eq!(done(looked_up.look_up(&setup, &todo)).unwrap().len(), of_block(&one.contents, one.block()).len());
 }
@@ -199,13 +199,13 @@ fn a_block_in_which_something_failed_is_not_kept() {
         started.runs.pop();
     });
     assert_eq!(part, "its boot was for a part of its runs");
-    // Nor is one of which it is not known what it was measured with.
+    // A block is not kept if part of its provenance is unknown.
     let mut unknown = one.contents.header.provenance.clone();
     unknown.bpfassay.sha256 = None;
     let records = Records::of(one.block(), of_block(&one.contents, one.block())).unwrap();
     let kept = done(one.store.keep(records, (&one.contents.header.plan, one.block()), &unknown, false));
     assert!(matches!(kept, Err(BlockStoreError::NoEntry { .. })), "{kept:?}");
-    // A boot that failed before is no reason: the last one did the whole block.
+    // An earlier boot that failed does not matter, because the last one did the whole block.
     let entries = of_block(&one.contents, one.block());
     let again = [entries[..2].to_vec(), entries].concat();
     Records::of(one.block(), again).unwrap();
@@ -214,7 +214,7 @@ fn a_block_in_which_something_failed_is_not_kept() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whichever bit of an entry is another, it is not taken, or has what was written.
+    /// An entry with any bit flipped is not accepted.
     #[test]
     fn no_bit_of_an_entry_can_change_unnoticed(at in any::<prop::sample::Index>(), bit in 0..8) {
         let one = OneEntry::new();

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::block_store::key::{NoKey, key};
 
-/// What a key is made of.
+/// The inputs of a key.
 #[derive(Clone)]
 struct Case {
     study: Study,
@@ -38,7 +38,7 @@ impl Case {
         key(&self.study, &self.block, &self.provenance, &self.command)
     }
 
-    /// The same with a change.
+    /// A case with `change` applied.
     fn with(change: impl FnOnce(&mut Self)) -> Self {
         let mut case = Self::new();
         change(&mut case);
@@ -119,7 +119,7 @@ fn everything_that_determines_figures_changes_the_key() {
     }
 }
 
-/// A workload named as that of the bundled study `quick`, of other keys.
+/// A workload with the name of the one in the bundled study `quick`, but with other keys.
 fn workload(keys: &str) -> Vec<bpfassay_study::WorkloadSpec> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("other.toml");
@@ -219,7 +219,7 @@ fn a_changed_study_has_the_keys_of_what_is_the_same_in_it() {
         };
         plan.blocks.iter().map(of).collect::<BTreeSet<_>>()
     };
-    // Three kernels on x86_64, two boots of each.
+    // The plan has three kernels on x86_64 with two boots each.
     let all = keys(|_, _| {});
     assert_eq!(all.len(), 6);
     let shared = |change| keys(change).intersection(&all).count();
@@ -232,7 +232,7 @@ fn a_changed_study_has_the_keys_of_what_is_the_same_in_it() {
 }
 
 proptest! {
-    /// Two boots have the same key only if they are the same in all that determines figures.
+    /// Two boots have the same key only if everything that determines their figures is the same.
     #[test]
     fn keys_are_the_same_only_of_the_same(
         (a, b) in (0_u64..3, 0_u64..3), (c, d) in ("[ab]{0,2}", "[ab]{0,2}"), (e, f) in (0_u32..2, 0_u32..2)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An object store, in memory and behind hostile servers: what holds of a directory holds of it.
+//! An object store, in memory and behind hostile servers, behaves like a directory.
 //! `ci/checks/objects` tests the protocol against a server.
 
 use std::{
@@ -18,7 +18,7 @@ use crate::block_store::{BlockStoreError, MAX_ENTRY, Reuse, objects::Objects};
 
 const URL: &str = "s3://bucket/ci";
 
-/// A store in memory, and what holds its objects.
+/// A store in memory, with access to its objects.
 fn in_memory() -> (Arc<dyn ObjectStore>, BlockStore) {
     let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let store = Objects::of(URL, Box::new(Arc::clone(&objects)), &"ci".into()).opened(true).unwrap();
@@ -56,7 +56,7 @@ fn what_is_kept_is_found_again_and_listed() {
     for (block, key) in plan.blocks.iter().zip(&keys) {
         assert_eq!(found(&store, key), Some(Records::of(block, of_block(&contents, block)).unwrap().without_log()));
     }
-    // What is no entry is none.
+    // Other objects are not listed as entries.
     put(&objects, &ObjectPath::from("ci/bpfassay-blocks-1/00/notes.txt"), b"x".to_vec());
     put(&objects, &ObjectPath::from(format!("ci/bpfassay-blocks-1/zz/{}.jsonl", keys[0])), b"x".to_vec());
     put(&objects, &ObjectPath::from("elsewhere/x"), b"x".to_vec());
@@ -64,7 +64,7 @@ fn what_is_kept_is_found_again_and_listed() {
     assert_eq!(store.keys().unwrap(), keys);
     let other: BlockKey = Digest::of(b"other").to_string().parse().unwrap();
     assert!(found(&store, &other).is_none());
-    // A run takes them, and reports where they come from.
+    // A run reuses the entries, and reports where they come from.
     let (setup, provenance) = (host_setup(&plan), shared(&contents.header.provenance));
     let with = reuse(store);
     let reuse = Reuse { with: &with, plan: &plan, provenance: &provenance };
@@ -130,7 +130,7 @@ fn what_is_damaged_or_of_another_key_is_reported_put_aside_and_measured_anew() {
     assert!(done(reuse.look_up(&setup, &todo)).is_some());
 }
 
-/// A server that answers every request with `answer`, and how often it was asked.
+/// A server that answers every request with `answer`. The counter has the number of requests.
 fn server(answer: impl Fn(&mut std::net::TcpStream) + Send + Sync + 'static) -> (String, Arc<AtomicU32>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/store", listener.local_addr().unwrap());
@@ -171,7 +171,7 @@ fn a_store_that_refuses_or_cannot_be_reached_is_an_error_that_names_it() {
 
 #[test]
 fn a_store_that_fails_again_and_again_is_not_asked_any_more() {
-    // It is a store, and then no request is answered by more than an error.
+    // The server answers the first request as a store does, and all later ones with an error.
     let is_store = Arc::new(AtomicU32::new(0));
     let (place, asked) = server(move |stream| {
         let first = is_store.fetch_add(1, Ordering::Relaxed) == 0;

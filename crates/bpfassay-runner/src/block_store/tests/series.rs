@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whole runs out of a store, and a series of kernels that grows.
+//! Whole runs from a store, and a series of kernels that grows.
 
 use std::{num::NonZeroU32, sync::Mutex, time::Instant};
 
@@ -33,8 +33,8 @@ impl Observer for Seen {
     }
 }
 
-/// Runs `plan` in `directory` with the store `with`; nothing can be booted. What was measured, and
-/// what was seen of it.
+/// Runs `plan` in `directory` with the store `with`, where nothing can be booted. Returns the
+/// summary and the observed events.
 async fn run(directory: &Path, plan: &Plan, provenance: &Provenance, with: &BlockReuse) -> (Summary, Vec<String>) {
     let Work { journal, blocks, .. } = Work::begin(plan, Some(directory), provenance.clone()).unwrap();
     let (sender, host_setup) = watch::channel(Arc::new(host_setup(plan)));
@@ -54,7 +54,7 @@ async fn run(directory: &Path, plan: &Plan, provenance: &Provenance, with: &Bloc
     (summary, seen.0.into_inner().unwrap())
 }
 
-/// The results without what a journal has of times and logs.
+/// The results without the journal's times and logs.
 fn figures(results: &Results) -> (String, Vec<serde_json::Value>) {
     let cells = results.cells.iter().map(|cell| serde_json::to_value(cell).unwrap());
     (fingerprint(results.runs.iter().map(|run| &run.record)), cells.collect())
@@ -157,7 +157,7 @@ fn the_boots_of_a_resumed_run_go_on_with_their_numbers() {
     let mut todo = ToDo::fresh(plan.blocks[0].clone());
     todo.past.boots = 3;
     let entries = done(Reuse { with: &with, plan: &plan, provenance: &provenance }.look_up(&setup, &todo)).unwrap();
-    // As a journal takes them: with the boots that were interrupted before.
+    // The journal accepts them after the boots that were interrupted.
     let mut begun = contents.clone();
     begun.entries = of_block(&contents, &todo.block)[..2].to_vec();
     for entry in &mut begun.entries {
@@ -175,8 +175,8 @@ fn the_boots_of_a_resumed_run_go_on_with_their_numbers() {
     assert!(left.iter().all(|left| left.block.id != todo.block.id) && left.len() == plan.blocks.len() - 1);
 }
 
-/// The journal of real results, with the command lines of [`host_setup`]. What QEMU's plugin
-/// counted is not in results.
+/// The journal of real results, with the command lines of [`host_setup`]. Results do not have the
+/// counts of QEMU's plugin.
 fn journal_of(results: Results) -> Contents {
     let Results { plan, provenance, boots, runs, started_unix_ms, .. } = results;
     let mut entries = Vec::new();
@@ -221,8 +221,8 @@ fn journal_of(results: Results) -> Contents {
     contents
 }
 
-/// The published series, out of a store: every build is reported, and one more build is one boot
-/// more of each configuration. The limit of time holds for a debug build on a busy host, too.
+/// Reports the published series from a store. One more build needs one more boot of each
+/// configuration. The time limit leaves room for a debug build on a busy host.
 #[tokio::test]
 async fn a_series_out_of_a_store_is_reported_at_once_and_grows_by_a_block() {
     let published = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/kernel-series");
@@ -250,7 +250,7 @@ async fn a_series_out_of_a_store_is_reported_at_once_and_grows_by_a_block() {
     assert_eq!((summary.reused, fingerprint), (plan.blocks.len(), Some(wanted)));
     assert!(took.as_secs() < 30, "{took:?}");
 
-    // Without the blocks of one build, which is one that the store does not know yet.
+    // Removing the blocks of one build makes it a build that the store does not know yet.
     let newest = plan.targets().last().copied().unwrap().clone();
     let store = BlockStore::existing(&place(&folder.path().join("a/store"))).unwrap();
     let of_newest = |block: &&Block| block.target == newest;

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a command that measures on the nodes of an allocation is: outside of any, in one but not
-//! on its first node, or where it has to be.
+//! Finds out whether a command that measures on several nodes runs in a Slurm allocation, and
+//! whether it is on the first node, where it has to be.
 
 use std::{env, ffi::OsString, io, process::Command};
 
-/// The variable in which slurmd names its node to what it starts, as Slurm has the node.
+/// The variable in which slurmd gives programs the name of their node.
 const NODE: &str = "SLURMD_NODENAME";
 
-/// Most nodes of one result: each has a step of its own, and a program srun on the first node.
+/// Highest number of nodes of one result. Each needs an srun process on the first node.
 const MOST_NODES: usize = 512;
 
-/// Where this command is.
+/// The place where this command runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placement {
-    /// In no job of Slurm.
+    /// Outside of any Slurm job.
     Outside,
-    /// In a job, on another machine than its first node.
+    /// In a Slurm job, but not on its first node.
     Elsewhere {
         /// The first node.
         first: String,
     },
-    /// On the first node of a job.
+    /// On the first node of a Slurm job.
     First {
-        /// All nodes, in the order of Slurm.
+        /// All nodes, in Slurm's order.
         nodes: Vec<String>,
     },
 }
 
-/// Why the nodes of a job are not known.
+/// Why the nodes of a job are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum AllocationError {
     /// scontrol cannot be started.
@@ -35,13 +35,13 @@ pub enum AllocationError {
         "cannot start scontrol, which lists the nodes of this job: `--slurm` is for machines of a cluster with Slurm"
     )]
     NoScontrol(#[source] io::Error),
-    /// It does not list nodes.
+    /// scontrol does not list the nodes.
     #[error("scontrol does not list the nodes of this job: {0}")]
     NoNodes(String),
 }
 
 impl Placement {
-    /// Finds out where this command is, by the variables that Slurm sets in its jobs.
+    /// Finds out where this command runs from the variables that Slurm sets in its jobs.
     ///
     /// # Errors
     /// [`AllocationError`]
@@ -71,24 +71,24 @@ impl Placement {
     }
 }
 
-/// What a job is to have that is made for one command.
+/// The resources of a job that is made for one command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// How many ranks of IOR on each.
+    /// Number of ranks of IOR on each node.
     pub ranks_per_node: u32,
-    /// The partition of the cluster.
+    /// The partition of the cluster; `None` for the cluster's default.
     pub partition: Option<String>,
     /// Further options of salloc, with their values.
     pub options: Vec<String>,
 }
 
 impl Request {
-    /// The command that makes the job and starts `command` in it, program first.
+    /// Returns the command that makes the job and starts `command` in it, program first.
     #[must_use]
     pub fn salloc(&self, command: &[OsString]) -> Vec<OsString> {
-        // That a node fails is a result: the others report it.
+        // A failed node is a result, which the other nodes report.
         let mut words: Vec<OsString> = ["salloc", "--no-kill"].map(OsString::from).into();
         words.push(format!("--nodes={}", self.nodes).into());
         words.push(format!("--ntasks-per-node={}", self.ranks_per_node).into());
@@ -99,8 +99,7 @@ impl Request {
     }
 }
 
-/// The command that starts `command` on the node `first` of the job that this one is in, program
-/// first.
+/// Returns the command that starts `command` on `first`, the job's first node, program first.
 #[must_use]
 pub fn on_first_node(first: &str, command: &[OsString]) -> Vec<OsString> {
     let mut words: Vec<OsString> =
@@ -110,10 +109,10 @@ pub fn on_first_node(first: &str, command: &[OsString]) -> Vec<OsString> {
     words
 }
 
-/// The nodes in `text`, one a line, as scontrol prints them.
+/// Reads the nodes in `text`, one per line, as scontrol prints them.
 fn nodes(text: &str) -> Result<Vec<String>, String> {
     let nodes: Vec<String> = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
-    // They become words of command lines, and lists with commas.
+    // Names become words of command lines and elements of comma-separated lists.
     let is_name = |name: &String| {
         name.len() <= 255
             && name.starts_with(|c: char| c.is_ascii_alphanumeric())

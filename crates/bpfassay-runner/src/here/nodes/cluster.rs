@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The nodes of an allocation of Slurm, and the commands by which srun starts a relay on each and
-//! IOR across all. Pure but for what names this program.
+//! The nodes of a Slurm allocation, and the commands by which srun starts a relay on each node and
+//! IOR across all nodes. Pure, except for naming this program.
 
 #![allow(clippy::disallowed_methods, reason = "reads random bytes from /dev/urandom")]
 
@@ -14,19 +14,18 @@ use std::{
 use super::wire::Waiting;
 use crate::slurm::{PATIENCE, is_without_controller};
 
-/// The option of every step that is started beside others: it shares processors and memory with
-/// them (from Slurm 22.05 on; earlier versions share processors alone).
+/// Lets a step share processors with other steps, and from Slurm 22.05 on also memory.
 const BESIDE: &str = "--overlap";
 
-/// What srun prints of Slurm 22.05 for some seconds after its controller was restarted, until that
-/// knows its nodes again; and where a step asks for too much.
+/// Slurm 22.05's srun prints this for some seconds after its controller was restarted, until the
+/// controller knows its nodes again. It also prints it if a step asks for too much.
 const RESTARTED: &str = "Memory required by task is not available";
 
-/// How long that may last.
+/// How long the controller can take until it knows its nodes.
 const RESTARTING: Duration = Duration::from_secs(60);
 
-/// For how long a step is begun again that could not be begun, by what srun `printed` of that;
-/// `None`: it is an error.
+/// Returns how long to retry a step that could not be started, according to the output of srun;
+/// `None` if it is an error.
 pub(super) fn patience(printed: &str) -> Option<Duration> {
     if is_without_controller(printed) {
         return Some(PATIENCE);
@@ -37,31 +36,30 @@ pub(super) fn patience(printed: &str) -> Option<Duration> {
 /// Several nodes, and how IOR runs across them.
 #[derive(Debug, Clone)]
 pub struct Cluster {
-    /// The nodes by the names that Slurm has for them; the first one is this machine, where the
-    /// first rank runs.
+    /// Slurm's names of the nodes. The first node is this machine, where the first rank runs.
     pub nodes: Vec<String>,
-    /// How many ranks of IOR run on each.
+    /// Number of ranks of IOR on each node.
     pub ranks_per_node: u32,
-    /// The command that starts an MPI program, in words (`srun --mpi=pmi2`, `mpiexec -ppn 2`).
+    /// The words of the command that starts an MPI program (`srun --mpi=pmi2`, `mpiexec -ppn 2`).
     pub launcher: Vec<String>,
 }
 
-/// What is the same for all steps of one command.
+/// Values that all steps of one command share.
 #[derive(Debug, Clone)]
 pub(super) struct Steps {
-    /// This program, which all nodes have at the same place.
+    /// This program, which has the same path on all nodes.
     pub(super) program: PathBuf,
-    /// What its relays have in common.
+    /// Identifies this command's relays.
     pub(super) token: String,
-    /// The real IOR.
+    /// The program of the real IOR.
     pub(super) ior: PathBuf,
 }
 
 impl Steps {
-    /// For this process, and the IOR `ior`.
+    /// Makes the values for this process and the real IOR `ior`.
     ///
     /// # Errors
-    /// Those of the system: this program cannot be found, or there are no random numbers.
+    /// The system's error if this program cannot be found, or if there are no random numbers.
     pub(super) fn new(ior: &Path) -> io::Result<Self> {
         let mut random = [0; 8];
         std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
@@ -71,13 +69,13 @@ impl Steps {
 }
 
 impl Cluster {
-    /// How many ranks of IOR there are in all.
+    /// Number of ranks of IOR on all nodes.
     #[must_use]
     pub fn ranks(&self) -> u32 {
         u32::try_from(self.nodes.len()).unwrap_or(u32::MAX).saturating_mul(self.ranks_per_node)
     }
 
-    /// The command that starts the relay of `node`, without its program `srun`.
+    /// Returns the arguments of `srun` that start the relay of `node`.
     pub(super) fn relay(&self, steps: &Steps, node: &str) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["--nodes=1", "--ntasks=1", "--cpu-bind=none"].map(OsString::from).into();
         words.push(format!("--nodelist={node}").into());
@@ -87,8 +85,8 @@ impl Cluster {
         words
     }
 
-    /// The command that runs IOR across all nodes, program first, with the arguments that the agent
-    /// of the first node gave it.
+    /// Returns the command that runs IOR across all nodes, program first, with the arguments that
+    /// the first node's agent gave to IOR.
     pub(super) fn ior(&self, steps: &Steps, waiting: &Waiting) -> Vec<OsString> {
         let mut words: Vec<OsString> = self.launcher.iter().map(OsString::from).collect();
         let ranks = self.ranks();
@@ -112,9 +110,9 @@ impl Cluster {
         words
     }
 
-    /// Variables for a launcher that has srun start its own processes on the nodes, as those of
-    /// MPICH and Open MPI do: this process may be a step of one node, and theirs is beside those of
-    /// the relays.
+    /// Returns variables for a launcher that starts processes on the nodes by srun, as those of
+    /// MPICH and Open MPI do. They override the single node of this process's step, and let steps
+    /// share nodes with the relays.
     pub(super) fn of_steps(&self) -> Vec<(&'static str, String)> {
         if is_srun(&self.launcher) {
             return Vec::new();
@@ -130,7 +128,7 @@ impl Cluster {
         ]
     }
 
-    /// What is wrong with how many ranks ran on each node, if something is.
+    /// Describes a node that ran the wrong number of ranks, if there is one.
     pub(super) fn wrong_ranks(&self, ranks: &[u32]) -> Option<String> {
         let wrong = self.nodes.iter().zip(ranks).find(|(_, ranks)| **ranks != self.ranks_per_node);
         wrong.map(|(node, ranks)| {
@@ -146,7 +144,7 @@ impl Cluster {
     }
 }
 
-/// Whether the launcher is Slurm's own, of which all options are known.
+/// Tells whether the launcher is srun, whose options are known.
 fn is_srun(launcher: &[String]) -> bool {
     launcher.first().is_some_and(|program| Path::new(program).file_name() == Some(OsStr::new("srun")))
 }
@@ -175,7 +173,7 @@ mod tests {
         assert_eq!(words(&["mpiexec", "-ppn", "2"]), format!("mpiexec|-ppn|2|-n|6|{rank}"));
     }
 
-    /// Texts of Slurm 22.05.
+    /// The texts are those of Slurm 22.05.
     #[test]
     fn a_controller_that_is_restarted_is_waited_for() {
         let gone =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One stream of messages of those of several agents, which do the same job: in lock-step, a
-//! message of each at a time. Pure.
+//! Joins the messages of several agents that do the same job into one stream, in lock-step: one
+//! message of each agent at a time. Pure.
 
 use std::collections::VecDeque;
 
@@ -15,31 +15,30 @@ use crate::{
     together::{RunTogether, Together},
 };
 
-/// Most messages of one node that wait for those of others: no agent is ahead by more than a run,
-/// which it cannot measure alone.
+/// Highest number of waiting messages of one node. An agent is at most one run ahead, because it
+/// cannot measure a run alone.
 const MOST_AHEAD: usize = 1 << 10;
 
-/// What comes of the messages of all nodes.
+/// The result of joining messages.
 #[derive(Debug, PartialEq)]
 pub(super) enum Joined {
-    /// As a single agent would have sent it.
+    /// A message as a single agent would have sent it.
     Message(GuestMessage),
-    /// What all nodes have reported.
+    /// A report of all nodes.
     Together(Together),
 }
 
-/// What a node has sent that was not joined yet.
+/// Messages of a node that are not joined yet.
 #[derive(Debug)]
 struct Stream {
     node: String,
     messages: VecDeque<GuestMessage>,
-    /// Whether its agent has reported that all is done.
+    /// Whether the agent has reported that everything is done.
     is_done: bool,
 }
 
 impl Stream {
-    /// The run that has ended on this node but was not joined yet, and what came of it. Phases that
-    /// the node announced before are not waited for.
+    /// Returns the ended but not yet joined run of this node, with its outcome.
     fn ended(&self) -> Option<(&str, &RunOutcome)> {
         self.messages.iter().find_map(|message| match message {
             GuestMessage::RunEnded { run, outcome } => Some((run.as_str(), &**outcome)),
@@ -53,24 +52,24 @@ impl Stream {
 pub(super) struct Joiner {
     streams: Vec<Stream>,
     logs: VecDeque<GuestMessage>,
-    /// How many ranks of IOR ran on each node in the run that was done last.
+    /// Number of ranks of IOR on each node in the last run.
     ranks: Vec<u32>,
-    /// Why the run that is done is not measured, where the fault is of no node.
+    /// Why the current run is not measured, if no node is at fault.
     problem: Option<String>,
 }
 
 impl Joiner {
-    /// For nodes of these names.
+    /// Joins the messages of nodes with these names.
     pub(super) fn new(nodes: &[String]) -> Self {
         let stream = |node: &String| Stream { node: node.clone(), messages: VecDeque::new(), is_done: false };
         let streams = nodes.iter().map(stream).collect();
         Self { streams, logs: VecDeque::new(), ranks: vec![0; nodes.len()], problem: None }
     }
 
-    /// Takes a message of the node at `at`.
+    /// Adds a message of the node at index `at`.
     ///
     /// # Errors
-    /// The node has sent far more than the others, which is not possible in one job.
+    /// The node has sent far more messages than the others, which is impossible in one job.
     pub(super) fn push(&mut self, at: usize, message: GuestMessage) -> Result<(), String> {
         let Some(stream) = self.streams.get_mut(at) else { return Ok(()) };
         stream.is_done |= message == GuestMessage::Done;
@@ -84,13 +83,13 @@ impl Joiner {
         Ok(())
     }
 
-    /// IOR has run with so many ranks on each node; or it has not, for this reason.
+    /// Notes the number of ranks of IOR on each node, or why IOR did not run.
     pub(super) fn ran(&mut self, ranks: Vec<u32>, problem: Option<String>) {
         self.ranks = ranks;
         self.problem = problem;
     }
 
-    /// What the node at `at` reported that it failed at, where it has.
+    /// Returns the failure that the node at index `at` reported, if any.
     pub(super) fn last_words(&self, at: usize) -> Option<String> {
         self.streams.get(at)?.messages.iter().find_map(|message| match message {
             GuestMessage::Failed { message } => Some(message.clone()),
@@ -98,14 +97,14 @@ impl Joiner {
         })
     }
 
-    /// Whether the node at `at` has reported that all is done. An agent that fails exits as one
-    /// that has done all, and what it reports is joined with nothing while the others wait for an
-    /// IOR that will not be started.
+    /// Tells whether the node at index `at` has reported that everything is done. The exit status
+    /// does not show it: an agent that fails exits in the same way. Its failure is not joined while
+    /// the others wait for an IOR that will not start.
     pub(super) fn is_done(&self, at: usize) -> bool {
         self.streams.get(at).is_some_and(|stream| stream.is_done)
     }
 
-    /// A run that a node has ended without measuring it.
+    /// Returns a run that a node has ended without measuring it.
     fn unmeasured(&self) -> Option<&str> {
         self.streams.iter().find_map(|stream| match stream.ended() {
             Some((run, outcome)) if !matches!(outcome, RunOutcome::Measured(_)) => Some(run),
@@ -113,8 +112,8 @@ impl Joiner {
         })
     }
 
-    /// A run that a node has ended without measuring it, and the nodes that have not ended it: they
-    /// wait for an IOR that will not be started.
+    /// Returns a run that a node has ended without measuring it, and the nodes that have not ended
+    /// it. Those wait for an IOR that will not start.
     pub(super) fn left_alone(&self) -> Option<(String, Vec<usize>)> {
         let run = self.unmeasured()?;
         let others = self.streams.iter().enumerate().filter(|(_, stream)| stream.ended().is_none());
@@ -122,17 +121,17 @@ impl Joiner {
         (!others.is_empty()).then(|| (run.to_owned(), others))
     }
 
-    /// The nodes and what comes of their messages, if each has sent one.
+    /// Joins one message of each node if every node has sent one.
     ///
     /// # Errors
-    /// What they sent does not belong together.
+    /// The messages do not belong together.
     pub(super) fn next(&mut self) -> Result<Option<Joined>, String> {
         loop {
             if let Some(log) = self.logs.pop_front() {
                 return Ok(Some(Joined::Message(log)));
             }
-            // A node that does not measure the run has no more phases of it; the others' are of no
-            // interest then.
+            // A node that does not measure the run sends no more phases of it, so the others' are
+            // dropped.
             if self.unmeasured().is_some() {
                 let mut has_left_out = false;
                 for stream in &mut self.streams {
@@ -155,7 +154,7 @@ impl Joiner {
         }
     }
 
-    /// One message of one of each node.
+    /// Joins one message of each node.
     fn joined(&mut self, heads: Vec<(String, GuestMessage)>) -> Result<Joined, String> {
         let failures: Vec<String> = heads
             .iter()
@@ -218,7 +217,7 @@ impl Joiner {
     }
 }
 
-/// All nodes are ready; those of another kernel than the first one are refused.
+/// Joins the facts of ready nodes. All must have the kernel of the first node.
 fn ready(first: GuestFacts, heads: Vec<(String, GuestMessage)>) -> Result<Joined, String> {
     let mut nodes = Vec::new();
     for (node, message) in heads {
@@ -240,7 +239,7 @@ fn ready(first: GuestFacts, heads: Vec<(String, GuestMessage)>) -> Result<Joined
     Ok(Joined::Together(Together::Ready { facts: Box::new(first), nodes }))
 }
 
-/// What came of a run on all nodes: measured only if all did, refused if any was.
+/// Joins the outcomes of a run: measured if all nodes measured it, refused if any refused it.
 fn outcome(outcomes: Vec<(String, RunOutcome)>, ranks: &[u32], problem: Option<String>) -> (RunOutcome, Vec<NodeRun>) {
     let mut failures = Vec::new();
     let mut refused: Vec<(String, Refusal)> = Vec::new();
@@ -257,7 +256,7 @@ fn outcome(outcomes: Vec<(String, RunOutcome)>, ranks: &[u32], problem: Option<S
     if let Some(refusal) = refusal(refused, ranks.len()) {
         return (RunOutcome::Refused(refusal), Vec::new());
     }
-    // What is known of IOR explains what agents report of what stands in its place.
+    // The problem with IOR explains the failures that agents report.
     if let Some(message) = problem {
         return (RunOutcome::Failed { message }, Vec::new());
     }
@@ -276,8 +275,8 @@ fn outcome(outcomes: Vec<(String, RunOutcome)>, ranks: &[u32], problem: Option<S
     }
 }
 
-/// The refusal of the first node of `refused` that was, with those of the others, if not the same;
-/// `all` nodes there are.
+/// Joins refusals into that of the first refusing node, whose message lists all different messages.
+/// `all` is the number of nodes.
 fn refusal(refused: Vec<(String, Refusal)>, all: usize) -> Option<Refusal> {
     let mut messages: Vec<(&str, Vec<&str>)> = Vec::new();
     for (node, Refusal { message, .. }) in &refused {
@@ -300,7 +299,7 @@ fn differ(heads: &[(String, GuestMessage)], node: &str, message: &GuestMessage) 
     format!("node {node} sends {} where the first one sends {first}", kind(message))
 }
 
-/// What a message is, for messages about it.
+/// Names the kind of a message.
 fn kind(message: &GuestMessage) -> &'static str {
     match message {
         GuestMessage::Hello { .. } => "a greeting",

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processes of a node besides its agent: what stands in the place of IOR while the run is
-//! measured, and the ranks of IOR.
+//! The processes of a node besides its agent: the stand-in for IOR, and the ranks of IOR.
 //!
-//! The agent starts a workload as a child of its own, in the cgroup that its tracer counts. An MPI
-//! program is started by a launcher, which knows all nodes. So the agent starts a process that only
-//! waits; each rank asks the relay of its node for the cgroup of that process, joins it, and
-//! becomes IOR.
+//! The agent starts a workload as its child, in the cgroup that its tracer counts. An MPI program,
+//! however, is started by a launcher that knows all nodes. So the agent starts a stand-in that only
+//! waits. Each rank asks its node's relay for the stand-in's cgroup, joins it, and becomes IOR.
 
 #![allow(
     clippy::disallowed_methods,
@@ -36,19 +34,19 @@ use rustix::{
 
 use super::wire::{self, FromRelay, MAX_LOCAL, ToRelay};
 
-/// Where the arguments of IOR name the file of its summary.
+/// Prefix of IOR's argument that names the summary file.
 const SUMMARY: &str = "summaryFile=";
 
-/// How long a relay may take to answer a rank.
+/// How long a relay can take to answer a rank.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why a process of a node cannot do what it is for.
+/// Why a process of a node cannot do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// There is no relay.
     #[error("cannot reach the relay of bpfassay on this node ({name})")]
     NoRelay {
-        /// Its name.
+        /// The name of the relay's socket.
         name: String,
         /// The system's error.
         #[source]
@@ -69,7 +67,7 @@ pub enum NodeError {
         #[source]
         source: io::Error,
     },
-    /// The directory of the run is not there.
+    /// The directory of the run does not exist.
     #[error("cannot enter {}: all nodes must have the same file system mounted at the same place", path.display())]
     Directory {
         /// The directory.
@@ -81,19 +79,19 @@ pub enum NodeError {
     /// IOR cannot be started.
     #[error("cannot start {}", program.display())]
     Ior {
-        /// Its program.
+        /// The program.
         program: PathBuf,
         /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// Nothing is to be measured, and why.
+    /// There is nothing to measure, for this reason.
     #[error("{0}")]
     Problem(String),
-    /// The summary cannot be made.
+    /// The file of the summary cannot be made.
     #[error("cannot make {}", path.display())]
     Summary {
-        /// Its file.
+        /// The file.
         path: PathBuf,
         /// The system's error.
         #[source]
@@ -101,36 +99,33 @@ pub enum NodeError {
     },
 }
 
-/// The name of the socket at which the relay that is this process listens to what stands in the
-/// place of IOR.
+/// Returns the socket name at which the relay with process id `relay` listens to its stand-in.
 pub(super) fn of_stand(relay: u32) -> String {
     format!("bpfassay-stand-{relay}")
 }
 
-/// The name of the socket at which the relay of this host listens to ranks. Hosts are distinguished
-/// as well, because several may share a kernel: their names are what no launcher of MPI programs
-/// changes, while some pass the variables of the first node on to all.
+/// Returns the name of the socket at which this host's relay listens to ranks. The name has the
+/// host's name, because several hosts can share a kernel. Launchers of MPI programs do not change a
+/// host's name, while some pass the first node's variables on to all nodes.
 pub(super) fn of_ranks(token: &str) -> String {
     let host = rustix::system::uname();
     format!("bpfassay-ranks-{token}-{}", host.nodename().to_string_lossy())
 }
 
-/// A socket by a name that no file system has: nothing of it is left, whatever becomes of its
-/// process.
+/// Returns an address in the abstract name space, which disappears with its process.
 ///
 /// # Errors
-/// Those of the system: the name is too long.
+/// The system's error if the name is too long.
 pub(super) fn address(name: &str) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(name)
 }
 
-/// What the agent starts in the place of IOR: the program of its relay.
+/// Returns the program that the agent starts as IOR's stand-in: the program of its relay.
 pub(super) fn program_of_stand(relay: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{relay}/exe"))
 }
 
-/// The relay in whose name this program was started as `program`, where it stands in the place of
-/// IOR ([`stand`]).
+/// Returns the relay's process id if `program` says that this is IOR's stand-in ([`stand`]).
 #[must_use]
 pub fn relay_of(program: &Path) -> Option<u32> {
     let parts: Vec<&str> = program.to_str()?.split('/').collect();
@@ -140,10 +135,10 @@ pub fn relay_of(program: &Path) -> Option<u32> {
     }
 }
 
-/// Stands in the place of IOR, which was to have `arguments`, until that has ended on all nodes.
+/// Stands in for IOR, which would have `arguments`, until IOR has ended on all nodes.
 ///
 /// # Errors
-/// [`NodeError`]; [`NodeError::Problem`] where IOR has failed.
+/// [`NodeError`], which is [`NodeError::Problem`] if IOR has failed.
 pub fn stand(relay: u32, arguments: impl Iterator<Item = OsString>) -> Result<(), NodeError> {
     let arguments: Vec<String> = arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
     let summary = arguments.iter().find_map(|argument| argument.strip_prefix(SUMMARY)).map(PathBuf::from);
@@ -151,12 +146,13 @@ pub fn stand(relay: u32, arguments: impl Iterator<Item = OsString>) -> Result<()
     let cgroup = own_cgroup().map_err(failed)?;
     let directory = std::env::current_dir().map_err(failed)?;
     let name = of_stand(relay);
-    // IOR may take as long as it takes; the end of the relay ends this, too.
+    // IOR has no time limit. The stand-in also ends when the relay does.
     match ask(&name, &ToRelay::Stand { arguments, directory, cgroup }, None)? {
         FromRelay::Over { problem: Some(problem), .. } => Err(NodeError::Problem(problem)),
         FromRelay::Over { problem: None, is_first: true } => Ok(()),
         FromRelay::Over { problem: None, is_first: false } => {
-            // The agent of each node passes a summary on; the only one is on the first node.
+            // Each agent reads a summary. IOR writes it on the first node only, so this one is
+            // empty.
             let Some(path) = summary else { return Ok(()) };
             File::create_new(&path).map(drop).map_err(|source| NodeError::Summary { path, source })
         }
@@ -166,8 +162,8 @@ pub fn stand(relay: u32, arguments: impl Iterator<Item = OsString>) -> Result<()
     }
 }
 
-/// Becomes a rank of IOR on this node: joins the cgroup of the run there, enters `directory` and
-/// executes `program` with `arguments`. Returns only where that fails.
+/// Becomes a rank of IOR on this node: joins the run's cgroup, enters `directory` and executes
+/// `program` with `arguments`. Returns only if this fails.
 #[must_use]
 pub fn rank(token: &str, directory: &Path, program: &Path, arguments: &[OsString]) -> NodeError {
     match join(token, directory) {
@@ -189,7 +185,7 @@ fn join(token: &str, directory: &Path) -> Result<(), NodeError> {
     std::env::set_current_dir(directory).map_err(|source| NodeError::Directory { path: directory.to_owned(), source })
 }
 
-/// Sends `question` to the relay at `name`, and waits for its answer, for ever or for so long.
+/// Sends `question` to the relay at `name` and waits for the answer, with `patience` if given.
 fn ask(name: &str, question: &ToRelay, patience: Option<Duration>) -> Result<FromRelay, NodeError> {
     let connected = address(name).and_then(|address| UnixStream::connect_addr(&address)).and_then(of_this_user);
     let mut stream = connected.map_err(|source| NodeError::NoRelay { name: name.to_owned(), source })?;
@@ -202,7 +198,7 @@ fn ask(name: &str, question: &ToRelay, patience: Option<Duration>) -> Result<Fro
     answer.map_err(NodeError::Relay)
 }
 
-/// `stream`, if it leads to a process of this user: whoever comes first has such a name.
+/// Returns `stream` if its peer belongs to this user. Any user can bind such a name first.
 fn of_this_user(stream: UnixStream) -> io::Result<UnixStream> {
     let own = rustix::process::geteuid();
     match rustix::net::sockopt::socket_peercred(&stream)?.uid == own {
@@ -211,15 +207,15 @@ fn of_this_user(stream: UnixStream) -> io::Result<UnixStream> {
     }
 }
 
-/// The cgroup (v2) of this process, from the root of the hierarchy.
+/// Returns the cgroup (v2) of this process, from the root of the hierarchy.
 fn own_cgroup() -> io::Result<String> {
     let text = std::fs::read_to_string("/proc/self/cgroup")?;
     let own = text.lines().find_map(|line| line.strip_prefix("0::")).filter(|path| path.starts_with('/'));
     own.map(str::to_owned).ok_or_else(|| io::Error::other("this process is in no cgroup of version 2"))
 }
 
-/// Moves this process to `cgroup`. Where the hierarchy is mounted nowhere, it is mounted for that,
-/// in no mount table, as the agent does.
+/// Moves this process to `cgroup`. If the hierarchy is not mounted, it gets a mount outside of all
+/// mount tables, as in the agent.
 fn enter(cgroup: &str) -> io::Result<()> {
     let below = Path::new(cgroup.trim_start_matches('/'));
     if !below.components().all(|part| matches!(part, Component::Normal(_))) {
@@ -227,8 +223,7 @@ fn enter(cgroup: &str) -> io::Result<()> {
     }
     let door = below.join("cgroup.procs");
     for mounted in hierarchies(&std::fs::read_to_string("/proc/self/mountinfo")?) {
-        // Another mount may cover it, or be of another cgroup namespace: the cgroup is not there
-        // then.
+        // The cgroup is not there if the mount is covered or belongs to another namespace.
         if let Ok(mut door) = File::options().write(true).open(mounted.join(&door)) {
             return door.write_all(b"0");
         }
@@ -242,7 +237,7 @@ fn enter(cgroup: &str) -> io::Result<()> {
     File::from(door).write_all(b"0")
 }
 
-/// Where the whole hierarchy of cgroups (v2) is mounted, by `text`, a mountinfo.
+/// Returns where the whole hierarchy of cgroups (v2) is mounted according to the mountinfo `text`.
 fn hierarchies(text: &str) -> Vec<PathBuf> {
     let place = |line: &str| {
         let mut fields = line.split(' ').skip(3);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A block on several nodes: what their agents send together, how it ends, and what is recorded of
-//! that.
+//! Executes a block on several nodes, and records the agents' joined messages and end.
 
 use std::{
     fs::File,
@@ -39,18 +38,18 @@ enum End {
     Unsound(String, Vec<String>),
 }
 
-/// Most lines of the log that a failure has besides its message.
+/// Highest number of log lines that a failure has in addition to its message.
 const LINES: usize = 4;
 
-/// Most bytes of the end of a log that are looked at for them.
+/// How many bytes at the end of a log are searched for those lines.
 const LOOKED_AT: u64 = 16 << 10;
 
 impl Boot<'_> {
-    /// Does the block by one agent on each node of `cluster`. Whether these nodes are fit for
-    /// another one.
+    /// Executes the block with one agent on each node of `cluster`. Returns whether these nodes are
+    /// fit for another block.
     ///
     /// # Errors
-    /// [`BlockError`] where the journal cannot be written. Nodes on which nothing can be started are a record.
+    /// [`BlockError`] if the journal cannot be written. Failing to start relays is a record.
     pub(in crate::here) async fn here_on(&mut self, agent: &Agent, cluster: &Cluster) -> Result<bool, BlockError> {
         let ior = agent.external_ior.clone().unwrap_or_default();
         let command = Steps::new(&ior).ok().and_then(|steps| Some(cluster.relay(&steps, cluster.nodes.first()?)));
@@ -85,7 +84,7 @@ impl Boot<'_> {
             let end = self.receive_of(&mut team, &mut phase).await?;
             team.stop().await;
             let of_slurm = of_slurm(&log, begins_at).unwrap_or_default();
-            // A controller that is restarted is back within a minute, and nothing has been done.
+            // A restarted controller is back within a minute, and nothing has been measured yet.
             let is_of_host = phase == Phase::Boot && matches!(end, End::Failed(FailureKind::Host, _));
             let patience = of_slurm.iter().find_map(|line| patience(line)).filter(|_| is_of_host);
             if patience.is_none_or(|patience| self.since.elapsed() >= patience) {
@@ -106,27 +105,25 @@ impl Boot<'_> {
                 self.over_here(None, None)?;
                 return Ok(true);
             }
-            // Only of a run that has a tool and has ended: `handle_message` protests against any
-            // other.
+            // `handle_message` refuses the report for all runs but a tool run that has ended.
             End::Unsound(run, differences) => {
                 self.unsound(&run, differences)?;
                 return Ok(false);
             }
             End::Closed => (FailureKind::EarlyExit, "the agents ended before everything was done".to_owned()),
-            // Nothing of what is under test had begun: a node is not fit, or is taken.
+            // No run had begun, so a node is unfit or in use.
             End::Failed(FailureKind::Agent, message) if self.seen.runs.is_empty() => (FailureKind::Host, message),
             End::Failed(kind, message) => (kind, message),
         };
         let mut excerpt = vec![message];
-        // What Slurm knows of it.
         excerpt.extend(of_slurm);
         let log = Some(self.log.clone());
         self.over_here(Some(RunFailure { kind, phase: Some(phase), excerpt, log, after: None }), None)?;
-        // Where nodes are gone, or cannot do it, another block would find the same.
+        // Another block would fail in the same way if nodes are gone or unfit.
         Ok(!matches!(kind, FailureKind::Host | FailureKind::Agent))
     }
 
-    /// Receives what the agents send together until all have ended, or must be stopped.
+    /// Receives the joined messages until all agents have ended or have to be stopped.
     async fn receive_of(&mut self, team: &mut Team<'_>, phase: &mut Phase) -> Result<End, BlockError> {
         let limits = deadlines(self.context.study);
         let limit = |phase: Phase| limits.of(phase).map_or_else(far, |limit| tokio::time::Instant::now() + limit);
@@ -167,8 +164,7 @@ impl Boot<'_> {
     }
 }
 
-/// `job` as the agent of a node does it: in place of IOR with all its ranks it starts one process,
-/// which waits.
+/// Adapts `job` to the agent of one node, which starts one stand-in instead of all ranks of IOR.
 fn of_node(mut job: Job) -> Job {
     let Task::Runs { runs } = &mut job.task else { return job };
     for run in runs {
@@ -179,10 +175,10 @@ fn of_node(mut job: Job) -> Job {
     job
 }
 
-/// The last lines of Slurm's programs in `log`, of those after so many bytes.
+/// Returns the last lines of Slurm's programs in `log` after the offset `begins_at`.
 fn of_slurm(mut log: &File, begins_at: u64) -> io::Result<Vec<String>> {
     let length = log.metadata()?.len();
-    // Whoever writes to it adds to its end, wherever this reads.
+    // Writers append, so moving the shared offset does not disturb them.
     log.seek(SeekFrom::Start(begins_at.max(length.saturating_sub(LOOKED_AT))))?;
     let mut text = Vec::new();
     log.take(LOOKED_AT).read_to_end(&mut text)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The relay: the process of a node that srun starts. It starts the agent, passes its messages on
-//! to the command, and answers the processes of its node.
+//! The relay: the process that srun starts on a node. It starts the agent, forwards its messages to
+//! the command, and answers the processes of its node.
 
 #![allow(clippy::disallowed_methods, reason = "the relay's output is a pipe to the program that started it")]
 
@@ -40,18 +40,17 @@ use crate::here::{
     tools::Places,
 };
 
-/// How long the agent may take to remove what it made, when it is to stop. Slurm kills what is left
-/// of a step after `KillWait`, 30 s by default.
+/// How long a stopping agent can take to remove what it made. Slurm kills the rest of a step after
+/// `KillWait`, 30 s by default.
 const ENDING: Duration = Duration::from_secs(25);
 
-/// How long a process of this node may take to introduce itself.
+/// How long a process of this node can take to introduce itself.
 const GREETING: Duration = Duration::from_secs(10);
 
-/// Runs the relay of this node until its agent has ended: `token` is what all relays of one command
-/// have in common.
+/// Runs the relay of this node until its agent has ended. All relays of one command share `token`.
 ///
 /// # Errors
-/// [`NodeError`]; what the agent fails at is passed on as a message.
+/// [`NodeError`]. A failure of the agent is forwarded as a message.
 pub async fn relay(token: &str) -> Result<(), NodeError> {
     let own = std::process::id();
     let stand = listen(&of_stand(own)).map_err(NodeError::Relay)?;
@@ -70,7 +69,7 @@ pub async fn relay(token: &str) -> Result<(), NodeError> {
     send(&FromNode::Ended { problem }).map_err(NodeError::Relay)
 }
 
-/// A socket at `name`.
+/// Listens at the abstract socket `name`.
 fn listen(name: &str) -> io::Result<tokio::net::UnixListener> {
     let listener = UnixListener::bind_addr(&address(name)?)?;
     listener.set_nonblocking(true)?;
@@ -84,8 +83,7 @@ fn send(message: &FromNode) -> io::Result<()> {
     out.flush()
 }
 
-/// What the command sends, read by a thread that nobody waits for: standard input cannot be left
-/// otherwise.
+/// Reads the command's orders on a detached thread, because reading stdin is not cancellable.
 fn orders() -> mpsc::Receiver<io::Result<ToNode>> {
     let (sender, receiver) = mpsc::channel(4);
     std::thread::spawn(move || {
@@ -113,9 +111,9 @@ struct Relay {
     child: Child,
     job: Job,
     is_first: bool,
-    /// What stands in the place of IOR, and its cgroup.
+    /// The stand-in for IOR, and its cgroup.
     standing: Option<(UnixStream, String)>,
-    /// What was reported to the command of it.
+    /// The last report to the command about the stand-in.
     waiting: Option<Waiting>,
 }
 
@@ -149,11 +147,11 @@ impl Relay {
         Ok(Self { agent, child, job, is_first, standing: None, waiting: None })
     }
 
-    /// Passes on what comes from either side until the agent is gone. Returns why it ended, where
-    /// that was early.
+    /// Forwards messages in both directions until the agent is gone. Returns why the agent ended,
+    /// if it ended early.
     ///
     /// # Errors
-    /// Those of the system. The agent ends by itself when this process does.
+    /// The system's error. The agent ends by itself when this process does.
     async fn serve(
         &mut self,
         orders: &mut mpsc::Receiver<io::Result<ToNode>>,
@@ -211,7 +209,7 @@ impl Relay {
         }))
     }
 
-    /// Passes the messages on that have come, refusals with what explains them on this node.
+    /// Forwards the decoded messages. Refusals get an explanation from this node.
     fn pass_on(&self, decoder: &mut Decoder) -> Result<(), String> {
         while let Some(mut message) = decoder.next::<GuestMessage>().map_err(|error| with_causes(&error))? {
             if let GuestMessage::RunEnded { run, outcome } = &mut message
@@ -226,17 +224,17 @@ impl Relay {
         Ok(())
     }
 
-    /// IOR is over: what stands in its place may end.
+    /// Tells the stand-in that IOR is over.
     async fn over(&mut self, problem: Option<String>) {
         self.waiting = None;
         let Some((mut stream, _)) = self.standing.take() else { return };
-        // One that is gone was ended by the agent, which reports why.
+        // If the stand-in is gone, the agent ended it and reports why.
         if let Ok(line) = wire::line(&FromRelay::Over { problem, is_first: self.is_first }) {
             let _ = stream.write_all(&line).await;
         }
     }
 
-    /// Answers a process of this node, if it is of this user.
+    /// Answers a process of this node if it belongs to this user.
     ///
     /// # Errors
     /// The command cannot be reached any more.
@@ -264,7 +262,7 @@ impl Relay {
                     }
                     _ => FromRelay::NoRun,
                 };
-                // A rank that is gone fails IOR, which its launcher reports.
+                // A rank that is gone makes IOR fail, and the launcher reports it.
                 let _ = stream.write_all(&wire::line(&answer)?).await;
                 Ok(())
             }
@@ -282,7 +280,7 @@ mod tests {
         assert_eq!(stand, std::env::current_exe().unwrap().canonicalize().unwrap());
     }
 
-    /// A rank is answered by the relay of its node alone, and of none while there is no run.
+    /// A rank reaches only its node's relay, and none after that relay has ended.
     #[tokio::test]
     async fn a_socket_is_found_by_its_name_and_is_gone_with_its_process() {
         let name = of_ranks(&format!("test-{}", std::process::id()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The relays of all nodes while a block is measured, from the side of the command: starts them,
-//! joins what they send, runs IOR when all wait for it.
+//! The command's side of the relays while a block is measured. Starts them, joins their messages,
+//! and runs IOR when all nodes wait for it.
 
 use std::{
     collections::BTreeMap,
@@ -27,30 +27,30 @@ use super::{
     wire::{self, Begin, FromNode, MAX_LINE, ToNode, Waiting},
 };
 
-/// How long relays may take to end: longer than one gives its agent to remove what it made.
+/// How long relays can take to end. It is longer than the time that a relay gives its agent.
 const ENDING: Duration = Duration::from_secs(40);
 
-/// How long a program may take to end that was asked to.
+/// How long a program can take to end after a signal.
 const KILLING: Duration = Duration::from_secs(10);
 
-/// How long other nodes may take to report what they fail at, once one has.
+/// How long other nodes can take to report their failures after the first failure.
 const OTHERS: Duration = Duration::from_secs(5);
 
-/// Most of the output of IOR's launcher that a message has, in bytes.
+/// Highest number of bytes of the launcher's output in a message.
 const TAIL: u64 = 2048;
 
-/// How long after a controller of Slurm that does not answer it is asked again.
+/// Time between two requests to a controller of Slurm that does not answer.
 pub(super) const AGAIN: Duration = Duration::from_secs(2);
 
-/// What stands for a run whose other nodes do not measure it.
+/// The failure of a run on nodes that wait while another node does not measure it.
 const NOT_MEASURED: &str = "not measured: another node does not measure this run";
 
 /// What has happened.
 #[derive(Debug)]
 pub(super) enum Happened {
-    /// What all nodes report together.
+    /// A message that all nodes have reported.
     Joined(Joined),
-    /// All agents have ended, as they should.
+    /// All agents have ended in order.
     Closed,
     /// Nothing more can be measured.
     Failed(FailureKind, String),
@@ -62,10 +62,10 @@ struct Member {
     node: String,
     srun: Child,
     input: Option<ChildStdin>,
-    /// What waits for IOR there.
+    /// The stand-in that waits for IOR.
     waiting: Option<Waiting>,
     programs: Option<BTreeMap<String, String>>,
-    /// How it ended, where it has: `Ok`, as it should; the node is gone, or its agent failed.
+    /// How the relay ended, if it has: in order, or because the node is gone or the agent failed.
     ended: Option<Result<(), (FailureKind, String)>>,
 }
 
@@ -74,11 +74,11 @@ struct Member {
 struct Ior {
     child: Child,
     output: File,
-    /// How it ended, and when.
+    /// How IOR ended, and when.
     ended: Option<(io::Result<ExitStatus>, Instant)>,
 }
 
-/// What a relay has sent; `None`: its output has ended.
+/// A message of the relay at an index; `None` at the end of its output.
 type Sent = (usize, io::Result<Option<FromNode>>);
 
 /// The relays of all nodes.
@@ -93,16 +93,16 @@ pub(super) struct Team<'a> {
     log: File,
     /// When the first node failed.
     failing_since: Option<Instant>,
-    /// Since when the controller of Slurm has not answered, and when it is asked again.
+    /// Since when the controller of Slurm has not answered, and when to ask it again.
     without_controller: Option<(Instant, Instant)>,
 }
 
 impl<'a> Team<'a> {
-    /// Starts a relay on each node, whose agent does `job` on the file system at `mount`. What they
-    /// print goes to `log`.
+    /// Starts a relay on each node. The nodes' agents do `job` on the file system at `mount`. The
+    /// output of the relays goes to `log`.
     ///
     /// # Errors
-    /// Those of the system: srun cannot be started.
+    /// The system's error if srun cannot be started.
     pub(super) async fn start(
         cluster: &'a Cluster,
         steps: Steps,
@@ -149,7 +149,7 @@ impl<'a> Team<'a> {
             return Err(io::Error::other("srun was started without pipes"));
         };
         let begin = Begin { mount: mount.to_owned(), job: job.clone(), is_first: at == 0 };
-        // A srun that ends at once takes nothing; why is seen by how it ends.
+        // If srun has ended already, its exit status shows why.
         let _ = input.write_all(&wire::line(&ToNode::Begin(Box::new(begin)))?).await;
         let member =
             Member { node: node.to_owned(), srun, input: Some(input), waiting: None, programs: None, ended: None };
@@ -167,7 +167,7 @@ impl<'a> Team<'a> {
         Ok(())
     }
 
-    /// What happens next.
+    /// Waits until something happens.
     pub(super) async fn next(&mut self) -> Happened {
         loop {
             match self.joiner.next() {
@@ -208,7 +208,7 @@ impl<'a> Team<'a> {
         }
     }
 
-    /// When to look again, though nothing has happened.
+    /// Returns when to check again if nothing happens.
     fn wake_at(&self) -> Instant {
         let of_ior = self.ior.as_ref().and_then(|ior| ior.ended.as_ref()).map(|(_, at)| *at + OTHERS);
         let of_failure = self.failing_since.map(|since| since + OTHERS);
@@ -217,7 +217,7 @@ impl<'a> Team<'a> {
         of_ior.into_iter().chain(of_failure).chain(of_controller).min().unwrap_or(far)
     }
 
-    /// Takes what the relay of the node at `at` has sent.
+    /// Handles what the relay at index `at` has sent.
     async fn take(&mut self, at: usize, sent: io::Result<Option<FromNode>>) -> Result<(), (FailureKind, String)> {
         let first = self.members.first().and_then(|first| first.programs.clone());
         let Some(member) = self.members.get_mut(at) else { return Ok(()) };
@@ -233,7 +233,7 @@ impl<'a> Team<'a> {
                     return Err((FailureKind::Agent, problem));
                 }
                 member.programs = Some(programs.clone());
-                // The first that comes is what all are compared with.
+                // All other nodes are compared with the first report.
                 if let Some(first) = self.members.first_mut() {
                     first.programs.get_or_insert(programs);
                 }
@@ -266,7 +266,7 @@ impl<'a> Team<'a> {
         Ok(())
     }
 
-    /// The node at `at` measures no more.
+    /// Notes that the node at index `at` has failed.
     fn fails(&mut self, at: usize, kind: FailureKind, problem: String) {
         let last_words = self.joiner.last_words(at);
         if let Some(member) = self.members.get_mut(at) {
@@ -275,7 +275,7 @@ impl<'a> Team<'a> {
         }
     }
 
-    /// What all nodes failed at that have.
+    /// Collects the failures of all nodes.
     fn failures(&self) -> Happened {
         let mut kind = FailureKind::Agent;
         let mut problems = Vec::new();
@@ -293,16 +293,14 @@ impl<'a> Team<'a> {
         Happened::Failed(kind, problems.join("; "))
     }
 
-    /// Ends what waits for an IOR that will not be started, because another node has ended the run
-    /// already.
+    /// Ends stand-ins that wait for an IOR that will not start, because a node has ended the run.
     async fn leave_alone(&mut self) {
         let Some((run, alone)) = self.joiner.left_alone() else { return };
         if let Some(ior) = self.ior.take() {
             end(ior.child).await;
         }
         for at in alone {
-            // That a node waits with its next run may be known before the end of this one is, which
-            // its agent reports in another way.
+            // The next run's stand-in can be known before the end of this run is.
             if let Some(member) = self.members.get_mut(at)
                 && member.waiting.take_if(|waiting| waiting.is_of(&run)).is_some()
             {
@@ -311,10 +309,10 @@ impl<'a> Team<'a> {
         }
     }
 
-    /// Starts IOR, if all nodes wait for that of one run.
+    /// Starts IOR if all nodes wait for it in the same run.
     ///
     /// # Errors
-    /// A message: it cannot be started.
+    /// A message that says why IOR cannot be started.
     fn launch(&mut self) -> Result<(), String> {
         let is_too_early = self.without_controller.is_some_and(|(_, again)| Instant::now() < again);
         let is_over = self.failing_since.is_some() || self.joiner.left_alone().is_some();
@@ -323,8 +321,7 @@ impl<'a> Team<'a> {
         }
         let waiting: Option<Vec<&Waiting>> = self.members.iter().map(|member| member.waiting.as_ref()).collect();
         let Some((first, others)) = waiting.as_deref().and_then(<[_]>::split_first) else { return Ok(()) };
-        // A node may wait with its next run already, while the others have not ended the one
-        // before.
+        // One node can wait with its next run before the others have ended this one.
         if others.iter().any(|other| summary(other) != summary(first)) {
             return Ok(());
         }
@@ -346,14 +343,13 @@ impl<'a> Team<'a> {
         Ok(())
     }
 
-    /// Once IOR has ended, and all ranks are known that ran: ends what stands in its place on all
-    /// nodes.
+    /// Ends the stand-ins of all nodes when IOR has ended and all its ranks are known.
     async fn conclude_ior(&mut self) {
         let Some(Ior { ended: Some((status, at)), .. }) = &self.ior else { return };
         let ranks = self.ranks();
         let problem = match status {
             Ok(status) if status.success() => match self.cluster.wrong_ranks(&ranks) {
-                // The last of them may not have been reported yet.
+                // The last ranks may not have been reported yet.
                 Some(_) if at.elapsed() < OTHERS => return,
                 wrong => wrong,
             },
@@ -363,7 +359,7 @@ impl<'a> Team<'a> {
         let has_run = ranks.iter().any(|ranks| *ranks > 0);
         let Some(mut ior) = self.ior.take() else { return };
         let printed = tail(&mut ior.output, &mut self.log);
-        // A controller that is restarted is back within a minute, and nothing has been done.
+        // A restarted controller is back within a minute, and nothing has been measured yet.
         if let (Some(_), false, Some(patience)) = (&problem, has_run, patience(&printed)) {
             let now = Instant::now();
             let (since, _) = *self.without_controller.get_or_insert_with(|| {
@@ -387,7 +383,7 @@ impl<'a> Team<'a> {
         self.members.iter().map(|member| member.waiting.as_ref().map_or(0, |waiting| waiting.ranks)).collect()
     }
 
-    /// IOR is over on all nodes.
+    /// Tells all nodes that IOR is over.
     async fn over(&mut self, problem: Option<String>) {
         self.joiner.ran(self.ranks(), problem.clone());
         for member in &mut self.members {
@@ -396,7 +392,7 @@ impl<'a> Team<'a> {
         }
     }
 
-    /// Ends all that was started. Agents remove what they made, unless their node is gone.
+    /// Ends everything that was started. Agents remove what they made, unless their node is gone.
     pub(super) async fn stop(mut self) {
         if let Some(ior) = self.ior.take() {
             end(ior.child).await;
@@ -404,7 +400,7 @@ impl<'a> Team<'a> {
         for member in &mut self.members {
             member.input = None;
         }
-        // Their output is read to its end, so that none of them waits for this process.
+        // The output is read to its end, so that no relay blocks on this process.
         let drained = async { while self.sent.recv().await.is_some() {} };
         if timeout(ENDING, drained).await.is_err() {
             tracing::warn!("not all nodes have ended within {} s; their steps are ended", ENDING.as_secs());
@@ -415,12 +411,12 @@ impl<'a> Team<'a> {
     }
 }
 
-/// The file in which IOR is to leave its summary: the same on all nodes, and another for each run.
+/// Returns the argument with the summary file, which differs for each run.
 fn summary(waiting: &Waiting) -> Option<&String> {
     waiting.arguments.iter().find(|argument| argument.starts_with("summaryFile="))
 }
 
-/// Sends `order` to the relay of a node. That it is gone is seen by its output.
+/// Sends `order` to the relay of a node. The end of the relay's output shows if the relay is gone.
 async fn send_to(member: &mut Member, order: &ToNode) {
     let Ok(line) = wire::line(order) else { return };
     if let Some(input) = &mut member.input
@@ -430,7 +426,7 @@ async fn send_to(member: &mut Member, order: &ToNode) {
     }
 }
 
-/// How IOR ended, once it has; for ever where it does not run.
+/// Waits for the end of IOR, or for ever if it does not run.
 async fn ended(ior: &mut Option<Ior>) -> io::Result<ExitStatus> {
     match ior {
         Some(Ior { child, ended: None, .. }) => child.wait().await,
@@ -438,14 +434,14 @@ async fn ended(ior: &mut Option<Ior>) -> io::Result<ExitStatus> {
     }
 }
 
-/// Ends a program and all that it started on this machine: it is asked to, then killed.
+/// Ends a program and everything that it started on this machine, by SIGTERM, then SIGKILL.
 async fn end(mut child: Child) {
     let group = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     if matches!(timeout(Duration::ZERO, child.wait()).await, Ok(Ok(_))) {
         return;
     }
     for signal in [Signal::TERM, Signal::KILL] {
-        // One that has ended meanwhile has no group any more.
+        // The process group is gone if the program has ended meanwhile.
         let _ = group.map(|group| kill_process_group(group, signal));
         if matches!(timeout(KILLING, child.wait()).await, Ok(Ok(_))) {
             return;
@@ -454,14 +450,14 @@ async fn end(mut child: Child) {
     tracing::warn!("a program of Slurm does not end although it was killed");
 }
 
-/// Adds all of `output` to `log`; returns the end of it, in one line.
+/// Appends `output` to `log`, and returns its last lines as one line.
 fn tail(output: &mut File, log: &mut File) -> String {
     let mut text = Vec::new();
     let read = output.seek(SeekFrom::Start(0)).and_then(|_| output.take(1 << 20).read_to_end(&mut text));
     if read.is_err() {
         return String::new();
     }
-    // The log is for readers; results do not depend on it.
+    // The log is for readers. Results do not depend on it.
     let _ = log.write_all(&text);
     let from = text.len().saturating_sub(usize::try_from(TAIL).unwrap_or(usize::MAX));
     let end = String::from_utf8_lossy(text.get(from..).unwrap_or_default()).into_owned();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines of JSON between the command and the relay of each node (through srun's standard streams),
-//! and between a relay and the processes of its own node (through sockets without a place in the
-//! file system). A line is bounded; whatever is none of these messages ends the connection.
+//! Lines of JSON between the command and the relay of each node through srun's standard streams,
+//! and between a relay and the processes of its node through abstract sockets. The length of a line
+//! is limited, and an unknown message ends the connection.
 
 use std::{collections::BTreeMap, ffi::OsStr, io, path::PathBuf};
 
@@ -9,129 +9,128 @@ use bpfassay_protocol::{frame::MAX_PAYLOAD, job::Job, message::GuestMessage, run
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
-/// Longest line between command and relay, in bytes: a message of the agent, and what is around it.
+/// Longest line between command and relay, in bytes: a message of the agent with its envelope.
 pub(super) const MAX_LINE: usize = MAX_PAYLOAD + (64 << 10);
 
 /// Longest line between processes of one node, in bytes: the arguments of IOR, or a problem.
 pub(super) const MAX_LOCAL: usize = 256 << 10;
 
-/// What the command sends to a relay.
+/// A message of the command to a relay.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "to_node", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum ToNode {
-    /// First line: what the agent of this node is to do.
+    /// First line: the work of the node's agent.
     Begin(Box<Begin>),
-    /// IOR has ended, or is not started: what waits in place of it ends.
+    /// IOR has ended or will not start, so the stand-in ends.
     Over {
-        /// Why there is nothing to measure; `None`: IOR succeeded.
+        /// Why there is nothing to measure; `None` if IOR succeeded.
         problem: Option<String>,
     },
 }
 
-/// What the agent of a node is to do.
+/// The work of a node's agent.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Begin {
-    /// Where the file system under test is mounted.
+    /// The mount point of the file system under test.
     pub(super) mount: PathBuf,
-    /// What the agent does.
     pub(super) job: Job,
-    /// Whether the first rank of IOR, which writes the summary, is of this node.
+    /// Whether this node has the first rank of IOR, which writes the summary.
     pub(super) is_first: bool,
 }
 
-/// What a relay sends to the command.
+/// A message of a relay to the command.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "from_node", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum FromNode {
-    /// The agent has been started; these are the programs, by name, with their SHA-256.
+    /// The agent has been started.
     Begun {
-        /// The programs.
+        /// SHA-256 of each program, by the program's name.
         programs: BTreeMap<String, String>,
     },
     /// A message of the agent.
     Message(Box<GuestMessage>),
     /// The agent has begun a run and waits for IOR.
     Waiting(Waiting),
-    /// The agent is gone: how it ended. Nothing follows.
+    /// The agent is gone. Nothing follows.
     Ended {
-        /// How, as the system reports it; `None`: it exited with 0, after it had reported that all
-        /// is done, or what it failed at.
+        /// The agent's exit status as the system describes it. `None` if it exited with 0, after it
+        /// had reported that everything is done, or a failure.
         problem: Option<String>,
     },
 }
 
-/// What the agent of a node started in place of IOR.
+/// The stand-in that a node's agent started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Waiting {
     /// The arguments of IOR.
     pub(super) arguments: Vec<String>,
-    /// Its working directory, on the file system under test.
+    /// The working directory of IOR, on the file system under test.
     pub(super) directory: PathBuf,
-    /// How many ranks have joined the run on this node so far: 0 when it begins.
+    /// Number of ranks that have joined the run on this node: 0 when it begins.
     #[serde(default)]
     pub(super) ranks: u32,
 }
 
 impl Waiting {
-    /// Whether it is the IOR of this run, by the directory that the agent has made for it.
+    /// Tells whether the stand-in belongs to `run`, whose agent made a directory for it.
     pub(super) fn is_of(&self, run: &str) -> bool {
         self.directory.file_name() == Some(OsStr::new(&run_name::of(run)))
     }
 }
 
-/// What a process of the node sends to the relay.
+/// A message of a process of the node to the relay.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "to_relay", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum ToRelay {
-    /// It stands in the place of IOR, in the cgroup (v2) of the run.
+    /// The process is the stand-in, in the cgroup (v2) of the run.
     Stand {
         /// The arguments of IOR.
         arguments: Vec<String>,
-        /// Its working directory.
+        /// The working directory of the process.
         directory: PathBuf,
-        /// Its cgroup, from the root of the hierarchy.
+        /// The cgroup of the process, from the root of the hierarchy.
         cgroup: String,
     },
-    /// It is a rank of IOR.
+    /// The process is a rank of IOR.
     Rank,
 }
 
-/// What the relay answers to such a process.
+/// The relay's answer to a process of its node.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "from_relay", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum FromRelay {
-    /// IOR has ended. To what stands in its place.
+    /// To the stand-in: IOR has ended.
     Over {
         /// Why there is nothing to measure.
         problem: Option<String>,
-        /// Whether the summary is written on this node, by the first rank.
+        /// Whether the first rank writes the summary on this node.
         is_first: bool,
     },
-    /// To a rank: the cgroup that it has to join.
+    /// The cgroup that a rank has to join.
     Join {
-        /// From the root of the hierarchy.
+        /// The cgroup, from the root of the hierarchy.
         cgroup: String,
     },
-    /// To a rank: there is no run that it could be one of.
+    /// No run is being measured that a rank could join.
     NoRun,
 }
 
-/// A line that has `message`.
+/// Encodes `message` as a line.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] where it has no JSON form.
+/// [`io::ErrorKind::InvalidData`] if it has no JSON form.
 pub(super) fn line<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     line.push(b'\n');
     Ok(line)
 }
 
-/// The message in `line`.
+/// Decodes the message in `line`.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] where it has none of this kind.
+/// [`io::ErrorKind::InvalidData`] if it is not a message of this type.
 pub(super) fn message<T: DeserializeOwned>(line: &[u8]) -> io::Result<T> {
     serde_json::from_slice(line).map_err(|error| {
         let begins: String = String::from_utf8_lossy(line).chars().take(80).collect();
@@ -139,11 +138,11 @@ pub(super) fn message<T: DeserializeOwned>(line: &[u8]) -> io::Result<T> {
     })
 }
 
-/// The next message of `reader`; `None` where it has ended.
+/// Reads the next message; `None` at the end of `reader`.
 ///
 /// # Errors
-/// Those of reading; [`io::ErrorKind::InvalidData`] for a line that is longer than `most`, ends
-/// without a newline, or has no such message.
+/// The reader's error. [`io::ErrorKind::InvalidData`] for a line that is longer than `most`, has no
+/// newline, or is not a message of this type.
 pub(super) async fn next<T: DeserializeOwned>(
     reader: &mut (impl AsyncBufRead + Unpin),
     most: usize,

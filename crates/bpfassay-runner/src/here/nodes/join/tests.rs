@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Streams of messages of several agents.
+//! Tests streams of messages of several agents.
 
 use bpfassay_protocol::{
     Operation, ProbeConfiguration,
@@ -49,7 +49,7 @@ fn row(cgroup: u64, device: Device, mount: u64, bytes: u64) -> CounterRow {
     }
 }
 
-/// What a node measured whose ranks are in `cgroup`, on the mount `device` with the id `mount`.
+/// Figures of a node whose ranks are in `cgroup`, on the mount `device` with the id `mount`.
 fn figures(cgroup: u64, device: Device, mount: u64, rows: Vec<CounterRow>) -> RunFigures {
     let probe = ProbeConfiguration::with_defaults(Probe::RawTracepoint);
     let reading = |rows: Vec<CounterRow>| Reading {
@@ -87,7 +87,7 @@ fn figures(cgroup: u64, device: Device, mount: u64, rows: Vec<CounterRow>) -> Ru
     }
 }
 
-/// What comes of these messages, a list for each node, all of which have been sent.
+/// Joins a list of messages for each node, all of which have been sent.
 fn joined(sent: [Vec<GuestMessage>; 3]) -> Vec<Result<Joined, String>> {
     let mut joiner = Joiner::new(&nodes());
     for (at, messages) in sent.into_iter().enumerate() {
@@ -105,7 +105,7 @@ fn messages_are_those_of_one_agent_when_all_nodes_have_sent_them() {
     joiner.push(0, phase(Phase::Workload)).unwrap();
     joiner.push(2, phase(Phase::Attach)).unwrap();
     assert_eq!(joiner.next(), Ok(None));
-    // A line for the log is of one node, and waits for no other.
+    // A log line comes from one node and does not wait for the others.
     joiner.push(1, GuestMessage::Log { text: "x".to_owned() }).unwrap();
     assert_eq!(joiner.next(), Ok(Some(Joined::Message(GuestMessage::Log { text: "n2: x".to_owned() }))));
     joiner.push(1, phase(Phase::Attach)).unwrap();
@@ -113,7 +113,7 @@ fn messages_are_those_of_one_agent_when_all_nodes_have_sent_them() {
     assert_eq!(joiner.next(), Ok(None));
 }
 
-/// What it reports is joined with nothing, since the others wait for their IOR.
+/// The failure is not joined while the other nodes wait for IOR.
 #[test]
 fn a_node_whose_agent_fails_while_others_measure_is_not_done() {
     let mut joiner = Joiner::new(&nodes());
@@ -141,7 +141,7 @@ fn a_run_that_one_node_refuses_is_refused_with_the_nodes_that_do() {
     joiner.push(1, phase(Phase::Attach)).unwrap();
     assert_eq!(joiner.next(), Ok(Some(Joined::Message(phase(Phase::Attach)))));
     joiner.push(1, refused("not permitted")).unwrap();
-    // The others wait for IOR, and would for ever.
+    // The others would wait for IOR for ever.
     assert_eq!((joiner.next(), joiner.left_alone()), (Ok(None), Some((RUN.to_owned(), vec![0, 2]))));
     for at in [0, 2] {
         joiner.push(at, failed("ended")).unwrap();
@@ -156,8 +156,7 @@ fn a_run_that_one_node_refuses_is_refused_with_the_nodes_that_do() {
     }
 }
 
-/// A node announces that it tears down before it reports that its workload failed, which is what
-/// the others would wait for.
+/// A node announces that it tears down before it reports that its workload failed.
 #[test]
 fn a_run_that_fails_on_one_node_leaves_the_others_alone() {
     let mut joiner = Joiner::new(&nodes());
@@ -183,7 +182,7 @@ fn a_run_that_fails_on_one_node_leaves_the_others_alone() {
     assert_eq!(joiner.next(), Ok(None));
 }
 
-/// IOR has ended on all nodes when one has measured it.
+/// IOR has ended on all nodes when one node has measured the run.
 #[test]
 fn a_run_that_one_node_has_measured_leaves_nobody_alone() {
     let mut joiner = Joiner::new(&nodes());
@@ -213,8 +212,8 @@ fn refusals_of_all_nodes_are_named_once_or_each() {
 fn figures_are_sums_with_the_summary_of_the_first_node() {
     let other = Device { major: 0, minor: 41 };
     let sent = [
-        // The number of the mount's device is another on each node, and that of another file system
-        // on the next.
+        // Each node's mount has another device number, which belongs to another file system on the
+        // next node.
         figures(1, MOUNT, 30, vec![row(1, MOUNT, 30, 400), row(1, other, 31, 40), row(9, MOUNT, 30, 4)]),
         figures(2, other, 31, vec![row(2, other, 31, 800), row(2, MOUNT, 30, 80)]),
         figures(3, MOUNT, 30, vec![row(3, MOUNT, 30, 1200), row(3, Device::UNKNOWN, 0, 12)]),
@@ -233,7 +232,7 @@ fn figures_are_sums_with_the_summary_of_the_first_node() {
     let rows: Vec<_> = after.rows.iter().map(|row| (row.cgroup, row.device, row.mount, row.totals.bytes)).collect();
     assert_eq!(rows, [(1, Device::UNKNOWN, 0, 12), (1, MOUNT, 30, 2400)]);
     assert_eq!(after.rows[1].latency, [0, 600]);
-    // What one node does not report is not known of all.
+    // A loss that one node does not report is unknown for the sum.
     assert_eq!((after.losses.recursion_misses, after.losses.missed_probes), (Some(3), None));
     assert_eq!(all.whole.after.mountstats.unwrap().normal_written, 6);
     let of_nodes: Vec<_> = nodes.iter().map(|run| (run.node.as_str(), run.ranks, run.figures.cgroup)).collect();
@@ -253,7 +252,7 @@ fn what_is_known_of_ior_explains_a_run_that_failed() {
         panic!("no run")
     };
     assert_eq!(outcome, RunOutcome::Failed { message: "IOR failed".to_owned() });
-    // The next run has a reason of its own.
+    // The next run has another failure.
     for at in 0..3 {
         joiner.push(at, failed(&format!("no space {at}"))).unwrap();
     }
@@ -307,8 +306,7 @@ fn a_node_that_only_sends_is_stopped() {
 }
 
 proptest::proptest! {
-    /// Whatever nodes send, and in whatever order it comes: no message is joined twice, and none of
-    /// a run that is not the same everywhere.
+    /// No message is joined twice, and no run that differs between nodes.
     #[test]
     fn any_messages_are_survived(sent in proptest::collection::vec((0..3usize, 0..6u8), 0..60)) {
         let mut joiner = Joiner::new(&nodes());
