@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A badge, as the JSON of the endpoint badge schema: what the results come to, in words.
+//! A badge, as JSON of the endpoint badge schema: what the results come to, in words.
 
 use serde::Serialize;
 
@@ -31,10 +31,10 @@ struct Badge {
     color: &'static str,
 }
 
-/// `results` as a badge.
+/// Renders `results` as a badge.
 ///
 /// # Errors
-/// [`serde_json::Error`], which texts do not end in.
+/// [`serde_json::Error`], which texts never cause.
 pub fn badge(results: &Results) -> Result<String, serde_json::Error> {
     let standing = standing(results);
     let badge = Badge {
