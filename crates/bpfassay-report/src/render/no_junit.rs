@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! In place of `junit` without the feature of that name: JUnit is refused.
+//! Replaces `junit` in builds without that feature: JUnit is refused.
 
 use bpfassay_results::Results;
 
@@ -14,7 +14,7 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(junit(results)?.into()),
 };
 
-/// Refuses JUnit of results.
+/// Refuses to render results as JUnit.
 ///
 /// # Errors
 /// Always [`FormatError::NoJunit`].
@@ -22,7 +22,7 @@ pub fn junit(_: &Results) -> Result<String, FormatError> {
     Err(FormatError::NoJunit)
 }
 
-/// Refuses JUnit of a comparison.
+/// Refuses to render a comparison as JUnit.
 ///
 /// # Errors
 /// Always [`FormatError::NoJunit`].
