@@ -245,9 +245,8 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
     },
 ];
 
-/// Determines how the start of a tool with this `refusal` went. The failed step is known if the
-/// loader or the tool reports a step, an error number or the verifier's log. Otherwise the printed
-/// text decides, if it can.
+/// Determines how the start of a tool went. The failed step is known if the loader or the tool
+/// reports a step, an error number or the verifier's log; otherwise the printed text may name it.
 pub(crate) fn started(refusal: &Refusal) -> Start {
     let is_reported = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
     if is_reported || refusal.step != Step::Load {
