@@ -35,7 +35,7 @@ pub struct Checked {
     pub what: &'static str,
     /// The verdict.
     pub soundness: Soundness,
-    /// What was checked, or what is wrong, with all causes.
+    /// The checked property, or the fault with all causes.
     pub message: String,
 }
 

@@ -188,9 +188,9 @@ impl CellComparison {
 pub enum Fate {
     /// Both results measured the cell.
     Compared,
-    /// Only the new results have the cell.
+    /// The cell exists in the new results only.
     New,
-    /// Only the base has the cell.
+    /// The cell exists in the base only.
     Gone,
     /// The base measured the cell, and the new results did not.
     Broken {
@@ -218,7 +218,7 @@ pub struct MetricComparison {
     /// The operation whose bandwidth or time of calls the metric is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Operation>,
-    /// What the ratio compares.
+    /// The quantity that the ratio compares.
     pub measure: Measure,
     /// New / base: above 1 means slower.
     pub ratio: Figure<Ratio>,
@@ -263,7 +263,7 @@ impl MetricComparison {
     }
 }
 
-/// What a ratio of two results compares.
+/// The quantity that a ratio of two results compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
@@ -296,12 +296,13 @@ pub struct Ratio {
     /// clock with the same seed they differ only in what the two results differ in. Otherwise the
     /// two results are independent samples.
     pub paired: bool,
-    /// What counts as one observation. If the rounds of one boot count, the effect of pairs
+    /// The kind of one observation. If the rounds of one boot count, the effect of pairs includes
+    /// the
     /// includes the declared layout term. If runs are not compared in pairs, one boot is one
     /// observation, and nothing is claimed.
     pub unit: Unit,
-    /// What the interval includes besides this cell's pairs: the variance of other cells, and the
-    /// declared layout term.
+    /// Contributions to the interval besides this cell's pairs: the variance of other cells, and
+    /// the declared layout term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooled: Option<Pooled>,
 }

@@ -204,7 +204,7 @@ pub(crate) enum Missing {
 
 /// Formats skipped programs: `programs skipped 8 times, no byte missing`. The kernel skips a
 /// program that is already running on the same CPU, and counts that even if a copy of the program
-/// ran instead. Only the bytes show whether events were lost.
+/// ran instead. The bytes show whether events were lost.
 pub(crate) fn skipped(losses: &Losses, missing: Missing) -> Option<String> {
     let times = match losses.recursion_misses? {
         0 => return None,
@@ -251,8 +251,8 @@ pub(crate) fn is_step_known(refusal: &Refusal) -> bool {
 }
 
 /// Formats a refusal: `attach: errno 524`. If a tool has its own loader, the text has the step that
-/// the loader's messages name, with the verifier's reason if they have it; `start: …` if they name
-/// no step.
+/// the loader's messages name, and the verifier's reason if they have it. The text is `start: …` if
+/// they name no step.
 pub(crate) fn refusal(refusal: &Refusal) -> String {
     let known = match started(refusal) {
         Start::Refused(known) => known,

@@ -60,11 +60,11 @@ pub struct Series {
     pub under_test: String,
     /// Name of the metric.
     pub metric: MetricName,
-    /// What the figures are.
+    /// The quantity of the figures.
     pub quantity: Quantity,
     /// The points in order.
     pub points: Vec<SeriesPoint>,
-    /// Where the level changes; indices are those of `points`.
+    /// The changes of level; indices are those of `points`.
     pub segmentation: Figure<Segmentation>,
 }
 
@@ -156,8 +156,8 @@ pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotCo
     Ok(Trend { version: TREND_VERSION, clock, error_rate: search.alpha, margin, series })
 }
 
-/// What distinguishes series except for the metric: architecture, workload case, file system, what
-/// is under test.
+/// The properties that distinguish series except for the metric: architecture, workload case, file
+/// system, what is under test.
 type Kind<'a> = (Arch, &'a str, &'a str, String);
 
 fn kind(cell: &CellResult) -> Kind<'_> {

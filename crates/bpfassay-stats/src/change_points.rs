@@ -226,7 +226,7 @@ impl Search {
         Ok(Measured { points, noise, candidates, tests, tests_of_whole })
     }
 
-    /// Returns the candidates that hold at `alpha`. Of those that do not, the weakest is removed,
+    /// Returns the candidates that hold at `alpha`. The weakest one that does not hold is removed,
     /// and its neighbours are tested again. Candidates that held next to a removed one still hold,
     /// because the correction covers all these tests.
     fn hold(&self, measured: &Measured, alpha: f64) -> Result<Vec<Cut>, StatsError> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Mean of paired differences: a cost in the unit of its measurement.
 //!
-//! The estimator is the arithmetic mean of the pairs' differences, and the interval is Student's t
+//! The estimator is the arithmetic mean of the pairs' differences. The interval is Student's t
 //! (Student, "The probable error of a mean", Biometrika 6(1), 1908, whose example is in the tests).
 //!
 //! Pairs are assumed to be independent of each other, and their differences about normal.

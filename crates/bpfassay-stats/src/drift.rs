@@ -2,17 +2,17 @@
 //! Drift: whether the baseline of interleaved blocks changes with time (a host that warms up, a
 //! disk that fills).
 //!
-//! The Mann-Kendall trend test (Mann, "Nonparametric tests against trend", Econometrica 13, 1945;
-//! Kendall, "Rank correlation methods", 1975) asks only whether later figures tend to be larger, so
-//! neither outliers nor the form of the drift matter. p-values are exact for up to 50 figures
-//! without ties. Otherwise they come from the normal distribution with correction for ties and
-//! continuity. Both equal those of R's `cor.test(method = "kendall")`. The amount of drift is the
-//! slope of Theil and Sen (Sen, "Estimates of the regression coefficient based on Kendall's tau",
-//! JASA 63, 1968), on the log scale.
+//! The Mann-Kendall trend test asks only whether later figures tend to be larger, so neither
+//! outliers nor the form of the drift matter. Sources are Mann, "Nonparametric tests against
+//! trend", Econometrica 13, 1945, and Kendall, "Rank correlation methods", 1975. p-values are exact
+//! for up to 50 figures without ties. Otherwise they come from the normal distribution with
+//! correction for ties and continuity. Both equal those of R's `cor.test(method = "kendall")`.
 //!
-//! Drift that is slow compared with a block does not bias paired comparison within blocks. It
-//! widens figures over all blocks, and shows that blocks are not replicates of one state. Drift is
-//! reported; no figure is corrected for it.
+//! The amount of drift is the slope of Theil and Sen (Sen, "Estimates of the regression coefficient
+//! based on Kendall's tau", JASA 63, 1968), on the log scale. Drift that is slow compared with a
+//! block does not bias paired comparison within blocks. It widens figures over all blocks, and
+//! shows that blocks are not replicates of one state. Drift is reported; no figure is corrected for
+//! it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -36,13 +36,13 @@ use crate::{
 pub struct Effect {
     /// Logarithm of the ratio (0: no difference; 0.01: about 1 % more).
     pub log_ratio: f64,
-    /// What is known of the error.
+    /// The uncertainty of the logarithm.
     pub spread: Spread,
     /// Number of independent observations: of pairs, or of the smaller one of two sets.
     pub n: usize,
 }
 
-/// What is known of the error of an effect.
+/// The known error of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {

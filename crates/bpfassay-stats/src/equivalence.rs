@@ -99,8 +99,8 @@ mod tests {
         }
     }
 
-    /// A ratio at the margin is called equivalent in at most α of all samples. With 4,000 samples,
-    /// the standard error is 0.0035.
+    /// A ratio at the margin is called equivalent in at most α of all samples. 4,000 samples have a
+    /// standard error of 0.0035.
     #[test]
     fn the_error_rate_at_the_margin_is_kept() {
         let mut generator = Generator::new(9);

@@ -4,14 +4,14 @@
 //! A gate is a limit on a ratio ("overhead at most 1.05"). Two one-sided tests decide, each at
 //! error rate α. *Pass* needs the hypothesis "above the limit" refuted, and *regression* the
 //! hypothesis "within the limit". If neither is refuted, the verdict is *inconclusive*: the data
-//! allow both. **Inconclusive is not pass**: an experiment too small to find a regression would
-//! always pass, so count passes by [`Verdict::Pass`] only. The approach is that of non-inferiority
-//! trials (ICH E9, "Statistical principles for clinical trials", 1998, section 3.3.2).
+//! allow both. The approach is that of non-inferiority trials (ICH E9, "Statistical principles for
+//! clinical trials", 1998, section 3.3.2).
 //!
-//! A study as a whole passes if every gate passes. The claim "all pass" then needs no correction
-//! (Berger, "Multiparameter hypothesis testing and acceptance sampling", Technometrics 24(4),
-//! 1982), but "some cell regresses" does. [`verdicts`] adjusts both kinds of p-values, so that each
-//! cell's verdict holds, too.
+//! **Inconclusive is not pass**: an experiment too small to find a regression would always pass.
+//! Count passes by [`Verdict::Pass`] only. A study as a whole passes if every gate passes. The
+//! claim "all pass" then needs no correction (Berger, "Multiparameter hypothesis testing and
+//! acceptance sampling", Technometrics 24(4), 1982). The claim "some cell regresses" needs one:
+//! [`verdicts`] adjusts both kinds of p-values, so that each cell's verdict holds, too.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -310,8 +310,8 @@ mod tests {
         assert!(plain > 2000 * 7 / 100 && kept <= 2000 * 5 / 100, "{plain} {kept}");
     }
 
-    /// At the limit, either error happens in at most α of all samples. With 4,000 samples, the
-    /// standard error is 0.0035.
+    /// Either error happens at the limit in at most α of all samples. 4,000 samples have a standard
+    /// error of 0.0035.
     #[test]
     fn error_rates_at_the_limit_are_kept() {
         let mut generator = Generator::new(31);

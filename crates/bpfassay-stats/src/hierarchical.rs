@@ -3,9 +3,9 @@
 //! independent of each other.
 //!
 //! The method follows Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013.
-//! The mean over all levels has the t interval of the means of the highest level (boots − 1 degrees
-//! of freedom: [`crate::Effect::paired`] of the means of boots), and each level's own variance has
-//! an unbiased estimate (T² from S²). This module has two levels and uses logarithms. Boots can
+//! The mean over all levels has the t interval of the means of the highest level, with boots − 1
+//! degrees of freedom ([`crate::Effect::paired`] of the means of boots). Each level's own variance
+//! has an unbiased estimate (T² from S²). This module has two levels and uses logarithms. Boots can
 //! have different numbers of iterations; each boot's mean counts alike (for mixed numbers: Searle,
 //! Casella and McCulloch, "Variance components", 1992, the unweighted-means analysis).
 //!
@@ -132,7 +132,7 @@ mod tests {
             .collect()
     }
 
-    /// With 3,000 samples, the standard error of a share of 0.95 is 0.004.
+    /// 3,000 samples have a standard error of 0.004 for a share of 0.95.
     #[test]
     fn coverage_is_nominal_also_for_unequal_boots() {
         let mut generator = Generator::new(5);

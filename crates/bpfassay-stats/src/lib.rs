@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Estimators: from figures to estimates with intervals. Pure functions, one file each.
 //!
-//! - From figures to effects: [`effect`] (paired and independent log ratios: the relative
-//!   overhead), [`hierarchical`] (boots with iterations), [`mod@relative_error`], [`difference`]
-//! - From effects to answers: [`gate`] (verdicts, changes), [`equivalence`], [`moderated`] and
+//! - Effects of figures: [`effect`] (paired and independent log ratios: the relative overhead),
+//!   [`hierarchical`] (boots with iterations), [`mod@relative_error`], [`difference`]
+//! - Answers about effects: [`gate`] (verdicts, changes), [`equivalence`], [`moderated`] and
 //!   [`multiplicity`] (families), [`change_points`] (series)
 //! - About the experiment: [`power`], [`sequential`], [`drift`]
 //!
 //! Each estimator documents its assumptions and cites its source. Tests compare it with published
-//! figures or with another implementation, and simulations check its error rates. What cannot be
-//! estimated is distinct from 0: one observation, no spread, no degrees of freedom ([`Bounds`]).
-//! The crate has no input or output; bpfassay-report knows what the figures mean and where they
-//! come from.
+//! figures or with another implementation, and simulations check its error rates. A missing
+//! estimate is distinct from 0: one observation, no spread, no degrees of freedom ([`Bounds`]). The
+//! crate has no input or output; bpfassay-report knows what the figures mean and where they come
+//! from.
 
 #![forbid(unsafe_code)]
 

@@ -223,8 +223,8 @@ mod tests {
         (share(covered, families * cells), share(noisy, families * tenth), widths[widths.len() / 2])
     }
 
-    /// With 12,000 intervals each, the standard error of a share of 0.95 is 0.002, and that of the
-    /// noisiest tenth 0.006.
+    /// 12,000 intervals each have a standard error of 0.002 for a share of 0.95, and of 0.006 for
+    /// the noisiest tenth.
     #[test]
     fn coverage_is_nominal() {
         for cells in [12, 24] {

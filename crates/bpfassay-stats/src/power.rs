@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an experiment can find: power and minimum detectable effect.
+//! The power and the minimum detectable effect of an experiment.
 //!
 //! The power of the paired t test follows from the noncentral t distribution (Cohen, "Statistical
 //! power analysis for the behavioral sciences", 2nd ed. 1988, chapter 2). R's `power.t.test(…,
@@ -26,7 +26,7 @@ pub struct Design {
 
 impl Design {
     /// Returns the probability that `pairs` pairs show a difference if the true ratio is `ratio`.
-    /// One pair shows none. Without variation, every ratio other than 1 is found.
+    /// One pair shows none. If nothing varies, every ratio other than 1 is found.
     ///
     /// # Errors
     /// [`StatsError`]: a negative deviation, an error rate or ratio out of range.
@@ -74,7 +74,7 @@ pub fn rounded_freedom(freedom: f64) -> f64 {
 }
 
 /// Returns the smallest log ratio, in standard errors, that a t test with these degrees of freedom
-/// shows with probability `power` at the two-sided error rate `alpha`. It has ten digits, does not
+/// shows with probability `power` at the two-sided error rate `alpha`, to ten digits. It does not
 /// depend on the standard errors, and is at least the half width of an interval at the level 1 −
 /// `alpha` with the same standard error. `None` if there is no such ratio.
 ///
@@ -234,8 +234,8 @@ mod tests {
         assert!(detectable_shift(0.05, 0.0, 0.8).is_err() && detectable_shift(0.6, 4.0, 0.8).is_err());
     }
 
-    /// With 3,000 samples at the minimum detectable ratio, the standard error of a share of 0.8 is
-    /// 0.007.
+    /// 3,000 samples at the minimum detectable ratio have a standard error of 0.007 for a share of
+    /// 0.8.
     #[test]
     fn the_minimal_detectable_ratio_is_detected_as_often_as_documented() {
         let mut generator = Generator::new(41);

@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(split_mix(&mut state), 3_203_168_211_198_807_973);
     }
 
-    /// With 40,000 figures, the standard errors are 0.005 for the mean, 0.007 for the variance, and
+    /// 40,000 figures have standard errors of 0.005 for the mean, 0.007 for the variance, and
     /// 0.0023 for the share.
     #[test]
     fn normal_figures_have_the_moments_of_the_normal_distribution() {

@@ -43,7 +43,7 @@ pub struct CounterReading {
 /// every byte is counted. A steady transfer of duration D, sampled every S, touches m sampling
 /// intervals, over which its bytes are spread. The mean of rates is then bytes / (m · S) instead of
 /// bytes / D, and the relative error is m · S / D. If sampling and transfer are not synchronised, m
-/// is D / S + 1 on average, so the relative error is 1 + S / D: too high by sampling interval /
+/// is D / S + 1 on average. The relative error is then 1 + S / D: too high by sampling interval /
 /// duration.
 #[must_use]
 pub fn mean_of_instantaneous(readings: &[CounterReading]) -> Option<(f64, usize)> {
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn intervals_that_are_busy_in_part_pull_the_mean_down() {
-        // The transfer is busy from 1 s to 9 s and read every 2 s. Of five intervals, the first and
-        // the last are half busy: 4/5 of the true rate.
+        // The transfer is busy from 1 s to 9 s and read every 2 s. The first and the last of five
+        // intervals are half busy: 4/5 of the true rate.
         let (mean, n) =
             mean_of_instantaneous(&steady(1_000_000_000, 9_000_000_000, 8 << 20, 2_000_000_000, 7)).unwrap();
         assert_eq!(n, 5);

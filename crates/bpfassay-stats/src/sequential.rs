@@ -184,8 +184,8 @@ mod tests {
     }
 
     /// Deviations range from a third of the target, where sampling stops at the first look, to
-    /// three times the target, where it ends at the most pairs. With 1,500 samples each, the
-    /// standard error is 0.006.
+    /// three times the target, where it ends at the most pairs. 1,500 samples each have a standard
+    /// error of 0.006.
     #[test]
     fn coverage_holds_under_the_stopping_rule() {
         for shape in [Shape::Normal, Shape::HeavyTailed, Shape::Contaminated, Shape::Skewed] {
@@ -200,8 +200,7 @@ mod tests {
         }
     }
 
-    /// Without the correction, sampling stops at the first pair after which a plain 95 % interval
-    /// is narrow.
+    /// Plain sampling stops at the first pair after which a plain 95 % interval is narrow.
     #[test]
     fn without_correction_coverage_would_be_lost() {
         let mut generator = Generator::new(52);

@@ -86,8 +86,8 @@ pub(crate) enum Command {
     Report(Report),
     /// Measure a run again, and fail unless every raw figure is the same
     ///
-    /// Figures are the same by the instruction clock. With --files only check that the results
-    /// directory is whole.
+    /// Figures are the same by the instruction clock. The option --files only checks that the
+    /// results directory is intact.
     Verify(Verify),
     /// Boot a guest and give a shell in it
     ///

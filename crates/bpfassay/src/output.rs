@@ -5,8 +5,7 @@
 //! mechanisms keep a terminal from obeying it:
 //!
 //! - Foreign text is escaped where it is inserted ([`bpfassay_results::plain`]): by the renderers,
-//!   by [`log`] for every field of every message, by [`report`] for every error, and by the lines
-//!   of progress.
+//!   by [`log`] for fields of messages, by [`report`] for errors, and by the lines of progress.
 //! - [`Screen`] passes no control character, so it escapes what the first mechanism missed. If the
 //!   command has colours, the few sequences that set them pass; foreign text has none left by then.
 //!

@@ -17,7 +17,7 @@ use bpfassay_testbed::stages::{Report, Stages, Watcher};
 use self::shown::Shown;
 use crate::{cli::MessageFormat, output};
 
-/// Where progress is shown, from the beginning of a command to its end.
+/// The output for progress, from the beginning of a command to its end.
 #[derive(Clone)]
 pub(crate) enum Display {
     /// Lines and a bar on standard error.
@@ -86,7 +86,7 @@ pub(crate) struct Reporting<'a> {
     pub(crate) clock: Clock,
     /// The user's options for kernels, testbed, cache and tools, as arguments.
     pub(crate) overlays: &'a [String],
-    /// Where events are shown.
+    /// The output for events.
     pub(crate) display: &'a Display,
     /// The measured mount of this machine, if there are no guests.
     pub(crate) here: Option<&'a Path>,

@@ -63,9 +63,9 @@ pub(crate) fn offline(global: &cli::Global) -> StoreOptions {
 /// Reads the tool files of the arguments and makes the selection.
 ///
 /// # Errors
-/// - A usage failure for an invalid tool file, an image or a build tree together with other
-///   kernels, an incomplete build tree, modules without either, and package files that are invalid
-///   or do not belong to one kernel
+/// - A usage failure for an invalid tool file, an incomplete build tree, and package files that are
+///   invalid or do not belong to one kernel; for an image or a build tree together with other
+///   kernels, and for modules without either
 /// - An infrastructure failure, if packages cannot be unpacked into the cache
 pub(crate) fn selection(
     arguments: &cli::Selection,
@@ -191,7 +191,7 @@ pub(crate) fn lacks(selection: &Selection, plan: &Plan) -> Result<Lacks, Failure
     })
 }
 
-/// What a kernel lacks, in words.
+/// Parts that a kernel lacks, in words.
 #[derive(Debug, Default)]
 pub(crate) struct Lacks {
     /// Options that the configuration does not set.

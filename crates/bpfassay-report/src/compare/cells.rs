@@ -239,8 +239,8 @@ fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, claim: Cla
     let logs = [logs(base, was.0, &is.1.0.name), logs(new, is.0, &is.1.0.name)];
     let meaningless = base.meaningless.get(was.0.cell.as_str()).or_else(|| new.meaningless.get(is.0.cell.as_str()));
     let paired = is_paired(base.results, new.results);
-    // The effect of another layout is declared for overheads, which are ratios within a boot. Only
-    // therefore can the rounds of two boots be compared.
+    // The effect of another layout is declared for overheads, which are ratios within a boot. That
+    // is why the rounds of two boots can be compared.
     let is_declared = measure == Measure::Overhead
         && new.results.plan.study.clock == Clock::Instructions
         && logs.iter().all(is_of_one_boot);

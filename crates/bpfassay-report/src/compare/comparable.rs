@@ -25,7 +25,7 @@ pub enum NotComparable {
     /// The results have no cell in common.
     #[error("the two have no cell in common: {hint}")]
     NothingInCommon {
-        /// What each result has.
+        /// The cells of each result.
         hint: String,
     },
     /// One name stands for different work.

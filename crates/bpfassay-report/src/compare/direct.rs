@@ -41,7 +41,7 @@ pub struct DirectChange {
 pub struct FunctionChange {
     /// See [`bpfassay_results::DirectFunction::function`].
     pub function: String,
-    /// What the function does.
+    /// The function's role on the path.
     pub role: Role,
     /// Instructions per call in the base and in the new results; 0 if the function is not on the
     /// path.

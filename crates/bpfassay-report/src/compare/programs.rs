@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the verifier and the compiler made of a tool's programs, compared between two results.
+//! Compares the verifier's and the compiler's output for a tool's programs between two results.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use bpfassay_protocol::message::PhaseActivity;
 use bpfassay_results::{Outcome, Results, RunRecord, RunResult};
 use bpfassay_study::Plan;
 
-/// With fewer runs, nothing counts as usual.
+/// Fewer runs do not show what is usual.
 const FEWEST: usize = 3;
 
 /// The smallest unusual distance from the median for counters that are not exact. The distance must
@@ -38,8 +38,9 @@ fn fellows(record: &RunRecord, has_tool: bool) -> Fellows<'_> {
     (&record.block, record.statistics, record.has_reference, if has_tool { &record.cell } else { "" })
 }
 
-/// Reports each phase of a run with an unusual activity, one line each: the number of RPCs of a
-/// procedure is not the median of the boot's runs, or another counter is far from the median.
+/// Reports each phase of a run with an unusual activity, one line each. The number of RPCs of a
+/// procedure is unusual if it is not the median of the boot's runs, and other counters if they are
+/// far from it.
 pub(crate) fn unusual(results: &Results) -> Vec<String> {
     unusual_of(&results.plan, results.runs.iter())
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Derives overheads and costs of recorded results again from the figures of their runs, so that
-//! intervals and detectable effects are as this version computes them. What needs more than results
-//! hold, such as direct costs, stays as recorded.
+//! intervals and detectable effects are as this version computes them. Direct costs and other
+//! figures that need more than the results hold stay as recorded.
 
 use bpfassay_results::{CellMetric, Results};
 

@@ -12,7 +12,7 @@ use bpfassay_study::{Interface, PhaseReport};
 
 use bpfassay_results::{ByteFigure, Figure, MovedSource, Span};
 
-/// What the workload reports about itself, apart from what its calls moved.
+/// The workload's reports about itself, apart from what its calls moved.
 pub(super) struct Workload<'a> {
     /// The I/O interface of IOR; `None` for another program.
     pub(super) interface: Option<Interface>,

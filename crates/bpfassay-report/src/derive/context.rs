@@ -26,7 +26,7 @@ pub(super) struct Context<'a> {
     pub(super) levels: Levels,
     /// The number of looks of sequential sampling; 1 if the number of boots is fixed.
     pub(super) looks: usize,
-    /// What QEMU's plugin counted.
+    /// The counts of QEMU's plugin.
     pub(super) counts: &'a Counts,
     /// The source lines that ran.
     pub(super) coverages: &'a Coverages,

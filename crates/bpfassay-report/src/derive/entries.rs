@@ -33,7 +33,7 @@ pub(super) fn standing(contents: &Contents) -> (HashSet<usize>, Vec<String>) {
     (places, notes)
 }
 
-/// What follows from single entries, independently of the rest of the journal.
+/// Figures that follow from single entries, independently of the rest of the journal.
 #[derive(Default)]
 pub(super) struct Ahead {
     /// The figures of each record, in the order of the records.
@@ -89,8 +89,7 @@ pub(super) struct Taken {
     pub(super) notes: Vec<String>,
 }
 
-/// Turns the entries into parts of results. Of the records, it uses only those at the positions in
-/// `stands`.
+/// Turns the entries into parts of results. It uses only the records at the positions in `stands`.
 pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, ahead: Ahead, stands: &HashSet<usize>) -> Taken {
     let cells = plan.cells_by_id();
     let mut provenance = vec![first];

@@ -9,12 +9,12 @@ use bpfassay_study::{Design, Plan};
 /// Nominal coverage of intervals.
 pub(crate) const LEVEL: f64 = 0.95;
 
-/// The declared layout terms of metrics. A term is a standard deviation as a share of the time:
-/// what another layout of addresses and of free memory does to an overhead, beyond what the rounds
-/// of a boot show. Boots with different seeds show this effect themselves. Rounds of one boot do
-/// not, nor do boots of one kernel build compared with another. The terms are the largest of all
-/// rows of ten boots of `quick` on its eight targets, rounded up (results/seeds.md, *beyond the
-/// rounds*).
+/// The declared layout terms of metrics. A term is a standard deviation as a share of the time. It
+/// is the effect of another layout of addresses and of free memory on an overhead, beyond what the
+/// rounds of a boot show. Boots with different seeds show this effect themselves. Rounds of one
+/// boot do not, nor do boots of one kernel build compared with another. The terms are the largest
+/// of all rows of ten boots of `quick` on its eight targets, rounded up (results/seeds.md, *beyond
+/// the rounds*).
 const LAYOUTS: &[(&str, f64)] =
     &[("read-call", 0.000_07), ("write-call", 0.000_07), ("read", 0.000_12), ("write", 0.000_05)];
 

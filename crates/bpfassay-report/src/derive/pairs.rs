@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is compared: metrics, summaries, and pairs of runs of the same block and round.
+//! Metrics, summaries, and pairs of runs of the same block and round for comparison.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Intervals of overheads and costs. With few observations they use the variance pooled over all
-//! cells of the matrix; with one boot they include the layout term.
+//! Intervals of overheads and costs. They use the variance pooled over all cells of the matrix if
+//! there are few observations, and include the layout term if there is one boot.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ use super::{
 };
 use bpfassay_results::{CellResult, Cost, Overhead, Pooled, PooledCost, Unit};
 
-/// With this many degrees of freedom, an overhead or a ratio of two results uses its own variance
-/// alone.
+/// From this many degrees of freedom on, an overhead or a ratio of two results uses its own
+/// variance alone.
 const ENOUGH: f64 = 10.0;
 
 /// Returns the variance of a single observation of `effect` and the degrees of freedom, if these
@@ -44,7 +44,8 @@ pub(crate) fn with_others(effect: Effect, prior: Option<(Prior, usize)>, layout:
     Some((moderated.with_known_variance(layout.powi(2)), pooled))
 }
 
-/// What is pooled: overheads, and costs as shares of the baseline's instructions per call.
+/// A figure with a pooled variance: an overhead, or a cost as a share of the baseline's
+/// instructions per call.
 enum Pooling<'a> {
     Overhead(&'a mut Overhead),
     Cost { cost: &'a mut Cost, share: Effect, baseline: f64 },

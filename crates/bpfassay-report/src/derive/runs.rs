@@ -278,8 +278,8 @@ fn sampled(
 
 /// Returns what sampling every `interval_ms` shows, from before the run to after it. The tracer
 /// ends with the run, so it takes no sample before or after it. The first and the last reading
-/// stand for a monitor that runs all the time: outside the run, the workload's counters stay at the
-/// values that were read at both ends.
+/// stand for a permanent monitor. Outside the run, the workload's counters stay at the values read
+/// at both ends.
 pub(crate) fn readings(figures: &RunFigures, operation: Operation, interval_ms: u64) -> Vec<CounterReading> {
     let reading = |sample: &tracer::Sample| CounterReading {
         at_ns: sample.monotonic_ns,

@@ -175,9 +175,9 @@ pub(super) fn needed<'a>(plan: &'a Plan, sampled: &[Sampled]) -> Cow<'a, Plan> {
     Cow::Owned(plan)
 }
 
-/// Returns what to do next; empty if nothing is left. With a fixed number of boots, this is
-/// everything without a record that counts. With sequential sampling, it is the boots up to the
-/// next look of each group that continues. `again` selects what to execute once more.
+/// Returns what to do next; empty if nothing is left. If the number of boots is fixed, this is
+/// everything without a record that counts. Sequential sampling does the boots up to the next look
+/// of each group that continues. `again` selects what to execute once more.
 #[must_use]
 pub fn to_do(contents: &Contents, again: Again) -> Vec<ToDo> {
     let mut blocks = contents.to_do(again);

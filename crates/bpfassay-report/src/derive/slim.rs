@@ -18,7 +18,7 @@ use super::activity::unusual_of;
 
 const EMPTY: Reading = Reading { monotonic_ns: 0, idle_ns: None, tracer: None, mountstats: None };
 
-/// What is removed from a record and may be needed again.
+/// Removed parts of a record that may be needed again.
 #[derive(Default)]
 pub(super) struct Taken {
     cell: String,
@@ -63,7 +63,7 @@ fn without_readings(figures: &mut RunFigures) {
     [path, file_system, options].into_iter().for_each(|text| *text = String::new());
 }
 
-/// What was removed from records, in the order of the records. Values that many records share are
+/// The removed parts of records, in the order of the records. Values that many records share are
 /// stored once.
 #[derive(Default)]
 pub(super) struct Kept {

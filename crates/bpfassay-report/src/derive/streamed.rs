@@ -37,7 +37,7 @@ pub struct Streamed {
     /// `results.json`.
     pub results: Results,
     texts: Texts,
-    /// Where the journal has the whole record of each run.
+    /// The place of each run's whole record in the journal.
     places: Vec<Place>,
 }
 

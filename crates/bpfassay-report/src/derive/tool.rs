@@ -108,7 +108,7 @@ fn left_changed(failure: &RunFailure) -> Vec<FindingResult> {
     findings
 }
 
-/// What a run with a reference tracer shows of a tool's figures.
+/// A tool's figures compared with a reference tracer's counts.
 #[derive(Default)]
 struct AgainstReference {
     figures: Vec<Compared>,

@@ -48,7 +48,7 @@ pub(super) enum CaseOutcome {
 pub(super) enum Account {
     /// The case was measured and is wrong.
     Wrong,
-    /// What was under test, or the guest under it, failed.
+    /// The thing under test, or the guest under it, failed.
     Failed,
     /// The case was not measured, or not decided.
     Undecided,

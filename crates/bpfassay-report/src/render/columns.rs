@@ -83,8 +83,8 @@ fn narrowest<'a>(cells: impl Iterator<Item = &'a str>, most: usize, room: usize)
     cells.map(of).max().unwrap_or(0).min(room)
 }
 
-/// Distributes the columns to at most `most` lines so that they fit with these widths, and lack as
-/// little as possible of their natural widths; `None` if they do not fit.
+/// Distributes the columns to at most `most` lines so that they fit with these widths, and lack
+/// little of their natural widths; `None` if they do not fit.
 fn fill(widths: &[usize], natural: &[usize], width: usize, most: usize) -> Option<Vec<Range<usize>>> {
     // For each number of columns, the best layout: the lacking width, and the lines.
     let mut best: Vec<Option<(usize, Vec<Range<usize>>)>> = vec![None; widths.len() + 1];

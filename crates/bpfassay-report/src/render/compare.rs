@@ -88,7 +88,7 @@ fn table(comparison: &Comparison, whole: bool) -> Table {
             }
         }
     }
-    // What got worse comes first; otherwise the cells keep their order.
+    // Regressions come first; otherwise the cells keep their order.
     rows.sort_by_key(|(is_regression, _)| !is_regression);
     let [base, new] = sides(comparison);
     let title = vec![

@@ -24,7 +24,7 @@ pub enum Rendered {
     Text(String),
     /// Bytes for a file.
     Binary(Vec<u8>),
-    /// What a job of a CI system shows.
+    /// The output of a job of a CI system.
     Job {
         /// Commands that the CI system reads from standard output.
         annotations: String,

@@ -38,7 +38,7 @@ const LONGEST_LINE: usize = 1000;
 /// The largest number of lines of a message.
 const MOST_LINES: usize = 20;
 
-/// What a job shows of results.
+/// The output of a job for results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Github {
     /// Workflow commands, one per line, for standard output.
@@ -123,7 +123,7 @@ fn property(text: &str) -> String {
 /// Returns every case that did not pass, gates first. Failed runs are left out, because several can
 /// be one event.
 fn of_cases(results: &Results) -> Vec<Annotation> {
-    // What gates demand was asked for explicitly.
+    // Demands of gates were requested explicitly.
     let asked_for = cases::suites(results).into_iter().skip(1).flat_map(|suite| suite.cases);
     let cells = results.cells.iter().filter(|cell| cell.failures.is_empty()).map(cases::cell);
     asked_for.chain(cells).filter_map(of_case).collect()

@@ -23,7 +23,7 @@ const MOST_LISTED: usize = 8;
 /// The longest command of a workload, in characters.
 const LONGEST_COMMAND: usize = 160;
 
-/// What stands above the tables.
+/// The lines above the tables.
 pub(super) struct Head {
     /// The conclusions: the first line is about all results, then one line follows for each thing
     /// under test.

@@ -55,7 +55,7 @@ pub fn junit(results: &Results) -> Result<String, FormatError> {
 /// Renders `comparison` as JUnit: a test case per cell without figures in one of the results, and
 /// one per metric of the other cells.
 ///
-/// What got worse is a failure. What is new, gone or inconclusive is skipped, and so does not pass.
+/// A regression is a failure. New, gone and inconclusive figures are skipped, and so do not pass.
 ///
 /// # Errors
 /// [`FormatError::Junit`], if the XML cannot be written, such as for a character that XML cannot

@@ -361,7 +361,7 @@ pub(super) fn tables(page: &Page) -> Vec<Table> {
     if let Some(first) = tables.first_mut() {
         first.legend.extend(page.legend.iter().map(|line| (*line).to_owned()));
     }
-    // Without differences, that table does not exist.
+    // That table exists only if there are differences.
     let index = tables
         .iter()
         .position(|table| table.title.last().is_some_and(|title| title == FEATURES))

@@ -23,7 +23,7 @@ pub(super) const FORMAT: Format = Format {
 /// Renders the direct costs of `results` as one profile. Each function is a sample. Its value is
 /// the number of instructions in 1000 calls of the workload, because values are integers. The stack
 /// is the probe configuration, the role, and the function. The labels are `target`, `case`,
-/// `file_system`, `probe` and `metric`. What was not counted is left out.
+/// `file_system`, `probe` and `metric`. Functions without counts are left out.
 ///
 /// # Errors
 /// [`io::Error`], which writing into memory never causes.

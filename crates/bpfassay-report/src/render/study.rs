@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a report says about a study as a whole: the title, and warnings about its figures.
+//! The report's lines about a study as a whole: the title, and warnings about its figures.
 
 use std::collections::HashSet;
 

@@ -26,7 +26,7 @@ pub(super) const FORMAT: Format = Format {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Style {
     /// Width of the terminal in columns, which no line exceeds. A row takes several lines if it
-    /// does not fit into one. Without a terminal (`None`), nothing is wrapped, so that the text can
+    /// does not fit into one. Nothing is wrapped without a terminal (`None`), so that the text can
     /// be searched and compared.
     pub width: Option<u16>,
 }

@@ -110,7 +110,7 @@ fn shown(spread: &Spread, pooled: Option<&Pooled>) -> Option<f64> {
     }
 }
 
-/// Summarises runs. With several boots, all variation counts as variation between boots.
+/// Summarises runs. All variation counts as variation between boots if there are several.
 fn of_summary(plan: &Plan, summary: &Summary) -> Replicates {
     let variation = summary.standard_deviation.map(|deviation| (deviation / summary.mean).powi(2));
     let boots = plan.replicates() as usize;

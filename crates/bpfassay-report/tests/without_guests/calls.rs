@@ -120,7 +120,7 @@ fn what_was_not_timed_is_not_measured_and_no_zero() {
     let shown = text(&derive(&untimed), Style::default());
     assert!(shown.contains("the engine cannot be held between phases"), "{shown}");
     assert!(!shown.contains("time per call: not measured"), "{shown}");
-    // Without room for all times, sum and maximum are known, but the trimmed mean is not.
+    // If there is no room for all times, sum and maximum are known, but the trimmed mean is not.
     assert!(shown.contains("more calls than the workload has room for the times of"), "{shown}");
 }
 

@@ -29,8 +29,7 @@ fn instructions() -> Study {
     Study { clock: Clock::Instructions, ..study(None, 3, 1) }
 }
 
-/// Makes runs whose bandwidths vary a little from round to round, always in the same way; fexit is
-/// slower by the factor `slower`.
+/// Makes runs whose bandwidths vary in the same way in each round; fexit is slower by `slower`.
 fn steady(slower: f64) -> impl Fn(&Block, &PlannedRun) -> Outcome {
     move |_, run| {
         let probe = run.spec.probe;
@@ -95,15 +94,14 @@ fn other_seeds_are_independent_samples() {
     let comparison = compared(&base, &new);
     let ratio = cell(&comparison, "x86_64 6.1", "none").metrics[0].ratio.value().unwrap();
     assert!(!ratio.paired);
-    // With a standard deviation of 0.001 in both results and three rounds, the difference of two
-    // means is not shown to be within 0.1 %.
+    // The deviation is 0.001 in both results: three rounds do not show that means are within 0.1 %.
     assert_eq!(changes(&comparison, "none"), [Change::Inconclusive; 6]);
     assert!(comparison.is_inconclusive() && !comparison.is_regression());
 }
 
 /// One boot each by the instruction clock has another seed, and so another layout. A change of an
-/// overhead, which is a ratio within a boot, is claimed beyond the declared layout term of both.
-/// Times of a baseline differ more between boots, so nothing is claimed of them.
+/// overhead is claimed beyond the declared layout term of both. Baselines differ more, so nothing
+/// is claimed.
 #[test]
 fn one_boot_with_another_seed_claims_of_overheads_beyond_the_layout_term() {
     let mut other = instructions();
@@ -135,8 +133,7 @@ fn one_boot_with_another_seed_claims_of_overheads_beyond_the_layout_term() {
     }
     assert_eq!(found(0.02, "fexit"), [Change::Increase; 6]);
     assert_eq!(found(0.001, "fexit"), [Change::Increase; 6]);
-    // The change is beyond the margin, 0.02 %, but within the layout terms of writes, 0.005 %, and
-    // of reads, 0.012 %.
+    // The margin is 0.02 %, and the layout terms are 0.005 % for writes and 0.012 % for reads.
     assert_eq!(found(0.000_25, "fexit"), [Change::Inconclusive; 6]);
     assert_eq!(found(0.02, "none"), [Change::Inconclusive; 6]);
 }
@@ -146,7 +143,6 @@ fn one_boot_with_another_seed_claims_of_overheads_beyond_the_layout_term() {
 fn one_boot_by_the_wall_clock_makes_no_claim() {
     let slower = |by: f64| {
         move |block: &Block, run: &PlannedRun| {
-            // The boots of each result differ a little.
             let boot = 1.0 + 0.001 * f64::from(block.replicate % 2);
             let wobble = 1.0 + 0.0001 * f64::from(run.round);
             Outcome::Measured(Box::new(figures(run.spec.probe, 160.0 / by * boot * wobble, 320.0 / by * boot * wobble)))
@@ -169,7 +165,7 @@ fn one_boot_by_the_wall_clock_makes_no_claim() {
     );
 }
 
-/// Under the instruction clock, one boot each with the same seed: an effect that another layout can
+/// One boot each has the same seed under the instruction clock. An effect that another layout can
 /// have is not claimed, and figures that are identical to the instruction are alike.
 #[test]
 fn one_boot_by_the_instruction_clock_claims_beyond_the_layout_term_only() {
@@ -184,8 +180,7 @@ fn one_boot_by_the_instruction_clock_claims_beyond_the_layout_term_only() {
     assert_eq!(changes(&compared(&over_boots(0.0), &over_boots(0.000_25)), "fexit"), [Change::Increase; 6]);
 }
 
-/// Each cell has three pairs. The variances of at least twelve cells are pooled, except for cells
-/// that are identical to the instruction.
+/// Variances of twelve or more cells with three pairs are pooled, except for identical cells.
 #[test]
 fn few_pairs_take_the_variance_of_all_cells_into_account() {
     let mut study = instructions();
@@ -194,8 +189,7 @@ fn few_pairs_take_the_variance_of_all_cells_into_account() {
         study.targets.push(Target { arch, kernel: kernel.to_owned() });
     }
     let base = results(&study, steady(0.0));
-    // Each cell has noise of another size, about 0.02 %, with a mean of 0 over rounds; fexit is
-    // slower by 1 %.
+    // Each cell has noise of another size, about 0.02 %, with a mean of 0; fexit is slower by 1 %.
     let noisy = |block: &Block, run: &PlannedRun| {
         let round = f64::from(run.round);
         let size = 0.0001 + 0.00002 * (block.id.len() % 7) as f64;
@@ -226,8 +220,7 @@ fn few_pairs_take_the_variance_of_all_cells_into_account() {
 }
 
 /// If variances cannot be pooled, the interval still includes the layout terms of both results, and
-/// the comparison reports that. Cells that are identical to the instruction have none, and neither
-/// do several boots.
+/// the comparison reports that. Identical cells have none, and neither do several boots.
 #[test]
 fn a_comparison_reports_what_its_intervals_have_in_them() {
     let with = |replicates: u32| {
@@ -244,8 +237,7 @@ fn a_comparison_reports_what_its_intervals_have_in_them() {
     for (found, layout) in of_fexit.iter().zip([0.000_05, 0.000_12].into_iter().cycle()) {
         let Pooled { cells, deviation, degrees_of_freedom, layout: found } = found.unwrap();
         assert_eq!((cells, degrees_of_freedom), (1, Some(2.0)));
-        // The deviation is that of the three pairs: fexit takes 0.0001 more in each round than in
-        // the one before.
+        // The deviation is that of three pairs: fexit takes 0.0001 more in each round.
         assert!((deviation - 0.000_1).abs() < 2e-6, "{deviation}");
         assert!((found - layout * 2.0_f64.sqrt()).abs() < 1e-12, "{found}");
     }

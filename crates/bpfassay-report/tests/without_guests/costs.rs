@@ -100,8 +100,8 @@ fn noisy(targets: usize) -> Results {
 /// is as wide as the overhead's, and includes the same terms.
 #[test]
 fn the_interval_of_a_cost_is_made_as_that_of_the_overhead() {
-    // With five targets, variances of 15 rows are pooled. With two, there are too few rows, and
-    // only the layout term is added.
+    // Five targets give 15 rows, whose variances are pooled. Two give too few rows, so only the
+    // layout term is added.
     for (targets, cells) in [(5, 15), (2, 1)] {
         let results = noisy(targets);
         let (mut compared, mut narrower) = (0, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the tracer saw of each path of the workload `io-paths`, and how reports show it.
+//! Coverage of each path of the workload `io-paths`, and how reports show it.
 
 #![allow(
     clippy::unwrap_used,

@@ -222,9 +222,9 @@ fn sampled_bandwidth_takes_the_intervals_around_the_phase() {
 
 #[test]
 fn sampling_goes_on_before_and_after_the_run() {
-    // There is one sample every 2 s. Only one falls into the run from 0.5 s to 4.5 s: at 2.4 s,
-    // after the write phase. Counters of a permanent monitor would have been 0 at 0.4 s, and
-    // complete at 4.5 s.
+    // There is one sample every 2 s, so the run from 0.5 s to 4.5 s has one: at 2.4 s, after the
+    // write phase. Counters of a permanent monitor would have been 0 at 0.4 s, and complete at 4.5
+    // s.
     for barriers in [true, false] {
         let results = with_fexit(Some("2s"), |figures| {
             figures.samples = vec![sample(2_400_000_000, None, MOVED, 0)];

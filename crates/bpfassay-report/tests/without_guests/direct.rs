@@ -284,7 +284,7 @@ fn one_instruction_more_in_a_program_is_called_from_one_run_each() {
     let direct = comparison.cells.iter().flat_map(|cell| &cell.metrics).find_map(|metric| metric.direct.as_ref());
     let direct = direct.unwrap().value().unwrap();
     assert_eq!((direct.per_call, direct.spread), ([130.0, 131.0], 0.0));
-    // Only the function that differs is listed.
+    // The function that differs is listed, and no other.
     let functions: Vec<_> = direct.functions.iter().map(|of| (of.function.as_str(), of.role, of.per_call)).collect();
     assert_eq!(functions, [("on_call", Role::Program, [100.0, 101.0])]);
     assert!(changes(&compared(&new, &base)).iter().all(|change| *change == Change::Decrease));
@@ -310,7 +310,7 @@ fn what_runs_and_seeds_differ_by_is_no_change() {
     assert!(found.iter().all(|change| *change == Change::Inconclusive), "{found:?}");
     let found = changes(&compare(&wobbling(100), &wobbling(102), &question).unwrap());
     assert!(found.iter().all(|change| *change == Change::Increase), "{found:?}");
-    // With other seeds, up to 0.75 % of 130 instructions more are equivalent.
+    // The seeds differ, so up to 0.75 % of 130 instructions more are equivalent.
     let other = |program: u64| with_program(&instructions(1, 2), move |_| program);
     let base = with_program(&instructions(1, 1), |_| 100);
     let found = changes(&compare(&base, &other(101), &question).unwrap());

@@ -148,7 +148,7 @@ fn nothing_is_found_of_a_tool_only_where_all_its_figures_were_compared() {
     assert!(mine.contains("; nothing found in part of its figures; not compared: `reads` (read, calls); "), "{mine}");
 }
 
-/// What a system-wide tool loses, or counts too much, can be within its uncertainty.
+/// The losses or excess counts of a system-wide tool can be within its uncertainty.
 #[test]
 fn a_figure_within_bounds_is_not_said_to_be_exact() {
     let of = |reported: u64, differs: Option<&str>| {

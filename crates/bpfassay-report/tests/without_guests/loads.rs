@@ -70,7 +70,8 @@ fn results_with(study: &Study, programs: &[BpfObject], log: &[(u32, VerifierStat
 #[test]
 fn programs_are_shown_in_the_order_in_which_they_were_loaded() {
     let results = results(&[program(9, "on_write", None, 0), program(7, "on_read", Some(123), 456)]);
-    // Only architectures of the tool have a run, and none has a reference tracer.
+    // The architectures of the tool have one run each, without a reference tracer; others have
+    // none.
     let runs: Vec<&str> = results.runs.iter().map(|run| run.record.run.as_str()).collect();
     assert_eq!(runs, ["x86_64_6.1_load_nfs4.2_1_r1_mine", "x86_64_6.12_load_nfs4.2_1_r1_mine"]);
     insta::assert_snapshot!(text(&results, Style::default()));

@@ -58,7 +58,7 @@ fn the_evidence_of_a_denied_finding_is_told_where_the_gate_fails() {
     assert!(printed.contains(left) && printed.contains(held), "{printed}");
     let text = ktap(&results);
     assert!(text.contains(&format!("  # {left}")) && text.contains("  # regression: found: left-behind"), "{text}");
-    // Without the gate this is no failure, but the evidence is still shown.
+    // There is no failure without the gate, but the evidence is still shown.
     let allowed = ktap(&with_tool(&[], None));
     assert!(!allowed.contains("regression") && allowed.contains("  ok 12 ") && allowed.contains(held), "{allowed}");
 }

@@ -269,7 +269,7 @@ fn a_noisy_stretch_does_not_hide_steps_of_a_quiet_one() {
     assert!(found >= 0.95, "{found}");
 }
 
-/// Only the last kernel changes, as `compare` would find it.
+/// The last kernel alone changes, as `compare` would find it.
 #[test]
 fn the_last_point_alone_is_enough() {
     let mut series: Vec<_> = (0..12).map(|index| Some(point(0.001 * f64::from(index % 2), 4e-6))).collect();

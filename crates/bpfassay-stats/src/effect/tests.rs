@@ -64,7 +64,7 @@ fn what_is_no_logarithm_is_refused() {
 }
 
 /// Rounds share an error that none of them shows. Intervals that include its variance cover the
-/// effect; others do not. With 3,000 samples, the standard error of a share of 0.95 is 0.004.
+/// effect; others do not. 3,000 samples have a standard error of 0.004 for a share of 0.95.
 #[test]
 fn a_known_variance_widens_the_interval() {
     let mut generator = Generator::new(7);
@@ -165,7 +165,7 @@ fn equal_ratios_have_no_spread() {
     assert_eq!((estimate.value, estimate.bounds), (2.0, Bounds::NoSpread));
 }
 
-/// With 4,000 samples, the standard error is 0.0034.
+/// 4,000 samples have a standard error of 0.0034.
 #[test]
 fn coverage_is_nominal_for_few_pairs() {
     for (shape, range) in [(Shape::Normal, 0.938..0.962), (Shape::HeavyTailed, 0.938..0.972)] {

@@ -158,7 +158,7 @@ pub(crate) enum ComparisonFormat {
     Json,
 }
 
-/// What makes `compare` fail.
+/// A reason why `compare` fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
     /// A tool is broken, slower, counts wrongly where it was exact, or has a new pitfall or

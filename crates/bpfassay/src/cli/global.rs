@@ -51,9 +51,9 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "URL", env = "BPFASSAY_MIRROR", value_parser = mirror, hide_short_help = true)]
     pub(crate) mirror: Option<String>,
 
-    /// An archive that keeps what package mirrors drop. Package files of testbed.lock that no other
-    /// place has come from it, by their time stamps (ARCHIVE/debian/20251101T000000Z/pool/…), and
-    /// nothing else replaces them [default: the one that was compiled in, if any]
+    /// An archive that keeps what package mirrors drop. It provides package files of testbed.lock
+    /// that no other place has, by their time stamps (ARCHIVE/debian/20251101T000000Z/pool/…).
+    /// Nothing else replaces them [default: the one that was compiled in, if any]
     #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_ARCHIVE", hide_short_help = true)]
     pub(crate) archive: Option<AssetSource>,
 

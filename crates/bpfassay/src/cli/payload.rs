@@ -39,8 +39,8 @@ pub(crate) enum PayloadCommand {
         #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = super::arch)]
         arch: Vec<Arch>,
     },
-    /// Rebuild the programs from scratch, and compare each byte for byte with those that the places
-    /// of --from offer, or without --from with those in the cache; exit code 7 if one differs
+    /// Rebuild the programs from scratch, and compare them byte for byte with those of --from, or
+    /// of the cache without --from; exit code 7 if one differs
     Verify {
         /// Only for these architectures [default: all]
         #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = super::arch)]

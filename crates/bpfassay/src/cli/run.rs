@@ -140,7 +140,7 @@ pub(crate) struct Execution {
     pub(crate) timings: bool,
 }
 
-/// What `run --resume` repeats after failures.
+/// The parts that `run --resume` repeats after failures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AgainChoice {
     /// Runs that failed because the host failed: no QEMU, a full disk, a guest that was killed

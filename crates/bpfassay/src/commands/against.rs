@@ -199,7 +199,7 @@ fn untestable(results: &Results) -> BTreeMap<Place<'_>, String> {
     }
     let reason = |cells: Vec<&CellResult>| {
         let baseline = cells.iter().find(|cell| cell.is_baseline());
-        // Without a baseline, a refused tool shows that the kernel was ready.
+        // If there is no baseline, a refused tool shows that the kernel was ready.
         let says_something = |cell: &CellResult| {
             cell.runs.measured > 0 || (!cell.is_baseline() && matches!(cell.attach, Attach::Refused { .. }))
         };

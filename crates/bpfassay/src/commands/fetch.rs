@@ -18,8 +18,8 @@ use crate::{
 ///
 /// # Errors
 /// - A usage failure for a study, a tool file or an image that cannot be used
-/// - An infrastructure failure, if packages of the host are missing, a guest cannot be built, the
-///   cache cannot be read or written, QEMU does not start, or the manifest cannot be written
+/// - An infrastructure failure, if the host lacks packages, a guest cannot be built, the cache or
+///   the manifest cannot be read or written, or QEMU does not start
 pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcome {
     let overlays = cli::Overlays { ior: Vec::new(), bundle: None, manifest: None, available: false };
     let selection = selection(&arguments.selection, &overlays, global)?;

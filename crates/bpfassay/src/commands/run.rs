@@ -39,12 +39,12 @@ use crate::{
 /// Executes the command. Runs that fail are results, and no failures of the command.
 ///
 /// # Errors
-/// - A usage failure for a study, a tool file, an image or a manifest that cannot be used, for a
-///   results directory that has a journal, and with `--resume` for one that cannot be continued
-/// - An infrastructure failure, if packages of the host are missing, a guest cannot be built, QEMU
-///   does not start, or the cache, the journal or the results cannot be read or written
+/// - A usage failure for a study, a tool file, an image, a manifest or a results directory that
+///   cannot be used
+/// - An infrastructure failure, if the host lacks packages, a guest cannot be built, QEMU does not
+///   start, or the cache, the journal or the results cannot be read or written
 ///
-/// With `--bisect`, the exit code is for `git bisect run`.
+/// If `--bisect` is set, the exit code is for `git bisect run`.
 pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let is_bisect = arguments.against.bisect;
     let outcome = measure(arguments, global).await;

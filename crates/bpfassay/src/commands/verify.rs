@@ -19,11 +19,10 @@ use crate::{
 /// Executes the command. Figures that differ are a result, and no failure of the command.
 ///
 /// # Errors
-/// - A usage failure, if the run cannot be verified: it has no journal or a damaged one, has no
-///   complete boot, was continued, used the wall clock, or needs tool files that are no longer
-///   known
-/// - An infrastructure failure, if packages of the host are missing, the same guests are not
-///   available, or the host fails during a boot
+/// - A usage failure, if the run cannot be verified. Reasons are a missing or damaged journal, no
+///   complete boot, a continued run, the wall clock, and tool files that are no longer known.
+/// - An infrastructure failure, if the host lacks packages, the same guests are not available, or
+///   the host fails during a boot
 pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outcome {
     if let Some(store) = &arguments.store {
         return super::verify_store::verify(store, &arguments, global).await;

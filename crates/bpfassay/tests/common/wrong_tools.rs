@@ -31,7 +31,7 @@ pub(crate) fn build(kind: &str, directory: &Path) -> Vec<String> {
             fs::copy(&path, directory.join(name)).unwrap();
             tools.extend(name.strip_suffix(".toml").map(str::to_owned));
         } else if let Some(tool) = name.strip_suffix(".bpf.c") {
-            // Only sources that read registers differ between architectures.
+            // Sources that read registers differ between architectures, and others do not.
             if fs::read_to_string(&path).unwrap().contains("FOR_") {
                 for arch in ARCHS {
                     compile(

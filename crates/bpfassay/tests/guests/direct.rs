@@ -175,8 +175,8 @@ fn direct_costs_are_the_same_with_every_seed_and_in_every_round() {
     }
 }
 
-/// The kernel also reads the clock elsewhere, even in runs of the baseline. Without those readings,
-/// 60 to 120 instructions of each call would be missing.
+/// The kernel also reads the clock elsewhere, even in runs of the baseline. 60 to 120 instructions
+/// of each call would be missing without those readings.
 #[test]
 fn what_the_statistics_of_programs_cost_is_in_the_direct_cost() {
     if !guests_wanted() {

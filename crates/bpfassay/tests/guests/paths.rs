@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What probes see of every path and operation, in real guests, and that they separate the workload
-//! from its neighbour.
+//! Counts of probes for every path and operation in real guests, separated from those of a
+//! neighbour.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;

@@ -339,7 +339,7 @@ fn interrupted_and_resumed_does_every_run_once() {
     after.sort();
     after.dedup();
     assert_eq!(after.len(), 6, "2 kernels, 2 probe configurations and the control");
-    // Only the interrupted block was measured again, whole in another boot.
+    // The interrupted block was measured again, whole in another boot, and nothing else.
     let runs = results(&directory.path().join("out"))["runs"].take();
     let of_boot = |boot: u64| runs.as_array().unwrap().iter().filter(|run| run["record"]["boot"] == boot).count();
     assert_eq!((of_boot(1), of_boot(2)), (3, 3));

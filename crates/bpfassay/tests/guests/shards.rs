@@ -29,7 +29,7 @@ fn fingerprint(printed: &str) -> String {
 }
 
 /// Removes what differs between two runs of the same study on one host: the digests of the file and
-/// of the journal, times of the host's clock, and the paths in QEMU's command lines.
+/// of the journal, the host's times, and the paths in QEMU's command lines.
 fn comparable(mut value: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {

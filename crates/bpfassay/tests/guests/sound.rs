@@ -12,7 +12,7 @@ use std::{
 use crate::common::{bpfassay, guests_wanted, printed, results, study, uncounted};
 
 /// Tools with their deeds at the end of the run, each with a part of the sentence that reports it.
-/// Deeds of one tool do not hide each other: without its mount a guest has no mount options, and
+/// Deeds of one tool do not hide each other. A guest without its mount has no mount options, and
 /// free space of the file system under test is only checked if nothing else has changed.
 const SPOILERS: [(&str, &[(&str, &str)]); 3] = [
     ("unmounts", &[("unmount", "the file system under test: ")]),

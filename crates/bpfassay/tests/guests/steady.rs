@@ -36,7 +36,7 @@ fn phases_run_under_the_conditions_that_the_study_asks_for() {
     for setting in SETTINGS {
         assert_eq!(fixed[setting], 1.0, "{setting}: {fixed:?}");
     }
-    // Without fixed scheduling, the kernel decides how many free pages the CPU's lists have (Linux
+    // The kernel decides without fixed scheduling how many free pages the CPU's lists have (Linux
     // adapts their size since 6.7).
     assert_eq!(fixed["free-pages"], 1.0, "{fixed:?}");
     for threads in ["nfsd", "kworker", "ksoftirqd"] {

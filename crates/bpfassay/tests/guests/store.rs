@@ -113,13 +113,13 @@ fn what_a_store_has_is_not_measured_again() {
     let resumed = ["run", "--resume", "killed", "--yes", "--offline", "--store", "store"];
     assert_eq!(fingerprint(&exits(directory, &resumed, 0)), fingerprint(&first));
 
-    // Only equal blocks are reused: a third boot is measured, and so is one with other rounds.
+    // Other blocks are measured: a third boot, and a boot with other rounds.
     go(&["--output", "more", "--replicates", "3"]);
     assert_eq!((entries(&of("store")).len(), booted(&of("more"))), (3, 1));
     go(&["--output", "other", "--replicates", "1", "--rounds", "2"]);
     assert_eq!((entries(&of("store")).len(), booted(&of("other"))), (4, 1));
 
-    // With `--fresh`, everything is measured again with the same figures.
+    // Everything is measured again with `--fresh`, with the same figures.
     let fresh = go(&["--output", "fresh", "--fresh"]);
     assert_eq!((entries(&of("store")).len(), booted(&of("fresh"))), (4, 2));
     assert_eq!(fingerprint(&fresh), fingerprint(&first));

@@ -185,8 +185,8 @@ fn tools_of_packages_find_what_every_debian_has() {
     }
 }
 
-/// What tools expect of a machine, as shell commands with their outputs: the tool itself, files,
-/// directories, names, an interface.
+/// Expectations of tools about a machine, as shell commands with their outputs: the tool itself,
+/// files, directories, names, an interface.
 const USUAL: [(&str, &str); 12] = [
     ("test -x /tools/stubborn/program && echo it' is 'there", "it is there"),
     ("echo passwd: $(cut -d: -f1,6 /etc/passwd)", "passwd: root:/root"),

@@ -80,7 +80,7 @@ const BY_PROTOTYPES: [&str; 2] = ["flags-as-bytes", "four-arguments"];
 const FOUR_OF_FIVE: &str =
     "takes argument 5 for a number of 64 bits, where the return value would be with one argument less: ";
 
-/// What the evidence of a fault must contain.
+/// The required content of a fault's evidence.
 #[derive(Clone, Copy)]
 enum Amount {
     /// A number.

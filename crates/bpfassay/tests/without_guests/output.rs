@@ -246,8 +246,8 @@ fn annotations_go_to_standard_output_and_the_summary_where_the_workflow_wants_it
     let summary = read("step").strip_prefix("before\n").unwrap().to_owned();
     assert!(summary.starts_with("### bpfassay: "), "{summary}");
 
-    // Without a file to append to, both parts follow each other. If a file is given, the summary
-    // goes to it.
+    // If there is no file to append to, both parts follow each other. A given file gets the
+    // summary.
     for (arguments, variable) in [(&[][..], ""), (&["--output", "-"][..], "step")] {
         let (code, both, _) = report(arguments, variable);
         assert_eq!((code, both), (Some(0), format!("{stdout}{summary}")));

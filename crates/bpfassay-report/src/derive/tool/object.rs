@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the loader of bare objects reported.
+//! Reads the reports of the loader of bare objects.
 
 use bpfassay_protocol::{
     object::ObjectLine,

@@ -2,7 +2,7 @@
 //! Finds the refused program in the output of a loader: its name, and the line of the verifier's
 //! log that has the reason.
 
-/// What a loader printed of a refused program.
+/// The refused program in a loader's output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RefusedProgram {
     /// The program's name.
@@ -50,7 +50,7 @@ fn last_log(message: &str) -> Option<String> {
         Some((at, log))
     });
     let Some((at, log)) = begun else {
-        // Only the end of a long log is kept.
+        // Loaders keep only the end of a long log.
         return reason(lines.get(..lines.iter().rposition(|line| line.starts_with(END_OF_LIBBPF))?)?);
     };
     let rest = lines.get(at)?.split_once(log.begin).map(|(_, rest)| rest).filter(|_| log.is_same_line);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Evaluates phases whose calls are known to request more bytes than they move. Only these phases
-//! tell a tool that counts requested bytes from one that counts moved bytes. The reference tracer
-//! counts moved bytes, and the workload reports both.
+//! Evaluates phases whose calls are known to request more bytes than they move. These phases tell a
+//! tool that counts requested bytes from one that counts moved bytes. The reference tracer counts
+//! moved bytes, and the workload reports both.
 
 use std::collections::BTreeSet;
 

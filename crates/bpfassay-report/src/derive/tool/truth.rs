@@ -2,8 +2,8 @@
 //! The ground truth of a tool's run, from the counts of the reference tracer.
 //!
 //! The truth has bounds. The reference tracer is read before and after the tool's report. A correct
-//! tool may count what the guest's agent does for both, or leave it out. Only a figure outside
-//! these bounds is a fault of the tool.
+//! tool may count what the guest's agent does for both, or leave it out. A figure is a fault of the
+//! tool only outside these bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ use super::{
 /// Name of the processes of bundled workloads, which is that of their program.
 const WORKLOAD: &str = "ior";
 
-/// Where guests mount the cgroup file system.
+/// The mount point of the cgroup file system in guests.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Returns what happened between the last report before the workload and the first report after it.
@@ -87,7 +87,7 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
     let threads = figures.phases.iter().flat_map(|phase| phase.tasks.iter().flatten());
     let threads: BTreeSet<&Task> = threads.collect();
     let threads = threads.into_iter().map(Process::from).collect();
-    // Only agents of running systems report where the cgroups are.
+    // The agents of running systems report where the cgroups are, and those of guests do not.
     let is_shared = !seen.cgroups.is_empty();
     Some(Truth {
         from_ns,
@@ -167,8 +167,8 @@ fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = S
         .flat_map(move |(operation, event)| of(operation, event))
 }
 
-/// Returns the process of a workload with phases whose threads are not recorded. Only bundled
-/// workloads have phases. If other threads are recorded, it can be any process.
+/// Returns the process of a workload with phases whose threads are not recorded. All workloads with
+/// phases are bundled. If other threads are recorded, it can be any process.
 fn of_workload(figures: &RunFigures) -> Process {
     let is_named = !figures.phases.is_empty() && figures.probe.map != MapLayout::Threads;
     Process { name: is_named.then(|| WORKLOAD.to_owned()).into_iter().collect(), ..Process::default() }

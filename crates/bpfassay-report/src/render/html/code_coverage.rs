@@ -20,11 +20,11 @@ pub(super) struct Covered {
 
 /// A program under test.
 pub(super) struct Listing {
-    /// What was under test, and the program's name.
+    /// The thing under test, and the program's name.
     pub(super) title: String,
     /// How much of the program ran.
     pub(super) summary: String,
-    /// Where the program ran.
+    /// The cells in which the program ran.
     pub(super) cells: String,
     pub(super) files: Vec<File>,
 }

@@ -103,7 +103,7 @@ fn worst(results: &Results) -> Worst<'_> {
     for cell in &results.cells {
         let of_kernel = worst.entry((cell.target.arch, cell.target.kernel.as_str())).or_default();
         let shown = shown(cell, denied.get(cell.cell.as_str()).map_or(&[], Vec::as_slice));
-        // Of several equally bad cells, the last one is shown.
+        // The last one of several equally bad cells is shown.
         match of_kernel.get(&cell.under_test()) {
             Some(known) if rank(known.class) > rank(shown.class) => {}
             _ => {

@@ -11,7 +11,7 @@ use bpfassay_results::{CellFinding, CellResult, Results};
 /// A finding and its places.
 #[derive(Default)]
 struct Alike<'a> {
-    /// What the cells below have in common: pitfall, subject, runs, remark, workload.
+    /// The common values of the cells below: pitfall, subject, runs, remark, workload.
     common: [String; 5],
     /// Probe configurations of each target.
     places: Vec<(&'a Target, Vec<String>)>,

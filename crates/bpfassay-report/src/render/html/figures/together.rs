@@ -16,7 +16,7 @@ const WIDE: f64 = 5.0;
 /// after the point.
 const SAME: f64 = 5e-5;
 
-/// What the panels of a figure have in common.
+/// The common properties of a figure's panels.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Figure<'a> {
     /// The name in the title.
