@@ -11,7 +11,6 @@ use bpfassay_results::{ByteErrors, CellMetric, Cost, Direct, Figure, Overhead};
 /// The text for a figure that does not exist; the remarks give the reason.
 pub(crate) const NONE: &str = "not measured";
 
-/// Returns the name of a verdict on a gate.
 pub(crate) const fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Pass => "pass",

@@ -106,7 +106,6 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// Results with their name.
 type Named<'a> = (&'a str, &'a Results);
 
 /// Derives the trend over `results`, each with a name, in the given order. The kernels within one

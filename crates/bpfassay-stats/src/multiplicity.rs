@@ -7,9 +7,9 @@
 //!   however the tests depend on each other.
 //! - Benjamini and Hochberg, "Controlling the false discovery rate", JRSS B 57(1), 1995, for
 //!   surveys: at most the share α of the claims is false on average. The tests must be independent
-//!   or positively dependent, as cells with a common baseline are (Benjamini and Yekutieli, "The
-//!   control of the false discovery rate in multiple testing under dependency", Ann. Statist.
-//!   29(4), 2001).
+//!   or positively dependent. Cells with a common baseline are positively dependent (Benjamini and
+//!   Yekutieli, "The control of the false discovery rate in multiple testing under dependency",
+//!   Ann. Statist. 29(4), 2001).
 //!
 //! A family is what is decided together: every measured cell of a study. Cells without a p-value do
 //! not belong to it, because nothing is claimed about them.

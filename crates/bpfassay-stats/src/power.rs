@@ -138,7 +138,6 @@ fn over_deviations(freedom: f64, value: impl Fn(f64) -> f64) -> f64 {
     simpson(from, to, |u| density(u) * value(u)) / simpson(from, to, density)
 }
 
-/// Integrates `value`.
 fn simpson(from: f64, to: f64, value: impl Fn(f64) -> f64) -> f64 {
     const STEPS: u32 = 1000;
     let width = (to - from) / f64::from(STEPS);

@@ -26,7 +26,7 @@
 //! - a Gaussian-mixture sequence tuned for each number of pairs: 5.4, 4.0 and 3.4
 //! - the t interval of a single look: 2.8, 2.3 and 2.1
 //!
-//! For normal log ratios the looks are conservative: the stop depends on the deviation only, of
+//! The looks are conservative for normal log ratios. The stop depends on the deviation only, of
 //! which the mean is independent, and simulated coverage is about 99 % at a nominal 95 %. The
 //! excess compensates for heavy tails and skewness, where a t interval of few pairs is too short:
 //! see the test `coverage_holds_under_the_stopping_rule`.
@@ -183,9 +183,9 @@ mod tests {
         (covered as f64 / repetitions as f64, pairs as f64 / repetitions as f64)
     }
 
-    /// Deviations range from a third of the target, where sampling stops at the first look, to
-    /// three times the target, where it ends at the most pairs. 1,500 samples each have a standard
-    /// error of 0.006.
+    /// Sampling stops at the first look if the deviation is a third of the target, and ends at the
+    /// most pairs if it is three times the target. 1,500 samples each have a standard error of
+    /// 0.006.
     #[test]
     fn coverage_holds_under_the_stopping_rule() {
         for shape in [Shape::Normal, Shape::HeavyTailed, Shape::Contaminated, Shape::Skewed] {

@@ -8,7 +8,6 @@ pub(crate) fn close(a: f64, b: f64, tolerance: f64) -> bool {
     (a - b).abs() <= tolerance * b.abs().max(f64::MIN_POSITIVE)
 }
 
-/// Returns the logarithms of positive figures.
 pub(crate) fn logs(figures: &[f64]) -> Vec<f64> {
     figures.iter().map(|value| value.ln()).collect()
 }
@@ -41,7 +40,6 @@ pub(crate) enum Shape {
 impl Shape {
     pub(crate) const ALL: [Self; 4] = [Self::Normal, Self::HeavyTailed, Self::Contaminated, Self::Skewed];
 
-    /// Returns the standard deviation of the figures.
     pub(crate) fn deviation(self) -> f64 {
         match self {
             Self::Normal | Self::Skewed => 1.0,

@@ -14,7 +14,6 @@ use crate::output;
 
 /// Everything was done, and every run ended as expected.
 pub(crate) const SUCCESS: u8 = 0;
-/// A fault of bpfassay itself.
 pub(crate) const INTERNAL: u8 = 1;
 /// The command line, a study file or another input is wrong.
 pub(crate) const USAGE: u8 = 2;
@@ -60,11 +59,9 @@ With --bisect, as `git bisect run` reads them:
   125  this kernel cannot be tested: it is not built, its image is damaged, it does not boot, or nothing can be compared
   128  anything else (2 to 4 of the above): git bisect stops; 130 as above";
 
-/// An error and its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
-    /// The message and its causes.
     pub(crate) report: miette::Report,
 }
 

@@ -56,13 +56,11 @@ impl<W> Screen<W> {
     }
 }
 
-/// Returns standard output, without colours.
 #[allow(clippy::disallowed_methods, reason = "the only way to it")]
 pub(crate) fn stdout() -> Screen<Stdout> {
     Screen { stream: io::stdout(), colours: false }
 }
 
-/// Returns standard error, without colours.
 #[allow(clippy::disallowed_methods, reason = "the only way to it")]
 pub(crate) fn stderr() -> Screen<Stderr> {
     Screen { stream: io::stderr(), colours: false }

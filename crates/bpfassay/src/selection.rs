@@ -63,9 +63,10 @@ pub(crate) fn offline(global: &cli::Global) -> StoreOptions {
 /// Reads the tool files of the arguments and makes the selection.
 ///
 /// # Errors
-/// - A usage failure for an invalid tool file, an incomplete build tree, and package files that are
-///   invalid or do not belong to one kernel; for an image or a build tree together with other
+/// - A usage failure for an invalid tool file, for an image or a build tree together with other
 ///   kernels, and for modules without either
+/// - A usage failure for an incomplete build tree, and for package files that are invalid or do not
+///   belong to one kernel
 /// - An infrastructure failure, if packages cannot be unpacked into the cache
 pub(crate) fn selection(
     arguments: &cli::Selection,

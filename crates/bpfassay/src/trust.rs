@@ -53,7 +53,7 @@ fn list(packages: &[Package]) -> String {
     packages.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Asks on the terminal. Only `yes` is consent.
+/// Asks on the terminal. Consent is `yes`, and no other answer.
 ///
 /// # Errors
 /// An infrastructure failure, if the terminal cannot be written to or read.

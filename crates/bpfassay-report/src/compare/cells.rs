@@ -97,7 +97,6 @@ pub(super) struct Side<'a> {
     replicates: HashMap<&'a str, u32>,
     /// Why the times of these cells are meaningless, by cell.
     meaningless: HashMap<&'a str, String>,
-    /// See [`levels::looks`].
     pub(super) looks: usize,
 }
 
@@ -152,7 +151,6 @@ fn kernel_names<'a>(base: &'a Results, new: &'a Results, question: &'a Question)
     names
 }
 
-/// Compares one cell.
 pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, claim: Claim) -> CellComparison {
     let fate = match (pair.base, pair.new) {
         (Some(was), Some(is)) => match (why_not(was), why_not(is)) {

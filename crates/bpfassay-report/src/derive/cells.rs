@@ -189,7 +189,6 @@ fn why_no_figures(attach: &Attach, counts: RunCounts) -> String {
     }
 }
 
-/// Derives the accuracy of one metric.
 fn derive_accuracy(
     workload: Option<&WorkloadSpec>,
     metric: &Metric,

@@ -21,7 +21,6 @@ pub(super) struct Coverages {
     sources: HashSet<Arc<ProgramSource>>,
 }
 
-/// The executions in one boot.
 #[derive(Debug)]
 struct Boot {
     programs: Vec<Arc<ProgramSource>>,
@@ -51,7 +50,6 @@ impl Coverages {
         self.blocks.entry(block.to_owned()).or_default().insert(boot, of_boot);
     }
 
-    /// Returns the shared program that equals `source`.
     fn shared(&mut self, source: ProgramSource) -> Arc<ProgramSource> {
         let source = Arc::new(source);
         if let Some(same) = self.sources.get(&source) {

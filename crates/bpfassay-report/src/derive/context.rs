@@ -18,17 +18,13 @@ use bpfassay_results::{Provenance, RunResult};
 /// The power of the minimum detectable effect: the customary 80 % (Cohen, 1988, section 2.4).
 const POWER: f64 = 0.8;
 
-/// A plan with its runs.
 pub(super) struct Context<'a> {
     pub(super) plan: &'a Plan,
     pub(super) provenance: &'a [Provenance],
-    /// How intervals are computed.
     pub(super) levels: Levels,
     /// The number of looks of sequential sampling; 1 if the number of boots is fixed.
     pub(super) looks: usize,
-    /// The counts of QEMU's plugin.
     pub(super) counts: &'a Counts,
-    /// The source lines that ran.
     pub(super) coverages: &'a Coverages,
     runs: &'a ByCell<'a>,
     baselines: HashMap<Place<'a>, &'a Cell>,

@@ -44,7 +44,6 @@ pub(super) struct Counts {
     /// The names of phases and functions, each stored once, and the index of each name.
     names: Vec<Arc<str>>,
     places: HashMap<Arc<str>, u32>,
-    /// Number of CPUs of the guests.
     cpus: u32,
 }
 
@@ -56,7 +55,6 @@ struct Phase {
     count: Figure<Executed>,
 }
 
-/// The needed part of [`Instructions`].
 #[derive(Debug)]
 struct Executed {
     all: u64,
@@ -114,7 +112,6 @@ struct Counted {
     misses: Option<Misses>,
 }
 
-/// The counts of a function on the path.
 #[derive(Default)]
 struct Function {
     instructions: u64,
@@ -149,7 +146,6 @@ impl Counted {
 }
 
 impl Counts {
-    /// Sets the number of CPUs of the guests.
     pub(super) fn of_guests_with(self, cpus: u32) -> Self {
         Self { cpus, ..self }
     }

@@ -21,7 +21,6 @@ const LAYOUTS: &[(&str, f64)] =
 /// The term of metrics that were not measured with several seeds.
 const OTHER_LAYOUT: f64 = 0.001;
 
-/// Returns the declared layout term of a metric.
 pub(crate) fn layout(metric: &str) -> f64 {
     term(LAYOUTS, metric)
 }

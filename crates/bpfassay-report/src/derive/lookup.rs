@@ -13,7 +13,6 @@ pub(crate) type ByCell<'a> = HashMap<&'a str, Vec<&'a RunResult>>;
 /// A place within which runs are compared: target, workload case, file system.
 pub(super) type Place<'a> = (&'a Target, &'a str, String);
 
-/// Indexes runs by cell.
 pub(crate) fn by_cell(runs: &[RunResult]) -> ByCell<'_> {
     let mut of_cell = ByCell::new();
     for run in runs {
@@ -22,12 +21,10 @@ pub(crate) fn by_cell(runs: &[RunResult]) -> ByCell<'_> {
     of_cell
 }
 
-/// Returns the place of `cell`.
 pub(super) fn place(cell: &Cell) -> Place<'_> {
     (&cell.target, &cell.case, file_system_id(&cell.file_system))
 }
 
-/// Returns the place of `block`.
 pub(super) fn place_of(block: &Block) -> Place<'_> {
     (&block.target, &block.case, file_system_id(&block.file_system))
 }

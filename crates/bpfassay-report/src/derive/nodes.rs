@@ -13,7 +13,6 @@ use super::{bytes, losses};
 
 const MIB: f64 = 1_048_576.0;
 
-/// Derives the figures of each node.
 pub(super) fn derive(nodes: &[NodeRun]) -> Vec<NodeFigures> {
     let of_node = |NodeRun { node, ranks, figures }: &NodeRun| NodeFigures {
         node: node.clone(),

@@ -75,9 +75,7 @@ pub(super) fn summary<'a>(figures: impl Iterator<Item = &'a Figure<f64>>, why_no
 
 /// Log ratios baseline / other of a metric, from pairs of the same block and round.
 pub(super) struct Pairs {
-    /// The log ratios by replicate.
     pub(super) logs: BTreeMap<u32, Vec<f64>>,
-    /// The number of pairs.
     pub(super) count: u32,
     /// The number of pairs that were measured in two boots of the same block.
     pub(super) across_boots: u32,

@@ -17,8 +17,7 @@ use super::{
 };
 use bpfassay_results::{CellResult, Cost, Overhead, Pooled, PooledCost, Unit};
 
-/// From this many degrees of freedom on, an overhead or a ratio of two results uses its own
-/// variance alone.
+/// Effects with this many degrees of freedom, or more, use their own variance alone.
 const ENOUGH: f64 = 10.0;
 
 /// Returns the variance of a single observation of `effect` and the degrees of freedom, if these
@@ -97,7 +96,6 @@ impl Pooling<'_> {
     }
 }
 
-/// A member of a family.
 struct Member<'a> {
     figure: Pooling<'a>,
     /// The declared layout term of the metric.

@@ -10,7 +10,6 @@ use super::{
 };
 use bpfassay_results::Results;
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "badge",
     about: "JSON of a badge for a README: what the results come to, in words",

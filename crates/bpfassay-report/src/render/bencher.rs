@@ -10,7 +10,6 @@ use serde::Serialize;
 use super::{format::Format, plain};
 use bpfassay_results::{CellMetric, CellResult, Results};
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "bencher",
     about: "Costs, overheads and bandwidths with their intervals, as Bencher's JSON, to follow them over commits",

@@ -10,7 +10,6 @@ use bpfassay_tool::finding::{Certainty, FindingResult, FindingStatus};
 use crate::labels;
 use bpfassay_results::{Attach, CellFailure, CellResult, Demand, FailureKind, GateResult, Results};
 
-/// Cases of one kind.
 pub(super) struct Suite {
     pub(super) name: String,
     pub(super) cases: Vec<Case>,

@@ -4,7 +4,6 @@
 use super::{finished, format::Format, plain};
 use bpfassay_results::{Figure, Results};
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "collapsed",
     about: "Direct costs as collapsed stacks, for viewers of flame graphs",

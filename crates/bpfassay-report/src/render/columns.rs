@@ -10,7 +10,6 @@ const INDENT: [usize; 2] = [1, 5];
 /// The largest heights of a cell, in lines, that are tried before a row gets another line.
 const CELL_LINES: [usize; 3] = [1, 2, 4];
 
-/// The layout of a table.
 struct Layout {
     widths: Vec<usize>,
     /// The columns in each line of a row.

@@ -8,7 +8,6 @@ use crate::derive::pairs::accuracy_of;
 use bpfassay_results::{Figure, Outcome, Results, RunMetric};
 use bpfassay_study::Model;
 
-/// The header.
 const HEAD: [&str; 18] = [
     "run",
     "cell",
@@ -39,7 +38,6 @@ const HEAD_OF_MODEL: [&str; 5] = [
     "priced_direct_per_call",
 ];
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "csv",
     about: "A line per run and metric",

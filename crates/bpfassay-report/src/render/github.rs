@@ -15,7 +15,6 @@ use super::{
 };
 use bpfassay_results::{CellResult, Demand, Results};
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "github",
     about: "Annotations of a workflow, and the summary of its job",
@@ -47,7 +46,6 @@ pub struct Github {
     pub summary: String,
 }
 
-/// The level of an annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     /// Makes `run` end with exit code 4 or 5.
@@ -100,7 +98,6 @@ pub fn github(results: &Results) -> Github {
     Github { annotations: finished(annotations), summary: finished(summary::summary(results)) }
 }
 
-/// Adds a workflow command.
 fn push(text: &mut String, level: Level, title: &str, lines: &[String]) {
     let mut shown: Vec<String> = lines.iter().take(MOST_LINES).map(|line| plain::excerpt(line, LONGEST_LINE)).collect();
     if let Some(more) = lines.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {

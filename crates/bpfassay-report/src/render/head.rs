@@ -39,7 +39,6 @@ impl Head {
     }
 }
 
-/// Makes the head of a report on `results`.
 pub(super) fn head(results: &Results) -> Head {
     let mut conclusion = vec![format!("{}: {}", results.plan.title(), standing(results).words)];
     // Other workloads have no figures to summarise.
@@ -206,7 +205,6 @@ enum Found {
     Open,
 }
 
-/// The overheads of several cells.
 #[derive(Default)]
 struct Range {
     ends: Option<(f64, f64)>,

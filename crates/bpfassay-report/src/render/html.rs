@@ -55,7 +55,6 @@ struct Page<'a> {
     style: &'static str,
 }
 
-/// The style sheet of the pages.
 const STYLE: &str = include_str!("../../templates/report.css");
 
 /// A number in the summary of the report.
@@ -80,7 +79,6 @@ struct Finding {
     advice: Advice,
 }
 
-/// A run or a guest that failed.
 struct Failure {
     what: String,
     why: String,
@@ -88,7 +86,6 @@ struct Failure {
     log: Option<String>,
 }
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "html",
     about: "One page with tables and plots that needs nothing else",

@@ -20,7 +20,6 @@ use crate::{
 };
 use bpfassay_results::{Figure, Results};
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "junit",
     about: "Test cases, for CI systems",

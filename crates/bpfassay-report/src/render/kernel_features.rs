@@ -60,7 +60,6 @@ pub(super) struct Row {
     pub(super) members: Option<String>,
     /// One text per target.
     pub(super) cells: Vec<String>,
-    /// Remarks on cells.
     pub(super) remarks: Vec<String>,
 }
 

@@ -12,7 +12,6 @@ use super::{
 };
 use bpfassay_results::Results;
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "ktap",
     about: "Test cases, for tools of kernel developers",

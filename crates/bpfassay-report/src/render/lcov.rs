@@ -10,7 +10,6 @@ use super::{
 };
 use bpfassay_results::{CellResult, CoveredLine, CoveredLines, Figure, Results};
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "lcov",
     about: "Which lines and branches of eBPF programs ran, for lcov, genhtml and services that read it",

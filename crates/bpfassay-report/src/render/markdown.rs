@@ -12,7 +12,6 @@ use super::{
 };
 use bpfassay_results::Results;
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "markdown",
     about: "The tables, for pull requests and job summaries",
@@ -45,7 +44,6 @@ pub(super) fn head(results: &Results) -> String {
     text
 }
 
-/// Renders one section.
 pub(super) fn section(content: &Section) -> String {
     match content {
         Section::Table(table) => one(table),
@@ -53,7 +51,6 @@ pub(super) fn section(content: &Section) -> String {
     }
 }
 
-/// Renders a matrix of features by targets.
 fn matrix(page: &Page) -> String {
     let mut text = format!("{}\n\n", paragraph(&page.title));
     for surprise in page.warnings.iter().chain(&page.surprises) {
@@ -106,7 +103,6 @@ pub(super) fn one(content: &Table) -> String {
     text
 }
 
-/// Renders one row of a table.
 pub(super) fn row(cells: &[String]) -> String {
     let cells: Vec<String> = cells.iter().map(|cell| escape(cell)).collect();
     format!("| {} |\n", cells.join(" | "))

@@ -6,7 +6,6 @@ use bpfassay_results::Results;
 use super::format::{Format, FormatError};
 use crate::compare::Comparison;
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "junit",
     about: "Test cases, for CI systems; not in this program, which was built without the feature `full`",

@@ -15,7 +15,6 @@ use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Direct, Priced, Res
 /// The values of one family, each with its labels.
 type Samples = Vec<(Vec<(&'static str, String)>, f64)>;
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "openmetrics",
     about: "Gauges, for monitoring systems",

@@ -12,7 +12,6 @@ use flate2::{Compression, write::GzEncoder};
 use super::{collapsed::CALLS, format::Format, plain};
 use bpfassay_results::{Figure, Results};
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "pprof",
     about: "Direct costs as a profile, for pprof and other viewers of its files",

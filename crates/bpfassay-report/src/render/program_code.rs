@@ -4,7 +4,6 @@
 
 use bpfassay_protocol::tool::ProgramCode;
 
-/// The headers of the columns.
 pub(super) const COLUMNS: [&str; 5] = ["verified", "states", "peak", "xlated", "JITed [B]"];
 
 /// The figures of the columns, in the same order.
@@ -24,7 +23,6 @@ pub(super) const LEGEND: &str = "verified: instructions that the verifier proces
 /// The text for a program that was not loaded, or for a figure that nothing reports.
 pub(super) const NONE: &str = "-";
 
-/// Formats a figure as a cell.
 pub(super) fn shown<T: ToString>(figure: Option<T>) -> String {
     figure.map_or_else(|| NONE.to_owned(), |figure| figure.to_string())
 }

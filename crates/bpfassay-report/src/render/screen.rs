@@ -42,7 +42,6 @@ const NARROWEST: u16 = 60;
 const MOST_BLOCKS: usize = 4;
 /// The largest number of rows in which everything is as expected.
 const MOST_ROWS: usize = 24;
-/// The largest number of rows.
 const MOST_ROWS_IN_ALL: usize = 60;
 /// The longest list of workloads, in characters.
 const LONGEST_LIST: usize = 150;
@@ -167,7 +166,6 @@ impl<'a> Matrix<'a> {
         lay_out::aligned(self.rows.iter().map(|row| row.label.as_slice()))
     }
 
-    /// Returns the columns of all blocks.
     fn columns(&self, results: &Results) -> Vec<Column> {
         let mut columns = Vec::new();
         for (block, name) in self.names.iter().enumerate() {

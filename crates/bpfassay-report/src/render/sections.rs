@@ -24,7 +24,6 @@ use super::{
 };
 use bpfassay_results::Results;
 
-/// A section of a report.
 pub(super) enum Section {
     Table(Table),
     /// Features by targets; each format has its own layout.
@@ -62,7 +61,6 @@ fn of_cells(results: &Results, table: fn(&Results) -> Option<Table>) -> Vec<Sect
     if study::has_figures(results) { of_tables(table(results)) } else { Vec::new() }
 }
 
-/// Makes the sections of a report on `results`.
 pub(super) fn sections(results: &Results) -> impl Iterator<Item = Section> {
     SECTIONS.iter().flat_map(move |section| section(results))
 }

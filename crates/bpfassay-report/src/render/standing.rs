@@ -12,7 +12,6 @@ use super::cases::{self, Account};
 use crate::labels;
 use bpfassay_results::{Attach, ByteErrors, CellResult, Demand, Figure, GateResult, Results};
 
-/// The summary of results.
 pub(super) struct Standing {
     pub(super) words: String,
     pub(super) class: Class,
@@ -27,7 +26,6 @@ pub(super) enum Class {
     Neutral,
     /// Something is not known, or needs attention.
     Open,
-    /// Something is wrong.
     Bad,
 }
 

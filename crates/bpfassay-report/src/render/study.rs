@@ -111,7 +111,6 @@ fn interpreted(results: &Results) -> HashSet<&str> {
 const INSTRUCTIONS: &str = "the clock counts the guest's instructions, 1 ns each, not cycles: cache misses and traps are not priced, and time \
                             in which the guest waits passes at once, up to the next timer.";
 
-/// Warns of figures in time of emulated guests.
 fn warning_of_emulation(results: &Results) -> Option<String> {
     if results.plan.study.clock == Clock::Instructions {
         return None;

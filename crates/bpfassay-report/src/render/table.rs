@@ -30,7 +30,6 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Makes a table without rows.
     pub(super) fn new<C: Into<String>>(title: impl Into<String>, columns: impl IntoIterator<Item = C>) -> Self {
         Self {
             title: vec![title.into()],
@@ -118,12 +117,10 @@ pub(super) struct CellNames {
 }
 
 impl CellNames {
-    /// Names the cells of `results`.
     pub(super) fn of(results: &Results) -> Self {
         Self::among(results.cells.iter().map(|cell| (cell.case.as_str(), cell.file_system.as_str())))
     }
 
-    /// Names the cells of `comparison`.
     pub(super) fn of_comparison(comparison: &Comparison) -> Self {
         Self::among(comparison.cells.iter().map(|cell| (cell.case.as_str(), cell.file_system.as_str())))
     }

@@ -14,7 +14,6 @@ use super::{
 };
 use bpfassay_results::Results;
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "text",
     about: "All tables, for terminals",

@@ -12,14 +12,12 @@ use crate::derive::{
 };
 use bpfassay_results::{Basis, CellMetric, Cost, Figure, NO_COUNTS, Pooled, RunResult, Unit};
 
-/// The replicates of a figure.
 #[derive(Debug, Clone, Copy)]
 struct Replicates {
     /// Squared standard error.
     variance: f64,
     degrees_of_freedom: f64,
     unit: Unit,
-    /// The number of boots.
     boots: f64,
 }
 

@@ -7,7 +7,6 @@ use std::{collections::BTreeMap, io::Read as _};
 /// The parts of a profile that tests check.
 pub(crate) struct Profile {
     pub(crate) texts: Vec<String>,
-    /// Type and unit of the values.
     pub(crate) sample_types: Vec<[String; 2]>,
     pub(crate) samples: Vec<Sample>,
     pub(crate) time_nanos: u64,

@@ -15,7 +15,6 @@ pub(crate) fn results_of(study: &str) -> Results {
     bpfassay_results::file::read(&folder_of(study)).unwrap()
 }
 
-/// Returns the `results.json` of `study`.
 pub(crate) fn text_of(study: &str) -> String {
     let packed = fs::read(folder_of(study).join("results.json.xz")).unwrap();
     let mut text = String::new();

@@ -31,7 +31,6 @@ impl Replicated {
         Self { template, plan: plan(&study) }
     }
 
-    /// Writes the journal into `directory`.
     pub(crate) fn write(&self, directory: &Path) {
         let source = Source::new(&self.template);
         let header = Header {

@@ -150,7 +150,6 @@ fn what_was_not_measured_has_its_reason() {
     assert!(!html(&derive(&without)).unwrap().contains("id=\"code-coverage\""));
 }
 
-/// A section of a tracefile.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Section {
     test: String,

@@ -99,9 +99,8 @@ fn other_seeds_are_independent_samples() {
     assert!(comparison.is_inconclusive() && !comparison.is_regression());
 }
 
-/// One boot each by the instruction clock has another seed, and so another layout. A change of an
-/// overhead is claimed beyond the declared layout term of both. Baselines differ more, so nothing
-/// is claimed.
+/// One boot each has another seed, and so another layout. A change of an overhead is claimed beyond
+/// the layout term of both. Baselines differ more, so nothing is claimed.
 #[test]
 fn one_boot_with_another_seed_claims_of_overheads_beyond_the_layout_term() {
     let mut other = instructions();

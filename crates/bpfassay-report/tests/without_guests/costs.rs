@@ -23,7 +23,6 @@ use bpfassay_study::{
 
 use crate::common::{contents, contents_of, figures, outcome, study};
 
-/// Calls in each phase.
 const CALLS: u64 = 32;
 
 /// Makes results in which each call of fexit takes `extra` instructions more than the baseline's,

@@ -5,7 +5,6 @@
 use super::Point;
 use crate::{Spread, StatsError, summary::sorted_quantile};
 
-/// A measured point.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observed {
     /// Index of the point in the series as given.
@@ -91,7 +90,6 @@ pub(super) fn mean(points: &[Observed]) -> f64 {
     first + points.iter().map(|point| point.value - first).sum::<f64>() / points.len() as f64
 }
 
-/// The noise of a series.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Noise {
     autocorrelation: f64,
@@ -101,7 +99,6 @@ pub(super) struct Noise {
     scatter: f64,
     /// Variance of neighbours' differences over what replicates and layout explain, at least 1.
     excess: f64,
-    /// Degrees of freedom of `excess`.
     freedom_of_excess: f64,
 }
 

@@ -56,7 +56,6 @@ pub(crate) fn cache(arguments: &cli::CacheArguments, global: &cli::Global) -> Ou
     Ok(SUCCESS)
 }
 
-/// Whether `item` was not used for `days`.
 fn is_unused(item: &Item, days: u32) -> bool {
     item.used.elapsed().is_ok_and(|age| age >= Duration::from_secs(86_400) * days)
 }
@@ -65,7 +64,6 @@ fn count(number: usize) -> String {
     if number == 1 { "1 entry".to_owned() } else { format!("{number} entries") }
 }
 
-/// Names a kind of item.
 fn name(kind: &ItemKind) -> String {
     match kind {
         ItemKind::Package => "Debian packages".to_owned(),

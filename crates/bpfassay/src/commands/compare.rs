@@ -12,7 +12,6 @@ use crate::{
     exit::{Failure, INCONCLUSIVE, INTERNAL, Outcome, REGRESSION, SUCCESS},
 };
 
-/// Makes the filter of the comparison.
 pub(super) fn filter(probes: &[String], metrics: &cli::Metrics) -> Filter {
     Filter { probes: probes.to_vec(), metrics: metrics.metric.clone(), accesses: metrics.access.clone() }
 }

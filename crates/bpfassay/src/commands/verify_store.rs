@@ -28,7 +28,6 @@ const SHOWN: usize = 20;
 
 /// The outcome for one block.
 enum Came {
-    /// The figures are the same.
     Same,
     /// The figures differ, with the differences.
     Different(String),

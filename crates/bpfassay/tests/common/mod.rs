@@ -87,7 +87,6 @@ pub(crate) fn exits_in(directory: &Path, arguments: &[&str], code: i32) -> Strin
     printed
 }
 
-/// Whether this host has `program`.
 fn has(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
@@ -114,7 +113,6 @@ pub(crate) fn report(directory: &Path) -> String {
     exits_in(directory, &["report", "--format", "text", "."], 0)
 }
 
-/// Reads the results in `directory`.
 pub(crate) fn results(directory: &Path) -> Value {
     serde_json::from_slice(&fs::read(directory.join("results.json")).unwrap()).unwrap()
 }

@@ -33,7 +33,6 @@ pub(crate) fn release(directory: &Path, program: &[u8], testbed: Option<&Path>) 
     release
 }
 
-/// Returns the SHA-256 of a file.
 pub(crate) fn sha256(file: &Path) -> String {
     let output = Command::new("sha256sum").stdin(fs::File::open(file).unwrap()).output().unwrap();
     String::from_utf8(output.stdout).unwrap()[..64].to_owned()

@@ -12,7 +12,6 @@ use crate::common::{bpfassay, guests_wanted, printed, results, study, wrong_tool
 
 /// Calls of each operation in a run, all of one size: the study's `-t 12k -b 3m`.
 const CALLS: u64 = 256;
-/// Runs of each cell.
 const RUNS: u64 = 2;
 
 /// Returns the lines of `program` by their trimmed texts: executions and outcomes of branches.

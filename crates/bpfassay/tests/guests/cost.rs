@@ -85,7 +85,7 @@ fn the_cheapest_configuration_is_exact_and_cheaper_than_the_layout_of_the_talk()
         for program in programs {
             let (runs, per_run) = time(of(name), program);
             assert!(runs >= CALLS, "{name} {program}: {runs} runs");
-            // By this clock a nanosecond is an instruction.
+            // A nanosecond of this clock is an instruction.
             assert!((10.0..20_000.0).contains(&per_run), "{name} {program}: {per_run}");
         }
     }

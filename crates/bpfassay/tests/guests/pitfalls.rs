@@ -42,7 +42,6 @@ fn run_wanted(lines: &[(&str, &str)]) -> Value {
     serde_json::from_slice(&fs::read(directory.path().join("out/results.json")).unwrap()).unwrap()
 }
 
-/// Returns the cell of a probe configuration.
 fn cell<'a>(results: &'a Value, probe: &str) -> &'a Value {
     results["cells"].as_array().unwrap().iter().find(|cell| cell["probe"] == probe).unwrap()
 }
@@ -67,9 +66,9 @@ fn assert_found<'a>(cell: &'a Value, pitfall: &str, subject: &str) -> &'a str {
 
 #[test]
 fn functions_that_are_not_what_they_seem() {
-    // In Debian's 7.2 for x86_64, these are: a function that GCC has only as `.isra`, and an entry
-    // of the CPU, which must not have kprobes; one that is `notrace`, and one that a dozen drivers
-    // have each; one that GCC split, and a missing one.
+    // The functions are in Debian's 7.2 for x86_64. The first pair is a function that GCC has only
+    // as `.isra`, and an entry of the CPU, which must not have kprobes. The second pair is
+    // `notrace`, and a name that a dozen drivers use. The third pair is split by GCC, and missing.
     let pairs =
         [("filemap_readahead", "asm_exc_debug"), ("rcu_is_watching", "name_show"), ("vfs_statfs", "vfs_nonexistent")];
     let pairs = pairs.map(|(read, write)| {

@@ -16,7 +16,6 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, results, run, study, uncounted};
 
-/// Returns the cells of results.
 fn cells(results: &Value) -> &Vec<Value> {
     results["cells"].as_array().unwrap()
 }

@@ -28,8 +28,8 @@ fn fingerprint(printed: &str) -> String {
     line.unwrap().to_owned()
 }
 
-/// Removes what differs between two runs of the same study on one host: the digests of the file and
-/// of the journal, the host's times, and the paths in QEMU's command lines.
+/// Removes what differs between two runs of the same study on one host. These are the digests of
+/// the file and of the journal, the host's times, and the paths in QEMU's command lines.
 fn comparable(mut value: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {

@@ -57,7 +57,6 @@ fn sort(lines: &[String]) -> Guest {
 }
 
 impl Guest {
-    /// Returns the rows of a sample.
     fn sample(&self, file: &str, label: &str) -> Vec<Value> {
         let lines = self.files[file].lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let sample = lines.into_iter().find(|line| line["label"] == label);

@@ -83,9 +83,7 @@ const FOUR_OF_FIVE: &str =
 /// The required content of a fault's evidence.
 #[derive(Clone, Copy)]
 enum Amount {
-    /// A number.
     Number,
-    /// This text.
     Text(&'static str),
     /// The reported and the real number, with this relation.
     Of(fn(u64, u64) -> bool),
@@ -148,7 +146,6 @@ fn found(cell: &Value) -> Vec<(&str, &Value)> {
     found.map(|finding| (finding["kind"].as_str().unwrap(), &finding["evidence"])).collect()
 }
 
-/// Returns the cell of `tool` on `arch`.
 fn cell<'r>(results: &'r Value, tool: &str, arch: &str) -> &'r Value {
     let mut cells = results["cells"].as_array().unwrap().iter();
     cells.find(|cell| cell["tool"] == tool && cell["target"]["arch"] == arch).unwrap()

@@ -52,7 +52,6 @@ fn of_stand_in(directory: &Path, code: i32, prints: &str) -> PathBuf {
     release
 }
 
-/// Returns the arguments of `run`.
 fn arguments(directory: &Path) -> Vec<String> {
     let text = fs::read_to_string(directory.join("arguments")).unwrap();
     text.lines().map(str::to_owned).collect()

@@ -169,7 +169,7 @@ fn exact(results: &Value, file_system: &str) {
                 assert!(errors["intervals"].as_u64().is_some_and(|n| n > 0), "{cell:#}");
                 assert_eq!((&errors["exact"], &errors["not_measured"]), (&errors["intervals"], &0.into()), "{cell:#}");
             }
-            // Only the NFS client has its own counters.
+            // The NFS client has its own counters, and others have none.
             if !file_system.starts_with("nfs") {
                 assert_eq!(row["mountstats_error"]["not_measured"], "the mount has no mountstats");
             }

@@ -70,7 +70,6 @@ fn shows(directory: &Path, arguments: &[&str], code: i32) -> String {
     printed
 }
 
-/// Formats a TOML string.
 fn toml(text: &str) -> String {
     let escaped: String = text.chars().map(|c| format!("\\u{:04X}", u32::from(c))).collect();
     format!("\"{escaped}\"")

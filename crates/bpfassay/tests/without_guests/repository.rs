@@ -160,7 +160,6 @@ fn packages_contain_what_they_include() {
     assert!(found > 3, "only {found} included files were found");
 }
 
-/// Removes `..` from the path.
 fn normalized(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for component in path.components() {
@@ -313,7 +312,6 @@ fn a_walk_lists_every_file() {
 /// A change that a block of docs/adding.md makes to a file.
 #[derive(Debug)]
 enum Edit {
-    /// A new file.
     Create(String),
     /// Replaces these lines, which occur once in the file, by others.
     Replace(String, String),

@@ -8,7 +8,6 @@ use bpfassay_protocol::{message::RunFigures, run_name, tool::ToolFigures};
 /// agent and kernel threads, such as those of nfsd.
 pub(super) const ROOT: u64 = 1;
 
-/// The cgroups of one run.
 pub(super) struct Cgroups {
     /// The id and the path of each cgroup.
     known: [(u64, String); 3],

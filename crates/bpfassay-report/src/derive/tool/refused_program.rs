@@ -5,7 +5,6 @@
 /// The refused program in a loader's output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RefusedProgram {
-    /// The program's name.
     pub(super) program: Option<String>,
     /// The verifier's reason, one line.
     pub(super) reason: Option<String>,
@@ -36,7 +35,6 @@ const LOGS: &[Log] = &[
     Log { begin: "Verifier output: ", is_same_line: true, ends: &["Caused by:", "Error: "] },
 ];
 
-/// Finds the refused program in `message`.
 pub(super) fn refused_program(message: &str) -> RefusedProgram {
     let of_go = || message.lines().rev().find_map(reason_of_cilium);
     RefusedProgram { program: message.lines().rev().find_map(program), reason: last_log(message).or_else(of_go) }

@@ -130,7 +130,6 @@ pub(super) fn newcomers(truth: &Truth, figures: &RunFigures, cgroups: &Cgroups) 
     std::iter::once((Whose::Cgroup, of_cgroups)).chain(of_processes).collect()
 }
 
-/// Returns all names of a process.
 fn names_of(process: &Process) -> impl Iterator<Item = String> + use<> {
     let Process { id, thread, name } = process.clone();
     [id, thread, name].into_iter().flatten()

@@ -18,11 +18,9 @@ pub(super) struct Covered {
     pub(super) missing: Vec<[String; 2]>,
 }
 
-/// A program under test.
 pub(super) struct Listing {
     /// The thing under test, and the program's name.
     pub(super) title: String,
-    /// How much of the program ran.
     pub(super) summary: String,
     /// The cells in which the program ran.
     pub(super) cells: String,

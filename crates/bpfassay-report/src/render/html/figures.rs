@@ -31,7 +31,6 @@ pub(super) const CALLS: &[&str] = &["write-call", "read-call"];
 pub(super) struct Plot {
     /// The title; also the text alternative of the picture.
     pub(super) title: String,
-    /// The `svg` elements.
     pub(super) svg: Sizes,
     /// The name of the axis, for the narrow size, which has no room for it.
     pub(super) axis: String,
@@ -44,7 +43,6 @@ pub(super) struct Plot {
     pub(super) parts: Vec<[String; 3]>,
 }
 
-/// Plots that belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plots {
     /// An identifier on the page.
@@ -85,10 +83,8 @@ pub(super) fn plots(results: &Results) -> Vec<Plots> {
 /// A cell and the bytes of each call, if the workload reports them.
 type WithSize<'a> = (&'a CellResult, Option<u64>);
 
-/// A metric with its accuracy.
 type Row<'a> = (&'a CellMetric, Option<&'a CellAccuracy>);
 
-/// Returns the row of the metric `name`.
 fn row<'a>(cell: &'a CellResult, name: &str) -> Option<Row<'a>> {
     cell.rows().find(|(metric, _)| &*metric.name == name)
 }

@@ -100,7 +100,6 @@ const LARGEST: f64 = 1e12;
 
 type Failed = DrawingAreaErrorKind<std::io::Error>;
 
-/// An estimate with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Mark {
     pub(super) value: f64,
@@ -139,7 +138,6 @@ pub(super) struct Intervals {
 pub(super) struct Curves {
     /// The quantity on the horizontal axis, with its unit.
     pub(super) along: String,
-    /// The quantity with its unit.
     pub(super) quantity: String,
     /// The value without an effect, if there is one.
     pub(super) reference: Option<f64>,
@@ -149,7 +147,6 @@ pub(super) struct Curves {
     pub(super) names: Vec<String>,
     /// Whether the horizontal axis is logarithmic.
     pub(super) logarithmic: bool,
-    /// The points of each series.
     pub(super) series: Vec<Vec<(f64, Mark)>>,
     /// Levels: the series, the range, and the value.
     pub(super) levels: Vec<(u8, Range<f64>, f64)>,

@@ -18,7 +18,6 @@ use bpfassay_results::Results;
 const TITLE: u32 = 32;
 const KEY: u32 = 28;
 
-/// See [`crate::render::FORMATS`].
 pub(in crate::render) const FORMAT: Format = Format {
     name: "svg",
     about: "One figure of the page (--figure), for light and dark",

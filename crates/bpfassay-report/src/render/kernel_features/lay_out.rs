@@ -10,9 +10,7 @@ use crate::render::{plain::line, wrap::push_wrapped};
 
 /// The width without a terminal.
 const WIDTH: usize = 100;
-/// The narrowest column of labels.
 const MIN_LABEL: usize = 24;
-/// The widest column of labels.
 const MAX_LABEL: usize = 44;
 
 /// Renders the page as text for a terminal with `width` columns.
@@ -46,7 +44,6 @@ pub(in crate::render) fn text(page: &Page, width: Option<u16>) -> String {
     text
 }
 
-/// The widths of the columns.
 struct Columns<'a> {
     targets: &'a [Target],
     label: usize,

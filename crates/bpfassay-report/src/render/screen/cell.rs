@@ -25,7 +25,6 @@ pub(super) const NO_INTERVAL: &str = "?";
 /// Follows an exact count of what callers request.
 pub(super) const REQUESTED: &str = "[r]";
 
-/// The texts of a cell.
 pub(super) struct Shown {
     pub(super) loads: String,
     pub(super) counts: String,
@@ -38,7 +37,6 @@ pub(super) fn title(cell: &CellResult) -> String {
     cell.tool.clone().unwrap_or_else(|| format!("bundled tracer by {}", cell.probe))
 }
 
-/// Makes the texts of cells.
 pub(super) struct Texts<'a> {
     results: &'a Results,
     denied: HashSet<&'a str>,

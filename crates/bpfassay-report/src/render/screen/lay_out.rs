@@ -4,11 +4,8 @@
 
 use super::super::plain::excerpt;
 
-/// A column of a block.
 pub(super) struct Column {
-    /// The number of the block.
     pub(super) block: usize,
-    /// The title of the block.
     pub(super) title: String,
     pub(super) head: String,
     /// A text for each row.
@@ -27,12 +24,10 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Shortens `text` if it is longer than `width`.
 fn fitted(text: &str, width: usize) -> String {
     if length(text) > width { excerpt(text, width.saturating_sub(1)) } else { text.to_owned() }
 }
 
-/// Pads `text` with spaces up to `width`.
 fn padded(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(length(text))))
 }

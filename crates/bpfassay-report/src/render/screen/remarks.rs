@@ -13,12 +13,10 @@ use super::{
 };
 use bpfassay_results::Results;
 
-/// The largest number of remarks.
 const MOST: usize = 8;
 /// The longest remark, in characters.
 const LONGEST: usize = 200;
 
-/// Lists the remarks by number.
 pub(super) fn lines(remarks: &Remarks) -> Vec<String> {
     let numbered = |(index, remark): (usize, &String)| format!("[{}] {}", index + 1, excerpt(remark, LONGEST));
     first(remarks.0.iter().enumerate().map(numbered).collect(), MOST, "remarks")

@@ -33,7 +33,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let (mut rows, mut elapsed) = (Vec::new(), Vec::new());
     let (mut of_rounds, mut is_pooled, mut is_open) = (false, false, false);
     for cell in results.cells.iter().filter(|cell| cell.runs.measured > 0) {
-        // Only the operations of bandwidths are calls.
+        // The operations of bandwidths are calls, and other metrics have none.
         for (index, metric) in cell.metrics.iter().filter(|metric| metric.operation.is_some()).enumerate() {
             let is_baseline = cell.is_baseline();
             let figure = metric.cost_compared(is_baseline);

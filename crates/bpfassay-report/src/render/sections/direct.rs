@@ -8,7 +8,6 @@ use crate::{
 };
 use bpfassay_results::{Figure, Results, Role, plain};
 
-/// Makes the table, if instructions were counted.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();

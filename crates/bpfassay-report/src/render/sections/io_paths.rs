@@ -26,7 +26,6 @@ use bpfassay_results::{CellResult, Figure, PathCoverage, Results};
 /// Workload case, file system, bytes per path.
 type Key<'a> = (&'a str, &'a str, u64);
 
-/// The cells of a target.
 type OfTarget<'a> = (&'a Target, Vec<&'a CellResult>);
 
 /// Makes one table per workload, file system, and group of targets with the same figures.

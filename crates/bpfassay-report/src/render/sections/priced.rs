@@ -5,7 +5,6 @@
 use crate::render::table::{CellNames, Table};
 use bpfassay_results::{Figure, Results};
 
-/// Makes the table, if a model was used.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let model = results.plan.study.model.as_ref()?;
     let cell_names = CellNames::of(results);

@@ -21,7 +21,6 @@ use crate::{
 
 /// The origin of a run's plan and guests.
 pub(super) enum RunMode {
-    /// A new run.
     New,
     /// A new run with the guests of other results (`--like`).
     Like(Box<Like>),

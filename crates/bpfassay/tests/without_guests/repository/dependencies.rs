@@ -12,7 +12,6 @@ use toml::Table;
 /// The variable that names a checkout of RustSec's database of advisories.
 const ADVISORIES: &str = "BPFASSAY_ADVISORIES";
 
-/// The policy of deny.toml.
 struct Policy {
     licences: BTreeSet<String>,
     ignored: BTreeSet<String>,

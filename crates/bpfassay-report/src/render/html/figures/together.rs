@@ -36,7 +36,6 @@ pub(in super::super) struct Panel {
     pub(in super::super) place: String,
     /// The title: the place, and by what the panel shows the figure.
     pub(in super::super) title: String,
-    /// The names of the series.
     pub(in super::super) series: Vec<String>,
     pub(in super::super) shape: Shape,
 }
