@@ -96,7 +96,7 @@ impl Part {
     }
 }
 
-/// The plugin follows calls from function to function, but does not know which CPU runs them.
+/// The plugin follows calls from function to function, without distinguishing CPUs.
 const SEVERAL_CPUS: &str = "with several CPUs, QEMU's plugin cannot tell the calls of one CPU from those of another";
 
 /// The counts of a run's phases that belong to a metric.

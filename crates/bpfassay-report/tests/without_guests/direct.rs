@@ -97,7 +97,7 @@ fn direct(results: &Results) -> Vec<&Figure<Direct>> {
     metrics.map(|metric| metric.direct.as_ref().unwrap()).collect()
 }
 
-/// The plugin follows calls, but does not know which CPU makes them.
+/// The plugin follows calls without distinguishing CPUs.
 #[test]
 fn direct_costs_are_not_measured_on_several_cpus() {
     let mut study = study(None, 2, 1);

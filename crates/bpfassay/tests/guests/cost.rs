@@ -63,7 +63,7 @@ fn the_cheapest_configuration_is_exact_and_cheaper_than_the_layout_of_the_talk()
         }
     }
     println!("{read_costs:#?}");
-    // The set has no code on the path of a call, so only noise is left.
+    // The probe has no code on the path of a call, so only noise is left.
     assert!(read_costs["task-io"].abs() < 60.0, "{read_costs:?}");
     // The measured costs are 266, 341, 2494 and 3816. One or two more instructions on the path are
     // no failure, but another lookup is.

@@ -147,7 +147,7 @@ fn mounts_of_the_workload_s_own_namespace_have_what_was_moved_on_them() {
     let runs = results["runs"].as_array().unwrap();
     let namespace = runs[0]["record"]["outcome"]["namespace"].as_array().unwrap();
     assert!(namespace.iter().any(|mount| mount["path"] == "/mnt/own"), "{namespace:?}");
-    // The tool is not in the guest's namespace, and does not stay there.
+    // The mount is not in the guest's own namespace, and does not outlast its run.
     assert!(runs.iter().all(|run| run["record"]["outcome"]["type"] == "measured"), "{text}");
     for tool in ["by-mount", "by-cgroup"] {
         assert_eq!(found(&results, tool), [], "{tool}: {text}");

@@ -134,7 +134,7 @@ fn a_tool_is_measured_or_reported_with_the_reason() {
 
 /// Tools of Debian's packages, each with the rest of its tool file and the outcome of its run. The
 /// first one reads an argument of a tracepoint, for which bpftrace starts `sh`. The second one
-/// reports a lookup of the time zone at each report, unless it knows the zone. The third one
+/// reports a lookup of the time zone at each report, unless a time zone is set. The third one
 /// reports its own reports.
 const OF_PACKAGES: [(&str, &str, &str); 3] = [
     ("argument", "ready = { line = 'attached_probes' }", "measured"),

@@ -28,8 +28,8 @@ fn study(probes: &str, workload: &str) -> String {
     )
 }
 
-/// The bundled tracer as an unknown tool: an exporter. Its probes do not need optional features of
-/// this machine's kernel.
+/// The bundled tracer as an unknown tool: an exporter. It counts by a probe that does not need what
+/// this machine's kernel was built without.
 const TOOL: &str = r#"schema = 1
 [tool]
 name = "exporter"

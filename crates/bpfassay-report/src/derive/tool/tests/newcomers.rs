@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures of cgroups and processes that appeared with the workload: a tool cannot have reported
+//! Figures of cgroups and processes that appeared with the workload: a tool need not have reported
 //! them before.
 
 use super::*;
