@@ -7,9 +7,10 @@
 //! overhead is such a ratio: bandwidth without the tool / bandwidth with it; above 1 means slower.
 //!
 //! The estimator is the ratio of geometric means over pairs, which is the exponential of the mean
-//! of the pairs' log ratios. The interval is Student's t on the log scale, transformed back. The
-//! log scale treats twice as fast and half as fast alike (Fleming and Wallace, "How not to lie with
-//! statistics: the correct way to summarize benchmark results", CACM 29(3), 1986). A paired t
+//! of the pairs' log ratios. The interval is Student's t on the log scale, transformed back.
+//!
+//! The log scale treats twice as fast and half as fast alike (Fleming and Wallace, "How not to lie
+//! with statistics: the correct way to summarize benchmark results", CACM 29(3), 1986). A paired t
 //! interval of logarithms is the classical interval for a ratio under multiplicative errors (Bland
 //! and Altman, "Transformations, means and confidence intervals", BMJ 312, 1996).
 //!

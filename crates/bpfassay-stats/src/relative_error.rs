@@ -42,9 +42,10 @@ pub struct CounterReading {
 /// Bias: the first and the last such interval are only partly busy, so the mean is too low although
 /// every byte is counted. A steady transfer of duration D, sampled every S, touches m sampling
 /// intervals, over which its bytes are spread. The mean of rates is then bytes / (m · S) instead of
-/// bytes / D, and the relative error is m · S / D. If sampling and transfer are not synchronised, m
-/// is D / S + 1 on average. The relative error is then 1 + S / D: too high by sampling interval /
-/// duration.
+/// bytes / D, and the relative error is m · S / D.
+///
+/// If sampling and transfer are not synchronised, m is D / S + 1 on average. The relative error is
+/// then 1 + S / D: too high by sampling interval / duration.
 #[must_use]
 pub fn mean_of_instantaneous(readings: &[CounterReading]) -> Option<(f64, usize)> {
     let rates: Vec<f64> = readings

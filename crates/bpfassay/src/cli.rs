@@ -99,7 +99,7 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// List studies, kernels, probes, tools or results
     List(List),
-    /// Fetch, lock, pack, compose and check what guests are made from
+    /// Fetch, lock, pack, compose and check the parts of guests
     Testbed(Testbed),
     /// Measure a study on a cluster of Slurm, and merge shards
     Cluster(Cluster),

@@ -34,7 +34,7 @@ pub(crate) enum TestbedCommand {
     Compose {
         /// The testbed specification
         spec: PathBuf,
-        /// Directory for the testbed; its manifest is manifest.json there
+        /// Directory for the testbed and its manifest, manifest.json
         #[arg(long, short, value_name = "DIR")]
         output: PathBuf,
     },
@@ -44,7 +44,7 @@ pub(crate) enum TestbedCommand {
     Pack {
         /// The manifest
         manifest: PathBuf,
-        /// Directory for the testbed; its manifest is manifest.json there
+        /// Directory for the testbed and its manifest, manifest.json
         #[arg(long, short, value_name = "DIR")]
         output: PathBuf,
     },

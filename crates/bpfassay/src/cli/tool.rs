@@ -24,7 +24,7 @@ pub(crate) enum ToolCommand {
         source: String,
 
         /// The file to write, which must not exist; SOURCE must be in its directory or below
-        /// [default: standard output, for a file beside SOURCE]
+        /// [default: standard output, for a file in the directory of SOURCE]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },

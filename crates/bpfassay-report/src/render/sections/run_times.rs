@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of run times of programs, where the kernel kept statistics.
+//! The table of run times of programs, if the kernel kept statistics.
 
 use bpfassay_study::Clock;
 

@@ -82,7 +82,7 @@ const OTHERS: &[(&str, &[&str])] = &[
 /// Crates whose messages users do not read: the tests of the project.
 const NOT_SHOWN: [&str; 2] = ["bpfassay-chaos", "bpfassay-fuzz"];
 
-/// The options that a text may name.
+/// The options that are allowed in a text.
 struct Known {
     bpfassay: Command,
     /// Options of all commands together.
