@@ -7,21 +7,23 @@
 //! Ann. Math. Statist. 36, 1965, where coverage is only asymptotic).
 //!
 //! The method is group-sequential with alpha spending (Lan and DeMets, "Discrete sequential
-//! boundaries for clinical trials", Biometrika 70(3), 1983), in the form of repeated confidence
+//! boundaries for clinical trials", Biometrika 70(3), 1983). It has the form of repeated confidence
 //! intervals (Jennison and Turnbull, "Interim analyses: the repeated confidence interval approach",
-//! JRSS B 51(3), 1989). The numbers of pairs at the looks are fixed beforehand, each look spends an
-//! equal share of 1 − level, and its interval is the t interval at that share. The intervals of all
-//! looks hold at once with at least the requested level (Boole's inequality), whatever the rule to
-//! stop. They are as exact as a t interval for a fixed number of pairs.
+//! JRSS B 51(3), 1989).
+//!
+//! The numbers of pairs at the looks are fixed beforehand, each look spends an equal share of 1 −
+//! level, and its interval is the t interval at that share. The intervals of all looks hold at once
+//! with at least the requested level (Boole's inequality), whatever the rule to stop. They are as
+//! exact as a t interval for a fixed number of pairs.
 //!
 //! This method needs no property of the data beyond those of the t interval. Stein's two-stage
 //! procedure (Ann. Math. Statist. 16, 1945) relies on the deviation of the first few pairs alone.
-//! Time-uniform confidence sequences (Howard, Ramdas, McAuliffe and Sekhon, Ann. Statist. 49(2),
-//! 2021; for an unknown variance Wang and Ramdas, "Anytime-valid t-tests and confidence sequences
-//! for Gaussian means with unknown variance", Sequential Analysis 44(1), 2025) allow a look after
-//! every pair, but are wider at the few dozen pairs of a usual budget. Half widths in standard
-//! errors at 5, 9 and 20 pairs:
+//! Time-uniform confidence sequences allow a look after every pair, but are wider at the few dozen
+//! pairs of a usual budget (Howard, Ramdas, McAuliffe and Sekhon, Ann. Statist. 49(2), 2021; for an
+//! unknown variance Wang and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian
+//! means with unknown variance", Sequential Analysis 44(1), 2025).
 //!
+//! Half widths in standard errors at 5, 9 and 20 pairs:
 //! - one of seven looks: 5.1, 3.6 and 3.0
 //! - a Gaussian-mixture sequence tuned for each number of pairs: 5.4, 4.0 and 3.4
 //! - the t interval of a single look: 2.8, 2.3 and 2.1
@@ -183,9 +185,9 @@ mod tests {
         (covered as f64 / repetitions as f64, pairs as f64 / repetitions as f64)
     }
 
-    /// Sampling stops at the first look if the deviation is a third of the target, and ends at the
-    /// most pairs if it is three times the target. 1,500 samples each have a standard error of
-    /// 0.006.
+    /// The smallest deviation is about a third of the target, where sampling stops at the first
+    /// look. The largest one is three times the target, where it ends at the most pairs. 1,500
+    /// samples each have a standard error of 0.006.
     #[test]
     fn coverage_holds_under_the_stopping_rule() {
         for shape in [Shape::Normal, Shape::HeavyTailed, Shape::Contaminated, Shape::Skewed] {

@@ -10,7 +10,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
-    /// Print help: `-h` for a summary, `--help` for all of it
+    /// Print help: `-h` in short, `--help` in full
     #[arg(long, short, global = true, action = clap::ArgAction::Help)]
     help: Option<bool>,
 
