@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a study of 10,000 runs takes, to resume and to report, and what the largest does, of
-//! 200,000 (once for real, with its memory: the example `scale`): `cargo bench -p bpfassay-report`.
+//! Measures how long it takes to resume and to report a study of 10,000 runs, and to report the
+//! largest one, of 200,000: `cargo bench -p bpfassay-report`. The example `scale` does the latter
+//! once on real files, and measures the memory.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
@@ -68,7 +69,7 @@ fn render(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The largest plan: 100 kernels, 50 workloads, five boots of two rounds.
+/// Measures the largest plan: 100 kernels, 50 workloads, five boots of two rounds.
 fn largest(criterion: &mut Criterion) {
     let mut study = study(None, 2, 5);
     study.targets = (1..=100).map(|patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") }).collect();
@@ -83,7 +84,7 @@ fn largest(criterion: &mut Criterion) {
     group.bench_function("text", |bencher| bencher.iter(|| text(black_box(&results), Style::default())));
     group.bench_function("csv", |bencher| bencher.iter(|| csv(black_box(&results)).unwrap()));
     drop(results);
-    // What is derived is used up, so that each time is made anew, outside of what is measured.
+    // `derive_all` consumes its input, so each iteration gets new input, outside the measured time.
     group.bench_function("derive", |bencher| {
         bencher.iter_batched(|| contents(&study, outcome), derive_all, BatchSize::PerIteration);
     });

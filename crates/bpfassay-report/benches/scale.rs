@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What large results of the weight of real ones take, in time and memory: `cargo bench -p
-//! bpfassay-report --bench scale [-- RUNS...]`.
+//! Measures the time and memory that large results need, with runs of a realistic size: `cargo
+//! bench -p bpfassay-report --bench scale [-- RUNS...]`.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use common::{
     replicated::Replicated,
 };
 
-/// Measures what the journal in `directory`, which has `planned` runs, takes.
+/// Measures reading, deriving and writing of the journal in `directory`, which has `planned` runs.
 fn measure(directory: &Path, planned: usize) {
     let of_file = |name: &str| fs::metadata(directory.join(name)).unwrap().len();
     let directory_of = OpenDirectory::open(directory).unwrap();
@@ -52,7 +52,7 @@ fn main() {
         let folder = tempfile::tempdir().unwrap();
         let large = Replicated::new(runs);
         large.write(folder.path());
-        // The memory of another process is that of reading, deriving and writing alone.
+        // A process of its own measures the memory of reading, deriving and writing alone.
         let planned = large.plan.runs().count().to_string();
         let mut again = Command::new(env::current_exe().unwrap());
         assert!(again.args(["measure", &planned]).arg(folder.path()).status().unwrap().success());

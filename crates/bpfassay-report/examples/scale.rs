@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The largest plan that there may be, once for real: `cargo run --release -p bpfassay-report
+//! Measures the largest possible plan once, on real files: `cargo run --release -p bpfassay-report
 //! --example scale [RUNS]`.
 //!
 //! One process writes the journal of a made-up study of 200,000 runs in 15,000 cells; a second one
@@ -30,8 +30,8 @@ use common::{
     outcome, study,
 };
 
-/// 100 kernels; `runs` / 4000 workloads on each, five boots of two rounds of the baseline, its
-/// control and two probe configurations.
+/// 100 kernels with `runs` / 4000 workloads each; five boots of two rounds, which have the
+/// baseline, the control and two probe configurations.
 fn large(runs: usize) -> Study {
     let mut study = study(None, 2, 5);
     study.targets = (1..=100).map(|patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") }).collect();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a results directory is whole: that its journal is as it was written and can be, that its
-//! results are as they were written and follow from the journal, and that the logs that they name
-//! are there.
+//! Checks a results directory: the journal and the results are intact, the results follow from the
+//! journal, and the logs that they name exist.
 
 use std::{
     collections::BTreeSet,
@@ -21,22 +20,22 @@ use crate::derive_all;
 /// The verdict of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Soundness {
-    /// As it must be.
+    /// The part is intact.
     Sound,
-    /// It could not be read, so nothing is known of it.
+    /// The part could not be read, so its state is unknown.
     Unreadable,
-    /// Not as it must be.
+    /// The part is damaged or contradicts another part.
     Wrong,
 }
 
 /// One check and its verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// The part of the directory.
+    /// The checked part of the directory.
     pub what: &'static str,
-    /// Its verdict.
+    /// The verdict.
     pub soundness: Soundness,
-    /// What was checked, or what is wrong, with all its causes.
+    /// The checked property, or the fault with all causes.
     pub message: String,
 }
 
@@ -45,15 +44,14 @@ impl Checked {
         Self { what, soundness, message: message.into() }
     }
 
-    /// `error` with its causes.
     fn failed(what: &'static str, is_unreadable: bool, error: &dyn std::error::Error) -> Self {
         let soundness = if is_unreadable { Soundness::Unreadable } else { Soundness::Wrong };
         Self::new(what, soundness, with_causes(error))
     }
 }
 
-/// Checks the results directory `directory`: journal, results, whether the one follows from the
-/// other, logs.
+/// Checks the results directory `directory`: the journal, the results, whether the results follow
+/// from the journal, and the logs.
 #[must_use]
 pub fn check(directory: &Path) -> Vec<Checked> {
     let contents = Contents::read(directory);
@@ -87,7 +85,7 @@ fn is_missing(contents: &Result<Contents, JournalError>) -> bool {
     matches!(contents, Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound)
 }
 
-/// The raw figures that published results have.
+/// Reports the fingerprint of published results, which have no journal.
 fn of_published(sealed: &file::Sealed) -> Checked {
     let records = sealed.results.runs.iter().map(|run| &run.record);
     let message = format!(
@@ -128,12 +126,12 @@ fn of_journal(directory: &Path, contents: &Result<Contents, JournalError>) -> Ch
     }
 }
 
-/// Whether results follow from the journal.
+/// Checks that the results follow from the journal.
 fn follows(derived: &Results, sealed: &file::Sealed) -> Checked {
     const WHAT: &str = "results of the journal";
     let wrong = |message: String| Checked::new(WHAT, Soundness::Wrong, message);
     let found = &sealed.results;
-    // Results that were written by this version from this journal are the same to the byte.
+    // Results that this version wrote from this journal are identical byte for byte.
     match file::digest(derived) {
         Ok(digest) if digest == sealed.digest => {
             return Checked::new(WHAT, Soundness::Sound, "every figure follows from the journal");
@@ -160,9 +158,9 @@ fn follows(derived: &Results, sealed: &file::Sealed) -> Checked {
     }
 }
 
-/// The first place where results are not what was derived.
+/// Names the first place where the results differ from what was derived.
 fn differing(derived: &Results, found: &Results) -> Option<String> {
-    /// Of the elements of a list.
+    /// Compares the elements of two lists.
     fn of<T: PartialEq + serde::Serialize>(
         what: &str,
         name: impl Fn(&T) -> String,
@@ -194,7 +192,7 @@ fn differing(derived: &Results, found: &Results) -> Option<String> {
         .or_else(|| of("notes", nameless, &derived.notes, &found.notes))
 }
 
-/// Whether the logs of boots that came to their end are there.
+/// Checks that the logs of all completed boots exist.
 fn logs(directory: &Path, derived: &Results) -> Checked {
     const WHAT: &str = "logs";
     let named: BTreeSet<&str> = derived.boots.iter().filter_map(|boot| boot.log.as_deref()).collect();
@@ -220,7 +218,7 @@ fn logs(directory: &Path, derived: &Results) -> Checked {
     }
 }
 
-/// Whether `log` is a regular file below `directory`, with no symbolic link on the way to it.
+/// Tells whether `log` is a regular file below `directory`, reached without symbolic links.
 fn is_file(directory: &Path, log: &str) -> io::Result<bool> {
     let mut parts: Vec<&str> = log.split('/').filter(|part| !part.is_empty()).collect();
     let Some(name) = parts.pop() else { return Ok(false) };

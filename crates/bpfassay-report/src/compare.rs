@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two results side by side: what is new, gone, broken, slower. Pure.
+//! Compares two results: what is new, gone, broken or slower. Pure.
 
 mod cells;
 mod comparable;
@@ -34,19 +34,20 @@ pub const COMPARISON_VERSION: u32 = 8;
 /// How two results are to be compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// Changes up to this do not matter; `None`: [`usual_margin`].
+    /// Changes up to this share are negligible; `None`: [`usual_margin`].
     pub margin: Option<Share>,
     /// Probability of each kind of error.
     pub error_rate: Share,
-    /// How that rate is kept over all cells.
+    /// How the error rate is kept over all cells.
     pub correction: Correction,
-    /// Kernels that are compared though their names differ: name in the base, name in the new
-    /// results. Where an architecture has one kernel in either, these are.
+    /// Kernels to compare despite different names, as pairs of the name in the base and the name in
+    /// the new results. If both results have one kernel of an architecture, these two are always
+    /// compared.
     pub kernels: Vec<(String, String)>,
-    /// Which part of the two it is about.
+    /// The part of the results to compare.
     pub filter: Filter,
-    /// How the base and the new results are called, such as by their directories; empty: by study
-    /// and time alone.
+    /// How reports call the base and the new results, such as by their directories. If empty,
+    /// reports use the study's name and the time alone.
     pub names: [String; 2],
 }
 
@@ -64,14 +65,14 @@ impl Default for Question {
 }
 
 impl Question {
-    /// The margin of results by `clock`.
+    /// Returns the margin for results measured by `clock`.
     fn margin_by(&self, clock: Clock) -> Share {
         self.margin.unwrap_or_else(|| usual_margin(clock))
     }
 }
 
-/// Changes up to this do not matter, where nobody names another margin: 0.02 % under the
-/// instruction clock, 0.1 % under the wall clock.
+/// The default margin, up to which a change is negligible: 0.02 % under the instruction clock, 0.1
+/// % under the wall clock.
 #[must_use]
 pub const fn usual_margin(clock: Clock) -> Share {
     match clock {
@@ -86,39 +87,39 @@ pub const fn usual_margin(clock: Clock) -> Share {
 pub struct Comparison {
     /// Version of this form.
     pub version: u32,
-    /// Name of the base's study, and of the new one's; with the shard, where only one was measured.
+    /// Names of the base's study and of the new study, with the shard if only one was measured.
     pub studies: [String; 2],
-    /// How whoever asked calls the two, such as by their directories; empty where they have no
-    /// names.
+    /// How the caller names the two results, such as by their directories; empty without names.
     pub names: [String; 2],
-    /// When each of them began, in milliseconds since 1970-01-01 UTC.
+    /// When the two studies began, in milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: [u64; 2],
-    /// The clock of both.
+    /// The clock of both results.
     pub clock: Clock,
-    /// Changes up to this do not matter.
+    /// Changes up to this share are negligible.
     pub margin: Share,
     /// Probability of each kind of error.
     pub error_rate: Share,
-    /// How that rate is kept over all cells.
+    /// How the error rate is kept over all cells.
     pub correction: Correction,
-    /// Which part of the two it is about.
+    /// The part of the results that was compared.
     pub filter: Filter,
-    /// Cells in the order of the new plan, then those that are gone; those that the filter takes.
+    /// The cells that pass the filter: those of the new plan in its order, then those that are
+    /// gone.
     pub cells: Vec<CellComparison>,
-    /// What else differs between the two: other versions of QEMU, other hosts.
+    /// Other differences between the two results, such as the version of QEMU or the host.
     pub notes: Vec<String>,
 }
 
 impl Comparison {
-    /// Whether something under test got worse: broken, slower or of higher cost beyond the margin,
-    /// counting wrongly where it was exact, or with a pitfall or fault that the base does not have.
-    /// A slower baseline is none: no tool runs in it.
+    /// Whether something under test got worse. It broke, became slower or costlier beyond the
+    /// margin, no longer counts exactly, or has a pitfall or fault that the base does not have. A
+    /// slower baseline is no regression, because no tool runs in it.
     #[must_use]
     pub fn is_regression(&self) -> bool {
         self.cells.iter().any(CellComparison::is_regression)
     }
 
-    /// Whether for some figure of what is under test neither a change nor its absence is shown.
+    /// Whether some figure of what is under test shows neither a change nor the absence of one.
     #[must_use]
     pub fn is_inconclusive(&self) -> bool {
         let of = |metric: &MetricComparison| [metric.change_of_tool(), metric.direct_change()];
@@ -132,30 +133,31 @@ impl Comparison {
 pub struct CellComparison {
     /// The architecture.
     pub arch: Arch,
-    /// The kernel in the base and in the new results; `None` where the cell is not there.
+    /// The kernels in the base and in the new results; `None` in results without this cell.
     pub kernels: [Option<String>; 2],
     /// The workload case.
     pub case: String,
     /// Identifier of the file system.
     pub file_system: String,
-    /// The probe configuration or tool; `none`: the baseline.
+    /// The probe configuration or tool; `none` for the baseline.
     pub under_test: String,
-    /// Which of the two results measured it.
+    /// Which of the two results measured the cell.
     pub fate: Fate,
-    /// Its figures, where both have some.
+    /// Figures of the cell, if both results have some.
     pub metrics: Vec<MetricComparison>,
-    /// Pitfalls that only the new results have: kind and subject.
+    /// Pitfalls that only the new results have, each as kind and subject.
     pub findings_new: Vec<String>,
     /// Pitfalls that only the base has.
     pub findings_gone: Vec<String>,
-    /// Faults of a tool that are found in the new results and were looked for in vain in the base,
-    /// by their names.
+    /// Names of faults of the tool that the new results show, and that a check ruled out in the
+    /// base.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults_new: Vec<String>,
-    /// Faults that were found in the base and looked for in vain in the new results.
+    /// Names of faults that the base shows, and that a check ruled out in the new results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults_gone: Vec<String>,
-    /// Of a tool that was ready in both: its programs of which the kernel made something else.
+    /// Programs for which the kernel produced different code, if the tool was ready in both
+    /// results.
     pub programs: Vec<ProgramChange>,
 }
 
@@ -169,7 +171,7 @@ impl CellComparison {
             || self.metrics.iter().any(MetricComparison::is_regression)
     }
 
-    /// `x86_64 6.12`, `x86_64 6.12 → 7.2`.
+    /// Returns the target's name: `x86_64 6.12`, or `x86_64 6.12 → 7.2`.
     #[must_use]
     pub fn target(&self) -> String {
         match &self.kernels {
@@ -184,25 +186,25 @@ impl CellComparison {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fate", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Fate {
-    /// Measured in both.
+    /// Both results measured the cell.
     Compared,
-    /// Only the new results have it.
+    /// The cell exists in the new results only.
     New,
-    /// Only the base has it.
+    /// The cell exists in the base only.
     Gone,
-    /// Measured in the base, and not in the new results.
+    /// The base measured the cell, and the new results did not.
     Broken {
-        /// Why not.
+        /// Why the new results did not measure it.
         reason: String,
     },
-    /// Not measured in the base, measured in the new results.
+    /// The new results measured the cell, and the base did not.
     Mended {
-        /// Why not in the base.
+        /// Why the base did not measure it.
         reason: String,
     },
-    /// Measured in neither.
+    /// Neither result measured the cell.
     Neither {
-        /// Why not, in the new results.
+        /// Why the new results did not measure it.
         reason: String,
     },
 }
@@ -211,28 +213,28 @@ pub enum Fate {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricComparison {
-    /// Its name.
+    /// The metric's name.
     pub metric: MetricName,
-    /// The operation that it is the bandwidth of, or the time of whose calls.
+    /// The operation whose bandwidth or time of calls the metric is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Operation>,
-    /// What the ratio is of.
+    /// The quantity that the ratio compares.
     pub measure: Measure,
     /// New / base: above 1 means slower.
     pub ratio: Figure<Ratio>,
-    /// What is claimed of it, after the correction over all cells.
+    /// The claim about the ratio, after the correction over all cells.
     pub change: Change,
-    /// Extra instructions per call in the base and in the new results, for a cell with a tool under
+    /// Extra instructions per call in the base and in the new results, if the cell has a tool under
     /// the instruction clock.
     pub instructions_per_call: [Option<f64>; 2],
-    /// Direct cost in both; `None` where neither has one.
+    /// The direct cost in both results; `None` if neither has one.
     pub direct: Option<Figure<DirectChange>>,
     /// Byte errors in the base and in the new results.
     pub byte_error: [Figure<ByteErrors>; 2],
 }
 
 impl MetricComparison {
-    /// Whether it was exact and is not any more.
+    /// Whether the tool was exact in the base and is not in the new results.
     #[must_use]
     pub fn miscounts(&self) -> bool {
         let is_exact = |figure: &Figure<ByteErrors>| figure.value().map(|errors| errors.min == 0 && errors.max == 0);
@@ -240,13 +242,13 @@ impl MetricComparison {
         is_exact(base) == Some(true) && is_exact(new) == Some(false)
     }
 
-    /// What is claimed of the direct cost; `None` where it was not measured in both.
+    /// The claim about the direct cost; `None` if it was not measured in both results.
     #[must_use]
     pub fn direct_change(&self) -> Option<Change> {
         self.direct.as_ref()?.value().map(|direct| direct.change)
     }
 
-    /// What is claimed of its overhead; `None` of a baseline, which has none.
+    /// The claim about the overhead; `None` for a baseline, which has no overhead.
     #[must_use]
     pub fn change_of_tool(&self) -> Option<Change> {
         (self.measure == Measure::Overhead).then_some(self.change)
@@ -261,13 +263,13 @@ impl MetricComparison {
     }
 }
 
-/// What a ratio of two results is of.
+/// The quantity that a ratio of two results compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// Of the baseline: time for the same bytes.
+    /// The time that the baseline needs for the same bytes.
     Time,
-    /// Of a tool: its relative overhead, each over the baseline of its own results.
+    /// A tool's relative overhead over the baseline of the same results.
     Overhead,
 }
 
@@ -280,32 +282,33 @@ impl fmt::Display for Measure {
     }
 }
 
-/// A ratio new / base.
+/// The ratio new / base of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
-    /// With its interval, for this cell alone.
+    /// The ratio with its interval, for this cell alone.
     pub estimate: Estimate,
-    /// The same on the log scale.
+    /// The ratio on the log scale.
     pub effect: Effect,
-    /// The evidence for a change and against one, before its correction over all cells.
+    /// The evidence for a change and against one, before the correction over all cells.
     pub evidence: ChangeEvidence,
-    /// Whether runs were compared in pairs of the same replicate and round: under the instruction
-    /// clock with the same seed they differ in nothing else. Otherwise the two results are
-    /// independent samples.
+    /// Whether runs of the same replicate and round were compared in pairs. Under the instruction
+    /// clock with the same seed they differ only in what the two results differ in. Otherwise the
+    /// two results are independent samples.
     pub paired: bool,
-    /// What counts as one observation. With rounds of one boot, the effect of pairs has the
-    /// declared layout term in it; where runs are not compared in pairs, one boot is one
+    /// The kind of one observation. If the rounds of one boot count, the effect of pairs includes
+    /// the
+    /// includes the declared layout term. If runs are not compared in pairs, one boot is one
     /// observation, and nothing is claimed.
     pub unit: Unit,
-    /// What the interval has besides the pairs of this cell: the variance of other cells, and the
-    /// declared layout term.
+    /// Contributions to the interval besides this cell's pairs: the variance of other cells, and
+    /// the declared layout term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooled: Option<Pooled>,
 }
 
-/// What is claimed of each ratio: which changes matter, at which error rate, and how many looks
-/// there were.
+/// The parameters of the claim about each ratio: the margin, the error rate, and the number of
+/// looks.
 #[derive(Debug, Clone, Copy)]
 struct Claim {
     margin: Share,
@@ -324,7 +327,8 @@ impl Ratio {
 /// Compares `new` with `base`.
 ///
 /// # Errors
-/// [`NotComparable`] where figures of the two mean different things, and for a filter that takes nothing.
+/// [`NotComparable`], if figures of the two results mean different things, or if the filter matches
+/// nothing.
 pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Comparison, NotComparable> {
     let pairs = cells::pair(base, new, question);
     let notes = comparable::check(base, new, &pairs)?;
@@ -332,13 +336,13 @@ pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Com
     let claim = Claim {
         margin: question.margin_by(new.plan.study.clock),
         error_rate: question.error_rate,
-        // Each of the two may have stopped at any of its looks.
+        // Each of the two studies may have stopped at any of its looks.
         looks: sides[0].looks.saturating_mul(sides[1].looks),
     };
     let mut cells: Vec<CellComparison> =
         pairs.iter().map(|pair| cells::compare(&sides[0], &sides[1], pair, claim)).collect();
     pooled::settle(&mut cells, claim);
-    // Before the correction over all cells: what is not asked for is no look.
+    // The correction over all cells comes later: only cells that were asked for count as looks.
     question.filter.apply(&mut cells)?;
     let mut family: Vec<&mut MetricComparison> = cells.iter_mut().flat_map(|cell| &mut cell.metrics).collect();
     let evidence: Vec<ChangeEvidence> =

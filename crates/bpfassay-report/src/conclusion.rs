@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What results come to for whoever acts on them: exit codes follow from it.
+//! Sums results up for the caller: the exit code follows from the conclusion.
 
 use bpfassay_results::{Outcome, Results, RunResult};
 use bpfassay_stats::Verdict;
 
-/// What results come to: what is known to be broken first, then what went wrong, then what is not
-/// known.
+/// The conclusion from results. The first that applies is reported: what is known to be broken,
+/// then what went wrong, then what is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conclusion {
     /// A gate found a regression.
     Regression,
-    /// A run ended otherwise than expected, or lacks a figure that it should have.
+    /// A run did not end as expected, or lacks a figure that it should have.
     Unexpected,
     /// The host failed a run, or runs of the plan were not done.
     Unfinished,
     /// A gate could not be decided.
     Inconclusive,
-    /// Everything was measured, and is as it has to be.
+    /// Everything was measured and is as expected.
     AsExpected,
 }
 
-/// What `results` come to.
+/// Draws the conclusion from `results`.
 #[must_use]
 pub fn conclusion(results: &Results) -> Conclusion {
     let any = |verdict: Verdict| results.gates.iter().any(|gate| gate.verdict == verdict);
@@ -37,17 +37,17 @@ pub fn conclusion(results: &Results) -> Conclusion {
     }
 }
 
-/// How many runs the host failed, which does not count against what is under test.
+/// Counts the runs that the host failed, which do not count against what is under test.
 #[must_use]
 pub fn failed_by_host(results: &Results) -> usize {
     results.runs.iter().filter(|run| run.record.is_failed_by_host()).count()
 }
 
-/// Whether every run that was done was measured with all its figures, failed by the host, or was
-/// refused as the study expects, and every feature came out as expected.
+/// Whether each completed run was measured with all figures, failed by the host, or refused as the
+/// study expects, and each kernel feature came out as expected.
 fn as_expected(results: &Results) -> bool {
     let failed = |run: &RunResult| matches!(run.record.outcome, Outcome::Failed(_)) && !run.record.is_failed_by_host();
-    // The cells have those of the other runs.
+    // Other runs' missing figures show in the cells.
     let lacks = |run: &RunResult| {
         let mut metrics = run.derived.iter().flat_map(|derived| &derived.metrics);
         run.record.control && metrics.any(|metric| metric.calls_of.is_none() && metric.value.value().is_none())

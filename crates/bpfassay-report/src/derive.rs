@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From a journal to results. Pure; what cannot be computed becomes a figure with the reason.
+//! Derives results from a journal. Pure; a figure that cannot be computed has the reason instead.
 
 pub(crate) mod activity;
 mod again;
@@ -47,16 +47,15 @@ use self::{
 };
 use bpfassay_results::{Boot, Contents, RESULTS_VERSION, Results, RunDerived, RunRecord, RunResult};
 
-/// What follows from one record of a run of `plan`; nothing where it has no figures, or no cell in
-/// the plan.
+/// Derives what follows from one record of a run of `plan`; `None` if the record has no figures, or
+/// no cell in the plan.
 #[must_use]
 pub fn of_run(plan: &Plan, record: &RunRecord) -> Option<RunDerived> {
     runs::derive(plan, plan.cell(&record.cell)?, record)
 }
 
-/// Puts the runs of each cell in the order of `plan`. That of the journal is the one in which
-/// guests ended, which is chance where several were booted side by side, and nothing that follows
-/// from the runs may show it.
+/// Puts the runs of each cell in the order of `plan`. The journal has them in the order in which
+/// guests ended. That order is chance if several ran in parallel, and must not show in any figure.
 fn in_order(plan: &Plan, of_cell: &mut ByCell<'_>) {
     let places: HashMap<&str, usize> =
         plan.runs().zip(0..).map(|((_, run), place)| (run.spec.id.as_str(), place)).collect();
@@ -65,9 +64,10 @@ fn in_order(plan: &Plan, of_cell: &mut ByCell<'_>) {
     }
 }
 
-/// How many of `boots` were taken from stores of blocks, a line for each store.
+/// Counts the `boots` that were taken from stores of blocks, with a line for each store.
 fn reused(boots: &[Boot]) -> Vec<String> {
-    // Whether it is known of each where it was measured, and how many they are.
+    // Whether the machine that measured is known for every block of the store, and the number of
+    // blocks.
     let mut stores: BTreeMap<&str, (bool, usize)> = BTreeMap::new();
     for reused in boots.iter().filter_map(|boot| boot.reused.as_ref()) {
         let (is_known, count) = stores.entry(&reused.store).or_insert((true, 0));
@@ -85,22 +85,23 @@ fn reused(boots: &[Boot]) -> Vec<String> {
     stores.into_iter().map(line).collect()
 }
 
-/// Everything that follows from what a journal holds, finished or not.
+/// Derives the results from a journal, finished or not.
 #[must_use]
 pub fn derive(contents: &Contents) -> Results {
     derive_all(contents.clone())
 }
 
-/// The same of contents that are not needed afterwards: the records become part of the results, and
-/// no second copy is made of them.
+/// Derives the results from contents that are not needed afterwards: the records move into the
+/// results without a copy.
 #[must_use]
 pub fn derive_all(mut contents: Contents) -> Results {
     let ahead = Ahead::of(&contents.header.plan, &mut contents.entries);
     derive_ahead(contents, ahead, |_, _, _| ())
 }
 
-/// Everything that follows from `contents`, of whose entries by themselves `ahead` follows.
-/// `prepare` is given the plan, the runs, and the number of each among all records of the journal.
+/// Derives the results from `contents`, and from `ahead`, which was derived from single entries.
+/// `prepare` receives the plan, the runs, and the number of each run among all records of the
+/// journal.
 fn derive_ahead(
     contents: Contents,
     ahead: Ahead,
@@ -116,7 +117,7 @@ fn derive_ahead(
     counts.of_runs(&plan, &mut runs);
     let mut of_cell = by_cell(&runs);
     in_order(&plan, &mut of_cell);
-    // What other shards measure is missing from none of these results.
+    // These results do not lack what other shards measure.
     let part = plan.part();
     let sampling = sampling::derive(&part, &of_cell);
     let needed = sampling::needed(&part, &sampling);
@@ -143,7 +144,7 @@ fn derive_ahead(
     }
     let mut cells = cells::derive(&context);
     pooled::derive(&context, &mut cells);
-    // Their verdicts are one family with those on what other shards measure.
+    // The verdicts of a shard would be one family with those on what other shards measure.
     let is_whole = plan.shard.is_none();
     if is_whole {
         gates::negligible(&context, &mut cells);

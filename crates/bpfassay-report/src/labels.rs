@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures and outcomes as they stand in tables and messages.
+//! Texts of figures and outcomes for tables and messages.
 
 use bpfassay_protocol::tracer::{Losses, Refusal, Step};
 use bpfassay_stats::{Bounds, Estimate, Interval, Summary, Verdict};
@@ -8,10 +8,9 @@ use bpfassay_tool::finding::Start;
 use crate::derive::started;
 use bpfassay_results::{ByteErrors, CellMetric, Cost, Direct, Figure, Overhead};
 
-/// What a table shows in place of a figure that does not exist; the remarks give the reason.
+/// The text for a figure that does not exist; the remarks give the reason.
 pub(crate) const NONE: &str = "not measured";
 
-/// The name of a verdict on a gate.
 pub(crate) const fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Pass => "pass",
@@ -20,7 +19,7 @@ pub(crate) const fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A number with four significant digits, at most three of them after the point.
+/// Formats a number with four significant digits, at most three of them after the point.
 pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 1000.0 => 0,
@@ -35,18 +34,18 @@ pub(crate) fn performance(figure: &Figure<Summary>) -> Option<String> {
     figure.value().map(|summary| number(summary.center()))
 }
 
-/// The overhead of `metric`, and of the baseline its A/A control: `1.049 [1.048, 1.051] ~`, `within
-/// noise [0.998, 1.001]`.
+/// Formats the overhead of `metric`, for the baseline its A/A control: `1.049 [1.048, 1.051] ~`,
+/// `within noise [0.998, 1.001]`.
 pub(crate) fn overhead(metric: &CellMetric, is_baseline: bool) -> Option<String> {
     with_marks(metric, is_baseline, RATIO)
 }
 
-/// `1.0192 [1.0190, 1.0194] ~`.
+/// Formats an overhead with more digits: `1.0192 [1.0190, 1.0194] ~`.
 pub(crate) fn overhead_finely(metric: &CellMetric, is_baseline: bool) -> Option<String> {
     with_marks(metric, is_baseline, RATIO_FINELY)
 }
 
-/// What is shown in place of an overhead that is not distinguishable from noise.
+/// The text for an overhead that is not distinguishable from noise.
 pub(crate) const WITHIN_NOISE: &str = "within noise";
 
 fn with_marks(metric: &CellMetric, is_baseline: bool, digits: usize) -> Option<String> {
@@ -61,7 +60,7 @@ fn with_marks(metric: &CellMetric, is_baseline: bool, digits: usize) -> Option<S
             let words = if leaves_open(overhead) { NOT_KNOWN } else { WITHIN_NOISE };
             format!("{words}{}{pooled}{negligible}", interval(&overhead.estimate, digits))
         }
-        // A change in per cent would pass for a finding.
+        // A change in per cent would look like a finding.
         false if overhead.estimate.bounds.interval().is_none() => {
             format!("{}, no interval{negligible}", with_interval(&overhead.estimate, digits))
         }
@@ -72,37 +71,37 @@ fn with_marks(metric: &CellMetric, is_baseline: bool, digits: usize) -> Option<S
     })
 }
 
-/// What is shown in place of a figure that the spread of the runs leaves open.
+/// The text for a figure that the spread of the runs leaves open.
 pub(crate) const NOT_KNOWN: &str = "not known";
 
-/// A smallest overhead beyond this ratio is as good as none: nobody asks whether a probe doubles
-/// the time of everything.
+/// A detectable overhead beyond this ratio is useless: nobody asks whether a probe doubles the time
+/// of everything.
 const BEYOND: f64 = 2.0;
 
 fn is_beyond(detectable: f64) -> bool {
-    // Whatever is no number is not known either.
+    // NaN counts as not known.
     detectable.is_nan() || detectable > BEYOND
 }
 
-/// Whether so few observations with such a spread would hardly show any overhead: what lies within
-/// their noise is not known then.
+/// Whether the observations are so few, or spread so widely, that they would hardly show any
+/// overhead. An overhead within their noise is then not known.
 pub(crate) fn leaves_open(overhead: &Overhead) -> bool {
     overhead.detectable.is_some_and(is_beyond)
 }
 
-/// The smallest overhead that would be seen, in per cent: `0.13%`; `not known` above 100%.
+/// Formats the smallest detectable overhead in per cent: `0.13%`; `not known` above 100%.
 pub(crate) fn detectable(ratio: f64) -> String {
     if is_beyond(ratio) { NOT_KNOWN.to_owned() } else { beyond_one(ratio) }
 }
 
-/// A ratio as a change, with so many digits after the point: `+1.3%`, `-0.2%`, `0.0%`.
+/// Formats a ratio as a change with `digits` digits after the point: `+1.3%`, `-0.2%`, `0.0%`.
 pub(crate) fn percent(ratio: f64, digits: usize) -> String {
     let text = format!("{:+.digits$}", (ratio - 1.0) * 100.0);
     let is_zero = text.chars().all(|c| matches!(c, '+' | '-' | '.' | '0'));
     format!("{}%", if is_zero { text.trim_start_matches(['+', '-']) } else { &text })
 }
 
-/// What a ratio is beyond 1, in per cent: `0.13%`.
+/// Formats how far a ratio exceeds 1, in per cent: `0.13%`.
 pub(crate) fn beyond_one(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     if percent < 10.0 { format!("{percent:.2}%") } else { format!("{percent:.0}%") }
@@ -110,41 +109,41 @@ pub(crate) fn beyond_one(ratio: f64) -> String {
 
 /// Digits of a ratio after the point.
 const RATIO: usize = 3;
-/// Those of changes and overheads of calls.
+/// Digits of changes and overheads of calls after the point.
 const RATIO_FINELY: usize = 4;
 
 fn with_interval(estimate: &Estimate, digits: usize) -> String {
     format!("{:.digits$}{}", estimate.value, interval(estimate, digits))
 }
 
-/// ` [1.048, 1.051]`; nothing without interval.
+/// Formats ` [1.048, 1.051]`; empty without an interval.
 fn interval(estimate: &Estimate, digits: usize) -> String {
     let of = |interval: Interval| format!(" [{:.digits$}, {:.digits$}]", interval.lower, interval.upper);
     estimate.bounds.interval().map(of).unwrap_or_default()
 }
 
-/// `1.049 [1.048, 1.051]`, without interval `1.049`.
+/// Formats a ratio: `1.049 [1.048, 1.051]`, or `1.049` without an interval.
 pub(crate) fn ratio(estimate: &Estimate) -> String {
     with_interval(estimate, RATIO)
 }
 
-/// `1.0051 [1.0050, 1.0052]`, without interval `1.0051`: changes and overheads of calls are that
-/// small.
+/// Formats a small ratio, such as a change or an overhead of calls: `1.0051 [1.0050, 1.0052]`, or
+/// `1.0051` without an interval.
 pub(crate) fn ratio_finely(estimate: &Estimate) -> String {
     with_interval(estimate, RATIO_FINELY)
 }
 
-/// `1.0051 [1.0050, 1.0052] +0.51%`.
+/// Formats a change: `1.0051 [1.0050, 1.0052] +0.51%`.
 pub(crate) fn change(estimate: &Estimate) -> String {
     format!("{} {}", ratio_finely(estimate), percent(estimate.value, RATIO_FINELY - 2))
 }
 
-/// An interval of a cost that holds 0 and reaches further than this many instructions per call to
-/// either side leaves the cost open.
+/// An interval that contains 0 and is wider than this to either side leaves a cost open, in
+/// instructions per call.
 pub(crate) const OPEN_COST: f64 = 10_000.0;
 
-/// Whether anything is known of a cost: its interval does not hold 0, or is not wider than
-/// [`OPEN_COST`] either way.
+/// Whether a cost is known: its interval does not contain 0, or is not wider than twice
+/// [`OPEN_COST`].
 pub(crate) fn is_known(cost: &Cost) -> bool {
     let is_open = |interval: Interval| {
         interval.lower < 0.0 && interval.upper > 0.0 && interval.upper - interval.lower > 2.0 * OPEN_COST
@@ -152,9 +151,9 @@ pub(crate) fn is_known(cost: &Cost) -> bool {
     !cost.shown().bounds.interval().is_some_and(is_open)
 }
 
-/// `548.5 [547.9, 549.1]`, without interval `548.5`, instructions with one digit after the point;
-/// with ` ~` where the interval has more in it than its own spread; `not known` where that interval
-/// leaves everything open.
+/// Formats a cost in instructions: `548.5 [547.9, 549.1]`, or `548.5` without an interval. ` ~`
+/// follows if the interval includes more than its own spread. The text is `not known` if the
+/// interval leaves the cost open.
 pub(crate) fn cost(cost: &Cost) -> String {
     if !is_known(cost) {
         return NOT_KNOWN.to_owned();
@@ -163,7 +162,7 @@ pub(crate) fn cost(cost: &Cost) -> String {
     format!("{}{pooled}", with_interval(cost.shown(), 1))
 }
 
-/// A direct cost, smallest to largest over the runs: `341.4`, `506.0..506.6`.
+/// Formats a direct cost, smallest to largest over the runs: `341.4`, `506.0..506.6`.
 pub(crate) fn direct(direct: &Direct) -> String {
     let (min, max) = (format!("{:.1}", direct.per_call.min), format!("{:.1}", direct.per_call.max));
     if min == max { min } else { format!("{min}..{max}") }
@@ -173,7 +172,7 @@ pub(crate) fn relative_error(figure: &Figure<Summary>) -> Option<String> {
     figure.value().map(|summary| format!("{:.4}", summary.center()))
 }
 
-/// `0`, `+4096`, `-8..+16`; what was exact only in part is marked.
+/// Formats byte errors: `0`, `+4096`, `-8..+16`, with a mark if not all runs were compared.
 pub(crate) fn byte_error(figure: &Figure<ByteErrors>) -> Option<String> {
     let errors = figure.value()?;
     let range = if errors.min == errors.max {
@@ -191,20 +190,20 @@ fn signed(value: i64) -> String {
     if value == 0 { "0".to_owned() } else { format!("{value:+}") }
 }
 
-/// What is known of the events that a tracer counted beside those that there were.
+/// Whether a tracer's counts miss events of the workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// Some bytes or calls of the workload are not in its counts.
+    /// The counts miss some bytes or calls of the workload.
     Some,
-    /// Every byte and call of the workload was counted.
+    /// The counts have every byte and call of the workload.
     None,
     /// Nothing shows it.
     NotKnown,
 }
 
-/// `programs skipped 8 times, no byte missing`: the kernel skips a program that is running on its
-/// CPU already, and counts that whether or not a copy of the program ran in its place. Whether
-/// events were lost by it, the bytes show.
+/// Formats skipped programs: `programs skipped 8 times, no byte missing`. The kernel skips a
+/// program that is already running on the same CPU, and counts that even if a copy of the program
+/// ran instead. The bytes show whether events were lost.
 pub(crate) fn skipped(losses: &Losses, missing: Missing) -> Option<String> {
     let times = match losses.recursion_misses? {
         0 => return None,
@@ -219,8 +218,8 @@ pub(crate) fn skipped(losses: &Losses, missing: Missing) -> Option<String> {
     Some(format!("programs skipped {times}, {what}"))
 }
 
-/// `3 dropped events, 1 missed probe hits`; nothing where nothing is known to be lost. For programs
-/// that were skipped see [`skipped`].
+/// Formats losses: `3 dropped events, 1 missed probe hits`; `None` if nothing is known to be lost.
+/// [`skipped`] formats skipped programs.
 pub(crate) fn losses(losses: &Losses) -> Option<String> {
     let lost: Vec<String> = [
         (losses.missed_probes, "missed probe hits"),
@@ -234,8 +233,9 @@ pub(crate) fn losses(losses: &Losses) -> Option<String> {
     (!lost.is_empty()).then(|| lost.join(", "))
 }
 
-/// `events lost by the tracer, in the whole guest: 3 dropped events`. The kernel counts them per
-/// program over the whole guest: whether the workload's were among them, the bytes show.
+/// Formats losses with their scope: `events lost by the tracer, in the whole guest: 3 dropped
+/// events`. The kernel counts them per program over the whole guest; the bytes show whether the
+/// workload's events were among them.
 pub(crate) fn lost(losses: &Losses, missing: Missing) -> Option<String> {
     let lost = self::losses(losses)?;
     Some(match missing {
@@ -244,13 +244,14 @@ pub(crate) fn lost(losses: &Losses, missing: Missing) -> Option<String> {
     })
 }
 
-/// Whether it is known which step failed; else nothing shows that it was the kernel that refused.
+/// Whether it is known which step failed. If not, nothing shows that the kernel refused the tool.
 pub(crate) fn is_step_known(refusal: &Refusal) -> bool {
     matches!(started(refusal), Start::Refused(_))
 }
 
-/// `attach: errno 524`; of a tool's own loader the step that its messages name, with the verifier's
-/// reason where they have it; `start: …` where they name none.
+/// Formats a refusal: `attach: errno 524`. If a tool has its own loader, the text has the step that
+/// the loader's messages name, and the verifier's reason if they have it. The text is `start: …` if
+/// they name no step.
 pub(crate) fn refusal(refusal: &Refusal) -> String {
     let known = match started(refusal) {
         Start::Refused(known) => known,
@@ -272,7 +273,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> String {
     }
 }
 
-/// The beginning of a text that may be a tool's own, and long; the whole of it stands in a remark.
+/// Shortens a text that a tool may have written; a remark has the whole text.
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 60;
     let line = text.lines().next().unwrap_or_default();
@@ -283,7 +284,7 @@ fn shortened(text: &str) -> String {
     clause.chars().take(LONGEST).chain(" …".chars()).collect()
 }
 
-/// Why some of these have no interval, a line for each reason.
+/// Tells why some of these overheads have no interval, one line for each reason.
 pub(crate) fn why_no_intervals<'a>(overheads: impl Iterator<Item = &'a Overhead>) -> Vec<String> {
     let bounds: Vec<Bounds> = overheads.map(|overhead| overhead.estimate.bounds).collect();
     let reasons = [Bounds::OneObservation, Bounds::NoSpread].into_iter().filter(|reason| bounds.contains(reason));
@@ -351,7 +352,7 @@ mod tests {
     #[test]
     fn ratios_are_changes_in_per_cent() {
         assert_eq!([1.0129, 0.998, 1.0].map(|ratio| percent(ratio, 1)), ["+1.3%", "-0.2%", "0.0%"]);
-        // What rounds to nothing has no sign.
+        // A change that rounds to zero has no sign.
         assert_eq!([1.00004, 0.99996].map(|ratio| percent(ratio, 2)), ["0.00%", "0.00%"]);
         assert_eq!([1.0013, 1.9, 13.96, f64::NAN].map(detectable), ["0.13%", "90%", NOT_KNOWN, NOT_KNOWN]);
     }

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What follows from a journal, and how it is shown.
+//! Derives results from a journal, and renders them.
 //!
-//! Here: [`mod@derive`] (from a journal to results), [`mod@compare`] (two results), [`mod@trend`]
-//! (many), [`mod@check`] (whether a results directory is whole), [`mod@conclusion`] (what results
-//! come to), [`render`] (what people and programs read). All but [`mod@check`] are pure functions
-//! of values. Not here: the journal and the types of results (bpfassay-results), estimators
-//! (bpfassay-stats), running anything (bpfassay-runner), what a study is (bpfassay-study).
+//! - [`mod@derive`]: from a journal to results
+//! - [`mod@compare`]: two results
+//! - [`mod@trend`]: a series of results
+//! - [`mod@check`]: whether a results directory is intact
+//! - [`mod@conclusion`]: what results mean for the exit code
+//! - [`render`]: formats for people and programs
+//!
+//! All but [`mod@check`] are pure functions of values. Other crates have the journal and the types
+//! of results (bpfassay-results), estimators (bpfassay-stats), the execution (bpfassay-runner) and
+//! studies (bpfassay-study).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results as people and other programs read them: text, Markdown, HTML, JUnit, KTAP, annotations,
+//! Renders results for people and other programs: text, Markdown, HTML, JUnit, KTAP, annotations,
 //! OpenMetrics, CSV, collapsed stacks, a profile, a badge. Pure functions of
 //! [`bpfassay_results::Results`].
 
@@ -56,7 +56,7 @@ pub use trend::{trend_markdown, trend_text};
 
 use bpfassay_results::plain;
 
-/// The formats of a report, the default first. A new one is a file and its line here.
+/// The formats of a report, the default first. A new format is a file and its line here.
 pub const FORMATS: &[Format] = &[
     html::FORMAT,
     text::FORMAT,
@@ -74,8 +74,8 @@ pub const FORMATS: &[Format] = &[
     html::SVG_FORMAT,
 ];
 
-/// `form` as it leaves this module. Every field of others' text is escaped where it is put in, as
-/// the form has it; whatever may have been forgotten there is caught here.
+/// Escapes what is left in `form`. Each format escapes every foreign text by its own rules; this
+/// catches what a format forgot.
 fn finished(form: String) -> String {
     match plain::text(&form) {
         Cow::Borrowed(_) => form,

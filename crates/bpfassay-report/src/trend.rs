@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A series of kernels, tool versions or days: how figures went along it, and where they changed
-//! level. Pure.
+//! A series of kernels, tool versions or days: the figures along it, and where their level changed.
+//! Pure.
 
 mod noise;
 
@@ -28,20 +28,21 @@ pub const TREND_VERSION: u32 = 4;
 /// Seed of the intervals of places: the same results give the same answer.
 const SEED: u64 = 1;
 
-/// How figures went along a series.
+/// Figures along a series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trend {
     /// Version of this form.
     pub version: u32,
-    /// The clock of all.
+    /// The clock of all results.
     pub clock: Clock,
-    /// Error rate of the search for changes: the probability of one or more false alarms in all
-    /// series without change (Holm).
+    /// Error rate of the search for changes: the probability of at least one false alarm in all
+    /// series without a change (Holm).
     pub error_rate: f64,
-    /// Changes of level up to this, either way, do not matter.
+    /// Changes of level up to this share, either way, are negligible.
     pub margin: Share,
-    /// One per architecture, workload case, file system, probe configuration or tool, and metric.
+    /// One series per architecture, workload case, file system, probe configuration or tool, and
+    /// metric.
     pub series: Vec<Series>,
 }
 
@@ -59,11 +60,11 @@ pub struct Series {
     pub under_test: String,
     /// Name of the metric.
     pub metric: MetricName,
-    /// What the figures are.
+    /// The quantity of the figures.
     pub quantity: Quantity,
-    /// The points in their order.
+    /// The points in order.
     pub points: Vec<SeriesPoint>,
-    /// Where the level changes; indices are those of `points`.
+    /// The changes of level; indices are those of `points`.
     pub segmentation: Figure<Segmentation>,
 }
 
@@ -71,13 +72,13 @@ pub struct Series {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeriesPoint {
-    /// The kernel; with several results also the name of those.
+    /// The kernel; with several results also the name of the results.
     pub label: String,
     /// The figure, in the unit of the quantity.
     pub value: Figure<f64>,
 }
 
-/// What the figures of a series are.
+/// The quantity that the figures of a series measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
@@ -105,14 +106,14 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// Results with their name.
 type Named<'a> = (&'a str, &'a Results);
 
-/// The trend over `results`, each with a name, in the order given; within each the kernels in the
-/// order of their versions.
+/// Derives the trend over `results`, each with a name, in the given order. The kernels within one
+/// result are in the order of their versions.
 ///
 /// # Errors
-/// [`NotComparable`] where they were measured by different clocks or in guests that are set up differently, or there is nothing.
+/// [`NotComparable`], if the results were measured by different clocks or in guests with different
+/// set-ups, or if there are none.
 pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotComparable> {
     let results: Vec<Named<'_>> = results.iter().map(|(name, results)| (name.as_str(), results.borrow())).collect();
     let Some((_, first)) = results.first() else {
@@ -154,18 +155,18 @@ pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotCo
     Ok(Trend { version: TREND_VERSION, clock, error_rate: search.alpha, margin, series })
 }
 
-/// Everything that distinguishes series but its metric: architecture, workload case, file system,
-/// what is under test.
+/// The properties that distinguish series except for the metric: architecture, workload case, file
+/// system, what is under test.
 type Kind<'a> = (Arch, &'a str, &'a str, String);
 
 fn kind(cell: &CellResult) -> Kind<'_> {
     (cell.target.arch, &cell.case, &cell.file_system, cell.under_test())
 }
 
-/// Results with what is looked up for every series.
+/// Results and the indexes to look up each series.
 struct Index<'a> {
     results: Vec<OfResults<'a>>,
-    /// The cells of an architecture with the same under test, over all results.
+    /// The cells with the same architecture and the same thing under test, over all results.
     alike: HashMap<(Arch, String), Vec<&'a CellResult>>,
 }
 
@@ -173,9 +174,9 @@ struct OfResults<'a> {
     name: &'a str,
     plan: &'a Plan,
     runs: ByCell<'a>,
-    /// Of each architecture, by version.
+    /// The kernels of each architecture, by version.
     kernels: BTreeMap<Arch, Vec<&'a str>>,
-    /// By the kernel, too. The first counts.
+    /// The cells by kind and kernel. The first cell counts.
     cells: HashMap<Kind<'a>, HashMap<&'a str, &'a CellResult>>,
 }
 
@@ -207,7 +208,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// The series that `model` is of, without its changes, and its points as the search takes them.
+/// Makes the series to which `model` belongs, without its changes, and its points for the search.
 fn one(index: &Index<'_>, model: &CellResult, metric: MetricName, quantity: Quantity) -> (Series, Vec<Option<Point>>) {
     let mut series = Series {
         arch: model.target.arch,
@@ -237,8 +238,8 @@ fn one(index: &Index<'_>, model: &CellResult, metric: MetricName, quantity: Quan
     (series, points)
 }
 
-/// Instructions per call where every point that was measured has a positive number of them, for
-/// only then is there a ratio of two.
+/// Chooses the quantity of a series. It is instructions per call only if all measured points are
+/// positive, because other figures have no ratio.
 fn quantity(index: &Index<'_>, model: &CellResult, metric: MetricName) -> Quantity {
     if model.is_baseline() {
         let of_calls = model.metric(&metric).is_some_and(|figures| figures.calls_of.is_some());
@@ -255,8 +256,8 @@ fn quantity(index: &Index<'_>, model: &CellResult, metric: MetricName) -> Quanti
     if measured.all(is_positive) { Quantity::InstructionsPerCall } else { Quantity::Overhead }
 }
 
-/// The order of kernels: numbers by value, a release candidate before its release (7.3-rc before
-/// 7.3).
+/// Compares names of kernels by version: numbers by value, a release candidate before its release
+/// (7.3-rc before 7.3).
 #[must_use]
 pub fn by_version(a: &str, b: &str) -> Ordering {
     let parts = |name: &str| -> Vec<(u8, u64, String)> {
@@ -272,7 +273,7 @@ pub fn by_version(a: &str, b: &str) -> Ordering {
                 Err(_) => parts.push((3, 0, part.to_owned())),
             }
         }
-        // The end of a name stands after a release candidate and before anything else.
+        // The end of a name sorts after a release candidate and before anything else.
         parts.push((1, 0, String::new()));
         parts
     };
@@ -280,7 +281,7 @@ pub fn by_version(a: &str, b: &str) -> Ordering {
 }
 
 impl Trend {
-    /// The series with a change, each with it.
+    /// Returns the changes, each with its series.
     pub fn changes(&self) -> impl Iterator<Item = (&Series, &bpfassay_stats::change_points::ChangePoint)> {
         self.series.iter().flat_map(|series| {
             let found = series.segmentation.value();
@@ -288,7 +289,7 @@ impl Trend {
         })
     }
 
-    /// Everything that distinguishes series but its probe configuration and metric, each once.
+    /// Returns what distinguishes series except for probe configuration and metric, each once.
     pub(crate) fn groups(&self) -> Vec<(Arch, &str, &str)> {
         let mut seen = BTreeSet::new();
         let group = |series: &'_ Series| (series.arch, series.case.clone(), series.file_system.clone());

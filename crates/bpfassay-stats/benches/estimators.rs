@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The heavy estimators at the sizes that a study has: `cargo bench -p bpfassay-stats`.
+//! Measures the heavy estimators at the sizes of a study: `cargo bench -p bpfassay-stats`.
 
 use std::hint::black_box;
 

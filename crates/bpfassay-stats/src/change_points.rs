@@ -2,32 +2,33 @@
 //! Change points of a series: from which kernel on is it slower?
 //!
 //! 1. **Noise** (`noise`): each point has the variance that its replicates show, and a declared
-//!    layout term, for replicates of one kernel do not show how much the addresses of another build
-//!    matter. Where neighbours differ by more than both explain, the median of these differences
-//!    widens them.
+//!    layout term, because replicates of one kernel do not show the effect of another build's
+//!    addresses. If neighbours differ by more than both explain, the median of these differences
+//!    widens both.
 //! 2. **Candidates** (`partition`): optimal partitioning with known variances (Jackson et al., "An
 //!    algorithm for optimal partitioning of data on an interval", IEEE Signal Processing Letters
-//!    12(2), 2005), at a penalty of 3 ln n for each change, in units of that noise. It sees what
-//!    comes and goes again, a regression that a later kernel repaired.
-//! 3. **Tests**: the two levels at each candidate are compared as two results are ([`crate::gate`]:
-//!    a change beyond the margin, by Student's t). The p-value is multiplied by the number of ways
-//!    to choose two neighbouring stretches, so that it holds however the candidates were found
-//!    (Boole's inequality), by 2 n² at most, since these tests overlap: the smallest of their
-//!    p-values was below α / (2 n²) in at most α of 5,000 series of 12, 31 and 60 points,
+//!    12(2), 2005), at a penalty of 3 ln n for each change, in units of that noise. It also finds
+//!    changes that go away again, such as a regression that a later kernel repaired.
+//! 3. **Tests**: the two levels at each candidate are compared like two results ([`crate::gate`]: a
+//!    change beyond the margin, by Student's t). The p-value is multiplied by the number of ways to
+//!    choose two neighbouring stretches, so that it holds however the candidates were found
+//!    (Boole's inequality). The factor is at most 2 n², since these tests overlap: the smallest
+//!    p-value was below α / (2 n²) in at most α of 5,000 series of 12, 31 and 60 points,
 //!    independent or not, for α from 0.002 to 0.1. A quarter of α is spent on a single change of
-//!    the whole series, of which there are n − 1. The weakest candidate is removed until all hold.
-//! 4. **Families**: over many series the rate is kept by Holm's procedure ([`Search::family`]).
+//!    the whole series, which has n − 1 possible places. The weakest candidate is removed until all
+//!    hold.
+//! 4. **Families**: over many series, Holm's procedure keeps the rate ([`Search::family`]).
 //!
-//! Neighbouring kernels share most of their source, so that their noise is correlated: the variance
-//! of a level of n points is that of a first-order autoregressive process (Anderson, "The
-//! statistical analysis of time series", 1971, section 8.2), with a declared correlation.
+//! Neighbouring kernels share most of their source, so their noise is correlated. The variance of a
+//! level of n points is that of a first-order autoregressive process (Anderson, "The statistical
+//! analysis of time series", 1971, section 8.2), with a declared correlation.
 //!
-//! Assumed: noise about normal. A single kernel beside the others is found where its own replicates
-//! are certain enough.
+//! The noise is assumed to be about normal. A single deviating kernel is found if its own
+//! replicates are certain enough.
 //!
-//! Simulated: false alarms in at most α of series without change, at an autocorrelation of 0.35,
-//! whether replicates show the noise, a quarter of it, or none; a step of 5 % after three points at
-//! a noise of 0.2 % is found in over 19 of 20.
+//! Simulations show false alarms in at most α of series without change, at an autocorrelation of
+//! 0.35, whether replicates show the noise, a quarter of it, or none. A step of 5 % after three
+//! points at a noise of 0.2 % is found in over 19 of 20 series.
 
 mod noise;
 mod partition;
@@ -44,110 +45,110 @@ use crate::{
     summary::sorted_quantile,
 };
 
-/// One point of a series: an estimate and how sure it is.
+/// One point of a series: an estimate and its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// Logarithm of the ratio.
     pub log_ratio: f64,
-    /// Variance (squared standard error) of it by its replicates; 0 where all observations were
-    /// equal.
+    /// Variance (squared standard error) of the estimate by its replicates; 0 if all observations
+    /// are equal.
     pub variance: f64,
-    /// Degrees of freedom of that variance; 0 where there is none, and only the other points show
-    /// how much it varies.
+    /// Degrees of freedom of the variance. 0 without a variance: then only the other points show
+    /// the variation.
     pub degrees_of_freedom: f64,
-    /// Declared variance of what replicates do not show: the layout term.
+    /// Declared variance that replicates do not show: the layout term.
     pub layout: f64,
 }
 
-/// How to look for changes.
+/// The parameters of a search for changes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Search {
-    /// Probability of one or more false alarms in a series without change, and over a family of
+    /// Probability of at least one false alarm in a series without change, or in a family of
     /// series.
     pub alpha: f64,
-    /// Changes of level up to this ratio either way do not matter; 1: every change does.
+    /// Changes of level up to this ratio, either way, are negligible; 1: no change is negligible.
     pub margin: f64,
     /// Declared correlation of the noise of neighbouring points, at least 0 and below 1.
     pub autocorrelation: f64,
-    /// Seed of the intervals of places: equal seeds give equal answers.
+    /// Seed of the intervals of places; equal seeds give equal answers.
     pub seed: u64,
-    /// The fewest points of a stretch, at least 1; 2 at least where replicates do not show the
-    /// noise of every point.
+    /// The smallest number of points in a stretch, at least 1. It is at least 2 if replicates do
+    /// not show the noise of every point.
     pub shortest: usize,
     /// Level of intervals.
     pub level: f64,
 }
 
 impl Search {
-    /// Error rate 0.01, every change of level, an autocorrelation of 0.35 (that of the stored
-    /// series of kernels), stretches of one point and more, 95 % intervals.
+    /// Returns the defaults: error rate 0.01, every change of level, an autocorrelation of 0.35
+    /// (that of the stored series of kernels), stretches of at least one point, 95 % intervals.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { alpha: 0.01, margin: 1.0, autocorrelation: 0.35, seed, shortest: 1, level: 0.95 }
     }
 }
 
-/// A change from one level to another. Indices are those of the series as given, with its missing
+/// A change from one level to another. Indices refer to the series as given, with its missing
 /// points.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangePoint {
     /// The last point measured at the old level.
     pub last_before: usize,
-    /// The first point measured at the new level; what lies between the two was not measured.
+    /// The first point measured at the new level; points between the two were not measured.
     pub first_after: usize,
-    /// Earliest place of `first_after` in the confidence interval for the place.
+    /// Earliest `first_after` in the confidence interval for the place.
     pub earliest: usize,
-    /// Latest place of `first_after` in it.
+    /// Latest `first_after` in the confidence interval for the place.
     pub latest: usize,
-    /// Share of bootstrapped series in which the change is found at just this place.
+    /// Share of bootstrapped series in which the change is found at exactly this place.
     pub certainty: f64,
-    /// p-value of the test that found it, corrected for the places in its series, not for other
-    /// series.
+    /// p-value of the test that found the change, corrected for the places in its series, but not
+    /// for other series.
     pub p: f64,
-    /// New level / old level, its interval given the place; `n` is the number of points at both
-    /// levels in the test that found it.
+    /// New level / old level, with the interval for the given place; `n` is the number of points at
+    /// both levels in the test that found the change.
     pub ratio: Estimate,
 }
 
 /// A stretch of the series without change.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Stretch {
-    /// Index of its first measured point.
+    /// Index of the first measured point.
     pub first: usize,
-    /// Index of its last measured point.
+    /// Index of the last measured point.
     pub last: usize,
-    /// Its level, a ratio; `n` is the number of points measured.
+    /// The level, a ratio; `n` is the number of measured points.
     pub level: Estimate,
 }
 
 /// The changes of a series and the stretches between them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Segmentation {
-    /// Changes in their order.
+    /// Changes in order.
     pub changes: Vec<ChangePoint>,
-    /// Stretches in their order: one more than changes.
+    /// Stretches in order: one more than changes.
     pub stretches: Vec<Stretch>,
 }
 
 /// The share of α that is spent on a single change of the whole series.
 const SHARE_OF_WHOLE: f64 = 0.25;
 
-/// A measured series and what its noise is.
+/// A measured series and its noise.
 struct Measured {
     points: Vec<Observed>,
     noise: Noise,
-    /// Where it may change.
+    /// Places where the series may change.
     candidates: Vec<usize>,
-    /// As how many tests the choice of two neighbouring stretches counts.
+    /// The number of tests for which the choice of two neighbouring stretches counts.
     tests: f64,
-    /// The same where they are all of the series.
+    /// The number of tests if the two stretches are the whole series.
     tests_of_whole: f64,
 }
 
 /// A place where a series changes.
 #[derive(Debug, Clone, Copy)]
 struct Cut {
-    /// The first of the measured points after it.
+    /// Index of the first measured point after the change.
     at: usize,
     /// The smallest p-value of the tests of this place.
     p: f64,
@@ -156,21 +157,22 @@ struct Cut {
 }
 
 impl Search {
-    /// Looks for changes in `series`, where `None` is a point that was not measured.
+    /// Looks for changes in `series`, in which `None` is a point that was not measured.
     ///
     /// # Errors
-    /// [`StatsError`]: no measured point, a figure that is not finite, a negative variance, settings out of range.
+    /// [`StatsError`]: no measured point, a figure that is not finite, a negative variance,
+    /// settings out of range.
     pub fn changes(&self, series: &[Option<Point>]) -> Result<Segmentation, StatsError> {
         self.family(&[series]).pop().unwrap_or(Err(StatsError::Empty))
     }
 
-    /// Looks for changes in several series, so that the probability of one or more false alarms in
-    /// all of them is at most α (Holm): a series has a change where its smallest p-value is below α
-    /// divided by the number of series whose p-values are not smaller; its other changes have to be
-    /// below α divided by the number of series.
+    /// Looks for changes in several series, so that the probability of at least one false alarm in
+    /// all of them is at most α (Holm). A series has a change if its smallest p-value is below α
+    /// divided by the number of series whose p-values are not smaller. Its other changes must have
+    /// p-values below α divided by the number of series.
     ///
-    /// Each series has its own answer or error, see [`Self::changes`]; series with an error are no
-    /// part of the family.
+    /// Each series has its own answer or error, see [`Self::changes`]; series with an error do not
+    /// count in the family.
     pub fn family<S: AsRef<[Option<Point>]>>(&self, family: &[S]) -> Vec<Result<Segmentation, StatsError>> {
         let measured: Vec<_> = family.iter().map(|series| self.measured(series.as_ref())).collect();
         let smallest: Vec<Option<f64>> = measured
@@ -211,7 +213,7 @@ impl Search {
         }
         let points = observed(series)?;
         let noise = Noise::of(&points, self.autocorrelation);
-        // What stands at one point only is no level, unless its replicates show so.
+        // A single deviating point is a level only if its replicates show so.
         let shortest = self.shortest.max(if noise.is_known { 1 } else { 2 });
         let values: Vec<f64> = points.iter().map(|point| point.value).collect();
         let candidates = partition(&values, &noise.of_points(&points), shortest);
@@ -224,9 +226,9 @@ impl Search {
         Ok(Measured { points, noise, candidates, tests, tests_of_whole })
     }
 
-    /// The candidates that hold at `alpha`: of those that do not, the weakest is removed, and its
-    /// neighbours are tested again. What held beside a candidate that is removed still holds, as
-    /// all these tests are corrected for.
+    /// Returns the candidates that hold at `alpha`. The weakest one that does not hold is removed,
+    /// and its neighbours are tested again. Candidates that held next to a removed one still hold,
+    /// because the correction covers all these tests.
     fn hold(&self, measured: &Measured, alpha: f64) -> Result<Vec<Cut>, StatsError> {
         let unknown = Effect { log_ratio: 0.0, spread: Spread::OneObservation, n: 0 };
         let mut cuts: Vec<Cut> = measured.candidates.iter().map(|&at| Cut { at, p: 1.0, effect: unknown }).collect();
@@ -250,9 +252,9 @@ impl Search {
         }
     }
 
-    /// The difference of the levels of two neighbouring stretches and its p-value: by the noise
-    /// that replicates show, and by that of the residuals, the surer of the two, at half the error
-    /// rate each.
+    /// Returns the difference of the levels of two neighbouring stretches and its p-value. There
+    /// are two tests, at half the error rate each: one by the noise that replicates show, and one
+    /// by the noise of the residuals. The more certain one counts.
     fn test(&self, measured: &Measured, before: &[Observed], after: &[Observed]) -> Result<(Effect, f64), StatsError> {
         let (log_ratio, n) = (mean(after) - mean(before), before.len() + after.len());
         let spreads = measured.noise.spreads(&[before, after]);
@@ -275,7 +277,7 @@ impl Search {
         let mut stretches = Vec::with_capacity(parts.len());
         for part in &parts {
             let (Some(first), Some(last)) = (part.first(), part.last()) else { return Err(StatsError::Empty) };
-            // The last of the two is that of the replicates, where there are some.
+            // If there are two spreads, the last one is by replicates.
             let spread = measured.noise.spreads(&[part]).pop().unwrap_or(Spread::OneObservation);
             let level = Effect { log_ratio: mean(part), spread, n: part.len() }.estimate(self.level)?;
             stretches.push(Stretch { first: first.index, last: last.index, level });
@@ -292,9 +294,9 @@ impl Search {
         Ok(Segmentation { changes, stretches })
     }
 
-    /// The interval of the place of a change and the share at the place found: residuals of both
-    /// stretches, brought to the same variance, are drawn anew and the best cut is found again (a
-    /// residual bootstrap: Hušková and Kirch, "Bootstrapping confidence intervals for the
+    /// Returns the interval of a change's place, and the share at the place found. It scales the
+    /// residuals of both stretches to the same variance, draws them anew and finds the best cut
+    /// again (a residual bootstrap: Hušková and Kirch, "Bootstrapping confidence intervals for the
     /// change-point of time series", J. Time Ser. Anal. 29(6), 2008).
     fn place(
         &self,
@@ -307,8 +309,8 @@ impl Search {
         let points = [before, after].concat();
         let deviations: Vec<f64> = noise.of_points(&points).into_iter().map(f64::sqrt).collect();
         let levels: Vec<f64> = before.iter().map(|_| mean(before)).chain(after.iter().map(|_| mean(after))).collect();
-        // Residuals of a fitted mean are too small by √((n − 1) / n) in each stretch; that of a
-        // single point shows nothing.
+        // Residuals of a fitted mean are too small by √((n − 1) / n) in each stretch; the residual
+        // of a single point shows nothing.
         let widen = |n: usize| (n as f64 / (n as f64 - 1.0).max(1.0)).sqrt();
         let residuals: Vec<f64> = points
             .iter()
@@ -344,13 +346,13 @@ impl Search {
     }
 }
 
-/// The points between cuts.
+/// Returns the points between cuts.
 fn stretches<'a>(points: &'a [Observed], cuts: &[Cut]) -> Vec<&'a [Observed]> {
     let ends = || cuts.iter().map(|cut| cut.at).chain([points.len()]);
     [0].into_iter().chain(ends()).zip(ends()).filter_map(|(start, end)| points.get(start..end)).collect()
 }
 
-/// The stretches on both sides of a cut.
+/// Returns the stretches on both sides of a cut.
 fn neighbours<'a>(points: &'a [Observed], cuts: &[Cut], which: usize) -> (&'a [Observed], &'a [Observed]) {
     let at = |which: usize| cuts.get(which).map_or(points.len(), |cut| cut.at);
     let start = if which == 0 { 0 } else { at(which - 1) };

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mean of paired differences: what something costs in the unit that it was measured in.
+//! Mean of paired differences: a cost in the unit of its measurement.
 //!
-//! Estimator: the arithmetic mean of the pairs' differences; interval: Student's t. (Student, "The
-//! probable error of a mean", Biometrika 6(1), 1908, of which the example in the tests is.)
+//! The estimator is the arithmetic mean of the pairs' differences. The interval is Student's t
+//! (Student, "The probable error of a mean", Biometrika 6(1), 1908, whose example is in the tests).
 //!
-//! Assumed: pairs are independent of each other and their differences about normal.
+//! Pairs are assumed to be independent of each other, and their differences about normal.
 
 use crate::{
     Effect, Estimate, Spread, StatsError,
     interval::{Bounds, Interval, check_level, t_quantile},
 };
 
-/// The mean of `differences`, each an independent observation.
+/// Estimates the mean of `differences`, each an independent observation.
 ///
 /// # Errors
-/// [`StatsError`], when there is none or one is not finite.
+/// [`StatsError`], if there are no differences, or one is not finite.
 pub fn mean_difference(differences: &[f64], level: f64) -> Result<Estimate, StatsError> {
     difference_of(&Effect::paired(differences)?, 1.0, level)
 }
 
-/// A mean difference that is known as a `share` of `whole`, with the error that `share` has: its
-/// mean stands in the place of the log ratio.
+/// Estimates a mean difference that is known as a `share` of `whole`, with the error of `share`.
+/// The log ratio of `share` holds the mean.
 ///
 /// # Errors
-/// [`StatsError::Level`]; [`StatsError::Range`] for figures that no floating-point number holds.
+/// [`StatsError::Level`]; [`StatsError::Range`] for figures beyond floating-point numbers.
 pub fn difference_of(share: &Effect, whole: f64, level: f64) -> Result<Estimate, StatsError> {
     check_level(level)?;
     let value = share.log_ratio * whole;
@@ -39,11 +39,11 @@ pub fn difference_of(share: &Effect, whole: f64, level: f64) -> Result<Estimate,
     if value.is_finite() && fits { Ok(Estimate { value, bounds, n: share.n }) } else { Err(StatsError::Range) }
 }
 
-/// The squared standard error that the interval of [`mean_difference`] at `level` was made of;
-/// `None` for one observation.
+/// Recovers the squared standard error from the interval of [`mean_difference`] at `level`; `None`
+/// for one observation.
 ///
 /// # Errors
-/// [`StatsError::Level`] where `level` is not between 0 and 1.
+/// [`StatsError::Level`], if `level` is not between 0 and 1.
 pub fn variance_of(estimate: &Estimate, level: f64) -> Result<Option<f64>, StatsError> {
     match estimate.bounds {
         Bounds::Interval(Interval { lower, upper, .. }) => {
@@ -61,8 +61,8 @@ mod tests {
 
     use super::*;
 
-    /// Student's example, R's data set `sleep`: `t.test(extra ~ group, paired = TRUE)` gives mean
-    /// -1.58 and the interval
+    /// Student's example, R's data set `sleep`: `t.test(extra ~ group, paired = TRUE)` gives the
+    /// mean -1.58 and the interval
     /// [-2.4598858, -0.7001142].
     #[test]
     fn students_own_example() {
@@ -76,7 +76,7 @@ mod tests {
         assert!((interval.upper + 0.700_114_2).abs() < 1e-6, "{interval:?}");
     }
 
-    /// 1, 2, 3 and 6: variance 14/3, of the mean 7/6.
+    /// The variance of 1, 2, 3 and 6 is 14/3, and that of their mean 7/6.
     #[test]
     fn an_interval_shows_its_variance() {
         for level in [0.8, 0.95] {
@@ -96,7 +96,7 @@ mod tests {
         let (own_bounds, bounds) = (own.bounds.interval().unwrap(), of_share.bounds.interval().unwrap());
         assert!((own.value - of_share.value).abs() < 1e-9 && own.n == of_share.n);
         assert!((own_bounds.lower - bounds.lower).abs() < 1e-9 && (own_bounds.upper - bounds.upper).abs() < 1e-9);
-        // With an error of 0.1 % of the whole besides, which is 20.
+        // The interval includes an additional error of 0.1 % of the whole, which is 20.
         let wider = difference_of(&share.with_known_variance(1e-6), 20_000.0, 0.95).unwrap();
         let half = wider.bounds.interval().unwrap().upper - wider.value;
         assert!(wider.value == of_share.value && (39.0..41.0).contains(&half), "{wider:?}");

@@ -2,16 +2,17 @@
 //! Drift: whether the baseline of interleaved blocks changes with time (a host that warms up, a
 //! disk that fills).
 //!
-//! Mann-Kendall trend test: Mann, "Nonparametric tests against trend", Econometrica 13, 1945;
-//! Kendall, "Rank correlation methods", 1975. It asks only whether later figures tend to be larger,
-//! so neither outliers nor the form of the drift matter. p-values are exact without ties for up to
-//! 50 figures, else from the normal distribution with correction for ties and continuity; both as
-//! R's `cor.test(method = "kendall")`. How much: the slope of Theil and Sen (Sen, "Estimates of the
-//! regression coefficient based on Kendall's tau", JASA 63, 1968), on the log scale.
+//! The Mann-Kendall trend test asks only whether later figures tend to be larger, so neither
+//! outliers nor the form of the drift matter. Sources are Mann, "Nonparametric tests against
+//! trend", Econometrica 13, 1945, and Kendall, "Rank correlation methods", 1975. p-values are exact
+//! for up to 50 figures without ties. Otherwise they come from the normal distribution with
+//! correction for ties and continuity. Both equal those of R's `cor.test(method = "kendall")`.
 //!
-//! Paired comparison within blocks is not biased by a drift that is slow against a block; it widens
-//! figures over all blocks, and shows that blocks are not replicates of one state. Drift is
-//! reported, no figure is corrected for it.
+//! The amount of drift is the slope of Theil and Sen (Sen, "Estimates of the regression coefficient
+//! based on Kendall's tau", JASA 63, 1968), on the log scale. Drift that is slow compared with a
+//! block does not bias paired comparison within blocks. It widens figures over all blocks, and
+//! shows that blocks are not replicates of one state. Drift is reported; no figure is corrected for
+//! it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,26 +27,27 @@ const EXACT: usize = 50;
 pub struct Drift {
     /// Number of figures.
     pub n: usize,
-    /// Kendall's τ-b of figure and order, −1 (falls always) to 1 (rises always); 0 where all are
+    /// Kendall's τ-b of figure and order, −1 (falls always) to 1 (rises always); 0 if all are
     /// equal.
     pub tau: f64,
     /// Two-sided p-value of "no trend".
     pub p: f64,
-    /// The smallest p-value that this number of figures can have: with four or fewer, no trend can
+    /// The smallest possible p-value for this number of figures: with four or fewer, no trend can
     /// be shown at 0.05.
     pub smallest_p: f64,
     /// Change from one figure to the next, as a ratio (1: none), the median over all pairs.
     pub ratio_per_step: f64,
-    /// Change from the first to the last at that rate, as a ratio.
+    /// Change from the first to the last figure at that rate, as a ratio.
     pub ratio_overall: f64,
 }
 
 impl Drift {
-    /// The trend of positive figures (bandwidths of the baseline, block after block).
+    /// Tests positive figures for a trend, such as bandwidths of the baseline, block after block.
     ///
     /// # Errors
-    /// [`StatsError::NotPositive`] for a figure that is not positive and finite; [`StatsError::TooFew`] for fewer than two; [`StatsError::Range`] where the trend
-    /// is not finite.
+    /// - [`StatsError::NotPositive`] for a figure that is not positive and finite
+    /// - [`StatsError::TooFew`] for fewer than two figures
+    /// - [`StatsError::Range`], if the trend is not finite
     pub fn of(figures: &[f64]) -> Result<Self, StatsError> {
         if let Some(&value) = figures.iter().find(|value| !(value.is_finite() && **value > 0.0)) {
             return Err(StatsError::NotPositive { value });
@@ -81,7 +83,7 @@ impl Drift {
     }
 }
 
-/// The median, as sorting would give it.
+/// Returns the median, without sorting all values.
 fn median(values: &mut [f64]) -> Option<f64> {
     let last = values.len().checked_sub(1)?;
     let (_, &mut low, above) = values.select_nth_unstable_by(last / 2, f64::total_cmp);
@@ -89,15 +91,16 @@ fn median(values: &mut [f64]) -> Option<f64> {
     Some(if last % 2 == 1 { low + (high - low) * 0.5 } else { low })
 }
 
-/// How many figures share each value.
+/// Counts how many figures share each value.
 fn tie_sizes(figures: &[f64]) -> Vec<f64> {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.chunk_by(|a, b| a == b).map(|group| group.len() as f64).collect()
 }
 
-/// Two-sided p-value from the distribution of the number of inversions of a random order: it is
-/// that of a sum of uniform figures on 0 … i, for i below n (Kendall, 1975, chapter 5).
+/// Returns the two-sided p-value from the distribution of the number of inversions of a random
+/// order. That is the distribution of a sum of uniform figures on 0 … i, for i below n (Kendall,
+/// 1975, chapter 5).
 fn exact_p(n: usize, score: i64) -> f64 {
     let pairs = n * (n - 1) / 2;
     let mut shares = vec![0.0; pairs + 1];
@@ -107,7 +110,8 @@ fn exact_p(n: usize, score: i64) -> f64 {
     let mut reach = 0;
     for i in 1..n {
         reach += i;
-        // A running sum over the last i + 1 shares, from a copy, for the shares are overwritten.
+        // A running sum over the last i + 1 shares, from a copy, because the loop overwrites the
+        // shares.
         let before = shares.clone();
         let mut sum = 0.0;
         for k in 0..=reach {
@@ -120,7 +124,8 @@ fn exact_p(n: usize, score: i64) -> f64 {
             }
         }
     }
-    // Symmetric: the tail beyond |score| has at most (pairs − |score|) / 2 inversions.
+    // The distribution is symmetric: the tail beyond |score| has at most (pairs − |score|) / 2
+    // inversions.
     let most = pairs.saturating_sub(usize::try_from(score.unsigned_abs()).unwrap_or(usize::MAX)) / 2;
     (2.0 * shares.iter().take(most + 1).sum::<f64>()).min(1.0)
 }
@@ -145,8 +150,8 @@ mod tests {
         simulation::{Shape, close, share},
     };
 
-    /// R 4.2.2: `cor.test(seq_along(x), x, method = "kendall", exact = TRUE)`; the third, which has
-    /// ties, with `exact = FALSE, continuity = TRUE`.
+    /// R 4.2.2: `cor.test(seq_along(x), x, method = "kendall", exact = TRUE)`; for the third one,
+    /// which has ties, `exact = FALSE, continuity = TRUE`.
     #[test]
     fn tau_and_p_values_agree_with_r() {
         for (figures, tau, p) in [
@@ -194,8 +199,8 @@ mod tests {
         }
     }
 
-    /// 4,000 series of 12 without trend: standard error 0.0035; with one of a third of the
-    /// deviation per block, most are found.
+    /// 4,000 series of 12 without trend have a standard error of 0.0035. A trend of a third of the
+    /// deviation per block is found in most series.
     #[test]
     fn false_alarms_are_as_rare_as_documented() {
         let mut generator = Generator::new(61);

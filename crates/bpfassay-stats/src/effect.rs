@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An effect: a ratio on the log scale with what is known of its error. What tests, verdicts and
-//! intervals start from.
+//! An effect: a ratio on the log scale and its error. Tests, verdicts and intervals start from
+//! effects.
 //!
 //! Effects come from paired blocks ([`Effect::paired`]), from two independent sets of runs
 //! ([`Effect::independent`]), or from the means of boots ([`crate::hierarchical`]). The relative
-//! overhead is such a ratio: bandwidth without the tool / bandwidth with it, above 1: slower.
+//! overhead is such a ratio: bandwidth without the tool / bandwidth with it; above 1 means slower.
 //!
-//! Estimator: the ratio of geometric means over pairs, which is the exponential of the mean of the
-//! pairs' log ratios; interval: Student's t on the log scale, transformed back. Ratios are compared
-//! on the log scale because it treats twice as fast and half as fast alike (Fleming and Wallace,
-//! "How not to lie with statistics: the correct way to summarize benchmark results", CACM 29(3),
-//! 1986); a paired t interval of logarithms is the classical interval for a ratio under
-//! multiplicative errors (Bland and Altman, "Transformations, means and confidence intervals", BMJ
-//! 312, 1996).
+//! The estimator is the ratio of geometric means over pairs, which is the exponential of the mean
+//! of the pairs' log ratios. The interval is Student's t on the log scale, transformed back.
 //!
-//! Coverage of nominal 95 % intervals, simulated (test `coverage_is_nominal_for_few_pairs`): 0.95
-//! for log-normal ratios, 0.96 with heavy tails (Student's t with 3 degrees of freedom) at 5, 8 and
-//! 20 pairs. It is **not** nominal for strongly skewed ratios (exponential: delays only ever add):
-//! 0.88 at 5, 0.89 at 8, 0.92 at 20 pairs, as no known interval for so few pairs is.
+//! The log scale treats twice as fast and half as fast alike (Fleming and Wallace, "How not to lie
+//! with statistics: the correct way to summarize benchmark results", CACM 29(3), 1986). A paired t
+//! interval of logarithms is the classical interval for a ratio under multiplicative errors (Bland
+//! and Altman, "Transformations, means and confidence intervals", BMJ 312, 1996).
 //!
-//! Assumed: pairs are independent of each other and their log ratios about normal. Two runs of one
-//! pair may depend on each other as they like: that is what pairing is for.
+//! The test `coverage_is_nominal_for_few_pairs` simulates the coverage of nominal 95 % intervals.
+//! It is 0.95 for log-normal ratios, and 0.96 with heavy tails (Student's t with 3 degrees of
+//! freedom), at 5, 8 and 20 pairs. It is **not** nominal for strongly skewed ratios (exponential:
+//! delays only ever add), but 0.88 at 5, 0.89 at 8, and 0.92 at 20 pairs. No known interval is
+//! nominal for so few pairs.
+//!
+//! Pairs are assumed to be independent of each other, and their log ratios about normal. The two
+//! runs of a pair may depend on each other in any way; pairing exists for that case.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,17 +37,17 @@ use crate::{
 pub struct Effect {
     /// Logarithm of the ratio (0: no difference; 0.01: about 1 % more).
     pub log_ratio: f64,
-    /// What is known of its error.
+    /// The uncertainty of the logarithm.
     pub spread: Spread,
     /// Number of independent observations: of pairs, or of the smaller one of two sets.
     pub n: usize,
 }
 
-/// What is known of the error of an effect.
+/// The known error of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {
-    /// Nothing: one observation.
+    /// Nothing is known: there is one observation.
     OneObservation,
     /// All observations were equal.
     NoSpread,
@@ -54,16 +55,17 @@ pub enum Spread {
     Student {
         /// Standard error of the log ratio.
         standard_error: f64,
-        /// Degrees of freedom, not necessarily whole.
+        /// Degrees of freedom, not necessarily an integer.
         degrees_of_freedom: f64,
     },
 }
 
 impl Effect {
-    /// From the log ratios of pairs: mean, with the standard error of a mean.
+    /// Makes an effect from the log ratios of pairs: their mean, with its standard error.
     ///
     /// # Errors
-    /// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not finite.
+    /// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not
+    /// finite.
     pub fn paired(logs: &[f64]) -> Result<Self, StatsError> {
         let n = logs.len();
         let (log_ratio, deviation) = finite_mean_and_deviation(logs)?;
@@ -77,13 +79,14 @@ impl Effect {
         Ok(Self { log_ratio, spread, n })
     }
 
-    /// From two independent sets of logarithms, as in comparing two results: mean of `baseline` −
-    /// mean of `with`, where the two may vary by different amounts (Welch, "The generalization of
-    /// 'Student's' problem when several different population variances are involved", Biometrika
-    /// 34, 1947).
+    /// Makes an effect from two independent sets of logarithms, such as those of two results: mean
+    /// of `baseline` − mean of `with`. The two sets can have different variances (Welch, "The
+    /// generalization of 'Student's' problem when several different population variances are
+    /// involved", Biometrika 34, 1947).
     ///
     /// # Errors
-    /// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not finite.
+    /// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not
+    /// finite.
     pub fn independent(baseline: &[f64], with: &[f64]) -> Result<Self, StatsError> {
         let (mean_a, deviation_a) = finite_mean_and_deviation(baseline)?;
         let (mean_b, deviation_b) = finite_mean_and_deviation(with)?;
@@ -93,8 +96,8 @@ impl Effect {
             (Some(a), Some(b)) if a > 0.0 || b > 0.0 => {
                 let (df_a, df_b) = (baseline.len() as f64 - 1.0, with.len() as f64 - 1.0);
                 let (a, b) = (a.powi(2) / (df_a + 1.0), b.powi(2) / (df_b + 1.0));
-                // Satterthwaite's degrees of freedom, from shares so that small variances do not
-                // underflow.
+                // Satterthwaite's degrees of freedom, computed from shares so that small variances
+                // do not underflow.
                 let share = a / (a + b);
                 let degrees_of_freedom = 1.0 / (share.powi(2) / df_a + (1.0 - share).powi(2) / df_b);
                 Spread::Student { standard_error: (a + b).sqrt(), degrees_of_freedom }
@@ -110,9 +113,10 @@ impl Effect {
         Ok(Self { log_ratio, spread, n })
     }
 
-    /// The same with an independent error of known `variance` besides, as a declared layout term is
-    /// (degrees of freedom by Satterthwaite, "An approximate distribution of estimates of variance
-    /// components", Biometrics Bulletin 2, 1946). One observation still shows nothing.
+    /// Adds an independent error of known `variance`, such as a declared layout term, to the
+    /// effect. The degrees of freedom follow Satterthwaite ("An approximate distribution of
+    /// estimates of variance components", Biometrics Bulletin 2, 1946). One observation still shows
+    /// nothing.
     #[must_use]
     pub fn with_known_variance(self, variance: f64) -> Self {
         let student = |own: f64, degrees_of_freedom: f64| Spread::Student {
@@ -129,10 +133,10 @@ impl Effect {
         Self { spread, ..self }
     }
 
-    /// Ratio and t interval on the log scale, both transformed back.
+    /// Returns the ratio and its t interval, both transformed back from the log scale.
     ///
     /// # Errors
-    /// [`StatsError::Level`]; [`StatsError::Range`] for ratios that no floating-point number holds.
+    /// [`StatsError::Level`]; [`StatsError::Range`] for ratios beyond floating-point numbers.
     pub fn estimate(&self, level: f64) -> Result<Estimate, StatsError> {
         check_level(level)?;
         let bounds = match self.spread {
@@ -156,8 +160,8 @@ impl Effect {
         }
     }
 
-    /// One-sided p-value of "the log ratio is at most `bound`" against "it is above". `None` for
-    /// one observation; without spread 0 or 1, for then the effect is taken as known.
+    /// Returns the one-sided p-value of "the log ratio is at most `bound`" against "it is above".
+    /// `None` for one observation; without spread 0 or 1, because the effect then counts as known.
     ///
     /// # Errors
     /// [`StatsError::NotFinite`] for a `bound` that is not finite.
@@ -165,8 +169,8 @@ impl Effect {
         self.p_one_sided(bound, 1.0)
     }
 
-    /// One-sided p-value of "the log ratio is at least `bound`" against "it is below"; see
-    /// [`Self::p_at_most`].
+    /// Returns the one-sided p-value of "the log ratio is at least `bound`" against "it is below";
+    /// see [`Self::p_at_most`].
     ///
     /// # Errors
     /// [`StatsError::NotFinite`] for a `bound` that is not finite.
@@ -189,12 +193,13 @@ impl Effect {
     }
 }
 
-/// Mean and deviation of finite figures; a deviation of exactly 0 where all are equal, whatever
-/// their sum rounds to.
+/// Returns mean and deviation of finite figures. The deviation of equal figures is exactly 0,
+/// whatever their sum rounds to.
 ///
 /// # Errors
-/// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] where one is not finite; [`StatsError::Range`] where mean or deviation are
-/// not.
+/// - [`StatsError::Empty`] without figures
+/// - [`StatsError::NotFinite`], if a figure is not finite
+/// - [`StatsError::Range`], if the mean or the deviation is not finite
 pub(crate) fn finite_mean_and_deviation(figures: &[f64]) -> Result<(f64, Option<f64>), StatsError> {
     let Some(&first) = figures.first() else { return Err(StatsError::Empty) };
     if let Some(&value) = figures.iter().find(|value| !value.is_finite()) {

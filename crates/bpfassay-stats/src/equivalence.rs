@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Equivalence: the claim that an effect is negligible needs a test of its own, for a difference
-//! that was not found may only have been missed.
+//! Equivalence: the claim that an effect is negligible needs its own test, because a difference
+//! that was not found may have been missed.
 //!
 //! Two one-sided tests (TOST): Schuirmann, "A comparison of the two one-sided tests procedure and
 //! the power approach for assessing the equivalence of average bioavailability", J. Pharmacokinet.
-//! Biopharm. 15(6), 1987. Equivalence at α is the same as the interval at level 1 − 2α lying
-//! between 1 / margin and margin.
+//! Biopharm. 15(6), 1987. Equivalence at α means that the interval at level 1 − 2α lies between 1 /
+//! margin and margin.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,8 +36,8 @@ impl Equivalence {
         Ok(Self { margin, p_lower: effect.p_at_most(-bound)?, p_upper: effect.p_at_least(bound)? })
     }
 
-    /// The p-value of "not equivalent": the larger of the two, without correction, for both must be
-    /// refuted.
+    /// Returns the p-value of "not equivalent": the larger of the two. It needs no correction,
+    /// because both hypotheses must be refuted.
     #[must_use]
     pub fn p(&self) -> Option<f64> {
         self.p_lower.zip(self.p_upper).map(|(lower, upper)| lower.max(upper))
@@ -99,8 +99,8 @@ mod tests {
         }
     }
 
-    /// A ratio at the margin is called equivalent in at most α of all samples; 4,000 of them:
-    /// standard error 0.0035.
+    /// A ratio at the margin is called equivalent in at most α of all samples. 4,000 samples have a
+    /// standard error of 0.0035.
     #[test]
     fn the_error_rate_at_the_margin_is_kept() {
         let mut generator = Generator::new(9);
@@ -112,8 +112,8 @@ mod tests {
     }
 
     proptest! {
-        /// The same as the interval at 1 − 2α within the margin; the same for the inverse ratio;
-        /// monotone in the margin.
+        /// The test equals the interval at 1 − 2α within the margin, gives the same for the inverse
+        /// ratio, and is monotone in the margin.
         #[test]
         fn the_test_is_an_interval(logs in prop::collection::vec(-0.05..0.05f64, 3..10), margin in 1.001..1.1f64) {
             let effect = Effect::paired(&logs).unwrap();

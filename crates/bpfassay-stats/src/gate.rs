@@ -2,16 +2,16 @@
 //! Verdicts: pass, regression, inconclusive.
 //!
 //! A gate is a limit on a ratio ("overhead at most 1.05"). Two one-sided tests decide, each at
-//! error rate α: *pass* needs the hypothesis "above the limit" refuted, *regression* the hypothesis
-//! "within the limit". Where neither is, the verdict is *inconclusive*: the data allow either.
-//! **Inconclusive is not pass**: an experiment too small to find a regression would pass always, so
-//! whoever counts passes counts [`Verdict::Pass`] only. The approach is that of non-inferiority
-//! trials (ICH E9, "Statistical principles for clinical trials", 1998, section 3.3.2).
+//! error rate α. *Pass* needs the hypothesis "above the limit" refuted, and *regression* the
+//! hypothesis "within the limit". If neither is refuted, the verdict is *inconclusive*: the data
+//! allow both. The approach is that of non-inferiority trials (ICH E9, "Statistical principles for
+//! clinical trials", 1998, section 3.3.2).
 //!
-//! For a study as a whole to pass, every gate must pass; the claim "all pass" then needs no
-//! correction (Berger, "Multiparameter hypothesis testing and acceptance sampling", Technometrics
-//! 24(4), 1982), while "some cell regresses" does: [`verdicts`] adjusts both kinds of p-values,
-//! which keeps each cell's verdict true as well.
+//! **Inconclusive is not pass**: an experiment too small to find a regression would always pass.
+//! Count passes by [`Verdict::Pass`] only. A study as a whole passes if every gate passes. The
+//! claim "all pass" then needs no correction (Berger, "Multiparameter hypothesis testing and
+//! acceptance sampling", Technometrics 24(4), 1982). The claim "some cell regresses" needs one:
+//! [`verdicts`] adjusts both kinds of p-values, so that each cell's verdict holds, too.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,17 +22,17 @@ use crate::{Adjustment, Effect, Spread, StatsError, equivalence::Equivalence};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The limit is kept, at the error rate asked for.
+    /// The limit is kept, at the requested error rate.
     Pass,
-    /// Neither: too few observations, or too close to the limit.
+    /// Neither is shown: there are too few observations, or they are too close to the limit.
     Inconclusive,
-    /// The limit is broken, at the error rate asked for.
+    /// The limit is broken, at the requested error rate.
     Regression,
 }
 
 impl Verdict {
-    /// The worst of several: a regression, else an inconclusive one, else a pass; inconclusive
-    /// where there are none.
+    /// Returns the worst of several verdicts: a regression, else an inconclusive one, else a pass;
+    /// inconclusive if there are none.
     #[must_use]
     pub fn worst(verdicts: impl IntoIterator<Item = Self>) -> Self {
         verdicts.into_iter().max().unwrap_or(Self::Inconclusive)
@@ -51,26 +51,26 @@ pub struct GateEvidence {
 }
 
 impl GateEvidence {
-    /// Holds `effect` against `limit`, the greatest ratio allowed.
+    /// Tests `effect` against `limit`, the largest allowed ratio.
     ///
     /// # Errors
-    /// [`StatsError::NotPositive`] for a limit that is no ratio.
+    /// [`StatsError::NotPositive`] for a limit that is not a ratio.
     pub fn new(effect: &Effect, limit: f64) -> Result<Self, StatsError> {
         if !(limit.is_finite() && limit > 0.0) {
             return Err(StatsError::NotPositive { value: limit });
         }
         let bound = limit.ln();
         let (mut p_above, p_within) = (effect.p_at_least(bound)?, effect.p_at_most(bound)?);
-        // The limit itself is allowed, which only matters where the effect is taken as known.
+        // The limit itself is allowed, which only matters if the effect counts as known.
         if effect.spread == Spread::NoSpread && effect.log_ratio <= bound {
             p_above = Some(0.0);
         }
         Ok(Self { limit, p_above, p_within })
     }
 
-    /// Holds `effect` against the band from 1 / `limit` to `limit`: a pass is an equivalence (two
-    /// one-sided tests), a regression lies beyond either end (twice the smaller one-sided p-value,
-    /// for there are two ends).
+    /// Tests `effect` against the band from 1 / `limit` to `limit`. A pass is an equivalence (two
+    /// one-sided tests). A regression lies beyond either end (twice the smaller one-sided p-value,
+    /// because there are two ends).
     ///
     /// # Errors
     /// [`StatsError::Margin`] for a limit that is not above 1.
@@ -81,16 +81,16 @@ impl GateEvidence {
         Ok(Self { limit, p_above, p_within: ends.map(|(above, below)| (2.0 * above.min(below)).min(1.0)) })
     }
 
-    /// The same evidence where it was one of `looks` at which sampling could have stopped: by
-    /// Boole's inequality, the p-values times their number.
+    /// Corrects the evidence for `looks` looks at which sampling could have stopped: it multiplies
+    /// the p-values by their number (Boole's inequality).
     #[must_use]
     pub fn over_looks(self, looks: usize) -> Self {
         Self { p_above: times(self.p_above, looks), p_within: times(self.p_within, looks), ..self }
     }
 }
 
-/// The verdicts on a family of gates at error rate `alpha`, in their order, p-values of either kind
-/// adjusted.
+/// Returns the verdicts on a family of gates at error rate `alpha`, in the order of the gates. The
+/// p-values of either kind are adjusted.
 ///
 /// # Errors
 /// [`StatsError::Alpha`] for an `alpha` that is not between 0 and 0.5.
@@ -103,12 +103,12 @@ pub fn verdicts(gates: &[GateEvidence], alpha: f64, adjustment: Adjustment) -> R
     Ok(above.into_iter().zip(within).map(|(above, within)| decide(above, within, alpha)).collect())
 }
 
-/// A p-value for one of several looks.
+/// Multiplies a p-value for one of several looks.
 fn times(p: Option<f64>, looks: usize) -> Option<f64> {
     p.map(|p| (p * looks.max(1) as f64).min(1.0))
 }
 
-/// Below one half, so that at most one of the two p-values is.
+/// Checks that α is below one half, so that at most one of the two p-values is below α.
 fn check_alpha(alpha: f64) -> Result<(), StatsError> {
     if alpha > 0.0 && alpha < 0.5 { Ok(()) } else { Err(StatsError::Alpha { alpha }) }
 }
@@ -121,7 +121,7 @@ fn decide(p_above: Option<f64>, p_within: Option<f64>, alpha: f64) -> Verdict {
     }
 }
 
-/// What comparing two results shows of one cell.
+/// The outcome of one cell in a comparison of two results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -131,33 +131,33 @@ pub enum Change {
     Decrease,
     /// The ratio is between 1 / margin and margin.
     Equivalent,
-    /// None of them is shown.
+    /// None of the others is shown.
     Inconclusive,
 }
 
 /// The evidence for a change between two results.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeEvidence {
-    /// Changes up to this ratio either way do not matter; 1: every change does.
+    /// Changes up to this ratio, either way, are negligible; 1: no change is negligible.
     pub margin: f64,
     /// Two-sided p-value of "no change beyond the margin" (twice the smaller one-sided one). `None`
     /// for one observation.
     pub p_change: Option<f64>,
-    /// p-value of "not equivalent"; `None` for one observation, and for a margin of 1, which
-    /// nothing can be shown to be within.
+    /// p-value of "not equivalent"; `None` for one observation, and for a margin of 1, within which
+    /// nothing can be shown to lie.
     pub p_different: Option<f64>,
-    /// The sign of the change, if it is one.
+    /// Whether the ratio is above 1.
     pub increases: bool,
 }
 
 impl ChangeEvidence {
-    /// The same evidence where it was one of `looks`: see [`GateEvidence::over_looks`].
+    /// Corrects the evidence for `looks` looks, like [`GateEvidence::over_looks`].
     #[must_use]
     pub fn over_looks(self, looks: usize) -> Self {
         Self { p_change: times(self.p_change, looks), p_different: times(self.p_different, looks), ..self }
     }
 
-    /// Holds `effect` (new / base) against `margin`, a ratio of at least 1.
+    /// Tests `effect` (new / base) against `margin`, a ratio of at least 1.
     ///
     /// # Errors
     /// [`StatsError::Margin`] for a `margin` that is not finite or below 1.
@@ -173,7 +173,8 @@ impl ChangeEvidence {
     }
 }
 
-/// What changed over a family of cells at error rate `alpha`, in their order, p-values adjusted.
+/// Tells what changed over a family of cells at error rate `alpha`, in the order of the cells. The
+/// p-values are adjusted.
 ///
 /// # Errors
 /// [`StatsError::Alpha`] for an `alpha` that is not between 0 and 0.5.
@@ -205,7 +206,7 @@ mod tests {
         Effect::paired(logs).unwrap()
     }
 
-    /// The verdict on one gate alone.
+    /// Returns the verdict on one gate alone.
     fn alone(evidence: GateEvidence, alpha: f64) -> Verdict {
         verdicts(&[evidence], alpha, Adjustment::Holm).unwrap()[0]
     }
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!(found(&[0.0; 3], 1.001), Change::Equivalent);
     }
 
-    /// Looking at 5, 8 and 12 pairs, and stopping at whichever claims something first.
+    /// Looks after 5, 8 and 12 pairs, and stops at the first one with a claim.
     #[test]
     fn error_rates_are_kept_over_several_looks() {
         let mut generator = Generator::new(33);
@@ -309,8 +310,8 @@ mod tests {
         assert!(plain > 2000 * 7 / 100 && kept <= 2000 * 5 / 100, "{plain} {kept}");
     }
 
-    /// At the limit either error happens in at most α of all samples; 4,000 of them: standard error
-    /// 0.0035.
+    /// Either error happens at the limit in at most α of all samples. 4,000 samples have a standard
+    /// error of 0.0035.
     #[test]
     fn error_rates_at_the_limit_are_kept() {
         let mut generator = Generator::new(31);
@@ -330,7 +331,7 @@ mod tests {
     }
 
     proptest! {
-        /// A higher limit never gives a worse verdict, and more certainty asked for never turns
+        /// A higher limit never gives a worse verdict, and a stricter error rate never turns
         /// inconclusive into a claim.
         #[test]
         fn verdicts_are_monotone(logs in prop::collection::vec(-0.1..0.1f64, 1..8), limit in 0.9..1.1f64) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures from several boots, each with several iterations: iterations of one boot are not
+//! Figures from several boots with several iterations each: iterations of one boot are not
 //! independent of each other.
 //!
-//! Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013: the mean over all
-//! levels has the t interval of the means of the highest level (boots − 1 degrees of freedom:
-//! [`crate::Effect::paired`] of the means of boots), and each level's own variance has an unbiased
-//! estimate (T² from S²). Here on logarithms, with two levels. Boots may have different numbers of
-//! iterations: each boot's mean counts alike, whatever its number (for mixed numbers: Searle,
+//! The method follows Kalibera and Jones, "Rigorous benchmarking in reasonable time", ISMM 2013.
+//! The mean over all levels has the t interval of the means of the highest level, with boots − 1
+//! degrees of freedom ([`crate::Effect::paired`] of the means of boots). Each level's own variance
+//! has an unbiased estimate (T² from S²). This module has two levels and uses logarithms. Boots can
+//! have different numbers of iterations; each boot's mean counts alike (for mixed numbers: Searle,
 //! Casella and McCulloch, "Variance components", 1992, the unweighted-means analysis).
 //!
-//! Assumed: boots are independent and their means about normal. An interval from all iterations at
-//! once, as if they were independent, is too narrow; the test
+//! Boots are assumed to be independent, and their means about normal. An interval from all
+//! iterations, as if they were independent, is too narrow; the test
 //! `iterations_of_one_boot_are_not_independent` shows by how much.
 
 use crate::{StatsError, effect::finite_mean_and_deviation};
@@ -18,16 +18,17 @@ use crate::{StatsError, effect::finite_mean_and_deviation};
 /// The variance of several boots with several iterations each, by level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hierarchy {
-    /// Variance of a single iteration around the mean of its boot; `None` where every boot has one
-    /// iteration only.
+    /// Variance of a single iteration around the mean of its boot; `None` if every boot has only
+    /// one iteration.
     pub within_boots: Option<f64>,
-    /// Variance of boots beyond what their iterations explain, 0 where the estimate is negative;
-    /// `None` for one boot, or where the variance within boots is not known.
+    /// Variance of boots beyond what their iterations explain, 0 if the estimate is negative;
+    /// `None` for one boot, or if the variance within boots is not known.
     pub between_boots: Option<f64>,
 }
 
 impl Hierarchy {
-    /// From log ratios (or logarithms of figures): for each boot those of its iterations.
+    /// Computes the variances from log ratios (or logarithms of figures) of the iterations of each
+    /// boot.
     ///
     /// # Errors
     /// [`StatsError`]: no boots, a boot without iterations, a figure that is not finite.
@@ -77,8 +78,8 @@ mod tests {
     }
 
     /// Yields of dyestuff of six batches of five (Davies and Goldsmith, "Statistical methods in
-    /// research and production", 1972, section 6.4; data set `Dyestuff` of R's lme4). Published
-    /// there: variance of batches 1764.05, residual 2451.25.
+    /// research and production", 1972, section 6.4; data set `Dyestuff` of R's lme4). The published
+    /// variances are 1764.05 for batches, and 2451.25 for the residual.
     const DYESTUFF: [[f64; 5]; 6] = [
         [1545., 1440., 1440., 1520., 1580.],
         [1540., 1555., 1490., 1560., 1495.],
@@ -95,7 +96,7 @@ mod tests {
         let found = Hierarchy::new(&DYESTUFF).unwrap();
         assert!(close(found.within_boots.unwrap(), 2451.25, 1e-9));
         assert!(close(found.between_boots.unwrap(), 1764.05, 1e-9));
-        // Their ratio would be out of range, so the interval is that of a hundredth.
+        // The ratio of these figures would be out of range, so the interval is that of a hundredth.
         let mean = effect(&DYESTUFF.map(|batch| batch.map(|value| value / 100.0)));
         assert!(close(mean.log_ratio, 15.275, 1e-12));
         assert!(close(half_width(&mean, 0.95), (15.773_266_471_914 - 14.776_733_528_086) / 2., 1e-9));
@@ -131,7 +132,7 @@ mod tests {
             .collect()
     }
 
-    /// 3,000 samples: the standard error of a share of 0.95 is 0.004.
+    /// 3,000 samples have a standard error of 0.004 for a share of 0.95.
     #[test]
     fn coverage_is_nominal_also_for_unequal_boots() {
         let mut generator = Generator::new(5);
@@ -157,8 +158,8 @@ mod tests {
         assert!(covered < 0.75, "{covered}");
     }
 
-    /// 2,000 samples of 8 boots with 4 iterations: both components without bias, to three standard
-    /// errors.
+    /// Both components are unbiased to three standard errors, over 2,000 samples of 8 boots with 4
+    /// iterations on average.
     #[test]
     fn variance_components_are_unbiased() {
         let mut generator = Generator::new(7);

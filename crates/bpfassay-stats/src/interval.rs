@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Confidence intervals and why there is none.
+//! Confidence intervals, and reasons why there is none.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,23 +18,23 @@ pub struct Interval {
     pub level: f64,
 }
 
-/// An interval, or why there is none.
+/// An interval, or the reason why there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Bounds {
-    /// There is one.
+    /// There is an interval.
     Interval(Interval),
     /// One observation does not show any spread.
     OneObservation,
     /// All observations are equal: the interval would be a point, which is exact only if nothing
     /// varies at all.
     NoSpread,
-    /// As many parameters as observations: they are met exactly, which does not show any spread.
+    /// There are as many parameters as observations: the fit is exact and does not show any spread.
     NoDegreesOfFreedom,
 }
 
 impl Bounds {
-    /// The interval, if there is one.
+    /// Returns the interval, if there is one.
     #[must_use]
     pub const fn interval(&self) -> Option<Interval> {
         match self {
@@ -43,7 +43,7 @@ impl Bounds {
         }
     }
 
-    /// Why there is no interval.
+    /// Tells why there is no interval.
     #[must_use]
     pub const fn reason(&self) -> Option<&'static str> {
         match self {
@@ -58,33 +58,34 @@ impl Bounds {
 /// An estimate, of a ratio or of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
-    /// The estimate.
+    /// The estimated value.
     pub value: f64,
-    /// Its confidence interval, or why there is none.
+    /// The confidence interval, or why there is none.
     pub bounds: Bounds,
     /// Number of independent observations.
     pub n: usize,
 }
 
-/// Refuses what is no probability strictly between 0 and 1.
+/// Refuses levels that are not strictly between 0 and 1.
 ///
 /// # Errors
-/// [`StatsError::Level`] for any other number, and for none.
+/// [`StatsError::Level`] for such a level, and for NaN.
 pub(crate) fn check_level(level: f64) -> Result<(), StatsError> {
     if level > 0.0 && level < 1.0 { Ok(()) } else { Err(StatsError::Level { level }) }
 }
 
-/// Degrees of freedom beyond which expansions in their reciprocal, exact to nine digits, stand in
-/// for statrs 0.19, whose quantile rests on differences of large logarithms of Γ: 1.827 for 1.960
-/// at 10⁷, and at 10⁹ it does not return.
+/// The degrees of freedom above which expansions in their reciprocal, exact to nine digits, replace
+/// statrs 0.19. Its quantile relies on differences of large logarithms of Γ: it returns 1.827
+/// instead of 1.960 at 10⁷, and does not return at 10⁹.
 const LARGE: f64 = 1e4;
 
-/// The two-sided `level` quantile of Student's t distribution: half the width of a t interval in
-/// standard errors.
+/// Returns the two-sided `level` quantile of Student's t distribution: half the width of a t
+/// interval in standard errors.
 ///
 /// # Errors
-/// [`StatsError::Level`] where the level is no probability; [`StatsError::Range`] where the degrees of freedom are not positive, or the
-/// quantile is not finite.
+/// - [`StatsError::Level`], if the level is not a probability
+/// - [`StatsError::Range`], if the degrees of freedom are not positive, or the quantile is not
+///   finite
 pub(crate) fn t_quantile(level: f64, degrees_of_freedom: f64) -> Result<f64, StatsError> {
     check_level(level)?;
     if degrees_of_freedom > LARGE {
@@ -99,10 +100,11 @@ pub(crate) fn t_quantile(level: f64, degrees_of_freedom: f64) -> Result<f64, Sta
     if quantile.is_finite() { Ok(quantile) } else { Err(StatsError::Range) }
 }
 
-/// P(T ≤ `t`) of Student's t distribution, accurate in the lower tail.
+/// Returns P(T ≤ `t`) of Student's t distribution, accurate in the lower tail.
 ///
 /// # Errors
-/// [`StatsError::Range`] where the degrees of freedom are not positive, or the probability is not finite.
+/// [`StatsError::Range`], if the degrees of freedom are not positive, or the probability is not
+/// finite.
 pub(crate) fn t_cdf(t: f64, degrees_of_freedom: f64) -> Result<f64, StatsError> {
     if degrees_of_freedom > LARGE && t.is_finite() {
         // Wallace, "Bounds on normal approximations to Student's and the chi-square distributions",
@@ -120,12 +122,12 @@ pub(crate) fn t_cdf(t: f64, degrees_of_freedom: f64) -> Result<f64, StatsError> 
     }
 }
 
-/// P(Z ≤ `z`) of the standard normal distribution.
+/// Returns P(Z ≤ `z`) of the standard normal distribution.
 pub(crate) fn normal_cdf(z: f64) -> f64 {
     0.5 * statrs::function::erf::erfc(-z / std::f64::consts::SQRT_2)
 }
 
-/// The quantile of the standard normal distribution at `p`, strictly between 0 and 1.
+/// Returns the quantile of the standard normal distribution at `p`, strictly between 0 and 1.
 pub(crate) fn normal_quantile(p: f64) -> f64 {
     -std::f64::consts::SQRT_2 * statrs::function::erf::erfc_inv(2.0 * p)
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Estimators: from figures to estimates with intervals. Pure functions, one file each.
 //!
-//! From figures to effects: [`effect`] (paired and independent log ratios: the relative overhead),
-//! [`hierarchical`] (boots with iterations), [`mod@relative_error`], [`difference`]. From effects
-//! to answers: [`gate`] (verdicts, changes),
-//! [`equivalence`], [`moderated`] and [`multiplicity`] (families), [`change_points`] (series). About the experiment: [`power`],
-//! [`sequential`], [`drift`].
+//! - Effects of figures: [`effect`] (paired and independent log ratios: the relative overhead),
+//!   [`hierarchical`] (boots with iterations), [`mod@relative_error`], [`difference`]
+//! - Answers about effects: [`gate`] (verdicts, changes), [`equivalence`], [`moderated`] and
+//!   [`multiplicity`] (families), [`change_points`] (series)
+//! - About the experiment: [`power`], [`sequential`], [`drift`]
 //!
-//! Each estimator documents what it assumes, cites its source, is tested against published figures
-//! or those of another implementation, and has its error rates checked by simulation. What cannot
-//! be estimated is distinct from what is 0: one observation, no spread, no degrees of freedom
-//! ([`Bounds`]). Not here: what a figure means or where it comes from (bpfassay-report), any input
-//! or output.
+//! Each estimator documents its assumptions and cites its source. Tests compare it with published
+//! figures or with another implementation, and simulations check its error rates. A missing
+//! estimate is distinct from 0: one observation, no spread, no degrees of freedom ([`Bounds`]). The
+//! crate has no input or output; bpfassay-report knows what the figures mean and where they come
+//! from.
 
 #![forbid(unsafe_code)]
 
@@ -73,19 +73,19 @@ pub enum StatsError {
     /// Too few bootstrap resamples or permutations.
     #[error("{resamples} resamples are too few, at least {fewest} are needed")]
     Resamples {
-        /// How many were asked for.
+        /// The requested number of resamples.
         resamples: usize,
-        /// The fewest that make sense.
+        /// The smallest useful number.
         fewest: usize,
     },
-    /// Too few figures for what is asked.
+    /// There are too few figures for the estimate.
     #[error("{n} figures are too few for {what}, at least {fewest} are needed")]
     TooFew {
-        /// What was asked for.
+        /// The requested estimate.
         what: &'static str,
-        /// How many figures there are.
+        /// The number of figures.
         n: usize,
-        /// How many are needed.
+        /// The required number.
         fewest: usize,
     },
     /// A margin or limit, as a ratio, is out of range.
@@ -100,10 +100,10 @@ pub enum StatsError {
         /// The rate.
         alpha: f64,
     },
-    /// What should be a probability is none.
+    /// A value that must be a probability is not one.
     #[error("{p} is not a probability between 0 and 1")]
     Probability {
-        /// It.
+        /// The value.
         p: f64,
     },
     /// A result is too large or too small for a floating-point number.

@@ -1,50 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Variances of many cells with few observations each: what all cells show of the variance of one.
+//! Variances of many cells with few observations each: all cells together show what is usual.
 //!
-//! Method: the moderated t of Smyth, "Linear models and empirical Bayes methods for assessing
-//! differential expression in microarray experiments", Stat. Appl. Genet. Mol. Biol. 3(1), 2004:
-//! the variances of cells are taken to follow a scaled inverse χ² distribution, whose scale and
-//! degrees of freedom are estimated from the moments of their logarithms (section 6.2). The
-//! variance of a cell is then the mean of its own and of the scale, weighted by degrees of freedom,
-//! which add up.
+//! The method is the moderated t of Smyth, "Linear models and empirical Bayes methods for assessing
+//! differential expression in microarray experiments", Stat. Appl. Genet. Mol. Biol. 3(1), 2004. It
+//! assumes that the variances of cells follow a scaled inverse χ² distribution. The moments of
+//! their logarithms give the scale and the degrees of freedom (section 6.2). The variance of a cell
+//! is then the mean of its own variance and the scale, weighted by degrees of freedom, which add
+//! up.
 //!
-//! More cautious than there, because a claim is made of single cells and not of their average: the
-//! variance is never less than the cell's own, so that noisy cells keep theirs; nothing is pooled
-//! of fewer than [`FEWEST`] cells, nor where the prior has fewer than three degrees of freedom,
-//! that is where variances are grossly unequal.
+//! This module is more cautious than the paper, because it makes claims about single cells and not
+//! about their average. The variance is never below the cell's own, so noisy cells keep theirs.
+//! Nothing is pooled with fewer than [`FEWEST`] cells, or if the prior has fewer than three degrees
+//! of freedom, which means that variances are grossly unequal.
 //!
-//! Coverage of nominal 95 % intervals, simulated (test `coverage_is_nominal`), over all cells: 0.94
-//! to 0.96 for 12 and 24 cells of 3 and 5 observations with equal variances, variances that vary by
-//! a factor of e (one standard deviation), and ones that differ 10,000-fold; 0.90 and more for the
-//! noisiest tenth of them. The median width is 0.6 (3 observations) and 0.8 (5) of that without
-//! pooling, for equal variances.
+//! The test `coverage_is_nominal` simulates the coverage of nominal 95 % intervals, with 12 and 24
+//! cells of 3 and 5 observations. Over all cells it is 0.94 to 0.96 for equal variances, variances
+//! that vary by a factor of e (one standard deviation), and variances that differ 10,000-fold. For
+//! the noisiest tenth of the cells it is at least 0.90. For equal variances, the median width is
+//! 0.6 (3 observations) and 0.8 (5) of that without pooling.
 
 use statrs::function::gamma::digamma;
 
 use crate::{Effect, Spread};
 
-/// The fewest cells of which variances are pooled.
+/// The smallest number of cells whose variances are pooled.
 pub const FEWEST: usize = 12;
 
-/// The fewest degrees of freedom of a prior that is used.
+/// The smallest degrees of freedom of a usable prior.
 const LEAST_FREEDOM: f64 = 3.0;
 
-/// What variances are like over all cells.
+/// The distribution of variances over all cells.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prior {
-    /// The variance that is usual.
+    /// The usual variance.
     pub variance: f64,
-    /// How many degrees of freedom it counts for; infinite where variances do not differ by more
-    /// than chance.
+    /// The degrees of freedom for which the usual variance counts; infinite if variances differ by
+    /// chance only.
     pub degrees_of_freedom: f64,
-    /// The most that a variance can have: those of all cells together.
+    /// The largest possible degrees of freedom: those of all cells together.
     most: f64,
 }
 
 impl Prior {
-    /// From the variances of single observations, each with its degrees of freedom. `None` where
-    /// there are too few, or they are too different from each other: each cell then has its own. A
-    /// variance of 0 counts as one part in 100,000 of the median.
+    /// Estimates the prior from the variances of single observations, each with its degrees of
+    /// freedom. `None` if there are too few, or if they differ too much: each cell then keeps its
+    /// own variance. A variance of 0 counts as one part in 100,000 of the median.
     #[must_use]
     pub fn of(cells: &[(f64, f64)]) -> Option<Self> {
         let usable = |&(variance, freedom): &(f64, f64)| variance.is_finite() && variance >= 0.0 && freedom >= 1.0;
@@ -67,7 +67,7 @@ impl Prior {
         let by_chance = cells.iter().map(|(_, freedom)| trigamma(freedom / 2.0)).sum::<f64>() / n;
         let beyond = spread - by_chance;
         if beyond <= 0.0 {
-            // All are the same: their mean.
+            // All variances are equal up to chance: use their mean.
             let variance = cells.iter().map(|(variance, freedom)| variance * freedom).sum::<f64>() / most;
             return Some(Self { variance, degrees_of_freedom: f64::INFINITY, most });
         }
@@ -77,7 +77,7 @@ impl Prior {
         (prior.degrees_of_freedom >= LEAST_FREEDOM && variance.is_finite()).then_some(prior)
     }
 
-    /// The variance of a cell and its degrees of freedom.
+    /// Returns the moderated variance of a cell and its degrees of freedom.
     #[must_use]
     pub fn moderate(&self, variance: f64, degrees_of_freedom: f64) -> (f64, f64) {
         let share = degrees_of_freedom / (self.degrees_of_freedom + degrees_of_freedom);
@@ -85,8 +85,7 @@ impl Prior {
         (moderated.max(variance), (self.degrees_of_freedom + degrees_of_freedom).min(self.most))
     }
 
-    /// The effect of `n` observations with the moderated variance; one observation is left as it
-    /// is.
+    /// Returns `effect` with the moderated variance; one observation is left unchanged.
     #[must_use]
     pub fn effect(&self, effect: Effect) -> Effect {
         let Some((variance, freedom)) = variance_of_observation(&effect) else { return effect };
@@ -96,8 +95,8 @@ impl Prior {
     }
 }
 
-/// The variance of a single one of the observations that a mean is of, and its degrees of freedom;
-/// `None` for one observation.
+/// Returns the variance of a single observation behind a mean, and its degrees of freedom; `None`
+/// for one observation.
 #[must_use]
 pub fn variance_of_observation(effect: &Effect) -> Option<(f64, f64)> {
     match effect.spread {
@@ -109,8 +108,8 @@ pub fn variance_of_observation(effect: &Effect) -> Option<(f64, f64)> {
     }
 }
 
-/// ψ′(x), for x > 0: its recurrence and asymptotic expansion (Abramowitz and Stegun, "Handbook of
-/// mathematical functions", 6.4.6 and 6.4.12).
+/// Computes ψ′(x) for x > 0, by its recurrence and asymptotic expansion (Abramowitz and Stegun,
+/// "Handbook of mathematical functions", 6.4.6 and 6.4.12).
 fn trigamma(mut x: f64) -> f64 {
     let mut sum = 0.0;
     while x < 20.0 {
@@ -122,7 +121,7 @@ fn trigamma(mut x: f64) -> f64 {
     sum + 1.0 / x + square / 2.0 + square / x * series
 }
 
-/// The x at which ψ′(x) = `y`, for y > 0: by bisection of its logarithm, for ψ′ falls.
+/// Returns the x with ψ′(x) = `y`, for y > 0, by bisection of log x: ψ′ is decreasing.
 fn inverse_trigamma(y: f64) -> f64 {
     let (mut low, mut high) = (-35.0_f64, 35.0_f64);
     while high - low > 1e-14 * high.abs().max(1.0) {
@@ -157,8 +156,8 @@ mod tests {
         }
     }
 
-    /// Independent implementation of section 6.2 with SciPy 1.17.1 (`digamma`, `polygamma(1, …)`,
-    /// `optimize.brentq`).
+    /// An independent implementation of section 6.2 with SciPy 1.17.1 (`digamma`, `polygamma(1,
+    /// …)`, `optimize.brentq`) gives these figures.
     #[test]
     fn hyperparameters_agree_with_scipy() {
         let variances = [1.2, 0.8, 3.1, 0.4, 2.2, 1.7, 0.9, 5.3, 0.25, 1.1, 0.6, 2.9];
@@ -168,7 +167,7 @@ mod tests {
         let (variance, freedom) = found.moderate(0.25, 4.0);
         let expected = (14.058_620_973_313_367 * 1.478_114_792_517_43 + 4.0 * 0.25) / 18.058_620_973_313_367;
         assert!(close(variance, expected, 1e-9) && close(freedom, 18.058_620_973_313_367, 1e-9));
-        // A cell that varies more keeps its own.
+        // A cell that varies more keeps its own variance.
         assert_eq!(found.moderate(5.3, 4.0).0, 5.3);
     }
 
@@ -194,8 +193,8 @@ mod tests {
         assert_eq!(prior.effect(one), one);
     }
 
-    /// Share of intervals of all cells, and of the noisiest tenth, that cover 0; and median width
-    /// over that of the cells' own.
+    /// Returns the share of intervals that cover 0, of all cells and of the noisiest tenth, and the
+    /// median width relative to the cells' own intervals.
     fn coverage(cells: usize, n: usize, mut deviation: impl FnMut(&mut Generator) -> f64) -> (f64, f64, f64) {
         let mut generator = Generator::new(61);
         let (mut covered, mut noisy, mut widths) = (0, 0, Vec::new());
@@ -224,8 +223,8 @@ mod tests {
         (share(covered, families * cells), share(noisy, families * tenth), widths[widths.len() / 2])
     }
 
-    /// 12,000 intervals each: the standard error of a share of 0.95 is 0.002, of that of the
-    /// noisiest 0.006.
+    /// 12,000 intervals each have a standard error of 0.002 for a share of 0.95, and of 0.006 for
+    /// the noisiest tenth.
     #[test]
     fn coverage_is_nominal() {
         for cells in [12, 24] {
@@ -237,7 +236,8 @@ mod tests {
                     let (all, noisy, _) = coverage(cells, n, |generator| (sigma * generator.normal()).exp());
                     assert!((0.93..=0.97).contains(&all) && noisy >= 0.88, "{sigma}, {cells} {n}: {all} {noisy}");
                 }
-                // Half of the cells vary a hundred times as much: each has about its own interval.
+                // Half of the cells vary a hundred times as much: each keeps about its own
+                // interval.
                 let (all, noisy, width) =
                     coverage(cells, n, |generator| if generator.uniform() < 0.5 { 1.0 } else { 100.0 });
                 assert!((0.93..=0.97).contains(&all) && noisy >= 0.93, "gross, {cells} {n}: {all} {noisy}");

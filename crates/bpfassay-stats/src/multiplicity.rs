@@ -2,17 +2,17 @@
 //! Many comparisons at once: a matrix of cells finds something by chance unless its p-values are
 //! adjusted.
 //!
-//! - Holm, "A simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 1979:
-//!   the probability of one or more false claims in the whole family is at most α, however the
-//!   tests depend on each other. For gates.
-//! - Benjamini and Hochberg, "Controlling the false discovery rate", JRSS B 57(1), 1995: of the
-//!   claims made, at most the share α is false on average, for independent or positively dependent
-//!   tests (cells that share a baseline are such: Benjamini and Yekutieli, "The control of the
-//!   false discovery rate in multiple testing under dependency", Ann. Statist. 29(4), 2001). For
-//!   surveys.
+//! - Holm, "A simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 1979,
+//!   for gates: the probability of at least one false claim in the whole family is at most α,
+//!   however the tests depend on each other.
+//! - Benjamini and Hochberg, "Controlling the false discovery rate", JRSS B 57(1), 1995, for
+//!   surveys: at most the share α of the claims is false on average. The tests must be independent
+//!   or positively dependent. Cells with a common baseline are positively dependent (Benjamini and
+//!   Yekutieli, "The control of the false discovery rate in multiple testing under dependency",
+//!   Ann. Statist. 29(4), 2001).
 //!
-//! A family is what is decided together: every cell of a study that was measured. Cells without a
-//! p-value are no part of it, because nothing is claimed of them.
+//! A family is what is decided together: every measured cell of a study. Cells without a p-value do
+//! not belong to it, because nothing is claimed about them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,11 +31,11 @@ pub enum Adjustment {
 }
 
 impl Adjustment {
-    /// Adjusted p-values in the order of `p`: a hypothesis is rejected at error rate α where its
-    /// adjusted p-value is below α.
+    /// Returns adjusted p-values in the order of `p`. A hypothesis is rejected at error rate α if
+    /// its adjusted p-value is below α.
     ///
     /// # Errors
-    /// [`StatsError::Probability`] where an element of `p` is not between 0 and 1.
+    /// [`StatsError::Probability`], if an element of `p` is not between 0 and 1.
     fn adjust(self, p: &[f64]) -> Result<Vec<f64>, StatsError> {
         if let Some(&p) = p.iter().find(|p| !(0.0..=1.0).contains(*p)) {
             return Err(StatsError::Probability { p });
@@ -68,7 +68,7 @@ impl Adjustment {
         Ok(adjusted)
     }
 
-    /// The same where some members of the family have no p-value.
+    /// Adjusts the p-values of a family in which some members have none.
     ///
     /// # Errors
     /// [`StatsError::Probability`] for a p-value that is not between 0 and 1.
@@ -104,9 +104,9 @@ mod tests {
         }
     }
 
-    /// Benjamini and Hochberg, 1995, section 4.1: fifteen p-values of a thrombolysis trial; at 0.05
-    /// their procedure rejects the four smallest, and Hochberg's, as Bonferroni's, the three
-    /// smallest.
+    /// Benjamini and Hochberg, 1995, section 4.1: fifteen p-values of a thrombolysis trial. At 0.05
+    /// their procedure rejects the four smallest; Hochberg's and Bonferroni's procedures reject the
+    /// three smallest.
     #[test]
     fn the_published_example() {
         let p = [
@@ -131,8 +131,8 @@ mod tests {
         }
     }
 
-    /// Twelve cells that share a baseline, eight without effect: family-wise errors of Holm, false
-    /// discoveries of BH. 1,500 families: standard error 0.006.
+    /// Twelve cells share a baseline, and eight have no effect. The test counts family-wise errors
+    /// of Holm and false discoveries of BH over 1,500 families, with a standard error of 0.006.
     #[test]
     fn error_rates_are_kept_over_cells_that_share_a_baseline() {
         let mut generator = Generator::new(21);
@@ -163,8 +163,8 @@ mod tests {
     }
 
     proptest! {
-        /// Adjusted p-values are no smaller than raw ones, keep their order, follow permutations,
-        /// and Holm's are the larger.
+        /// Adjusted p-values are no smaller than raw ones, keep their order, and follow
+        /// permutations. Those of Holm are the larger ones.
         #[test]
         fn adjusting_keeps_the_order(p in prop::collection::vec(0.0..=1.0f64, 1..30)) {
             let holm = Adjustment::Holm.adjust(&p).unwrap();

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an experiment can find: power and minimum detectable effect.
+//! The power and the minimum detectable effect of an experiment.
 //!
-//! Power of the paired t test by the noncentral t distribution (Cohen, "Statistical power analysis
-//! for the behavioral sciences", 2nd ed. 1988, chapter 2; the figures of R's `power.t.test(…,
-//! strict = TRUE)`). It is an expectation over the sample deviation, whose square divided by its
-//! expectation is χ² / ν, and is computed as such, by Simpson's rule, to about 10⁻⁹: the noncentral
-//! t distribution function is just that.
+//! The power of the paired t test follows from the noncentral t distribution (Cohen, "Statistical
+//! power analysis for the behavioral sciences", 2nd ed. 1988, chapter 2). R's `power.t.test(…,
+//! strict = TRUE)` gives the same figures. The power is an expectation over the sample deviation:
+//! its square divided by the expectation of the square follows χ² / ν. Simpson's rule integrates
+//! this to about 10⁻⁹, which equals the noncentral t distribution function.
 //!
-//! The deviation of log ratios between pairs that goes in is usually an estimate from few pairs:
-//! results are for planning.
+//! The deviation of log ratios between pairs is usually estimated from few pairs, so results are
+//! for planning.
 
 use crate::{
     Spread, StatsError,
     interval::{check_level, normal_cdf, t_quantile},
 };
 
-/// A paired experiment and the certainty asked for.
+/// A paired experiment and the requested certainty.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Design {
     /// Standard deviation of the log ratios of pairs.
@@ -25,11 +25,11 @@ pub struct Design {
 }
 
 impl Design {
-    /// The probability that `pairs` pairs show a difference when the true ratio is `ratio`. One
-    /// pair shows none. Where nothing varies, every ratio other than 1 is found.
+    /// Returns the probability that `pairs` pairs show a difference if the true ratio is `ratio`.
+    /// One pair shows none. If nothing varies, every ratio other than 1 is found.
     ///
     /// # Errors
-    /// [`StatsError`]: a deviation that is negative, an error rate or ratio out of range.
+    /// [`StatsError`]: a negative deviation, an error rate or ratio out of range.
     pub fn power(&self, pairs: usize, ratio: f64) -> Result<f64, StatsError> {
         self.check()?;
         self.power_of_log(pairs, log_of(ratio)?)
@@ -59,24 +59,24 @@ impl Design {
     }
 }
 
-/// The most degrees of freedom that are told apart: more change no figure in its third digit.
+/// The largest distinguished degrees of freedom: larger ones change no figure in the third digit.
 const MOST_FREEDOM: f64 = 1000.0;
 
-/// Degrees of freedom to three digits, rounded down, which makes what is detectable larger: so that
-/// many rows have the same.
+/// Rounds degrees of freedom down to three digits, so that many rows share them. Rounding down
+/// makes the detectable effect larger.
 #[must_use]
 pub fn rounded_freedom(freedom: f64) -> f64 {
     let freedom = freedom.min(MOST_FREEDOM);
     let unit = 10_f64.powf(freedom.log10().floor() - 2.0);
-    // What is a multiple already stays.
+    // A multiple of the unit stays unchanged.
     let rounded = (freedom / unit * (1.0 + 1e-12)).floor() * unit;
     if rounded.is_finite() { rounded } else { freedom }
 }
 
-/// The smallest log ratio that a t test with so many degrees of freedom shows with probability
-/// `power` at the error rate `alpha`, two-sided, in standard errors, to ten digits: it does not
-/// depend on how large these are. It is never less than the half width of an interval at the level
-/// 1 − `alpha` with the same standard error. `None` where there is none.
+/// Returns the smallest log ratio, in standard errors, that a t test with these degrees of freedom
+/// shows with probability `power` at the two-sided error rate `alpha`, to ten digits. It does not
+/// depend on the standard errors, and is at least the half width of an interval at the level 1 −
+/// `alpha` with the same standard error. `None` if there is no such ratio.
 ///
 /// # Errors
 /// [`StatsError`]: an error rate out of range, [`StatsError::Level`] for the power, degrees of
@@ -102,8 +102,8 @@ pub fn detectable_shift(alpha: f64, freedom: f64, power: f64) -> Result<Option<f
     Ok(Some(high))
 }
 
-/// The ratio whose logarithm is `shift` standard errors of `spread`; `None` where that has no
-/// standard error, or no number can hold it.
+/// Returns the ratio whose logarithm is `shift` standard errors of `spread`; `None` if the spread
+/// has no standard error, or the ratio does not fit a number.
 #[must_use]
 pub fn ratio_of(shift: f64, spread: &Spread) -> Option<f64> {
     match spread {
@@ -114,8 +114,8 @@ pub fn ratio_of(shift: f64, spread: &Spread) -> Option<f64> {
     }
 }
 
-/// The probability that a t test with so many degrees of freedom shows a difference of `shift`
-/// standard errors.
+/// Returns the probability that a t test with these degrees of freedom shows a difference of
+/// `shift` standard errors.
 fn power_of_shift(alpha: f64, freedom: f64, shift: f64) -> Result<f64, StatsError> {
     let critical = t_quantile(1.0 - alpha, freedom)?;
     let found = |deviation: f64| normal_cdf(shift - critical * deviation) + normal_cdf(-shift - critical * deviation);
@@ -126,18 +126,18 @@ fn log_of(ratio: f64) -> Result<f64, StatsError> {
     if ratio.is_finite() && ratio > 0.0 { Ok(ratio.ln()) } else { Err(StatsError::NotPositive { value: ratio }) }
 }
 
-/// The expectation of `value` over u = √(χ²(ν) / ν), the sample deviation divided by the true one.
+/// Returns the expectation of `value` over u = √(χ²(ν) / ν), the sample deviation divided by the
+/// true one.
 fn over_deviations(freedom: f64, value: impl Fn(f64) -> f64) -> f64 {
-    // 13 deviations of u, which are at most 1 / √(2ν), hold all but 10⁻³⁰.
+    // 13 deviations of u, which are at most 1 / √(2ν), contain all but 10⁻³⁰.
     let reach = 13.0 / (2.0 * freedom).sqrt();
     let (from, to) = ((1.0 - reach).max(1e-300), 1.0 + reach);
-    // Divided by its own integral rather than by Γ(ν / 2), of which many pairs leave too few
-    // digits.
+    // Dividing by the density's own integral is more precise than by Γ(ν / 2), which has too few
+    // digits for many pairs.
     let density = |u: f64| ((freedom - 1.0) * u.ln() - freedom * (u * u - 1.0) / 2.0).exp();
     simpson(from, to, |u| density(u) * value(u)) / simpson(from, to, density)
 }
 
-/// The integral of `value`.
 fn simpson(from: f64, to: f64, value: impl Fn(f64) -> f64) -> f64 {
     const STEPS: u32 = 1000;
     let width = (to - from) / f64::from(STEPS);
@@ -163,7 +163,8 @@ mod tests {
         Design { deviation, alpha: 0.05 }
     }
 
-    /// The smallest ratio that `pairs` pairs show with probability `power` at the error rate 0.05.
+    /// Returns the smallest ratio that `pairs` pairs show with probability `power` at the error
+    /// rate 0.05.
     fn detectable(deviation: f64, pairs: usize, power: f64) -> Option<f64> {
         let (n, degrees_of_freedom) = (pairs as f64, pairs as f64 - 1.0);
         let spread = Spread::Student { standard_error: deviation / n.sqrt(), degrees_of_freedom };
@@ -232,8 +233,8 @@ mod tests {
         assert!(detectable_shift(0.05, 0.0, 0.8).is_err() && detectable_shift(0.6, 4.0, 0.8).is_err());
     }
 
-    /// 3,000 samples at the minimal detectable ratio: the standard error of a share of 0.8 is
-    /// 0.007.
+    /// 3,000 samples at the minimum detectable ratio have a standard error of 0.007 for a share of
+    /// 0.8.
     #[test]
     fn the_minimal_detectable_ratio_is_detected_as_often_as_documented() {
         let mut generator = Generator::new(41);
@@ -249,7 +250,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
         /// More pairs, larger effects and smaller deviations never lower the power; inverse ratios
-        /// have the same.
+        /// have the same power.
         #[test]
         fn power_is_monotone(pairs in 2..200usize, log in 0.0..1.0f64, deviation in 0.01..1.0f64) {
             let power = design(deviation).power(pairs, log.exp()).unwrap();

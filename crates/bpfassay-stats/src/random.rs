@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random numbers for resampling: the same on every machine and in every release.
 //!
-//! Bootstrap intervals are part of results that somebody else repeats to the digit, so the
-//! generator is fixed here and does not follow a dependency's: xoshiro256++ (Blackman and Vigna,
-//! "Scrambled linear pseudorandom number generators", ACM TOMS 47(4), 2021), its state filled by
-//! SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
-//! 2014) as its authors advise. Not for secrets.
+//! Bootstrap intervals are part of results that others repeat to the last digit. Therefore this
+//! module has a fixed generator instead of a dependency's: xoshiro256++ (Blackman and Vigna,
+//! "Scrambled linear pseudorandom number generators", ACM TOMS 47(4), 2021). SplitMix64 (Steele,
+//! Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014) fills its state,
+//! as its authors advise. Not for secrets.
 
 /// A generator of random numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,14 +14,14 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A generator; equal seeds give equal numbers.
+    /// Makes a generator; equal seeds give equal numbers.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut mixed = seed;
         Self { state: std::array::from_fn(|_| split_mix(&mut mixed)) }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = self.state;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
@@ -30,12 +30,12 @@ impl Generator {
         result
     }
 
-    /// Uniform in [0, 1): a multiple of 2⁻⁵³.
+    /// Returns a uniform number in [0, 1), a multiple of 2⁻⁵³.
     pub fn uniform(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
     }
 
-    /// Uniform among 0 … `bound` − 1; 0 where `bound` is 0.
+    /// Returns a uniform number among 0 … `bound` − 1; 0 if `bound` is 0.
     ///
     /// Lemire, "Fast random integer generation in an interval", ACM TOMACS 29(1), 2019, without its
     /// rejection step: the bias is below `bound` / 2⁶⁴.
@@ -43,8 +43,9 @@ impl Generator {
         ((u128::from(self.next_u64()) * bound as u128) >> 64) as usize
     }
 
-    /// Standard normal: the polar method (Marsaglia and Bray, "A convenient method for generating
-    /// normal variables", SIAM Review 6(3), 1964), of which one of the two figures is used.
+    /// Returns a standard normal number by the polar method (Marsaglia and Bray, "A convenient
+    /// method for generating normal variables", SIAM Review 6(3), 1964), using one of its two
+    /// numbers.
     pub fn normal(&mut self) -> f64 {
         loop {
             let (x, y) = (2.0 * self.uniform() - 1.0, 2.0 * self.uniform() - 1.0);
@@ -62,8 +63,8 @@ impl Generator {
         }
     }
 
-    /// Fills `into` with figures drawn from `from` with replacement; leaves it as it is where there
-    /// are none.
+    /// Fills `into` with figures drawn from `from` with replacement; leaves it unchanged if `from`
+    /// is empty.
     pub(crate) fn resample(&mut self, from: &[f64], into: &mut [f64]) {
         for slot in into {
             if let Some(&value) = from.get(self.index(from.len())) {
@@ -87,8 +88,8 @@ mod tests {
 
     use super::*;
 
-    /// The first outputs from state 1, 2, 3, 4 that the authors' `xoshiro256plusplus.c` yields, as
-    /// in the test vector of the crate `rand_xoshiro`.
+    /// The first outputs of the authors' `xoshiro256plusplus.c` from state 1, 2, 3, 4, as in the
+    /// test vector of the crate `rand_xoshiro`.
     #[test]
     fn numbers_are_those_of_the_reference_code() {
         let mut generator = Generator { state: [1, 2, 3, 4] };
@@ -102,14 +103,14 @@ mod tests {
         ] {
             assert_eq!(generator.next_u64(), expected);
         }
-        // `splitmix64.c` from 1234567.
+        // The outputs of `splitmix64.c` from 1234567.
         let mut state = 1_234_567;
         assert_eq!(split_mix(&mut state), 6_457_827_717_110_365_317);
         assert_eq!(split_mix(&mut state), 3_203_168_211_198_807_973);
     }
 
-    /// 40,000 figures: the standard error of the mean is 0.005, of the variance 0.007, of the share
-    /// 0.0023.
+    /// 40,000 figures have standard errors of 0.005 for the mean, 0.007 for the variance, and
+    /// 0.0023 for the share.
     #[test]
     fn normal_figures_have_the_moments_of_the_normal_distribution() {
         let mut generator = Generator::new(7);

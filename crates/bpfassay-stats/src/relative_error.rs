@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Relative error: bandwidth reported by IOR / bandwidth reported by the tool (1: exact).
 //!
-//! It comes in two forms, which are never mixed: over IOR's own interval, from the open of the
-//! first file to the close of the last, which is what IOR divides by; and as the mean of
-//! instantaneous bandwidths at a sampling interval, as in the CEEMS study, which is biased by
-//! sampling interval / duration ([`mean_of_instantaneous`]).
+//! The tool's bandwidth has two forms, which are never mixed. The first one covers IOR's own
+//! interval, from the open of the first file to the close of the last, by which IOR divides. The
+//! second one is the mean of instantaneous bandwidths at a sampling interval, as in the CEEMS
+//! study. Its bias is sampling interval / duration ([`mean_of_instantaneous`]).
 
 use crate::StatsError;
 
-/// The ratio of `reported` by the workload to `traced` by the tool, both bandwidths in the same
-/// unit.
+/// Returns the ratio of `reported` by the workload to `traced` by the tool, both bandwidths in the
+/// same unit.
 ///
-/// The tool's bandwidth is made in one of two ways, which the caller names: bytes over IOR's own
-/// interval, or the mean of instantaneous bandwidths at a sampling interval
-/// ([`mean_of_instantaneous`]).
+/// The caller chooses the form of the tool's bandwidth: bytes over IOR's own interval, or the mean
+/// of instantaneous bandwidths at a sampling interval ([`mean_of_instantaneous`]).
 ///
 /// # Errors
-/// [`StatsError`], when one of them is not a positive finite number or their ratio is none.
+/// [`StatsError`], if one of them or their ratio is not a positive finite number.
 pub fn relative_error(reported: f64, traced: f64) -> Result<f64, StatsError> {
     for value in [reported, traced] {
         if !(value.is_finite() && value > 0.0) {
@@ -30,22 +29,23 @@ pub fn relative_error(reported: f64, traced: f64) -> Result<f64, StatsError> {
 /// One reading of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CounterReading {
-    /// When, in nanoseconds.
+    /// Time of the reading, in nanoseconds.
     pub at_ns: u64,
-    /// Bytes counted until then.
+    /// Bytes counted until that time.
     pub bytes: u64,
 }
 
-/// Mean of instantaneous bandwidths, as in the CEEMS study, in bytes per second: the rate between
-/// each two successive readings, averaged over those in which the counter moved; and how many those
-/// are. `None` where there are none.
+/// Returns the mean of instantaneous bandwidths, as in the CEEMS study, in bytes per second, and
+/// the number of intervals. It averages the rates between successive readings over the intervals in
+/// which the counter moved. `None` if there are none.
 ///
-/// Bias: the first and the last such interval are busy only in part, so the mean is too low
-/// although every byte is counted. A steady transfer of duration D, sampled every S, touches m
-/// sampling intervals, over which its bytes are spread: the mean of rates is bytes / (m · S)
-/// instead of bytes / D, and the relative error m · S / D. Where sampling and transfer are not
-/// synchronised, m is D / S + 1 on average, so the relative error is 1 + S / D: too high by
-/// sampling interval / duration.
+/// Bias: the first and the last such interval are only partly busy, so the mean is too low although
+/// every byte is counted. A steady transfer of duration D, sampled every S, touches m sampling
+/// intervals, over which its bytes are spread. The mean of rates is then bytes / (m · S) instead of
+/// bytes / D, and the relative error is m · S / D.
+///
+/// If sampling and transfer are not synchronised, m is D / S + 1 on average. The relative error is
+/// then 1 + S / D: too high by sampling interval / duration.
 #[must_use]
 pub fn mean_of_instantaneous(readings: &[CounterReading]) -> Option<(f64, usize)> {
     let rates: Vec<f64> = readings
@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    /// A transfer of `bytes` at a steady rate from `start` to `end`, read every `step`.
+    /// Makes readings every `step` of a transfer of `bytes` at a steady rate from `start` to `end`.
     fn steady(start: u64, end: u64, bytes: u64, step: u64, readings: u64) -> Vec<CounterReading> {
         (0..readings)
             .map(|index| {
@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn intervals_that_are_busy_in_part_pull_the_mean_down() {
-        // Busy from 1 s to 9 s, read every 2 s: five intervals, the first and the last half busy:
-        // 4/5 of the true rate.
+        // The transfer is busy from 1 s to 9 s and read every 2 s. The first and the last of five
+        // intervals are half busy: 4/5 of the true rate.
         let (mean, n) =
             mean_of_instantaneous(&steady(1_000_000_000, 9_000_000_000, 8 << 20, 2_000_000_000, 7)).unwrap();
         assert_eq!(n, 5);
@@ -96,7 +96,7 @@ mod tests {
         assert!((relative_error(f64::from(1 << 20), mean).unwrap() - 1.25).abs() < 1e-9);
     }
 
-    /// All phases of sampling of a transfer of 10 s every 3 s, in steps of 1 ms: the mean relative
+    /// A transfer of 10 s is sampled every 3 s, with all phases in steps of 1 ms: the mean relative
     /// error is 1 + 3 / 10.
     #[test]
     fn the_bias_is_sampling_interval_over_duration() {

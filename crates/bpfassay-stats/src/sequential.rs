@@ -1,33 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sampling until the interval is narrow enough (`--until 0.5%`), with its coverage kept.
 //!
-//! Looking again and again and stopping when a 95 % interval happens to be narrow stops when the
-//! deviation happens to be underestimated; the interval shown then covers less than its level (Chow
-//! and Robbins, "On the asymptotic theory of fixed-width sequential confidence intervals for the
-//! mean", Ann. Math. Statist. 36, 1965, where coverage is only asymptotic).
+//! Whoever looks repeatedly and stops at the first narrow 95 % interval stops when the deviation
+//! happens to be underestimated. The final interval then covers less than its level (Chow and
+//! Robbins, "On the asymptotic theory of fixed-width sequential confidence intervals for the mean",
+//! Ann. Math. Statist. 36, 1965, where coverage is only asymptotic).
 //!
-//! Method: group-sequential with alpha spending (Lan and DeMets, "Discrete sequential boundaries
-//! for clinical trials", Biometrika 70(3), 1983), in the form of repeated confidence intervals
-//! (Jennison and Turnbull, "Interim analyses: the repeated confidence interval approach", JRSS B
-//! 51(3), 1989): the numbers of pairs at which one looks are fixed beforehand, each look spends an
-//! equal share of 1 − level, and the interval at a look is the t interval at what it spends. By
-//! Boole's inequality all intervals of all looks hold at once with at least the level asked for,
-//! however one stops, and as exactly as a t interval does for a fixed number of pairs.
+//! The method is group-sequential with alpha spending (Lan and DeMets, "Discrete sequential
+//! boundaries for clinical trials", Biometrika 70(3), 1983). It has the form of repeated confidence
+//! intervals (Jennison and Turnbull, "Interim analyses: the repeated confidence interval approach",
+//! JRSS B 51(3), 1989).
 //!
-//! Why so: it needs no property of the data beyond those of the t interval. Stein's two-stage
-//! procedure (Ann. Math. Statist. 16, 1945) rests on the deviation of the first few pairs alone;
-//! time-uniform confidence sequences (Howard, Ramdas, McAuliffe and Sekhon, Ann. Statist. 49(2),
-//! 2021; for an unknown variance Wang and Ramdas, "Anytime-valid t-tests and confidence sequences
-//! for Gaussian means with unknown variance", Sequential Analysis 44(1), 2025) allow to look after
-//! every pair, but are wider at the few dozen pairs that a budget buys here. Half widths in
-//! standard errors at 5, 9 and 20 pairs: one of seven looks 5.1, 3.6 and 3.0; a Gaussian-mixture
-//! sequence tuned for each of them 5.4, 4.0 and 3.4; the t interval of a single look 2.8, 2.3 and
-//! 2.1.
+//! The numbers of pairs at the looks are fixed beforehand, each look spends an equal share of 1 −
+//! level, and its interval is the t interval at that share. The intervals of all looks hold at once
+//! with at least the requested level (Boole's inequality), whatever the rule to stop. They are as
+//! exact as a t interval for a fixed number of pairs.
 //!
-//! For normal log ratios the looks are conservative: stopping depends on the deviation only, of
-//! which the mean is independent, and simulated coverage is about 99 % at a nominal 95 %. What is
-//! given away pays for heavy tails and skewness, where a t interval of few pairs is too short: see
-//! the test `coverage_holds_under_the_stopping_rule`.
+//! This method needs no property of the data beyond those of the t interval. Stein's two-stage
+//! procedure (Ann. Math. Statist. 16, 1945) relies on the deviation of the first few pairs alone.
+//! Time-uniform confidence sequences allow a look after every pair, but are wider at the few dozen
+//! pairs of a usual budget (Howard, Ramdas, McAuliffe and Sekhon, Ann. Statist. 49(2), 2021; for an
+//! unknown variance Wang and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian
+//! means with unknown variance", Sequential Analysis 44(1), 2025).
+//!
+//! Half widths in standard errors at 5, 9 and 20 pairs:
+//! - one of seven looks: 5.1, 3.6 and 3.0
+//! - a Gaussian-mixture sequence tuned for each number of pairs: 5.4, 4.0 and 3.4
+//! - the t interval of a single look: 2.8, 2.3 and 2.1
+//!
+//! The looks are conservative for normal log ratios. The stop depends on the deviation only, of
+//! which the mean is independent, and simulated coverage is about 99 % at a nominal 95 %. The
+//! excess compensates for heavy tails and skewness, where a t interval of few pairs is too short:
+//! see the test `coverage_holds_under_the_stopping_rule`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,7 +41,8 @@ use crate::{Bounds, Effect, Estimate, Interval, StatsError, interval::check_leve
 /// When to look and when to stop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampling {
-    /// The bounds may lie this far from the estimate, as a share of it: 0.005 is `--until 0.5%`.
+    /// The largest distance of a bound from the estimate, as a share of it: 0.005 is `--until
+    /// 0.5%`.
     target: f64,
     /// Level of the interval, over all looks together.
     level: f64,
@@ -46,14 +51,15 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// The fewest pairs at which to look.
+    /// The smallest number of pairs at which to look.
     pub const FEWEST: usize = 3;
 
-    /// Looks at `first` pairs and then at half as many again each time, up to `most`.
+    /// Plans looks at `first` pairs and then at half as many more each time, up to `most`.
     ///
     /// # Errors
-    /// [`StatsError::NotPositive`] for the target; [`StatsError::Level`]; [`StatsError::TooFew`] unless
-    /// [`Self::FEWEST`] ≤ `first` ≤ `most`.
+    /// - [`StatsError::NotPositive`] for the target
+    /// - [`StatsError::Level`]
+    /// - [`StatsError::TooFew`] unless [`Self::FEWEST`] ≤ `first` ≤ `most`
     pub fn new(target: f64, level: f64, first: usize, most: usize) -> Result<Self, StatsError> {
         check_level(level)?;
         if !(target.is_finite() && target > 0.0) {
@@ -67,33 +73,34 @@ impl Sampling {
         let mut looks = vec![first];
         let mut last = first;
         while last < most {
-            // Half as many again, rounded up.
+            // Half as many more, rounded up.
             last = last.saturating_add(last.div_ceil(2)).min(most);
             looks.push(last);
         }
         Ok(Self { target, level, looks })
     }
 
-    /// The numbers of pairs at which it looks.
+    /// Returns the numbers of pairs at the looks.
     #[must_use]
     pub fn looks(&self) -> &[usize] {
         &self.looks
     }
 
-    /// The level of the interval at one look, so that those of all looks hold at once at the level
-    /// asked for.
+    /// Returns the level of the interval at one look, at which the intervals of all looks hold at
+    /// once at the requested level.
     #[must_use]
     pub fn level_at_a_look(&self) -> f64 {
         1.0 - (1.0 - self.level) / self.looks.len() as f64
     }
 
-    /// The estimate at a look from all pairs that there are, its interval marked with the level of
-    /// all looks together. Experiments that sample several effects stop for all of them together:
-    /// the intervals of all looks hold at once, so that of the last may be shown whatever stopped
-    /// it.
+    /// Returns the estimate at a look from all pairs so far. Its interval is marked with the level
+    /// of all looks together. An experiment that samples several effects stops for all of them
+    /// together. Since the intervals of all looks hold at once, the interval of the last look is
+    /// valid, whatever ended the sampling.
     ///
     /// # Errors
-    /// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not finite.
+    /// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not
+    /// finite.
     pub fn estimate_at_a_look(&self, logs: &[f64]) -> Result<Estimate, StatsError> {
         let mut estimate = Effect::paired(logs)?.estimate(self.level_at_a_look())?;
         if let Bounds::Interval(Interval { level, .. }) = &mut estimate.bounds {
@@ -102,7 +109,7 @@ impl Sampling {
         Ok(estimate)
     }
 
-    /// Whether both bounds are near enough; a point is, and no interval is not.
+    /// Whether both bounds are near enough; a point is, and a missing interval is not.
     #[must_use]
     pub fn is_narrow(&self, estimate: &Estimate) -> bool {
         match estimate.bounds {
@@ -137,7 +144,7 @@ mod tests {
         assert!(Sampling::new(f64::NAN, 0.95, 5, 9).is_err());
     }
 
-    /// The estimate of the first look whose interval is narrow enough, or of the last look.
+    /// Returns the estimate of the first look whose interval is narrow enough, or of the last look.
     fn stopped(sampling: &Sampling, logs: &[f64]) -> Estimate {
         let mut estimates = sampling.looks().iter().map(|&look| sampling.estimate_at_a_look(&logs[..look]).unwrap());
         let last = sampling.estimate_at_a_look(logs).unwrap();
@@ -164,7 +171,7 @@ mod tests {
         assert_eq!(sampling.estimate_at_a_look(&[]), Err(StatsError::Empty));
     }
 
-    /// Share of samples whose final interval covers, and mean number of pairs.
+    /// Returns the share of samples whose final interval covers, and the mean number of pairs.
     fn simulate(shape: Shape, deviation: f64, repetitions: usize) -> (f64, f64) {
         let sampling = Sampling::new(0.01, 0.95, 5, 60).unwrap();
         let mut generator = Generator::new(51);
@@ -178,8 +185,9 @@ mod tests {
         (covered as f64 / repetitions as f64, pairs as f64 / repetitions as f64)
     }
 
-    /// Deviations from a third of the target, where it stops at the first look, to three times it,
-    /// where it ends at the most. 1,500 samples each: standard error 0.006.
+    /// The smallest deviation is about a third of the target, where sampling stops at the first
+    /// look. The largest one is three times the target, where it ends at the most pairs. 1,500
+    /// samples each have a standard error of 0.006.
     #[test]
     fn coverage_holds_under_the_stopping_rule() {
         for shape in [Shape::Normal, Shape::HeavyTailed, Shape::Contaminated, Shape::Skewed] {
@@ -194,8 +202,7 @@ mod tests {
         }
     }
 
-    /// What the correction is for: stopping at the first pair after which a plain 95 % interval is
-    /// narrow.
+    /// Plain sampling stops at the first pair after which a plain 95 % interval is narrow.
     #[test]
     fn without_correction_coverage_would_be_lost() {
         let mut generator = Generator::new(52);

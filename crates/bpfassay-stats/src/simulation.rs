@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the tests of several estimators share: figures to simulate with, and how to count.
+//! Helpers for the tests of several estimators: simulated figures and counts.
 
 use crate::{Effect, random::Generator};
 
@@ -8,24 +8,23 @@ pub(crate) fn close(a: f64, b: f64, tolerance: f64) -> bool {
     (a - b).abs() <= tolerance * b.abs().max(f64::MIN_POSITIVE)
 }
 
-/// Logarithms of positive figures.
 pub(crate) fn logs(figures: &[f64]) -> Vec<f64> {
     figures.iter().map(|value| value.ln()).collect()
 }
 
-/// Two-sided p-value of "the log ratio is `value`"; `None` for one observation.
+/// Returns the two-sided p-value of "the log ratio is `value`"; `None` for one observation.
 pub(crate) fn p_equal(effect: &Effect, value: f64) -> Option<f64> {
     let (above, below) = (effect.p_at_most(value).unwrap(), effect.p_at_least(value).unwrap());
     above.zip(below).map(|(above, below)| (2.0 * above.min(below)).min(1.0))
 }
 
-/// Half the width of the interval on the log scale.
+/// Returns half the width of the interval on the log scale.
 pub(crate) fn half_width(effect: &Effect, level: f64) -> f64 {
     let interval = effect.estimate(level).unwrap().bounds.interval().unwrap();
     (interval.upper / interval.lower).ln() / 2.0
 }
 
-/// How the logarithms of simulated ratios are distributed: mean 0 each.
+/// The distribution of the logarithms of simulated ratios, each with mean 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// Log-normal ratios.
@@ -41,7 +40,6 @@ pub(crate) enum Shape {
 impl Shape {
     pub(crate) const ALL: [Self; 4] = [Self::Normal, Self::HeavyTailed, Self::Contaminated, Self::Skewed];
 
-    /// Standard deviation of the figures.
     pub(crate) fn deviation(self) -> f64 {
         match self {
             Self::Normal | Self::Skewed => 1.0,
@@ -50,7 +48,7 @@ impl Shape {
         }
     }
 
-    /// One figure, of a scale of about 1.
+    /// Draws one figure with a scale of about 1.
     pub(crate) fn draw(self, generator: &mut Generator) -> f64 {
         match self {
             Self::Normal => generator.normal(),
@@ -71,7 +69,7 @@ impl Shape {
     }
 }
 
-/// The share of `repetitions` in which `covers` returns true.
+/// Returns the share of `repetitions` in which `covers` returns true.
 pub(crate) fn share(repetitions: usize, mut covers: impl FnMut() -> bool) -> f64 {
     (0..repetitions).filter(|_| covers()).count() as f64 / repetitions as f64
 }

@@ -9,25 +9,25 @@ use crate::StatsError;
 /// Summary of a set of figures, in their unit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
-    /// How many.
+    /// Number of figures.
     pub n: usize,
     /// Arithmetic mean.
     pub mean: f64,
-    /// Geometric mean; `None` where a figure is not positive.
+    /// Geometric mean; `None` if a figure is not positive.
     pub geometric_mean: Option<f64>,
     /// Sample standard deviation (divisor n − 1); `None` for one figure.
     pub standard_deviation: Option<f64>,
-    /// Smallest.
+    /// Smallest figure.
     pub min: f64,
     /// Median; the mean of the middle two for an even number.
     pub median: f64,
-    /// Largest.
+    /// Largest figure.
     pub max: f64,
 }
 
 impl Summary {
-    /// The mean that rates and ratios are reported by: the geometric one, or the arithmetic one
-    /// where there is none.
+    /// Returns the mean for reports of rates and ratios: the geometric mean, or the arithmetic one
+    /// if there is no geometric mean.
     #[must_use]
     pub fn center(&self) -> f64 {
         self.geometric_mean.unwrap_or(self.mean)
@@ -40,8 +40,9 @@ impl Summary {
 /// computing the sample variance", The American Statistician 37(3), 1983).
 ///
 /// # Errors
-/// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not finite; [`StatsError::Range`] where the mean or the deviation
-/// is not finite.
+/// - [`StatsError::Empty`] without figures
+/// - [`StatsError::NotFinite`] for a figure that is not finite
+/// - [`StatsError::Range`], if the mean or the deviation is not finite
 pub fn summarise(figures: &[f64]) -> Result<Summary, StatsError> {
     if let Some(&value) = figures.iter().find(|value| !value.is_finite()) {
         return Err(StatsError::NotFinite { value });
@@ -61,11 +62,11 @@ pub fn summarise(figures: &[f64]) -> Result<Summary, StatsError> {
     Ok(Summary { n, mean, geometric_mean, standard_deviation, min, median, max })
 }
 
-/// Mean and sample standard deviation of at least one figure.
+/// Returns mean and sample standard deviation of at least one figure.
 pub(crate) fn mean_and_deviation(figures: &[f64]) -> (f64, Option<f64>) {
     let n = figures.len() as f64;
     let rough = figures.iter().sum::<f64>() / n;
-    // What the rounding of the sum took from the mean.
+    // Corrects the rounding of the sum.
     let rest: f64 = figures.iter().map(|value| value - rough).sum();
     let mean = rough + rest / n;
     if figures.len() < 2 {
@@ -75,8 +76,8 @@ pub(crate) fn mean_and_deviation(figures: &[f64]) -> (f64, Option<f64>) {
     (mean, Some((squares / (n - 1.0)).sqrt()))
 }
 
-/// The quantile at `p` of sorted figures, interpolated linearly (Hyndman and Fan, 1996, type 7);
-/// `None` without figures.
+/// Returns the quantile at `p` of sorted figures, interpolated linearly (Hyndman and Fan, 1996,
+/// type 7); `None` without figures.
 pub(crate) fn sorted_quantile(sorted: &[f64], p: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let position = p.clamp(0.0, 1.0) * last as f64;

@@ -43,7 +43,7 @@ pub(crate) use self::{
 };
 use crate::exit;
 
-/// The help of the command without a subcommand: options of every command are in the help of each.
+/// The help of the command without a subcommand. Each subcommand's help has the common options.
 const TEMPLATE: &str = "\
 {about}
 
@@ -60,11 +60,9 @@ Commands:
 #[derive(Debug, Parser)]
 #[command(name = "bpfassay", version, max_term_width = 100, help_template = TEMPLATE, disable_help_flag = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
 
-    /// Options of every command.
     #[command(flatten)]
     pub(crate) global: Global,
 }
@@ -88,8 +86,8 @@ pub(crate) enum Command {
     Report(Report),
     /// Measure a run again, and fail unless every raw figure is the same
     ///
-    /// Figures are the same by the instruction clock. With --files only check that the results
-    /// directory is whole.
+    /// Figures are the same by the instruction clock. The option --files only checks that the
+    /// results directory is intact.
     Verify(Verify),
     /// Boot a guest and give a shell in it
     ///
@@ -97,11 +95,11 @@ pub(crate) enum Command {
     Shell(Shell),
     /// Check this host, and name the remedy for each fault
     ///
-    /// QEMU, accelerator, disk, memory, mirrors, toolchain.
+    /// Covers QEMU, accelerator, disk, memory, mirrors and toolchain.
     Doctor(Doctor),
     /// List studies, kernels, probes, tools or results
     List(List),
-    /// Fetch, lock, pack, compose and check what guests are made from
+    /// Fetch, lock, pack, compose and check the parts of guests
     Testbed(Testbed),
     /// Measure a study on a cluster of Slurm, and merge shards
     Cluster(Cluster),
@@ -109,12 +107,12 @@ pub(crate) enum Command {
     Tool(Tool),
     /// Generate JSON schemas, completions for shells, and the manual
     Generate(Generate),
-    /// What `here --slurm` has Slurm start on each node
+    /// Run one node of `here --slurm`; Slurm starts it
     #[command(hide = true)]
     Node(Node),
 }
 
-/// Which targets of a study.
+/// Selects targets of a study.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = SELECT)]
 pub(crate) struct Targets {
@@ -124,10 +122,10 @@ pub(crate) struct Targets {
 
     /// Kernels: names, a build tree, an image, packages
     ///
-    /// Names are those of `bpfassay list kernels`; the study need not have them. A kernel that you
-    /// built is the directory of the build, or the path of the image. A kernel of a distribution is
-    /// its package files (image.deb,modules.deb or kernel-core.rpm,…), or a directory with them.
-    /// Both take the place of the study's targets.
+    /// Names are those of `bpfassay list kernels`; the study need not have them. For a kernel that
+    /// you built, give the directory of the build or the path of the image. For a kernel of a
+    /// distribution, give its package files (image.deb,modules.deb or kernel-core.rpm,…), or a
+    /// directory with them. Both replace the study's targets.
     #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
     pub(crate) kernel: Vec<String>,
 
@@ -148,7 +146,7 @@ const GUESTS: &str = "Guests";
 /// Heading of the options about results.
 const RESULTS: &str = "Results";
 
-/// Which study, and which part of it.
+/// Selects a study and a part of it.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Selection {
     /// A bundled study or a study file
@@ -157,7 +155,6 @@ pub(crate) struct Selection {
     #[arg(default_value = "quick")]
     pub(crate) study: String,
 
-    /// Which targets.
     #[command(flatten)]
     pub(crate) targets: Targets,
 
@@ -166,26 +163,26 @@ pub(crate) struct Selection {
     pub(crate) probe: Vec<ProbeConfiguration>,
 
     /// Only this cell (and the baseline that it is compared with), by its id in results and
-    /// messages; may be given several times
+    /// messages; can be repeated
     #[arg(long, value_name = "ID", help_heading = SELECT, hide_short_help = true)]
     pub(crate) cell: Vec<String>,
 
-    /// A bundled tool or a tool file; may be repeated
+    /// A bundled tool or a tool file; can be repeated
     ///
     /// `bpfassay list tools` lists bundled ones; `bpfassay tool init` writes a tool file.
     #[arg(long, value_name = "FILE", help_heading = UNDER_TEST)]
     pub(crate) tool: Vec<String>,
 
-    /// Fail where a tool has one of these findings, or `all`
+    /// Fail if a tool has one of these findings, or `all`
     ///
-    /// A gate in addition to the study's own. docs/findings.md has the names (events-dropped, …).
+    /// Adds a gate to those of the study. docs/findings.md has the names (events-dropped, …).
     #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "tool", help_heading = UNDER_TEST)]
     pub(crate) deny: Vec<Denied>,
 
-    /// Fail where a figure is beyond this limit
+    /// Fail if a figure is beyond this limit
     ///
-    /// A gate in addition to the study's own, as a study file has it: direct_cost=400,
-    /// 'overhead = "5%", probes = ["fexit"]'; may be given several times.
+    /// Adds a gate to those of the study, in the form of a study file: direct_cost=400, 'overhead =
+    /// "5%", probes = ["fexit"]'; can be repeated.
     #[arg(long, value_name = "LIMITS", help_heading = UNDER_TEST)]
     pub(crate) gate: Vec<String>,
 
@@ -193,7 +190,7 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "CLOCK", help_heading = MEASURE)]
     pub(crate) clock: Option<Clock>,
 
-    /// Also estimate the cost of cache misses and branches by this model (an estimate, and no time)
+    /// Also estimate the cost of cache misses and branches by this model (an estimate, not a time)
     #[arg(long, value_name = "MODEL", value_parser = run::model(), help_heading = MEASURE, hide_short_help = true)]
     pub(crate) model: Option<Model>,
 
@@ -213,16 +210,17 @@ pub(crate) struct Selection {
 
     /// Only part K of N of the boots, such as 1/4
     ///
-    /// Another machine may measure each part; `bpfassay cluster merge` makes one result of all.
+    /// Different machines can measure the parts; `bpfassay cluster merge` merges them into one
+    /// result.
     #[arg(long, value_name = "K/N", help_heading = SELECT)]
     pub(crate) shard: Option<Shard>,
 }
 
-/// What is overlaid on the testbed's own guests.
+/// Adds to the testbed's own guests, or replaces them.
 #[derive(Debug, Args)]
 #[command(next_help_heading = GUESTS)]
 pub(crate) struct Overlays {
-    /// A directory tree holding a real IOR (bin/ior) and what it needs, for guests of this
+    /// A directory tree with a real IOR (bin/ior) and what it needs, for guests of this
     /// architecture
     #[arg(long, value_name = "ARCH=DIR", value_parser = arch_and_directory, hide_short_help = true)]
     pub(crate) ior: Vec<(Arch, PathBuf)>,
@@ -231,11 +229,11 @@ pub(crate) struct Overlays {
     #[arg(long, value_name = "FILE", conflicts_with = "manifest")]
     pub(crate) bundle: Option<PathBuf>,
 
-    /// A testbed manifest to use in place of the Debian provider
+    /// A testbed manifest to use instead of the Debian provider
     #[arg(long, value_name = "FILE", env = "BPFASSAY_MANIFEST", hide_short_help = true)]
     pub(crate) manifest: Option<PathBuf>,
 
-    /// Only the targets that the manifest or the bundle has; the others are named as left out
+    /// Only the targets that the manifest or the bundle has; the others are reported as left out
     #[arg(long, env = "BPFASSAY_AVAILABLE", value_parser = clap::builder::FalseyValueParser::new(), hide_short_help = true)]
     pub(crate) available: bool,
 }
@@ -243,12 +241,11 @@ pub(crate) struct Overlays {
 /// Arguments of `plan`.
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
-    /// Which study.
     #[command(flatten)]
     pub(crate) selection: Selection,
 
     /// Print the exact QEMU command line of every block; with a value, that of this QEMU:
-    /// `--qemu=lock`, `--qemu=host`, as `--qemu` of `run`
+    /// `--qemu=lock`, `--qemu=host`, like `--qemu` of `run`
     #[arg(long, value_name = "lock|host", num_args = 0..=1, require_equals = true)]
     pub(crate) qemu: Option<Option<QemuSource>>,
 
@@ -256,7 +253,6 @@ pub(crate) struct Plan {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// What is overlaid.
     #[command(flatten)]
     pub(crate) overlays: Overlays,
 }
@@ -264,11 +260,10 @@ pub(crate) struct Plan {
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Install what is missing from the host's packages
+    /// Install missing packages of the host
     #[arg(long)]
     pub(crate) install: bool,
 
-    /// Which QEMU.
     #[command(flatten)]
     pub(crate) qemu: QemuChoice,
 }
@@ -283,27 +278,26 @@ pub(crate) struct Shell {
     #[arg(long, value_name = "ARCH", value_parser = arch)]
     pub(crate) arch: Option<Arch>,
 
-    /// Its kernel, by name in the catalogue, the tree that it was built in, the path of its image,
-    /// or its packages [default: 6.12]
+    /// The guest's kernel, by name in the catalogue, its build tree, the path of its image, or its
+    /// packages [default: 6.12]
     #[arg(long, value_name = "KERNEL")]
     pub(crate) kernel: Option<String>,
 
-    /// Its modules, installed (INSTALL_MOD_PATH), where --kernel is a build tree or an image
+    /// The kernel's installed modules (INSTALL_MOD_PATH), if --kernel is a build tree or an image
     /// [default: those of the build tree]
     #[arg(long, value_name = "DIR")]
     pub(crate) modules: Option<PathBuf>,
 
-    /// The study whose guest it is to be: a bundled one or a file [default: quick]
+    /// The study whose guest to boot: a bundled one or a file [default: quick]
     #[arg(long, value_name = "STUDY", requires = "cell")]
     pub(crate) study: Option<String>,
 
-    /// The guest of this cell of the study, as `run` names it when it fails: its target, file
+    /// Boot the guest of this cell of the study, as `run` names it when it fails: its target, file
     /// system, kernel parameters
     #[arg(long, value_name = "ID", conflicts_with = "arch")]
     pub(crate) cell: Option<String>,
 
-    /// A tool to have in the guest: a bundled one or the path of a tool file; may be given several
-    /// times
+    /// A tool to put into the guest: a bundled one or the path of a tool file; can be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) tool: Vec<String>,
 
@@ -311,15 +305,13 @@ pub(crate) struct Shell {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) cpus: Option<u32>,
 
-    /// Memory in MiB [default: the study's, and what tools take]
+    /// Memory in MiB [default: the study's, and what tools need]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(256..))]
     pub(crate) memory: Option<u32>,
 
-    /// What is overlaid.
     #[command(flatten)]
     pub(crate) overlays: Overlays,
 
-    /// Which QEMU.
     #[command(flatten)]
     pub(crate) qemu: QemuChoice,
 }
@@ -332,12 +324,12 @@ pub(crate) struct Verify {
     #[arg(value_name = "DIR", required_unless_present = "store")]
     pub(crate) directory: Option<PathBuf>,
 
-    /// Re-execute boots of this store of blocks (`run --store`) in place of those of a run. One
+    /// Re-execute boots of this store of blocks (`run --store`) instead of those of a run. A block
     /// that does not reproduce, or is damaged, is named and put aside
     #[arg(long, value_name = "DIR|URL", conflicts_with_all = ["directory", "bundle", "files"])]
     pub(crate) store: Option<StorePlace>,
 
-    /// Only this many of its boots, spread evenly over the plan; of a store, others in each call
+    /// Only this many boots, spread evenly over the plan; for a store, other boots in each call
     /// [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sample: Option<u32>,
@@ -346,35 +338,33 @@ pub(crate) struct Verify {
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) jobs: Option<u32>,
 
-    /// Whether its QEMU may be started.
     #[command(flatten)]
     pub(crate) emulator: EmulatorTrust,
 
-    /// The run's guests in one file (`bpfassay testbed bundle`), which need not be made again then
+    /// The run's guests in one file (`bpfassay testbed bundle`), which then need not be built again
     #[arg(long, value_name = "FILE")]
     pub(crate) bundle: Option<PathBuf>,
 
-    /// Start nothing; check that the directory is whole: the journal and results as they were
-    /// written, every figure as the journal has it
+    /// Start nothing; check that the directory is intact: the journal and results are as written,
+    /// and every figure follows from the journal
     #[arg(long, conflicts_with_all = ["sample", "jobs", "bundle"])]
     pub(crate) files: bool,
 
-    /// Which QEMU.
     #[command(flatten)]
     pub(crate) qemu: QemuChoice,
 }
 
-/// How what happens is reported.
+/// The readers of messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MessageFormat {
-    /// To people
+    /// For people
     #[default]
     Human,
-    /// To programs
+    /// For programs
     Json,
 }
 
-/// An architecture by its name, or by that of Debian and Go.
+/// Parses an architecture by its name, or by that of Debian and Go.
 fn arch(text: &str) -> Result<Arch, String> {
     let name = match text {
         "amd64" => "x86_64",
@@ -411,7 +401,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// The short help fits the screen that it is for, whatever is added to it.
+    /// The short help must fit its screen, whatever is added to it.
     #[test]
     fn short_help_fits_a_screen() {
         let mut all = Cli::command().term_width(80);

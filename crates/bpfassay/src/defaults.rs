@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where packages come from if neither the user nor the host names a place: URLs that whoever
-//! builds the program compiles in by variables of the environment. The sources name no server.
+//! Default sources of packages, for users and hosts that name none. Environment variables of the
+//! build compile these URLs in; the sources name no server.
 
 use bpfassay_testbed::apt::{Defaults, is_url};
 
@@ -16,8 +16,8 @@ const ARCHIVE: Option<&str> = place(
     "BPFASSAY_DEFAULT_ARCHIVE is no URL of an archive: https://HOST/PATH, without user name, `?` and `#`",
 );
 
-/// The value of a variable, of which an empty one is none. In a constant, the build fails on one
-/// that is no URL.
+/// Returns the value of a variable, or `None` if it is unset or empty. This is evaluated in
+/// constants, so the build fails on a value that is not a URL.
 const fn place(value: Option<&'static str>, refusal: &'static str) -> Option<&'static str> {
     match value {
         Some(text) if !text.is_empty() => {
@@ -28,7 +28,7 @@ const fn place(value: Option<&'static str>, refusal: &'static str) -> Option<&'s
     }
 }
 
-/// What was compiled in.
+/// Returns the defaults that were compiled in.
 pub(crate) fn compiled_in() -> Defaults {
     let parsed = |text: &str| text.parse().ok();
     let without_slash = |text: &str| text.trim_end_matches('/').to_owned();

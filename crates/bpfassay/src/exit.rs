@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exit codes: documented API. Scripts may rely on them; a code never changes its meaning.
+//! Exit codes: documented API. Scripts can rely on them; a code never changes its meaning.
 
 use std::{
     fmt::{self, Display},
@@ -14,34 +14,32 @@ use crate::output;
 
 /// Everything was done, and every run ended as expected.
 pub(crate) const SUCCESS: u8 = 0;
-/// A fault of bpfassay itself.
 pub(crate) const INTERNAL: u8 = 1;
 /// The command line, a study file or another input is wrong.
 pub(crate) const USAGE: u8 = 2;
 /// The host, the network, the cache or a guest image could not be made ready; nothing is known
-/// about the tool. Also where runs failed because the host failed, and nothing else went wrong:
-/// `run --resume` does them again.
+/// about the tool. Also used if runs failed only because the host failed: `run --resume` repeats
+/// them.
 pub(crate) const INFRASTRUCTURE: u8 = 3;
-/// At least one run ended otherwise than expected; the results are complete but for these.
+/// At least one run did not end as expected; apart from that, the results are complete.
 pub(crate) const UNEXPECTED: u8 = 4;
 /// A limit that the study's gates set is broken.
 pub(crate) const REGRESSION: u8 = 5;
 /// A gate could not be decided: too few or too scattered figures, or none.
 pub(crate) const INCONCLUSIVE: u8 = 6;
-/// `verify` found other raw figures than those recorded, or `testbed payload verify` other programs
-/// than those offered.
+/// `verify` found other raw figures than the recorded ones, or `testbed payload verify` other
+/// programs than the offered ones.
 pub(crate) const NOT_REPRODUCED: u8 = 7;
-/// `run --bisect`: something under test is worse, which `git bisect run` takes for bad.
+/// `run --bisect`: something under test is worse; `git bisect run` marks the kernel as bad.
 pub(crate) const BISECT_WORSE: u8 = 1;
-/// `run --bisect`: this kernel cannot be tested, and `git bisect run` goes on with another.
+/// `run --bisect`: this kernel cannot be tested; `git bisect run` continues with another one.
 pub(crate) const BISECT_UNTESTABLE: u8 = 125;
-/// `run --bisect`: everything that is about how it was asked, or about the host: `git bisect run`
-/// stops.
+/// `run --bisect`: the command line or the host is at fault; `git bisect run` stops.
 pub(crate) const BISECT_ABORTED: u8 = 128;
-/// Interrupted; what was measured is kept and `run --resume` goes on.
+/// The command was interrupted; figures so far are kept, and `run --resume` continues.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// The list for `--help`.
+/// The list of exit codes for `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
     0  everything was done and every run ended as expected
@@ -61,45 +59,42 @@ With --bisect, as `git bisect run` reads them:
   125  this kernel cannot be tested: it is not built, its image is damaged, it does not boot, or nothing can be compared
   128  anything else (2 to 4 of the above): git bisect stops; 130 as above";
 
-/// An error and its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// The exit code.
     pub(crate) code: u8,
-    /// What to report.
     pub(crate) report: miette::Report,
 }
 
 impl Failure {
-    /// `error` with its causes, under `code`; but where it comes from a host that has no
-    /// descriptors or memory left, as such.
+    /// Reports `error` with its causes under `code`. If the host lacks descriptors or memory, it is
+    /// an infrastructure failure instead.
     pub(crate) fn new(code: u8, error: impl std::error::Error + Send + Sync + 'static) -> Self {
         if let Some(file) = output::InvalidFile::of(&error) {
             return Self { code, report: miette::Report::new(file) };
         }
         match want_of_host(&error) {
-            // Whatever it was wanted for, and whoever would be to blame for other errors there.
+            // A lack of resources is never the fault of the input.
             Some(help) => Self { code: INFRASTRUCTURE, report: miette::Report::new(Helped { error, help }) },
             None => Self { code, report: miette::Report::from_err(error) },
         }
     }
 
-    /// Something that could not be made ready.
+    /// Reports something that could not be made ready.
     pub(crate) fn infrastructure(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::new(INFRASTRUCTURE, error)
     }
 
-    /// Whether it is about the kernel that is to be tested, and not about how it was asked for.
+    /// Whether the failure is about the kernel under test, and not about the command line.
     pub(crate) fn is_of_kernel(&self) -> bool {
         self.report.downcast_ref::<OfKernel>().is_some()
     }
 
-    /// A kernel that cannot be tested.
+    /// Reports a kernel that cannot be tested.
     fn of_kernel(error: bpfassay_testbed::Error) -> Self {
         Self { code: USAGE, report: miette::Report::new(OfKernel(error)) }
     }
 
-    /// A wrong input.
+    /// Reports wrong input.
     pub(crate) fn usage(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::new(USAGE, error)
     }
@@ -116,7 +111,7 @@ impl From<bpfassay_runner::Error> for Failure {
             Error::Published(error) => return error.into(),
             Error::Expand(error) => return error.into(),
             Error::BlockStore(error) => return error.into(),
-            // These two are shown with the lines that they are about.
+            // These errors are shown with the lines of the file that they concern.
             Error::Study(error) => return Self::usage(error),
             Error::Kernel(error) if is_of_kernel(&error) => return Self::of_kernel(*error),
             Error::Tool(error) => return Self::usage(error),
@@ -251,7 +246,7 @@ impl From<bpfassay_testbed::Error> for Failure {
             return Self::of_kernel(error);
         }
         let code = match &error {
-            // The manifest is sound, its files are not.
+            // The manifest itself is intact, but its files are not.
             Error::Manifest(ManifestError::File { .. }) => INFRASTRUCTURE,
             Error::NotACache { .. }
             | Error::Catalogue(_)
@@ -282,7 +277,7 @@ impl From<bpfassay_study::ExpandError> for Failure {
 impl From<JournalError> for Failure {
     fn from(error: JournalError) -> Self {
         let code = match &error {
-            // Only what is read is what the user has named.
+            // The user named only the files that are read.
             JournalError::Io { action: "open" | "read", source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 USAGE
             }
@@ -296,7 +291,7 @@ impl From<JournalError> for Failure {
 }
 
 impl From<ResultsError> for Failure {
-    /// Of reading results.
+    /// Converts errors of reading results.
     fn from(error: ResultsError) -> Self {
         let code = match &error {
             ResultsError::Io { action: "read", source, .. } if source.kind() == io::ErrorKind::NotFound => USAGE,
@@ -310,7 +305,7 @@ impl From<ResultsError> for Failure {
 /// The exit code of a command, or why it failed.
 pub(crate) type Outcome = Result<u8, Failure>;
 
-/// As the process's exit code, after the report was printed.
+/// Prints the report of a failure, and returns the process's exit code.
 pub(crate) fn finish(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
@@ -321,8 +316,8 @@ pub(crate) fn finish(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// Whether `error` is about a kernel of the user's that is not built or is damaged, as one of a
-/// series may be.
+/// Whether `error` is about a user's kernel that is not built or is damaged, as can happen in a
+/// bisection.
 const fn is_of_kernel(error: &bpfassay_testbed::Error) -> bool {
     use bpfassay_testbed::{Error, modules::ModulesError};
     matches!(
@@ -346,7 +341,7 @@ struct OfKernel(bpfassay_testbed::Error);
 
 impl miette::Diagnostic for OfKernel {}
 
-/// An error with what to do about it.
+/// An error with advice.
 #[derive(Debug)]
 struct Helped<E> {
     error: E,
@@ -371,8 +366,7 @@ impl<E: std::error::Error> miette::Diagnostic for Helped<E> {
     }
 }
 
-/// What to do where `error`, or what caused it, is the host's want of something: descriptors,
-/// memory, space.
+/// Returns advice if `error`, or one of its causes, is a lack of descriptors, memory or space.
 fn want_of_host(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     let mut causes = std::iter::successors(Some(error), |error| error.source());
     causes.find_map(|error| {
@@ -381,7 +375,7 @@ fn want_of_host(error: &(dyn std::error::Error + 'static)) -> Option<&'static st
         } else if let Some(errno) = error.downcast_ref::<Errno>() {
             (Some(errno.raw_os_error()), errno.kind())
         } else {
-            // It does not name the error of input and output that it has as its cause.
+            // serde_json's error does not expose the I/O error that caused it.
             (None, error.downcast_ref::<serde_json::Error>()?.io_error_kind()?)
         };
         match (number.map(Errno::from_raw_os_error), kind) {

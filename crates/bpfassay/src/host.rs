@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host's own packages: whether the user agrees that what is missing is installed.
+//! The host's own packages: asks the user whether to install missing ones.
 
 use std::{
     collections::BTreeSet,
@@ -17,10 +17,10 @@ use crate::{
 };
 
 /// Finds what the host lacks for `plan`, and installs it as a stage: the Debian packages of
-/// `needed`, and QEMU, unless that comes from the lock.
+/// `needed`, and QEMU unless it comes from the lock.
 ///
 /// # Errors
-/// As with [`install`]; where dpkg cannot be asked.
+/// Those of [`install`], and a dpkg that cannot be queried.
 pub(crate) fn install_for(
     plan: &Plan,
     needed: &[&str],
@@ -30,23 +30,23 @@ pub(crate) fn install_for(
     Missing::find(plan, needed, (global, options))?.install(stages)
 }
 
-/// What the host lacks, and may be installed.
+/// Missing packages of the host that can be installed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Missing {
-    /// To make guests.
+    /// Packages to build guests.
     to_make: Vec<String>,
-    /// To boot them: QEMU.
+    /// Packages to boot guests: QEMU.
     to_boot: Vec<String>,
 }
 
 impl Missing {
     /// Finds what the host lacks for `plan`, the packages of `needed` and QEMU, and asks whether to
-    /// install it. Where packages and programs come from a place that was named, or nothing may be
-    /// fetched, what they are fetched and built with is not asked for: if it is needed after all,
-    /// that is reported then.
+    /// install it. If packages and programs come from a given place, or if nothing may be fetched,
+    /// it does not ask for packages that fetch and build. If these are needed nevertheless, a later
+    /// error says so.
     ///
     /// # Errors
-    /// As with [`install`]; where dpkg cannot be asked.
+    /// Those of [`install`], and a dpkg that cannot be queried.
     pub(crate) fn find(
         plan: &Plan,
         needed: &[&str],
@@ -66,18 +66,18 @@ impl Missing {
         Self { to_make, to_boot }
     }
 
-    /// Installs what guests are made with.
+    /// Installs the packages that build guests.
     ///
     /// # Errors
-    /// An infrastructure failure with the command to run, where apt-get fails.
+    /// An infrastructure failure with the command to run, if apt-get fails.
     pub(crate) fn install_to_make(&self, stages: &Stages) -> Result<(), Failure> {
         install_as_stage(&self.to_make, stages)
     }
 
-    /// Installs what guests are booted with.
+    /// Installs the packages that boot guests.
     ///
     /// # Errors
-    /// As with [`Missing::install_to_make`].
+    /// Those of [`Missing::install_to_make`].
     pub(crate) fn install_to_boot(&self, stages: &Stages) -> Result<(), Failure> {
         install_as_stage(&self.to_boot, stages)
     }
@@ -85,24 +85,24 @@ impl Missing {
     /// Installs everything.
     ///
     /// # Errors
-    /// As with [`Missing::install_to_make`].
+    /// Those of [`Missing::install_to_make`].
     fn install(self, stages: &Stages) -> Result<(), Failure> {
         let Self { to_make, to_boot } = self;
         install_as_stage(&[to_make, to_boot].concat(), stages)
     }
 }
 
-/// Whether questions are answered with yes: by `--yes`, or by CI systems.
+/// Whether questions are answered with yes, by `--yes` or by a CI system.
 pub(crate) fn answers_yes(flag: bool) -> bool {
     flag || is_ci()
 }
 
-/// Whether this is a job of a CI system: they set `CI=true`.
+/// Whether this is a job of a CI system, which sets `CI=true`.
 pub(crate) fn is_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
 }
 
-/// Installs `packages`, after a question, unless the user has agreed already.
+/// Installs `packages`, after a question unless the user has agreed already.
 ///
 /// # Errors
 /// An infrastructure failure with the command to run: not root, the user declines, or apt-get
@@ -112,7 +112,7 @@ pub(crate) fn install(packages: &[String], yes: bool, stages: &Stages) -> Result
     install_as_stage(packages, stages)
 }
 
-/// The failure that `packages` are missing and cannot be installed, because of `why`.
+/// Makes the failure that `packages` are missing and cannot be installed because of `why`.
 fn by_hand(packages: &[String], why: &str) -> Failure {
     let command = install_command(packages);
     let or = if rustix::process::geteuid().is_root() { "answer with --yes, or run" } else { "run as root:" };
@@ -124,10 +124,10 @@ fn by_hand(packages: &[String], why: &str) -> Failure {
     Failure { code: INFRASTRUCTURE, report }
 }
 
-/// Makes sure that `packages` may be installed: by a question, unless the user has agreed already.
+/// Makes sure that `packages` may be installed, by a question unless the user has agreed already.
 ///
 /// # Errors
-/// An infrastructure failure with the command to run: not root, or the user says no.
+/// An infrastructure failure with the command to run: not root, or the user declines.
 fn agree(packages: &[String], yes: bool) -> Result<(), Failure> {
     if packages.is_empty() {
         return Ok(());
@@ -157,7 +157,7 @@ fn install_as_stage(packages: &[String], stages: &Stages) -> Result<(), Failure>
 /// Asks on the terminal.
 ///
 /// # Errors
-/// An infrastructure failure where the terminal cannot be written to or read.
+/// An infrastructure failure, if the terminal cannot be written to or read.
 fn ask(question: &str) -> Result<bool, Failure> {
     let failed = |error: std::io::Error| Failure {
         code: INFRASTRUCTURE,

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command `bpfassay`: its arguments, its questions, its output, its exit codes.
 //!
-//! Here: [`cli`] (the arguments), [`exit`] (the exit codes), one module per command in
-//! [`commands`], what commands share ([`selection`], [`host`], [`stop`], [`progress`]), and
-//! [`output`], through which everything is printed. Errors become reports here and nowhere else.
-//! Not here: anything that another program could want to do without a command line; that lies in
-//! the libraries, first of all in bpfassay-runner.
+//! - [`cli`]: the arguments
+//! - [`exit`]: the exit codes
+//! - [`commands`]: one module per command
+//! - [`selection`], [`host`], [`stop`], [`progress`]: what commands share
+//! - [`output`]: everything is printed through it
+//!
+//! Errors become reports in this crate and nowhere else. Everything that another program could do
+//! without a command line is in the libraries, mostly in bpfassay-runner.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
@@ -27,7 +30,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|fault| {
-        // There is no way to report that standard error is gone; the exit code remains.
+        // There is no way to report that standard error is closed; the exit code remains.
         let _ = writeln!(output::stderr(), "a fault of bpfassay itself: {fault}");
     }));
     if let Some(code) = commands::in_place_of_ior() {
@@ -51,9 +54,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// `code`, where it is not `git bisect run` that would read it and take the kernel for bad.
+/// Returns `code`, or with `--bisect` the code that stops `git bisect run`, which would take `code`
+/// for a bad kernel.
 fn not_of_bisect(code: u8) -> u8 {
-    // Of a misspelt one, too.
+    // A misspelt `--bisect` counts, too.
     let is_meant = |argument: std::ffi::OsString| argument.as_encoded_bytes().starts_with(b"--bis");
     if std::env::args_os().any(is_meant) { exit::BISECT_ABORTED } else { code }
 }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Standard output and standard error: whatever the command prints goes through [`Screen`], and
-//! nothing else does.
+//! Standard output and standard error: everything that the command prints goes through [`Screen`].
 //!
-//! Kernels, guests, tools, studies and results from elsewhere wrote much of what is printed. Two
-//! things keep it from being obeyed by a terminal. Text of others is escaped where it is put in
-//! ([`bpfassay_results::plain`]): by the renderers, by
-//! [`log`] for every field of every message, by [`report`] for every error, by the lines of progress. And [`Screen`] passes no
-//! control character: what may have been forgotten before is escaped here. Where the command itself
-//! has colours, the few sequences that it writes pass, and no others; text of others holds none by
-//! then.
+//! Kernels, guests, tools, studies and foreign results wrote much of what is printed. Two
+//! mechanisms keep a terminal from obeying it:
 //!
-//! Not here: the guest's console under `bpfassay shell`, which is raw by nature.
+//! - Foreign text is escaped where it is inserted ([`bpfassay_results::plain`]): by the renderers,
+//!   by [`log`] for fields of messages, by [`report`] for errors, and by the lines of progress.
+//! - [`Screen`] passes no control character, so it escapes what the first mechanism missed. If the
+//!   command has colours, the few sequences that set them pass; foreign text has none left by then.
+//!
+//! The exception is the guest's console under `bpfassay shell`, which is raw by nature.
 
 mod bar;
 mod frames;
@@ -26,7 +25,7 @@ use bpfassay_results::plain;
 
 pub(crate) use self::{bar::Bar, frames::InvalidFile, log::log_to_stderr, report::print_report};
 
-/// A stream that takes text, line feeds and tabs. Everything else is shown by its number.
+/// A stream that passes text, line feeds and tabs. Everything else is shown as a number.
 #[derive(Debug)]
 pub(crate) struct Screen<W> {
     stream: W,
@@ -35,11 +34,11 @@ pub(crate) struct Screen<W> {
 }
 
 impl<W: Write> Write for Screen<W> {
-    /// Each call is filtered by itself: what is cut in the middle of a sequence or a character is
+    /// Filters each call separately: a sequence or a character that is cut in the middle is
     /// escaped, never passed.
     ///
     /// # Errors
-    /// That of the stream. How much of `bytes` was written is not known then.
+    /// That of the stream. It is then unknown how much of `bytes` was written.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.write_all(filtered(bytes, self.colours).as_bytes())?;
         Ok(bytes.len())
@@ -51,26 +50,24 @@ impl<W: Write> Write for Screen<W> {
 }
 
 impl<W> Screen<W> {
-    /// The stream, for what it is, not for writing to it.
+    /// Returns the stream, to query it but not to write to it.
     pub(crate) fn into_inner(self) -> W {
         self.stream
     }
 }
 
-/// Standard output, without colours.
 #[allow(clippy::disallowed_methods, reason = "the only way to it")]
 pub(crate) fn stdout() -> Screen<Stdout> {
     Screen { stream: io::stdout(), colours: false }
 }
 
-/// Standard error, without colours.
 #[allow(clippy::disallowed_methods, reason = "the only way to it")]
 pub(crate) fn stderr() -> Screen<Stderr> {
     Screen { stream: io::stderr(), colours: false }
 }
 
-/// Standard error, with colours where it takes them: only for text in which that of others is
-/// escaped already.
+/// Returns standard error, with colours if it supports them: only for text whose foreign parts are
+/// already escaped.
 fn coloured_stderr() -> Screen<Stderr> {
     let plain = stderr();
     Screen { colours: colours(&plain.stream), ..plain }
@@ -82,19 +79,19 @@ fn colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Whether standard output takes symbols beyond ASCII: whether the locale has UTF-8.
+/// Whether standard output can show symbols beyond ASCII: whether the locale has UTF-8.
 pub(crate) fn takes_symbols() -> bool {
     let set = |name: &&str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(set).unwrap_or_default().to_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// The name of a file, fit to be printed: on one line, what is no text by its number.
+/// Formats a path for output: on one line, with bytes that are not text as numbers.
 pub(crate) fn path(path: &Path) -> String {
     plain::bytes(path.as_os_str().as_encoded_bytes())
 }
 
-/// `bytes` as [`Screen`] passes them on.
+/// Returns `bytes` as [`Screen`] passes them on.
 fn filtered(bytes: &[u8], colours: bool) -> String {
     let mut shown = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -124,7 +121,7 @@ fn filtered(bytes: &[u8], colours: bool) -> String {
     shown
 }
 
-/// The length of the sequence that `text` begins with, if it is one of those that set our colours.
+/// Returns the length of the sequence at the start of `text`, if it sets one of our colours.
 fn our_sequence(text: &str) -> Option<usize> {
     let (numbers, _) = text.strip_prefix("\x1b[")?.split_once('m')?;
     let is_ours = numbers.len() <= 16 && numbers.split(';').all(is_ours);
@@ -132,18 +129,19 @@ fn our_sequence(text: &str) -> Option<usize> {
 }
 
 /// Attributes of [`tracing_subscriber`], [`miette`] and [`clap`]: bold, dim, italic, underlined,
-/// and colours of letters. Nothing that hides text, makes it blink, or gives it a background.
+/// and colours of letters. None of them hides text, makes it blink, or gives it a background.
 fn is_ours(number: &str) -> bool {
     matches!(number.parse::<u8>(), Ok(0..=4 | 22..=24 | 30..=37 | 39 | 90..=97)) && !number.starts_with('+')
 }
 
-/// Prints the answer of clap to the command line: help, or what is wrong with it. The arguments are
-/// part of it, among colours of its own: where they hold what is no text, it has none.
+/// Prints clap's answer to the command line: help, or what is wrong. The answer quotes the
+/// arguments between its own colours; if an argument has control characters, the answer gets no
+/// colours.
 pub(crate) fn print_clap(answer: &clap::Error) {
     let rendered = answer.render();
     let is_safe = std::env::args_os().all(|argument| !argument.to_string_lossy().contains(plain::is_hazard));
     let text = |colours: bool| if colours && is_safe { rendered.ansi().to_string() } else { rendered.to_string() };
-    // There is no way to report that there is none; the exit code remains.
+    // There is no way to report that the stream is closed; the exit code remains.
     let _ = if answer.use_stderr() {
         let mut screen = coloured_stderr();
         screen.colours &= is_safe;
@@ -159,8 +157,8 @@ pub(crate) fn print_clap(answer: &clap::Error) {
 mod tests {
     use super::*;
 
-    /// What a terminal obeys: a title, a cleared screen, a link, the clipboard, a question that it
-    /// answers by typing, C1, and so on.
+    /// Sequences that a terminal obeys: a title, a cleared screen, a link, the clipboard, a
+    /// question that it answers by typing, C1, and so on.
     const SEQUENCES: [&[u8]; 10] = [
         b"\x1b]0;title\x07",
         b"\x1b[2J",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events on the terminal: for people ([`shown`]) or as JSON for programs, with the commands that
-//! repeat what failed.
+//! Shows events on the terminal: for people ([`shown`]) or as JSON for programs, with the commands
+//! that repeat what failed.
 
 mod lines;
 mod shown;
@@ -17,7 +17,7 @@ use bpfassay_testbed::stages::{Report, Stages, Watcher};
 use self::shown::Shown;
 use crate::{cli::MessageFormat, output};
 
-/// Where progress is shown, from the beginning of a command to its end.
+/// The output for progress, from the beginning of a command to its end.
 #[derive(Clone)]
 pub(crate) enum Display {
     /// Lines and a bar on standard error.
@@ -34,7 +34,7 @@ impl Display {
         }
     }
 
-    /// Stages that are shown.
+    /// Returns stages that are shown.
     pub(crate) fn stages(&self) -> Stages {
         match self {
             Self::Human(shown) => Stages::watched(Arc::<Shown>::clone(shown)),
@@ -42,14 +42,14 @@ impl Display {
         }
     }
 
-    /// Takes away what is shown for the time being.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         if let Self::Human(shown) = self {
             shown.finish();
         }
     }
 
-    /// How long the stages that ended took: for standard output.
+    /// Formats how long the finished stages took, for standard output.
     pub(crate) fn timings(&self, stages: &Stages) -> String {
         let timings = stages.timings();
         match self {
@@ -59,7 +59,7 @@ impl Display {
     }
 }
 
-/// Stages as JSON.
+/// Prints stages as JSON.
 struct Json;
 
 impl Watcher for Json {
@@ -70,26 +70,25 @@ impl Watcher for Json {
 
 fn write_json(event: &Event) {
     if let Some(line) = json(event) {
-        // A reader that has gone away must not end the measurement, nor must a full disk; that is
-        // reported at the end, when the last event cannot be written either.
+        // A closed pipe or a full disk must not end the measurement. It is reported at the end,
+        // when the last event cannot be written either.
         let _ = output::stdout().write_all(line.as_bytes());
     }
 }
 
-/// How to report what happens.
+/// The settings for reports of events.
 #[derive(Clone, Copy)]
 pub(crate) struct Reporting<'a> {
-    /// The study, as the user named it: an argument. `None` where it is not known where its file
-    /// lies, as of a run that is continued: then there is no command that finds it.
+    /// The study as the user named it, for a command line. `None` if its file's path is not known,
+    /// as in a continued run: then no command can find the study.
     pub(crate) study: Option<&'a str>,
-    /// The clock that is measured with.
+    /// The clock of the study.
     pub(crate) clock: Clock,
-    /// Options that say where kernels, testbed and cache are, and which tools are tested, where the
-    /// user did: arguments.
+    /// The user's options for kernels, testbed, cache and tools, as arguments.
     pub(crate) overlays: &'a [String],
-    /// Where it is shown.
+    /// The output for events.
     pub(crate) display: &'a Display,
-    /// The mount of this machine that is measured on, where there are no guests.
+    /// The measured mount of this machine, if there are no guests.
     pub(crate) here: Option<&'a Path>,
 }
 
@@ -130,23 +129,23 @@ impl EventSink for Reporter<'_> {
     }
 }
 
-/// `event` on a line of its own.
+/// Formats `event` as one line of JSON.
 pub(crate) fn json(event: &Event) -> Option<String> {
     let text = serde_json::to_string(&Line { event: event.clone(), at_unix_ms: unix_ms() }).ok()?;
     Some(plain::json(&text).into_owned() + "\n")
 }
 
-/// The study of a plan that was read back, for [`Reporting::study`]: results have its name, which
-/// finds bundled ones only.
+/// Returns the study's name for [`Reporting::study`] from a plan that was read back, if it is a
+/// bundled study: a name alone finds only these.
 pub(crate) fn bundled(plan: &Plan) -> Option<&str> {
     let name = plan.study.name.as_str();
     bpfassay_study::bundled::study(name)?;
     let study = bpfassay_study::load(name).ok()?;
-    // Anybody's file may have that name.
+    // A user's file can have the same name.
     (study.workloads == plan.study.workloads && study.targets == plan.study.targets).then_some(name)
 }
 
-/// `40 s`, `12 min`, `3 h 5 min`.
+/// Formats a duration: `40 s`, `12 min`, `3 h 5 min`.
 fn duration(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
     match (seconds / 3600, seconds / 60 % 60) {
@@ -215,7 +214,7 @@ mod tests {
             format!("bpfassay here small.toml --mount '/mnt/my nfs' --cell {cell} --tool mine.toml")
         );
         assert_eq!(here.shell(cell), None);
-        // All of them are commands.
+        // All of these are valid command lines.
         for args in [repeat, shell, again] {
             assert!(crate::cli::Cli::try_parse_from(&args).is_ok(), "{args:?}");
         }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From arguments to what the library runs: which study, which part of it, which kernels, tools and
-//! testbed.
+//! Turns arguments into what the library runs: the study and its part, kernels, tools and testbed.
 
 use std::path::{Path, PathBuf};
 
@@ -25,8 +24,8 @@ use crate::{
     host::is_ci,
 };
 
-/// Where the cache is, how packages may be fetched and where programs may come from, as the options
-/// of every command have it.
+/// Reads the options of every command: the cache, how to fetch packages, and where programs come
+/// from.
 pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
     let packages = apt::Options {
         offline: global.offline,
@@ -46,27 +45,29 @@ pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
     StoreOptions { cache, catalogue, packages, programs, qemu: None, bundled_qemu: TrustedPackages::default() }
 }
 
-/// The sources of the guest's programs that this command was built with.
+/// The sources of the guest's programs that were compiled into this command.
 const GUEST_SOURCES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest-sources.gz"));
 
-/// Their digest.
+/// Returns the digest of these sources.
 fn built_with() -> Option<Digest> {
     env!("BPFASSAY_GUEST_SOURCES").parse().ok()
 }
 
-/// As [`store_options`], for commands that download nothing, whatever the options are.
+/// Returns [`store_options`] for commands that download nothing, whatever the options say.
 pub(crate) fn offline(global: &cli::Global) -> StoreOptions {
     let mut options = store_options(global);
     (options.packages.offline, options.packages.refresh) = (true, false);
     options
 }
 
-/// Reads the tool files of the arguments and puts everything together.
+/// Reads the tool files of the arguments and makes the selection.
 ///
 /// # Errors
-/// A usage failure: a tool file that is wrong, an image or a build tree beside other kernels, a
-/// build tree that is not complete, modules without either; packages that are none, or not those of
-/// one kernel. An infrastructure failure where packages cannot be unpacked into the cache.
+/// - A usage failure for an invalid tool file, for an image or a build tree together with other
+///   kernels, and for modules without either
+/// - A usage failure for an incomplete build tree, and for package files that are invalid or do not
+///   belong to one kernel
+/// - An infrastructure failure, if packages cannot be unpacked into the cache
 pub(crate) fn selection(
     arguments: &cli::Selection,
     overlays: &cli::Overlays,
@@ -97,7 +98,7 @@ pub(crate) fn selection(
     })
 }
 
-/// Only what is overlaid on the guests of a plan that is known already.
+/// Selects only the additions to the guests of a known plan.
 pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
     Selection {
         sources: Sources {
@@ -112,12 +113,12 @@ pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
     }
 }
 
-/// The kernel image, build tree or packages given in place of names, if one was.
+/// Returns the kernel image, build tree or packages that were given instead of names, if any.
 ///
 /// # Errors
-/// A usage failure for one beside other kernels, for a build tree or packages that cannot be used,
-/// and for modules without either; an infrastructure failure where packages cannot be unpacked into
-/// the cache.
+/// - A usage failure for one of them together with other kernels, for a build tree or packages that
+///   cannot be used, and for modules without either
+/// - An infrastructure failure, if packages cannot be unpacked into the cache
 fn local_kernel(targets: &cli::Targets, global: &cli::Global) -> Result<Option<LocalKernel>, Failure> {
     let refuse =
         |help: &str, what: &str| Err(Failure { code: USAGE, report: miette::miette!(help = help, "{}", what) });
@@ -142,12 +143,12 @@ fn local_kernel(targets: &cli::Targets, global: &cli::Global) -> Result<Option<L
     }
 }
 
-/// The package files that `kernels`, the arguments of `--kernel`, are or hold; none where they are
-/// something else.
+/// Returns the package files that `kernels`, the arguments of `--kernel`, name or contain; none if
+/// they are something else.
 ///
 /// # Errors
-/// A usage failure for a directory with more packages than a kernel has; an infrastructure failure
-/// where it cannot be read.
+/// - A usage failure for a directory with more packages than a kernel has
+/// - An infrastructure failure, if the directory cannot be read
 fn packages(kernels: &[String]) -> Result<Vec<PathBuf>, Failure> {
     if kernels.is_empty() || !kernels.iter().all(|kernel| is_path(kernel)) {
         return Ok(Vec::new());
@@ -162,7 +163,7 @@ fn packages(kernels: &[String]) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// Whether an argument of `--kernel` is the path of an image, of a build tree or of packages, and
-/// no name of the catalogue, nearly all of which begin with a digit.
+/// not a name of the catalogue. Nearly all names begin with a digit.
 pub(crate) fn is_path(argument: &str) -> bool {
     let (path, is_number) = (Path::new(argument), argument.starts_with(|c: char| c.is_ascii_digit()));
     let is_kernel =
@@ -170,12 +171,11 @@ pub(crate) fn is_path(argument: &str) -> bool {
     argument.contains('/') || argument.starts_with('.') || (!is_number && is_kernel())
 }
 
-/// What the user's kernel lacks of what `plan` needs, by the configuration in its build tree or
-/// packages, in words; nothing where there is none: what the configuration does not set, and which
-/// modules are not in the packages.
+/// Finds what the user's kernel lacks for `plan`: options that the configuration in its build tree
+/// or packages does not set, and modules that are not in the packages. Empty without such a kernel.
 ///
 /// # Errors
-/// An infrastructure failure where the configuration cannot be read.
+/// An infrastructure failure, if the configuration cannot be read.
 pub(crate) fn lacks(selection: &Selection, plan: &Plan) -> Result<Lacks, Failure> {
     let Some(kernel) = &selection.sources.local else { return Ok(Lacks::default()) };
     let nfs = plan.blocks.iter().any(|block| matches!(block.file_system, FileSystem::Nfs(_)));
@@ -192,19 +192,19 @@ pub(crate) fn lacks(selection: &Selection, plan: &Plan) -> Result<Lacks, Failure
     })
 }
 
-/// What a kernel lacks, in words.
+/// Parts that a kernel lacks, in words.
 #[derive(Debug, Default)]
 pub(crate) struct Lacks {
-    /// What its configuration does not set.
+    /// Options that the configuration does not set.
     pub(crate) options: Vec<String>,
-    /// What its packages do not hold.
+    /// Modules that the packages do not have.
     pub(crate) modules: Vec<String>,
-    /// Whether the NFS mount needs some of it.
+    /// Whether the NFS mount needs some of them.
     pub(crate) for_nfs: bool,
 }
 
 impl Lacks {
-    /// Which studies a kernel can be used for all the same, where it lacks something for NFS.
+    /// Tells which studies still work with a kernel that lacks something for NFS.
     pub(crate) fn without_nfs(&self) -> Option<&'static str> {
         self.for_nfs.then_some(
             "studies on tmpfs need nothing of NFS: `cost`, or your own with type = \"tmpfs\" in [[file_systems]]",
@@ -243,7 +243,7 @@ mod tests {
         let stage = Stage::read(&home.join("../.."), &PACKAGES).unwrap();
         assert_eq!(built_with(), Some(Digest::from(stage.digest())));
         assert_eq!(bpfassay_testbed::payload::unpacked(GUEST_SOURCES).unwrap(), stage);
-        // What cargo puts into the package of this crate.
+        // These files are in the package of this crate.
         let packaged = Stage::read_packaged(&home.join("guest-sources"), &PACKAGES).unwrap();
         assert_eq!(packaged, stage, "a link is missing in crates/bpfassay/guest-sources");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The stop on a signal, and signals that this process was started with as ignored.
+//! Stops on signals, and respects signals that this process ignored at its start.
 
 #![allow(clippy::disallowed_methods, reason = "opens /dev/null, and reads a file of the kernel")]
 
@@ -14,13 +14,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exit::INTERRUPTED;
 
-/// Where Linux shows which signals a process ignores (proc_pid_status(5)).
+/// The file in which Linux shows the signals that a process ignores (proc_pid_status(5)).
 const STATUS: &str = "/proc/self/status";
 
-/// The first Ctrl-C (or SIGTERM, or the end of the terminal) stops all guests and keeps what was
-/// measured; the second ends the program at once, which kills its guests. The journal is whole
-/// either way. A signal that whoever started this process has it ignore, as `nohup` does with
-/// SIGHUP and a shell does with SIGINT for what it starts in the background, stays ignored.
+/// Returns a token that a signal cancels. The first Ctrl-C (or SIGTERM, or the end of the terminal)
+/// stops all guests and keeps what was measured. The second one ends the program at once, which
+/// kills its guests. The journal is intact in both cases. A signal that this process was started to
+/// ignore stays ignored, such as SIGHUP under `nohup`, or SIGINT for background jobs of a shell.
 pub(crate) fn on_signals() -> CancellationToken {
     let stop = CancellationToken::new();
     for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
@@ -42,11 +42,11 @@ pub(crate) fn on_signals() -> CancellationToken {
     stop
 }
 
-/// The signals of `kind` that come from now on; `None`: this process ignores them since it was
-/// started.
+/// Returns the signals of `kind` from now on; `None` if this process has ignored them since its
+/// start.
 ///
 /// # Errors
-/// Those of the system, where no handler can be installed.
+/// Those of the system, if no handler can be installed.
 pub(crate) fn listen(kind: SignalKind) -> io::Result<Option<Signal>> {
     let is_ignored = match fs::read_to_string(STATUS) {
         Ok(status) => ignores(&status, kind.as_raw_value()),
@@ -65,12 +65,11 @@ fn ignores(status: &str, signal: i32) -> bool {
     matches!((mask, bit), (Some(mask), Some(bit)) if mask & bit != 0)
 }
 
-/// Descriptors that tokio needs for itself.
+/// The number of descriptors that tokio needs for itself.
 const FOR_RUNTIME: usize = 16;
 
-/// Checks that this process may have the descriptors that tokio needs for itself: where it cannot
-/// have
-/// them all, it panics.
+/// Checks that this process can open the descriptors that tokio needs for itself: tokio panics
+/// without them.
 ///
 /// # Errors
 /// Those of open(2).
@@ -79,14 +78,14 @@ pub(crate) fn descriptors_for_runtime() -> io::Result<()> {
     spare.map(drop)
 }
 
-/// Has a file that grows beyond the limit of this process (`ulimit -f`) be an error of the write in
-/// place of the end of the process. What this process starts is not concerned.
+/// Turns a write beyond the file size limit of this process (`ulimit -f`) into an error instead of
+/// the end of the process. Child processes are not affected.
 ///
 /// # Errors
-/// Those of the system, where no handler can be installed: then such a file ends the process.
+/// Those of the system, if no handler can be installed: then such a write ends the process.
 pub(crate) fn survive_file_size_limit() -> io::Result<()> {
     descriptors_for_runtime()?;
-    // The handler stays when the runtime is gone.
+    // The handler outlives the runtime.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _inside = runtime.enter();
     signal(SignalKind::from_raw(Number::XFSZ.as_raw())).map(drop)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Consent to run programs of somebody else on this machine: the QEMU of a bundle.
+//! Consent to run foreign programs on this machine: the QEMU of a bundle.
 
 use std::{
     io::{BufRead as _, IsTerminal as _, Write as _},
@@ -15,13 +15,13 @@ use crate::{
     output,
 };
 
-/// Makes sure that the user trusts `packages` of the QEMU in `bundle`: by `--trust-emulator`
-/// (`trusts`), or by a question on the terminal. `--yes` and CI answer other questions: they are no
-/// consent, and with them nothing is asked.
+/// Makes sure that the user trusts `packages` of the QEMU in `bundle`, by `--trust-emulator`
+/// (`trusts`) or by a question on the terminal. `--yes` and CI are no consent: with them nothing is
+/// asked.
 ///
 /// # Errors
-/// A usage failure where the user does not trust them, or cannot be asked; an infrastructure
-/// failure where the terminal cannot be written to or read.
+/// - A usage failure, if the user does not trust the packages, or cannot be asked
+/// - An infrastructure failure, if the terminal cannot be written to or read
 pub(crate) fn agree(bundle: &Path, packages: &[Package], trusts: bool, global: &cli::Global) -> Result<(), Failure> {
     if trusts {
         tracing::warn!(
@@ -47,16 +47,16 @@ pub(crate) fn agree(bundle: &Path, packages: &[Package], trusts: bool, global: &
     Err(Failure { code: USAGE, report })
 }
 
-/// What `packages` are, by names and content.
+/// Lists `packages` by names and content.
 fn list(packages: &[Package]) -> String {
     let one = |package: &Package| format!("{} {} (SHA-256 {})", package.name, package.version, package.sha256);
     packages.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Asks on the terminal. Only `yes` is consent.
+/// Asks on the terminal. Consent is `yes`, and no other answer.
 ///
 /// # Errors
-/// An infrastructure failure where the terminal cannot be written to or read.
+/// An infrastructure failure, if the terminal cannot be written to or read.
 fn ask(bundle: &Path, packages: &[Package]) -> Result<bool, Failure> {
     let failed = |error: std::io::Error| Failure {
         code: INFRASTRUCTURE,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which cells belong together, and which of the two results measured them.
+//! Pairs the cells of two results, and tells which of the results measured each cell.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -27,8 +27,8 @@ pub(super) struct Pair<'a> {
     pub(super) new: Option<&'a CellResult>,
 }
 
-/// Names the versions and images of kernels that have one name in both results and are not the
-/// same, such as two that the user built.
+/// Tells kernels apart that have one name in both results but differ, such as two that the user
+/// built: adds their versions and images to the names.
 pub(super) fn name_kernels(cells: &mut [CellComparison], sides: [&Results; 2]) {
     for cell in cells {
         let [Some(was), Some(is)] = &cell.kernels else { continue };
@@ -45,7 +45,8 @@ pub(super) fn name_kernels(cells: &mut [CellComparison], sides: [&Results; 2]) {
     }
 }
 
-/// Every cell of either, in the order of the new results, then those that are gone.
+/// Pairs every cell of either result: those of the new results in their order, then those that are
+/// gone.
 pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question) -> Vec<Pair<'a>> {
     let names = kernel_names(base, new, question);
     type Key<'a> = (Arch, &'a str, &'a str, &'a str, String);
@@ -64,8 +65,8 @@ pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question)
         pairs.push(Pair { base: of_base.get(&key).copied(), new: Some(is) });
         found.insert(key);
     }
-    // A kernel that the new results have, and that is compared with another one of the base, is not
-    // gone.
+    // A kernel is not gone if the new results have it and compare it with another kernel of the
+    // base.
     let is_elsewhere = |was: &CellResult| {
         names.get(&(was.target.arch, was.target.kernel.as_str())).is_some_and(|base| *base != was.target.kernel)
             && new.cells.iter().any(|is| is.target == was.target)
@@ -81,22 +82,21 @@ pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question)
     pairs
 }
 
-/// The cells of the plan of `results` that other shards measure: neither new nor gone where these
-/// results lack them.
+/// Returns the cells of the plan of `results` that other shards measure. If these results lack such
+/// a cell, it is neither new nor gone.
 fn of_other_shards(results: &Results) -> HashSet<&str> {
     let measured: HashSet<&str> = results.plan.measured_cells().into_iter().map(|cell| cell.id.as_str()).collect();
     results.plan.cells.iter().map(|cell| cell.id.as_str()).filter(|id| !measured.contains(id)).collect()
 }
 
-/// Results with what is looked up for every cell.
+/// Results and the indexes to look up each cell.
 pub(super) struct Side<'a> {
     results: &'a Results,
     runs: ByCell<'a>,
     baselines: HashMap<Place<'a>, &'a CellResult>,
     replicates: HashMap<&'a str, u32>,
-    /// Why times of these cells mean nothing.
+    /// Why the times of these cells are meaningless, by cell.
     meaningless: HashMap<&'a str, String>,
-    /// See [`levels::looks`].
     pub(super) looks: usize,
 }
 
@@ -126,11 +126,12 @@ impl<'a> Side<'a> {
     }
 }
 
-/// For kernels of the new results that have another name in the base: that name.
+/// Maps kernels of the new results to their name in the base, if it differs.
 fn kernel_names<'a>(base: &'a Results, new: &'a Results, question: &'a Question) -> BTreeMap<(Arch, &'a str), &'a str> {
     let kernels = |results: &'a Results| {
         let mut kernels = BTreeMap::<Arch, BTreeSet<&'a str>>::new();
-        // What the other shards of a study measure is no other name for what this one does.
+        // Kernels of the study's other shards count, too: they are not renamed kernels of this
+        // shard.
         for cell in &results.plan.cells {
             kernels.entry(cell.target.arch).or_default().insert(&cell.target.kernel);
         }
@@ -150,7 +151,6 @@ fn kernel_names<'a>(base: &'a Results, new: &'a Results, question: &'a Question)
     names
 }
 
-/// The comparison of one cell.
 pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, claim: Claim) -> CellComparison {
     let fate = match (pair.base, pair.new) {
         (Some(was), Some(is)) => match (why_not(was), why_not(is)) {
@@ -183,7 +183,7 @@ pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, claim: C
         Fate::Compared => (faults(pair.base, pair.new), faults(pair.new, pair.base)),
         _ => (Vec::new(), Vec::new()),
     };
-    // One of the two is there: a pair of nothing is never made.
+    // At least one of the two exists: `pair` makes no empty pairs.
     let kernel = |cell: Option<&CellResult>| cell.map(|cell| cell.target.kernel.clone());
     let any = pair.new.or(pair.base);
     CellComparison {
@@ -202,7 +202,7 @@ pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, claim: C
     }
 }
 
-/// Names of what was found of the tool in `is`, and looked for in vain in `was`.
+/// Names the faults of the tool that `is` shows and that a check ruled out in `was`.
 fn faults(was: Option<&CellResult>, is: Option<&CellResult>) -> Vec<String> {
     let (Some(was), Some(is)) = (results_of(was), results_of(is)) else { return Vec::new() };
     let clear = |kind| was.findings.iter().any(|found| found.kind == kind && found.status == FindingStatus::Clear);
@@ -214,7 +214,7 @@ fn results_of(cell: Option<&CellResult>) -> Option<&ToolResult> {
     cell?.tool_result.as_ref()
 }
 
-/// Why the cell has no figures; `None` where it was measured.
+/// Tells why the cell has no figures; `None` if it was measured.
 fn why_not(cell: &CellResult) -> Option<String> {
     if cell.runs.measured > 0 {
         return None;
@@ -229,7 +229,7 @@ fn why_not(cell: &CellResult) -> Option<String> {
     })
 }
 
-/// A cell, one of its metrics and the accuracy of that.
+/// A cell, one of its metrics and the accuracy of that metric.
 type Row<'a> = (&'a CellResult, (&'a CellMetric, Option<&'a CellAccuracy>));
 
 fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, claim: Claim) -> MetricComparison {
@@ -237,8 +237,8 @@ fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, claim: Cla
     let logs = [logs(base, was.0, &is.1.0.name), logs(new, is.0, &is.1.0.name)];
     let meaningless = base.meaningless.get(was.0.cell.as_str()).or_else(|| new.meaningless.get(is.0.cell.as_str()));
     let paired = is_paired(base.results, new.results);
-    // Of an overhead, which is a ratio within a boot, it is declared what another layout does: then
-    // the rounds of two boots can be compared.
+    // The effect of another layout is declared for overheads, which are ratios within a boot. That
+    // is why the rounds of two boots can be compared.
     let is_declared = measure == Measure::Overhead
         && new.results.plan.study.clock == Clock::Instructions
         && logs.iter().all(is_of_one_boot);
@@ -257,7 +257,7 @@ fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, claim: Cla
                         false => figures,
                     }
                 };
-                // The estimator's first argument is what the other is taken from.
+                // The estimator subtracts the second argument from the first.
                 Effect::independent(&all(after), &all(before))?
             }
         };
@@ -288,7 +288,7 @@ fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, claim: Cla
     }
 }
 
-/// The independent observations among figures by replicate and round.
+/// Reduces figures by replicate and round to independent observations.
 fn of_replicates(figures: impl Iterator<Item = ((u32, u32), f64)>) -> Vec<f64> {
     let mut by_replicate = BTreeMap::<u32, Vec<f64>>::new();
     for ((replicate, _), figure) in figures {
@@ -297,23 +297,23 @@ fn of_replicates(figures: impl Iterator<Item = ((u32, u32), f64)>) -> Vec<f64> {
     observations(by_replicate).1
 }
 
-/// Whether all figures are of one boot, and so of one layout of addresses: one observation, where
-/// the other result is of another boot. Its rounds show nothing of how much boots differ.
+/// Whether all figures come from one boot, and so from one layout of addresses. They are one
+/// observation if the other result comes from another boot: rounds do not show how much boots
+/// differ.
 fn is_of_one_boot(logs: &BTreeMap<(u32, u32), f64>) -> bool {
     let mut replicates = logs.keys().map(|(replicate, _)| replicate);
     let first = replicates.next();
     replicates.all(|other| Some(other) == first)
 }
 
-/// Whether runs of the same replicate and round differ in nothing but what the two results differ
-/// in.
+/// Whether runs of the same replicate and round differ only in what the two results differ in.
 fn is_paired(base: &Results, new: &Results) -> bool {
     let [was, is] = [base, new].map(|results| &results.plan.study);
     is.clock == Clock::Instructions && was.design.seed == is.design.seed && was.design.rounds == is.design.rounds
 }
 
-/// Log of the time per byte, for a tool over that of the baseline of the same block and round; by
-/// replicate and round.
+/// Returns the log of the time per byte by replicate and round. A tool's time is divided by that of
+/// the baseline of the same block and round.
 fn logs(side: &Side<'_>, cell: &CellResult, metric: &str) -> BTreeMap<(u32, u32), f64> {
     let of = |cell: &CellResult| -> BTreeMap<(&str, u32), f64> {
         let log = |run: &RunResult| Some(metric_of(run, metric)?.speed()?.ln());

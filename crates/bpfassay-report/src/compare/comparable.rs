@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether two results can be compared at all.
+//! Decides whether two results can be compared at all.
 
 use std::collections::BTreeSet;
 
@@ -12,23 +12,23 @@ use bpfassay_results::{Outcome, Results};
 /// Why two results cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotComparable {
-    /// Other clocks.
+    /// The clocks differ.
     #[error(
         "the base was measured by the clock `{base}`, the new results by `{new}`: run one of them again with --clock {new}"
     )]
     Clock {
-        /// Of the base.
+        /// The base's clock.
         base: Clock,
-        /// Of the new results.
+        /// The clock of the new results.
         new: Clock,
     },
-    /// No cell in common.
+    /// The results have no cell in common.
     #[error("the two have no cell in common: {hint}")]
     NothingInCommon {
-        /// What there is in each.
+        /// The cells of each result.
         hint: String,
     },
-    /// The same name for different work.
+    /// One name stands for different work.
     #[error("workload `{case}` on {file_system} is not the same in both ({difference}): run one study for both")]
     Workload {
         /// The case.
@@ -38,33 +38,33 @@ pub enum NotComparable {
         /// How they differ.
         difference: String,
     },
-    /// Other programs did the work.
+    /// Different programs did the work.
     #[error(
         "the workload was done by {base} in the base and by {new} in the new results: give both the same --ior, or none"
     )]
     Engine {
-        /// In the base.
+        /// The programs in the base.
         base: String,
-        /// In the new results.
+        /// The programs in the new results.
         new: String,
     },
-    /// Other machines.
+    /// The guests were set up differently.
     #[error("{arch} guests had {base} in the base and {new} in the new results: make them alike and run again")]
     Machine {
         /// The architecture.
         arch: String,
-        /// In the base.
+        /// The set-up in the base.
         base: String,
-        /// In the new results.
+        /// The set-up in the new results.
         new: String,
     },
-    /// A filter that takes nothing.
+    /// The filter matches nothing.
     #[error("the filter takes nothing: {problem}")]
     Filter {
-        /// Why, and what there is.
+        /// Why, and what names exist.
         problem: String,
     },
-    /// The question itself.
+    /// The question itself is invalid.
     #[error("the question cannot be answered: {reason}")]
     Question {
         /// Why.
@@ -72,10 +72,11 @@ pub enum NotComparable {
     },
 }
 
-/// Notes on what differs without making the figures mean something else.
+/// Returns notes on differences that leave the meaning of the figures unchanged.
 ///
 /// # Errors
-/// [`NotComparable`], where the two differ in what their figures depend on, such as study, clock or engine.
+/// [`NotComparable`], if the two results differ in what their figures depend on, such as study,
+/// clock or engine.
 pub(super) fn check(base: &Results, new: &Results, pairs: &[Pair<'_>]) -> Result<Vec<String>, NotComparable> {
     let clocks = [base.plan.study.clock, new.plan.study.clock];
     if clocks[0] != clocks[1] {
@@ -110,7 +111,7 @@ pub(super) fn check(base: &Results, new: &Results, pairs: &[Pair<'_>]) -> Result
 /// Checks that the guests of both results are set up in the same way.
 ///
 /// # Errors
-/// [`NotComparable::Machine`] where they are not.
+/// [`NotComparable::Machine`] if they are not.
 pub(crate) fn same_guests(base: &Results, new: &Results) -> Result<(), NotComparable> {
     let [base, new] = [base, new].map(|results| {
         let guest = &results.plan.study.guest;
@@ -126,14 +127,14 @@ pub(crate) fn same_guests(base: &Results, new: &Results) -> Result<(), NotCompar
     if base == new { Ok(()) } else { Err(NotComparable::Machine { arch: "all".to_owned(), base, new }) }
 }
 
-/// That one side is a part of its study.
+/// Notes that one side is a shard of its study.
 fn of_shard((side, results): (&str, &Results)) -> Option<String> {
     let shard = results.plan.shard?.phrase();
     Some(format!("the {side}: {shard} of the study; what its other shards measure is left out of the comparison"))
 }
 
-/// That direct costs were priced by different models, or in one of the two only: priced figures
-/// cannot be compared then. Instructions do not depend on it.
+/// Notes that only one side priced its direct costs, or that the models differ. Priced figures
+/// cannot be compared then. Counts of instructions do not depend on the model.
 fn models(base: &Results, new: &Results) -> Option<String> {
     let [was, is] = [base, new].map(|results| results.plan.study.model.as_ref());
     let described = |model: Option<&Model>| model.map_or_else(|| "no model".to_owned(), Model::described);
@@ -146,7 +147,7 @@ fn models(base: &Results, new: &Results) -> Option<String> {
     })
 }
 
-/// Machines that count or time something else are refused; other versions of the same are noted.
+/// Refuses machines that count or time differently, and notes other versions of the same machine.
 fn machines(base: &Results, new: &Results, clock: Clock) -> Result<Vec<String>, NotComparable> {
     let mut notes: Vec<String> = [("base", base), ("new results", new)].into_iter().filter_map(of_shard).collect();
     notes.extend(models(base, new));
@@ -172,7 +173,7 @@ fn machines(base: &Results, new: &Results, clock: Clock) -> Result<Vec<String>, 
     Ok(notes)
 }
 
-/// The engines that did the work of IOR.
+/// Returns the engines that did the work of IOR.
 fn engines(results: &Results) -> BTreeSet<String> {
     let engine = |outcome: &Outcome| match outcome {
         Outcome::Measured(figures) => figures.engine.map(|engine| format!("{engine:?}").to_lowercase()),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Direct costs side by side: what changed, and in which functions.
+//! Compares direct costs: what changed, and in which functions.
 
 use std::collections::BTreeMap;
 
@@ -9,29 +9,29 @@ use serde::{Deserialize, Serialize};
 use crate::derive::direct::OF_SEEDS;
 use bpfassay_results::{Direct, Figure, NO_COUNTS, Role};
 
-/// A difference up to this is none, in instructions per call: half of one instruction in each call.
+/// Smaller differences are rounding, in instructions per call: half an instruction in each call.
 const ROUNDING: f64 = 0.5;
-/// By how much direct costs of one result may differ, as a share, for a claim that nothing changed
-/// (docs/measurement.md).
+/// The largest difference, as a share, between direct costs of one result that still allows the
+/// claim that nothing changed (docs/measurement.md).
 const ALIKE: f64 = 0.005;
-/// Differences of functions below this are not listed, in instructions per call.
+/// Smaller differences of functions are not listed, in instructions per call.
 const LISTED: f64 = 0.05;
 
 /// The direct cost of a probe configuration in both results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DirectChange {
-    /// Instructions per call in the base and in the new results, the mean of the runs of each.
+    /// Mean instructions per call over the runs of the base, and of the new results.
     pub per_call: [f64; 2],
-    /// By how many instructions per call the runs of one result differ, the larger of the two; of
-    /// results with different seeds 0.75 % of the direct cost at least.
+    /// How far the runs of one result differ, in instructions per call: the larger of the two
+    /// figures. If the seeds differ, at least 0.75 % of the direct cost.
     pub spread: f64,
-    /// An increase or a decrease where the difference of the means exceeds the spread by more than
-    /// half an instruction per call. Otherwise equivalent, and inconclusive where the runs of one
+    /// An increase or a decrease if the difference of the means exceeds the spread by more than
+    /// half an instruction per call. Otherwise equivalent, or inconclusive if the runs of one
     /// result differ by more than 0.5 %.
     pub change: Change,
-    /// The functions that differ by a twentieth of an instruction per call or more, the largest
-    /// difference first.
+    /// Functions that differ by at least a twentieth of an instruction per call, by decreasing
+    /// difference.
     pub functions: Vec<FunctionChange>,
 }
 
@@ -41,14 +41,15 @@ pub struct DirectChange {
 pub struct FunctionChange {
     /// See [`bpfassay_results::DirectFunction::function`].
     pub function: String,
-    /// What it does.
+    /// The function's role on the path.
     pub role: Role,
-    /// Its instructions per call in the base and in the new results; 0 where it is not on the path.
+    /// Instructions per call in the base and in the new results; 0 if the function is not on the
+    /// path.
     pub per_call: [f64; 2],
 }
 
 impl DirectChange {
-    /// New - base, in instructions per call.
+    /// Returns new - base, in instructions per call.
     #[must_use]
     pub fn difference(&self) -> f64 {
         self.per_call[1] - self.per_call[0]
@@ -56,15 +57,15 @@ impl DirectChange {
 }
 
 impl FunctionChange {
-    /// New - base, in instructions per call.
+    /// Returns new - base, in instructions per call.
     #[must_use]
     pub fn difference(&self) -> f64 {
         self.per_call[1] - self.per_call[0]
     }
 }
 
-/// How a direct cost changed; `paired`: both results have the same seed. `None` where neither
-/// result has one.
+/// Compares direct costs; `paired` tells that both results have the same seed. Returns `None` if
+/// neither result has a direct cost.
 pub(super) fn change(
     base: Option<&Figure<Direct>>,
     new: Option<&Figure<Direct>>,

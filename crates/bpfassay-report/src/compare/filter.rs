@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which part of two results a comparison is about.
+//! The part of two results that a comparison covers.
 
 use std::collections::BTreeSet;
 
@@ -9,34 +9,35 @@ use serde::{Deserialize, Serialize};
 
 use super::{CellComparison, Fate, MetricComparison, NotComparable};
 
-/// Which part of two results a comparison is about. An empty list takes everything.
+/// The part of two results that a comparison covers. An empty list matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
-    /// Probe configurations and tools, `none` for the baseline.
+    /// Probe configurations and tools; `none` for the baseline.
     pub probes: Vec<String>,
-    /// Metrics.
+    /// Names of metrics.
     pub metrics: Vec<String>,
-    /// Metrics of these operations: the bandwidth of one and the time of its calls.
+    /// Operations whose metrics are compared: their bandwidths and the times of their calls.
     pub accesses: Vec<Operation>,
 }
 
 impl Filter {
-    /// Whether it takes everything.
+    /// Whether the filter matches everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.probes.is_empty() && !self.is_of_metrics()
     }
 
-    /// Whether it takes metrics alone, and so neither pitfalls, findings nor programs.
+    /// Whether the filter selects metrics, and so leaves out pitfalls, findings and programs.
     fn is_of_metrics(&self) -> bool {
         !self.metrics.is_empty() || !self.accesses.is_empty()
     }
 
-    /// Leaves of `cells` what it takes.
+    /// Removes everything from `cells` that the filter does not match.
     ///
     /// # Errors
-    /// [`NotComparable::Filter`] for a name that nothing has, and where nothing is left; with what there is.
+    /// [`NotComparable::Filter`] for an unknown name, and if nothing is left. The error lists the
+    /// names that exist.
     pub(super) fn apply(&self, cells: &mut Vec<CellComparison>) -> Result<(), NotComparable> {
         if self.is_empty() {
             return Ok(());
@@ -72,13 +73,13 @@ impl Filter {
     }
 }
 
-/// A probe configuration as results have it, without the parts that are defaults; another name as
-/// it is.
+/// Returns the name of a probe configuration as results have it, without parts that are defaults,
+/// and any other name unchanged.
 fn whole_name(name: &str) -> String {
     name.parse::<ProbeConfiguration>().map_or_else(|_| name.to_owned(), |probe| probe.to_string())
 }
 
-/// Refuses names that are not among `known`.
+/// Refuses names that are not in `known`.
 fn known(option: &str, names: &[String], known: BTreeSet<&str>) -> Result<(), NotComparable> {
     let Some(unknown) = names.iter().find(|name| !known.contains(name.as_str())) else { return Ok(()) };
     let near = nearest(unknown, known.iter().copied());
@@ -88,7 +89,7 @@ fn known(option: &str, names: &[String], known: BTreeSet<&str>) -> Result<(), No
     Err(NotComparable::Filter { problem })
 }
 
-/// What there is to be taken: `fexit write`.
+/// Lists what can be selected, such as `fexit (read, write)`.
 fn rows(cells: &[CellComparison]) -> Vec<String> {
     let of = |cell: &CellComparison| {
         let metrics: BTreeSet<&MetricName> = cell.metrics.iter().map(|metric| &metric.metric).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ratios of few pairs, by what all cells show of their variance.
+//! Ratios of few pairs, with the variance pooled over all cells.
 
 use std::{collections::BTreeMap, f64::consts::SQRT_2};
 
@@ -13,13 +13,13 @@ use crate::derive::{
 };
 use bpfassay_results::{Figure, Unit};
 
-/// Settles what is claimed of each ratio.
+/// Settles the claim about each ratio.
 ///
-/// Ratios of the same metric, workload case and file system, whose pairs are of the same kind, are
-/// one family, of which variances are pooled. Pairs of one boot each have the declared layout term
-/// besides: the two boots differ in more than what is under test by their layouts only, which
-/// rounds do not show. Results that are the same to the instruction have the same layout, belong to
-/// no family, and stay as they are.
+/// Ratios of the same metric, workload case and file system, with pairs of the same kind, form one
+/// family, whose variances are pooled. Pairs of one boot each also get the declared layout term:
+/// besides what is under test, the two boots differ by their layouts, which rounds do not show.
+/// Results that are identical to the instruction have the same layout. They belong to no family and
+/// stay unchanged.
 pub(super) fn settle(cells: &mut [CellComparison], claim: Claim) {
     let mut families = BTreeMap::<(String, String, MetricName, bool), Vec<&mut Ratio>>::new();
     for cell in cells {
@@ -36,10 +36,10 @@ pub(super) fn settle(cells: &mut [CellComparison], claim: Claim) {
         let variances: Vec<(f64, f64)> = ratios.iter().filter_map(|ratio| of_few(&ratio.effect)).collect();
         let prior = Prior::of(&variances).map(|prior| (prior, variances.len()));
         for ratio in ratios {
-            // Both of the two have a layout.
+            // Each of the two results has a layout.
             let layout = if ratio.unit == Unit::Rounds { SQRT_2 * layout(&metric) } else { 0.0 };
             let Some((effect, pooled)) = with_others(ratio.effect, prior, layout) else { continue };
-            // Figures that leave the range stay as they are.
+            // Figures that leave the range stay unchanged.
             let Ok(settled) = Ratio::new(effect, ratio.paired, ratio.unit, claim) else { continue };
             *ratio = Ratio { pooled: Some(pooled), ..settled };
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the verifier and the compiler made of a tool's programs, in two results.
+//! Compares the verifier's and the compiler's output for a tool's programs between two results.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use bpfassay_results::{CellResult, Loaded};
 use bpfassay_study::Clock;
 use serde::{Deserialize, Serialize};
 
-/// A program of which the kernel made something else.
+/// A program for which the kernel produced different code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramChange {
-    /// Its name, as the kernel keeps it.
+    /// The program's name, as the kernel keeps it.
     pub program: String,
-    /// What it was in the base and in the new results; `None` where it was not loaded there.
+    /// The code in the base and in the new results; `None` where the program was not loaded.
     pub code: [Option<ProgramCode>; 2],
 }
 
-/// The programs of a tool that differ; none where the tool was not ready in both. Programs of one
-/// name are compared in the order in which they were loaded. What the verifier took differs by the
-/// instruction clock alone: by the wall clock it always would.
+/// Lists the programs of a tool that differ; none if the tool was not ready in both results.
+/// Programs of one name are compared in the order in which they were loaded. The verifier's time is
+/// compared under the instruction clock alone: under the wall clock it always differs.
 pub(super) fn changes(base: Option<&CellResult>, new: Option<&CellResult>, clock: Clock) -> Vec<ProgramChange> {
     let (Some(base), Some(new)) = (loaded(base), loaded(new)) else { return Vec::new() };
     let (mut base, new) = (by_name(base), by_name(new));
@@ -36,7 +36,7 @@ pub(super) fn changes(base: Option<&CellResult>, new: Option<&CellResult>, clock
     changes
 }
 
-/// What of `code` is compared by this clock.
+/// Removes from `code` what cannot be compared under this clock.
 fn comparable(mut code: ProgramCode, clock: Clock) -> ProgramCode {
     if let (Clock::Wall, Some(log)) = (clock, &mut code.log) {
         log.time_us = 0;
@@ -48,7 +48,7 @@ fn loaded(cell: Option<&CellResult>) -> Option<&Loaded> {
     cell?.tool_result.as_ref()?.loaded.as_ref()
 }
 
-/// What each program is, by its name and how many of that name were loaded before it.
+/// Indexes the programs by name and by how many programs of that name were loaded before.
 fn by_name(loaded: &Loaded) -> BTreeMap<(&str, usize), ProgramCode> {
     let mut seen = BTreeMap::<&str, usize>::new();
     let mut programs = BTreeMap::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs in which the kernel did something else than in the other runs of their boot: a finding
-//! about the measurement, not about what is under test.
+//! Finds runs in which the kernel's activity differs from the other runs of the boot. This is a
+//! finding about the measurement, not about what is under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,42 +8,44 @@ use bpfassay_protocol::message::PhaseActivity;
 use bpfassay_results::{Outcome, Results, RunRecord, RunResult};
 use bpfassay_study::Plan;
 
-/// Below so many runs nothing is usual.
+/// Fewer runs do not show what is usual.
 const FEWEST: usize = 3;
 
-/// What is not counted exactly is unusual where it is farther from the median than this, than a
-/// fiftieth of the median, and than [`DEVIATIONS`]: ten times what ten boots of `quick` showed
-/// (results/seeds.md).
+/// The smallest unusual distance from the median for counters that are not exact. The distance must
+/// also exceed a fiftieth of the median, and [`DEVIATIONS`]. The value is ten times what ten boots
+/// of `quick` showed (results/seeds.md).
 const FAR: u64 = 30;
 
-/// The same in median absolute deviations, where the counter varies more.
+/// The smallest unusual distance in median absolute deviations, for counters that vary more.
 const DEVIATIONS: u64 = 8;
 
-/// A counter of the whole kernel.
+/// A counter of the whole kernel: its name and how to read it.
 type Counter = (&'static str, fn(&PhaseActivity) -> Option<u64>);
 
-/// Those that vary from run to run.
+/// Counters that vary from run to run.
 const VARYING: &[Counter] = &[
     ("page allocations", |activity| activity.page_allocations),
     ("context switches", |activity| activity.context_switches),
     ("softirqs", |activity| activity.softirqs),
 ];
 
-/// Which runs do the same: those of one boot, of the baseline, its control and the bundled tracer;
-/// those of another tool among themselves, as such a tool does work of its own.
+/// Identifies runs that do the same work: the runs of one boot of the baseline, the control and the
+/// bundled tracer. Runs of another tool are compared among themselves, because the tool does work,
+/// too.
 type Fellows<'a> = (&'a str, bool, bool, &'a str);
 
 fn fellows(record: &RunRecord, has_tool: bool) -> Fellows<'_> {
     (&record.block, record.statistics, record.has_reference, if has_tool { &record.cell } else { "" })
 }
 
-/// A line for each phase of a run that sent another number of RPCs of a procedure than the median
-/// of the runs of its boot, or in which another counter is far from it.
+/// Reports each phase of a run with an unusual activity, one line each. The number of RPCs of a
+/// procedure is unusual if it is not the median of the boot's runs, and other counters if they are
+/// far from it.
 pub(crate) fn unusual(results: &Results) -> Vec<String> {
     unusual_of(&results.plan, results.runs.iter())
 }
 
-/// The same of `runs` of `plan`.
+/// Reports the unusual phases among `runs` of `plan`.
 pub(super) fn unusual_of<'a>(plan: &Plan, runs: impl Iterator<Item = &'a RunResult>) -> Vec<String> {
     type Place<'a> = (Fellows<'a>, u32, u32, &'a str);
     let with_tools: BTreeSet<&str> =
@@ -51,8 +53,8 @@ pub(super) fn unusual_of<'a>(plan: &Plan, runs: impl Iterator<Item = &'a RunResu
     let mut phases = BTreeMap::<Place<'_>, Vec<(&str, &PhaseActivity)>>::new();
     for run in runs.filter(|run| !run.record.warm_up) {
         let Outcome::Measured(figures) = &run.record.outcome else { continue };
-        // Which of several nodes opens a file first, and what the server revokes for that, is
-        // decided anew in each run.
+        // Which of several nodes opens a file first differs from run to run, and so does what the
+        // server revokes for that.
         if !run.record.nodes.is_empty() {
             continue;
         }
@@ -87,8 +89,8 @@ pub(super) fn unusual_of<'a>(plan: &Plan, runs: impl Iterator<Item = &'a RunResu
     lines
 }
 
-/// Adds the runs whose counter is farther from the median than `limit` says, of the median and of
-/// the median absolute deviation.
+/// Adds the runs whose counter is farther from the median than `limit`, a function of the median
+/// and the median absolute deviation.
 fn compare<'a>(
     runs: &[(&'a str, &PhaseActivity)],
     of: impl Fn(&PhaseActivity) -> Option<u64>,
@@ -108,7 +110,7 @@ fn compare<'a>(
     }
 }
 
-/// The upper one of two.
+/// Returns the median; of an even number of counts, the upper middle one.
 fn median(counts: impl Iterator<Item = u64>) -> Option<u64> {
     let mut sorted: Vec<u64> = counts.collect();
     sorted.sort_unstable();

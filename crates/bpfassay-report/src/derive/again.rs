@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Overheads and costs of recorded results, derived again of the figures of their runs: intervals
-//! and what is detectable as this version has them. What needs more than results hold, such as
-//! direct costs, stays as it was recorded.
+//! Derives overheads and costs of recorded results again from the figures of their runs, so that
+//! intervals and detectable effects are as this version computes them. Direct costs and other
+//! figures that need more than the results hold stay as recorded.
 
 use bpfassay_results::{CellMetric, Results};
 
@@ -9,7 +9,7 @@ use super::{
     cells, code_coverage::Coverages, context::Context, direct::Counts, gates, in_order, lookup::by_cell, pooled,
 };
 
-/// `results` with overheads and costs derived again.
+/// Derives the overheads and costs of `results` again.
 #[must_use]
 pub fn overheads_again(results: Results) -> Results {
     let (counts, coverages) = (Counts::default(), Coverages::default());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Byte error: what the tracer counted against what the workload moved.
+//! Byte error: the bytes that the tracer counted minus those that the workload moved.
 
 use bpfassay_protocol::{
     Operation,
@@ -12,21 +12,23 @@ use bpfassay_study::{Interface, PhaseReport};
 
 use bpfassay_results::{ByteFigure, Figure, MovedSource, Span};
 
-/// What the workload reports about itself, besides what its calls moved.
+/// The workload's reports about itself, apart from what its calls moved.
 pub(super) struct Workload<'a> {
-    /// `None`: not IOR.
+    /// The I/O interface of IOR; `None` for another program.
     pub(super) interface: Option<Interface>,
     /// Whether another process moves bytes on the same mount, which mountstats cannot separate.
     pub(super) neighbour: bool,
-    /// Why the summary reports fewer bytes of an operation than the workload moves, where it does.
+    /// Tells why the summary reports fewer bytes of an operation than the workload moves, if it
+    /// does.
     pub(super) not_reported: &'a dyn Fn(Operation) -> Option<&'static str>,
     pub(super) reported: Result<&'a [PhaseReport], &'a str>,
 }
 
-/// The operations that IOR moves its data by.
+/// The operations by which IOR moves data.
 pub(super) const DATA: [Operation; 2] = [Operation::Read, Operation::Write];
 
-/// All byte figures of a run: per phase where the engine has barriers, else over the whole run.
+/// Derives all byte figures of a run: per phase if the engine has barriers, else over the whole
+/// run.
 pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteFigure> {
     if figures.phases.is_empty() {
         return DATA
@@ -65,16 +67,16 @@ pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteF
     of_phases.chain(without_barriers(figures, workload)).collect()
 }
 
-/// Whether `reported` is of `phase`.
+/// Whether the report `reported` describes `phase`.
 pub(super) fn is_of(phase: &WorkloadPhase, reported: &PhaseReport) -> bool {
     *phase.name == *reported.name && (phase.test, phase.repetition) == (reported.test, reported.repetition)
 }
 
-/// The phases that the summary reports, and of which no barriers are known: nothing shows what was
-/// counted there.
+/// Returns the phases that the summary reports without known barriers: there is nothing to show
+/// what was counted in them.
 fn without_barriers(figures: &RunFigures, workload: &Workload<'_>) -> impl Iterator<Item = ByteFigure> {
     let is_known = |one: &PhaseReport| {
-        // IOR reports a read that is compared (-R) as any other.
+        // IOR reports a read with comparison (-R) like any other read.
         let compared = PhaseReport { name: "readcheck".parse().unwrap_or_default(), ..*one };
         let is_same = |phase: &WorkloadPhase| is_of(phase, one) || &*one.name == "read" && is_of(phase, &compared);
         figures.phases.iter().any(is_same)
@@ -96,7 +98,7 @@ fn without_barriers(figures: &RunFigures, workload: &Workload<'_>) -> impl Itera
     })
 }
 
-/// The byte figures of a run of a program that reports how many bytes it `moved`.
+/// Derives the byte figures of a run of a program that reports how many bytes it `moved`.
 pub(super) fn reported(figures: &RunFigures, moved: impl Iterator<Item = (Operation, Figure<u64>)>) -> Vec<ByteFigure> {
     let workload = Workload {
         interface: None,
@@ -113,7 +115,7 @@ pub(super) fn reported(figures: &RunFigures, moved: impl Iterator<Item = (Operat
         .collect()
 }
 
-/// Bytes that IOR's summary lists for `operation`.
+/// Sums the bytes that IOR's summary lists for `operation`.
 fn from_summary(workload: &Workload<'_>, operation: Operation, keep: impl Fn(&PhaseReport) -> bool) -> Figure<u64> {
     let reported = match workload.reported {
         Ok(reported) => reported,
@@ -169,18 +171,18 @@ fn figure(
     }
 }
 
-/// Bytes that the tracer counted for the workload's key between two readings.
+/// Returns the bytes that the tracer counted for the workload's key between two readings.
 pub(super) fn traced(figures: &RunFigures, operation: Operation, interval: &Interval) -> Figure<u64> {
     counted_between(figures, operation, interval).map(|totals| totals.bytes)
 }
 
-/// What the tracer counted for the workload's key between two readings.
+/// Returns what the tracer counted for the workload's key between two readings.
 pub(super) fn counted_between(figures: &RunFigures, operation: Operation, interval: &Interval) -> Figure<Totals> {
     counted_by(figures, operation, interval, |reading| counted(figures, operation, reading))
 }
 
-/// The same on another mount than that of the file system under test. Several mounts may be of one
-/// file system, and have its device.
+/// Returns what the tracer counted for the workload on a mount other than that of the file system
+/// under test. Several mounts can belong to one file system and have its device.
 fn counted_on(figures: &RunFigures, operation: Operation, interval: &Interval, mount: &MountFacts) -> Figure<Totals> {
     if !figures.probe.is_baseline() && !figures.probe.probe.distinguishes_mounts() {
         return Figure::missing("the probe does not distinguish mounts");
@@ -227,9 +229,10 @@ fn counted(figures: &RunFigures, operation: Operation, reading: &Reading) -> Opt
     Some(of_key(figures, operation, reading.tracer.as_ref()?))
 }
 
-/// The counters of the workload's key in one sample. Calls that move no data may have no device:
-/// those by path that failed before there was a file, and all of them for a probe that does not
-/// follow paths. In the workload's cgroup and between its barriers they are its own.
+/// Sums the counters of the workload's key in one sample. Calls that move no data can lack a
+/// device: calls by path that failed before there was a file, and all calls for a probe that does
+/// not follow paths. In the workload's cgroup and between its barriers, they belong to the
+/// workload.
 pub(super) fn of_key(figures: &RunFigures, operation: Operation, sample: &tracer::Sample) -> Totals {
     let anywhere = !figures.probe.probe.distinguishes_mounts();
     let is_there = |device| {
@@ -257,7 +260,7 @@ pub(super) fn mountstats(operation: Operation, interval: &Interval) -> Figure<u6
     }
 }
 
-/// `left - right`, exactly.
+/// Computes `left - right` exactly.
 fn difference(left: &Figure<u64>, right: &Figure<u64>) -> Figure<i64> {
     match (left, right) {
         (Figure::NotMeasured(reason), _) | (_, Figure::NotMeasured(reason)) => Figure::missing(reason.as_str()),

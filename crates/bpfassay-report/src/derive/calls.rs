@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The time per call: of a phase, what is within the calls that move its data, without open, fsync
-//! and close.
+//! The time per call: the part of a phase within the calls that move data, without open, fsync and
+//! close.
 
 use bpfassay_protocol::{
     calls::CallTimes,
@@ -11,9 +11,9 @@ use bpfassay_study::Metric;
 
 use super::pairs::run_metric;
 
-/// The metric of the calls of a bandwidth's phases, over all repetitions; `None` where they were
-/// not timed. Its value is the trimmed mean: ticks of the timer fall into some calls and not into
-/// others, so that the mean of all varies more than what probes cost.
+/// Derives the time per call of a bandwidth's phases, over all repetitions; `None` if the calls
+/// were not timed. The value is the trimmed mean: ticks of the timer fall into some calls and not
+/// into others, so the mean of all calls varies more than what probes cost.
 pub(super) fn metric(figures: &RunFigures, bandwidth: &RunMetric, is_of_nodes: bool) -> Option<RunMetric> {
     let work = bandwidth.work.value()?;
     work.in_calls_ns.value()?;
@@ -46,12 +46,12 @@ pub(super) fn metric(figures: &RunFigures, bandwidth: &RunMetric, is_of_nodes: b
     Some(run_metric(Metric::of_calls(bandwidth.name), value, work, Vec::new()))
 }
 
-/// The phases named `name`.
+/// Returns the phases named `name`.
 pub(super) fn phases<'a>(figures: &'a RunFigures, name: &str) -> impl Iterator<Item = &'a WorkloadPhase> {
     figures.phases.iter().filter(move |phase| phase.name == name)
 }
 
-/// The time within calls of a phase that made `calls`, or why it is not known.
+/// Returns the time within calls of a phase that made `calls` calls, or why it is not known.
 pub(super) fn time(times: Option<&CallTimes>, calls: u64) -> Figure<u64> {
     match times {
         Some(times) => Figure::Value(times.sum_ns),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures of cells: over the runs of each, and against the baseline.
+//! Derives the figures of cells, over the runs of each cell and against the baseline.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use bpfassay_results::{
     Overhead, RunAccuracy, RunCounts, RunResult, RunTime,
 };
 
-/// Most runs in which drift is looked for: every pair of them is, which of more would take minutes
-/// and gigabytes.
+/// The largest number of runs in which drift is looked for. The test compares every pair of runs;
+/// more runs would take minutes and gigabytes.
 const MAX_DRIFT: usize = 4_000;
 
-/// Every cell of the plan.
+/// Derives every cell of the plan.
 pub(super) fn derive(context: &Context<'_>) -> Vec<CellResult> {
     let derived = |cell: &Cell| {
         let baseline = context.baseline_of(cell).map(|baseline| context.runs_of(&baseline.id));
@@ -51,7 +51,7 @@ fn derive_cell(context: &Context<'_>, cell: &Cell, all: &[&RunResult], baseline:
     let attach = attach(plan, cell, &runs);
     let why_none = why_no_figures(&attach, counts);
     let workload = plan.study.workload(&cell.case);
-    // The baseline shows which metrics there are where this cell was never measured.
+    // If this cell was never measured, the baseline shows which metrics exist.
     let mut metrics = metrics_of(runs.iter().chain(baseline.unwrap_or_default()));
     if metrics.is_empty() {
         metrics = workload.map(|workload| workload.metrics(&cell.case, plan.study.clock)).unwrap_or_default();
@@ -81,7 +81,7 @@ fn derive_cell(context: &Context<'_>, cell: &Cell, all: &[&RunResult], baseline:
     }
 }
 
-/// Runs and run time of each program, summed over the runs for statistics.
+/// Sums runs and run time of each program over the runs for statistics.
 fn run_times(all: &[&RunResult]) -> Vec<RunTime> {
     let mut times = BTreeMap::<String, RunTime>::new();
     for run in all.iter().filter(|run| run.record.statistics) {
@@ -104,7 +104,7 @@ fn run_times(all: &[&RunResult]) -> Vec<RunTime> {
     times.into_values().collect()
 }
 
-/// The run time of all programs together for each call counted, over the runs for statistics.
+/// Returns the run time of all programs together per counted call, over the runs for statistics.
 fn event_time(all: &[&RunResult]) -> Option<EventTime> {
     let mut sum: Option<(u64, u64)> = None;
     for run in all.iter().filter(|run| run.record.statistics) {
@@ -134,7 +134,7 @@ fn attach(plan: &Plan, cell: &Cell, runs: &[&RunResult]) -> Attach {
     if cell.is_baseline() {
         return Attach::Baseline;
     }
-    // What is expected of the bundled tracer does not apply to other tools.
+    // Expectations of the bundled tracer do not apply to other tools.
     let expected_of = |cell: &Cell| expectation::find(&plan.study.expectations, &cell.target, cell.probe).cloned();
     let expectation = if cell.tool.is_some() { None } else { expected_of(cell) };
     let mut attached = 0;
@@ -179,7 +179,7 @@ fn why_not_attached(runs: &[&RunResult]) -> String {
     }
 }
 
-/// Why a cell without a measured run has no figures.
+/// Tells why a cell without a measured run has no figures.
 fn why_no_figures(attach: &Attach, counts: RunCounts) -> String {
     match (attach, counts) {
         (Attach::Refused { .. }, _) => "the kernel refused the tracer".to_owned(),
@@ -189,7 +189,6 @@ fn why_no_figures(attach: &Attach, counts: RunCounts) -> String {
     }
 }
 
-/// The row of accuracy of a metric.
 fn derive_accuracy(
     workload: Option<&WorkloadSpec>,
     metric: &Metric,
@@ -263,9 +262,9 @@ fn derive_metric(
     CellMetric { name, unit, better, operation, calls_of, value, overhead, cost, direct, control_cost, control, drift }
 }
 
-/// The trend of all runs without anything under test, in the order in which they were made: by the
-/// host's clock, or under the instruction clock, where guests know no host, boot after boot in the
-/// order of the plan.
+/// Derives the trend of all runs without anything under test, in the order in which they were made.
+/// That is the order by the host's clock. Guests under the instruction clock do not see that clock,
+/// so their boots follow in the order of the plan.
 fn drift(context: &Context<'_>, base: &[&RunResult], controls: &[&RunResult], metric: &str) -> Figure<Drift> {
     let mut runs: Vec<(u64, f64)> = base
         .iter()
@@ -321,7 +320,7 @@ fn byte_errors(
     }
 }
 
-/// The overhead of `others` over `baseline`, paired by block and round.
+/// Derives the overhead of `others` over `baseline`, paired by block and round.
 fn overhead(context: &Context<'_>, baseline: &[&RunResult], others: &[&RunResult], metric: &str) -> Figure<Overhead> {
     let Pairs { logs, count: pairs, across_boots, units } = by_replicate(baseline, others, metric);
     if let Some((of_baseline, unit)) = units {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which source lines and branches of the programs of a cell ran, summed over its runs.
+//! Source lines and branches of a cell's programs that ran, summed over the runs.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
@@ -13,35 +13,34 @@ use bpfassay_results::{
 
 use super::packed::{packed, unpacked};
 
-/// What ran in the boots whose records stand, by block and boot.
+/// The executions in the boots whose records stand, by block and boot.
 #[derive(Debug, Default)]
 pub(super) struct Coverages {
     blocks: HashMap<String, HashMap<u32, Figure<Boot>>>,
-    /// The programs of all boots: most boots of a target have the same ones.
+    /// The programs of all boots, shared: most boots of a target have the same ones.
     sources: HashSet<Arc<ProgramSource>>,
 }
 
-/// What ran in one boot.
 #[derive(Debug)]
 struct Boot {
     programs: Vec<Arc<ProgramSource>>,
-    /// The executions of programs in each run, as [`packed`] gives them.
+    /// The executions of programs in each run, packed by [`packed`].
     runs: HashMap<String, Figure<Box<[u8]>>>,
 }
 
-/// A program over several runs: its lines by file and number.
+/// The lines of a program over several runs, by file and number.
 type Lines = BTreeMap<(String, u32), Line>;
 
 #[derive(Default)]
 struct Line {
     text: String,
     executions: u64,
-    /// By column, and place among those of one column.
+    /// The outcomes by column, and by position among the branches of that column.
     branches: BTreeMap<(u32, u32), Option<[u64; 2]>>,
 }
 
 impl Coverages {
-    /// Takes in what ran in boot `boot` of `block`.
+    /// Stores the executions in boot `boot` of `block`.
     pub(super) fn take(&mut self, block: &str, boot: u32, coverage: Figure<BootCoverage>) {
         let of_boot = coverage.map(|coverage| {
             let runs = coverage.runs.into_iter().map(|run| (run.run, run.programs.map(|programs| packed(&programs))));
@@ -51,7 +50,6 @@ impl Coverages {
         self.blocks.entry(block.to_owned()).or_default().insert(boot, of_boot);
     }
 
-    /// The program that is the same as `source`, held once.
     fn shared(&mut self, source: ProgramSource) -> Arc<ProgramSource> {
         let source = Arc::new(source);
         if let Some(same) = self.sources.get(&source) {
@@ -61,7 +59,7 @@ impl Coverages {
         source
     }
 
-    /// What ran in `runs`, which are of one cell; `None` where nothing counted it.
+    /// Sums the executions in `runs`, which belong to one cell; `None` if nothing counted them.
     pub(super) fn of_cell(&self, runs: &[&RunResult]) -> Option<Figure<CodeCoverage>> {
         let measured = runs.iter().filter(|run| matches!(run.record.outcome, Outcome::Measured(_)));
         let (mut count, mut reason) = (0, None);
@@ -82,17 +80,17 @@ impl Coverages {
     }
 }
 
-/// Programs by name; those of one name whose lines are not known by the reason, too.
+/// Programs by name. Programs without known lines are kept by name and reason.
 #[derive(Default)]
 struct Programs<'a> {
     lines: BTreeMap<(String, Option<String>), Lines>,
-    /// Sums of programs that are not in `lines` yet, in the order in which they were found first,
-    /// and the place of each by its address.
+    /// Sums of programs that are not in `lines` yet, in the order in which they were first found,
+    /// and the position of each by its address.
     sums: Vec<Sums<'a>>,
     places: HashMap<*const ProgramSource, usize>,
 }
 
-/// What ran of one program over several runs.
+/// The executions of one program over several runs.
 struct Sums<'a> {
     source: &'a ProgramSource,
     is_sound: bool,
@@ -101,7 +99,7 @@ struct Sums<'a> {
 }
 
 impl<'a> Programs<'a> {
-    /// Adds what ran in `run` of `boot`.
+    /// Adds the executions in `run` of `boot`.
     fn add(&mut self, boot: &'a Boot, run: &str) -> Result<(), String> {
         let executions = match boot.runs.get(run) {
             None => return Err("the programs of the run were not looked at".to_owned()),
@@ -122,7 +120,7 @@ impl<'a> Programs<'a> {
         Ok(())
     }
 
-    /// Adds what ran of the program `source`, which has the lines `lines`.
+    /// Adds the executions of the program `source`, which has the lines `lines`.
     fn add_lines(
         &mut self,
         source: &'a ProgramSource,
@@ -158,8 +156,8 @@ impl<'a> Programs<'a> {
         for sums in &self.sums {
             if let Figure::Value(lines) = &sums.source.lines {
                 let all = self.lines.entry((sums.source.program.clone(), None)).or_default();
-                // What stands before a contradiction counts; that there is one, `add_lines` has
-                // said.
+                // The part before a contradiction counts; `add_lines` has reported the
+                // contradiction.
                 let _ = add(all, lines, sums);
             }
         }
@@ -171,8 +169,8 @@ impl<'a> Programs<'a> {
     }
 }
 
-/// Adds `sums` of a program that has the lines `lines` to those of all programs of its name, up to
-/// the first place where the journal contradicts itself.
+/// Adds `sums` of a program with the lines `lines` to those of all programs of the same name, up to
+/// the first contradiction within the journal.
 fn add(all: &mut Lines, lines: &ProgramLines, sums: &Sums<'_>) -> Option<()> {
     let place = |index: u32| {
         let line = lines.lines.get(index as usize)?;
@@ -185,8 +183,7 @@ fn add(all: &mut Lines, lines: &ProgramLines, sums: &Sums<'_>) -> Option<()> {
             sum.text.clone_from(&line.text);
         }
     }
-    // Several branches of one column are distinguished by their order, which is that of the
-    // program's instructions.
+    // Several branches of one column are told apart by their order among the instructions.
     let mut seen = HashMap::new();
     for (branch, outcomes) in lines.branches.iter().zip(&sums.branches) {
         let ordinal = match seen.entry((branch.line, branch.column)) {
@@ -203,7 +200,7 @@ fn add(all: &mut Lines, lines: &ProgramLines, sums: &Sums<'_>) -> Option<()> {
     Some(())
 }
 
-/// The sum of two outcomes of a branch. What is not known of one run is not known of all.
+/// Adds two outcomes of a branch. The sum is unknown if one of them is.
 fn plus(sum: Option<[u64; 2]>, more: Option<[u64; 2]>) -> Option<[u64; 2]> {
     sum.zip(more).map(|(sum, more)| [0, 1].map(|of| sum[of].saturating_add(more[of])))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is looked up for every cell, made once: with 15,000 cells and 200,000 runs, searching for
-//! it each time would take hours.
+//! Indexes that every cell needs, made once: searching them for each of 15,000 cells and 200,000
+//! runs would take hours.
 
 use std::{cell::RefCell, collections::HashMap};
 
@@ -15,28 +15,23 @@ use super::{
 };
 use bpfassay_results::{Provenance, RunResult};
 
-/// How surely the minimal detectable effect is found: the customary 80 % (Cohen, 1988, section
-/// 2.4).
+/// The power of the minimum detectable effect: the customary 80 % (Cohen, 1988, section 2.4).
 const POWER: f64 = 0.8;
 
-/// A plan with its runs.
 pub(super) struct Context<'a> {
     pub(super) plan: &'a Plan,
     pub(super) provenance: &'a [Provenance],
-    /// How intervals are made.
     pub(super) levels: Levels,
-    /// How many looks sequential sampling has; 1 where boots are fixed.
+    /// The number of looks of sequential sampling; 1 if the number of boots is fixed.
     pub(super) looks: usize,
-    /// What QEMU's plugin counted.
     pub(super) counts: &'a Counts,
-    /// Which source lines ran.
     pub(super) coverages: &'a Coverages,
     runs: &'a ByCell<'a>,
     baselines: HashMap<Place<'a>, &'a Cell>,
     planned: HashMap<&'a str, u32>,
     order: HashMap<&'a str, u64>,
-    /// What [`Self::detectable`] found, by degrees of freedom: many rows have as many, and it takes
-    /// milliseconds each.
+    /// Results of [`Self::detectable`] by degrees of freedom, which many rows share: each
+    /// computation takes milliseconds.
     detectable: RefCell<HashMap<u64, Option<f64>>>,
 }
 
@@ -73,23 +68,23 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The runs of the cell with this id.
+    /// Returns the runs of the cell with this id.
     pub(super) fn runs_of(&self, cell: &str) -> &'a [&'a RunResult] {
         self.runs.get(cell).map_or(&[], Vec::as_slice)
     }
 
-    /// The first baseline that `cell` is compared with; itself where it is one.
+    /// Returns the first baseline that `cell` is compared with; for a baseline, the cell itself.
     pub(super) fn baseline_of(&self, cell: &Cell) -> Option<&'a Cell> {
         self.baselines.get(&place(cell)).copied()
     }
 
-    /// How many runs that figures of the cell are made of the plan has.
+    /// Returns how many planned runs contribute to the figures of the cell.
     pub(super) fn planned(&self, cell: &str) -> u32 {
         self.planned.get(cell).copied().unwrap_or(0)
     }
 
-    /// The smallest ratio that `effect` shows as surely as [`POWER`]: with the standard error and
-    /// the degrees of freedom that its interval has. `None` without an interval.
+    /// Returns the smallest ratio that `effect` shows with the power [`POWER`], by the interval's
+    /// standard error and degrees of freedom. `None` without an interval.
     ///
     /// # Errors
     /// [`StatsError`] for an error rate or degrees of freedom out of range.
@@ -109,7 +104,7 @@ impl<'a> Context<'a> {
         Ok(shift.and_then(|shift| power::ratio_of(shift, &effect.spread)))
     }
 
-    /// The place of a run in the plan's order.
+    /// Returns the position of a run in the order of the plan.
     pub(super) fn order(&self, run: &str) -> Option<u64> {
         self.order.get(run).copied()
     }

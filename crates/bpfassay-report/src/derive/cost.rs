@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a probe configuration costs: instructions beyond the baseline's, per call and per MiB.
+//! The cost of a probe configuration: instructions beyond those of the baseline, per call and per
+//! MiB.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +20,8 @@ use bpfassay_results::{Basis, Cost, Figure, RunResult, Work};
 
 const MIB: f64 = 1_048_576.0;
 
-/// The work of the phases named `name`, whose data `operation` moves, in a guest of `cpus` CPUs:
-/// calls, bytes and time. Not measured where the phases were not held.
+/// Sums the work of the phases named `name`, whose data `operation` moves, in a guest of `cpus`
+/// CPUs: calls, bytes and time. Not measured if no phase has barriers.
 pub(super) fn work(figures: &RunFigures, name: &str, operation: Operation, cpus: u32) -> Figure<Work> {
     let mut work: Option<Work> = None;
     for phase in calls::phases(figures, name) {
@@ -56,14 +57,14 @@ pub(super) fn elapsed(interval: &Interval) -> Option<u64> {
     interval.after.monotonic_ns.checked_sub(interval.before.monotonic_ns)
 }
 
-/// Time in which a guest of `cpus` CPUs worked, in nanoseconds.
+/// Returns the time in which a guest of `cpus` CPUs worked, in nanoseconds.
 ///
-/// The kernel counts how long each CPU was idle, and the guest's agent reads the sum. By the
-/// instruction clock, CPUs take turns: one is idle while another works, so that the sum does not
-/// say how long all were.
+/// The kernel counts how long each CPU was idle, and the guest's agent reads the sum. Under the
+/// instruction clock, CPUs take turns: one is idle while another works, so the sum does not tell
+/// how long all were idle.
 ///
 /// # Errors
-/// Why it is not known.
+/// Why the time is not known.
 pub(super) fn busy(interval: &Interval, cpus: u32) -> Result<u64, &'static str> {
     if cpus > 1 {
         return Err("the kernel does not report how long all CPUs were idle at once");
@@ -75,7 +76,7 @@ pub(super) fn busy(interval: &Interval, cpus: u32) -> Result<u64, &'static str> 
     elapsed.checked_sub(idle).ok_or("the kernel was idle for longer than the time that passed")
 }
 
-/// The cost of `others` over `baseline`, paired by block and round.
+/// Derives the cost of `others` over `baseline`, paired by block and round.
 pub(super) fn cost(
     context: &Context<'_>,
     baseline: &[&RunResult],

@@ -11,7 +11,8 @@ use bpfassay_protocol::{
 use super::bytes::of_key;
 use bpfassay_results::{Difference, Figure, PathCoverage};
 
-/// One row per path and operation that it moves data under, in the order of the table of paths.
+/// Derives one row per path and operation under which the path moves data, in the order of the
+/// table of paths.
 pub(super) fn derive(figures: &RunFigures) -> Vec<PathCoverage> {
     let summary: Result<Summary, String> = serde_json::from_str(&figures.summary)
         .map_err(|error| format!("the workload's summary cannot be read: {error}"));
@@ -66,8 +67,8 @@ fn row(
     PathCoverage { path, operation: expected.operation, moved, traced, difference, refused: refused.ok().flatten() }
 }
 
-/// The operations that count for `operation`: those that move data the same way, whatever a tracer
-/// calls them.
+/// Returns the operations that count for `operation`: those that move data the same way, whatever
+/// name a tracer uses.
 fn counted_as(operation: Operation) -> &'static [Operation] {
     const IN: &[Operation] = &[Operation::Read, Operation::Readv, Operation::MapRead];
     const OUT: &[Operation] = &[Operation::Write, Operation::Writev, Operation::MapWrite];
@@ -105,7 +106,7 @@ fn sum(mut sum: Totals, more: Totals) -> Totals {
     sum
 }
 
-/// `left - right`, where a tracer that counts wildly does no harm.
+/// Computes `left - right`, saturating, since a tracer's counts can be arbitrary.
 pub(super) fn less(left: u64, right: u64) -> i64 {
     let difference = i128::from(left) - i128::from(right);
     i64::try_from(difference).unwrap_or(if difference > 0 { i64::MAX } else { i64::MIN })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a probe configuration costs directly: instructions on its path per call, as QEMU's plugin
+//! The direct cost of a probe configuration: instructions on its path per call, as QEMU's plugin
 //! counted them.
 
 use std::{
@@ -21,56 +21,54 @@ use bpfassay_results::{
     RunResult, Work,
 };
 
-/// How far the plugin's count may be from the clock's, as a share of it, and beyond that in
-/// instructions: blocks that are left early are counted whole (docs/measurement.md).
+/// How far the plugin's count may differ from the clock's: a share of the clock's count, plus a
+/// number of instructions. Blocks that are left early are counted whole (docs/measurement.md).
 const TOLERANCE: f64 = 0.001;
 const CONSTANT: u64 = 2_000;
 
-/// By which share a direct cost differs at most between guests with different seeds, by what was
-/// measured (docs/measurement.md): lookups of hooks take more or fewer instructions by where a seed
-/// has put these, and compiled programs have more or fewer by what the addresses in them are.
+/// The largest measured difference, as a share, between direct costs of guests with different seeds
+/// (docs/measurement.md). The seed determines where hooks lie and which addresses compiled programs
+/// contain, and so the instructions for lookups and in programs.
 pub(crate) const OF_SEEDS: f64 = 0.0075;
 
-/// A boot, and the phases of a run in it.
+/// A boot and the phases of a run in that boot.
 type PhasesOfBoot = (u32, Box<[Phase]>);
 
-/// What was counted in the boots whose records stand.
+/// The counts of the boots whose records stand.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// The phases of a run in each boot, by run.
+    /// The phases of each run, by boot.
     runs: HashMap<String, Vec<PhasesOfBoot>>,
     /// Why a boot has no counts, by block and boot.
     problems: HashMap<String, HashMap<u32, String>>,
-    /// The names of phases and functions, each held once, and the place of each among them.
+    /// The names of phases and functions, each stored once, and the index of each name.
     names: Vec<Arc<str>>,
     places: HashMap<Arc<str>, u32>,
-    /// CPUs of the guests.
     cpus: u32,
 }
 
-/// What is needed of a [`PhaseCount`]: of 200,000 runs all of it would be gigabytes.
+/// The needed part of a [`PhaseCount`]: whole counts of 200,000 runs would take gigabytes.
 #[derive(Debug)]
 struct Phase {
-    /// Place in [`Counts::names`].
+    /// Index into [`Counts::names`].
     name: u32,
     count: Figure<Executed>,
 }
 
-/// What is needed of [`Instructions`].
 #[derive(Debug)]
 struct Executed {
     all: u64,
     unresolved: u64,
     tool: Option<Figure<u64>>,
-    /// What a model found in the whole guest; `None` without one.
+    /// Misses in the whole guest by the model; `None` without a model.
     misses: Option<Misses>,
     /// The [`Part`]s, packed.
     direct: Box<[u8]>,
 }
 
-/// A [`FunctionCount`].
+/// A [`FunctionCount`] whose name is an index.
 struct Part {
-    /// Place in [`Counts::names`].
+    /// Index into [`Counts::names`].
     function: u64,
     role: Role,
     instructions: u64,
@@ -81,14 +79,14 @@ struct Part {
 const _: () = assert!(Role::ALL.len() <= 4);
 
 impl Part {
-    /// The numbers that it is packed as: the first has the place of the function, the role, and
-    /// whether there are misses.
+    /// Returns the numbers to pack. The first one holds the function's index, the role, and whether
+    /// there are misses.
     fn numbers(self) -> impl Iterator<Item = u64> {
         let first = self.function << 3 | (self.role as u64) << 1 | u64::from(self.misses.is_some());
         [first, self.instructions].into_iter().chain(self.misses.into_iter().flat_map(Misses::numbers))
     }
 
-    /// The part whose numbers come next.
+    /// Reads the next part from `numbers`.
     fn next(numbers: &mut impl Iterator<Item = u64>) -> Option<Self> {
         let (first, instructions) = (numbers.next()?, numbers.next()?);
         let mut misses = || Some(Misses::of([numbers.next()?, numbers.next()?, numbers.next()?, numbers.next()?]));
@@ -98,27 +96,26 @@ impl Part {
     }
 }
 
-/// The plugin follows calls from function to function, whichever CPU runs them.
+/// The plugin follows calls from function to function, without distinguishing CPUs.
 const SEVERAL_CPUS: &str = "with several CPUs, QEMU's plugin cannot tell the calls of one CPU from those of another";
 
-/// The counts of the phases of a run that a metric is of.
+/// The counts of a run's phases that belong to a metric.
 struct Counted {
-    /// Of the whole guest.
+    /// Instructions of the whole guest.
     all: u64,
     unresolved: u64,
-    /// Of user space of the tool's processes; `None` where it was not looked for.
+    /// Instructions in user space of the tool's processes; `None` if nothing looked for them.
     tool: Option<Result<u64, String>>,
     functions: BTreeMap<(Role, Arc<str>), Function>,
     calls: u64,
-    /// What a model found in the whole guest; `None` without one.
+    /// Misses in the whole guest by the model; `None` without a model.
     misses: Option<Misses>,
 }
 
-/// What was counted of a function on the path.
 #[derive(Default)]
 struct Function {
     instructions: u64,
-    /// What a model found, phase by phase.
+    /// The model's misses, phase by phase.
     misses: Vec<Option<Misses>>,
 }
 
@@ -137,7 +134,7 @@ impl Counted {
         self.per_call(self.functions.values().map(|function| function.instructions).sum())
     }
 
-    /// What a model found; `None` without one.
+    /// Returns the model's misses per call; `None` without a model.
     fn found(&self) -> Option<Found> {
         let all = self.misses?.per_call(self.calls);
         let mut direct = MissesPerCall::default();
@@ -149,12 +146,11 @@ impl Counted {
 }
 
 impl Counts {
-    /// These counts, of guests with `cpus` CPUs.
     pub(super) fn of_guests_with(self, cpus: u32) -> Self {
         Self { cpus, ..self }
     }
 
-    /// Takes in what boot `boot` of `block` counted.
+    /// Stores the counts of boot `boot` of `block`.
     pub(super) fn take(&mut self, block: &str, boot: u32, counts: Figure<Vec<RunCount>>) {
         match counts {
             Figure::Value(runs) => {
@@ -199,8 +195,8 @@ impl Counts {
         place
     }
 
-    /// What `others` cost directly, priced by `model`, over the baseline's runs of the same block
-    /// and round; `None` where nothing was counted.
+    /// Derives the direct cost of `others` over the baseline's runs of the same block and round,
+    /// priced by `model`; `None` if nothing was counted.
     pub(super) fn direct(
         &self,
         baseline: &[&RunResult],
@@ -213,7 +209,7 @@ impl Counts {
         Some(self.over(baseline, others, metric, model).map_or_else(Figure::missing, Figure::Value))
     }
 
-    /// Gives each run with something under test its own direct cost.
+    /// Sets the direct cost of each run with something under test.
     pub(super) fn of_runs(&self, plan: &Plan, runs: &mut [RunResult]) {
         let cells = plan.cells_by_id();
         for run in runs {
@@ -321,7 +317,7 @@ impl Counts {
         })
     }
 
-    /// What was counted in the phases of `run` that `metric` is of.
+    /// Sums the counts over the phases of `run` that belong to `metric`.
     fn counted(&self, run: &RunResult, metric: &str) -> Result<Counted, String> {
         if self.cpus > 1 {
             return Err(SEVERAL_CPUS.to_owned());
@@ -356,7 +352,7 @@ impl Counts {
         counted.misses = priced::sum(misses.into_iter());
         counted.tool = (!tools.is_empty())
             .then(|| tools.into_iter().try_fold(0, |sum: u64, of_phase| Ok(sum.saturating_add(*of_phase?))));
-        // Time in which the guest waits is no instructions.
+        // The guest executes no instructions while it waits, so only busy time is compared.
         if let Figure::Value(clock) = work.busy_ns {
             let tolerance = (clock as f64 * TOLERANCE) as u64 + CONSTANT;
             if counted.all.abs_diff(clock) > tolerance {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a journal holds, in the form of results: which of its records count, and which guests were
-//! started.
+//! Turns the entries of a journal into parts of the results: the records that count, and the guests
+//! that were started.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use bpfassay_study::Plan;
 use super::{code_coverage::Coverages, direct::Counts, runs};
 use bpfassay_results::{BlockStarted, Boot, Contents, Entry, Figure, Provenance, RunDerived, RunResult};
 
-/// The places in the journal of the records that stand, and what is to be said of the others.
+/// Returns the positions in the journal of the records that stand, and notes about the others.
 pub(super) fn standing(contents: &Contents) -> (HashSet<usize>, Vec<String>) {
     let standing = contents.standing();
     let stands = |entry: &Entry| match entry {
@@ -33,17 +33,18 @@ pub(super) fn standing(contents: &Contents) -> (HashSet<usize>, Vec<String>) {
     (places, notes)
 }
 
-/// What follows from entries by themselves, whatever else the journal holds.
+/// Figures that follow from single entries, independently of the rest of the journal.
 #[derive(Default)]
 pub(super) struct Ahead {
-    /// Of each record, in their order.
+    /// The figures of each record, in the order of the records.
     derived: Vec<Option<Box<RunDerived>>>,
     counts: Counts,
     coverages: Coverages,
 }
 
 impl Ahead {
-    /// What follows from `entries` of a journal of `plan`, from which it takes what was counted.
+    /// Derives what follows from single `entries` of a journal of `plan`, and takes the counts out
+    /// of them.
     pub(super) fn of(plan: &Plan, entries: &mut [Entry]) -> Self {
         let cells = plan.cells_by_id();
         let mut ahead = Self::default();
@@ -57,8 +58,8 @@ impl Ahead {
         ahead
     }
 
-    /// Takes in the next entry, which is `derived` if it is a record, and takes what was counted
-    /// out of it.
+    /// Adds the next entry and takes the counts out of it. If the entry is a record, `derived` has
+    /// its figures.
     pub(super) fn take(&mut self, entry: &mut Entry, derived: Option<Box<RunDerived>>) {
         match entry {
             Entry::Run(_) => self.derived.push(derived),
@@ -75,7 +76,7 @@ impl Ahead {
     }
 }
 
-/// What a journal holds, in the form of results.
+/// The entries of a journal in the form of results.
 pub(super) struct Taken {
     pub(super) plan: Plan,
     pub(super) provenance: Vec<Provenance>,
@@ -88,7 +89,7 @@ pub(super) struct Taken {
     pub(super) notes: Vec<String>,
 }
 
-/// The entries as results, of records only those at the places `stands`.
+/// Turns the entries into parts of results. It uses only the records at the positions in `stands`.
 pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, ahead: Ahead, stands: &HashSet<usize>) -> Taken {
     let cells = plan.cells_by_id();
     let mut provenance = vec![first];
@@ -100,7 +101,7 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, ahead: Ah
     let mut numbers = Vec::with_capacity(stands.len());
     for (index, entry) in entries.into_iter().enumerate() {
         match entry {
-            // Reading puts it into what was there before.
+            // Reading has merged this entry into the earlier provenance.
             Entry::Provisioned { .. } => {}
             Entry::Resumed { provenance: again, .. } => {
                 if provenance.last() != Some(&again) {
@@ -115,7 +116,7 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, ahead: Ah
                     runs.push(RunResult { record, derived });
                     numbers.push(number);
                 }
-                // Else it is superseded: the block was booted again.
+                // The record is superseded: the block was booted again.
             }
             Entry::BlockStarted(started) => boots.start(*started),
             Entry::GuestReady(ready) => {
@@ -138,7 +139,7 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, ahead: Ah
     Taken { plan, provenance, boots: boots.all, runs, numbers, counts, coverages, notes }
 }
 
-/// The guests that were started, in their order.
+/// The guests that were started, in order.
 #[derive(Default)]
 struct Boots {
     all: Vec<Boot>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What program sets counted of a workload, against what it reports to have done.
+//! Compares what program sets counted of a workload with what the workload reports.
 
 use bpfassay_protocol::{
     Operation,
@@ -13,7 +13,7 @@ use bpfassay_protocol::{
 use super::coverage::less;
 use bpfassay_results::{Difference, EventFigure, Figure, Span};
 
-/// A row per interval and event of the sets that were attached, where it happened or should have.
+/// Derives a row per interval and event of the attached sets, if the event happened or should have.
 pub(super) fn derive(figures: &RunFigures) -> Vec<EventFigure> {
     if figures.probe.probe != Probe::Programs {
         return Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn derive(figures: &RunFigures) -> Vec<EventFigure> {
     figures.phases.iter().flat_map(|phase| of_set().filter_map(move |event| of_phase(phase, event))).collect()
 }
 
-/// What the workload reports to have done: by its count of events, else by its reads and writes.
+/// Returns what the workload reports: its count of the event, or else its reads and writes.
 fn reported(phase: &WorkloadPhase, event: ProgramEvent) -> Figure<Totals> {
     let operation = match event {
         ProgramEvent::FileRead => Some(Operation::Read),
@@ -46,8 +46,8 @@ fn reported(phase: &WorkloadPhase, event: ProgramEvent) -> Figure<Totals> {
     }
 }
 
-/// Nothing where there is nothing to report. That a task is taken off a CPU happens in every
-/// interval: the workload waits at its end.
+/// Derives a row, or `None` if there is nothing to report. Switches always have a row, because the
+/// workload waits at the end of every interval and so leaves the CPU.
 fn row(
     figures: &RunFigures,
     span: Span,

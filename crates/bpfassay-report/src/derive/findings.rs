@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pitfalls that the tracer found, per cell.
+//! Collects the pitfalls that the tracer found, per cell.
 
 use bpfassay_protocol::finding::Finding;
 
 use bpfassay_results::{CellFinding, Outcome, RunResult};
 
-/// The findings of `runs`, in the order of their kinds and subjects.
+/// Collects the findings of `runs`, in the order of their kinds and subjects.
 pub(super) fn derive(runs: &[&RunResult]) -> Vec<CellFinding> {
     let mut found: Vec<CellFinding> = Vec::new();
     for run in runs {
@@ -24,7 +24,7 @@ pub(super) fn derive(runs: &[&RunResult]) -> Vec<CellFinding> {
     found
 }
 
-/// Those of before and after counting, or of the refusal.
+/// Returns the findings from before and after counting, or those with the refusal.
 fn of_run(run: &RunResult) -> Box<dyn Iterator<Item = &Finding> + '_> {
     match &run.record.outcome {
         Outcome::Measured(figures) => {

@@ -23,14 +23,13 @@ use bpfassay_results::{
     Overhead, ToolResult, Unit,
 };
 
-/// The verdict of every gate on every cell that it covers. Demands on figures leave out cells whose
-/// refusal was expected: they cannot have any. The statistical verdicts of all gates are one
-/// family.
+/// Decides every gate on every cell that it covers. Demands on figures skip cells with an expected
+/// refusal, which cannot have figures. The statistical verdicts of all gates are one family.
 pub(super) fn derive(context: &Context<'_>, cells: &[CellResult]) -> Vec<GateResult> {
     let plan = context.plan;
     let mut results = Vec::new();
     for (index, gate) in plan.study.gates.iter().enumerate() {
-        // There is a result for each cell of the plan, in its order.
+        // `cells` has a result for each cell of the plan, in the same order.
         let covered = plan.cells.iter().zip(cells).filter(|(cell, _)| gate.covers(&plan.study, cell));
         for (_, cell) in covered {
             let found = evaluate(context, gate, cell);
@@ -49,9 +48,9 @@ pub(super) fn derive(context: &Context<'_>, cells: &[CellResult]) -> Vec<GateRes
     results
 }
 
-/// Whether every overhead is shown to lie within the study's margin: two one-sided tests each (see
-/// bpfassay-stats, `equivalence`), all of them one family. Rounds of one boot do not show it.
-/// Overheads by the wall clock without KVM are no exception: the table marks them as functional
+/// Tests whether every overhead is shown to lie within the study's margin: two one-sided tests each
+/// (see bpfassay-stats, `equivalence`), all in one family. Rounds of one boot cannot show it.
+/// Overheads under the wall clock without KVM are tested, too: the table marks them as functional
 /// only.
 pub(super) fn negligible(context: &Context<'_>, cells: &mut [CellResult]) {
     let plan = context.plan;
@@ -77,7 +76,7 @@ pub(super) fn negligible(context: &Context<'_>, cells: &mut [CellResult]) {
     }
 }
 
-/// A verdict before it is known which others belong to its family.
+/// A verdict before the rest of its family is known.
 struct Evaluated {
     verdict: Verdict,
     found: String,
@@ -89,10 +88,10 @@ impl Evaluated {
         Self { verdict, found: found.into(), evidence: None }
     }
 
-    /// Decided by `evidence`; where there is none, inconclusive with the reason.
+    /// Decides by `evidence`; without evidence the verdict is inconclusive, with the reason.
     fn by(found: String, evidence: Result<GateEvidence, StatsError>) -> Self {
         match evidence {
-            // The verdict follows when all of the family are known.
+            // `correct` sets the verdict once the whole family is known.
             Ok(evidence) => Self { verdict: Verdict::Inconclusive, found, evidence: Some(evidence) },
             Err(error) => Self::new(Verdict::Inconclusive, format!("{found}: {error}")),
         }
@@ -162,8 +161,9 @@ fn attach(cell: &CellResult) -> Evaluated {
     }
 }
 
-/// What is found of a tool: one fault is enough. Where every kind is denied, what can be looked for
-/// is what counts; kinds that are named have to be.
+/// Decides by the findings of a tool: one fault is enough for a regression. If the gate denies
+/// every kind, kinds that could not be evaluated are ignored. Kinds that the gate names must be
+/// evaluated.
 fn findings(denied: &[Kind], found: &ToolResult) -> Evaluated {
     let (mut faults, mut clear, mut open) = (Vec::new(), 0, Vec::new());
     for finding in found.findings.iter().filter(|finding| denied.contains(&finding.kind)) {
@@ -206,8 +206,8 @@ fn overhead(context: &Context<'_>, cell: &CellResult, metric: &CellMetric, limit
             format!("{found} within one boot; a limit on the overhead needs two boots or more: set `replicates`"),
         );
     }
-    // The baseline against itself has no overhead. Where it shows one that the gate would not let
-    // pass, this is the experiment's fault and not the tool's.
+    // The baseline has no overhead over itself. If the control shows an overhead above the gate's
+    // limit, the experiment is at fault and not the tool.
     if let Figure::Value(control) = &metric.control
         && let Ok(evidence) = GateEvidence::new(&control.effect, limit.ratio())
         && let Some(p) = evidence.over_looks(context.looks).p_within
@@ -243,8 +243,8 @@ fn relative_error(context: &Context<'_>, cell: &CellResult, accuracy: &CellAccur
     }
 }
 
-/// A count and no estimate: one run above the limit is enough, and each has to be counted. One boot
-/// has one layout only, by which others differ a little.
+/// Decides by direct costs, which are counts and no estimates: every run must be counted, and one
+/// run above the limit is enough. One boot has only one layout; other layouts differ a little.
 fn direct_cost(context: &Context<'_>, cell: &CellResult, direct: &Figure<Direct>, limit: u64) -> Evaluated {
     let direct = match direct {
         Figure::Value(direct) => direct,
@@ -288,12 +288,12 @@ fn byte_error(cell: &CellResult, accuracy: &CellAccuracy, limit: u64) -> Evaluat
     Evaluated::new(Verdict::Pass, format!("{found} bytes in {} intervals", errors.intervals))
 }
 
-/// `1.049 [1.048, 1.051], n 3`.
+/// Formats a ratio: `1.049 [1.048, 1.051], n 3`.
 fn ratio(estimate: &Estimate) -> String {
     format!("{}, n {}", labels::ratio(estimate), estimate.n)
 }
 
-/// The procedure that a study or a question names.
+/// Returns the procedure that a study or a question names.
 pub(crate) const fn adjustment(correction: Correction) -> Adjustment {
     match correction {
         Correction::Holm => Adjustment::Holm,
@@ -301,7 +301,7 @@ pub(crate) const fn adjustment(correction: Correction) -> Adjustment {
     }
 }
 
-/// Gives the statistical ones their verdicts, as one family.
+/// Sets the statistical verdicts, as one family.
 fn correct(plan: &Plan, results: &mut [GateResult]) {
     let certainty = plan.study.design.certainty;
     let family: Vec<GateEvidence> = results.iter().filter_map(|result| result.evidence).collect();
@@ -325,7 +325,7 @@ mod tests {
 
     use super::*;
 
-    /// The first kinds are found, clear and not evaluated, as `verdicts` says.
+    /// Makes a result whose first kinds have the statuses `verdicts`.
     fn result(verdicts: &[finding::FindingStatus]) -> ToolResult {
         let finding =
             |(&kind, verdict): (&Kind, &finding::FindingStatus)| FindingResult { kind, status: verdict.clone() };
@@ -343,7 +343,7 @@ mod tests {
 
         let regression = evaluated(&[first, second], &[clear(), found()]);
         assert_eq!((regression.verdict, regression.found), (Verdict::Regression, format!("found: {second}")));
-        // What no gate denies may be found.
+        // Findings that no gate denies do not matter.
         assert_eq!(evaluated(&[first], &[clear(), found()]).verdict, Verdict::Pass);
         assert_eq!(evaluated(&[first, second], &[clear(), open()]).verdict, Verdict::Inconclusive);
         assert_eq!(evaluated(Kind::ALL, &[clear(), open()]).verdict, Verdict::Pass);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The matrix of kernel features: outcomes beside expectations.
+//! The matrix of kernel features, with outcomes next to expectations.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,16 +17,17 @@ use bpfassay_results::{
     Figure, KernelFeatures, Outcome, ProgramFacts, RunResult,
 };
 
-/// What the workload's calls do.
+/// The operations of the workload's calls.
 const DATA: [Operation; 2] = [Operation::Read, Operation::Write];
 
-/// The matrix, where the study asks for one.
+/// Derives the matrix, if the study asks for one.
 pub(super) fn derive(context: &Context<'_>, boots: &[Boot], cells: &[CellResult]) -> Option<KernelFeatures> {
     let plan = context.plan;
     let mut targets: Vec<Target> = Vec::new();
     let mut probes: Vec<ProbeConfiguration> = Vec::new();
     let (mut known_targets, mut known_probes) = (HashSet::new(), HashSet::new());
-    // The first cell of each kind; further file systems and workloads are in `cells` as always.
+    // The matrix shows the first cell of each kind; `cells` has further file systems and workloads
+    // as always.
     let mut first: HashMap<(&Target, ProbeConfiguration), &CellResult> = HashMap::new();
     for (cell, result) in plan.cells.iter().zip(cells).filter(|(cell, _)| cell.workload.features) {
         if known_targets.insert(&cell.target) {
@@ -80,14 +81,14 @@ pub(super) fn derive(context: &Context<'_>, boots: &[Boot], cells: &[CellResult]
     Some(KernelFeatures { targets: targets.clone(), configurations, features: rows })
 }
 
-/// One target with what its kernel was found to offer.
+/// One target and the features of its kernel.
 struct Column<'a> {
     target: &'a Target,
     series: Option<Series>,
     features: Result<Features<'a>, String>,
 }
 
-/// What a kernel was found to offer, in the order in which it was tried, and by name.
+/// The features of a kernel, in the order in which they were tried, and by name.
 struct Features<'a> {
     all: &'a [Feature],
     by_name: HashMap<(FeatureKind, &'a str), &'a Feature>,
@@ -95,7 +96,7 @@ struct Features<'a> {
 
 impl<'a> Features<'a> {
     fn new(all: &'a [Feature]) -> Self {
-        // The first counts.
+        // If a name occurs twice, the first feature counts.
         let by_name = all.iter().rev().map(|feature| ((feature.kind, feature.name.as_str()), feature)).collect();
         Self { all, by_name }
     }
@@ -123,7 +124,7 @@ impl Column<'_> {
     }
 }
 
-/// The series of each target's kernel, as the kernel itself reports it.
+/// Returns the series of each target's kernel, as the kernel itself reports it.
 fn releases<'a>(plan: &'a Plan, boots: &[Boot]) -> HashMap<&'a Target, Series> {
     let targets: HashMap<&str, &Target> = plan.blocks.iter().map(|block| (block.id.as_str(), &block.target)).collect();
     let mut releases = HashMap::new();
@@ -136,7 +137,7 @@ fn releases<'a>(plan: &'a Plan, boots: &[Boot]) -> HashMap<&'a Target, Series> {
     releases
 }
 
-/// The features that the baseline's run found, or why there are none.
+/// Returns the features that the baseline's run found, or why there are none.
 fn features<'a>(runs: &[&'a RunResult]) -> Result<&'a [Feature], String> {
     let mut reason = "not run".to_owned();
     for run in runs {
@@ -191,7 +192,7 @@ fn configuration(result: &CellResult, runs: &[&RunResult]) -> ConfigurationCell 
                 (Figure::Value(_), None) => (FeatureVerdict::Works, None),
             };
             let tracers = || measured().filter_map(|figures| figures.tracer.as_ref());
-            // Those that loaded programs: other runs found them loaded.
+            // Prefer runs that loaded programs: other runs found them already loaded.
             let programs = tracers()
                 .find(|attached| attached.load_ns.is_some())
                 .or_else(|| tracers().next())
@@ -223,7 +224,7 @@ fn configuration(result: &CellResult, runs: &[&RunResult]) -> ConfigurationCell 
     }
 }
 
-/// Reads and writes of one run against what the tracer counted of them, phase by phase.
+/// Compares reads and writes of one run with the tracer's counts, phase by phase.
 fn counted(figures: &RunFigures) -> Figure<Counted> {
     let mut sum = Counted::default();
     for phase in &figures.phases {
@@ -242,7 +243,7 @@ fn counted(figures: &RunFigures) -> Figure<Counted> {
     Figure::Value(sum)
 }
 
-/// The run that is farthest from exact.
+/// Returns the counts of the run that is farthest from exact.
 fn worst(runs: impl Iterator<Item = Figure<Counted>>) -> Figure<Counted> {
     let mut worst: Figure<Counted> = Figure::missing("no run was measured");
     for run in runs {

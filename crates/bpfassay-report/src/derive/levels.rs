@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! At which level intervals are made: under sequential sampling each look has a share of the error.
+//! The level of intervals: under sequential sampling, each look gets a share of the error.
 
 use std::collections::BTreeSet;
 
@@ -9,29 +9,29 @@ use bpfassay_study::{Design, Plan};
 /// Nominal coverage of intervals.
 pub(crate) const LEVEL: f64 = 0.95;
 
-/// The declared layout terms of metrics: each is the standard deviation, as a share of the time, of
-/// what another layout of addresses and of free memory does to an overhead, beyond what the rounds
-/// of a boot show. Boots with seeds of their own show it themselves; rounds of one boot, and boots
-/// of one build of a kernel beside another, do not. They are the largest of any row of ten boots of
-/// `quick` on its eight targets, rounded up (results/seeds.md, *beyond the rounds*).
+/// The declared layout terms of metrics. A term is a standard deviation as a share of the time. It
+/// is the effect of another layout of addresses and of free memory on an overhead, beyond what the
+/// rounds of a boot show. Boots with different seeds show this effect themselves. Rounds of one
+/// boot do not, nor do boots of one kernel build compared with another. The terms are the largest
+/// of all rows of ten boots of `quick` on its eight targets, rounded up (results/seeds.md, *beyond
+/// the rounds*).
 const LAYOUTS: &[(&str, f64)] =
     &[("read-call", 0.000_07), ("write-call", 0.000_07), ("read", 0.000_12), ("write", 0.000_05)];
 
-/// Of metrics that no seeds were run for.
+/// The term of metrics that were not measured with several seeds.
 const OTHER_LAYOUT: f64 = 0.001;
 
-/// The declared layout term of a metric.
 pub(crate) fn layout(metric: &str) -> f64 {
     term(LAYOUTS, metric)
 }
 
-/// The declared terms of metrics along a series of kernels, in the same way: another build has
-/// other code as well, which seeds do not show. They are what boots of an earlier guest differed
-/// by, with which results/kernel-series was measured (commit 83993ff).
+/// The declared terms of metrics along a series of kernels, in the same form. Another build also
+/// has other code, which seeds do not show. The values are the differences between boots of an
+/// earlier guest, which measured results/kernel-series (commit 83993ff).
 const BUILDS: &[(&str, f64)] =
     &[("read-call", 0.000_12), ("write-call", 0.000_12), ("read", 0.000_35), ("write", 0.001)];
 
-/// The declared term of a metric along a series of kernels.
+/// Returns the declared term of a metric along a series of kernels.
 pub(crate) fn layout_of_build(metric: &str) -> f64 {
     term(BUILDS, metric)
 }
@@ -40,34 +40,36 @@ fn term(declared: &[(&str, f64)], metric: &str) -> f64 {
     declared.iter().find(|(name, _)| *name == metric).map_or(OTHER_LAYOUT, |(_, term)| *term)
 }
 
-/// The terms of these metrics as text: `0.035 % of read, 0.1 % of write`; nothing for no metric.
+/// Formats the layout terms of these metrics: `0.012 % of read, 0.005 % of write`; `None` without
+/// metrics.
 pub(crate) fn layouts<'a>(metrics: impl Iterator<Item = &'a str>) -> Option<String> {
     let metrics: BTreeSet<&str> = metrics.collect();
     let term = |metric: &&str| format!("{} % of {metric}", (layout(metric) * 1e5).round() / 1e3);
     (!metrics.is_empty()).then(|| metrics.iter().map(term).collect::<Vec<_>>().join(", "))
 }
 
-/// When to look at intervals, where the plan samples sequentially.
+/// Returns when to look at intervals, if the plan samples sequentially.
 pub(crate) fn design(plan: &Plan) -> Option<Sampling> {
     let until = plan.until()?;
     let (first, most) = (Design::FEWEST_UNTIL as usize, plan.replicates() as usize);
-    // What cannot be had was refused when the study was expanded; a journal that was edited has all
-    // its boots done.
+    // The expansion of a study refuses impossible designs. A journal that was edited to have one
+    // has all boots done.
     Sampling::new(until.value(), LEVEL, first, most).ok()
 }
 
-/// How many looks there are; 1 for a plan whose boots are fixed.
+/// Returns the number of looks; 1 for a plan with a fixed number of boots.
 pub(crate) fn looks(plan: &Plan) -> usize {
     design(plan).map_or(1, |sampling| sampling.looks().len())
 }
 
-/// How intervals are made under a plan: at which level, and what level they then hold.
+/// How intervals are computed under a plan: the nominal level, and the level that holds over all
+/// looks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Levels {
     at: f64,
 }
 
-/// The level at which each interval is made, whatever level it then holds.
+/// Returns the nominal level of each interval, whatever level then holds over all looks.
 pub(crate) fn level_at_a_look(plan: &Plan) -> f64 {
     design(plan).map_or(LEVEL, |sampling| sampling.level_at_a_look())
 }
@@ -77,11 +79,11 @@ impl Levels {
         Self { at: level_at_a_look(plan) }
     }
 
-    /// The estimate that `make` gives at a level, with its interval marked by what it holds over
-    /// all looks.
+    /// Returns the estimate that `make` computes at the nominal level. The interval is marked with
+    /// the level that holds over all looks.
     ///
     /// # Errors
-    /// What `make` returns.
+    /// The error of `make`.
     pub(super) fn estimate(
         self,
         make: impl FnOnce(f64) -> Result<Estimate, StatsError>,
@@ -107,7 +109,7 @@ mod tests {
         for row in rows {
             let cells: Vec<&str> = row.split('|').map(str::trim).collect();
             let (metric, shown) = (cells[1], cells[4].parse::<f64>().unwrap() / 100.0);
-            // And not much more, which would hide what is there.
+            // The term is not much larger either: that would hide real effects.
             assert!(layout(metric) >= shown && layout(metric) < shown + 0.000_03, "{row}: {}", layout(metric));
             known += 1;
         }

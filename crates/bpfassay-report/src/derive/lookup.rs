@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which runs are of a cell, and where cells are measured.
+//! Indexes of runs by cell, and of cells by the place where they are measured.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,9 @@ use bpfassay_results::RunResult;
 /// The runs of each cell, in the order of the journal.
 pub(crate) type ByCell<'a> = HashMap<&'a str, Vec<&'a RunResult>>;
 
-/// Where runs are compared with each other: target, workload case, file system.
+/// A place within which runs are compared: target, workload case, file system.
 pub(super) type Place<'a> = (&'a Target, &'a str, String);
 
-/// The runs of each cell.
 pub(crate) fn by_cell(runs: &[RunResult]) -> ByCell<'_> {
     let mut of_cell = ByCell::new();
     for run in runs {
@@ -22,12 +21,10 @@ pub(crate) fn by_cell(runs: &[RunResult]) -> ByCell<'_> {
     of_cell
 }
 
-/// Where `cell` is measured.
 pub(super) fn place(cell: &Cell) -> Place<'_> {
     (&cell.target, &cell.case, file_system_id(&cell.file_system))
 }
 
-/// Where `block` is measured.
 pub(super) fn place_of(block: &Block) -> Place<'_> {
     (&block.target, &block.case, file_system_id(&block.file_system))
 }

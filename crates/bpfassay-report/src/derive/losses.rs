@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tracer has lost.
+//! Losses of a tracer.
 
 use bpfassay_protocol::{message::RunFigures, tracer};
 use bpfassay_results::Figure;
 
-/// Events that the tracer reports to have lost over the whole run.
+/// Returns the events that the tracer reports as lost over the whole run.
 pub(super) fn of(figures: &RunFigures) -> Figure<tracer::Losses> {
     match (&figures.whole.after.tracer, figures.probe.is_baseline()) {
         (_, true) => Figure::missing("the baseline attaches nothing"),

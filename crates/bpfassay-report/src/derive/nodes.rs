@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each node counted in a run that several did together. Their sums are the figures of the run
-//! itself.
+//! Figures of each node in a run of several nodes. The figures of the run itself are the sums.
 //!
-//! Where each node has a summary of its own, IOR's bandwidth over all is their bytes by the longest
-//! of their intervals, from the first open to the last close on each node by its own clock: the
-//! nodes begin a phase together, and their clocks are not compared.
+//! If each node has its own summary, IOR's bandwidth over all nodes is the sum of bytes divided by
+//! the longest interval. A node's interval lasts from its first open to its last close by its own
+//! clock: the nodes begin a phase together, and their clocks are not compared.
 
 use bpfassay_protocol::{Operation, message::RunFigures, operation::Totals};
 use bpfassay_results::{Figure, NodeBytes, NodeFigures, NodeRun};
@@ -14,7 +13,6 @@ use super::{bytes, losses};
 
 const MIB: f64 = 1_048_576.0;
 
-/// The figures of each node.
 pub(super) fn derive(nodes: &[NodeRun]) -> Vec<NodeFigures> {
     let of_node = |NodeRun { node, ranks, figures }: &NodeRun| NodeFigures {
         node: node.clone(),
@@ -33,7 +31,7 @@ pub(super) fn derive(nodes: &[NodeRun]) -> Vec<NodeFigures> {
     nodes.iter().map(of_node).collect()
 }
 
-/// What the calls of the ranks on a node returned, over all phases.
+/// Sums what the calls of the ranks on a node returned, over all phases.
 fn moved(figures: &RunFigures, operation: Operation) -> Figure<Totals> {
     if figures.phases.is_empty() {
         return Figure::missing("IOR's summary is of all nodes");
@@ -45,14 +43,14 @@ fn moved(figures: &RunFigures, operation: Operation) -> Figure<Totals> {
     }))
 }
 
-/// What the summary of a run reports of its phases: of several nodes with summaries of their own,
-/// of all together.
+/// Returns the phases that the summary of a run reports. The summaries of several nodes are
+/// combined.
 pub(super) fn phases(
     kind: &WorkloadSpec,
     summary: &str,
     nodes: &[NodeRun],
 ) -> Option<Result<Vec<PhaseReport>, String>> {
-    // Of an MPI program the node of the first rank has one, which is of all.
+    // An MPI program has one summary for all nodes, on the node of the first rank.
     if nodes.is_empty() || nodes.iter().any(|node| node.figures.summary.is_empty()) {
         return kind.phases(summary);
     }
@@ -60,10 +58,10 @@ pub(super) fn phases(
     Some(reported(nodes.iter().map(of_node).collect::<Option<_>>()?))
 }
 
-/// What the summaries of the nodes report together.
+/// Combines what the summaries of the nodes report.
 ///
 /// # Errors
-/// What the summary of one cannot be read for, or that they report different phases.
+/// Why a summary cannot be read, or that the nodes report different phases.
 fn reported(nodes: Vec<Result<Vec<PhaseReport>, String>>) -> Result<Vec<PhaseReport>, String> {
     let mut nodes = (1..).zip(nodes).map(|(number, node)| node.map_err(|error| format!("node {number}: {error}")));
     let mut all = nodes.next().unwrap_or_else(|| Ok(Vec::new()))?;
@@ -124,8 +122,8 @@ mod tests {
         let nodes = vec![Ok(vec![report(6 << 20, 2.0)]), Ok(vec![report(6 << 20, 3.0)])];
         let all = reported(nodes).unwrap();
         assert_eq!((all[0].bytes, all[0].total_s, all[0].bandwidth), (Some(12 << 20), Some(3.0), Some(4.0)));
-        // Rounded figures of one node settle no number of bytes of all; the bandwidth has them
-        // still.
+        // If the figures of one node are rounded, the sum of bytes is unknown, but the bandwidth
+        // still includes them.
         let rounded = PhaseReport { bytes: None, ..report(6 << 20, 3.0) };
         let all = reported(vec![Ok(vec![report(6 << 20, 2.0)]), Ok(vec![rounded])]).unwrap();
         assert_eq!((all[0].bytes, all[0].bandwidth), (None, Some(4.0)));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers in few bytes: the counts of 200,000 runs would be gigabytes.
+//! Packs numbers into few bytes: unpacked counts of 200,000 runs would take gigabytes.
 
 use std::iter;
 
 use bpfassay_results::ProgramExecutions;
 
-/// `numbers`, each in seven bits of each byte, the lowest first, with the eighth where more follow;
-/// behind a zero stands how many more zeros follow.
+/// Packs `numbers`. Each byte has seven bits of a number, the lowest bits first, and the eighth bit
+/// if more bytes follow. A zero is followed by the number of further zeros.
 pub(super) fn pack(numbers: impl IntoIterator<Item = u64>) -> Box<[u8]> {
     let mut bytes = Vec::new();
     let mut numbers = numbers.into_iter().peekable();
@@ -20,7 +20,7 @@ pub(super) fn pack(numbers: impl IntoIterator<Item = u64>) -> Box<[u8]> {
     bytes.into()
 }
 
-/// The numbers that [`pack`] has put into `bytes`.
+/// Returns the numbers that [`pack`] put into `bytes`.
 pub(super) fn unpack(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let mut rest = bytes.iter();
     let mut zeros = 0;
@@ -45,7 +45,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// The next number that [`put`] has added.
+/// Reads the next number that [`put`] wrote.
 fn next<'a>(bytes: &mut impl Iterator<Item = &'a u8>) -> Option<u64> {
     let mut number = 0;
     for shift in (0..u64::BITS).step_by(7) {
@@ -58,9 +58,9 @@ fn next<'a>(bytes: &mut impl Iterator<Item = &'a u8>) -> Option<u64> {
     Some(number)
 }
 
-/// Packs what ran in a run. Each program has its index, its numbers of lines and branches, and how
-/// often each line ran. Each branch has 0, how often it jumped and how often it did not, or 1 where
-/// these are not known.
+/// Packs what ran in a run. Each program has its index, the numbers of lines and branches, and how
+/// often each line ran. Each branch has 0, how often it jumped and how often it did not, or 1 if
+/// the outcomes are not known.
 pub(super) fn packed(programs: &[ProgramExecutions]) -> Box<[u8]> {
     let of_branch =
         |&branch: &Option<[u64; 2]>| iter::once(u64::from(branch.is_none())).chain(branch.into_iter().flatten());
@@ -70,7 +70,7 @@ pub(super) fn packed(programs: &[ProgramExecutions]) -> Box<[u8]> {
     }))
 }
 
-/// The programs that [`packed`] has put into `bytes`.
+/// Returns the programs that [`packed`] put into `bytes`.
 pub(super) fn unpacked(bytes: &[u8]) -> impl Iterator<Item = ProgramExecutions> + '_ {
     let mut numbers = unpack(bytes);
     iter::from_fn(move || {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is compared: metrics, summaries, and pairs of runs of the same block and round.
+//! Metrics, summaries, and pairs of runs of the same block and round for comparison.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use bpfassay_study::Metric;
 
 use bpfassay_results::{Figure, RepetitionMetric, RunAccuracy, RunMetric, RunResult, Unit, Work};
 
-/// The metrics that runs have, each once as the first of them has it, in the order of display.
+/// Returns the metrics of `runs` in the order of display, each as the first run has it.
 pub(super) fn metrics_of<'a>(runs: impl IntoIterator<Item = &'a &'a RunResult>) -> Vec<Metric> {
     let mut found: Vec<Metric> = Vec::new();
     for metric in runs.into_iter().filter_map(|run| run.derived.as_ref()).flat_map(|derived| &derived.metrics) {
@@ -18,12 +18,12 @@ pub(super) fn metrics_of<'a>(runs: impl IntoIterator<Item = &'a &'a RunResult>) 
             found.push(Metric { name, unit: metric.unit.clone(), better, operation, calls_of });
         }
     }
-    // Of a bandwidth that the first run does not have; other metrics are the same in every run.
+    // The first run can lack a bandwidth; other metrics are the same in every run.
     found.sort_by_key(|metric| (metric.calls_of.is_some(), metric.operation != Some(Operation::Write)));
     found
 }
 
-/// A metric of a run with its value. Its direct cost is added later.
+/// Makes a metric of a run. Its direct cost is added later.
 pub(super) fn run_metric(
     metric: Metric,
     value: Figure<f64>,
@@ -45,17 +45,17 @@ pub(super) fn run_metric(
     }
 }
 
-/// The metric of a run with this name.
+/// Returns the metric of a run with this name.
 pub(crate) fn metric_of<'a>(run: &'a RunResult, name: &str) -> Option<&'a RunMetric> {
     run.derived.as_ref()?.metrics.iter().find(|metric| &*metric.name == name)
 }
 
-/// The accuracy of a metric of a run.
+/// Returns the accuracy of a metric of a run.
 pub(crate) fn accuracy_of<'a>(run: &'a RunResult, metric: &str) -> Option<&'a RunAccuracy> {
     run.derived.as_ref()?.accuracy.iter().find(|accuracy| &*accuracy.metric == metric)
 }
 
-/// Summary of those figures that there are; where there are none, the reason of the first.
+/// Summarises the measured figures; if there are none, returns the first one's reason.
 pub(super) fn summary<'a>(figures: impl Iterator<Item = &'a Figure<f64>>, why_none: &str) -> Figure<Summary> {
     let mut values = Vec::new();
     let mut reason = None;
@@ -73,15 +73,13 @@ pub(super) fn summary<'a>(figures: impl Iterator<Item = &'a Figure<f64>>, why_no
     }
 }
 
-/// Log ratios baseline / other of a metric, of pairs of the same block and round.
+/// Log ratios baseline / other of a metric, from pairs of the same block and round.
 pub(super) struct Pairs {
-    /// By replicate.
     pub(super) logs: BTreeMap<u32, Vec<f64>>,
-    /// How many there are.
     pub(super) count: u32,
-    /// How many were measured in two boots of the same block.
+    /// The number of pairs that were measured in two boots of the same block.
     pub(super) across_boots: u32,
-    /// The units of a baseline run and of another that were left out, because they differ.
+    /// The units of a baseline run and of another run that were left out because they differ.
     pub(super) units: Option<(String, String)>,
 }
 
@@ -108,7 +106,8 @@ pub(super) fn by_replicate(baseline: &[&RunResult], others: &[&RunResult], metri
     pairs
 }
 
-/// The independent observations: the mean of each block, or every figure of the only one.
+/// Reduces figures to independent observations: the mean of each block, or every figure of a single
+/// block.
 pub(crate) fn observations<B>(by_block: BTreeMap<B, Vec<f64>>) -> (Unit, Vec<f64>) {
     if by_block.len() > 1 {
         let mean = |figures: &Vec<f64>| figures.iter().sum::<f64>() / figures.len() as f64;

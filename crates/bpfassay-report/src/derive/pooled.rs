@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Intervals of overheads and costs: with few observations by what all cells of the matrix show of
-//! their variance, and of one boot with the layout term.
+//! Intervals of overheads and costs. They use the variance pooled over all cells of the matrix if
+//! there are few observations, and include the layout term if there is one boot.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +17,18 @@ use super::{
 };
 use bpfassay_results::{CellResult, Cost, Overhead, Pooled, PooledCost, Unit};
 
-/// From so many degrees of freedom on, an overhead or a ratio of two results has its own variance
-/// alone.
+/// Effects with this many degrees of freedom, or more, use their own variance alone.
 const ENOUGH: f64 = 10.0;
 
-/// The variance of a single observation of `effect` and its degrees of freedom, where these are
-/// few.
+/// Returns the variance of a single observation of `effect` and the degrees of freedom, if these
+/// are few.
 pub(crate) fn of_few(effect: &Effect) -> Option<(f64, f64)> {
     variance_of_observation(effect).filter(|(_, freedom)| *freedom < ENOUGH)
 }
 
-/// `effect` with the variance of other rows where that can be pooled (`prior`, from so many rows)
-/// and the effect has few observations, and with a `layout` term, a standard deviation; and what it
-/// then has in it. `None` where that is nothing.
+/// Returns `effect` with two sources of variance added, and what was added. The first is the
+/// variance `prior` of other rows, with their number, if the effect has few observations. The
+/// second is the `layout` term, a standard deviation. Returns `None` if neither applies.
 pub(crate) fn with_others(effect: Effect, prior: Option<(Prior, usize)>, layout: f64) -> Option<(Effect, Pooled)> {
     let (own, freedom) = variance_of_observation(&effect)?;
     let prior = prior.filter(|_| of_few(&effect).is_some());
@@ -44,14 +43,15 @@ pub(crate) fn with_others(effect: Effect, prior: Option<(Prior, usize)>, layout:
     Some((moderated.with_known_variance(layout.powi(2)), pooled))
 }
 
-/// What is pooled: overheads, and costs as shares of the baseline's instructions per call.
+/// A figure with a pooled variance: an overhead, or a cost as a share of the baseline's
+/// instructions per call.
 enum Pooling<'a> {
     Overhead(&'a mut Overhead),
     Cost { cost: &'a mut Cost, share: Effect, baseline: f64 },
 }
 
 impl Pooling<'_> {
-    /// Of a cost; `None` without a baseline.
+    /// Makes the pooled form of a cost; `None` without a baseline.
     fn of_cost(cost: &mut Cost) -> Option<Pooling<'_>> {
         let baseline = cost.baseline.filter(|baseline| *baseline > 0.0)?;
         let spread = match variance_of(&cost.per_call, LEVEL).ok()? {
@@ -80,7 +80,7 @@ impl Pooling<'_> {
         }
     }
 
-    /// Gives it an interval of `effect`. Figures that leave the range stay as they are.
+    /// Sets the interval of `effect`. Figures that leave the range stay unchanged.
     fn set(self, context: &Context<'_>, effect: Effect, pooled: Pooled) {
         match self {
             Self::Overhead(overhead) => {
@@ -96,19 +96,18 @@ impl Pooling<'_> {
     }
 }
 
-/// One of a family.
 struct Member<'a> {
     figure: Pooling<'a>,
-    /// The declared layout term of its metric.
+    /// The declared layout term of the metric.
     layout: f64,
-    /// Whether its variance is one of those that are pooled: every cell shows the control of its
-    /// baseline, which counts once.
+    /// Whether the variance is pooled. Every cell shows the control of its baseline, which counts
+    /// once.
     counts: bool,
 }
 
-/// Overheads of the same metric, workload case and file system, whose observations are of the same
-/// kind, are one family, A/A controls among them, and so are their costs. Sequential sampling stops
-/// by intervals of their own, which are shown as they are.
+/// Pools the variances of overheads. Overheads of the same metric, workload case and file system,
+/// whose observations are of the same kind, are one family with their A/A controls; the costs are
+/// another one. Sequential sampling stops by unpooled intervals, which are shown unchanged.
 pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
     if design(context.plan).is_some() {
         return;
@@ -138,7 +137,8 @@ pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
         let variances: Vec<(f64, f64)> = counted.filter_map(|member| of_few(member.figure.effect())).collect();
         let prior = Prior::of(&variances).map(|prior| (prior, variances.len()));
         for Member { figure, layout, .. } in members {
-            // Rounds do not show the layout; boots have one each.
+            // Rounds do not show the effect of the layout; boots do, because each has its own
+            // layout.
             let is_hidden = figure.unit() == Unit::Rounds && context.plan.study.clock == Clock::Instructions;
             let layout = if is_hidden { layout } else { 0.0 };
             if let Some((effect, pooled)) = with_others(*figure.effect(), prior, layout) {

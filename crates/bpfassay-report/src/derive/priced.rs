@@ -7,16 +7,16 @@ use bpfassay_results::{DirectFunction, Misses, MissesPerCall, Priced, PricedRole
 use bpfassay_stats::summarise;
 use bpfassay_study::Model;
 
-/// What a model found in the phases of a run that a metric is of.
+/// The model's misses in a run's phases that belong to a metric.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
-    /// In the whole guest.
+    /// Misses in the whole guest.
     pub(super) all: MissesPerCall,
-    /// On the probe's path.
+    /// Misses on the probe's path.
     pub(super) direct: MissesPerCall,
 }
 
-/// What is priced of one run, beside the baseline's run of the same round.
+/// The prices of one run and of the baseline's run of the same round.
 struct Run {
     direct: f64,
     elsewhere: f64,
@@ -27,7 +27,7 @@ struct Run {
 /// Prices runs one after the other.
 pub(super) struct Pricing<'a> {
     model: Option<&'a Model>,
-    /// `None` once a run has nothing that could be priced.
+    /// `None` once a run had nothing to price.
     runs: Option<Vec<Run>>,
 }
 
@@ -36,8 +36,8 @@ impl<'a> Pricing<'a> {
         Self { model, runs: model.map(|_| Vec::new()) }
     }
 
-    /// Takes in a run with so many instructions per call on the path and elsewhere, and what was
-    /// found with and without what is under test.
+    /// Adds a run with its instructions per call on the path and elsewhere, and the misses with and
+    /// without what is under test.
     pub(super) fn add(&mut self, instructions: [f64; 2], with: Option<Found>, without: Option<Found>) {
         let (Some(model), Some(runs)) = (self.model, &mut self.runs) else { return };
         let (Some(with), Some(without)) = (with, without) else {
@@ -54,8 +54,8 @@ impl<'a> Pricing<'a> {
         });
     }
 
-    /// The figures over all runs, with the parts by role of `functions`; `None` where there is no
-    /// model, or a run has nothing that could be priced.
+    /// Returns the figures over all runs, with the parts by role of `functions`; `None` without a
+    /// model, or if a run has nothing to price.
     pub(super) fn finish(self, functions: &[DirectFunction]) -> Option<Priced> {
         let (model, runs) = (self.model?, self.runs?);
         let share = 1.0 / runs.len() as f64;
@@ -84,12 +84,12 @@ fn of_role(model: &Model, functions: &[DirectFunction], role: Role) -> Option<Pr
     Some(PricedRole { role, instructions, misses, per_call: instructions + misses.priced(&model.prices) })
 }
 
-/// The sum of what was found in several phases; `None` where there was no model in one of them.
+/// Sums the misses of several phases; `None` if one of them had no model.
 pub(super) fn sum(phases: impl Iterator<Item = Option<Misses>>) -> Option<Misses> {
     phases.reduce(|sum, more| Some(sum?.saturating_add(more?))).flatten()
 }
 
-/// Adds what was found of a function in a run to the sums over runs.
+/// Adds the misses of a function in a run to the sums over runs.
 pub(super) fn add<K: Ord>(sums: &mut BTreeMap<K, MissesPerCall>, key: K, more: Option<MissesPerCall>) {
     if let Some(more) = more {
         let sum = sums.entry(key).or_default();

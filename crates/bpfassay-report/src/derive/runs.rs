@@ -20,10 +20,10 @@ use bpfassay_results::{
 
 const MIB: f64 = 1_048_576.0;
 
-/// What follows from the raw figures of `record`, if it has any.
+/// Derives the figures of a run from the raw figures of `record`, if it has any.
 pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<RunDerived> {
     let Outcome::Measured(figures) = &record.outcome else { return None };
-    // The tracer counted for another tool's sake: its figures stand with that tool's.
+    // The tracer counted only as a reference for another tool, whose figures include its counts.
     if record.has_reference {
         return None;
     }
@@ -73,7 +73,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
         metrics.iter().filter_map(|metric| calls::metric(figures, metric, !record.nodes.is_empty())).collect();
     metrics.extend(of_calls);
     let mut bytes = bytes::derive(figures, &workload);
-    // Of 200,000 runs what is held in reserve would be hundreds of megabytes.
+    // The reserved capacity of 200,000 runs would take hundreds of megabytes.
     metrics.shrink_to_fit();
     accuracy.shrink_to_fit();
     bytes.shrink_to_fit();
@@ -81,14 +81,14 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     Some(RunDerived { metrics, accuracy, bytes, coverage, events, losses, nodes })
 }
 
-/// How far the clock that IOR reads may be from the monotonic one: as far as the kernel slews it,
-/// and then some.
+/// How far the clock that IOR reads may deviate from the monotonic clock, as a share: as far as the
+/// kernel slews it, with some reserve.
 const CLOCKS_APART: f64 = 0.01;
 
 /// Half of the last decimal of IOR's times, in seconds.
 const ROUNDING_S: f64 = 0.000_05;
 
-/// Checks that the phases `reported` took no longer than the run that they are of.
+/// Checks that the phases `reported` took no longer than their run.
 ///
 /// # Errors
 /// Both times.
@@ -103,7 +103,7 @@ fn within_the_run(figures: &RunFigures, reported: &[PhaseReport]) -> Result<(), 
     }
 }
 
-/// The bandwidths among `metrics` without values, but not unmentioned.
+/// Returns the bandwidths among `metrics` without values, so that reports mention them.
 fn without_figures<'a>(
     plan: &Plan,
     metrics: Vec<Metric>,
@@ -124,7 +124,7 @@ fn without_figures<'a>(
     })
 }
 
-/// The metric that `reported`, of which `first` is the first, are the repetitions of.
+/// Derives the metric whose repetitions are `reported`; `first` is the first of them.
 fn bandwidth(
     plan: &Plan,
     figures: &RunFigures,
@@ -197,8 +197,9 @@ fn repetition(plan: &Plan, figures: &RunFigures, reported: &PhaseReport) -> (Rep
     (RepetitionMetric { test, repetition, value, total_s }, accuracy)
 }
 
-/// IOR's own interval, first open to last close, in seconds. IOR prints it rounded to 0.1 ms; bytes
-/// / bandwidth is the same interval with more digits, where the bytes are settled.
+/// Returns IOR's interval from the first open to the last close, in seconds. IOR prints it rounded
+/// to 0.1 ms. Bytes / bandwidth is the same interval with more digits, if the number of bytes is
+/// exact.
 fn own_interval_s(reported: &PhaseReport) -> Figure<f64> {
     let positive = |value: &f64| value.is_finite() && *value > 0.0;
     let from_bytes = reported.bytes.zip(reported.bandwidth).map(|(bytes, bandwidth)| bytes as f64 / MIB / bandwidth);
@@ -216,8 +217,8 @@ fn phase_of<'a>(figures: &'a RunFigures, reported: &PhaseReport) -> Result<&'a W
     found.ok_or_else(|| format!("no barriers around {} of repetition {}", reported.name, reported.repetition))
 }
 
-/// Over all repetitions at once: bytes that IOR reports / bytes traced. The time, the same for
-/// both, drops out.
+/// Computes the error over all repetitions: bytes that IOR reports / bytes traced. The time is the
+/// same for both and cancels out.
 fn error_of_whole_run(figures: &RunFigures, operation: Operation, reported: &[PhaseReport]) -> Figure<f64> {
     let mut moved = 0.0;
     for one in reported {
@@ -244,8 +245,8 @@ fn sampled_over_whole_run(
     }
 }
 
-/// Mean of instantaneous bandwidths in MiB/s and the number of intervals: over the samples around
-/// `phase`, or all.
+/// Returns the mean of instantaneous bandwidths in MiB/s and the number of intervals, over the
+/// samples around `phase`, or over all samples.
 fn sampled(
     plan: &Plan,
     figures: &RunFigures,
@@ -259,8 +260,8 @@ fn sampled(
         return Err("the study does not sample".to_owned());
     };
     let readings = readings(figures, operation, interval);
-    // From the last sample before the phase to the first after it: its sampling intervals, the
-    // partial ones included.
+    // The range lasts from the last sample before the phase to the first one after it, with partial
+    // sampling intervals.
     let around = match phase {
         None => readings.as_slice(),
         Some(phase) => {
@@ -275,10 +276,10 @@ fn sampled(
         .ok_or_else(|| format!("too short for sampling every {interval} ms: no sampling interval with bytes"))
 }
 
-/// What sampling every `interval_ms` shows, from before the run to after it. The tracer ends with
-/// the run, so the first and the last reading are not its own samples but those of a monitor that
-/// was there already and stays: before and after the run the workload's counters stand still, at
-/// what was read at its two ends.
+/// Returns what sampling every `interval_ms` shows, from before the run to after it. The tracer
+/// ends with the run, so it takes no sample before or after it. The first and the last reading
+/// stand for a permanent monitor. Outside the run, the workload's counters stay at the values read
+/// at both ends.
 pub(crate) fn readings(figures: &RunFigures, operation: Operation, interval_ms: u64) -> Vec<CounterReading> {
     let reading = |sample: &tracer::Sample| CounterReading {
         at_ns: sample.monotonic_ns,
@@ -312,7 +313,7 @@ fn ratio(reported: f64, traced: f64) -> Figure<f64> {
     relative_error(reported, traced).into()
 }
 
-/// Geometric mean; one missing figure leaves no mean, with its reason.
+/// Computes the geometric mean. If a figure is missing, the mean is, too, for the same reason.
 fn geometric_mean<'a>(figures: impl Iterator<Item = &'a Figure<f64>>) -> Figure<f64> {
     let mut values = Vec::new();
     for figure in figures {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sequential sampling (`--until`): which boots are enough, and what that means for intervals and
-//! p-values.
+//! Sequential sampling (`--until`): how many boots are enough, and what that means for intervals
+//! and p-values.
 //!
 //! The effects of one target, workload and file system are measured in the same boots, so they stop
-//! together: at the first look (see bpfassay-stats, `sequential`: the numbers of boots are fixed
-//! beforehand, and each look spends an equal share of the error) at which the interval of every
-//! overhead that is asked for is narrow enough, else at the most boots allowed.
+//! together. They stop at the first look at which the intervals of all requested overheads are
+//! narrow enough, or at the largest number of boots. The numbers of boots at looks are fixed
+//! beforehand, and each look spends an equal share of the error (see bpfassay-stats, `sequential`).
 
 use std::{
     borrow::Cow,
@@ -49,7 +49,7 @@ fn groups(plan: &Plan) -> Vec<Group<'_>> {
     groups
 }
 
-/// How far each group is; nothing where the plan's boots are fixed.
+/// Derives the progress of each group; empty if the plan has a fixed number of boots.
 pub(super) fn derive(plan: &Plan, runs: &ByCell<'_>) -> Vec<Sampled> {
     let Some(sampling) = design(plan) else { return Vec::new() };
     let done: HashSet<&str> = runs.values().flatten().map(|run| run.record.run.as_str()).collect();
@@ -105,8 +105,9 @@ fn up_to(logs: &BTreeMap<u32, f64>, look: usize) -> Vec<f64> {
 
 type Series<'a> = (&'a Cell, MetricName, BTreeMap<u32, f64>);
 
-/// The overheads that are asked for, by replicate: those that a gate covers, else all. What has no
-/// figures at all, because the kernel refuses it or they would mean nothing, is not waited for.
+/// Returns the requested overheads by replicate: those that a gate covers, or else all. Cells
+/// without any figures, because the kernel refuses the tool or the figures would be meaningless,
+/// are not waited for.
 fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &ByCell<'_>) -> Vec<Series<'a>> {
     let gates: Vec<_> = plan.study.gates.iter().filter(|gate| gate.limits_overheads()).collect();
     let of = |cell: &Cell| -> Vec<&RunResult> {
@@ -139,7 +140,7 @@ fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &ByCell<'_>) -> Vec<Series<'
     all
 }
 
-/// The overhead whose interval is the widest at `look`.
+/// Returns the overhead whose interval is the widest at `look`.
 fn widest(sampling: &Sampling, series: &[Series<'_>], look: usize) -> Option<Widest> {
     series
         .iter()
@@ -154,7 +155,7 @@ fn widest(sampling: &Sampling, series: &[Series<'_>], look: usize) -> Option<Wid
         .max_by(|a, b| a.within.total_cmp(&b.within))
 }
 
-/// The most boots that are needed at each place that there is a limit for.
+/// Returns the largest number of boots that each sampled place needs.
 fn limits(sampled: &[Sampled]) -> HashMap<Place<'_>, u32> {
     sampled.iter().map(|group| ((&group.target, group.case.as_str(), group.file_system.clone()), group.boots)).collect()
 }
@@ -163,7 +164,7 @@ fn is_beyond(block: &Block, limits: &HashMap<Place<'_>, u32>) -> bool {
     limits.get(&place_of(block)).is_some_and(|&boots| block.replicate > boots)
 }
 
-/// The plan without the boots that sampling did not need.
+/// Removes the boots from `plan` that sampling did not need.
 pub(super) fn needed<'a>(plan: &'a Plan, sampled: &[Sampled]) -> Cow<'a, Plan> {
     if sampled.is_empty() {
         return Cow::Borrowed(plan);
@@ -174,16 +175,16 @@ pub(super) fn needed<'a>(plan: &'a Plan, sampled: &[Sampled]) -> Cow<'a, Plan> {
     Cow::Owned(plan)
 }
 
-/// What is to be done next: everything that has no record that counts, where boots are fixed; with
-/// sequential sampling the boots up to the next look of each group that continues. `again`: what is
-/// executed once more as well. Nothing is left when this is empty.
+/// Returns what to do next; empty if nothing is left. If the number of boots is fixed, this is
+/// everything without a record that counts. Sequential sampling does the boots up to the next look
+/// of each group that continues. `again` selects what to execute once more.
 #[must_use]
 pub fn to_do(contents: &Contents, again: Again) -> Vec<ToDo> {
     let mut blocks = contents.to_do(again);
     let header = &contents.header;
     if design(&header.plan).is_some() {
-        // What is provisional, or failed by the host, decides nothing: it will be measured, and
-        // then the decision is the one that an uninterrupted run takes.
+        // Provisional runs, and runs that the host failed, decide nothing. They will be measured,
+        // and the decision then is the same as in an uninterrupted run.
         let standing = contents.standing();
         let (stands, _) = entries::standing(contents);
         let mut entries = contents.entries.clone();

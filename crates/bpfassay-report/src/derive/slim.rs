@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records without the raw figures that nothing but their own runs' figures follow from: of 200,000
-//! runs they would be tens of gigabytes.
+//! Removes raw figures from records that only serve to derive the run's own figures: those of
+//! 200,000 runs would take tens of gigabytes.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -18,7 +18,7 @@ use super::activity::unusual_of;
 
 const EMPTY: Reading = Reading { monotonic_ns: 0, idle_ns: None, tracer: None, mountstats: None };
 
-/// What is taken out of a record, and may be needed again.
+/// Removed parts of a record that may be needed again.
 #[derive(Default)]
 pub(super) struct Taken {
     cell: String,
@@ -26,8 +26,8 @@ pub(super) struct Taken {
     programs: Vec<Program>,
 }
 
-/// Takes out of `record` of `cell` the raw figures that no figure of a cell and no report is made
-/// of. Those of tools and of kernel features stay.
+/// Removes from `record` of `cell` the raw figures that no figure of a cell and no report uses.
+/// Those of tools and of kernel features stay.
 pub(super) fn slim(plan: &Plan, cell: Option<&Cell>, record: &mut RunRecord) -> Option<Taken> {
     let cell = cell?;
     let Outcome::Measured(figures) = &mut record.outcome else { return None };
@@ -63,7 +63,8 @@ fn without_readings(figures: &mut RunFigures) {
     [path, file_system, options].into_iter().for_each(|text| *text = String::new());
 }
 
-/// What was taken out of records, in the order of these; what many have is held once.
+/// The removed parts of records, in the order of the records. Values that many records share are
+/// stored once.
 #[derive(Default)]
 pub(super) struct Kept {
     records: Vec<Option<Record>>,
@@ -78,18 +79,18 @@ struct Record {
     programs: Option<Arc<[Program]>>,
 }
 
-/// A phase with what the kernel did meanwhile.
+/// A phase with the kernel's activity during it.
 struct Phase {
     name: Arc<str>,
     test: u32,
     repetition: u32,
     rpcs: Option<Arc<BTreeMap<String, u64>>>,
-    /// The other activity.
+    /// The activity without RPCs.
     others: PhaseActivity,
 }
 
 impl Kept {
-    /// Keeps what was taken out of the next record.
+    /// Stores what was removed from the next record.
     pub(super) fn keep(&mut self, taken: Option<Taken>) {
         let record = taken.map(|Taken { cell, phases, programs }| Record {
             phases: phases.into_iter().filter_map(|phase| self.phase(phase)).collect(),
@@ -106,7 +107,7 @@ impl Kept {
     }
 
     fn programs(&mut self, cell: String, programs: Vec<Program>) -> Arc<[Program]> {
-        /// Lists in which the same one is looked for.
+        /// The number of latest lists to search for the same list.
         const LATEST: usize = 16;
         let lists = self.programs.entry(cell).or_default();
         match lists.iter().rev().take(LATEST).find(|list| ***list == *programs) {
@@ -119,9 +120,9 @@ impl Kept {
         }
     }
 
-    /// Gives back to `runs`, of which the records had these numbers, what is needed: where the
-    /// kernel did something unusual in a boot, the activity, and each list of programs to the first
-    /// run of a cell that had it.
+    /// Restores what `runs` need; `numbers` are the numbers of their records. If the kernel's
+    /// activity was unusual in a boot, all runs of the boot get the activity. Each list of programs
+    /// goes to the first run of a cell that had it.
     pub(super) fn give_back(self, plan: &Plan, runs: &mut [RunResult], numbers: &[usize]) {
         let of = |index: usize| self.records.get(*numbers.get(index)?)?.as_ref();
         let mut blocks = HashMap::<&str, Vec<usize>>::new();
@@ -157,7 +158,7 @@ impl Kept {
     }
 }
 
-/// Gives each run at `indices` the phases that `of` has for it.
+/// Sets the phases of each run at `indices` to those that `of` returns.
 fn set_phases(runs: &mut [RunResult], indices: &[usize], of: &dyn Fn(usize) -> Option<Vec<WorkloadPhase>>) {
     for &index in indices {
         if let Some(run) = runs.get_mut(index)
@@ -188,7 +189,7 @@ impl Phase {
     }
 }
 
-/// The value that is the same as `new`, held once.
+/// Returns the stored value that equals `new`.
 fn shared<T: ?Sized + Eq + std::hash::Hash>(all: &mut HashSet<Arc<T>>, new: Arc<T>) -> Arc<T> {
     if let Some(same) = all.get(&new) {
         return Arc::clone(same);

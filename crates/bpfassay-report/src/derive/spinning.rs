@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Workloads whose figures of the whole guest mean nothing by the instruction clock: their
-//! processes spin while they wait.
+//! Workloads whose processes spin while they wait: under the instruction clock, their figures of
+//! the whole guest are meaningless.
 
 use bpfassay_protocol::job::Program;
 use bpfassay_study::{Cell, Clock, Plan};
 
-/// Why `cell` has neither overheads nor costs of the whole guest, and can be compared with no
-/// other; `None` where it may have them. MPI's ranks wait for each other in a loop, whose
-/// instructions are then the time of a phase, whatever a tool adds to its calls. As many virtual
-/// CPUs as ranks change nothing: what waits spins.
+/// Tells why `cell` has no overheads and no costs of the whole guest, and cannot be compared;
+/// `None` if it can. MPI ranks wait for each other in a loop, whose instructions then determine the
+/// time of a phase, whatever a tool adds to the calls. Giving each rank a virtual CPU changes
+/// nothing, because waiting ranks still spin.
 pub(crate) fn why_no_overhead(plan: &Plan, cell: &Cell) -> Option<String> {
     let Program::ExternalIor { ranks } = cell.workload.program else { return None };
     (plan.study.clock == Clock::Instructions && ranks > 1).then(|| {

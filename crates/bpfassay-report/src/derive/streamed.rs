@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From a journal to results without ever holding all of its raw figures: each record is derived as
-//! soon as it is read, and read a second time when the results are written.
+//! Derives results from a journal without holding all raw figures in memory: each record is derived
+//! when it is read, and read a second time when the results are written.
 
 use std::{collections::HashMap, path::PathBuf, sync::OnceLock};
 
@@ -30,21 +30,21 @@ pub enum StreamedError {
     Results(#[from] ResultsError),
 }
 
-/// Results without the raw figures of their runs that no report shows; the journal has these.
+/// Results without the raw figures of runs that no report shows; the journal has these.
 #[derive(Debug)]
 pub struct Streamed {
-    /// The results. Whoever needs all raw figures reads them from the journal or from
+    /// The results. Callers that need all raw figures read them from the journal or from
     /// `results.json`.
     pub results: Results,
     texts: Texts,
-    /// Where the whole record of each run is.
+    /// The place of each run's whole record in the journal.
     places: Vec<Place>,
 }
 
-/// Everything that follows from the journal in `directory`, finished or not.
+/// Derives the results from the journal in `directory`, finished or not.
 ///
 /// # Errors
-/// As [`bpfassay_results::Contents::read_in`].
+/// Those of [`bpfassay_results::Contents::read_in`].
 pub fn derive_in(directory: &OpenDirectory) -> Result<Streamed, JournalError> {
     let cells = OnceLock::new();
     let (mut ahead, mut kept, mut all) = (Ahead::default(), Kept::default(), Vec::new());
@@ -69,7 +69,7 @@ pub fn derive_in(directory: &OpenDirectory) -> Result<Streamed, JournalError> {
     Ok(Streamed { results, texts, places })
 }
 
-/// The cell of `plan` with this id; `places` has the place of each in it, once it was looked for.
+/// Returns the cell of `plan` with this id; `places` is the index of cells, made on first use.
 fn cell<'a>(plan: &'a Plan, places: &OnceLock<HashMap<String, usize>>, id: &str) -> Option<&'a Cell> {
     let places = places.get_or_init(|| plan.cells.iter().map(|cell| cell.id.clone()).zip(0..).collect());
     plan.cells.get(*places.get(id)?)
@@ -80,19 +80,19 @@ impl Streamed {
         Whole::new(&self.results, &self.texts, &self.places)
     }
 
-    /// Writes `results.json` into `directory`, as [`bpfassay_results::file::write_in`] does of
-    /// results that are held whole.
+    /// Writes `results.json` into `directory`, as [`bpfassay_results::file::write_in`] writes
+    /// results that are held in memory.
     ///
     /// # Errors
-    /// [`StreamedError`] where a record cannot be read again, or the file not be written.
+    /// [`StreamedError`], if a record cannot be read again or the file cannot be written.
     pub fn write_in(&self, directory: &OpenDirectory) -> Result<PathBuf, StreamedError> {
         Ok(self.whole().write_in(directory)??)
     }
 
-    /// The fingerprint of all raw figures, as [`bpfassay_results::fingerprint()`] gives it.
+    /// Returns the fingerprint of all raw figures, as [`bpfassay_results::fingerprint()`] does.
     ///
     /// # Errors
-    /// [`JournalError`] where a record cannot be read again.
+    /// [`JournalError`], if a record cannot be read again.
     pub fn fingerprint(&self) -> Result<String, JournalError> {
         let records = self.results.runs.iter().map(|run| &*run.record);
         fingerprint::of_texts(records.zip(&self.places), &self.texts)

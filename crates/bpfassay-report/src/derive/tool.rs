@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is found of another tool under test: its reports joined with what really happened, run by
-//! run.
+//! Evaluates another tool under test: compares its reports with what really happened, run by run.
 //!
-//! The truth comes from the bundled tracer where it counted beside the tool: it was read before and
-//! after each report of the tool, which lies between. Runs of the tool alone show what needs no
-//! truth.
+//! The truth comes from the bundled tracer if it counted in parallel with the tool. The bundled
+//! tracer was read before and after each report of the tool. Runs of the tool alone show what needs
+//! no truth.
 
 mod cgroups;
 mod object;
@@ -36,13 +35,13 @@ use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, 
 use self::cgroups::Cgroups;
 pub(crate) use self::step::started;
 
-/// What is found of the tool of `cell` over all its runs; `None` where it has none, or none that
-/// came from a tool file.
+/// Evaluates the tool of `cell` over all its runs; `None` for a cell without a tool from a tool
+/// file.
 pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: &[&RunResult]) -> Option<ToolResult> {
     let name = cell.tool.as_ref()?;
     let tool = plan.study.tool_files.iter().find(|tool| tool.file.name == *name)?;
     let object = tool.object(cell.target.arch, &cell.target.kernel);
-    // The host's time is no measure of a tool that is emulated.
+    // The host's time does not measure a tool in an emulated guest.
     let is_timed = plan.study.clock == Clock::Instructions
         || !provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
     let series = Series::of(&cell.target.kernel);
@@ -90,8 +89,7 @@ pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: 
     Some(result)
 }
 
-/// What is found of a tool that did not start: why, and of an object whether it fits to the
-/// kernel's prototypes.
+/// Evaluates a tool that did not start: why, and whether an object fits the kernel's prototypes.
 fn of_refusal(refusal: &Refusal) -> Vec<FindingResult> {
     let start = started(refusal);
     let prototypes = refusal.prototypes.as_ref().map(|prototypes| prototypes.0.as_slice());
@@ -99,22 +97,22 @@ fn of_refusal(refusal: &Refusal) -> Vec<FindingResult> {
     finding::evaluate(&evidence, &Limits::default())
 }
 
-/// What is found of a tool after whose run the guest was not as before: that much is sure of it,
-/// whatever it reported.
+/// Evaluates a tool after whose run the guest had changed. This finding holds whatever the tool
+/// reported.
 fn left_changed(failure: &RunFailure) -> Vec<FindingResult> {
-    // How it started is not in the record of a failed run.
+    // The record of a failed run does not tell how the tool started.
     let mut findings = finding::evaluate(&Evidence::default(), &Limits::default());
-    // The first line is what the agent states; others are what the console had, of whatever.
+    // The first line is the agent's statement; the others come from the console and prove nothing.
     let status = FindingStatus::found(Certainty::Proven, failure.excerpt.iter().take(1).cloned().collect());
     outweigh(&mut findings, FindingResult { kind: finding::Kind::LeftBehind, status });
     findings
 }
 
-/// What a run with a reference tracer shows of a tool's figures.
+/// A tool's figures compared with a reference tracer's counts.
 #[derive(Default)]
 struct AgainstReference {
     figures: Vec<Compared>,
-    /// What calls moved of the bytes that figures of requested ones count: by figure and subject.
+    /// The bytes that calls moved, for figures of requested bytes, by figure and subject.
     moved: BTreeMap<(String, Option<String>), u64>,
     not_compared: Vec<NotCompared>,
     run: Option<String>,
@@ -126,7 +124,7 @@ impl AgainstReference {
     }
 }
 
-/// How much a status weighs beside that of another run.
+/// Ranks a status against that of another run.
 const fn weight(status: &FindingStatus) -> u8 {
     match status {
         FindingStatus::Found { .. } => 2,
@@ -135,7 +133,7 @@ const fn weight(status: &FindingStatus) -> u8 {
     }
 }
 
-/// Puts `found` in the place of what is known of its kind, if it weighs more.
+/// Replaces the known finding of the same kind by `found`, if `found` weighs more.
 fn outweigh(known: &mut [FindingResult], found: FindingResult) {
     let of_kind = known.iter_mut().find(|known| known.kind == found.kind);
     if let Some(known) = of_kind.filter(|known| weight(&found.status) > weight(&known.status)) {
@@ -143,15 +141,15 @@ fn outweigh(known: &mut [FindingResult], found: FindingResult) {
     }
 }
 
-/// What was found in any run counts; then what was looked for in one; then why it was not.
+/// Merges the findings of two runs. A fault in any run outweighs the absence of one, which
+/// outweighs that a kind was not evaluated.
 fn merge(known: &mut Vec<FindingResult>, new: Vec<FindingResult>) {
     if known.is_empty() {
         *known = new;
         return;
     }
     for (known, new) in known.iter_mut().zip(new) {
-        // The last run has a reference tracer, and has the best reason why something could not be
-        // looked for.
+        // The last run has a reference tracer, and so the best reason why a kind was not evaluated.
         let (before, now) = (weight(&known.status), weight(&new.status));
         if now > before || now == 0 && before == 0 {
             *known = new;
@@ -159,7 +157,7 @@ fn merge(known: &mut Vec<FindingResult>, new: Vec<FindingResult>) {
     }
 }
 
-/// What the run `id` shows of the tool.
+/// Evaluates the run `id` of the tool.
 fn of_run(
     tool: &UnderTest,
     object: Option<&[u8]>,
@@ -176,7 +174,7 @@ fn of_run(
     let read = report.map(|report| bpfassay_tool::read(report, &capture(report, seen), object)).transpose();
     let (mut readings, unreadable) = match read {
         Ok(Some(mut readings)) => {
-            // What a script has is printed once there is something in it.
+            // A script prints a map only when it has entries.
             readings.absent.retain(|one| one.is_value || !tool.file.names_maps_of_scripts());
             (Some(readings), None)
         }
@@ -223,13 +221,14 @@ fn of_run(
     (findings, beside)
 }
 
-/// Whether the tool was ready as its file says when it is: a bare object's loader says so itself.
+/// Whether the tool itself shows when it is ready. The loader of a bare object does.
 fn has_sign(tool: &UnderTest) -> bool {
     matches!(tool.file.source, Source::Object(_)) || tool.file.ready != Ready::Started
 }
 
-/// How the start of a tool went that ran. That programs are loaded does not show that they are
-/// attached, and that it was started shows neither: a link does, and whatever it counted.
+/// Determines how the start of a running tool went. A started process does not prove that programs
+/// are loaded, and loaded programs do not prove that they are attached. A link proves it, and so
+/// does any count.
 fn start_of(tool: &UnderTest, seen: &ToolFigures, readings: Option<&Readings>) -> Start {
     let shows_all = match tool.file.ready {
         Ready::Line { .. } | Ready::Port(_) => true,
@@ -286,12 +285,12 @@ fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, is_timed: bool, series: Op
     }
 }
 
-/// Whether this piece of output holds figures. Of an answer by several endpoints, each piece does.
+/// Whether this piece of output holds figures. If several endpoints answer, each piece does.
 fn is_of(report: &Report, piece: &OutputPiece) -> bool {
     piece.source == report.form.stream().map_or(tool::Source::Endpoint, source)
 }
 
-/// What a tool writes to this stream.
+/// Returns the source of the output that a tool writes to this stream.
 const fn source(stream: Stream) -> tool::Source {
     match stream {
         Stream::Stdout => tool::Source::Output,
@@ -321,7 +320,7 @@ fn capture(report: &Report, seen: &ToolFigures) -> Capture {
                 capture.cut |= is_cut;
                 capture.dumps.extend(dumps);
             }
-            // A reading that cannot be used is one that is missing.
+            // A reading that cannot be used counts as missing.
             Err(_) => capture.cut = true,
         }
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Failures that are one event: a guest that does not boot fails every run that was to be made in
-//! it.
+//! Groups failures that are one event: a guest that does not boot fails all of its runs.
 
 use std::collections::HashMap;
 
@@ -15,7 +14,7 @@ pub(super) struct Alike {
     known: HashMap<String, usize>,
 }
 
-/// What failed one run or several.
+/// An event that failed one or several runs.
 #[derive(Debug)]
 struct Event {
     run: String,
@@ -24,8 +23,8 @@ struct Event {
 }
 
 impl Alike {
-    /// Adds the failure of `run` on `target`. Gives the number of the event, from 0, and whether it
-    /// is new.
+    /// Adds the failure of `run` on `target`. Returns the number of the event, from 0, and whether
+    /// it is new.
     pub(super) fn add(&mut self, target: &Target, run: &str, failure: &RunFailure) -> (usize, bool) {
         let next = self.events.len();
         let number = event_of(target, failure).map_or(next, |event| *self.known.entry(event).or_insert(next));
@@ -36,12 +35,12 @@ impl Alike {
         (number, number == next)
     }
 
-    /// The runs of event `number`: `RUN and 9 more runs`.
+    /// Names the runs of event `number`: `RUN and 9 more runs`.
     pub(super) fn runs(&self, number: usize) -> String {
         self.events.get(number).map(Event::runs).unwrap_or_default()
     }
 
-    /// Event `number` as a remark.
+    /// Formats event `number` as a remark.
     pub(super) fn remark(&self, number: usize) -> String {
         self.events.get(number).map(|event| format!("{}: {}", event.runs(), event.text)).unwrap_or_default()
     }
@@ -57,8 +56,8 @@ impl Event {
     }
 }
 
-/// What failures of runs that never began have in common where they are one event; `None`: this is
-/// of a run alone. Of a target that does not boot, each block has a log of its own.
+/// Returns what runs that never began have in common if one event failed them; `None` for a failure
+/// of a single run. If a target does not boot, each block has its own log.
 fn event_of(target: &Target, failure: &RunFailure) -> Option<String> {
     let never_began = matches!(
         (failure.kind, failure.phase),
@@ -96,7 +95,7 @@ mod tests {
         assert_eq!(alike.add(&target("6.1"), "a3", &failure(Phase::Boot, "panic", "1.log")), (2, true));
         assert_eq!(alike.remark(0), "a1 and 2 more runs: boot timeout during boot: silence; log: 1.log");
         assert_eq!((alike.runs(1), alike.runs(3)), ("c1".to_owned(), String::new()));
-        // Each run that was in flight has an event of its own.
+        // Each run that was in flight has its own event.
         let run = |log: &str| failure(Phase::Workload, "panic", log);
         assert_eq!(alike.add(&target("6.1"), "d1", &run("4.log")), (3, true));
         assert_eq!(alike.add(&target("6.1"), "d2", &run("4.log")), (4, true));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether what is under test attached, in one cell of a table.
+//! Formats whether what is under test attached, for one cell of a table.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use super::table::Remarks;
 use crate::labels;
 use bpfassay_results::{Attach, CellFailure, CellResult, FailureKind};
 
-/// `attached`, `refused, as expected: attach: errno 524 [1]`; what is long is a remark.
+/// Formats the outcome: `attached`, `refused, as expected: attach: errno 524 [1]`. Long texts
+/// become remarks.
 pub(super) fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
     let mut text = match &cell.attach {
         Attach::Baseline if cell.runs.measured > 0 => "baseline".to_owned(),
@@ -18,7 +19,7 @@ pub(super) fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
             let mut text = "attached".to_owned();
             match displaced.len() {
                 0 => {}
-                // More of them make the table too wide to read.
+                // A longer list makes the table too wide to read.
                 1 | 2 => text = format!("{text} at {}", displaced.join(", ")),
                 _ => text = format!("{text} {}", remarks.mark(format!("behind the entry: {}", displaced.join(", ")))),
             }
@@ -63,7 +64,7 @@ pub(super) fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
     }
     for (kind, marks) in by_kind {
         let failed = match kind {
-            // Neither is anything that the tool did in these runs.
+            // The tool caused neither of these.
             FailureKind::Host | FailureKind::NotTried => format!("not measured: {} {}", kind.name(), marks.join(" ")),
             _ => format!("FAILED: {} {}", kind.name(), marks.join(" ")),
         };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A badge, as the JSON of the endpoint badge schema: what the results come to, in words.
+//! A badge, as JSON of the endpoint badge schema: what the results come to, in words.
 
 use serde::Serialize;
 
@@ -10,7 +10,6 @@ use super::{
 };
 use bpfassay_results::Results;
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "badge",
     about: "JSON of a badge for a README: what the results come to, in words",
@@ -31,10 +30,10 @@ struct Badge {
     color: &'static str,
 }
 
-/// `results` as a badge.
+/// Renders `results` as a badge.
 ///
 /// # Errors
-/// [`serde_json::Error`], which texts do not end in.
+/// [`serde_json::Error`], which texts never cause.
 pub fn badge(results: &Results) -> Result<String, serde_json::Error> {
     let standing = standing(results);
     let badge = Badge {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures in Bencher Metric Format: by benchmark and measure a value, and the ends of its interval
-//! where it has one.
+//! Figures in Bencher Metric Format: a value for each benchmark and measure, and the ends of its
+//! interval if it has one.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,6 @@ use serde::Serialize;
 use super::{format::Format, plain};
 use bpfassay_results::{CellMetric, CellResult, Results};
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "bencher",
     about: "Costs, overheads and bandwidths with their intervals, as Bencher's JSON, to follow them over commits",
@@ -18,7 +17,7 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(bencher(results)?.into()),
 };
 
-/// A value, in the unit that its measure names.
+/// A value, in the unit that the measure's name contains.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Value {
     value: f64,
@@ -29,7 +28,7 @@ struct Value {
 }
 
 impl Value {
-    /// A number without interval.
+    /// Makes a value without an interval.
     fn bare(value: f64) -> Self {
         Self { value, lower_value: None, upper_value: None }
     }
@@ -43,13 +42,13 @@ impl Value {
         }
     }
 
-    /// JSON has no other numbers.
+    /// Whether JSON can represent the value.
     fn is_finite(&self) -> bool {
         [Some(self.value), self.lower_value, self.upper_value].into_iter().flatten().all(f64::is_finite)
     }
 }
 
-/// The measures: slugs by which Bencher knows them, and their values of a metric.
+/// The measures: their slugs in Bencher, and how to read their value of a metric.
 type Of = fn(&CellMetric) -> Option<Value>;
 const MEASURES: [(&str, Of); 4] = [
     ("direct-instructions-per-call", |metric| Some(Value::bare(metric.direct.as_ref()?.value()?.per_call.mean))),
@@ -61,10 +60,10 @@ const MEASURES: [(&str, Of); 4] = [
     }),
 ];
 
-/// `results` in Bencher Metric Format. What was not measured is left out.
+/// Renders `results` in Bencher Metric Format. Figures that were not measured are left out.
 ///
 /// # Errors
-/// [`serde_json::Error`], which texts and finite numbers do not end in.
+/// [`serde_json::Error`], which texts and finite numbers never cause.
 pub fn bencher(results: &Results) -> Result<String, serde_json::Error> {
     let mut benchmarks: BTreeMap<String, BTreeMap<&str, Value>> = BTreeMap::new();
     for cell in &results.cells {
@@ -79,7 +78,8 @@ pub fn bencher(results: &Results) -> Result<String, serde_json::Error> {
     Ok(plain::json(&serde_json::to_string_pretty(&benchmarks)?).into_owned() + "\n")
 }
 
-/// `x86_64_7.2_quick_nfs4.2_fexit/write`: no two metrics of a plan have the same.
+/// Names a benchmark: `x86_64_7.2_quick_nfs4.2_fexit/write`. The name is unique among the metrics
+/// of a plan.
 fn name(cell: &CellResult, metric: &CellMetric) -> String {
     plain::line(&format!("{}/{}", cell.cell, metric.name)).into_owned()
 }

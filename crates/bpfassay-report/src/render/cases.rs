@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is reported case by case: per cell whether it ran and attached as expected, per gate its
-//! verdict, per feature of a kernel the surprise. Formats for CI systems write these cases, each in
-//! its own way.
+//! The cases that formats for CI systems write: per cell whether it ran and attached as expected,
+//! per gate the verdict, per kernel feature the surprise.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -11,54 +10,51 @@ use bpfassay_tool::finding::{Certainty, FindingResult, FindingStatus};
 use crate::labels;
 use bpfassay_results::{Attach, CellFailure, CellResult, Demand, FailureKind, GateResult, Results};
 
-/// Cases of one kind.
 pub(super) struct Suite {
     pub(super) name: String,
     pub(super) cases: Vec<Case>,
 }
 
-/// One case.
 pub(super) struct Case {
     pub(super) name: String,
-    /// What it is a case of: target and what is under test, or the gate.
+    /// The subject of the case: target and what is under test, or the gate.
     #[cfg_attr(not(feature = "junit"), expect(dead_code, reason = "only JUnit has it"))]
     pub(super) class: String,
     pub(super) outcome: CaseOutcome,
-    /// How long all its runs took, by the host's clock; `None` where none ran.
+    /// How long all runs took by the host's clock; `None` if none ran.
     #[cfg_attr(not(feature = "junit"), expect(dead_code, reason = "only JUnit has it"))]
     pub(super) time: Option<Duration>,
-    /// What shows the findings that it is about, a line each.
+    /// Evidence of the case's findings, one line each.
     pub(super) evidence: Vec<String>,
 }
 
-/// What came of a case.
+/// The outcome of a case.
 pub(super) enum CaseOutcome {
     Passed,
     /// Neither passed nor failed, with the reason.
     Skipped(String),
-    /// No pass.
+    /// Did not pass.
     Failed {
-        /// On what account.
         account: Account,
-        /// In one or two words.
+        /// The failure in one or two words.
         what: &'static str,
         message: String,
     },
 }
 
-/// On what account a case is no pass.
+/// Why a case did not pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Account {
-    /// It was measured, and is not what it has to be.
+    /// The case was measured and is wrong.
     Wrong,
-    /// What was under test, or the guest under it, failed.
+    /// The thing under test, or the guest under it, failed.
     Failed,
-    /// Nothing is known for or against it: not measured, or not decided.
+    /// The case was not measured, or not decided.
     Undecided,
 }
 
-/// The cases of `results`, suite by suite: cells first; then gates, where there are some;
-/// expectations, where features of kernels were tried.
+/// Returns the cases of `results` in suites: cells first, then gates if there are some, then
+/// expectations if kernel features were tried.
 pub(super) fn suites(results: &Results) -> Vec<Suite> {
     let study = results.plan.title();
     let times = times(results);
@@ -83,7 +79,7 @@ pub(super) fn suites(results: &Results) -> Vec<Suite> {
     suites
 }
 
-/// How long the runs of each cell took, all kinds of runs together.
+/// Sums how long the runs of each cell took, all kinds of runs together.
 fn times(results: &Results) -> HashMap<&str, Duration> {
     let mut times: HashMap<&str, Duration> = HashMap::new();
     for run in results.runs.iter().filter(|run| run.record.duration_ms > 0) {
@@ -97,13 +93,14 @@ fn failed(account: Account, what: &'static str, message: String) -> CaseOutcome 
     CaseOutcome::Failed { account, what, message }
 }
 
-/// The most specific failure of a cell: one of its own before one that it only suffers from.
+/// Returns the most specific failure of a cell: its own failure before one that it only suffers
+/// from.
 fn first_failure(cell: &CellResult) -> Option<&CellFailure> {
     let is_own = |failed: &&CellFailure| account_of(failed).1 == "failed";
     cell.failures.iter().find(is_own).or_else(|| cell.failures.first())
 }
 
-/// What a failure is for whoever decides whether to repeat it.
+/// Classifies a failure for the decision whether to repeat it.
 pub(super) const fn account_of(failed: &CellFailure) -> (Account, &'static str) {
     match failed.failure.kind {
         FailureKind::Host => (Account::Undecided, "host"),
@@ -112,7 +109,7 @@ pub(super) const fn account_of(failed: &CellFailure) -> (Account, &'static str) 
     }
 }
 
-/// The case of `cell`, without its time.
+/// Makes the case of `cell`, without its time.
 pub(super) fn cell(cell: &CellResult) -> Case {
     let outcome = match (&cell.attach, first_failure(cell)) {
         (_, Some(first)) => {
@@ -157,13 +154,13 @@ pub(super) fn cell(cell: &CellResult) -> Case {
     }
 }
 
-/// The findings of the tool of `cell`: those that are there.
+/// Returns the findings of the tool of `cell` whose fault was found.
 pub(super) fn found(cell: &CellResult) -> impl Iterator<Item = &FindingResult> {
     let findings = cell.tool_result.iter().flat_map(|result| &result.findings);
     findings.filter(|finding| finding.status.is_found())
 }
 
-/// What shows `finding`, a line each: `left-behind (proven): …`.
+/// Formats the evidence of `finding`, one line each: `left-behind (proven): …`.
 pub(super) fn evidence(finding: &FindingResult) -> Vec<String> {
     let FindingStatus::Found { evidence, certainty } = &finding.status else { return Vec::new() };
     let name = match certainty.map(Certainty::name) {
@@ -179,7 +176,7 @@ pub(super) fn denies(results: &Results, index: u32, finding: &FindingResult) -> 
     gate.is_some_and(|gate| gate.deny.contains(&finding.kind))
 }
 
-/// A gate's verdict on `cell`.
+/// Makes the case of a gate's verdict on `cell`.
 fn gate(results: &Results, cell: Option<&CellResult>, gate: &GateResult) -> Case {
     let outcome = match gate.verdict {
         Verdict::Pass => CaseOutcome::Passed,

@@ -4,7 +4,6 @@
 use super::{finished, format::Format, plain};
 use bpfassay_results::{Figure, Results};
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "collapsed",
     about: "Direct costs as collapsed stacks, for viewers of flame graphs",
@@ -12,12 +11,12 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(collapsed(results).into()),
 };
 
-/// Viewers read whole numbers only.
+/// Number of calls that a count covers, because viewers read whole numbers only.
 pub(super) const CALLS: f64 = 1000.0;
 
-/// The direct costs of `results`, a line per function: `TARGET;CASE;FILE
-/// SYSTEM;PROBE;METRIC;ROLE;FUNCTION COUNT`, where the count is of instructions in 1000 calls of
-/// the workload. Nothing of what was not counted.
+/// Renders the direct costs of `results`, one line per function: `TARGET;CASE;FILE
+/// SYSTEM;PROBE;METRIC;ROLE;FUNCTION COUNT`. The count is the number of instructions in 1000 calls
+/// of the workload. Figures that were not counted are left out.
 #[must_use]
 pub fn collapsed(results: &Results) -> String {
     let mut text = String::new();
@@ -34,7 +33,7 @@ pub fn collapsed(results: &Results) -> String {
                     function.role.to_string(),
                     function.function.clone(),
                 ];
-                // A semicolon would be another frame.
+                // A semicolon would begin another frame.
                 let frames = frames.map(|frame| plain::line(&frame).replace(';', ":"));
                 text.push_str(&format!("{} {:.0}\n", frames.join(";"), function.per_call * CALLS));
             }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables on a terminal that is narrower than they are: columns become narrower, or a row takes
-//! several lines.
+//! Lays tables out on a narrow terminal: columns become narrower, or a row takes several lines.
 
 use std::ops::Range;
 
@@ -8,19 +7,17 @@ use std::ops::Range;
 const GAP: usize = 2;
 /// Spaces before the first line of a row, and before the others.
 const INDENT: [usize; 2] = [1, 5];
-/// Most lines that a cell takes before a row is given a line more.
+/// The largest heights of a cell, in lines, that are tried before a row gets another line.
 const CELL_LINES: [usize; 3] = [1, 2, 4];
 
-/// How a table is laid out.
 struct Layout {
-    /// The width of each column.
     widths: Vec<usize>,
-    /// Which columns stand side by side, for each line of a row.
+    /// The columns in each line of a row.
     lines: Vec<Range<usize>>,
 }
 
-/// The lines of a table with `head` and `rows`, none longer than `width`. A row takes as few lines
-/// as can be: its columns are narrowed before it is given another one, as long as no cell becomes
+/// Lays out a table with `head` and `rows` in lines of at most `width`. A row takes as few lines as
+/// possible: columns become narrower before a row gets another line, as long as no cell becomes
 /// high.
 pub(super) fn lines(head: &[String], rows: &[Vec<String>], width: usize) -> Vec<String> {
     let layout = lay_out(head, rows, width);
@@ -38,7 +35,7 @@ fn indent(line: usize) -> usize {
     INDENT[line.min(INDENT.len() - 1)]
 }
 
-/// How wide `columns` are in the `line`-th line of a row.
+/// Returns the width of `columns` in the `line`-th line of a row.
 fn extent(widths: &[usize], columns: &Range<usize>, line: usize) -> usize {
     let of: &[usize] = widths.get(columns.clone()).unwrap_or_default();
     indent(line) + of.iter().sum::<usize>() + GAP * of.len().saturating_sub(1)
@@ -56,7 +53,8 @@ fn lay_out(head: &[String], rows: &[Vec<String>], width: usize) -> Layout {
         .collect();
     let natural = narrowed.first().cloned().unwrap_or_default();
     for most in 1..head.len().max(1) {
-        // One line more is better than cells of many lines; two lines are worse than cells of two.
+        // One more line is better than cells of many lines; two more are worse than cells of two
+        // lines.
         for widths in narrowed.iter().take(most + 1) {
             if let Some(lines) = fill(widths, &natural, width, most) {
                 let is_broken = |column: usize| move |cell: &&str| cell.chars().count() > widths[column];
@@ -66,12 +64,12 @@ fn lay_out(head: &[String], rows: &[Vec<String>], width: usize) -> Layout {
             }
         }
     }
-    // A column a line.
+    // Each column gets its own line.
     Layout { widths: natural, lines: (0..head.len()).map(|column| column..column + 1).collect() }
 }
 
-/// The narrowest column in which no cell takes more than `most` lines, at most `room` wide: what is
-/// longer is broken there.
+/// Returns the narrowest width, at most `room`, at which no cell needs more than `most` lines.
+/// Longer words are broken.
 fn narrowest<'a>(cells: impl Iterator<Item = &'a str>, most: usize, room: usize) -> usize {
     let of = |cell: &str| {
         let length = cell.chars().count();
@@ -84,10 +82,10 @@ fn narrowest<'a>(cells: impl Iterator<Item = &'a str>, most: usize, room: usize)
     cells.map(of).max().unwrap_or(0).min(room)
 }
 
-/// Which of the columns stand side by side in `most` lines, so that those of these widths fit, and
-/// as little as can be lacks to their natural ones; `None` where they do not fit.
+/// Distributes the columns to at most `most` lines so that they fit with these widths, and lack
+/// little of their natural widths; `None` if they do not fit.
 fn fill(widths: &[usize], natural: &[usize], width: usize, most: usize) -> Option<Vec<Range<usize>>> {
-    // For each number of columns, the best way to lay out those: what lacks, and the lines.
+    // For each number of columns, the best layout: the lacking width, and the lines.
     let mut best: Vec<Option<(usize, Vec<Range<usize>>)>> = vec![None; widths.len() + 1];
     *best.first_mut()? = Some((0, Vec::new()));
     for line in 0..most {
@@ -110,8 +108,8 @@ fn fill(widths: &[usize], natural: &[usize], width: usize, most: usize) -> Optio
     best.pop().flatten().map(|(_, lines)| lines)
 }
 
-/// `layout` with columns as wide as their cells again, where there is room for that: those first of
-/// which most cells would be broken.
+/// Widens columns to their natural widths if there is room, beginning with the columns that would
+/// have the most broken cells.
 fn widen(mut layout: Layout, natural: &[usize], broken: &[usize], width: usize) -> Layout {
     let mut columns: Vec<usize> = (0..natural.len()).collect();
     columns.sort_by_key(|&column| std::cmp::Reverse(broken.get(column)));
@@ -125,7 +123,7 @@ fn widen(mut layout: Layout, natural: &[usize], broken: &[usize], width: usize) 
     layout
 }
 
-/// The lines of one row.
+/// Adds the lines of one row.
 fn push_row(lines: &mut Vec<String>, row: &[String], layout: &Layout) {
     for (columns, at) in layout.lines.iter().zip(0..) {
         let cells: Vec<(Vec<String>, usize)> = columns
@@ -149,7 +147,7 @@ fn push_row(lines: &mut Vec<String>, row: &[String], layout: &Layout) {
     }
 }
 
-/// `cell` in lines of at most `width`, broken between words, and within words that are longer.
+/// Wraps `cell` in lines of at most `width`, between words, and within words that are longer.
 fn wrapped(cell: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut line, mut length) = (String::new(), 0);
@@ -194,7 +192,7 @@ mod tests {
             laid_out(40),
             " probe  what came             n\n-------------------------------\n fexit  refused, as expected  2"
         );
-        // A column narrower, before a row has another line.
+        // A column becomes narrower before a row gets another line.
         assert_eq!(
             laid_out(24),
             " probe  what came      n\n------------------------\n fexit  refused, as    2\n        expected"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A comparison of two results as a table: what changed one by one, what did not counted.
+//! A comparison of two results as a table. Changes are listed one by one; everything else is
+//! counted.
 
 pub(super) mod direct;
 mod programs;
@@ -23,20 +24,20 @@ use crate::{
 };
 use bpfassay_results::Unit;
 
-/// `comparison` as text; `whole`: with what did not change.
+/// Renders `comparison` as text; `whole` includes what did not change.
 #[must_use]
 pub fn comparison_text(comparison: &Comparison, style: Style, whole: bool) -> String {
     finished(tables(comparison, whole).into_iter().map(|table| text::one(table, style)).collect::<Vec<_>>().join("\n"))
 }
 
-/// `comparison` as Markdown; `whole`: with what did not change.
+/// Renders `comparison` as Markdown; `whole` includes what did not change.
 #[must_use]
 pub fn comparison_markdown(comparison: &Comparison, whole: bool) -> String {
     finished(tables(comparison, whole).iter().map(markdown::one).collect::<Vec<_>>().join("\n"))
 }
 
-/// The tables of `comparison`: ratios, then direct costs and programs that differ, where there are
-/// some.
+/// Makes the tables of `comparison`: ratios, then direct costs and programs that differ, if there
+/// are some.
 pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
     let mut tables = vec![table(comparison, whole)];
     tables.extend(direct::tables(comparison, whole));
@@ -87,7 +88,7 @@ fn table(comparison: &Comparison, whole: bool) -> Table {
             }
         }
     }
-    // What got worse first; otherwise the order of the cells.
+    // Regressions come first; otherwise the cells keep their order.
     rows.sort_by_key(|(is_regression, _)| !is_regression);
     let [base, new] = sides(comparison);
     let title = vec![
@@ -105,7 +106,7 @@ fn table(comparison: &Comparison, whole: bool) -> Table {
     }
 }
 
-/// What the base and the new results are: `results/latest, quick of 2026-11-26 03:24 UTC`.
+/// Describes the base and the new results: `results/latest, quick of 2026-11-26 03:24 UTC`.
 pub(super) fn sides(comparison: &Comparison) -> [String; 2] {
     let Comparison { studies, names, started_unix_ms, .. } = comparison;
     [0, 1].map(|side| {
@@ -117,7 +118,7 @@ pub(super) fn sides(comparison: &Comparison) -> [String; 2] {
     })
 }
 
-/// What differs besides, and what the comparison leaves out.
+/// Returns other differences, and what the comparison leaves out.
 fn warnings(comparison: &Comparison) -> Vec<String> {
     let Filter { probes, metrics, accesses } = &comparison.filter;
     let accesses: Vec<String> = accesses.iter().map(ToString::to_string).collect();
@@ -184,7 +185,7 @@ pub(super) fn change(metric: &MetricComparison) -> &'static str {
     }
 }
 
-/// `548.5 → 561.0`.
+/// Formats costs: `548.5 → 561.0`.
 fn cost(metric: &MetricComparison) -> String {
     match metric.instructions_per_call {
         [Some(base), Some(new)] => format!("{base:.1} → {new:.1}"),
@@ -201,7 +202,8 @@ fn bytes(metric: &MetricComparison) -> String {
     }
 }
 
-/// How many cells and metrics have each outcome; slower and faster baselines by themselves.
+/// The numbers of cells and metrics by outcome, with separate numbers for slower and faster
+/// baselines.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) broken: u32,

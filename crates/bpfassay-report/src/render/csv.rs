@@ -8,7 +8,6 @@ use crate::derive::pairs::accuracy_of;
 use bpfassay_results::{Figure, Outcome, Results, RunMetric};
 use bpfassay_study::Model;
 
-/// The head.
 const HEAD: [&str; 18] = [
     "run",
     "cell",
@@ -30,7 +29,7 @@ const HEAD: [&str; 18] = [
     "calls",
 ];
 
-/// The head of what follows it where the study has a model of caches and branches.
+/// The further columns if the study has a model of caches and branches.
 const HEAD_OF_MODEL: [&str; 5] = [
     "l1i_misses_per_call",
     "l1d_misses_per_call",
@@ -39,7 +38,6 @@ const HEAD_OF_MODEL: [&str; 5] = [
     "priced_direct_per_call",
 ];
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "csv",
     about: "A line per run and metric",
@@ -47,11 +45,11 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(csv(results)?.into()),
 };
 
-/// `results` as CSV (RFC 4180). A figure that was not measured is an empty field; text that a table
-/// program would calculate has an apostrophe before it.
+/// Renders `results` as CSV (RFC 4180). A figure that was not measured is an empty field. Text that
+/// a spreadsheet would calculate gets an apostrophe before it.
 ///
 /// # Errors
-/// [`csv::Error`], which writing into memory does not end in.
+/// [`csv::Error`], which writing into memory never causes.
 pub fn csv(results: &Results) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let model = results.plan.study.model.as_ref();
@@ -110,13 +108,13 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
         }
     }
     let bytes = writer.into_inner().map_err(|error| error.into_error())?;
-    // All that was written is text.
+    // All written bytes are text.
     let text = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     Ok(finished(text))
 }
 
-/// What `model` found of a metric's direct cost, and that cost by its prices; empty fields where
-/// there is none.
+/// Returns the misses of a metric's direct cost by `model`, and that cost with the model's prices;
+/// empty fields if there are none.
 fn of_model(metric: &RunMetric, model: &Model) -> Vec<String> {
     let direct = metric.direct_cost.as_ref().and_then(Figure::value);
     let Some((direct, misses)) = direct.zip(metric.direct_misses) else {
@@ -126,7 +124,8 @@ fn of_model(metric: &RunMetric, model: &Model) -> Vec<String> {
     numbers.map(|number| number.to_string()).collect()
 }
 
-/// Text in a cell. One that begins like a formula is none with an apostrophe before it.
+/// Formats a text field. An apostrophe before a text that begins like a formula prevents its
+/// calculation.
 fn text_field(text: &str) -> String {
     let text = plain::line(text);
     let is_formula = text.trim_start().starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a format of a report is.
+//! The type of a report's format.
 
 use bpfassay_results::Results;
 
 /// A format of a report.
 #[derive(Debug)]
 pub struct Format {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What it is for, in half a line.
+    /// The purpose, in half a line.
     pub about: &'static str,
-    /// The file in the results directory that holds the report; `None` where it goes to standard
-    /// output, which only text does.
+    /// The file in the results directory that holds the report; `None` if the report goes to
+    /// standard output, which only text does.
     pub file: Option<&'static str>,
-    /// `results` in this format.
+    /// Renders results in this format.
     pub render: fn(&Results, Options<'_>) -> Result<Rendered, FormatError>,
 }
 
@@ -24,11 +24,11 @@ pub enum Rendered {
     Text(String),
     /// Bytes for a file.
     Binary(Vec<u8>),
-    /// What a job of a CI system shows of itself.
+    /// The output of a job of a CI system.
     Job {
-        /// Commands to the CI system, which it reads from standard output only.
+        /// Commands that the CI system reads from standard output.
         annotations: String,
-        /// Markdown for the file that the CI system names, or another.
+        /// Markdown for the file that the CI system names, or for another file.
         summary: String,
     },
 }
@@ -45,12 +45,12 @@ impl From<Vec<u8>> for Rendered {
     }
 }
 
-/// What a format needs besides the results.
+/// Options of a format.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options<'a> {
     /// See [`super::Style::width`].
     pub width: Option<u16>,
-    /// The title of one plot, for formats that show one.
+    /// The title of one plot, for the format that shows one plot.
     pub figure: Option<&'a str>,
 }
 
@@ -64,7 +64,7 @@ pub enum FormatError {
     #[cfg(feature = "junit")]
     #[error("cannot render JUnit")]
     Junit(#[from] quick_junit::SerializeError),
-    /// There is nothing to write JUnit with.
+    /// The program was built without JUnit.
     #[error("cannot render JUnit: this program was built without it: build it by cargo with `--features full`")]
     NoJunit,
     /// CSV could not be written.
@@ -76,7 +76,7 @@ pub enum FormatError {
     /// A profile could not be written.
     #[error("cannot render the profile")]
     Pprof(#[from] std::io::Error),
-    /// No plot, or several, have the title that was asked for.
+    /// No plot, or several, have the requested title.
     #[error(transparent)]
     Figure(#[from] NoFigure),
     /// Nothing counted which lines of programs ran.
@@ -87,14 +87,14 @@ pub enum FormatError {
     NoCoverage,
 }
 
-/// There is no such figure, or there are several.
+/// No figure, or several, have the requested title.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{found} figures of the report are called {wanted:?}: give a part of the title of one of these: {}", known.join("; "))]
 pub struct NoFigure {
-    /// What was asked for.
+    /// The requested title.
     pub wanted: String,
-    /// How many there are.
+    /// The number of figures with this title.
     pub found: usize,
-    /// The titles of all that there are.
+    /// The titles of all figures.
     pub known: Vec<String>,
 }

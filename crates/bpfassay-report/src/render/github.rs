@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Annotations and the summary of a job, as GitHub's Actions (and forges that understand them) show
-//! both.
+//! Annotations and the summary of a job for GitHub Actions, and for forges that understand both.
 
 mod summary;
 
@@ -16,7 +15,6 @@ use super::{
 };
 use bpfassay_results::{CellResult, Demand, Results};
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "github",
     about: "Annotations of a workflow, and the summary of its job",
@@ -27,7 +25,7 @@ pub(super) const FORMAT: Format = Format {
     },
 };
 
-/// How many annotations of one level GitHub shows of a step.
+/// The number of annotations of one level that GitHub shows for a step.
 const MOST: usize = 10;
 
 /// The longest title of an annotation, in characters.
@@ -36,10 +34,10 @@ const LONGEST_TITLE: usize = 200;
 /// The longest line of a message, in characters.
 const LONGEST_LINE: usize = 1000;
 
-/// The most lines of a message.
+/// The largest number of lines of a message.
 const MOST_LINES: usize = 20;
 
-/// What a job shows of results.
+/// The output of a job for results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Github {
     /// Workflow commands, one per line, for standard output.
@@ -48,12 +46,11 @@ pub struct Github {
     pub summary: String,
 }
 
-/// What a workflow makes of an annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
-    /// What makes `run` end with exit code 4 or 5.
+    /// Makes `run` end with exit code 4 or 5.
     Error,
-    /// What is not known, and findings that no gate denies.
+    /// Something is not known, or a finding that no gate denies.
     Warning,
     Notice,
 }
@@ -74,11 +71,11 @@ struct Annotation {
     lines: Vec<String>,
 }
 
-/// `results` as annotations and as the summary of a job.
+/// Renders `results` as annotations and as the summary of a job.
 ///
-/// An error is what was measured and is wrong, and what failed; a warning is what could not be
-/// decided, and a finding that no gate denies. At most ten of each are written, since GitHub shows
-/// no more: the last one then says how many there are besides.
+/// An error is a wrong measurement or a failure. A warning is something undecided, or a finding
+/// that no gate denies. GitHub shows at most ten annotations of each level, so no more are written;
+/// the last one then tells how many more there are.
 #[must_use]
 pub fn github(results: &Results) -> Github {
     let mut all = of_cases(results);
@@ -101,7 +98,6 @@ pub fn github(results: &Results) -> Github {
     Github { annotations: finished(annotations), summary: finished(summary::summary(results)) }
 }
 
-/// A workflow command.
 fn push(text: &mut String, level: Level, title: &str, lines: &[String]) {
     let mut shown: Vec<String> = lines.iter().take(MOST_LINES).map(|line| plain::excerpt(line, LONGEST_LINE)).collect();
     if let Some(more) = lines.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
@@ -111,19 +107,20 @@ fn push(text: &mut String, level: Level, title: &str, lines: &[String]) {
     text.push_str(&format!("::{} title={title}::{}\n", level.name(), data(&shown.join("\n"))));
 }
 
-/// The message of a workflow command.
+/// Escapes the message of a workflow command.
 fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// A property of a workflow command.
+/// Escapes a property of a workflow command.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }
 
-/// Every case that is no pass, gates first; without runs that failed, which may be one event.
+/// Returns every case that did not pass, gates first. Failed runs are left out, because several can
+/// be one event.
 fn of_cases(results: &Results) -> Vec<Annotation> {
-    // What gates demand is what somebody asked for.
+    // Demands of gates were requested explicitly.
     let asked_for = cases::suites(results).into_iter().skip(1).flat_map(|suite| suite.cases);
     let cells = results.cells.iter().filter(|cell| cell.failures.is_empty()).map(cases::cell);
     asked_for.chain(cells).filter_map(of_case).collect()
@@ -139,8 +136,8 @@ fn of_case(case: Case) -> Option<Annotation> {
     Some(Annotation { level, title: format!("{what}: {}", case.name), lines })
 }
 
-/// The failures of runs, one for each event: a guest that does not boot fails every run that was to
-/// be made in it.
+/// Returns the failures of runs, one for each event: a guest that does not boot fails all of its
+/// runs.
 fn of_failures(results: &Results) -> Vec<Annotation> {
     let mut alike = Alike::default();
     let mut events = Vec::new();
@@ -160,7 +157,7 @@ fn of_failures(results: &Results) -> Vec<Annotation> {
     events.into_iter().map(annotation).collect()
 }
 
-/// Findings of tools that no gate denies.
+/// Returns the findings of tools that no gate denies.
 fn of_findings(results: &Results) -> Vec<Annotation> {
     let mut gates: HashMap<&str, Vec<u32>> = HashMap::new();
     for gate in results.gates.iter().filter(|gate| gate.demand == Demand::Findings) {

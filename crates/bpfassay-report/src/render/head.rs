@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What stands at the top of every report: a conclusion in words, and when, where and of what the
-//! figures are.
+//! The top of every report: a conclusion in words, and when, where and with what it was measured.
 
 use std::collections::BTreeMap;
 
@@ -16,33 +15,33 @@ use crate::labels;
 use bpfassay_results::{Attach, CellResult, Provenance, Results};
 use bpfassay_study::{Clock, Target};
 
-/// Most lines about what is under test: a study of more configurations has its tables.
+/// The largest number of lines about what is under test; a study with more configurations has
+/// tables.
 const MOST_CONFIGURATIONS: usize = 12;
-/// Most workloads, and most kernels, that are listed.
+/// The largest number of listed workloads, and of listed kernels.
 const MOST_LISTED: usize = 8;
 /// The longest command of a workload, in characters.
 const LONGEST_COMMAND: usize = 160;
 
-/// What stands above the tables.
+/// The lines above the tables.
 pub(super) struct Head {
-    /// What the results come to: all of them in the first line, then what is under test, a line
-    /// each.
+    /// The conclusions: the first line is about all results, then one line follows for each thing
+    /// under test.
     pub(super) conclusion: Vec<String>,
-    /// What the figures are of: a name and what it is.
+    /// Facts about the measurement, each with a name.
     pub(super) facts: Vec<(&'static str, String)>,
 }
 
 impl Head {
-    /// The lines of `facts`: `workload: …`.
+    /// Formats `facts` as lines: `workload: …`.
     pub(super) fn facts(&self) -> impl Iterator<Item = String> {
         self.facts.iter().map(|(name, fact)| format!("{name}: {fact}"))
     }
 }
 
-/// The head of a report on `results`.
 pub(super) fn head(results: &Results) -> Head {
     let mut conclusion = vec![format!("{}: {}", results.plan.title(), standing(results).words)];
-    // Other workloads have no figures that could be summed up.
+    // Other workloads have no figures to summarise.
     if study::has_figures(results) {
         let mut tested: Vec<(String, Vec<&CellResult>)> = Vec::new();
         for cell in results.cells.iter().filter(|cell| !cell.is_baseline()) {
@@ -62,8 +61,8 @@ pub(super) fn head(results: &Results) -> Head {
     Head { conclusion, facts: facts(results) }
 }
 
-/// `attaches on 7 of 8 targets, refused as expected on 1; exact; write +0.1 to +0.2%, read +0.4 to
-/// +2.9%`.
+/// Describes a configuration: `attaches on 7 of 8 targets, refused as expected on 1; exact; write
+/// +0.1 to +0.2%, read +0.4 to +2.9%`.
 fn of_configuration(results: &Results, cells: &[&CellResult]) -> String {
     let mut parts = vec![attaches(cells)];
     parts.extend(accuracy(cells));
@@ -72,15 +71,15 @@ fn of_configuration(results: &Results, cells: &[&CellResult]) -> String {
     parts.join("; ")
 }
 
-/// How a target counts in the words on what attaches.
+/// The outcome of attaching on a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum AttachState {
     Everywhere,
-    /// With some workloads it attaches, with others it is refused.
+    /// The tool attaches with some workloads and is refused with others.
     InPart,
     RefusedAsExpected,
     Refused,
-    /// No run of any workload came so far as to say.
+    /// No run of any workload got far enough to tell.
     NotKnown,
 }
 
@@ -95,8 +94,8 @@ impl AttachState {
         }
     }
 
-    /// Of the `cells` of one target. What a cell that failed leaves open, another one of the same
-    /// target may show.
+    /// Determines the state from the `cells` of one target. If a cell failed, another one of the
+    /// same target can still show the state.
     fn of<'a>(cells: impl Iterator<Item = &'a CellResult>) -> Self {
         let (mut attached, mut refused, mut as_expected, mut unsteady) = (false, false, false, false);
         for cell in cells {
@@ -119,8 +118,8 @@ impl AttachState {
     }
 }
 
-/// `attaches on 7 of 8, refused as expected on 1`; that something attaches nowhere only where that
-/// is known of every target.
+/// Formats `attaches on 7 of 8, refused as expected on 1`. The text claims that something attaches
+/// nowhere only if the state is known on every target.
 fn attaches(cells: &[&CellResult]) -> String {
     let mut targets: Vec<&Target> = cells.iter().map(|cell| &cell.target).collect();
     targets.dedup();
@@ -140,8 +139,8 @@ fn attaches(cells: &[&CellResult]) -> String {
     nowhere.then(|| "attaches nowhere".to_owned()).into_iter().chain(counted).collect::<Vec<_>>().join(", ")
 }
 
-/// `exact`; `exact in 5 of 7 cells, not exact in 2, failed in 1`. Nothing where nothing was
-/// measured and nothing failed.
+/// Formats the accuracy: `exact`, or `exact in 5 of 7 cells, not exact in 2, failed in 1`; `None`
+/// if nothing was measured and nothing failed.
 fn accuracy(cells: &[&CellResult]) -> Option<String> {
     let mut counts = BTreeMap::<State, usize>::new();
     for cell in cells.iter().filter(|cell| cell.runs.measured > 0 || !cell.failures.is_empty()) {
@@ -161,8 +160,8 @@ fn accuracy(cells: &[&CellResult]) -> Option<String> {
     }
 }
 
-/// `write +0.1 to +0.2%, read +0.4 to +2.9%`: the overheads of each metric from the smallest to the
-/// largest of all cells.
+/// Formats the overheads of each metric, from the smallest to the largest over all cells: `write
+/// +0.1 to +0.2%, read +0.4 to +2.9%`.
 fn overheads(results: &Results, cells: &[&CellResult]) -> Option<String> {
     let emulated = |target: &Target| results.provenance.iter().any(|of| of.is_emulated(target.arch));
     if results.plan.study.clock == Clock::Wall && cells.iter().any(|cell| emulated(&cell.target)) {
@@ -197,20 +196,19 @@ fn overheads(results: &Results, cells: &[&CellResult]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(", "))
 }
 
-/// What is found of one overhead.
+/// The finding about one overhead.
 enum Found {
     Overhead(f64),
-    /// Nothing shows how far it is from the truth: one observation, or as good as one.
+    /// Nothing shows the uncertainty: there is one observation, or as good as one.
     WithoutInterval(f64),
     Noise,
     Open,
 }
 
-/// The overheads of several cells.
 #[derive(Default)]
 struct Range {
     ends: Option<(f64, f64)>,
-    /// Of those without an interval, and how many they are.
+    /// The range of the overheads without an interval, whose number follows.
     bare: Option<(f64, f64)>,
     without_interval: usize,
     has_noise: bool,
@@ -231,13 +229,13 @@ impl Range {
     }
 }
 
-/// `ends` with `ratio` between them.
+/// Widens `ends` so that they contain `ratio`.
 fn widened(ends: Option<(f64, f64)>, ratio: f64) -> (f64, f64) {
     let (low, high) = ends.unwrap_or((ratio, ratio));
     (low.min(ratio), high.max(ratio))
 }
 
-/// `+0.1%`, `+0.1 to +0.2%`.
+/// Formats a range: `+0.1%`, `+0.1 to +0.2%`.
 fn percents((low, high): (f64, f64)) -> String {
     let percent = |ratio| labels::percent(ratio, 1);
     match (percent(low), percent(high)) {
@@ -267,7 +265,7 @@ impl std::fmt::Display for Range {
     }
 }
 
-/// The name of the fact that is another one each time that the same is measured.
+/// The name of the fact that differs whenever the same study is measured again.
 pub(super) const MEASURED: &str = "measured";
 
 fn facts(results: &Results) -> Vec<(&'static str, String)> {
@@ -276,7 +274,7 @@ fn facts(results: &Results) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// When, in UTC, and on which machines.
+/// Formats when the study was measured, in UTC, and on which machines.
 fn measured(results: &Results) -> String {
     let mut hosts: Vec<String> = Vec::new();
     for Provenance { host, .. } in &results.provenance {
@@ -296,7 +294,7 @@ fn measured(results: &Results) -> String {
     format!("{}, {on}", when(results.started_unix_ms))
 }
 
-/// `2026-11-26 03:24 UTC`.
+/// Formats a time: `2026-11-26 03:24 UTC`.
 pub(super) fn when(unix_ms: u64) -> String {
     let stamp = i64::try_from(unix_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     match stamp.filter(|_| unix_ms > 0) {
@@ -305,7 +303,7 @@ pub(super) fn when(unix_ms: u64) -> String {
     }
 }
 
-/// The workloads by their commands, and the file systems that they ran on.
+/// Lists the workloads by their commands, and the file systems on which they ran.
 pub(super) fn workloads(results: &Results) -> String {
     let (mut cases, mut file_systems): (Vec<(String, String)>, Vec<String>) = Default::default();
     for cell in results.plan.measured_cells() {
@@ -322,7 +320,8 @@ pub(super) fn workloads(results: &Results) -> String {
     format!("{cases}, on {}", listed(file_systems))
 }
 
-/// The command of a workload without where it writes: that is a path of the run's own.
+/// Formats the command of a workload without the path to which it writes, which differs between
+/// runs.
 fn command(workload: &Workload) -> String {
     let program = match &workload.program {
         Program::Bundled if workload.engine.is_some() => "ior",
@@ -337,7 +336,7 @@ fn command(workload: &Workload) -> String {
     };
     let mut arguments: Vec<&str> = Vec::new();
     for argument in &workload.arguments {
-        // Of the embedded engine's own; a real IOR is launched so.
+        // The embedded engine has this option; a real IOR gets its ranks from the launcher.
         if let (Some(number), Some(_)) = (argument.strip_prefix("--ranks="), workload.engine) {
             ranks = Some(number.to_owned());
         } else if let (SCRIPT, Some(script)) = (argument.as_str(), &workload.script) {
@@ -345,7 +344,7 @@ fn command(workload: &Workload) -> String {
         } else if !is_of_the_run(argument) && argument != "summaryFormat=JSON" {
             arguments.push(argument);
         } else if arguments.last().is_some_and(|option| option.len() == 2 && option.starts_with('-')) {
-            // The option whose value it is.
+            // The argument before this one is its option.
             arguments.pop();
         }
     }
@@ -356,7 +355,7 @@ fn command(workload: &Workload) -> String {
     plain::excerpt(&whole, LONGEST_COMMAND)
 }
 
-/// bpfassay, QEMU and the kernels' packages.
+/// Lists the versions of bpfassay, QEMU and the kernels' packages.
 fn versions(results: &Results) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut add = |part: String| {
@@ -393,7 +392,7 @@ fn versions(results: &Results) -> String {
     if parts.is_empty() { "not recorded".to_owned() } else { parts.join("; ") }
 }
 
-/// The first of them, and how many more there are.
+/// Lists the first items, and the number of further ones.
 fn listed(mut all: Vec<String>) -> String {
     let more = all.len().saturating_sub(MOST_LISTED);
     all.truncate(MOST_LISTED);

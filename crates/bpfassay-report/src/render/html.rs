@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The report: one HTML file that needs nothing else, neither network nor scripts.
+//! The report as one HTML file that needs no other file, no network and no scripts.
 //!
-//! The tables are those of the terminal; beside them stand plots, what failed with excerpts of its
-//! log, and how to do it again.
+//! The page has the terminal's tables, plots, failures with excerpts of their logs, and the command
+//! to repeat the study.
 
 mod code_coverage;
 mod comparison;
@@ -55,32 +55,30 @@ struct Page<'a> {
     style: &'static str,
 }
 
-/// What the pages look like.
 const STYLE: &str = include_str!("../../templates/report.css");
 
-/// A number that sums the report up.
+/// A number in the summary of the report.
 struct Count {
     number: usize,
     what: &'static str,
-    /// How it is shown: `good`, `bad`, `open`, or nothing.
+    /// The CSS class: `good`, `bad`, `open`, or empty.
     class: &'static str,
 }
 
 impl Count {
-    /// A count of 0 has no colour.
+    /// Makes a count; a count of 0 has no colour.
     fn new(number: usize, what: &'static str, class: &'static str) -> Self {
         Self { number, what, class: if number == 0 { "" } else { class } }
     }
 }
 
-/// A kind of finding that is found of a tool.
+/// A kind of finding in a tool.
 struct Finding {
     anchor: String,
     name: &'static str,
     advice: Advice,
 }
 
-/// A run, or a guest, that failed.
 struct Failure {
     what: String,
     why: String,
@@ -88,7 +86,6 @@ struct Failure {
     log: Option<String>,
 }
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "html",
     about: "One page with tables and plots that needs nothing else",
@@ -96,10 +93,10 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(html(results)?.into()),
 };
 
-/// `results` as an HTML page.
+/// Renders `results` as an HTML page.
 ///
 /// # Errors
-/// [`std::fmt::Error`], which writing into memory does not end in.
+/// [`std::fmt::Error`], which writing into memory never causes.
 pub fn html(results: &Results) -> Result<String, std::fmt::Error> {
     let study = &results.plan.study;
     let tables = sections(results).flat_map(|section| match section {
@@ -133,8 +130,7 @@ impl Finding {
 }
 
 fn finished(page: &impl Template) -> Result<String, std::fmt::Error> {
-    // Its only errors are those of writing and of a template that names what there is not, which
-    // does not compile.
+    // The errors are those of writing. A template with an unknown name would not compile.
     let page = page.render().map_err(|_| std::fmt::Error)?;
     Ok(escaped(page))
 }
@@ -205,7 +201,7 @@ fn failures(results: &Results) -> Vec<Failure> {
     runs.chain(refusals).chain(boots).collect()
 }
 
-/// The command that does it again.
+/// Formats the command that repeats the study.
 fn repeat(results: &Results) -> String {
     let narrowing = &results.plan.narrowing;
     let mut args = vec!["bpfassay".to_owned(), "run".to_owned(), results.plan.study.name.clone()];
@@ -237,7 +233,7 @@ fn repeat(results: &Results) -> String {
     args.iter().map(|argument| quoted(argument)).collect::<Vec<_>>().join(" ")
 }
 
-/// `argument` as one argument of a shell's command line: whoever reads the page may type it.
+/// Quotes `argument` for a shell's command line: readers may copy it.
 fn quoted(argument: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);
     if !argument.is_empty() && argument.chars().all(is_plain) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! JUnit, as CI systems read it: a test case per gate, and per cell whether it ran and attached as
+//! JUnit for CI systems: a test case per gate, and one per cell for whether it ran and attached as
 //! expected.
 
 use std::time::Duration;
@@ -20,7 +20,6 @@ use crate::{
 };
 use bpfassay_results::{Figure, Results};
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "junit",
     about: "Test cases, for CI systems",
@@ -28,20 +27,20 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(junit(results)?.into()),
 };
 
-/// `results` as JUnit.
+/// Renders `results` as JUnit.
 ///
-/// An inconclusive gate is an error, a regression a failure: neither passes. The time of a cell is
-/// that of all its runs by the host's clock. What shows the findings of a tool is the text of the
-/// failure of a gate that denies them, and the output of the cell.
+/// An inconclusive gate is an error, and a regression is a failure; neither passes. The time of a
+/// cell is that of all its runs by the host's clock. The evidence of a tool's findings is in the
+/// output of the cell, and in the failure of a gate that denies them.
 ///
 /// # Errors
-/// [`FormatError::Junit`] where the XML cannot be written, such as for a character that XML cannot
+/// [`FormatError::Junit`], if the XML cannot be written, such as for a character that XML cannot
 /// contain.
 pub fn junit(results: &Results) -> Result<String, FormatError> {
     let mut report = Report::new(name(&format!("bpfassay {}", results.plan.title())));
     let head = head(results);
     let mut suites: Vec<TestSuite> = suites(results).iter().map(suite).collect();
-    // Properties are those of a suite.
+    // JUnit has properties only for suites.
     if let Some(first) = suites.first_mut() {
         let conclusion = head.conclusion.iter().map(|line| ("conclusion", line));
         for (name, value) in conclusion.chain(head.facts.iter().map(|(name, fact)| (*name, fact))) {
@@ -52,14 +51,13 @@ pub fn junit(results: &Results) -> Result<String, FormatError> {
     written(&report)
 }
 
-/// `comparison` as JUnit: a test case per cell that has no figures in one of the two, and per
-/// metric of the others.
+/// Renders `comparison` as JUnit: a test case per cell without figures in one of the results, and
+/// one per metric of the other cells.
 ///
-/// What got worse is a failure; what is new, gone, or neither shown to have changed nor not to is
-/// skipped, and so no pass.
+/// A regression is a failure. New, gone and inconclusive figures are skipped, and so do not pass.
 ///
 /// # Errors
-/// [`FormatError::Junit`] where the XML cannot be written, such as for a character that XML cannot
+/// [`FormatError::Junit`], if the XML cannot be written, such as for a character that XML cannot
 /// contain.
 pub fn comparison_junit(comparison: &Comparison) -> Result<String, FormatError> {
     let [base, new] = compare::sides(comparison);
@@ -70,8 +68,7 @@ pub fn comparison_junit(comparison: &Comparison) -> Result<String, FormatError> 
     written(&report)
 }
 
-/// `text` on one line, with control characters shown by their numbers: the library would leave them
-/// out.
+/// Puts `text` on one line and shows control characters as numbers: the library would drop them.
 fn name(text: &str) -> String {
     plain::line(text).into_owned()
 }
@@ -119,8 +116,8 @@ fn case(what: &str, class: &str, status: TestCaseStatus) -> TestCase {
     case
 }
 
-/// In the form of the schema by which Jenkins validates (junit-10.xsd of its xUnit plugin): there
-/// the number of skipped cases is reported for each suite, not for all.
+/// Writes the report in the form of the schema by which Jenkins validates (junit-10.xsd of its
+/// xUnit plugin). That schema has the number of skipped cases for each suite, not for all.
 fn written(report: &Report) -> Result<String, FormatError> {
     let text = finished(report.to_string()?);
     let Some((before, rest)) = text.split_once("<testsuites ") else { return Ok(text) };

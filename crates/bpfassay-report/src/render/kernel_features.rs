@@ -17,31 +17,31 @@ use bpfassay_results::{
     ConfigurationCell, FeatureCell, FeatureRow, FeatureVerdict, Figure, KernelFeatures, ProgramFacts, Results,
 };
 
-/// Longest value of a feature that is shown in the matrix.
+/// The longest value of a feature that the matrix shows, in characters.
 const MAX_VALUE: usize = 5;
-/// Longest message of a kernel in a remark.
+/// The longest message of a kernel in a remark.
 const MAX_REASON: usize = 300;
-/// Title of the block of features.
+/// The title of the block of features.
 const FEATURES: &str = "features that differ between targets";
 
 impl Row {
-    /// What stands below the label, where there are no numbered remarks.
+    /// Returns the lines below the label, for formats without numbered remarks.
     pub(super) fn below(&self) -> impl Iterator<Item = &String> {
         self.members.iter().chain(&self.remarks)
     }
 }
 
-/// What is shown.
+/// The content of the matrix.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) title: String,
     pub(super) targets: Vec<Target>,
-    /// What must be read with it, where no other table has it.
+    /// Warnings to read with the matrix, if no other table has them.
     pub(super) warnings: Vec<String>,
-    /// What is against expectation, in full.
+    /// Outcomes against expectation, in full.
     pub(super) surprises: Vec<String>,
     pub(super) blocks: Vec<Block>,
-    /// What is the same on all targets.
+    /// Features with the same outcome on all targets.
     pub(super) folded: Vec<(String, Vec<String>)>,
     pub(super) legend: Vec<&'static str>,
 }
@@ -53,19 +53,17 @@ pub(super) struct Block {
     pub(super) rows: Vec<Row>,
 }
 
-/// One row of the matrix.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) label: String,
-    /// What the label stands for, where that is several things.
+    /// The features for which the label stands, if there are several.
     pub(super) members: Option<String>,
-    /// One per target.
+    /// One text per target.
     pub(super) cells: Vec<String>,
-    /// What is to be said of cells.
     pub(super) remarks: Vec<String>,
 }
 
-/// The page, where the results have a matrix.
+/// Makes the page, if the results have a matrix.
 pub(super) fn page(results: &Results) -> Option<Page> {
     let matrix = results.kernel_features.as_ref()?;
     let surprises = surprises(matrix);
@@ -83,8 +81,8 @@ pub(super) fn page(results: &Results) -> Option<Page> {
             }
         ),
         targets: matrix.targets.clone(),
-        // Where no other table shows them. What was lost of single runs stands in their verdicts
-        // and in the table of pitfalls.
+        // Show the warnings if no other table does. Losses of single runs are in the verdicts and
+        // in the table of pitfalls.
         warnings: if stands_alone(results) { study::warnings(results) } else { Vec::new() },
         surprises,
         legend: vec![
@@ -103,7 +101,7 @@ pub(super) fn page(results: &Results) -> Option<Page> {
     Some(page)
 }
 
-/// Whether no table before this one has the warnings of the study.
+/// Whether no earlier table has the warnings of the study.
 fn stands_alone(results: &Results) -> bool {
     let has_paths = results.plan.study.workloads.iter().any(|workload| workload.bytes_per_path().is_some());
     !study::has_figures(results) && !has_paths
@@ -122,7 +120,7 @@ const fn symbol(verdict: FeatureVerdict) -> &'static str {
     }
 }
 
-/// Each outcome against expectation on a line of its own.
+/// Lists each outcome against expectation, one line each.
 fn surprises(matrix: &KernelFeatures) -> Vec<String> {
     let mut lines = Vec::new();
     for row in &matrix.configurations {
@@ -153,7 +151,7 @@ fn surprises(matrix: &KernelFeatures) -> Vec<String> {
     lines
 }
 
-/// The outcome of a trial, in one line.
+/// Formats the outcome of a trial, in one line.
 fn support_text(support: &Support) -> String {
     match support {
         Support::Works { value: None } => "works".to_owned(),
@@ -166,8 +164,8 @@ fn support_text(support: &Support) -> String {
     }
 }
 
-/// The name of an error number, as far as eBPF comes across it (include/uapi/asm-generic/errno*.h;
-/// 524 is the kernel's own, include/linux/errno.h).
+/// Returns the name of an error number, if eBPF uses it (include/uapi/asm-generic/errno*.h; 524 is
+/// internal to the kernel, include/linux/errno.h).
 pub(super) fn errno_name(number: i32) -> String {
     let name = match number {
         1 => "EPERM",
@@ -210,7 +208,7 @@ fn configurations(matrix: &KernelFeatures) -> Block {
     Block { title: "probe configurations".to_owned(), rows: rows.collect() }
 }
 
-/// Remarks on cells, each once, with the targets that they are of.
+/// Returns the remarks on cells, each once, with the targets that they concern.
 fn remarks<C>(matrix: &KernelFeatures, cells: &[C], of: impl Fn(&C) -> Option<String>) -> Vec<String> {
     let mut remarks: Vec<(String, Vec<&Target>)> = Vec::new();
     for (cell, target) in cells.iter().zip(&matrix.targets) {
@@ -223,7 +221,7 @@ fn remarks<C>(matrix: &KernelFeatures, cells: &[C], of: impl Fn(&C) -> Option<St
     remarks.into_iter().map(|(remark, targets)| format!("{}: {remark}", list(&targets))).collect()
 }
 
-/// `x86_64 5.10 6.1, aarch64 6.1`.
+/// Formats targets: `x86_64 5.10 6.1, aarch64 6.1`.
 fn list(targets: &[&Target]) -> String {
     let mut text = String::new();
     let mut arch = None;
@@ -239,7 +237,7 @@ fn list(targets: &[&Target]) -> String {
     text
 }
 
-/// What a cell of a feature shows.
+/// Formats a cell of a feature.
 fn shown(cell: &FeatureCell) -> String {
     match &cell.support {
         Support::Works { value: Some(value) } if value.chars().count() <= MAX_VALUE && !cell.verdict.is_surprise() => {
@@ -249,8 +247,8 @@ fn shown(cell: &FeatureCell) -> String {
     }
 }
 
-/// Rows of the features that differ, those alike in one row; and those that are the same on all
-/// targets.
+/// Returns rows of the features that differ, with features that are alike in one row, and the
+/// features that are the same on all targets.
 fn features(matrix: &KernelFeatures) -> (Vec<Row>, Vec<(String, Vec<String>)>) {
     let mut groups: Vec<(Vec<String>, Vec<&FeatureRow>)> = Vec::new();
     let (mut works, mut refused) = (Vec::new(), Vec::new());
@@ -278,7 +276,7 @@ fn features(matrix: &KernelFeatures) -> (Vec<Row>, Vec<(String, Vec<String>)>) {
     (rows, folded.into_iter().filter(|(_, names)| !names.is_empty()).collect())
 }
 
-/// One row for features with the same outcome.
+/// Makes one row for features with the same outcome.
 fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> Row {
     let first = rows[0];
     let (label, members) = match rows {
@@ -288,7 +286,7 @@ fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> R
             (format!("{}: {} alike", first.kind, many.len()), Some(names))
         }
     };
-    // The kernel's message for the first of them stands for all.
+    // The kernel's message for the first feature stands for all of them.
     let remark = |cell: &FeatureCell| match (cell.verdict, &cell.expected) {
         (FeatureVerdict::Refused, ExpectedFeature::Refused { reason, .. }) => {
             Some(format!("{}; {reason}", support_text(&cell.support)))
@@ -299,7 +297,7 @@ fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> R
     Row { label, members, cells, remarks: remarks(matrix, &first.cells, remark) }
 }
 
-/// The programs as the kernels hold them.
+/// Makes the blocks of facts about the programs in the kernels.
 fn facts(matrix: &KernelFeatures) -> Vec<Block> {
     type Of = fn(&ProgramFacts) -> Option<String>;
     let milliseconds = |ns: u64| format!("{:.0}", ns as f64 / 1e6);
@@ -337,7 +335,7 @@ fn facts(matrix: &KernelFeatures) -> Vec<Block> {
         .collect()
 }
 
-/// The page as tables: the first has its title and warnings.
+/// Renders the page as tables: the first one has the title and the warnings.
 pub(super) fn tables(page: &Page) -> Vec<Table> {
     let head = |block: &Block| -> Vec<String> {
         [block.title.clone()].into_iter().chain(page.targets.iter().map(ToString::to_string)).collect()
@@ -362,7 +360,7 @@ pub(super) fn tables(page: &Page) -> Vec<Table> {
     if let Some(first) = tables.first_mut() {
         first.legend.extend(page.legend.iter().map(|line| (*line).to_owned()));
     }
-    // Where all is alike everywhere, that table is not there.
+    // That table exists only if there are differences.
     let index = tables
         .iter()
         .position(|table| table.title.last().is_some_and(|title| title == FEATURES))

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! KTAP, version 1, as tools around the kernel's own tests read it: a subtest per suite, a line per
-//! case.
+//! KTAP, version 1, for tools around the kernel's own tests: a subtest per suite, a line per case.
 
 use std::fmt::Write as _;
 
@@ -13,7 +12,6 @@ use super::{
 };
 use bpfassay_results::Results;
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "ktap",
     about: "Test cases, for tools of kernel developers",
@@ -21,10 +19,10 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(ktap(results).into()),
 };
 
-/// `results` as KTAP.
+/// Renders `results` as KTAP.
 ///
-/// A run that failed, and what could not be decided, has the directive `ERROR`: neither passes.
-/// What failed a case, and what shows the findings of a tool, stands in diagnostic lines above it.
+/// A failed run and an undecided case have the directive `ERROR`; neither passes. Diagnostic lines
+/// above a case have the failure and the evidence of a tool's findings.
 #[must_use]
 pub fn ktap(results: &Results) -> String {
     let suites = suites(results);
@@ -41,7 +39,7 @@ pub fn ktap(results: &Results) -> String {
 }
 
 fn write_suite(text: &mut String, number: usize, suite: &Suite) {
-    // A plan of no cases is an error to readers: a suite without any is a test of its own.
+    // Readers reject a plan without cases, so an empty suite is a single test.
     if !suite.cases.is_empty() {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  KTAP version 1\n  # Subtest: {}\n  1..{}", name(&suite.name), suite.cases.len());
@@ -73,7 +71,7 @@ fn write_case(text: &mut String, number: usize, case: &Case) {
     let _ = writeln!(text, "  {result} {number} {}{directive}", name(&case.name));
 }
 
-/// A description: `#`, which would end it, is shown by its number.
+/// Formats a description: `#` would end it, so it is shown as a number.
 fn name(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in plain::line(text).chars() {

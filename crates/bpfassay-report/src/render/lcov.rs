@@ -10,7 +10,6 @@ use super::{
 };
 use bpfassay_results::{CellResult, CoveredLine, CoveredLines, Figure, Results};
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "lcov",
     about: "Which lines and branches of eBPF programs ran, for lcov, genhtml and services that read it",
@@ -18,11 +17,11 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(lcov(results)?.into()),
 };
 
-/// The code coverage of `results`: a section per cell, program and source file, named by cell and
-/// program. What was not measured is a comment.
+/// Renders the code coverage of `results`: a section per cell, program and source file, named by
+/// cell and program. Coverage that was not measured is a comment.
 ///
 /// # Errors
-/// [`FormatError::NoCoverage`] where nothing counted which lines ran.
+/// [`FormatError::NoCoverage`], if nothing counted which lines ran.
 pub fn lcov(results: &Results) -> Result<String, FormatError> {
     let covered = || results.cells.iter().filter_map(|cell| Some((cell, cell.code_coverage.as_ref()?)));
     if covered().next().is_none() {
@@ -49,13 +48,13 @@ pub fn lcov(results: &Results) -> Result<String, FormatError> {
     Ok(finished(text))
 }
 
-/// A line that readers pass over.
+/// Adds a line that readers skip.
 fn comment(text: &mut String, what: &str, reason: &str) {
     // Writing to a string cannot fail.
     let _ = writeln!(text, "# not measured: {}: {}", plain::line(what), plain::line(reason));
 }
 
-/// Test names have letters, digits and underscores only.
+/// Makes a test name, which has only letters, digits and underscores.
 fn test_name(cell: &CellResult, program: &str) -> String {
     let name = format!("{}_{program}", cell.cell);
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()

@@ -12,7 +12,6 @@ use super::{
 };
 use bpfassay_results::Results;
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "markdown",
     about: "The tables, for pull requests and job summaries",
@@ -20,7 +19,7 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(markdown(results).into()),
 };
 
-/// `results` as Markdown.
+/// Renders `results` as Markdown.
 #[must_use]
 pub fn markdown(results: &Results) -> String {
     let sections = sections(results).map(|section| self::section(&section));
@@ -28,7 +27,7 @@ pub fn markdown(results: &Results) -> String {
     finished(texts.join("\n"))
 }
 
-/// What stands above the tables: the conclusion in bold letters, then a list.
+/// Renders what stands above the tables: the conclusion in bold, then a list.
 pub(super) fn head(results: &Results) -> String {
     let head = head::head(results);
     let mut text = String::new();
@@ -45,7 +44,6 @@ pub(super) fn head(results: &Results) -> String {
     text
 }
 
-/// One section.
 pub(super) fn section(content: &Section) -> String {
     match content {
         Section::Table(table) => one(table),
@@ -53,7 +51,6 @@ pub(super) fn section(content: &Section) -> String {
     }
 }
 
-/// A matrix of features by targets.
 fn matrix(page: &Page) -> String {
     let mut text = format!("{}\n\n", paragraph(&page.title));
     for surprise in page.warnings.iter().chain(&page.surprises) {
@@ -82,10 +79,10 @@ fn matrix(page: &Page) -> String {
     text
 }
 
-/// One table with what stands above and below it.
+/// Renders one table with the texts above and below it.
 pub(super) fn one(content: &Table) -> String {
     let mut text = format!("{}\n\n", paragraph(&content.title.join(" ")));
-    // A head without rows would say nothing that the title does not.
+    // A header without rows would only repeat the title.
     if !content.rows.is_empty() {
         text.push_str(&row(&content.columns));
         text.push_str(&format!("|{}\n", " --- |".repeat(content.columns.len())));
@@ -106,13 +103,12 @@ pub(super) fn one(content: &Table) -> String {
     text
 }
 
-/// One row of a table.
 pub(super) fn row(cells: &[String]) -> String {
     let cells: Vec<String> = cells.iter().map(|cell| escape(cell)).collect();
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// [`escape`] for what begins a line, where further characters are markup.
+/// Escapes the beginning of a line, where more characters are markup than in [`escape`].
 pub(super) fn paragraph(text: &str) -> String {
     let mut escaped = escape(text.trim_start());
     let digits = escaped.bytes().take_while(u8::is_ascii_digit).count();
@@ -124,8 +120,8 @@ pub(super) fn paragraph(text: &str) -> String {
     escaped
 }
 
-/// `text` as it is, on one line: nothing in it is markup, whatever a kernel or a guest wrote, and
-/// `@name` in it notifies no one.
+/// Escapes `text` and puts it on one line: no text of a kernel or a guest acts as markup, and
+/// `@name` notifies no one.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let text = plain::line(text);
@@ -133,7 +129,7 @@ pub(super) fn escape(text: &str) -> String {
     while let Some(c) = rest.next() {
         match c {
             '\\' | '|' | '`' | '*' | '_' | '~' | '[' | ']' | '<' | '>' | '#' | '&' | '$' => escaped.extend(['\\', c]),
-            // On GitHub, `@name` sends that person a message. A space of no width ends the name
+            // On GitHub, `@name` sends that person a message. A zero-width space ends the name
             // before it begins.
             '@' if rest.peek().is_some_and(|next| next.is_ascii_alphanumeric()) => escaped.push_str("@&#8203;"),
             c => escaped.push(c),

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! In place of `junit` without the feature of that name: JUnit is refused.
+//! Replaces `junit` in builds without that feature: JUnit is refused.
 
 use bpfassay_results::Results;
 
 use super::format::{Format, FormatError};
 use crate::compare::Comparison;
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "junit",
     about: "Test cases, for CI systems; not in this program, which was built without the feature `full`",
@@ -14,7 +13,7 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(junit(results)?.into()),
 };
 
-/// Refuses JUnit of results.
+/// Refuses to render results as JUnit.
 ///
 /// # Errors
 /// Always [`FormatError::NoJunit`].
@@ -22,7 +21,7 @@ pub fn junit(_: &Results) -> Result<String, FormatError> {
     Err(FormatError::NoJunit)
 }
 
-/// Refuses JUnit of a comparison.
+/// Refuses to render a comparison as JUnit.
 ///
 /// # Errors
 /// Always [`FormatError::NoJunit`].

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! OpenMetrics text, for a monitoring system to keep what each study found.
+//! OpenMetrics text, with which a monitoring system keeps the results of each study.
 //!
 //! Version 1.0.0 of the format: every family once with type, unit and help, gauges only, `# EOF` at
 //! the end.
@@ -12,10 +12,9 @@ use super::{finished, format::Format, head::head, plain};
 use crate::labels;
 use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Direct, Priced, Results, Role};
 
-/// The values of one family: labels and value.
+/// The values of one family, each with its labels.
 type Samples = Vec<(Vec<(&'static str, String)>, f64)>;
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "openmetrics",
     about: "Gauges, for monitoring systems",
@@ -23,7 +22,7 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(openmetrics(results).into()),
 };
 
-/// The value of a family for one metric of a cell; `None` where there is none.
+/// Returns the value of a family for one metric of a cell; `None` if there is none.
 type OfMetric = fn(&CellMetric, Option<&CellAccuracy>) -> Option<f64>;
 
 /// Families with a value for each metric of a cell: name, unit, help, and the value.
@@ -90,7 +89,7 @@ const FAMILIES: [(&str, &str, &str, OfMetric); 12] = [
     ),
 ];
 
-/// `results` as OpenMetrics.
+/// Renders `results` as OpenMetrics.
 #[must_use]
 pub fn openmetrics(results: &Results) -> String {
     let mut text = String::new();
@@ -147,18 +146,18 @@ pub fn openmetrics(results: &Results) -> String {
     finished(text)
 }
 
-/// What the figures are of, as labels of a sample that is 1.
+/// Adds a sample of value 1, whose labels describe the measurement.
 fn study(text: &mut String, results: &Results) {
     let mut labels = vec![("study", results.plan.title().to_string()), ("clock", results.plan.study.clock.to_string())];
     labels.extend(head(results).facts);
     family(text, "bpfassay_study_info", "", "When, where, and of what the figures are.", vec![(labels, 1.0)]);
 }
 
-/// The names that samples have for what a model finds, in the order of
+/// The names of a model's misses in samples, in the order of
 /// [`bpfassay_results::MissesPerCall::numbers`].
 const FOUND: [&str; 4] = ["l1i", "l1d", "l2", "mispredicted"];
 
-/// Direct costs as the study's model prices them; nothing without one.
+/// Adds direct costs as the study's model prices them; nothing without a model.
 fn priced(text: &mut String, results: &Results) {
     let Some(model) = &results.plan.study.model else { return };
     type Of = fn(&Priced) -> Samples;
@@ -221,7 +220,7 @@ fn labels(results: &Results, cell: &CellResult) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Which metric a figure is of, and in what it is measured.
+/// Returns labels for the metric and its unit.
 fn named(metric: &CellMetric) -> [(&'static str, String); 2] {
     [("metric", metric.name.to_string()), ("unit", metric.unit.clone())]
 }
@@ -241,7 +240,7 @@ fn family(text: &mut String, name: &str, unit: &str, help: &str, samples: Sample
     }
 }
 
-/// A label's value: backslash, quotation mark and line feed are escaped.
+/// Escapes backslash, quotation mark and line feed in a label's value.
 fn escape(value: &str) -> String {
     plain::text(value).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Direct costs as a profile for pprof and the viewers that read its files: the message `Profile`
-//! of pprof's `profile.proto`, compressed.
+//! Direct costs as a profile for pprof and other viewers of its files: the message `Profile` of
+//! pprof's `profile.proto`, compressed.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,6 @@ use flate2::{Compression, write::GzEncoder};
 use super::{collapsed::CALLS, format::Format, plain};
 use bpfassay_results::{Figure, Results};
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "pprof",
     about: "Direct costs as a profile, for pprof and other viewers of its files",
@@ -20,13 +19,13 @@ pub(super) const FORMAT: Format = Format {
     render: |results, _| Ok(pprof(results)?.into()),
 };
 
-/// The direct costs of `results` as one profile. A function is a sample, whose value is its
-/// instructions in 1000 calls of the workload, for values are whole numbers. Its stack is the probe
-/// configuration, the role, and the function; its labels are `target`, `case`, `file_system`,
-/// `probe` and `metric`. Nothing of what was not counted.
+/// Renders the direct costs of `results` as one profile. Each function is a sample. Its value is
+/// the number of instructions in 1000 calls of the workload, because values are integers. The stack
+/// is the probe configuration, the role, and the function. The labels are `target`, `case`,
+/// `file_system`, `probe` and `metric`. Functions without counts are left out.
 ///
 /// # Errors
-/// [`io::Error`], which writing into memory does not end in.
+/// [`io::Error`], which writing into memory never causes.
 pub fn pprof(results: &Results) -> io::Result<Vec<u8>> {
     let mut profile = Profile::default();
     let sample_type = profile.pair("instructions_per_1000_calls", "count");
@@ -45,7 +44,7 @@ pub fn pprof(results: &Results) -> io::Result<Vec<u8>> {
             let labels = labels.map(|(key, value)| profile.pair(key, value));
             for function in &direct.functions {
                 let mut sample = Message::default();
-                // The innermost is the first.
+                // The innermost frame comes first.
                 for frame in [function.function.as_str(), &function.role.to_string(), &under_test] {
                     sample.number(1, profile.location(frame));
                 }
@@ -64,18 +63,18 @@ pub fn pprof(results: &Results) -> io::Result<Vec<u8>> {
     file.finish()
 }
 
-/// A profile that is being made, and the texts that its other parts have by their numbers.
+/// A profile under construction, and its string table.
 struct Profile {
     message: Message,
     texts: Vec<String>,
     numbers: HashMap<String, u64>,
-    /// By the text of their only line.
+    /// Locations by the text of their only line.
     locations: HashMap<u64, u64>,
 }
 
 impl Default for Profile {
     fn default() -> Self {
-        // The first text is the empty one.
+        // The first string of the table is empty.
         let (texts, numbers) = (vec![String::new()], HashMap::from([(String::new(), 0)]));
         Self { message: Message::default(), texts, numbers, locations: HashMap::new() }
     }
@@ -91,7 +90,8 @@ impl Profile {
         })
     }
 
-    /// `ValueType` of type and unit, `Label` of key and text: both have these fields.
+    /// Encodes a `ValueType` of type and unit, or a `Label` of key and text: both have these
+    /// fields.
     fn pair(&mut self, first: &str, second: &str) -> Message {
         let mut pair = Message::default();
         pair.number(1, self.text(first));
@@ -99,7 +99,8 @@ impl Profile {
         pair
     }
 
-    /// The identifier of the location in the function `name`, which is that of the function, too.
+    /// Returns the identifier of the location in the function `name`, which is also the function's
+    /// identifier.
     fn location(&mut self, name: &str) -> u64 {
         let name = self.text(name);
         let next = self.locations.len() as u64 + 1;
@@ -122,7 +123,7 @@ impl Profile {
     }
 }
 
-/// A message as protocol buffers encode it.
+/// A message in the encoding of protocol buffers.
 #[derive(Default)]
 struct Message(Vec<u8>);
 

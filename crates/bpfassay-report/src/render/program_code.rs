@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The columns that tables of loaded programs have: what the verifier and the compiler made of
-//! each.
+//! The columns for loaded programs in tables: what the verifier and the compiler made of each
+//! program.
 
 use bpfassay_protocol::tool::ProgramCode;
 
-/// The heads of the columns.
 pub(super) const COLUMNS: [&str; 5] = ["verified", "states", "peak", "xlated", "JITed [B]"];
 
-/// What is in them, in the same order.
+/// The figures of the columns, in the same order.
 pub(super) const FIGURES: [fn(&ProgramCode) -> Option<u32>; 5] = [
     |code| code.verified,
     |code| code.log.map(|log| log.total_states),
@@ -16,20 +15,19 @@ pub(super) const FIGURES: [fn(&ProgramCode) -> Option<u32>; 5] = [
     |code| Some(code.jited_bytes),
 ];
 
-/// How to read them.
+/// How to read the columns.
 pub(super) const LEGEND: &str = "verified: instructions that the verifier processed, each as often as it did (kernels since 5.16 report it, and the loader of bare objects); \
     states, peak: those that it remembered, in total and at once, by its log, which only the loader of bare objects asks for: of other tools they are not measured; \
     xlated: instructions after its rewriting; JITed: bytes of machine code, 0 where the kernel interprets the program.";
 
-/// Where there is nothing to show: the program was not loaded, or nothing reports it.
+/// The text for a program that was not loaded, or for a figure that nothing reports.
 pub(super) const NONE: &str = "-";
 
-/// A figure as a cell.
 pub(super) fn shown<T: ToString>(figure: Option<T>) -> String {
     figure.map_or_else(|| NONE.to_owned(), |figure| figure.to_string())
 }
 
-/// Microseconds as milliseconds with three digits.
+/// Formats microseconds as milliseconds with three digits.
 pub(super) fn milliseconds(microseconds: u64) -> String {
     format!("{}.{:03}", microseconds / 1000, microseconds % 1000)
 }

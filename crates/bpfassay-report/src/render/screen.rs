@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of what `run` prints: whether each tool loads, counts right, and what it costs, on about
-//! one screen. Everything else is in the report.
+//! The end of the output of `run`, on about one screen: whether each tool loads, counts right, and
+//! what it costs. The report has everything else.
 
 mod below;
 mod cell;
@@ -26,10 +26,10 @@ use bpfassay_results::{CellResult, Results};
 /// How the screen looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Screen {
-    /// Width of the terminal in columns. `None`: there is none; tables are as wide as on one of 80
-    /// columns, and sentences are not wrapped, so that the text can be searched.
+    /// Width of the terminal in columns. `None` without a terminal: tables are as wide as on one of
+    /// 80 columns, and sentences are not wrapped, so that the text can be searched.
     pub width: Option<u16>,
-    /// Whether `✔` and `✘` can be shown; else `yes` and `no`.
+    /// Whether the terminal can show `✔` and `✘`; else `yes` and `no`.
     pub symbols: bool,
 }
 
@@ -37,13 +37,13 @@ pub struct Screen {
 const WIDTH: u16 = 80;
 /// A narrower terminal breaks lines itself.
 const NARROWEST: u16 = 60;
-/// Most tools or probe configurations that have columns; more have rows.
+/// The largest number of tools or probe configurations with columns; if there are more, they have
+/// rows.
 const MOST_BLOCKS: usize = 4;
-/// Most rows in which everything is as expected.
+/// The largest number of rows in which everything is as expected.
 const MOST_ROWS: usize = 24;
-/// Most rows.
 const MOST_ROWS_IN_ALL: usize = 60;
-/// Longest list of workloads, in characters.
+/// The longest list of workloads, in characters.
 const LONGEST_LIST: usize = 150;
 
 impl Screen {
@@ -52,7 +52,7 @@ impl Screen {
     }
 }
 
-/// `results` on about one screen.
+/// Renders `results` on about one screen.
 #[must_use]
 pub fn screen(results: &Results, style: Screen) -> String {
     let width = style.columns();
@@ -83,7 +83,7 @@ pub fn screen(results: &Results, style: Screen) -> String {
     finished(text)
 }
 
-/// `quick · 8 targets · 72 runs · instruction clock`.
+/// Formats the title: `quick · 8 targets · 72 runs · instruction clock`.
 fn title(results: &Results) -> String {
     let count = |count: usize, of: &str| format!("{count} {of}{}", if count == 1 { "" } else { "s" });
     let clock = match results.plan.study.clock {
@@ -94,7 +94,7 @@ fn title(results: &Results) -> String {
     format!("{} · {targets} · {runs} · {clock}", line(&results.plan.title()))
 }
 
-/// The command of the workload, or the names of several, and the file systems.
+/// Formats the command of the workload, or the names of several, and the file systems.
 fn workloads(results: &Results) -> String {
     let cases = distinct(results.cells.iter().map(|cell| cell.case.as_str()));
     let file_systems = distinct(results.cells.iter().map(|cell| cell.file_system.as_str()));
@@ -105,7 +105,7 @@ fn workloads(results: &Results) -> String {
     format!("{} workloads: {names}, on {}", cases.len(), excerpt(&file_systems.join(", "), LONGEST_LIST))
 }
 
-/// `items`, each once, in the order of their first.
+/// Returns `items`, each once, in the order of first occurrence.
 fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut all = Vec::new();
     for item in items {
@@ -116,19 +116,19 @@ fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     all
 }
 
-/// Rows of places, and beside them blocks of columns, one for each tool or probe configuration.
+/// Rows of places with blocks of columns, one block for each tool or probe configuration.
 struct Matrix<'a> {
     names: Vec<String>,
     rows: Vec<Row>,
-    /// Rows that are not shown: as expected, and others.
+    /// The numbers of rows that are not shown: as expected, and others.
     left_out: [usize; 2],
-    /// Metrics, in the order of the workloads.
+    /// The metrics, in the order of the workloads.
     metrics: Vec<&'a str>,
 }
 
 struct Row {
     label: Vec<String>,
-    /// A cell for each block, where the plan has one.
+    /// A cell for each block, if the plan has one.
     cells: Vec<Option<Shown>>,
 }
 
@@ -161,12 +161,11 @@ impl<'a> Matrix<'a> {
         Self { names, rows, left_out, metrics }
     }
 
-    /// The labels of the rows, in columns of one width.
+    /// Returns the labels of the rows, aligned.
     fn labels(&self) -> Vec<String> {
         lay_out::aligned(self.rows.iter().map(|row| row.label.as_slice()))
     }
 
-    /// The columns of all blocks.
     fn columns(&self, results: &Results) -> Vec<Column> {
         let mut columns = Vec::new();
         for (block, name) in self.names.iter().enumerate() {
@@ -192,7 +191,7 @@ impl<'a> Matrix<'a> {
         columns
     }
 
-    /// Counts the rows that are not shown.
+    /// Describes the rows that are not shown.
     fn left_out(&self) -> Vec<String> {
         let [good, others] = self.left_out;
         let lines = [(good, "as expected"), (others, "NOT as expected")];
@@ -201,8 +200,8 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// The rows: target, and workload and file system where there are several. With `is_stacked` each
-/// cell has a row of its own.
+/// Makes the rows: target, and workload and file system if there are several. If `is_stacked`, each
+/// cell gets a separate row.
 fn places<'a>(results: &'a Results, names: &[String], is_stacked: bool) -> Vec<Place<'a>> {
     let is_of_many = |of: fn(&CellResult) -> &str| {
         let first = results.cells.first().map(of);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a report consists of: one list of sections, which text, Markdown and HTML walk.
+//! The content of a report: one list of sections for text, Markdown and HTML.
 
 mod calls;
 mod cells;
@@ -24,15 +24,14 @@ use super::{
 };
 use bpfassay_results::Results;
 
-/// A section of a report.
 pub(super) enum Section {
     Table(Table),
-    /// Features by targets, which formats lay out as they can.
+    /// Features by targets; each format has its own layout.
     Matrix(Page),
 }
 
-/// The sections in the order of a report: what makes them of results, nothing where these have
-/// nothing of the kind.
+/// Functions that make the sections from results, in the order of a report. A function returns
+/// nothing if the results lack its subject.
 const SECTIONS: &[fn(&Results) -> Vec<Section>] = &[
     |results| of_tables(gates::table(results)),
     |results| of_cells(results, cells::table),
@@ -57,12 +56,11 @@ fn of_tables(tables: impl IntoIterator<Item = Table>) -> Vec<Section> {
     tables.into_iter().map(Section::Table).collect()
 }
 
-/// What is shown of workloads with figures of their own only.
+/// Makes a section that only workloads with metrics have.
 fn of_cells(results: &Results, table: fn(&Results) -> Option<Table>) -> Vec<Section> {
     if study::has_figures(results) { of_tables(table(results)) } else { Vec::new() }
 }
 
-/// The sections of a report on `results`.
 pub(super) fn sections(results: &Results) -> impl Iterator<Item = Section> {
     SECTIONS.iter().flat_map(move |section| section(results))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What results come to, in a few words that claim no more than they have: `exact, 7 of 8; failed,
+//! Summarises results in a few words that claim no more than was measured: `exact, 7 of 8; failed,
 //! 1 of 8`.
 
 use std::collections::{BTreeMap, HashSet};
@@ -12,26 +12,24 @@ use super::cases::{self, Account};
 use crate::labels;
 use bpfassay_results::{Attach, ByteErrors, CellResult, Demand, Figure, GateResult, Results};
 
-/// What results come to.
 pub(super) struct Standing {
     pub(super) words: String,
     pub(super) class: Class,
 }
 
-/// How good or bad it is.
+/// How good or bad the results are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
-    /// Everything is as it has to be.
+    /// Everything is as expected.
     Good,
     /// Nothing that is good or bad was measured.
     Neutral,
-    /// Something is not known, or worth a look.
+    /// Something is not known, or needs attention.
     Open,
-    /// Something is wrong.
     Bad,
 }
 
-/// What came of one cell, in the order in which it is reported.
+/// The outcome of one cell, in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
     Exact,
@@ -52,7 +50,7 @@ pub(super) enum State {
 }
 
 impl State {
-    /// In a word or two.
+    /// Describes the outcome in a few words.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -83,8 +81,9 @@ impl State {
     }
 }
 
-/// What `results` come to: the verdicts on gates, surprises, and how many of the cells with
-/// something under test are what. Baselines are reported where they were not measured whole.
+/// Summarises `results`: the verdicts on gates, surprises, and the numbers of cells with each
+/// outcome, for cells with something under test. Baselines are reported if they were not measured
+/// completely.
 pub(super) fn standing(results: &Results) -> Standing {
     let mut parts: Vec<(String, Class)> = Vec::new();
     parts.extend(gates(results));
@@ -104,7 +103,7 @@ pub(super) fn standing(results: &Results) -> Standing {
             *counts.entry(state(cell, denied.contains(cell.cell.as_str()))).or_default() += 1;
         }
         for (state, count) in counts {
-            // Of baselines, it is no news that they were measured.
+            // A baseline that was measured is not worth reporting.
             if of.is_empty() || state != State::Measured {
                 parts.push((format!("{}, {count} of {}{of}", state.words(), cells.len()), state.class()));
             }
@@ -120,7 +119,7 @@ pub(super) fn standing(results: &Results) -> Standing {
     }
 }
 
-/// The verdicts on the gates of the study, by number: `gates: 1 regression, 7 pass`.
+/// Counts the verdicts on the gates of the study: `gates: 1 regression, 7 pass`.
 fn gates(results: &Results) -> Option<(String, Class)> {
     if results.plan.study.gates.is_empty() {
         return None;
@@ -143,13 +142,13 @@ fn gates(results: &Results) -> Option<(String, Class)> {
     Some((format!("gates: {}", counts.join(", ")), class))
 }
 
-/// The cells of whose tool something is found that a gate denies.
+/// Returns the cells whose tool has a finding that a gate denies.
 pub(super) fn denied(results: &Results) -> HashSet<&str> {
     let is_broken = |gate: &&GateResult| gate.demand == Demand::Findings && gate.verdict == Verdict::Regression;
     results.gates.iter().filter(is_broken).map(|gate| gate.cell.as_str()).collect()
 }
 
-/// Judges `cell`; `is_denied`: a gate denies a finding of its tool.
+/// Judges `cell`; `is_denied` tells that a gate denies a finding of its tool.
 pub(super) fn state(cell: &CellResult, is_denied: bool) -> State {
     if cell.failures.iter().any(|failure| cases::account_of(failure).0 == Account::Failed) {
         return State::Failed;
@@ -179,7 +178,7 @@ pub(super) fn state(cell: &CellResult, is_denied: bool) -> State {
     }
 }
 
-/// What came of a cell that was measured, whatever gates deny.
+/// Judges a cell regardless of what gates deny.
 pub(super) fn state_of(cell: &CellResult) -> State {
     state(cell, false)
 }
@@ -204,11 +203,11 @@ fn of_tool(cell: &CellResult, is_denied: bool) -> State {
     }
 }
 
-/// Most figures that are named.
+/// The largest number of named figures.
 const MOST_FIGURES: usize = 4;
 
-/// The figures of tools in which nothing was found, as nothing compares them: ``not compared:
-/// `reads` (read, calls)``.
+/// Names the figures of tools that nothing could compare, so that nothing was found in them: ``not
+/// compared: `reads` (read, calls)``.
 pub(super) fn not_compared<'a>(cells: impl Iterator<Item = &'a CellResult>) -> Option<String> {
     let mut names: Vec<&str> = Vec::new();
     for one in cells.flat_map(|cell| &cell.tool_result).flat_map(|result| &result.not_compared) {
@@ -222,8 +221,8 @@ pub(super) fn not_compared<'a>(cells: impl Iterator<Item = &'a CellResult>) -> O
     (!named.is_empty()).then(|| format!("not compared: {named}{more}"))
 }
 
-/// That races between CPUs are not looked for, where programs count on several by a clock under
-/// which CPUs take turns.
+/// Warns that races between CPUs are not evaluated, if programs count on several CPUs under the
+/// instruction clock, where CPUs take turns.
 pub(super) fn races(results: &Results) -> Option<String> {
     let study = &results.plan.study;
     let cpus = study.guest.cpus;
@@ -232,8 +231,9 @@ pub(super) fn races(results: &Results) -> Option<String> {
         .then(|| format!("races between its {cpus} CPUs are not evaluated: by this clock they take turns"))
 }
 
-/// Exact is only what was compared in every interval and had every byte, and every call where calls
-/// can be compared. Bytes that were compared in some intervals only are partly measured.
+/// Judges the counts. A cell is exact only if every interval was compared and has every byte, and
+/// every call if calls can be compared. If bytes were compared in some intervals only, it is partly
+/// measured.
 fn of_counts(cell: &CellResult) -> State {
     let is_off = |errors: &ByteErrors| errors.min != 0 || errors.max != 0;
     let counts = || cell.accuracy.iter().flat_map(|accuracy| [&accuracy.byte_error, &accuracy.call_error]);

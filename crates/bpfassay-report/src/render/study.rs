@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is reported of a study as a whole: its title, and what must be read with its figures.
+//! The report's lines about a study as a whole: the title, and warnings about its figures.
 
 use std::collections::HashSet;
 
@@ -12,11 +12,11 @@ use crate::{
 };
 use bpfassay_results::{ByteFigure, CellResult, Figure, Outcome, Results, RunResult, Sampled, SamplingEnd};
 
-/// Most lines about doubtful figures below a table.
+/// The largest number of lines about doubtful figures below a table.
 const MAX_DOUBTS: usize = 20;
 
-/// Whether any workload of the plan has figures of its own: `io-paths` and `kernel-features` have
-/// tables of theirs.
+/// Whether any workload of the plan has metrics: `io-paths` and `kernel-features` have separate
+/// tables instead.
 pub(super) fn has_figures(results: &Results) -> bool {
     let study = &results.plan.study;
     let has_metrics = |cell: &Cell| {
@@ -25,16 +25,16 @@ pub(super) fn has_figures(results: &Results) -> bool {
     results.plan.measured_cells().into_iter().any(has_metrics)
 }
 
-/// Whether tools are loaded and attached in this case, and nothing else is done with them.
+/// Whether tools are only loaded and attached in this case.
 pub(super) fn loads_only(results: &Results, case: &str) -> bool {
     results.plan.study.workload(case).is_some_and(|workload| !workload.compares_tools())
 }
 
-/// `study quick, clock wall, IOR engine embedded`
+/// Formats the title: `study quick, clock wall, IOR engine embedded`.
 pub(super) fn title(results: &Results) -> String {
     let mut engines: Vec<&str> = Vec::new();
     for cell in results.plan.measured_cells() {
-        // The workload `kernel-features` is done by IOR too, and has no metrics.
+        // IOR also executes the workload `kernel-features`, which has no metrics.
         let Some(engine) = cell.workload.engine.filter(|_| cell.interface.is_some()) else { continue };
         if !engines.contains(&engine.name()) {
             engines.push(engine.name());
@@ -47,7 +47,7 @@ pub(super) fn title(results: &Results) -> String {
     title
 }
 
-/// Runs whose figures are less than exact by their own account, a line each: `place: what`.
+/// Lists runs that themselves report doubts about their figures, one line each: `place: what`.
 pub(super) fn doubts(results: &Results) -> Vec<String> {
     let mut doubts = Vec::new();
     for run in &results.runs {
@@ -86,7 +86,7 @@ pub(super) fn doubts(results: &Results) -> Vec<String> {
     doubts
 }
 
-/// Whether the tracer's counts lack anything of what the workload did.
+/// Tells whether the tracer's counts lack anything of what the workload did.
 fn missing(bytes: &[ByteFigure]) -> Missing {
     let errors = || bytes.iter().flat_map(|figure| [&figure.error, &figure.call_error]);
     match () {
@@ -96,7 +96,7 @@ fn missing(bytes: &[ByteFigure]) -> Missing {
     }
 }
 
-/// The cells with a measured run of which a program was not compiled.
+/// Returns the cells with a measured run in which a program was not compiled.
 fn interpreted(results: &Results) -> HashSet<&str> {
     let is_interpreted = |run: &&RunResult| match &run.record.outcome {
         Outcome::Measured(figures) => {
@@ -111,7 +111,6 @@ fn interpreted(results: &Results) -> HashSet<&str> {
 const INSTRUCTIONS: &str = "the clock counts the guest's instructions, 1 ns each, not cycles: cache misses and traps are not priced, and time \
                             in which the guest waits passes at once, up to the next timer.";
 
-/// Warns of figures in time of emulated guests.
 fn warning_of_emulation(results: &Results) -> Option<String> {
     if results.plan.study.clock == Clock::Instructions {
         return None;
@@ -130,7 +129,7 @@ fn warning_of_emulation(results: &Results) -> Option<String> {
     })
 }
 
-/// The same, with what makes figures of single runs and cells doubtful.
+/// Returns the warnings, and doubts about figures of single runs and cells.
 pub(super) fn warnings_with_doubts(results: &Results) -> Vec<String> {
     let mut warnings = warnings(results);
     let doubts = doubts(results);
@@ -144,13 +143,13 @@ pub(super) fn warnings_with_doubts(results: &Results) -> Vec<String> {
     warnings
 }
 
-/// What must be known of all figures.
+/// Returns the warnings about all figures.
 pub(super) fn warnings(results: &Results) -> Vec<String> {
     let of_instructions = (results.plan.study.clock == Clock::Instructions).then(|| INSTRUCTIONS.to_owned());
     of_instructions.into_iter().chain(warnings_but_of_instructions(results)).collect()
 }
 
-/// The same without what the instruction clock counts.
+/// Returns the warnings, except for what the instruction clock counts.
 pub(super) fn warnings_but_of_instructions(results: &Results) -> Vec<String> {
     let mut warnings: Vec<String> = warning_of_emulation(results).into_iter().collect();
     warnings.extend(standing::races(results));
@@ -160,15 +159,16 @@ pub(super) fn warnings_but_of_instructions(results: &Results) -> Vec<String> {
     warnings
 }
 
-/// How the experiment went: how many boots sequential sampling took, and whether the baseline
-/// drifted.
+/// Describes how the experiment went: how many boots sequential sampling took, and whether the
+/// baseline drifted.
 fn course(results: &Results) -> Vec<String> {
     let mut lines: Vec<String> = results.sampling.iter().filter_map(|sampled| of_sampling(results, sampled)).collect();
     lines.extend(drifts(results));
     lines
 }
 
-/// `sampled x86_64 6.12: 5 of at most 20 boots: every interval is within 0.5%`.
+/// Formats the outcome of sampling: `sampled x86_64 6.12: 5 of at most 20 boots: every interval is
+/// within 0.5%`.
 fn of_sampling(results: &Results, sampled: &Sampled) -> Option<String> {
     let until = results.plan.until()?;
     let Sampled { target, case, file_system, boots, most, .. } = sampled;
@@ -184,7 +184,8 @@ fn of_sampling(results: &Results, sampled: &Sampled) -> Option<String> {
     Some(format!("sampling {target}, {case} on {file_system}, of at most {most} boots: {why}"))
 }
 
-/// The baselines that changed with time, at the study's error rate over all of them (Bonferroni).
+/// Lists the baselines that changed with time, at the study's error rate over all of them
+/// (Bonferroni).
 fn drifts(results: &Results) -> Vec<String> {
     let found: Vec<_> = results
         .cells

@@ -9,28 +9,27 @@ use super::alike::Alike;
 use crate::compare::Comparison;
 use bpfassay_results::{CellResult, Results, RunFailure};
 
-/// A table with what stands above and below it.
+/// A table with the texts above and below it.
 pub(super) struct Table {
-    /// What this is a table of, in lines: in the last one, where there are several.
+    /// The title, in lines; the last line tells several tables apart.
     pub(super) title: Vec<String>,
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
-    /// Lines that must be read with the table.
+    /// Warnings to read with the table.
     pub(super) warnings: Vec<String>,
-    /// Numbered remarks that cells of the table refer to as `[n]`.
+    /// Numbered remarks, to which cells refer as `[n]`.
     pub(super) remarks: Vec<String>,
     /// How to read the columns.
     pub(super) legend: Vec<String>,
-    /// The name by which a page links to this table, where it has one.
+    /// The name by which a page links to this table, if it has one.
     pub(super) anchor: Option<&'static str>,
-    /// How a cell is shown where there are colours: `good`, `bad`, `open`; `None`: as all others.
+    /// Returns a cell's class in formats with colours: `good`, `bad`, `open`; `None` for no colour.
     pub(super) class: fn(&str) -> Option<&'static str>,
-    /// Where a cell leads to on a page, as `#name`; `None`: nowhere.
+    /// Returns the target of a cell's link on a page, as `#name`; `None` for no link.
     pub(super) link: fn(&str) -> Option<String>,
 }
 
 impl Table {
-    /// A table without rows.
     pub(super) fn new<C: Into<String>>(title: impl Into<String>, columns: impl IntoIterator<Item = C>) -> Self {
         Self {
             title: vec![title.into()],
@@ -45,19 +44,18 @@ impl Table {
         }
     }
 
-    /// The name of a column, for a cell that stands alone.
+    /// Returns the name of a column, for a cell that stands alone.
     pub(super) fn column(&self, index: usize) -> &str {
         self.columns.get(index).map_or("", String::as_str)
     }
 
-    /// What distinguishes this table from the others: titles of the first ones begin with the
-    /// study.
+    /// Returns what distinguishes this table from others: titles begin with the study.
     pub(super) fn last_line(&self) -> &str {
         self.title.last().map_or("", String::as_str)
     }
 }
 
-/// The class of a cell that is a verdict.
+/// Returns the class of a cell that is a verdict.
 fn verdict_class(text: &str) -> Option<&'static str> {
     match text {
         "SLOWER" | "HIGHER" | "BROKEN" | "MISCOUNTS" | "regression" | "NO!" | "OK!" | "BAD" => Some("bad"),
@@ -81,7 +79,7 @@ struct Failures {
 }
 
 impl Remarks {
-    /// The mark by which a cell refers to `remark`: `[n]`.
+    /// Returns the mark by which a cell refers to `remark`: `[n]`.
     pub(super) fn mark(&mut self, remark: String) -> String {
         let number = match self.1.get(&remark) {
             Some(&number) => number,
@@ -94,8 +92,8 @@ impl Remarks {
         format!("[{number}]")
     }
 
-    /// The mark by which a cell of `target` refers to the failure of `run`: one remark for all runs
-    /// that failed by one event.
+    /// Returns the mark by which a cell of `target` refers to the failure of `run`. Runs that one
+    /// event failed share a remark.
     pub(super) fn mark_failure(&mut self, target: &Target, run: &str, failure: &RunFailure) -> String {
         let Self(remarks, _, Failures { alike, numbers }) = self;
         let (event, is_new) = alike.add(target, run, failure);
@@ -111,7 +109,7 @@ impl Remarks {
     }
 }
 
-/// How rows name their cells: by target, and by workload and file system where there are several.
+/// How rows name their cells: by target, and by workload and file system if there are several.
 #[derive(Clone, Copy)]
 pub(super) struct CellNames {
     many_cases: bool,
@@ -119,17 +117,15 @@ pub(super) struct CellNames {
 }
 
 impl CellNames {
-    /// For the cells of `results`.
     pub(super) fn of(results: &Results) -> Self {
         Self::among(results.cells.iter().map(|cell| (cell.case.as_str(), cell.file_system.as_str())))
     }
 
-    /// For the cells of `comparison`.
     pub(super) fn of_comparison(comparison: &Comparison) -> Self {
         Self::among(comparison.cells.iter().map(|cell| (cell.case.as_str(), cell.file_system.as_str())))
     }
 
-    /// For cells with these workload cases and file systems.
+    /// Names cells with these workload cases and file systems.
     fn among<'a>(cells: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut cells = cells.peekable();
         let mut names = Self { many_cases: false, many_file_systems: false };
@@ -141,7 +137,7 @@ impl CellNames {
         names
     }
 
-    /// The columns of [`Self::row`], and then `more`.
+    /// Returns the columns of [`Self::row`], and then `more`.
     pub(super) fn columns<'a>(self, more: &[&'a str]) -> Vec<&'a str> {
         let mut columns = vec!["target"];
         columns.extend(self.many_cases.then_some("workload"));
@@ -151,7 +147,7 @@ impl CellNames {
         columns
     }
 
-    /// The first columns of a row of `cell`, blank for all but the `first` of its rows.
+    /// Returns the first columns of a row of `cell`, blank for all but the `first` of its rows.
     pub(super) fn row(self, cell: &CellResult, first: bool) -> Vec<String> {
         let mut row = vec![cell.target.to_string()];
         row.extend(self.many_cases.then(|| cell.case.clone()));
@@ -163,12 +159,12 @@ impl CellNames {
         row
     }
 
-    /// Target, workload and file system in one text.
+    /// Formats target, workload and file system in one text.
     pub(super) fn place(self, cell: &CellResult) -> String {
         self.text(cell.target.to_string(), &cell.case, &cell.file_system)
     }
 
-    /// `target`, and what else there are several of.
+    /// Formats `target`, with the workload and the file system if there are several.
     pub(super) fn text(self, target: String, case: &str, file_system: &str) -> String {
         let mut text = target;
         for (name, is_one_of_many) in [(case, self.many_cases), (file_system, self.many_file_systems)] {
@@ -180,7 +176,7 @@ impl CellNames {
     }
 }
 
-/// `x86_64 6.1, 6.12; riscv64 7.2`
+/// Formats targets: `x86_64 6.1, 6.12; riscv64 7.2`.
 pub(super) fn target_list(targets: &[&Target]) -> String {
     let mut by_arch: Vec<(String, Vec<&str>)> = Vec::new();
     for target in targets {

@@ -14,7 +14,6 @@ use super::{
 };
 use bpfassay_results::Results;
 
-/// See [`super::FORMATS`].
 pub(super) const FORMAT: Format = Format {
     name: "text",
     about: "All tables, for terminals",
@@ -22,19 +21,19 @@ pub(super) const FORMAT: Format = Format {
     render: |results, Options { width, .. }| Ok(text(results, Style { width }).into()),
 };
 
-/// How the table looks.
+/// How tables look.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Style {
-    /// Width of the terminal in columns, which no line exceeds: rows of tables take several lines
-    /// where there is no room for one. `None` where there is no terminal: nothing is wrapped, so
-    /// that the text can be searched and compared.
+    /// Width of the terminal in columns, which no line exceeds. A row takes several lines if it
+    /// does not fit into one. Nothing is wrapped without a terminal (`None`), so that the text can
+    /// be searched and compared.
     pub width: Option<u16>,
 }
 
-/// No lines but one below the head.
+/// A table style with a single line, below the header.
 const PLAIN: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('-').junction('-'));
 
-/// `results` as text.
+/// Renders `results` as text.
 #[must_use]
 pub fn text(results: &Results, style: Style) -> String {
     let texts = sections(results).map(|section| match section {
@@ -45,7 +44,7 @@ pub fn text(results: &Results, style: Style) -> String {
     finished(texts.join("\n"))
 }
 
-/// What stands above the tables.
+/// Renders what stands above the tables.
 fn head(results: &Results, style: Style) -> String {
     let head = head::head(results);
     let mut text = String::new();
@@ -59,13 +58,13 @@ fn head(results: &Results, style: Style) -> String {
     text
 }
 
-/// One table with what stands above and below it.
+/// Renders one table with the texts above and below it.
 pub(super) fn one(content: Table, style: Style) -> String {
     let mut text = String::new();
     for title in &content.title {
         push_wrapped(&mut text, &line(title), style.width);
     }
-    // A head without rows would say nothing that the title does not.
+    // A header without rows would only repeat the title.
     if !content.rows.is_empty() {
         for row in rows(&content.columns, content.rows, style) {
             text.push_str(row.trim_end());
@@ -84,9 +83,9 @@ pub(super) fn one(content: Table, style: Style) -> String {
     text
 }
 
-/// The lines of a table: a line for each row where there is room for that, or no terminal.
+/// Renders the rows of a table, one line each if they fit or if there is no terminal.
 fn rows(columns: &[String], rows: Vec<Vec<String>>, Style { width }: Style) -> Vec<String> {
-    // Of 15,000 cells a second copy of the table would be tens of megabytes.
+    // A second copy of a table of 15,000 cells would take tens of megabytes.
     let rows: Vec<Vec<String>> =
         rows.into_iter().map(|row| row.into_iter().map(|cell| line(&cell).into_owned()).collect()).collect();
     let head: Vec<String> = columns.iter().map(|column| line(column).into_owned()).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A trend as tables: a row per point, a column per probe configuration and metric, changes marked
-//! and described.
+//! A trend as tables: a row per point, a column per probe configuration and metric, with changes
+//! marked and described.
 
 use bpfassay_stats::change_points::ChangePoint;
 
@@ -14,13 +14,13 @@ use crate::{
     trend::{Quantity, Series, Trend},
 };
 
-/// `trend` as text.
+/// Renders `trend` as text.
 #[must_use]
 pub fn trend_text(trend: &Trend, style: Style) -> String {
     finished(tables(trend).into_iter().map(|table| text::one(table, style)).collect::<Vec<_>>().join("\n"))
 }
 
-/// `trend` as Markdown.
+/// Renders `trend` as Markdown.
 #[must_use]
 pub fn trend_markdown(trend: &Trend) -> String {
     finished(tables(trend).iter().map(markdown::one).collect::<Vec<_>>().join("\n"))
@@ -85,7 +85,8 @@ fn number(quantity: Quantity, value: f64) -> String {
     }
 }
 
-/// `fexit write: instructions/call from 6.18.12 to 6.18.13: 1.10 times as much`.
+/// Describes a change: `fexit write: instructions/call from 6.18.12 to 6.18.13: 1.10 times as
+/// much`.
 pub(super) fn described(series: &Series, change: &ChangePoint) -> String {
     let label = |index: usize| series.points.get(index).map(|point| point.label.as_str()).unwrap_or_default();
     let ratio = labels::ratio(&change.ratio);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines that are no longer than a terminal is wide.
+//! Wraps lines to the width of a terminal.
 
-/// Adds `line`, broken between words where it is longer than `width`; what follows the first line
-/// is indented.
+/// Adds `line`, wrapped between words if it is longer than `width`. All lines but the first are
+/// indented.
 pub fn push_wrapped(text: &mut String, line: &str, width: Option<u16>) {
     let width = width.map_or(usize::MAX, usize::from);
     let (first, rest) = line.split_at(line.len() - line.trim_start().len());

@@ -12,27 +12,25 @@ use crate::derive::{
 };
 use bpfassay_results::{Basis, CellMetric, Cost, Figure, NO_COUNTS, Pooled, RunResult, Unit};
 
-/// What is known of the replicates of a figure.
 #[derive(Debug, Clone, Copy)]
 struct Replicates {
     /// Squared standard error.
     variance: f64,
     degrees_of_freedom: f64,
     unit: Unit,
-    /// Boots that the figure is of.
     boots: f64,
 }
 
 impl Replicates {
-    /// Of `n` observations; without a variance, they show nothing.
+    /// Summarises `n` observations; without a variance, they show nothing.
     fn new(variance: Option<f64>, n: usize, unit: Unit) -> Self {
         let degrees_of_freedom = if variance.is_some() { n as f64 - 1.0 } else { 0.0 };
         let boots = if unit == Unit::Boots { n as f64 } else { 1.0 };
         Self { variance: variance.unwrap_or(0.0), degrees_of_freedom, unit, boots }
     }
 
-    /// The point of a figure whose logarithm is `log`, with its `layout` term. By the wall clock,
-    /// rounds of one boot do not show how much boots vary: only the other points do.
+    /// Makes the point of a figure with the logarithm `log` and its `layout` term. Under the wall
+    /// clock, rounds of one boot do not show how much boots vary; only the other points do.
     fn point(self, clock: Clock, log: f64, layout: f64) -> Point {
         let Self { variance, degrees_of_freedom, unit, boots } = self;
         let shows_nothing = clock == Clock::Wall && unit == Unit::Rounds;
@@ -45,7 +43,7 @@ impl Replicates {
     }
 }
 
-/// The figure of a cell with these `runs`, and on the log scale with its noise.
+/// Returns the figure of a cell with these `runs`, and its point on the log scale with its noise.
 pub(super) fn value(
     plan: &Plan,
     runs: &[&RunResult],
@@ -69,7 +67,7 @@ pub(super) fn value(
         Quantity::DirectCost => {
             let direct = figures.direct.clone().unwrap_or_else(|| Figure::missing(NO_COUNTS));
             let point = direct.value().filter(|direct| direct.per_call.mean > 0.0).map(|direct| {
-                // Rounds agree almost exactly, and do not show by how much other layouts differ.
+                // Rounds agree almost exactly, and do not show how much other layouts differ.
                 of_summary(plan, &direct.per_call).point(clock, direct.per_call.mean.ln(), OF_SEEDS / 2.0)
             });
             (direct.map(|direct| direct.per_call.mean), point)
@@ -98,8 +96,8 @@ pub(super) fn value(
     }
 }
 
-/// The squared standard error that observations show, without the layout term that one of one boot
-/// has in it: points have their own.
+/// Returns the squared standard error that the observations show. It excludes the layout term of a
+/// single boot, because points have separate layout terms.
 fn shown(spread: &Spread, pooled: Option<&Pooled>) -> Option<f64> {
     match spread {
         Spread::Student { standard_error, .. } => {
@@ -110,7 +108,7 @@ fn shown(spread: &Spread, pooled: Option<&Pooled>) -> Option<f64> {
     }
 }
 
-/// Of runs; of several boots, as if all of the variation were between them.
+/// Summarises runs. All variation counts as variation between boots if there are several.
 fn of_summary(plan: &Plan, summary: &Summary) -> Replicates {
     let variation = summary.standard_deviation.map(|deviation| (deviation / summary.mean).powi(2));
     let boots = plan.replicates() as usize;
@@ -118,15 +116,15 @@ fn of_summary(plan: &Plan, summary: &Summary) -> Replicates {
     Replicates::new(variation.map(|variation| variation / n as f64), n, unit)
 }
 
-/// Relative to the cost; nothing where its variance cannot be had.
+/// Summarises a cost on the relative scale; `None` if its variance cannot be computed.
 fn of_cost(plan: &Plan, cost: &Cost) -> Option<Replicates> {
     let variance = variance_of(&cost.per_call, level_at_a_look(plan)).ok()?;
     let relative = variance.map(|variance| variance / cost.per_call.value.powi(2));
     Some(Replicates::new(relative, cost.per_call.n, cost.unit))
 }
 
-/// By how much the layout term of the time grows in a cost: time / cost, over all `runs`; 1 where
-/// no run has both.
+/// Returns the factor by which the layout term of the time grows in a cost: time / cost, over all
+/// `runs`; 1 if no run has both.
 fn scale(cost: &Cost, name: &str, runs: &[&RunResult]) -> f64 {
     let (mut time, mut calls) = (0.0, 0.0);
     let counted = runs.iter().filter(|run| run.record.is_counted());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results whose strings are all somebody else's: in every field that takes any text stands what a
-//! terminal, a page or a table program obeys.
+//! Results in which all strings are hostile: every free-text field has sequences that a terminal, a
+//! page or a spreadsheet obeys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use super::{contents, made_up, matrix, not_supported, outcome, panic_of_guest, paths, study};
 
-/// What terminals obey, what changes the order of text or is not seen, and what is markup or a
-/// formula somewhere.
+/// Sequences that terminals obey, that are invisible or change the order of text, and that are
+/// markup or a formula somewhere.
 pub(crate) const SEQUENCES: [&str; 34] = [
     "\u{1b}]0;title\u{7}",
     "\u{1b}[2J",
@@ -54,13 +54,13 @@ pub(crate) const SEQUENCES: [&str; 34] = [
     "@somebody",
 ];
 
-/// Whether no terminal, page or table may be given `c`: a line feed it may.
+/// Whether `c` must not reach a terminal, a page or a table. A line feed is allowed.
 pub(crate) fn is_forbidden(c: char) -> bool {
     matches!(c, '\0'..='\u{9}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{61c}' | '\u{200b}'..='\u{200f}'
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// Results of every kind, with something in each field.
+/// Makes results of every kind, with a value in each field.
 pub(crate) fn subjects() -> Vec<(&'static str, Results)> {
     let mut journal = contents(&study(None, 1, 2), |block, run| match (block.replicate, outcome(block, run)) {
         // A refusal that is not expected.
@@ -131,7 +131,7 @@ fn add_failures(journal: &mut Contents) {
     }
 }
 
-/// A tool under test, beside what the tracer found and how long its programs ran.
+/// Adds a tool under test, findings of the tracer, and run times of its programs.
 fn add_tool(results: &mut Results) {
     let compared = json!({
         "figure": "bytes read", "unit": "bytes-returned", "operations": ["read"], "whose": "process", "subject": "a process",
@@ -148,7 +148,7 @@ fn add_tool(results: &mut Results) {
         cell.tool = Some(format!("tool-{index}"));
         let mut result = json!({ "findings": findings, "figures": [compared] });
         cell.tool_result = serde_json::from_value(result.clone()).ok().or_else(|| {
-            // Should the form of figures change, findings remain.
+            // Keep the findings if the form of figures has changed.
             result["figures"] = json!([]);
             serde_json::from_value(result).ok()
         });
@@ -156,7 +156,7 @@ fn add_tool(results: &mut Results) {
     }
 }
 
-/// Where strings stand in results that take any text, with numbers of elements left out.
+/// Returns the paths of all free-text strings in results, without indexes of elements.
 pub(crate) fn places(results: &Results) -> BTreeSet<String> {
     let value = serde_json::to_value(results).unwrap();
     let mut all = BTreeSet::new();
@@ -196,7 +196,7 @@ fn each(value: &mut Value, place: &mut String, visit: &mut impl FnMut(&str, &mut
     place.truncate(length);
 }
 
-/// `results` with `change` made to every string in `places`; what was equal stays equal.
+/// Applies `change` to every string of `results` in `places`; equal strings stay equal.
 pub(crate) fn with(results: &Results, places: &BTreeSet<String>, change: impl Fn(&str) -> String) -> Results {
     let mut value = serde_json::to_value(results).unwrap();
     let mut known: BTreeMap<String, String> = BTreeMap::new();

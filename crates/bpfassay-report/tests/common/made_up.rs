@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Made-up results that have more to show than the plain study.
+//! Made-up results with more content than the plain study.
 
 use bpfassay_protocol::{Arch, probe::Probe, tool::ToolFigures};
 use bpfassay_report::derive;
@@ -9,7 +9,7 @@ use bpfassay_tool::{ToolFile, UnderTest, finding::Kind};
 
 use super::{MOVED, contents, figures, not_supported, outcome, sample, study};
 
-/// With two samples in every traced run: half of what is written, then all.
+/// Makes results with two samples in every traced run: half of what is written, then all of it.
 pub(crate) fn sampled() -> Results {
     let mut contents = contents(&study(Some("2s"), 1, 2), outcome);
     for entry in &mut contents.entries {
@@ -23,17 +23,17 @@ pub(crate) fn sampled() -> Results {
     derive(&contents)
 }
 
-/// Calls of each phase.
+/// Calls in each phase.
 const CALLS: u64 = 32;
 
 /// Instructions of each call of the baseline.
 const PER_CALL: u64 = 10_000;
 
-/// Twenty-four kernels, under which fexit needs 500 instructions per call, from the thirteenth on
-/// 550; a few more each.
+/// Makes results of twenty-four kernels. fexit takes about 500 instructions per call, and about 550
+/// from the thirteenth kernel on.
 pub(crate) fn series(clock: Clock) -> Results {
     let mut study = Study { clock, ..study(None, 2, 1) };
-    // Not in order: the trend puts them so.
+    // The kernels are unordered; the trend sorts them.
     let kernels = (1..=24).map(|patch| patch * 7 % 25);
     let target = |patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") };
     study.targets = kernels.map(target).collect();
@@ -53,8 +53,8 @@ pub(crate) fn series(clock: Clock) -> Results {
     }))
 }
 
-/// The made-up study with a tool that leaves a program and memory behind on riscv64 6.12 only, and
-/// is refused on `refused`, under a gate that denies `deny`.
+/// Makes results of the made-up study with a tool that leaves a program and memory behind on
+/// riscv64 6.12 only. The kernels of `refused` refuse the tool, and a gate denies `deny`.
 pub(crate) fn with_tool(deny: &[Kind], refused: Option<Arch>) -> Results {
     let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nscript = { path = 'a', interpreter = '/bin/sh' }\n";
     let file = ToolFile::parse("mine.toml", text).unwrap();

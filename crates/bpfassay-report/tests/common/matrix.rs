@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A made-up study of what works: three features, two probe configurations, two kernels on two
+//! A made-up study of kernel features: three features, two probe configurations, two kernels on two
 //! architectures.
 
 use bpfassay_protocol::{
@@ -46,7 +46,7 @@ pub(crate) fn feature(kind: FeatureKind, name: &str, works: bool) -> Feature {
     Feature { kind, name: name.to_owned(), support }
 }
 
-/// What Debian's kernels offer, of three features.
+/// Returns three features as Debian's kernels offer them.
 fn features(block: &Block) -> Vec<Feature> {
     let is_new = block.target.kernel == "6.12";
     vec![
@@ -57,7 +57,7 @@ fn features(block: &Block) -> Vec<Feature> {
     ]
 }
 
-/// Reads and writes of 4 KiB, all of them counted.
+/// Makes a run of reads and writes of 4 KiB, all of them counted.
 fn exact(probe: Probe) -> RunFigures {
     let mut figures = figures(bpfassay_protocol::ProbeConfiguration::with_defaults(probe), 100.0, 100.0);
     let (cgroup, device) = (figures.cgroup, figures.mount.device);

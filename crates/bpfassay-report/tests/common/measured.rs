@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time and memory of the steps of a program for measuring.
+//! Time and memory of the steps of a measuring program.
 
 #![allow(clippy::print_stdout, reason = "a program for measuring prints what it measured")]
 
 use std::{fs, time::Instant};
 
-/// The most memory that this process ever held, in MiB.
+/// Returns the peak memory of this process, in MiB.
 pub(crate) fn peak_mib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
 }
 
-/// The CPU time of this process in seconds.
+/// Returns the CPU time of this process in seconds.
 pub(crate) fn processor_s() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// What `work` gives; prints how long it took and how much there was of it.
+/// Returns the result of `work`, and prints its duration and the size of the result.
 pub(crate) fn timed<T>(what: &str, work: impl FnOnce() -> T, size: impl FnOnce(&T) -> u64) -> T {
     let (since, used) = (Instant::now(), processor_s());
     let done = work();

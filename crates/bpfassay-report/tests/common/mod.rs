@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A made-up journal that is complete: every kind of outcome that a table has to show.
+//! A made-up complete journal with every kind of outcome that a table shows.
 
 #![allow(
     clippy::unwrap_used,
@@ -126,7 +126,7 @@ pub(crate) fn header(plan: Plan) -> Header {
     }
 }
 
-/// IOR's summary of one write and one read phase, in the form of IOR 4.
+/// Formats IOR's summary of one write and one read phase, in the form of IOR 4.
 pub(crate) fn summary(write_mib_s: f64, read_mib_s: f64) -> String {
     let mib = (MOVED / MIB) as f64;
     let result = |access: &str, bandwidth: f64| {
@@ -162,7 +162,7 @@ pub(crate) fn summary(write_mib_s: f64, read_mib_s: f64) -> String {
     .to_string()
 }
 
-/// Bytes written and read so far, as a reading at `at_ns` shows them.
+/// Makes a reading at `at_ns` with the bytes written and read so far.
 pub(crate) fn reading(probe: ProbeConfiguration, at_ns: u64, written: u64, read: u64) -> Reading {
     Reading {
         monotonic_ns: at_ns,
@@ -188,7 +188,7 @@ pub(crate) fn sample(at_ns: u64, label: Option<&str>, written: u64, read: u64) -
     Sample {
         monotonic_ns: at_ns,
         label: label.map(str::to_owned),
-        // Rows of other cgroups and mounts are never the workload's.
+        // Rows of other cgroups and mounts never belong to the workload.
         rows: vec![
             row(1, DEVICE, Operation::Write, 999),
             row(CGROUP, elsewhere, Operation::Read, 12_345),
@@ -205,7 +205,7 @@ pub(crate) fn sample(at_ns: u64, label: Option<&str>, written: u64, read: u64) -
     }
 }
 
-/// Figures of a run that moved everything exactly, at these bandwidths.
+/// Makes figures of a run that moved everything exactly, at these bandwidths.
 pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f64) -> RunFigures {
     let moved = |operation| BTreeMap::from([(operation, Totals { calls: 32, bytes: MOVED, errors: 0 })]);
     let phase = |name: &str, operation, before, after| WorkloadPhase {
@@ -267,7 +267,7 @@ pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f
     }
 }
 
-/// `page` without the names of columns that its cells have for narrow windows.
+/// Removes the names of columns that cells of `page` have for narrow windows.
 pub(crate) fn without_labels(page: &str) -> String {
     let mut parts = page.split(" data-label=\"");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -292,8 +292,8 @@ pub(crate) fn panic_of_guest() -> RunFailure {
     }
 }
 
-/// What came of `run`: x86_64 measures everything, aarch64 refuses fexit, riscv64 panics under
-/// fexit.
+/// Makes the outcome of `run`: x86_64 measures everything, aarch64 refuses fexit, riscv64 panics
+/// under fexit.
 pub(crate) fn outcome(block: &Block, run: &PlannedRun) -> Outcome {
     let probe = run.spec.probe;
     let round = f64::from(run.round) + 10.0 * f64::from(block.replicate);
@@ -328,12 +328,12 @@ pub(crate) fn guest_facts(target: &Target) -> GuestFacts {
     }
 }
 
-/// The journal of `study`, every run done with what `outcome` returns.
+/// Makes the journal of `study` with every run done; `outcome` makes their outcomes.
 pub(crate) fn contents(study: &Study, outcome: impl Fn(&Block, &PlannedRun) -> Outcome) -> Contents {
     contents_of(plan(study), outcome)
 }
 
-/// The journal of `plan`, or of its shard, likewise.
+/// Makes the journal of `plan`, or of its shard, in the same way.
 pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> Outcome) -> Contents {
     let mut entries = Vec::new();
     for block in plan.measured_blocks() {

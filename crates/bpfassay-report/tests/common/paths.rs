@@ -42,7 +42,7 @@ control = false
     Study::parse("paths.toml", text, &|_| Ok(None)).unwrap()
 }
 
-/// What the workload's calls return.
+/// Returns what the workload's calls return.
 fn moved(path: IoPath) -> BTreeMap<Operation, Totals> {
     let of = |amount| match amount {
         Amount::Whole => Totals { calls: 4, bytes: SIZE, errors: 0 },
@@ -54,7 +54,7 @@ fn moved(path: IoPath) -> BTreeMap<Operation, Totals> {
     path.expected().iter().map(|expected| (expected.operation, of(expected.amount))).collect()
 }
 
-/// What a probe on `vfs_read` and `vfs_write` sees of that.
+/// Returns what a probe on `vfs_read` and `vfs_write` sees of these calls.
 fn seen(probe: Probe, path: IoPath, operation: Operation, returned: Totals) -> Totals {
     let plain = matches!(operation, Operation::Read | Operation::Write)
         && path.calls().split([' ', ',', '(']).any(|call| ["read", "write", "pread64", "pwrite64"].contains(&call));
@@ -63,7 +63,7 @@ fn seen(probe: Probe, path: IoPath, operation: Operation, returned: Totals) -> T
         (true, Probe::Kprobe, _) => Totals { errors: 0, ..returned },
         (true, _, IoPath::PosixAioRead) => Totals { calls: 3, bytes: SIZE - 100, errors: 0 },
         (true, ..) => returned,
-        // A second call for the same bytes.
+        // A second call moves the same bytes.
         (false, Probe::Fexit, IoPath::SpliceOut) => Totals { calls: 8, bytes: 2 * SIZE, errors: 1 },
         _ => Totals::default(),
     }
@@ -82,7 +82,7 @@ pub(crate) fn paths(probe: ProbeConfiguration) -> RunFigures {
         tracer: (!probe.is_baseline()).then(|| Sample {
             monotonic_ns: 1,
             label: None,
-            // Another cgroup's and another mount's rows are not the workload's.
+            // Rows of another cgroup or mount do not belong to the workload.
             rows: [(CGROUP, DEVICE, 0), (CGROUP + 1, DEVICE, 77)]
                 .into_iter()
                 .flat_map(|(cgroup, device, extra)| {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading pprof's profiles as its `profile.proto` describes them, with nothing of what writes
-//! them.
+//! Reads pprof's profiles by the description in `profile.proto`, independently of the code that
+//! writes them.
 
 use std::{collections::BTreeMap, io::Read as _};
 
-/// What the tests look at in a profile.
+/// The parts of a profile that tests check.
 pub(crate) struct Profile {
     pub(crate) texts: Vec<String>,
-    /// Type and unit of the values.
     pub(crate) sample_types: Vec<[String; 2]>,
     pub(crate) samples: Vec<Sample>,
     pub(crate) time_nanos: u64,
@@ -21,7 +20,7 @@ pub(crate) struct Sample {
     pub(crate) labels: BTreeMap<String, String>,
 }
 
-/// A field of a message: what it was encoded as.
+/// A field of a message, by its encoding.
 enum Field<'a> {
     Number(u64),
     Bytes(&'a [u8]),
@@ -38,7 +37,7 @@ impl<'a> Field<'a> {
         fields(bytes)
     }
 
-    /// Of a repeated number: packed or not.
+    /// Returns the values of a repeated number, packed or not.
     fn numbers(&self) -> Vec<u64> {
         match *self {
             Self::Number(number) => vec![number],
@@ -80,7 +79,7 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
     fields
 }
 
-/// The only field `number` of a message; nothing where it has its default.
+/// Returns the only field `number` of a message; `None` if it has its default.
 fn only<'f, 'a>(message: &'f [(u64, Field<'a>)], number: u64) -> Option<&'f Field<'a>> {
     let mut found = message.iter().filter(|(field, _)| *field == number);
     let first = found.next();
@@ -92,7 +91,7 @@ fn number(message: &[(u64, Field<'_>)], field: u64) -> u64 {
     only(message, field).map_or(0, Field::number)
 }
 
-/// The profile in `file`; a panic for one that breaks a rule of the format.
+/// Reads the profile in `file`; panics if it breaks a rule of the format.
 pub(crate) fn read(file: &[u8]) -> Profile {
     let mut bytes = Vec::new();
     flate2::read::GzDecoder::new(file).read_to_end(&mut bytes).unwrap();

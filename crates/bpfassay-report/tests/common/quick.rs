@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results of studies that the repository holds, as real guests gave them.
+//! Results of studies in the repository, measured in real guests.
 
 use std::{fs, io::Read as _, path::PathBuf};
 
 use bpfassay_results::Results;
 use lzma_rust2::XzReader;
 
-/// Where those of `study` lie, with the report made of them.
+/// Returns the directory with the results and the report of `study`.
 pub(crate) fn folder_of(study: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../results")).join(study)
 }
@@ -15,7 +15,6 @@ pub(crate) fn results_of(study: &str) -> Results {
     bpfassay_results::file::read(&folder_of(study)).unwrap()
 }
 
-/// Its `results.json`.
 pub(crate) fn text_of(study: &str) -> String {
     let packed = fs::read(folder_of(study).join("results.json.xz")).unwrap();
     let mut text = String::new();

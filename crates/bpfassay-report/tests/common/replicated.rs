@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A large journal of the weight of a real one: the recorded study `quick` with more boots, each
-//! with the records, counts and executed lines of the recorded one, their figures varied.
+//! A large journal of realistic size: the recorded study `quick` with more boots. Each boot has the
+//! records, counts and executed lines of the recorded one, with varied figures.
 
 use std::{collections::HashMap, path::Path};
 
@@ -14,10 +14,10 @@ use bpfassay_study::{Block, Plan, PlannedRun};
 
 use super::{plan, quick};
 
-/// Blocks that are written at once.
+/// The number of blocks that are written at once.
 const AT_ONCE: usize = 100;
 
-/// `quick` with as many boots as `runs` have room in.
+/// `quick` with as many boots as `runs` allow.
 pub(crate) struct Replicated {
     template: Results,
     pub(crate) plan: Plan,
@@ -31,7 +31,6 @@ impl Replicated {
         Self { template, plan: plan(&study) }
     }
 
-    /// Writes the journal into `directory`.
     pub(crate) fn write(&self, directory: &Path) {
         let source = Source::new(&self.template);
         let header = Header {
@@ -48,7 +47,7 @@ impl Replicated {
     }
 }
 
-/// What the recorded boots and runs are looked up by.
+/// Indexes of the recorded boots and runs.
 struct Source<'a> {
     boots: HashMap<&'a str, &'a Boot>,
     runs: HashMap<&'a str, &'a RunRecord>,
@@ -117,7 +116,7 @@ impl<'a> Source<'a> {
         record
     }
 
-    /// The instructions that each phase of `record` took, those on the probe's path as in the
+    /// Makes the instructions of each phase of `record`; those on the probe's path are as in the
     /// cell's recorded runs.
     fn counts(&self, record: &RunRecord) -> RunCount {
         let mut phases = Vec::new();
@@ -152,7 +151,7 @@ impl<'a> Source<'a> {
         RunCount { run: record.run.clone(), phases }
     }
 
-    /// The source lines that ran in `records`, as in their cells' recorded runs.
+    /// Makes the executed source lines of `records`, as in their cells' recorded runs.
     fn coverage(&self, records: &[RunRecord]) -> BootCoverage {
         let mut coverage = BootCoverage::default();
         let mut first_of = HashMap::new();
@@ -184,12 +183,12 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The id of the first replicate of the block `id`.
+/// Returns the id of the first replicate of the block `id`.
 fn first(id: &str, replicate: u32) -> String {
     format!("{}_1", id.strip_suffix(&format!("_{replicate}")).unwrap())
 }
 
-/// Lets `figures` of the run `from` be those of the run `to` in boot `seed`.
+/// Turns the figures of the run `from` into those of the run `to` in boot `seed`.
 fn vary(figures: &mut RunFigures, seed: u64, from: &str, to: &str) {
     let factor = 1.0 + 1e-4 * (seed * 37 % 101) as f64;
     let mut summary = String::with_capacity(figures.summary.len() + 64);

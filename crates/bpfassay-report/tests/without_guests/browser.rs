@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The pages in a real browser, a headless Chromium: that they need nothing but themselves,
-//! complain of nothing, fit the window, are accessible, and show the numbers of results.json.
+//! Checks the pages in a headless Chromium: they need no other files, cause no complaints, fit the
+//! window, are accessible, and show the numbers of results.json.
 //!
-//! `BPFASSAY_BROWSER` names the browser, `BPFASSAY_AXE` the file `axe.min.js`
-//! (<https://github.com/dequelabs/axe-core>); `ci/test` sees to both. `BPFASSAY_SCREENSHOTS` names
+//! `BPFASSAY_BROWSER` names the browser, and `BPFASSAY_AXE` the file `axe.min.js`
+//! (<https://github.com/dequelabs/axe-core>); `ci/test` provides both. `BPFASSAY_SCREENSHOTS` names
 //! a directory for pictures of the pages.
 
 #![allow(
@@ -31,14 +31,14 @@ use chromium::Browser;
 
 use crate::common::{contents, made_up, matrix, not_supported, outcome, paths, quick, study};
 
-/// From a telephone to a desk, in CSS pixels. WCAG 2.2, 1.4.10, asks for 320.
+/// Widths from a telephone to a desktop, in CSS pixels. WCAG 2.2, 1.4.10, requires 320.
 const WIDTHS: [u32; 4] = [320, 360, 800, 1600];
-/// Up to here nobody has to scroll sideways, not even in a table.
+/// The largest width at which not even a table may scroll sideways.
 const NARROW: u32 = 800;
 /// A4 within margins of 1 cm, in CSS pixels (96 per inch).
 const PAPER: u32 = 718;
 
-/// `page` in every window, by everybody's rules.
+/// Checks `page` in every window by general rules.
 fn assert_fit(browser: &mut Browser, name: &str, page: &str, widths: &[u32]) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("report.html");
@@ -72,13 +72,14 @@ fn assert_fit(browser: &mut Browser, name: &str, page: &str, widths: &[u32]) {
     assert!(complaints.is_empty(), "{name}: {complaints:#?}");
 }
 
-/// Nothing lies beside the window, where only scrolling sideways would show it.
+/// Checks that nothing lies outside the window, where only scrolling sideways would show it.
 fn assert_no_overflow(browser: &mut Browser, what: &str) {
     let wide = browser.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]");
     assert!(wide[0].as_u64() <= wide[1].as_u64(), "{what}: {wide} pixels wide");
 }
 
-/// Nothing on the page is wider than its place, such as a table within a region that scrolls.
+/// Checks that nothing on the page is wider than its place, such as a table in a region that
+/// scrolls.
 fn assert_no_scrolling(browser: &mut Browser, what: &str) {
     let wide = browser.evaluate(
         "[...document.querySelectorAll('.scroll, pre, figure, table, svg')].filter(part => part.scrollWidth > part.clientWidth + 1 && part.clientWidth > 0) \
@@ -87,7 +88,7 @@ fn assert_no_scrolling(browser: &mut Browser, what: &str) {
     assert_eq!(wide, serde_json::json!([]), "{what}");
 }
 
-/// No violation of the rules of axe-core that is serious or critical.
+/// Checks that the page violates no serious or critical rule of axe-core.
 fn assert_accessible(browser: &mut Browser, what: &str) {
     let Some(axe) = env::var_os("BPFASSAY_AXE") else {
         println!("SKIPPED: BPFASSAY_AXE names no axe.min.js: accessibility is not tested");
@@ -112,7 +113,7 @@ fn picture(browser: &mut Browser, name: &str) {
     }
 }
 
-/// Whether `text` is `value`, to the digits that it has.
+/// Whether `text` is `value`, rounded to its digits.
 fn is_rounded(text: &str, value: f64) -> bool {
     let text = text.trim_end_matches('%');
     let Ok(shown) = text.parse::<f64>() else { return false };
@@ -120,7 +121,7 @@ fn is_rounded(text: &str, value: f64) -> bool {
     (shown - value).abs() <= 0.5 * 10f64.powi(-i32::try_from(digits).unwrap()) + 1e-9
 }
 
-/// The rows of the table of cells, as the browser has them.
+/// Returns the rows of the table of cells from the browser.
 fn table_of_cells(browser: &mut Browser) -> Vec<std::collections::BTreeMap<String, String>> {
     let rows = browser.evaluate(
         "(() => { const table = [...document.querySelectorAll('#tables table')].find(table => \
@@ -158,7 +159,7 @@ fn assert_row(
                 .filter(|word| !word.is_empty())
                 .collect();
             let interval = overhead.estimate.bounds.interval().map(|interval| [interval.lower, interval.upper]);
-            // Words stand in place of a ratio that noise explains.
+            // Words replace a ratio that noise explains.
             let is_noise = !cell.is_baseline() && metric.is_within_noise();
             let is_open = overhead.detectable.is_some_and(|detectable| detectable > 2.0);
             let words = if is_open { ["not", "known"] } else { ["within", "noise"] };
@@ -172,7 +173,7 @@ fn assert_row(
             if let Some(estimate) = estimate.filter(|_| !cell.is_baseline()) {
                 match percent {
                     Some(percent) => assert!(is_rounded(percent, (estimate - 1.0) * 100.0), "{place}"),
-                    // A percentage would look as sure as one with an interval.
+                    // A percentage would look as certain as one with an interval.
                     None => assert!(interval.is_none() && shown.ends_with(&["no", "interval"]), "{place}: {shown:?}"),
                 }
             }
@@ -186,7 +187,7 @@ fn assert_row(
     }
 }
 
-/// The page of `results` by everybody's rules, and its numbers by those of `results`.
+/// Checks the page of `results` by general rules, and its numbers against `results`.
 fn assert_shown(browser: &mut Browser, name: &str, results: &Results) {
     assert_fit(browser, name, &html(results).unwrap(), &WIDTHS);
     let rows = table_of_cells(browser);
@@ -198,7 +199,7 @@ fn assert_shown(browser: &mut Browser, name: &str, results: &Results) {
     plots::assert_marks(browser, results);
 }
 
-/// With verdicts of every kind: see `tests/gates.rs`.
+/// Makes a study with verdicts of every kind: see `tests/gates.rs`.
 fn gated() -> Study {
     let limit = |percent: &str| Gate {
         probes: vec!["fexit".to_owned()],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The time per call beside the whole phase.
+//! The time per call, and the time of the whole phase.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,11 +23,11 @@ use bpfassay_study::{Clock, Gate, Study};
 
 use crate::common::{contents, figures, study};
 
-/// Calls of each phase of the made-up figures.
+/// Calls in each phase of the made-up figures.
 const CALLS: u64 = 32;
 
-/// Calls of the baseline take 1000 ns and a little, those of fexit `slower` ns more; the whole
-/// phase shows a tenth of it.
+/// Makes results in which calls of the baseline take a little more than 1000 ns, and those of fexit
+/// `slower` ns more; the whole phase shows a tenth of that.
 fn results(study: &Study, slower: u64) -> Results {
     derive(&contents(study, |block, run| {
         let extra = if run.spec.probe.probe == Probe::Fexit { slower } else { 0 };
@@ -35,15 +35,15 @@ fn results(study: &Study, slower: u64) -> Results {
         let mut figures = figures(run.spec.probe, 160.0 / whole, 320.0 / whole);
         for phase in &mut figures.phases {
             let middle = CALLS / 2 * (1000 + extra) + u64::from(run.round) + 2 * u64::from(block.replicate);
-            // What the slowest calls take is in the sum only.
+            // The time of the slowest calls is in the sum only.
             phase.calls = Some(times(middle, 3 * middle + 100 * u64::from(run.round)));
         }
         Outcome::Measured(Box::new(figures))
     }))
 }
 
-/// Times of calls of which half, as if these were what is left without the extreme ones, takes
-/// `middle_ns` together, and all of them `sum_ns`.
+/// Makes times of calls. Half of the calls take `middle_ns` together, as if they remained without
+/// the extreme ones, and all of them take `sum_ns`.
 fn times(middle_ns: u64, sum_ns: u64) -> CallTimes {
     let (trimmed_calls, median_ns) = (CALLS / 2, 2 * middle_ns / CALLS);
     let distribution = CallDistribution { median_ns, trimmed_calls, trimmed_sum_ns: middle_ns };
@@ -69,12 +69,12 @@ fn calls_have_an_overhead_of_their_own_with_all_that_bandwidths_have() {
     assert!(overhead.estimate.bounds.interval().is_some() && overhead.detectable.is_some());
     assert!((calls.value.value().unwrap().center() - 1019.0).abs() < 0.5);
     assert!((calls.cost.value().unwrap().per_call.value - 19.0).abs() < 0.1, "{:?}", calls.cost);
-    // The rounds of the control are those of the baseline.
+    // The control has the same rounds as the baseline.
     let control = metric(&results, Probe::None, "write-call").control.value().unwrap();
     assert!((control.estimate.value - 1.0).abs() < 1e-4);
     let whole = metric(&results, Probe::Fexit, "write").overhead.value().unwrap();
     assert!((whole.estimate.value - 1.0019).abs() < 1e-9);
-    // They are no bandwidths, so nothing is asked of their bytes.
+    // Times per call are not bandwidths, so their bytes are not checked.
     assert!(results.cells.iter().flat_map(|cell| &cell.accuracy).all(|row| !row.metric.ends_with("call")));
 }
 
@@ -105,7 +105,7 @@ fn what_was_not_timed_is_not_measured_and_no_zero() {
     let shown = text(&none, Style::default());
     assert!(shown.contains("time per call: not measured: the workload did not time its calls."), "{shown}");
     let mut untimed = contents(&by_instructions(2, 1), crate::common::outcome);
-    // A run of fexit without barriers, as of a real IOR.
+    // The run of fexit has no barriers, like that of a real IOR.
     for entry in &mut untimed.entries {
         let bpfassay_results::Entry::Run(record) = entry else { continue };
         let Outcome::Measured(figures) = &mut record.outcome else { continue };
@@ -120,7 +120,7 @@ fn what_was_not_timed_is_not_measured_and_no_zero() {
     let shown = text(&derive(&untimed), Style::default());
     assert!(shown.contains("the engine cannot be held between phases"), "{shown}");
     assert!(!shown.contains("time per call: not measured"), "{shown}");
-    // Sum and maximum are known where there was no room for all times; the trimmed mean is not.
+    // If there is no room for all times, sum and maximum are known, but the trimmed mean is not.
     assert!(shown.contains("more calls than the workload has room for the times of"), "{shown}");
 }
 
@@ -138,10 +138,10 @@ fn a_gate_on_calls_is_one_of_its_own() {
     let both = |verdict| named(&[("write-call", verdict), ("read-call", verdict)]);
     assert_eq!(verdicts(&gated(per_call("2%"))), both(Verdict::Pass));
     assert_eq!(verdicts(&gated(per_call("1.8%"))), both(Verdict::Regression));
-    // A limit on the whole is none on calls.
+    // A limit on the whole phase does not limit calls.
     let whole = gated(Gate { overhead: Some("1%".parse().unwrap()), ..Gate::default() });
     assert_eq!(verdicts(&whole), named(&[("write", Verdict::Pass), ("read", Verdict::Pass)]));
-    // Where no calls are timed, this is no pass.
+    // If no calls are timed, the gate does not pass.
     let untimed =
         derive(&contents(&Study { gates: vec![per_call("2%")], ..by_instructions(1, 3) }, crate::common::outcome));
     let found = untimed.gates.iter().find(|gate| gate.cell.contains("x86_64")).unwrap();
@@ -164,8 +164,8 @@ fn calls_are_compared_and_have_a_trend() {
     assert_eq!((quantity("none"), quantity("fexit")), (Quantity::TimePerCall, Quantity::InstructionsPerCall));
 }
 
-/// Of calls that take 0.1 % longer, one boot each shows it: their layout term is a tenth of that of
-/// whole writes.
+/// One boot each shows that calls take 0.1 % longer: their layout term is a tenth of that of whole
+/// writes.
 #[test]
 fn a_tenth_of_a_per_cent_of_a_call_is_called_from_one_boot_each() {
     let study = by_instructions(2, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What CI systems, forges and dashboards read: annotations and summaries within their bounds, KTAP
-//! by its grammar, badges that claim no more than there is, metrics with their intervals.
+//! Formats for CI systems, forges and dashboards: annotations and summaries within their limits,
+//! KTAP by its grammar, badges that do not exaggerate, metrics with their intervals.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,14 +27,14 @@ fn results() -> Results {
     derive(&contents(&study(None, 3, 1), outcome))
 }
 
-/// Every run ends in figures.
+/// Makes results in which every run has figures.
 fn sound() -> Results {
     let mut results = derive(&contents(&study(None, 3, 1), |block, run| match outcome(block, run) {
         Outcome::Measured(figures) => Outcome::Measured(figures),
         _ => Outcome::Measured(Box::new(crate::common::figures(run.spec.probe, 100.0, 100.0))),
     }));
     for cell in results.cells.iter_mut().filter(|cell| !cell.is_baseline()) {
-        // On one of the targets a refusal is expected.
+        // A refusal is expected on one of the targets.
         cell.attach = Attach::Attached { functions: Vec::new(), in_spite_of: None };
     }
     results
@@ -66,7 +66,7 @@ fn a_badge_says_what_is_true() {
 #[test]
 fn a_badge_of_interrupted_results_is_not_green() {
     let whole = contents(&study(None, 3, 1), outcome);
-    // As many runs as one cell has, and the first boot in half.
+    // Keep as many runs as one cell has, and then half of the first boot.
     for kept in [2, 5] {
         let mut entries = whole.entries.clone();
         let mut runs = 0;
@@ -78,12 +78,12 @@ fn a_badge_of_interrupted_results_is_not_green() {
         assert_eq!(color, "yellow", "{message}");
         assert!(message.contains("measured, ") && !message.contains("exact, 6 of 6"), "{message}");
     }
-    // Every run is there, but one interval of one cell was not compared.
+    // Every run exists, but one interval of one cell was not compared.
     let mut results = sound();
     let accuracy = results.cells.iter_mut().rev().find_map(|cell| cell.accuracy.first_mut()).unwrap();
     accuracy.byte_error.value_mut().unwrap().not_measured = 1;
     assert_eq!(message(&results), is("exact, 5 of 6; partly measured, 1 of 6", "yellow"));
-    // A probe whose bytes are not those of any mount is not exact for that.
+    // A probe whose bytes belong to no mount is not exact because of that.
     let accuracy = results.cells.iter_mut().rev().find_map(|cell| cell.accuracy.first_mut()).unwrap();
     let whole = std::mem::replace(&mut accuracy.byte_error, Figure::missing("it counts no bytes"));
     assert_eq!(message(&results), is("exact, 5 of 6; measured, 1 of 6", "brightgreen"));
@@ -109,7 +109,7 @@ fn a_badge_tells_gates_and_surprises_first() {
     assert!(color != "brightgreen" || !said.contains("refused,"), "{said}");
 }
 
-/// The results with a tool in the place of kprobe, of which `findings` hold.
+/// Makes results with a tool instead of kprobe, with `findings`.
 fn with_tool(findings: &[FindingResult]) -> Results {
     let mut results = sound();
     for cell in results.cells.iter_mut().filter(|cell| cell.cell.ends_with("kprobe")) {
@@ -155,12 +155,12 @@ fn a_guest_that_takes_many_runs_with_it_is_one_annotation() {
         cell.failures = vec![failure];
     }
     let Github { annotations, .. } = github(&results);
-    // One for each target.
+    // There is one annotation for each target.
     assert_eq!(annotations.matches("::error ").count(), 3, "{annotations}");
     assert!(annotations.contains("::run-0 and 2 more runs: kernel panic during boot: "), "{annotations}");
 }
 
-/// The results whose every cell is `times` as many.
+/// Makes results with each cell repeated `times` times.
 fn many(times: usize) -> Results {
     let mut results = derive(&contents(&study(None, 3, 1), |block, run| match outcome(block, run) {
         Outcome::Refused(_) => {
@@ -190,18 +190,18 @@ fn annotations_and_summary_keep_to_the_bounds_of_github_and_say_what_was_cut() {
         assert!(summary.contains(&format!(" {what} are left out here: the report has them**")), "{what}: {summary}");
     }
     assert!(summary.lines().filter(|line| line.starts_with("| ")).count() > 50, "{summary}");
-    // A note that is too long is not shown in part.
+    // A note that is too long is left out entirely.
     let mut results = many(500);
     results.notes.push("n".repeat(100_000));
     let Github { summary, .. } = github(&results);
     assert!(summary.len() <= 65_536 && !summary.contains("nnn"), "{} bytes", summary.len());
     assert!(summary.contains(" notes are left out here: the report has them**"), "{summary}");
-    // What fits is whole.
+    // A table that fits is complete.
     let Github { summary, .. } = github(&self::results());
     assert!(!summary.to_lowercase().contains("left out"), "{summary}");
 }
 
-/// Reads KTAP as its grammar has it: the outcomes of subtests, then of suites.
+/// Reads KTAP by its grammar: the outcomes of subtests, then of suites.
 fn read_ktap(text: &str) -> Result<(Vec<bool>, Vec<bool>), String> {
     let mut lines = text.lines().peekable();
     let plan = |line: Option<&str>, indent: &str| -> Result<usize, String> {
@@ -227,7 +227,7 @@ fn read_ktap(text: &str) -> Result<(Vec<bool>, Vec<bool>), String> {
     if lines.next() != Some("KTAP version 1") {
         return Err("no version".to_owned());
     }
-    // Diagnostic lines: what the results come to, and of what they are.
+    // Diagnostic lines have the conclusion and the facts about the measurement.
     while lines.next_if(|line| line.starts_with("# ")).is_some() {}
     let suites = plan(lines.next(), "")?;
     let (mut cases, mut outer) = (Vec::new(), Vec::new());

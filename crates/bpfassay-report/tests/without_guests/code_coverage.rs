@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The code coverage of programs: summed over runs, as a tracefile of lcov that a reader of its own
-//! takes apart, and on the page.
+//! The code coverage of programs: summed over runs, on the page, and as a tracefile of lcov that an
+//! independent reader parses.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,8 +26,8 @@ fn line(file: u32, line: u32, text: &str) -> SourceLine {
     SourceLine { file, line, text: text.to_owned() }
 }
 
-/// A program with two conditions in a line, a line that never runs, and one of a header; one
-/// without line information.
+/// Makes a program with two conditions in a line, a line that never runs, and one of a header; and
+/// a program without line information.
 fn programs() -> Vec<ProgramSource> {
     let lines = ProgramLines {
         files: ["/src/a.h", "/src/on_read.bpf.c"].map(str::to_owned).into(),
@@ -60,7 +60,8 @@ fn executions() -> Vec<ProgramExecutions> {
     ]
 }
 
-/// The made-up study with two rounds, in whose boots these programs ran in runs with a tool.
+/// Makes the journal of the made-up study with two rounds, in which runs with a tool executed
+/// `programs`.
 fn covered(programs: Vec<ProgramSource>, of_run: impl Fn(&PlannedRun) -> Figure<Vec<ProgramExecutions>>) -> Contents {
     let mut contents =
         contents(&study(None, 2, 1), |_, run| Outcome::Measured(Box::new(figures(run.spec.probe, 100.0, 200.0))));
@@ -129,13 +130,13 @@ fn what_was_not_measured_has_its_reason() {
         );
     };
     all(reasons(&covered(programs(), |_| Figure::missing("nothing was counted"))), "nothing was counted");
-    // One of two runs is enough to know what ran in it.
+    // One of two runs is enough to know its executions.
     let half = derive(&covered(programs(), |run| match run.round {
         1 => Figure::Value(executions()),
         _ => Figure::missing("nothing was counted"),
     }));
     assert!(found(&half).iter().all(|coverage| coverage.value().unwrap().runs == 1));
-    // A journal that somebody changed.
+    // Somebody changed the journal.
     let cut = |_: &PlannedRun| {
         let mut executions = executions();
         executions[0].lines.pop();
@@ -149,18 +150,17 @@ fn what_was_not_measured_has_its_reason() {
     assert!(!html(&derive(&without)).unwrap().contains("id=\"code-coverage\""));
 }
 
-/// A section of a tracefile.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Section {
     test: String,
     file: String,
     lines: BTreeMap<u32, u64>,
-    /// By line, block and branch; `None` for a branch that was never reached.
+    /// Executions by line, block and branch; `None` for a branch that was never reached.
     branches: BTreeMap<(u32, u32, u32), Option<u64>>,
 }
 
-/// A reader of tracefiles that is stricter than lcov: it takes the records that geninfo(1) names,
-/// in their order, with sums that are right.
+/// Reads tracefiles more strictly than lcov: it requires the records of geninfo(1), in order, with
+/// correct sums.
 fn read(text: &str) -> Result<Vec<Section>, String> {
     let mut sections = Vec::new();
     let mut lines = text.lines().filter(|line| !line.starts_with('#')).peekable();
@@ -234,7 +234,7 @@ fn a_tracefile_has_what_the_results_have() {
     let of_one_cell = |line: &&str| line.contains("6.1") || !line.contains("riscv64");
     let golden: Vec<&str> = text.lines().filter(of_one_cell).take(26).collect();
     insta::assert_snapshot!(golden.join("\n"));
-    // The reader is no rubber stamp.
+    // Check that the reader refuses wrong files.
     for (from, to) in
         [("BRH:", "BRX:"), ("DA:10,20", "DA:10,x"), ("LH:", "LH:1"), ("end_of_record\n", ""), ("TN:", "TN:-")]
     {
@@ -243,7 +243,7 @@ fn a_tracefile_has_what_the_results_have() {
     }
 }
 
-/// What lcov itself says.
+/// Compares with lcov itself.
 #[test]
 fn lcov_reads_a_tracefile() {
     let Some(program) = std::env::var_os("BPFASSAY_LCOV") else {
@@ -257,8 +257,8 @@ fn lcov_reads_a_tracefile() {
         Command::new(program).args(["--rc", "lcov_branch_coverage=1", "--summary"]).arg(file.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    // Sections of one file are one file to it: 5 lines in two files, of which 4 ran; 8 outcomes, of
-    // which 5 came about.
+    // lcov merges sections of one file: 5 lines in two files, of which 4 ran, and 8 outcomes, of
+    // which 5 occurred.
     assert!(said.contains("80.0% (4 of 5 lines)") && said.contains("62.5% (5 of 8 branches)"), "{said}");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any program as a workload: its time, its metrics, the bytes that it reports to have moved, and
-//! how all are shown.
+//! Any program as a workload: its time, its metrics, the bytes that it reports, and how reports
+//! show them.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
 
@@ -18,7 +18,8 @@ use bpfassay_study::{MetricName, Study};
 
 use crate::common::{contents, figures, reading};
 
-/// By the clock `clock`; the program reports its bytes under the keys `w` and `r`, and two figures.
+/// Makes a study by the clock `clock`; the program reports its bytes under the keys `w` and `r`,
+/// and two figures.
 fn study(clock: &str) -> Study {
     let text = format!(
         r#"
@@ -57,8 +58,8 @@ byte_error = 0
 const WROTE: u64 = 1 << 20;
 const READ: u64 = 3 << 18;
 
-/// Two seconds, of which one was idle; with a probe half a second more. The program reports that it
-/// wrote `missing` bytes more than the tracer saw.
+/// Makes a run of two seconds, of which one was idle, and half a second more with a probe. The
+/// program reports that it wrote `missing` bytes more than the tracer saw.
 fn run(probe: ProbeConfiguration, missing: u64) -> RunFigures {
     let slow = !probe.is_baseline();
     let at = |ns, idle, written, read| Reading { idle_ns: Some(idle), ..reading(probe, ns, written, read) };
@@ -91,7 +92,7 @@ fn overheads_are_of_time_and_of_every_figure() {
     let fexit = &cell(&results, "fexit").metrics;
     assert_eq!(fexit.iter().map(|row| row.name.to_string()).collect::<Vec<_>>(), ["work", "rate", "latency"]);
     let overheads: Vec<f64> = fexit.iter().map(|row| row.overhead.value().unwrap().estimate.value).collect();
-    // Of time and latency less is better, of the rate more.
+    // Less is better for time and latency, more for the rate.
     for (overhead, expected) in overheads.iter().zip([1.25, 2.0, 1.5]) {
         assert!((overhead - expected).abs() < 1e-9, "{overheads:?}");
     }
@@ -100,11 +101,11 @@ fn overheads_are_of_time_and_of_every_figure() {
         (work.value.value().unwrap().mean, work.unit.clone())
     };
     assert_eq!(time(&results), (2.0, "s".to_owned()));
-    // Without the second in which there was nothing to do.
+    // The time excludes the idle second.
     assert_eq!(time(&self::results("instructions", 0)), (1e9, "instructions".to_owned()));
 }
 
-/// One run whose kernel does not say how long it was idle is in another unit than its baseline.
+/// A run whose kernel does not report its idle time has another unit than its baseline.
 #[test]
 fn two_units_are_never_in_one_ratio() {
     let of = |cpus, lacking: bool| {
@@ -123,7 +124,7 @@ fn two_units_are_never_in_one_ratio() {
     let reason = "the baseline is in instructions, and another run in instructions, idle included";
     assert_eq!(mixed.overhead.reason(), Some(reason));
     assert!((work(&of(1, false)).overhead.value().unwrap().estimate.value - 1.5).abs() < 1e-9);
-    // Two CPUs: what both of the kernel's figures are of is not one time.
+    // The idle times of two CPUs do not add up to one time.
     let two = work(&of(2, false));
     assert_eq!(two.unit, "instructions, idle included");
     assert!((two.overhead.value().unwrap().estimate.value - 1.25).abs() < 1e-9, "{two:?}");
@@ -135,7 +136,7 @@ fn bytes_that_the_program_reports_are_compared_with_the_tracers() {
     let exact = results("wall", 0);
     let row = |results: &Results| *cell(results, "fexit").accuracy[0].byte_error.value().unwrap();
     assert_eq!((row(&exact).min, row(&exact).max, row(&exact).exact), (0, 0, 4));
-    // Once, for the work as a whole.
+    // The accuracy occurs once, for the whole work.
     let work = Some("work".parse::<MetricName>().unwrap());
     assert_eq!(cell(&exact, "fexit").accuracy.len(), 1);
     assert_eq!(verdicts(&exact), [(work, Verdict::Pass)]);

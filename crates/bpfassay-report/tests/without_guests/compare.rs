@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two results side by side.
+//! Comparisons of two results.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,8 +29,7 @@ fn instructions() -> Study {
     Study { clock: Clock::Instructions, ..study(None, 3, 1) }
 }
 
-/// Bandwidths that wobble a little from round to round, in the same way each time; fexit slower by
-/// the factor `slower`.
+/// Makes runs whose bandwidths vary in the same way in each round; fexit is slower by `slower`.
 fn steady(slower: f64) -> impl Fn(&Block, &PlannedRun) -> Outcome {
     move |_, run| {
         let probe = run.spec.probe;
@@ -38,7 +37,7 @@ fn steady(slower: f64) -> impl Fn(&Block, &PlannedRun) -> Outcome {
         let cost = match probe.probe {
             Probe::None => 1.0,
             Probe::Kprobe => 1.10,
-            // The extra work is not quite the same in each round.
+            // The extra work differs a little between rounds.
             _ => 1.05 * (1.0 + slower * (1.0 + 0.01 * f64::from(run.round))),
         };
         Outcome::Measured(Box::new(figures(probe, 160.0 / cost * wobble, 320.0 / cost * wobble)))
@@ -95,21 +94,18 @@ fn other_seeds_are_independent_samples() {
     let comparison = compared(&base, &new);
     let ratio = cell(&comparison, "x86_64 6.1", "none").metrics[0].ratio.value().unwrap();
     assert!(!ratio.paired);
-    // Standard deviation 0.001 in either, three rounds: the difference of two means is not shown to
-    // be within 0.1 %.
+    // The deviation is 0.001 in both results: three rounds do not show that means are within 0.1 %.
     assert_eq!(changes(&comparison, "none"), [Change::Inconclusive; 6]);
     assert!(comparison.is_inconclusive() && !comparison.is_regression());
 }
 
-/// One boot each by the instruction clock, with another seed and so another layout: an overhead,
-/// which is a ratio within a boot, is claimed beyond the declared layout term of both. What a
-/// baseline takes differs between boots by more than that, and nothing is claimed of it.
+/// One boot each has another seed, and so another layout. A change of an overhead is claimed beyond
+/// the layout term of both. Baselines differ more, so nothing is claimed.
 #[test]
 fn one_boot_with_another_seed_claims_of_overheads_beyond_the_layout_term() {
     let mut other = instructions();
     other.design.seed = 2;
-    // The rounds of a boot differ by 0.001 % in what a probe costs, in another order in each
-    // result.
+    // The rounds of a boot differ by 0.001 % in a probe's cost, in another order in each result.
     let of = |slower: f64, sign: f64| {
         move |_: &Block, run: &PlannedRun| {
             let noise = 1.0 + sign * 0.000_01 * (f64::from(run.round) - 2.0);
@@ -136,19 +132,16 @@ fn one_boot_with_another_seed_claims_of_overheads_beyond_the_layout_term() {
     }
     assert_eq!(found(0.02, "fexit"), [Change::Increase; 6]);
     assert_eq!(found(0.001, "fexit"), [Change::Increase; 6]);
-    // Beyond the margin, 0.02 %, but within the layout terms of writes, 0.005 %, and of reads,
-    // 0.012 %.
+    // The margin is 0.02 %, and the layout terms are 0.005 % for writes and 0.012 % for reads.
     assert_eq!(found(0.000_25, "fexit"), [Change::Inconclusive; 6]);
     assert_eq!(found(0.02, "none"), [Change::Inconclusive; 6]);
 }
 
-/// One boot each, all bandwidths of the new one lower by 1 %: by the wall clock boots may differ by
-/// that.
+/// All bandwidths of the new boot are lower by 1 %: under the wall clock boots can differ by that.
 #[test]
 fn one_boot_by_the_wall_clock_makes_no_claim() {
     let slower = |by: f64| {
         move |block: &Block, run: &PlannedRun| {
-            // Boots of the base and of the new results, each of several, differ a little.
             let boot = 1.0 + 0.001 * f64::from(block.replicate % 2);
             let wobble = 1.0 + 0.0001 * f64::from(run.round);
             Outcome::Measured(Box::new(figures(run.spec.probe, 160.0 / by * boot * wobble, 320.0 / by * boot * wobble)))
@@ -160,7 +153,7 @@ fn one_boot_by_the_wall_clock_makes_no_claim() {
     };
     assert_eq!(found(1), [Change::Inconclusive; 6]);
     assert_eq!(found(8), [Change::Increase; 6]);
-    // Nor is it shown to be alike.
+    // The results are not shown to be alike either.
     let one = results(&study(None, 5, 1), slower(1.0));
     assert!(
         compared(&one, &one)
@@ -171,8 +164,8 @@ fn one_boot_by_the_wall_clock_makes_no_claim() {
     );
 }
 
-/// Under the instruction clock, one boot each with the same seed: what another layout may do is no
-/// claim, and what is the same to the instruction is alike.
+/// One boot each has the same seed under the instruction clock. An effect that another layout can
+/// have is not claimed, and figures that are identical to the instruction are alike.
 #[test]
 fn one_boot_by_the_instruction_clock_claims_beyond_the_layout_term_only() {
     let one = |slower: f64| results(&instructions(), steady(slower));
@@ -186,8 +179,7 @@ fn one_boot_by_the_instruction_clock_claims_beyond_the_layout_term_only() {
     assert_eq!(changes(&compared(&over_boots(0.0), &over_boots(0.000_25)), "fexit"), [Change::Increase; 6]);
 }
 
-/// Three pairs of each cell: what twelve cells and more show of their variance is taken together,
-/// but for those that are the same to the instruction.
+/// Variances of twelve or more cells with three pairs are pooled, except for identical cells.
 #[test]
 fn few_pairs_take_the_variance_of_all_cells_into_account() {
     let mut study = instructions();
@@ -196,8 +188,7 @@ fn few_pairs_take_the_variance_of_all_cells_into_account() {
         study.targets.push(Target { arch, kernel: kernel.to_owned() });
     }
     let base = results(&study, steady(0.0));
-    // Noise of another size in each cell, about 0.02 %, of which the mean over rounds is 0; fexit
-    // is slower by 1 %.
+    // Each cell has noise of another size, about 0.02 %, with a mean of 0; fexit is slower by 1 %.
     let noisy = |block: &Block, run: &PlannedRun| {
         let round = f64::from(run.round);
         let size = 0.0001 + 0.00002 * (block.id.len() % 7) as f64;
@@ -227,9 +218,8 @@ fn few_pairs_take_the_variance_of_all_cells_into_account() {
     );
 }
 
-/// Where variances cannot be pooled, the interval has the layout terms of both results all the
-/// same, and the comparison reports so; those that are the same to the instruction have none, and
-/// neither have boots.
+/// If variances cannot be pooled, the interval still includes the layout terms of both results, and
+/// the comparison reports that. Identical cells have none, and neither do several boots.
 #[test]
 fn a_comparison_reports_what_its_intervals_have_in_them() {
     let with = |replicates: u32| {
@@ -246,7 +236,7 @@ fn a_comparison_reports_what_its_intervals_have_in_them() {
     for (found, layout) in of_fexit.iter().zip([0.000_05, 0.000_12].into_iter().cycle()) {
         let Pooled { cells, deviation, degrees_of_freedom, layout: found } = found.unwrap();
         assert_eq!((cells, degrees_of_freedom), (1, Some(2.0)));
-        // Of the three pairs: fexit takes 0.0001 more in each round than in the one before.
+        // The deviation is that of three pairs: fexit takes 0.0001 more in each round.
         assert!((deviation - 0.000_1).abs() < 2e-6, "{deviation}");
         assert!((found - layout * 2.0_f64.sqrt()).abs() < 1e-12, "{found}");
     }
@@ -291,8 +281,7 @@ fn a_tool_that_miscounts_now_is_a_regression_whatever_its_cost() {
     assert!(write.miscounts() && write.is_regression() && !read.is_regression());
 }
 
-/// The kernel alone became slower: by 2 % with and without a tool, whose overhead stays what it
-/// was.
+/// The kernel alone became slower, by 2 % with and without a tool, whose overhead stays the same.
 #[test]
 fn a_slower_baseline_is_reported_and_no_regression() {
     let slower = |_: &Block, run: &PlannedRun| {
@@ -332,7 +321,7 @@ fn what_a_filter_leaves_out_is_no_regression() {
     let kprobe = Filter { probes: names(&["kprobe"]), ..Filter::default() };
     let comparison = filtered(&base, &new, kprobe).unwrap();
     assert!(!comparison.is_regression() && comparison.cells.iter().all(|cell| cell.under_test == "kprobe"));
-    // By the name with all its parts, too.
+    // The filter also accepts the full name.
     let whole = Filter { probes: names(&["fexit+percpu@libbpf"]), ..Filter::default() };
     assert!(filtered(&base, &new, whole).unwrap().is_regression());
     for (filter, metrics) in [
@@ -406,7 +395,7 @@ fn cells_and_pitfalls_come_and_go() {
     let comparison = compared(&base, &results(&fewer, found));
     assert_eq!(cell(&comparison, "x86_64 6.1", "kprobe").fate, Fate::Gone);
     assert_eq!(cell(&comparison, "x86_64 6.1", "fexit").findings_new.len(), 1);
-    // The tool misses calls there, and did not before.
+    // The tool now misses calls, and did not before.
     assert!(comparison.is_regression() && !compared(&results(&fewer, found), &base).is_regression());
     let read = Filter { metrics: vec!["read".to_owned()], ..Filter::default() };
     assert!(!filtered(&base, &results(&fewer, found), read).unwrap().is_regression());
@@ -431,7 +420,7 @@ fn another_kernel_is_compared_by_its_place_or_by_what_the_user_names() {
     let question = Question { kernels: vec![("6.1".to_owned(), "6.18".to_owned())], ..Question::default() };
     let comparison = compare(&base, &new, &question).unwrap();
     assert_eq!(cell(&comparison, "x86_64 6.1 → 6.18", "fexit").fate, Fate::Compared);
-    // Two kernels of one result: the one that is compared with the other is not gone.
+    // If one result has two kernels, the one that is compared with the other is not gone.
     let question = Question { kernels: vec![("6.12".to_owned(), "6.18".to_owned())], ..Question::default() };
     let comparison = compare(&new, &new, &question).unwrap();
     assert_eq!(cell(&comparison, "x86_64 6.12 → 6.18", "fexit").fate, Fate::Compared);
@@ -486,7 +475,6 @@ fn comparisons_as_they_look() {
     insta::assert_snapshot!(comparison_markdown(&comparison, true));
     insta::assert_snapshot!(comparison_text(&compared(&base, &base), Style::default(), false));
     insta::assert_snapshot!(comparison_junit(&comparison).unwrap());
-    // Without what all pages have.
     let page = comparison_html(&comparison, true).unwrap();
     let (head, body) = page.split_once("<body>").unwrap();
     assert!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a probe configuration costs in instructions.
+//! The cost of a probe configuration in instructions.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,10 +23,9 @@ use bpfassay_study::{
 
 use crate::common::{contents, contents_of, figures, outcome, study};
 
-/// Calls of each phase.
 const CALLS: u64 = 32;
 
-/// Results in which each call of fexit takes `extra` instructions more than those of the baseline,
+/// Makes results in which each call of fexit takes `extra` instructions more than the baseline's,
 /// by round.
 fn results(clock: Clock, extra: fn(u32) -> u64, idle: Option<u64>) -> Results {
     results_of(1, clock, extra, idle)
@@ -43,7 +42,7 @@ fn results_of(cpus: u32, clock: Clock, extra: fn(u32) -> u64, idle: Option<u64>)
             if traced {
                 after.monotonic_ns += extra(run.round) * CALLS;
             }
-            // The traced runs wait longer, too, which is no cost.
+            // The traced runs also wait longer, which is no cost.
             before.idle_ns = idle.map(|_| 7);
             after.idle_ns = idle.map(|idle| 7 + if traced { idle } else { 0 });
             after.monotonic_ns += idle.filter(|_| traced).unwrap_or(0);
@@ -67,7 +66,7 @@ fn cost_is_the_difference_to_the_baseline_of_the_same_round_per_call() {
     // 8 MiB in 32 calls.
     assert!((found.per_mib.value - 502.0 * 4.0).abs() < 1e-9, "{found:?}");
     assert_eq!((found.calls, found.per_call.n, found.basis), (CALLS, 3, Basis::Elapsed));
-    // Standard deviation 1, three observations: 4.303 / sqrt(3).
+    // The standard deviation is 1 over three observations: 4.303 / sqrt(3).
     let interval = found.per_call.bounds.interval().unwrap();
     assert!((interval.upper - 502.0 - 2.484).abs() < 1e-3, "{interval:?}");
     for nothing in [Probe::None, Probe::Kprobe] {
@@ -76,8 +75,8 @@ fn cost_is_the_difference_to_the_baseline_of_the_same_round_per_call() {
     }
 }
 
-/// Two rounds in one boot of each of so many targets, whose phases take 1 s ± 0.05 % for 32 calls,
-/// with fexit 10 ms more.
+/// Makes two rounds in one boot of each of `targets` targets. Phases take 1 s ± 0.05 % for 32
+/// calls, and 10 ms more with fexit.
 fn noisy(targets: usize) -> Results {
     let mut study = Study { clock: Clock::Instructions, ..study(None, 2, 1) };
     let target = |patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") };
@@ -87,7 +86,7 @@ fn noisy(targets: usize) -> Results {
         let seed = 64 * patch + 16 * u64::from(run.round) + 4 * u64::from(run.control) + run.spec.probe.probe as u64;
         let extra = if run.spec.probe.probe == Probe::Fexit { 10_000_000.0 } else { 0.0 };
         let ns = 1e9 + extra + 500_000.0 * Generator::new(seed).normal();
-        // Of 8 MiB.
+        // Each phase moves 8 MiB.
         let mut figures = figures(run.spec.probe, 8e9 / ns, 8e9 / ns);
         for phase in &mut figures.phases {
             phase.interval.after.monotonic_ns = phase.interval.before.monotonic_ns + ns as u64;
@@ -96,12 +95,12 @@ fn noisy(targets: usize) -> Results {
     }))
 }
 
-/// An interval of two rounds alone has one degree of freedom and shows nothing: that of the cost is
-/// as wide as that of the overhead, and has the same in it.
+/// An interval of two rounds alone has one degree of freedom and shows nothing. The cost's interval
+/// is as wide as the overhead's, and includes the same terms.
 #[test]
 fn the_interval_of_a_cost_is_made_as_that_of_the_overhead() {
-    // With five targets, variances of 15 rows are pooled; with two, there are too few, and the
-    // layout term alone is added.
+    // Five targets give 15 rows, whose variances are pooled. Two give too few rows, so only the
+    // layout term is added.
     for (targets, cells) in [(5, 15), (2, 1)] {
         let results = noisy(targets);
         let (mut compared, mut narrower) = (0, 0);
@@ -113,7 +112,7 @@ fn the_interval_of_a_cost_is_made_as_that_of_the_overhead() {
                 let [ratio, shown] =
                     [&overhead.estimate, cost.shown()].map(|estimate| estimate.bounds.interval().unwrap());
                 assert_eq!(cost.shown().value, cost.per_call.value);
-                // Instructions per call of the baseline: 31,250,000.
+                // The baseline executes 31,250,000 instructions per call.
                 let baseline = cost.baseline.unwrap();
                 assert!((baseline / 31_250_000.0 - 1.0).abs() < 0.001, "{baseline}");
                 let [of_ratio, of_cost] = [ratio.upper - ratio.lower, (shown.upper - shown.lower) / baseline];
@@ -124,14 +123,15 @@ fn the_interval_of_a_cost_is_made_as_that_of_the_overhead() {
             }
         }
         assert!(compared >= 8 * targets, "{compared}");
-        // The mean of |t| with one degree of freedom has no bound, and few rounds agree by chance.
+        // The mean of |t| with one degree of freedom is unbounded, and few rounds can agree by
+        // chance.
         assert!(cells == 1 || narrower as usize > compared / 2, "{narrower} of {compared}");
         let text = text(&results, Style::default());
         assert!(text.contains("] ~") && text.contains("~: the interval is made as those of overheads are"), "{text}");
     }
 }
 
-/// The cost per call of results that were made before is shown as it was.
+/// The cost per call of older results is shown unchanged.
 #[test]
 fn a_cost_without_its_baseline_keeps_its_own_interval() {
     let cost =
@@ -143,7 +143,7 @@ fn a_cost_without_its_baseline_keeps_its_own_interval() {
     assert_eq!(serde_json::from_value::<Cost>(json).unwrap().shown(), &cost.per_call);
 }
 
-/// Of two CPUs that take turns one is idle while the other works.
+/// Two CPUs take turns, so one is idle while the other works.
 #[test]
 fn on_several_cpus_time_without_work_is_not_known() {
     let results = results_of(2, Clock::Instructions, |_| 500, Some(40_000_000));
@@ -199,7 +199,7 @@ fn run_times_are_reported_for_each_program_and_for_each_call_counted() {
     assert_eq!(fexit.run_times.len(), 3);
     let event = fexit.event_time.as_ref().unwrap();
     assert_eq!((event.events, event.run_time_ns, &event.per_event_ns), (50, 5_000, &Figure::Value(100.0)));
-    // Compared with no other run: one round, one run.
+    // One round and one run, which is not compared with another run.
     assert_eq!((fexit.runs.planned, fexit.runs.measured), (1, 1));
     let shown = text(&results, Style::default());
     let (_, table) = shown.split_once("run time of programs").unwrap();
@@ -235,14 +235,14 @@ fn of_engine(engine: EngineChoice, ranks: u32, mut study: Study) -> Study {
     study
 }
 
-/// The plan where the user gave a real IOR for every architecture.
+/// Makes the plan for a user who gave a real IOR for every architecture.
 fn plan_of(study: &Study) -> Plan {
     let external_ior = Arch::ALL.iter().map(|&arch| (arch, [Interface::Posix].into())).collect();
     expand(study, &Narrowing::default(), &Available { external_ior, ..Available::default() }).unwrap()
 }
 
-/// Results of the made-up study with so many MPI ranks of `engine`; fexit may cost 1000 % and no
-/// byte.
+/// Makes results of the made-up study with `ranks` MPI ranks of `engine`; a gate allows fexit to
+/// cost 1000 % and no byte.
 fn of_ranks(engine: EngineChoice, ranks: u32, clock: Clock) -> Results {
     let gate = Gate {
         probes: vec!["fexit".to_owned()],
@@ -253,7 +253,7 @@ fn of_ranks(engine: EngineChoice, ranks: u32, clock: Clock) -> Results {
     let study = of_engine(engine, ranks, Study { clock, gates: vec![gate], ..study(None, 1, 3) });
     derive(&contents_of(plan_of(&study), |block, run| match outcome(block, run) {
         Outcome::Measured(mut figures) if engine == EngineChoice::External => {
-            // Such an engine is not held between phases.
+            // Such an engine has no barriers between phases.
             figures.engine = Some(IorEngine::External);
             figures.phases.clear();
             Outcome::Measured(figures)
@@ -284,9 +284,9 @@ fn several_ranks_of_a_real_ior_have_no_overhead_by_the_instruction_clock() {
     for reason in reasons {
         assert!(reason.is_some_and(|reason| reason.starts_with(REASON)), "{reason:?}");
     }
-    // The bandwidth is what IOR reported.
+    // The bandwidth is as IOR reported it.
     assert!(fexit.value.value().is_some());
-    // What was refused was refused, and nothing was measured of it.
+    // A refused tool stays refused, without any measurement.
     assert!(!write_of(&results, Arch::Aarch64, Probe::Fexit).overhead.reason().unwrap().contains("spin"));
 
     for (verdict, found) in verdicts_on(&results, |demand| matches!(demand, Demand::Overhead { .. })) {

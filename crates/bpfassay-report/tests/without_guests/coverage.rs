@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the tracer saw of each path of the workload `io-paths`, and how that is shown.
+//! Coverage of each path of the workload `io-paths`, and how reports show it.
 
 #![allow(
     clippy::unwrap_used,
@@ -74,7 +74,7 @@ fn coverage_as_markdown() {
     insta::assert_snapshot!(markdown(&results()));
 }
 
-/// Of tools alone, each column has the name of its tool.
+/// If only tools are under test, each column has the name of its tool.
 #[test]
 fn the_columns_of_tools_have_their_names() {
     let mut results = results();

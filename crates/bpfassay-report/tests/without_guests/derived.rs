@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Derived figures: exact bytes, overhead against pairs, and a reason for every figure that there
-//! is not.
+//! Derived figures: exact bytes, overhead by pairs, and a reason for every missing figure.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,8 +25,8 @@ fn fexit() -> ProbeConfiguration {
     ProbeConfiguration::with_defaults(Probe::Fexit)
 }
 
-/// Results of the made-up study where every fexit run on x86_64 has what `change` makes of its
-/// figures.
+/// Makes results of the made-up study in which `change` modifies the figures of every fexit run on
+/// x86_64.
 fn with_fexit(sampling: Option<&str>, change: impl Fn(&mut RunFigures)) -> Results {
     derive(&contents(&study(sampling, 2, 1), |block, run| match outcome(block, run) {
         Outcome::Measured(mut figures) if run.spec.probe == fexit() => {
@@ -75,7 +74,7 @@ fn bytes_are_compared_between_barriers_for_both_operations() {
 #[test]
 fn one_byte_too_many_or_too_few_is_seen() {
     let results = with_fexit(None, |figures| {
-        // One byte more counted while writing, and five fewer while reading.
+        // The tracer counts one byte more while writing, and five fewer while reading.
         let rows = |reading: &mut bpfassay_protocol::message::Reading, operation, change: i64| {
             let rows = &mut reading.tracer.as_mut().unwrap().rows;
             let row = rows
@@ -140,7 +139,8 @@ fn mapped_files_are_moved_without_the_tracer_seeing_it() {
     let moved = i64::try_from(MOVED).unwrap();
     for of in ["write", "read"] {
         let errors = *accuracy(&results, X86_FEXIT, of).byte_error.value().unwrap();
-        // Nothing in the phase of the other access, everything in its own.
+        // It counts nothing in the phase of the other access, and everything in the access's own
+        // phase.
         assert_eq!((errors.min, errors.max), (-moved, 0));
         assert_eq!(
             accuracy(&results, X86_FEXIT, of).mountstats_error.reason(),
@@ -165,7 +165,7 @@ fn bytes_that_iors_summary_does_not_report_are_not_guessed() {
     let read = accuracy(&results, X86_FEXIT, "read");
     let reason = Some("IOR's summary does not report the bytes read by -W");
     assert_eq!(read.byte_error.reason(), reason);
-    // What the tracer counted holds these bytes, what IOR reports does not.
+    // The tracer's counts include these bytes; IOR's report does not.
     assert_eq!(read.relative_error_ior_interval.reason(), reason);
     assert_eq!(read.relative_error_instantaneous.reason(), reason);
     close(accuracy(&results, X86_FEXIT, "write").relative_error_ior_interval.value().map(|summary| summary.mean), 1.0);
@@ -174,7 +174,7 @@ fn bytes_that_iors_summary_does_not_report_are_not_guessed() {
 #[test]
 fn relative_error_over_iors_interval_follows_the_traced_bytes() {
     let results = with_fexit(None, |figures| {
-        // The tracer saw three quarters of what was read.
+        // The tracer saw three quarters of the read bytes.
         let rows = &mut figures.phases[1].interval.after.tracer.as_mut().unwrap().rows;
         rows.last_mut().unwrap().totals.bytes = MOVED / 4 * 3;
     });
@@ -200,9 +200,9 @@ fn iors_rounding_of_short_times_does_not_show_as_an_error() {
 
 #[test]
 fn sampled_bandwidth_takes_the_intervals_around_the_phase() {
-    // Writing from 1 s to 2 s, reading from 3 s to 4 s at 8 MiB/s: intervals of half a second from
-    // 0.75 s and from 2.75 s are half, whole and half busy. The run ends with the read, before the
-    // last interval does.
+    // The run writes from 1 s to 2 s, and reads from 3 s to 4 s, at 8 MiB/s. The intervals of half
+    // a second from 0.75 s and from 2.75 s are half, whole and half busy. The run ends with the
+    // read, before the last interval does.
     let results = with_fexit(Some("500ms"), |figures| {
         let moved = |ns: u64, from: u64| (ns.clamp(from, from + 1_000_000_000) - from) / 1_000_000 * MOVED / 1000;
         let times = (0..8).map(|step| 250_000_000 + step * 500_000_000);
@@ -215,16 +215,16 @@ fn sampled_bandwidth_takes_the_intervals_around_the_phase() {
     let run = results.runs.iter().find(|run| run.record.cell == X86_FEXIT).unwrap();
     for of in &run.derived.as_ref().unwrap().accuracy {
         assert_eq!(of.repetitions[0].sampling_intervals, Figure::Value(3), "{}", of.metric);
-        // Mean of 4, 8 and 4 MiB/s.
+        // The mean of 4, 8 and 4 MiB/s.
         close(of.relative_error_instantaneous.value().copied(), 8.0 / (16.0 / 3.0));
     }
 }
 
 #[test]
 fn sampling_goes_on_before_and_after_the_run() {
-    // One sample every 2 s, and one falls into the run from 0.5 s to 4.5 s only: at 2.4 s, after
-    // the write phase. Counters of a monitor that samples all the time would have been 0 at 0.4 s
-    // and all that was moved at 4.5 s.
+    // There is one sample every 2 s, so the run from 0.5 s to 4.5 s has one: at 2.4 s, after the
+    // write phase. Counters of a permanent monitor would have been 0 at 0.4 s, and complete at 4.5
+    // s.
     for barriers in [true, false] {
         let results = with_fexit(Some("2s"), |figures| {
             figures.samples = vec![sample(2_400_000_000, None, MOVED, 0)];
@@ -255,7 +255,7 @@ fn a_run_shorter_than_the_sampling_interval_is_reported() {
 
 #[test]
 fn overhead_pairs_runs_of_one_round() {
-    // Rounds twice as fast as others: pairs see through it.
+    // Some rounds are twice as fast as others; pairs compensate for that.
     let results = derive(&contents(&study(None, 4, 1), |_, run| {
         let speed = f64::from(run.round);
         let cost = if run.spec.probe == fexit() { 1.25 } else { 1.0 };
@@ -362,8 +362,8 @@ fn mountstats_are_no_reference_beside_a_neighbour() {
     }
 }
 
-/// Targets with two probe configurations and the control, in one boot each, whose rounds vary
-/// alike.
+/// Makes targets with two probe configurations and the control, in one boot each. The rounds of all
+/// targets vary alike.
 fn wide(targets: usize, rounds: u32, clock: Clock) -> Results {
     let mut study = Study { clock, ..study(None, rounds, 1) };
     let target = |patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") };
@@ -376,13 +376,13 @@ fn wide(targets: usize, rounds: u32, clock: Clock) -> Results {
     }))
 }
 
-/// Those of writes, A/A controls among them.
+/// Returns the overheads of writes, with the A/A controls.
 fn overheads(results: &Results) -> Vec<Overhead> {
     let metrics = results.cells.iter().flat_map(|cell| &cell.metrics).filter(|metric| &*metric.name == "write");
     metrics.flat_map(|metric| [&metric.overhead, &metric.control]).filter_map(Figure::value).copied().collect()
 }
 
-/// Rounds of one boot do not show by how much boots differ, however many they are.
+/// Rounds of one boot do not show how much boots differ, however many there are.
 #[test]
 fn many_rounds_of_one_boot_have_the_layout_term_and_their_own_variance() {
     for overhead in overheads(&wide(6, 14, Clock::Instructions)) {
@@ -392,13 +392,13 @@ fn many_rounds_of_one_boot_have_the_layout_term_and_their_own_variance() {
     assert!(overheads(&wide(6, 14, Clock::Wall)).iter().all(|overhead| overhead.pooled.is_none()));
 }
 
-/// Six targets, two probe configurations and the control: eighteen rows of each metric.
+/// Six targets, two probe configurations and the control give eighteen rows of each metric.
 #[test]
 fn few_rounds_have_the_variance_of_all_rows() {
     let wide = |targets: usize, clock: Clock| wide(targets, 3, clock);
     let results = wide(6, Clock::Wall);
     let found = overheads(&results);
-    // The control of a target stands in each of its cells, and counts once.
+    // The control of a target is in each of its cells, and counts once.
     assert_eq!(found.len(), 6 * (2 + 3));
     for overhead in &found {
         let pooled = overhead.pooled.unwrap();
@@ -418,18 +418,18 @@ fn few_rounds_have_the_variance_of_all_rows() {
         text(&counted, Style::default())
             .contains("(moderated t), and the declared layout term: 0.012 % of read, 0.005 % of write")
     );
-    // Nine rows are too few, and then nothing is marked.
+    // Nine rows are too few, so nothing is marked.
     let few = wide(3, Clock::Wall);
     assert!(overheads(&few).iter().all(|overhead| overhead.pooled.is_none()));
     assert!(!text(&few, Style::default()).contains('~'));
 }
 
-/// Guests side by side end in any order: that of the journal is chance.
+/// Parallel guests end in any order, so the order of the journal is chance.
 #[test]
 fn figures_of_cells_do_not_depend_on_which_guest_ended_first() {
     let measured = contents(&study(None, 2, 2), |block, run| match outcome(block, run) {
         Outcome::Measured(mut figures) => {
-            // The tracer lists its programs in no certain order.
+            // The tracer lists its programs in no particular order.
             if let Some(tracer) = &mut figures.tracer {
                 let mut other = tracer.programs[0].clone();
                 other.attached_to = "vfs_readv".to_owned();
@@ -450,7 +450,7 @@ fn figures_of_cells_do_not_depend_on_which_guest_ended_first() {
         Entry::Provisioned { .. } | Entry::Resumed { .. } => panic!("an entry that is of no block"),
     };
     let mut other = measured.clone();
-    // Stable: within a block, entries stay in their order.
+    // The sort is stable: entries of a block keep their order.
     let place = |entry: &Entry| measured.header.plan.blocks.iter().position(|block| block.id == block_of(entry));
     other.entries.sort_by_key(|entry| std::cmp::Reverse(place(entry)));
     assert_ne!(other.entries, measured.entries);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Direct costs: what QEMU's plugin counted, per call and by role, and a reason where it cannot be
+//! Direct costs: counts of QEMU's plugin per call and by role, and a reason if they cannot be
 //! trusted.
 
 #![allow(
@@ -25,17 +25,17 @@ use bpfassay_study::{Clock, Gate, PlannedRun, Study};
 
 use crate::common::{contents, figures, pprof::read, quick, study};
 
-/// Calls of each phase of the made-up workload, and what it executes in a phase without a tool.
+/// Calls in each phase of the made-up workload, and the instructions of a phase without a tool.
 const CALLS: u64 = 32;
 const BASELINE: u64 = 1_000_000_000;
 
-/// What the made-up runs executed in each of their phases: those with a tool a program, a function
-/// beside it, and something elsewhere.
+/// Makes the instructions of each phase of a made-up run. Runs with a tool execute a program,
+/// another function on the path, and something elsewhere.
 fn count(is_baseline: bool) -> Figure<Instructions> {
     count_of(100, is_baseline)
 }
 
-/// The same with a program of so many instructions.
+/// Makes these instructions with `program` instructions in the program.
 fn count_of(program: u64, is_baseline: bool) -> Figure<Instructions> {
     let part = |function: &str, role, per_call| FunctionCount {
         function: function.to_owned(),
@@ -52,12 +52,12 @@ fn count_of(program: u64, is_baseline: bool) -> Figure<Instructions> {
     Figure::Value(Instructions { all, user: 5, tool, unresolved: 0, misses: None, direct })
 }
 
-/// The made-up study, with counts in every boot.
+/// Makes the journal of the made-up study, with counts in every boot.
 fn counted(counts: impl Fn(bool) -> Figure<Instructions>, idle_ns: Option<u64>) -> Contents {
     counted_in(&study(None, 2, 1), |_, is_baseline| counts(is_baseline), idle_ns)
 }
 
-/// `study`, with counts by run in every boot.
+/// Makes the journal of `study`, with counts by run in every boot.
 fn counted_in(
     study: &Study,
     counts: impl Fn(&PlannedRun, bool) -> Figure<Instructions>,
@@ -91,13 +91,13 @@ fn counted_in(
     contents
 }
 
-/// The direct cost of every metric with a tool.
+/// Returns the direct cost of every metric with a tool.
 fn direct(results: &Results) -> Vec<&Figure<Direct>> {
     let metrics = results.cells.iter().filter(|cell| !cell.is_baseline()).flat_map(|cell| &cell.metrics);
     metrics.map(|metric| metric.direct.as_ref().unwrap()).collect()
 }
 
-/// The plugin follows calls, whichever CPU makes them.
+/// The plugin follows calls without distinguishing CPUs.
 #[test]
 fn direct_costs_are_not_measured_on_several_cpus() {
     let mut study = study(None, 2, 1);
@@ -119,7 +119,7 @@ fn instructions_that_no_function_has_are_counted_and_shown() {
     let results = derive(&counted(unresolved, None));
     assert!(direct(&results).iter().all(|direct| (direct.value().unwrap().unresolved - 3.0).abs() < 1e-9));
     let shown = "Up to 3.0 instructions per call are at addresses that no function has";
-    // Lines are wrapped.
+    // Undo the wrapping of lines.
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words(&text(&results, Style::default())).contains(shown), "{}", text(&results, Style::default()));
     assert!(!text(&derive(&counted(count, None)), Style::default()).contains("no function has"));
@@ -140,7 +140,7 @@ fn what_the_tool_executes_in_user_space_is_shown_where_there_is_any() {
     for direct in direct(&results) {
         let Some(Figure::Value(tool)) = &direct.value().unwrap().tool else { panic!("{direct:?}") };
         assert_eq!((tool.min, tool.mean, tool.max), (3.0, 3.0, 3.0));
-        // It is a part of what is elsewhere, and not of the direct cost.
+        // It is part of what is elsewhere, and not of the direct cost.
         assert_eq!(direct.value().unwrap().per_call.mean, 130.0);
     }
     let shows = |results: &Results, words: &str| {
@@ -184,7 +184,7 @@ fn the_direct_cost_is_per_call_and_the_rest_is_elsewhere() {
 
 #[test]
 fn a_count_that_the_clock_contradicts_is_not_measured() {
-    // The made-up phases take a second, in which the guest was idle for so long.
+    // The made-up phases take a second, in which the guest was idle for `idle_ns`.
     let reason_with = |idle_ns| {
         let results = derive(&counted(count, Some(idle_ns)));
         direct(&results)[0].reason().map(str::to_owned)
@@ -208,7 +208,7 @@ fn what_was_not_counted_has_its_reason_and_without_a_plugin_there_is_no_table() 
     assert!(!text(&results, Style::default()).contains("direct cost"));
 }
 
-/// A study by the instruction clock.
+/// Makes a study by the instruction clock.
 fn instructions(rounds: u32, seed: u64) -> Study {
     let mut study = Study { clock: Clock::Instructions, ..study(None, rounds, 1) };
     study.design.seed = seed;
@@ -233,15 +233,15 @@ fn gates_limit_the_direct_cost_of_every_run_and_what_was_not_counted_does_not_pa
     };
     let all = |verdict, limit: u64, figures: &dyn Fn(&PlannedRun, bool) -> Figure<Instructions>| {
         let found = gated(limit, figures);
-        // Three targets with two probe configurations and two metrics each, those that refuse one
-        // as expected without it.
+        // There are three targets with two probe configurations and two metrics each. The target
+        // that refuses one configuration as expected lacks it.
         assert!(found.len() >= 4 && found.iter().all(|(of_metric, is, _)| *of_metric && *is == verdict), "{found:?}");
         found[0].2.clone()
     };
     let exact = |_: &PlannedRun, is_baseline| count(is_baseline);
     assert_eq!(all(Verdict::Pass, 132, &exact), "130.0 instructions/call, n 2");
     assert_eq!(all(Verdict::Pass, 131, &exact), "130.0 instructions/call, n 2");
-    // So near the limit, another boot may be above it.
+    // The cost is so close to the limit that another boot can exceed it.
     let near = "130.0 instructions/call, n 2, in one boot; others may differ by 0.75 %: set `replicates`";
     assert_eq!(all(Verdict::Inconclusive, 130, &exact), near);
     let gate = Gate { direct_cost: Some(130), ..Gate::default() };
@@ -249,7 +249,7 @@ fn gates_limit_the_direct_cost_of_every_run_and_what_was_not_counted_does_not_pa
         derive(&counted_in(&Study { gates: vec![gate], clock: Clock::Instructions, ..study(None, 2, 2) }, exact, None));
     assert!(boots.gates.iter().all(|gate| gate.verdict == Verdict::Pass), "{:?}", boots.gates);
     assert_eq!(all(Verdict::Regression, 129, &exact), "130.0 instructions/call");
-    // One run above it is enough.
+    // One run above the limit is enough.
     let once = |run: &PlannedRun, is_baseline| count_of(99 + u64::from(run.round), is_baseline);
     assert_eq!(all(Verdict::Regression, 130, &once), "130.0..131.0 instructions/call");
     assert_eq!(all(Verdict::Pass, 133, &once), "130.0..131.0 instructions/call, n 2");
@@ -260,7 +260,7 @@ fn gates_limit_the_direct_cost_of_every_run_and_what_was_not_counted_does_not_pa
     assert_eq!(all(Verdict::Inconclusive, 200, &half), "130.0 instructions/call, but 1 of 2 runs were counted");
     let none = |_: &PlannedRun, _| Figure::missing("the plugin counted nothing in this phase");
     assert!(all(Verdict::Inconclusive, 200, &none).starts_with("not measured: the plugin counted nothing"));
-    // Without a plugin at all, too.
+    // The gate is also inconclusive without any plugin.
     let gate = Gate { direct_cost: Some(200), ..Gate::default() };
     let without = Study { gates: vec![gate], ..instructions(2, 1) };
     let results =
@@ -284,7 +284,7 @@ fn one_instruction_more_in_a_program_is_called_from_one_run_each() {
     let direct = comparison.cells.iter().flat_map(|cell| &cell.metrics).find_map(|metric| metric.direct.as_ref());
     let direct = direct.unwrap().value().unwrap();
     assert_eq!((direct.per_call, direct.spread), ([130.0, 131.0], 0.0));
-    // The function that makes the difference, and no other.
+    // The function that differs is listed, and no other.
     let functions: Vec<_> = direct.functions.iter().map(|of| (of.function.as_str(), of.role, of.per_call)).collect();
     assert_eq!(functions, [("on_call", Role::Program, [100.0, 101.0])]);
     assert!(changes(&compared(&new, &base)).iter().all(|change| *change == Change::Decrease));
@@ -310,20 +310,20 @@ fn what_runs_and_seeds_differ_by_is_no_change() {
     assert!(found.iter().all(|change| *change == Change::Inconclusive), "{found:?}");
     let found = changes(&compare(&wobbling(100), &wobbling(102), &question).unwrap());
     assert!(found.iter().all(|change| *change == Change::Increase), "{found:?}");
-    // Other seeds: up to 0.75 % of 130 more.
+    // The seeds differ, so up to 0.75 % of 130 instructions more are equivalent.
     let other = |program: u64| with_program(&instructions(1, 2), move |_| program);
     let base = with_program(&instructions(1, 1), |_| 100);
     let found = changes(&compare(&base, &other(101), &question).unwrap());
     assert!(found.iter().all(|change| *change == Change::Equivalent), "{found:?}");
     let found = changes(&compare(&base, &other(102), &question).unwrap());
     assert!(found.iter().all(|change| *change == Change::Increase), "{found:?}");
-    // 8 of 1030 more are within that, and half an instruction.
+    // 8 of 1030 instructions are within that share and half an instruction.
     let base = with_program(&instructions(1, 1), |_| 1000);
     for (program, expected) in [(1008, Change::Equivalent), (1009, Change::Increase)] {
         let found = changes(&compare(&base, &other(program), &question).unwrap());
         assert!(!found.is_empty() && found.iter().all(|change| *change == expected), "{program}: {found:?}");
     }
-    // What only one of the two counted is not compared.
+    // A cost that only one result has is not compared.
     let none = derive(&counted_in(&instructions(1, 1), |_, _| Figure::missing("nothing was counted"), None));
     let comparison = compare(&base, &none, &question).unwrap();
     assert!(changes(&comparison).is_empty());
@@ -370,11 +370,11 @@ fn other_programs_get_the_direct_cost_first() {
     let shown: Vec<&str> =
         metrics.lines().filter(of_fexit).filter(|line| line.contains("direct") || line.contains("elsewhere")).collect();
     insta::assert_snapshot!(shown.join("\n"));
-    // The documentation names what there is.
+    // The documentation names the existing metrics.
     let metrics = openmetrics(&with_program(&instructions(2, 1), |_| 100));
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results.md")).unwrap();
     let named: Vec<&str> = page.split('`').filter(|name| name.starts_with("bpfassay_")).collect();
-    // What a model adds: priced.rs.
+    // `priced.rs` checks the metrics of a model.
     let named: Vec<&str> =
         named.into_iter().filter(|name| !name.contains("_priced_") && !name.contains("_model_")).collect();
     assert!(named.len() >= 5, "{named:?}");
@@ -396,9 +396,9 @@ fn one_call_is_shown_by_role_and_function() {
         figure.contains(">130.0 instructions per call</text>") && figure.contains(">program 100.0</text>"),
         "{figure}"
     );
-    // As wide as 100 of 130 instructions.
+    // The box is as wide as 100 of 130 instructions.
     assert!(figure.contains("<title>on_call 100.0</title><path d=\"M0.0 56.0H461.5V"), "{figure}");
-    // What is too narrow for its name is in the list.
+    // A function too narrow for its name is in the list.
     assert!(figure.contains("<td>migrate_enable</td><td>30.0</td>"), "{figure}");
     let baseline_or_none = derive(&contents(&study(None, 2, 1), |_, run| {
         Outcome::Measured(Box::new(figures(run.spec.probe, 100.0, 200.0)))
@@ -455,7 +455,7 @@ fn the_profile_has_the_direct_cost_of_every_cell_by_role_and_function() {
 
 #[test]
 fn an_overhead_within_noise_is_no_ratio_below_one() {
-    // Faster with a probe in one round and slower in the others, or slower in all.
+    // kprobe and fexit are faster in one round and slower in the others, or slower in all.
     let of = |kprobe: [f64; 3], fexit: [f64; 3]| {
         derive(&contents(&instructions(3, 1), |_, run| {
             let round = run.round as usize - 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whatever numbers a guest reports, figures follow or are missing with a reason, and every form of
-//! results can be written: nothing overflows.
+//! Whatever numbers a guest reports, figures follow or are missing with a reason, and results can
+//! be written in every format: nothing overflows.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
 
@@ -16,11 +16,11 @@ use serde_json::Value;
 
 use crate::common::{contents, matrix, outcome, paths, sample, study};
 
-/// The ends of what numbers can be, and what lies between.
+/// Extreme numbers, and some in between.
 const EXTREMES: [u64; 9] =
     [0, 1, u64::MAX, u64::MAX - 1, i64::MAX as u64, i64::MAX as u64 + 1, u32::MAX as u64, 1 << 53, 1_000_000_000];
 
-/// Puts what `draw` gives in the place of numbers.
+/// Replaces numbers by those that `draw` returns.
 fn shake(value: &mut Value, draw: &mut dyn FnMut() -> Option<u64>) {
     match value {
         Value::Number(number) if number.is_u64() || number.is_i64() => {
@@ -34,7 +34,7 @@ fn shake(value: &mut Value, draw: &mut dyn FnMut() -> Option<u64>) {
     }
 }
 
-/// `outcome` with other numbers, one of its parts after the other where that is still an outcome:
+/// Changes numbers of `outcome`, one part after the other, as long as it remains a valid outcome:
 /// error numbers and counts of programs have fewer bits.
 fn shaken(outcome: &Outcome, seed: u64, one_in: u64) -> Outcome {
     let mut state = seed;
@@ -69,7 +69,7 @@ fn shaken_all(mut contents: Contents, seed: u64, one_in: u64) -> Contents {
     contents
 }
 
-/// With samples, statistics of programs, and an end of the tracer.
+/// Makes a journal with samples, statistics of programs, and an end of the tracer.
 fn rich(clock: Clock) -> Contents {
     let mut study = study(Some("2s"), 2, 2);
     study.clock = clock;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What other programs read, by the rules of those: JUnit by its schema, OpenMetrics by the parser
-//! of Prometheus' own client library, Markdown by a parser of it.
+//! Checks formats by independent rules: JUnit by its schema, OpenMetrics by the parser of
+//! Prometheus' client library, Markdown by a Markdown parser.
 //!
-//! The first two ask programs of the host: xmllint (Debian: libxml2-utils) and
-//! python3-prometheus-client. Where they are missing a message is printed, and with
-//! `BPFASSAY_TEST_PROGRAMS=required`, which `ci/test` sets, it fails.
+//! The first two need programs of the host: xmllint (Debian: libxml2-utils) and
+//! python3-prometheus-client. If one is missing, the test prints a message, and fails if
+//! `BPFASSAY_TEST_PROGRAMS=required` is set, as `ci/test` does.
 
 #![allow(
     clippy::unwrap_used,
@@ -44,7 +44,7 @@ fn all() -> Vec<(&'static str, Results)> {
     ]
 }
 
-/// Whose messages look like markup of every kind.
+/// Makes results whose messages look like markup of every kind.
 fn hostile() -> Results {
     let mut results = derive(&contents(&study(None, 3, 1), |block, run| match run.spec.probe.probe {
         Probe::Fexit => {
@@ -58,7 +58,7 @@ fn hostile() -> Results {
     results
 }
 
-/// Whose every text is somebody else's.
+/// Makes results in which every text is hostile.
 fn hostile_everywhere() -> Results {
     let (_, results) = hostile::subjects().remove(0);
     let places = hostile::places(&results);
@@ -67,7 +67,7 @@ fn hostile_everywhere() -> Results {
 
 const HOSTILE: &str = "a | b `c` <script>*d*</script> [e](f) ]]> \u{1b}[31m \"g\" 'h' & \\ ~~i~~ # j\n- k";
 
-/// Gives `text` to a program of the host, which checks it; `None`, with a message, where it is not
+/// Passes `text` to a program of the host, which checks it; `None`, with a message, if it is not
 /// installed.
 fn checked_by(program: &mut Command, probe: &[&str], text: &str) -> Option<(bool, String)> {
     let name = program.get_program().to_owned();
@@ -105,7 +105,7 @@ fn junit_keeps_to_its_schema() {
     for (name, text) in texts {
         let Some((valid, said)) = by_schema(&text) else { return };
         assert!(valid, "{name}: {said}\n{text}");
-        // Each suite's own numbers are those of its cases.
+        // The numbers of each suite must match its cases.
         for suite in text.split("<testsuite ").skip(1) {
             for (attribute, element) in
                 [("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")]
@@ -116,7 +116,7 @@ fn junit_keeps_to_its_schema() {
             }
         }
     }
-    // The schema is no rubber stamp.
+    // Check that the schema refuses wrong files.
     let right = junit(&all[0].1).unwrap();
     for (from, to) in [("<testsuites ", "<testsuites skipped=\"1\" "), (" classname=", " class="), ("tests=", "test=")]
     {
@@ -125,8 +125,8 @@ fn junit_keeps_to_its_schema() {
     }
 }
 
-/// What the reference parser of OpenMetrics makes of the text on standard input: each sample's
-/// name, labels, value.
+/// Parses the text on standard input with the reference parser of OpenMetrics: each sample's name,
+/// labels, value.
 const PARSER: &str = r#"
 import json, sys
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
@@ -134,7 +134,7 @@ samples = [(s.name, s.labels, s.value) for family in parse(sys.stdin.read()) for
 print(json.dumps(samples))
 "#;
 
-/// Debian's own interpreter, which has Debian's packages.
+/// Debian's interpreter, which finds Debian's packages.
 const PYTHON: &str = "/usr/bin/python3";
 
 fn by_prometheus(text: &str) -> Option<(bool, String)> {
@@ -166,7 +166,7 @@ fn openmetrics_are_what_prometheus_reads() {
             }
         }
     }
-    // The parser is no rubber stamp.
+    // Check that the parser refuses wrong texts.
     let right = openmetrics(&derive(&contents(&study(None, 3, 1), outcome)));
     for wrong in [right.replace("# EOF\n", ""), right.replacen("gauge", "guage", 1), right.replacen("\"} ", "\" ", 1)] {
         let Some((valid, _)) = by_prometheus(&wrong) else { return };
@@ -174,7 +174,7 @@ fn openmetrics_are_what_prometheus_reads() {
     }
 }
 
-/// The tables of a Markdown text, row by row, and what else it has that is no plain text.
+/// Returns the tables of a Markdown text, row by row, and other elements that are not plain text.
 fn parsed(text: &str) -> (Vec<Vec<Vec<String>>>, Vec<String>) {
     let (mut tables, mut others) = (Vec::new(), Vec::new());
     for event in Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH) {
@@ -229,8 +229,8 @@ fn what_looks_like_markup_is_shown_as_it_is() {
             all.push_str(&text);
         }
     }
-    // A control character is shown by its number, a line feed is a space; everything else is there,
-    // and is text.
+    // A control character is shown as a number, and a line feed as a space; everything else is
+    // unchanged text.
     let shown = HOSTILE.replace('\u{1b}', "\\x1b").replace('\n', " ");
     assert!(all.contains(&shown), "{shown:?} is not in {all}");
 }

@@ -22,12 +22,12 @@ fn share(percent: &str) -> Share {
     percent.parse().unwrap()
 }
 
-/// One boot of three rounds.
+/// Makes a study with one boot of three rounds.
 fn gated(gates: Vec<Gate>, clock: Clock) -> Study {
     Study { gates, clock, ..study(None, 3, 1) }
 }
 
-/// Three boots of one round.
+/// Makes a study with three boots of one round.
 fn over_boots(gates: Vec<Gate>, clock: Clock) -> Study {
     Study { gates, clock, ..study(None, 1, 3) }
 }
@@ -67,7 +67,7 @@ fn overheads_are_held_against_the_limit() {
 fn what_was_refused_as_expected_passes_as_attached_and_has_no_figures_to_evaluate() {
     let results = evaluated(Gate { overhead: Some(share("9%")), attach: true, byte_error: Some(0), ..of("fexit") });
     assert_eq!(verdicts(&results, "aarch64_6.1_w_nfs4.2_fexit"), [(Demand::Attach, None, Verdict::Pass)]);
-    // All runs of riscv64 ended in a panic: nothing is known, and that is no pass.
+    // All runs of riscv64 ended in a panic: nothing is known, which is no pass.
     let panicked = verdicts(&results, "riscv64_6.12_w_nfs4.2_fexit");
     assert_eq!(panicked.len(), 5);
     assert!(panicked.iter().all(|(_, _, verdict)| *verdict == Verdict::Inconclusive), "{panicked:?}");
@@ -152,8 +152,8 @@ fn a_baseline_that_differs_from_itself_blames_no_tool() {
     assert!(gate.found.contains("the baseline differs from itself by 1.0"), "{}", gate.found);
 }
 
-/// By both clocks: what passes and what is broken over three boots is inconclusive within one, and
-/// negligible there is nothing.
+/// Under both clocks, a pass or a regression over three boots is inconclusive within one boot,
+/// where nothing is negligible.
 #[test]
 fn one_boot_does_not_decide_on_overheads() {
     for clock in [Clock::Instructions, Clock::Wall] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lines on top of a report claim no more than the runs show.
+//! The first lines of a report claim no more than the runs show.
 
 use bpfassay_protocol::{Operation, probe::Probe, tracer::Losses};
 use bpfassay_report::{
@@ -15,7 +15,7 @@ use bpfassay_tool::{
 
 use crate::common::{contents, figures, panic_of_guest, quick, study};
 
-/// A study of one target with the workloads `ok` and `other`.
+/// Makes a study of one target with the workloads `ok` and `other`.
 fn two_workloads(clock: &str, guest: &str) -> Study {
     let text = format!(
         r#"
@@ -68,7 +68,7 @@ fn a_workload_that_fails_leaves_what_another_shows() {
         "  fexit: attaches on 1 of 1; exact in 1 of 2 cells, failed in 1; write +10.9% without an interval, \
          read 0.0% without an interval"
     );
-    // Nor has the table a change in per cent of one observation.
+    // The table shows no change in per cent for one observation either.
     let row = lines.iter().find(|line| line.contains("fexit") && line.contains("attached")).unwrap();
     assert!(row.contains("1.109, no interval") && !row.contains("+10.9%"), "{row}");
 }
@@ -148,7 +148,7 @@ fn nothing_is_found_of_a_tool_only_where_all_its_figures_were_compared() {
     assert!(mine.contains("; nothing found in part of its figures; not compared: `reads` (read, calls); "), "{mine}");
 }
 
-/// What a tool of the whole system loses, or counts too much, may be within what is uncertain.
+/// The losses or excess counts of a system-wide tool can be within its uncertainty.
 #[test]
 fn a_figure_within_bounds_is_not_said_to_be_exact() {
     let of = |reported: u64, differs: Option<&str>| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whatever others wrote into results, no form of them holds what a terminal obeys, what changes
-//! the order of text, or what a table program calculates.
+//! Whatever foreign text results contain, no format passes sequences that a terminal obeys, that
+//! change the order of text, or that a spreadsheet calculates.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ use proptest::prelude::*;
 
 use crate::common::hostile::{SEQUENCES, is_forbidden, places, subjects, with};
 
-/// Every form of `results`, by name.
+/// Renders `results` in every format, by name.
 fn forms(results: &Results) -> Vec<(&'static str, String)> {
     let page = html(results).unwrap();
     let Github { annotations, summary } = github(results);
@@ -86,7 +86,7 @@ fn check(what: &str, results: &Results) {
                 assert!(rest.is_some_and(|rest| rest.contains("::")), "{what}: {line:?} is no annotation");
             }
         } else if form != "html" && form != "svg" {
-            // A runner looks for commands in whatever a step prints: at the beginning of a line, or
+            // A runner looks for commands in every output of a step: at the beginning of a line, or
             // with `##[` anywhere in it.
             let is_command = |line: &str| line.trim_start().starts_with("::");
             assert!(!shown.lines().any(is_command), "{what}, {form}: a command to a runner");
@@ -116,7 +116,7 @@ fn check(what: &str, results: &Results) {
     }
 }
 
-/// Columns that hold numbers, which stay numbers.
+/// Columns of numbers, which stay numbers.
 const NUMBERS: [&str; 6] = ["replicate", "round", "value", "relative_error", "elapsed_ns", "calls"];
 
 fn no_formula(what: &str, text: &str) {
@@ -134,10 +134,10 @@ fn no_formula(what: &str, text: &str) {
     }
 }
 
-/// What is tried, by name.
+/// The results to test, by name.
 type Subjects = Vec<(&'static str, Results)>;
 
-/// What is tried, and the places in it that take any text.
+/// Returns the results to test, and the paths of their free-text strings.
 fn all() -> &'static (Subjects, BTreeSet<String>) {
     static ALL: OnceLock<(Subjects, BTreeSet<String>)> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -183,7 +183,7 @@ fn known_sequences_are_shown_and_not_obeyed() {
     let (subjects, places) = all();
     for (name, results) in subjects {
         for (index, sequence) in SEQUENCES.iter().enumerate() {
-            // The larger ones take a second each: every sequence is in each of them at once below.
+            // The larger ones take a second each; below, each of them gets all sequences at once.
             if *name == "made-up" || index % 16 == 0 {
                 check(
                     &format!("{name}, {sequence:?}"),

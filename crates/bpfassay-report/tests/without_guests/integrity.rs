@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Damage to journals and results, edits by hand, and files that are none: all are refused with a
-//! message that names the file, and no other figures come of them.
+//! Damaged journals and results, edits by hand, and invalid files: all are refused with a message
+//! that names the file, and they never yield other figures.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ use sha2::{Digest, Sha256};
 
 use crate::common::{contents, outcome, study};
 
-/// A small journal: one target, four runs in one boot.
+/// Makes a small journal: one target, four runs in one boot.
 fn small(seed: u64) -> Contents {
     let mut study = study(None, 1, 1);
     study.targets.truncate(1);
@@ -38,7 +38,7 @@ fn small(seed: u64) -> Contents {
     contents(&study, outcome)
 }
 
-/// A results directory that is whole.
+/// Makes an intact results directory.
 fn whole(directory: &Path) -> Contents {
     let contents = small(1);
     written(directory, &contents);
@@ -71,8 +71,8 @@ impl Generator {
     }
 }
 
-/// 1,500 in a journal and 1,500 in results. A journal whose last line feed is another byte has lost
-/// that line, as after a crash, and no more.
+/// There are 1,500 flips in a journal and 1,500 in results. A flip of the last line feed loses only
+/// the last line of a journal, like a crash.
 #[test]
 fn of_three_thousand_bit_flips_none_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
@@ -103,7 +103,7 @@ fn of_three_thousand_bit_flips_none_is_accepted() {
         Err(error) => assert!(error.to_string().contains(file::FILE_NAME), "bit {bit}: {error}"),
         Ok(_) => panic!("bit {bit} was accepted"),
     });
-    // What was flipped is read when it is flipped back.
+    // The files are intact after the flips are undone.
     assert!(check(folder.path()).iter().all(|one| one.soundness == Soundness::Sound));
 }
 
@@ -111,7 +111,7 @@ fn lines(directory: &Path) -> Vec<String> {
     fs::read_to_string(directory.join(FILE_NAME)).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Writes `lines` as they are, and gives the line that reading stops at.
+/// Writes `lines` unchanged, and returns the line at which reading stops.
 fn refused_at(directory: &Path, lines: &[String]) -> (usize, String) {
     fs::write(directory.join(FILE_NAME), lines.join("\n") + "\n").unwrap();
     match Contents::read(directory) {
@@ -136,15 +136,15 @@ fn lines_are_neither_exchanged_nor_dropped_nor_repeated_nor_taken_from_another_j
     let mut repeated = good.clone();
     repeated.insert(5, good[4].clone());
     assert_eq!(refused_at(folder.path(), &repeated).0, 6);
-    // Of the same study with another seed; every line is sound in its own journal.
+    // The journal is that of the same study with another seed; every line is valid in its own
+    // journal.
     let other = tempfile::tempdir().unwrap();
     written(other.path(), &small(2));
     let spliced: Vec<String> = good[..4].iter().chain(&lines(other.path())[4..]).cloned().collect();
     assert_eq!(refused_at(folder.path(), &spliced).0, 5);
 }
 
-/// The lines with objects in place of theirs, and with sums that fit: which anyone can make who can
-/// compute sums.
+/// Makes lines with other objects and matching sums, as anyone can who computes sums.
 fn forged(objects: &[String]) -> Vec<String> {
     let mut sum = String::new();
     let seal = |object: &String| {
@@ -155,7 +155,7 @@ fn forged(objects: &[String]) -> Vec<String> {
     objects.iter().map(seal).collect()
 }
 
-/// What the lines say without their sums.
+/// Returns the contents of the lines without their sums.
 fn objects(lines: &[String]) -> Vec<String> {
     lines.iter().map(|line| format!("{{{}", &line["{\"sum\":\"\",".len() + 64..])).collect()
 }
@@ -204,7 +204,7 @@ fn what_cannot_be_under_the_plan_is_refused_whatever_its_sums() {
         let (at, message) = refused_at(folder.path(), &changed(line, &change));
         assert!(at == line && message.contains(part), "{line} {part}: {at} {message}");
     }
-    // A key twice is no way to say two things.
+    // A duplicate key is refused.
     for (object, key) in [(3, "\"run\":\"x\","), (3, "\"sum\":\"x\","), (0, "\"sum\":\"x\","), (0, "\"journal\":4,")] {
         let mut objects = good.clone();
         objects[object] = format!("{{{key}{}", &good[object][1..]);
@@ -212,13 +212,13 @@ fn what_cannot_be_under_the_plan_is_refused_whatever_its_sums() {
         let parts = ["duplicate field", "unknown field", "not the header of a journal"];
         assert!(parts.iter().any(|part| message.contains(part)), "{key}: {message}");
     }
-    // A block ends once, and is not started twice with one number.
+    // A block ends once, and a boot number starts once.
     let mut objects = good.clone();
     objects.push(good[7].clone());
     assert_eq!(refused_at(folder.path(), &forged(&objects)).0, 9);
     *objects.last_mut().unwrap() = good[1].clone();
     assert_eq!(refused_at(folder.path(), &forged(&objects)).0, 9);
-    // Nothing is wrong with the way these were made.
+    // The helper makes valid journals.
     fs::write(folder.path().join(FILE_NAME), forged(&good).join("\n") + "\n").unwrap();
     Contents::read(folder.path()).unwrap();
 }
@@ -229,7 +229,7 @@ fn a_line_without_its_end_is_never_used() {
     let written = whole(folder.path());
     let path = folder.path().join(FILE_NAME);
     let good = fs::read_to_string(&path).unwrap();
-    // One more record that fits, as far as its sum goes.
+    // Add one more record with a matching sum.
     let mut all = objects(&lines(folder.path()));
     let again = all[4].clone();
     all.insert(7, again);
@@ -269,7 +269,7 @@ fn pipes_and_devices_are_refused_and_nothing_waits_for_them() {
     for path in [folder.path().to_owned(), at(file::FILE_NAME), PathBuf::from("/dev/zero")] {
         assert!(matches!(file::read(&path), Err(ResultsError::NotAFile { .. })), "{}", path.display());
     }
-    // A pipe is no place to write either: results take its name.
+    // Results replace a pipe instead of writing into it.
     pipe(&at(".results.json.new"));
     file::write(folder.path(), &derive(&small(1))).unwrap();
     file::read(folder.path()).unwrap();
@@ -303,13 +303,13 @@ fn nothing_is_written_through_symbolic_links() {
     symlink(folder.path().join("elsewhere"), at(FILE_NAME)).unwrap();
     assert!(matches!(Journal::resume(&directory), Err(JournalError::NotAFile { .. })));
     assert!(matches!(Journal::create(&directory, &contents.header), Err(JournalError::Exists { .. })));
-    // Nor is anything read through a link in the directory; who names the file itself says so.
+    // Links in the directory are not followed when reading, unless the user names the file itself.
     assert!(matches!(Contents::read(&directory), Err(JournalError::NotAFile { .. })));
     fs::rename(at(file::FILE_NAME), folder.path().join("results of somebody")).unwrap();
     symlink(folder.path().join("results of somebody"), at(file::FILE_NAME)).unwrap();
     assert!(matches!(file::read(&directory), Err(ResultsError::NotAFile { .. })));
     file::read(&at(file::FILE_NAME)).unwrap();
-    // A link to the whole directory is one that the user has named.
+    // The user can name a link to the whole directory.
     symlink(&directory, folder.path().join("latest")).unwrap();
     assert!(matches!(file::read(&folder.path().join("latest")), Err(ResultsError::NotAFile { .. })));
     fs::remove_file(at(file::FILE_NAME)).unwrap();
@@ -323,7 +323,7 @@ fn nothing_is_written_through_symbolic_links() {
     assert!(wrong(&directory, "logs").contains("is no regular file"));
 }
 
-/// What `check` finds, by part.
+/// Returns the verdicts of `check`, by part.
 fn found(directory: &Path) -> Vec<(&'static str, Soundness, String)> {
     check(directory).into_iter().map(|one| (one.what, one.soundness, one.message)).collect()
 }
@@ -349,18 +349,18 @@ fn a_directory_is_checked_whole() {
     let path = folder.path().join(FILE_NAME);
     let journal = fs::read_to_string(&path).unwrap();
 
-    // Its last line is gone, which no sum shows.
+    // The last line is missing, which no sum shows.
     let cut = journal.trim_end().rfind('\n').unwrap() + 1;
     fs::write(&path, &journal[..cut]).unwrap();
     assert!(wrong(folder.path(), "results of the journal").contains("the results were made of 8 lines"));
-    // It was torn off by somebody.
+    // Somebody truncated the line.
     fs::write(&path, journal.trim_end()).unwrap();
     assert!(wrong(folder.path(), "results of the journal").contains("the journal has 7 lines"));
     fs::write(&path, journal.replacen("\"duration_ms\":2500", "\"duration_ms\":2501", 1)).unwrap();
     assert!(wrong(folder.path(), FILE_NAME).contains("journal.jsonl:4: its sum does not fit"));
     fs::write(&path, &journal).unwrap();
 
-    // Another figure, with a digest that fits.
+    // Another figure has a matching digest.
     let mut results = file::read(folder.path()).unwrap();
     results.runs[1].record.duration_ms += 1;
     file::write(folder.path(), &results).unwrap();
@@ -399,7 +399,7 @@ fn results_without_a_digest_are_refused_with_the_version_that_wrote_them() {
     let error = file::read(&path).unwrap_err();
     assert!(matches!(error, ResultsError::NoDigest { .. }), "{error}");
     assert!(error.to_string().contains("written by bpfassay 0.1.0"), "{error}");
-    // Digits that are written otherwise, and white space that another program put in.
+    // Digits in another form, and white space that another program added.
     fs::write(&path, text.replacen("\"digest\": \"", "\"digest\":  \"", 1)).unwrap();
     assert!(matches!(file::read(&path), Err(ResultsError::NoDigest { .. })));
     fs::write(&path, text.replacen("\"notes\": ", "\"notes\":  ", 1)).unwrap();
@@ -420,7 +420,7 @@ fn results_that_were_compressed_are_read_and_damage_to_them_is_found() {
     let good = pack(&bytes);
     fs::write(&packed, &good).unwrap();
     let read = file::sealed(&plain).unwrap();
-    // Beside results that are not compressed, these count.
+    // Results that are not compressed take precedence.
     fs::write(&packed, "garbage").unwrap();
     assert_eq!(file::sealed(folder.path()).unwrap().digest, read.digest);
     fs::remove_file(&plain).unwrap();
@@ -441,7 +441,7 @@ fn results_that_were_compressed_are_read_and_damage_to_them_is_found() {
         fs::write(&packed, &bad).unwrap();
         match file::sealed(&packed) {
             Err(ResultsError::Damaged { .. }) => {}
-            // Some bytes of the format mean nothing.
+            // Some bytes of the format have no meaning.
             Ok(found) => assert_eq!(found.results, read.results),
             Err(error) => panic!("byte {place}: {error}"),
         }
@@ -450,7 +450,7 @@ fn results_that_were_compressed_are_read_and_damage_to_them_is_found() {
         fs::write(&packed, &good[..length]).unwrap();
         assert!(matches!(file::sealed(&packed), Err(ResultsError::Damaged { .. })), "{length} bytes");
     }
-    // Intact as a compressed file, and edited before.
+    // The compressed file is intact, but was edited before the compression.
     let text = String::from_utf8(bytes).unwrap();
     let edited = text.replacen("\"rounds\":1", "\"rounds\":2", 1).replacen("\"rounds\": 1", "\"rounds\": 2", 1);
     assert_ne!(edited, text);

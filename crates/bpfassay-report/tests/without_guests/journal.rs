@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The journal: what survives a crash, what is refused, and what is still to do.
+//! The journal: what survives a crash, what is refused, and what remains to do.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ use proptest::prelude::*;
 
 use crate::common::{contents, outcome, panic_of_guest, study};
 
-/// A finished journal on disk, and what it holds.
+/// Writes a finished journal, and returns its contents.
 fn on_disk(directory: &Path) -> Contents {
     let contents = contents(&study(None, 1, 1), outcome);
     let mut journal = Journal::create(directory, &contents.header).unwrap();
@@ -104,7 +104,7 @@ fn any_other_damage_is_an_error_that_names_the_line() {
         let error = Contents::read(folder.path()).unwrap_err();
         assert!(matches!(error, JournalError::Corrupt { line: named, .. } if named == line), "{error}");
         assert!(error.to_string().contains(message), "{error}");
-        // Nothing is changed on the way to the error.
+        // An error leaves the file unchanged.
         let before = fs::read(&path).unwrap();
         assert!(Journal::resume(folder.path()).is_err());
         assert_eq!(fs::read(&path).unwrap(), before);
@@ -173,7 +173,7 @@ fn a_full_disk_is_reported_and_leaves_a_whole_journal() {
     assert_eq!(Contents::read(folder.path()).unwrap().entries.len(), written);
 }
 
-/// The names of the runs that are to be done.
+/// Returns the names of the runs to do.
 fn open(contents: &Contents, again: Again) -> Vec<String> {
     contents.to_do(again).iter().flat_map(|todo| todo.open().map(|run| run.spec.id.clone())).collect()
 }
@@ -184,16 +184,16 @@ fn what_is_done_is_not_done_again() {
     assert!(contents.to_do(Again::Nothing).is_empty());
     // No run failed by the host.
     assert!(contents.to_do(Again::Host).is_empty());
-    // The block with the panicked runs of riscv64 whole, if they are to be done again, as if
-    // nothing were known of it.
+    // The block with the panicked runs of riscv64 is repeated whole, if requested, as if nothing
+    // were known of it.
     let again = contents.to_do(Again::Failed);
     assert_eq!(again.iter().map(|todo| todo.block.id.as_str()).collect::<Vec<_>>(), ["riscv64_6.12_w_nfs4.2_1"]);
     assert!(again.iter().all(|todo| todo.open().count() == todo.block.runs.len()));
     assert!(again.iter().all(|todo| (todo.past.boots, todo.past.attempt) == (1, 2) && todo.past.history.is_empty()));
 }
 
-/// The journal of the first block of a study, as a boot left it that ended with `verdict` before
-/// its last run; and its runs.
+/// Makes the journal of a study's first block, whose boot ended with `verdict` before its last run.
+/// Returns it with the names of the runs.
 fn broken_off(verdict: Option<BootVerdict>, settled: &[usize]) -> (Contents, Vec<String>) {
     let mut contents = contents(&study(None, 1, 1), outcome);
     contents.header.plan.blocks.truncate(1);
@@ -237,7 +237,7 @@ fn a_block_that_was_broken_off_is_done_whole_and_shown_until_then() {
         let shown = derive(&contents);
         assert_eq!(shown.runs.len(), runs.len() - 1);
         assert!(shown.notes.iter().any(|note| note.starts_with("3 runs are of boots that")), "{:?}", shown.notes);
-        // Booted again, the earlier figures count no more, whatever comes of it.
+        // After another boot, the earlier figures do not count, whatever its result.
         booted(&mut contents, 2, &runs, None);
         let shown = derive(&contents);
         assert!(shown.runs.is_empty());
@@ -282,19 +282,20 @@ fn what_failed_by_the_host_is_never_final() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever was done, done and to do together are the plan, each run once and in order.
+    /// Whatever was done, the runs done and those to do together are the plan, each run once and in
+    /// order.
     #[test]
     fn done_and_to_do_are_the_plan(done in prop::collection::vec(any::<bool>(), 24), failed in prop::collection::vec(any::<bool>(), 24), again: bool) {
         let mut contents = contents(&study(None, 2, 1), outcome);
         let plan = contents.header.plan.clone();
-        // Decided without a boot, so settled at once.
+        // These runs are decided without a boot, so they are settled at once.
         contents.entries = plan.runs().zip(&done).zip(&failed).filter(|((_, done), _)| **done).map(|(((block, run), _), failed)| {
             let outcome = if *failed { Outcome::Failed(panic_of_guest()) } else { Outcome::Refused(crate::common::not_supported()) };
             Entry::Run(Box::new(crate::common::record(block, run, outcome)))
         }).collect();
         let again = if again { Again::Failed } else { Again::Host };
         let to_do = open(&contents, again);
-        // A block with a run that failed is done whole.
+        // A block with a failed run is repeated whole.
         let is_failed = |block: &str| plan.runs().zip(&done).zip(&failed)
             .any(|(((of, _), done), failed)| of.id == block && *done && *failed);
         let wanted: Vec<String> = plan.runs().zip(&done)
@@ -305,7 +306,7 @@ proptest! {
         prop_assert_eq!(to_do.iter().collect::<BTreeSet<_>>().len(), to_do.len());
     }
 
-    /// No bytes make the reader panic, and none are taken for a journal.
+    /// No bytes make the reader panic, and random bytes are never accepted as a journal.
     #[test]
     fn any_bytes_are_refused(bytes: Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();

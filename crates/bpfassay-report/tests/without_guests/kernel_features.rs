@@ -117,7 +117,7 @@ fn lines_fit_and_hold_no_control_characters() {
     for width in [None, Some(80), Some(120)] {
         let shown = text(&results, Style { width });
         let limit = width.map_or(100, usize::from);
-        // Without a terminal, nothing above the matrix is wrapped.
+        // Nothing above the matrix is wrapped without a terminal.
         for line in shown.lines().skip_while(|line| width.is_none() && !line.starts_with("study ")) {
             assert!(line.chars().count() <= limit, "{width:?}: {line}");
             assert!(!line.contains('\u{1b}'), "{line}");

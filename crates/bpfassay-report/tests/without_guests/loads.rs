@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools that are loaded and attached, and nothing else: `bpfassay check`.
+//! Tools that are only loaded and attached: `bpfassay check`.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,12 +36,12 @@ fn program(id: u32, name: &str, verified: Option<u32>, jited_bytes: u32) -> BpfO
     BpfObject { id, name: name.to_owned(), kind: 26, memory_bytes: None, code }
 }
 
-/// The tool has `programs` on 6.12, and is refused by every other kernel.
+/// Makes results in which 6.12 loads `programs` of the tool, and every other kernel refuses it.
 fn results(programs: &[BpfObject]) -> Results {
     results_with(&study(), programs, &[])
 }
 
-/// The same where the loader of bare objects reports this of the verifier's log.
+/// Makes these results with a loader of bare objects that reports `log` from the verifier.
 fn results_with(study: &Study, programs: &[BpfObject], log: &[(u32, VerifierStatistics)]) -> Results {
     let verified = log.iter().map(|&(id, log)| VerifiedProgram { id, log: Some(log) }).collect();
     let loaded = ObjectLine::Loaded(LoadedObject { load_ns: 20_500_000, programs: verified });
@@ -70,7 +70,8 @@ fn results_with(study: &Study, programs: &[BpfObject], log: &[(u32, VerifierStat
 #[test]
 fn programs_are_shown_in_the_order_in_which_they_were_loaded() {
     let results = results(&[program(9, "on_write", None, 0), program(7, "on_read", Some(123), 456)]);
-    // Only architectures that the tool is for, a run each, and none with a reference tracer.
+    // The architectures of the tool have one run each, without a reference tracer; others have
+    // none.
     let runs: Vec<&str> = results.runs.iter().map(|run| run.record.run.as_str()).collect();
     assert_eq!(runs, ["x86_64_6.1_load_nfs4.2_1_r1_mine", "x86_64_6.12_load_nfs4.2_1_r1_mine"]);
     insta::assert_snapshot!(text(&results, Style::default()));
@@ -94,7 +95,7 @@ fn what_the_kernel_makes_of_programs_is_compared_by_name_and_order() {
     insta::assert_snapshot!(comparison_text(&compared, Style::default(), false));
     let same = compare(&base, &base, &Question::default()).unwrap();
     assert!(same.cells.iter().all(|cell| cell.programs.is_empty()));
-    // What cannot be counted is no regression.
+    // A count that is not possible is no regression.
     assert!(!compared.is_regression());
 }
 
@@ -104,7 +105,7 @@ fn statistics(total_states: u32, time_us: u64) -> VerifierStatistics {
 
 #[test]
 fn the_verifiers_log_is_shown_beside_the_programs_that_it_is_of() {
-    // Two of one name; of the last the kernel reported nothing.
+    // Two programs share a name; the kernel reported nothing for the last one.
     let programs = [program(7, "twice", Some(123), 456), program(9, "twice", None, 0), program(11, "other", None, 8)];
     let results = results_with(&study(), &programs, &[(9, statistics(4, 61)), (7, statistics(12, 1058))]);
     let cell = results.cells.iter().find(|cell| cell.target.kernel == "6.12").unwrap();
@@ -112,7 +113,7 @@ fn the_verifiers_log_is_shown_beside_the_programs_that_it_is_of() {
     assert_eq!(loaded.load_ns, Some(20_500_000));
     let code = |id: u32| loaded.programs.iter().find(|program| program.id == id).unwrap().code.unwrap();
     assert_eq!([7, 9, 11].map(|id| code(id).log), [Some(statistics(12, 1058)), Some(statistics(4, 61)), None]);
-    // Old kernels report it in the log alone.
+    // Old kernels report the number of instructions in the log alone.
     assert_eq!([7, 9, 11].map(|id| code(id).verified), [Some(123), Some(77), None]);
     let text = text(&results, Style::default());
     let (table, _) = text.split_once("what was found of tools").unwrap();
@@ -154,8 +155,7 @@ fn without_a_tool_there_is_nothing_to_load() {
 fn instructions_are_counted_only_where_something_is_measured_by_them() {
     let study = |name| bpfassay_study::load(name).unwrap();
     assert!(study("quick").counts_instructions());
-    // By the wall clock there is nothing to count, and with nothing but loading and attaching
-    // neither.
+    // The wall clock has nothing to count, and neither has a study that only loads and attaches.
     assert_eq!((study("io-paths").clock, study("io-paths").counts_instructions()), (Clock::Wall, false));
     assert_eq!((study("load").clock, study("load").counts_instructions()), (Clock::Instructions, false));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whatever a journal lacks, and wherever it fails: nothing that is missing is exact, and it comes
-//! to no success.
+//! Whatever a journal lacks, and wherever it fails: missing parts are never exact, and never a
+//! success.
 
 use std::collections::BTreeSet;
 
@@ -16,22 +16,22 @@ use serde_json::Value;
 
 use crate::common::{contents, figures, not_supported, study};
 
-/// A way in which a run has less than it should have.
+/// A gap in a run.
 #[derive(Debug, Clone, Copy)]
 enum Lack {
-    /// It was never done.
+    /// The run was never done.
     Run,
-    /// It failed.
+    /// The run failed.
     Failed(FailureKind),
     /// The summary of the workload cannot be read.
     Summary,
-    /// The summary has no figure of this place.
+    /// The summary lacks this figure.
     Figure(usize, &'static str),
     /// The tracer was not read before or after this phase.
     Reading(usize, bool),
     /// The tracer's counters went back in this phase.
     Back(usize),
-    /// Nothing is known of this phase.
+    /// The phase is missing.
     Phase(usize),
 }
 
@@ -56,12 +56,12 @@ fn lack() -> impl Strategy<Value = Lack> {
 }
 
 impl Lack {
-    /// Whether a run without anything under test can have it: no tracer is read there.
+    /// Whether a run without anything under test can have this gap: no tracer is read in it.
     const fn is_of_workload(self) -> bool {
         matches!(self, Self::Run | Self::Failed(_) | Self::Summary | Self::Figure(..))
     }
 
-    /// Makes `record` lack it; returns whether there is still a record.
+    /// Makes this gap in `record`; returns whether there is still a record.
     fn apply(self, record: &mut RunRecord) -> bool {
         let Outcome::Measured(figures) = &mut record.outcome else { return true };
         match self {
@@ -95,8 +95,8 @@ impl Lack {
     }
 }
 
-/// The journal of a study of which everything was measured and is exact, but what the kernel
-/// refuses as expected.
+/// Makes the journal of a study in which everything was measured and is exact, except for expected
+/// refusals.
 fn whole() -> Contents {
     contents(&study(None, 2, 1), |block, run| match (block.target.arch, run.spec.probe.probe) {
         (Arch::Aarch64, Probe::Fexit) => Outcome::Refused(not_supported()),
@@ -104,8 +104,8 @@ fn whole() -> Contents {
     })
 }
 
-/// Cells that are exact, by the first line of a report, of the six in which something is under
-/// test.
+/// Returns how many of the six cells with something under test are exact, by the first line of a
+/// report.
 fn exact(results: &bpfassay_results::Results) -> usize {
     let words = text(results, Style::default());
     let first = words.lines().next().unwrap();
@@ -113,15 +113,15 @@ fn exact(results: &bpfassay_results::Results) -> usize {
     count.filter(|_| !first.contains("not exact, ")).map_or(0, |(count, _)| count.parse().unwrap())
 }
 
-/// Cells of the screen that are exact, and those that load.
+/// Returns the numbers of cells on the screen that are exact, and that load.
 fn on_screen(results: &bpfassay_results::Results) -> (usize, usize) {
     let text = screen(results, Screen { width: Some(200), symbols: true });
     let (matrix, _) = text.split_once("\n\n").and_then(|(_, rest)| rest.split_once("\n\n")).unwrap();
     (matrix.matches("exact").count(), matrix.matches('✔').count())
 }
 
-/// `whole` whose runs lack what `lacks` says, each with the number of a run; and the cells of
-/// these.
+/// Makes `whole` with `lacks`, each for the run with this number, and returns the cells of these
+/// runs.
 fn lacking(lacks: &[(usize, Lack)]) -> (Contents, BTreeSet<String>) {
     let mut contents = whole();
     let count = contents.entries.iter().filter(|entry| matches!(entry, Entry::Run(_))).count();
@@ -134,7 +134,7 @@ fn lacking(lacks: &[(usize, Lack)]) -> (Contents, BTreeSet<String>) {
         at += 1;
         of_run.into_iter().take(1).all(|lack| {
             let is_baseline = record.cell.ends_with("_none");
-            // Of runs of the baseline beside itself, the plan counts none.
+            // The plan does not count control runs of the baseline.
             if is_baseline && !lack.is_of_workload() || record.control && matches!(lack, Lack::Run) {
                 return true;
             }

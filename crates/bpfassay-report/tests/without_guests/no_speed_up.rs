@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A probe adds work: where the recorded `quick` showed one that makes something faster, beyond
-//! what the baseline differs from itself by, the experiment would be wrong.
+//! A probe adds work. If the recorded `quick` showed a probe that makes something faster, beyond
+//! the noise floor of the baseline, the experiment would be wrong.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
 
@@ -9,8 +9,8 @@ use bpfassay_stats::Bounds;
 
 use crate::common::quick;
 
-/// The rows whose interval lies below that of the control: `x86_64_6.12_quick_nfs4.2_fexit read`.
-/// An overhead is above 1 where something is slower.
+/// Returns the rows whose interval lies below that of the control: `x86_64_6.12_quick_nfs4.2_fexit
+/// read`. An overhead above 1 means slower.
 fn faster(results: &Results) -> (Vec<String>, usize) {
     let mut rows = 0;
     let mut found = Vec::new();
@@ -35,10 +35,10 @@ fn no_row_of_quick_shows_a_probe_that_speeds_anything_up() {
     let mut results = quick::results();
     let (found, rows) = faster(&results);
     assert_eq!(found, [""; 0]);
-    // Seven targets with two probe configurations and one with one, reads and writes, whole phases
-    // and calls.
+    // There are seven targets with two probe configurations and one with one; reads and writes;
+    // whole phases and calls.
     assert_eq!(rows, 60);
-    // One that does is found.
+    // A faster row is found.
     let metric =
         results.cells.iter_mut().flat_map(|cell| &mut cell.metrics).find(|metric| metric.overhead.value().is_some());
     let Figure::Value(overhead) = &mut metric.unwrap().overhead else { panic!("it has a value") };

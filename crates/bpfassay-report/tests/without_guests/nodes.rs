@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs that several nodes did together: their figures stand beside the sums, and results without
-//! nodes are as before.
+//! Runs of several nodes: reports show their figures next to the sums, and results without nodes
+//! are unchanged.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,8 +21,8 @@ use bpfassay_results::{Contents, Entry, Figure, NodeRun, Outcome};
 
 use crate::common::{MOVED, contents, outcome, reading, study};
 
-/// A journal whose runs two nodes did; the second one moved all but `first` bytes of what was
-/// moved, and its tracer counted `lost` bytes too few.
+/// Makes a journal of runs of two nodes. The second node moved all bytes except for `first`, and
+/// its tracer counted `lost` bytes too few.
 fn of_two_nodes(first: u64, lost: u64) -> Contents {
     let mut contents = contents(&study(None, 2, 1), outcome);
     for entry in &mut contents.entries {
@@ -49,7 +49,7 @@ fn of_two_nodes(first: u64, lost: u64) -> Contents {
     contents
 }
 
-/// The table of nodes in a report.
+/// Returns the table of nodes in a report.
 fn table(contents: &Contents) -> String {
     let all = text(&derive(contents), Style::default());
     let from = all.find("\nnodes: ").unwrap_or_else(|| panic!("no table of nodes: {all}"));

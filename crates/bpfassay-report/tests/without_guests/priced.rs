@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Direct costs that a model of caches and branches prices: the vector beside the instructions, by
-//! role and in every format, and nothing of it without a model.
+//! Direct costs that a model of caches and branches prices: the misses next to the instructions, by
+//! role and in every format, and none of it without a model.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use bpfassay_study::{Clock, Model, PlannedRun, Study};
 
 use crate::common::{contents, figures, study};
 
-/// Calls of each phase of the made-up workload, and what it executes in a phase without a tool.
+/// Calls in each phase of the made-up workload, and the instructions of a phase without a tool.
 const CALLS: u64 = 32;
 const BASELINE: u64 = 1_000_000_000;
 
@@ -29,8 +29,8 @@ const fn misses(l1i: u64, l1d: u64, l2: u64, mispredicted: u64) -> Misses {
     Misses { l1i: l1i * CALLS, l1d: l1d * CALLS, l2: l2 * CALLS, mispredicted: mispredicted * CALLS }
 }
 
-/// A program that misses the caches, a function beside it that mispredicts a branch, and one
-/// mispredicted branch elsewhere.
+/// Makes counts of a program that misses the caches, another function on the path that mispredicts
+/// a branch, and one mispredicted branch elsewhere.
 fn count(run: &PlannedRun, is_modelled: bool) -> Instructions {
     let of = |misses: Misses| is_modelled.then_some(misses);
     let part = |function: &str, role, per_call, found| FunctionCount {
@@ -51,8 +51,7 @@ fn count(run: &PlannedRun, is_modelled: bool) -> Instructions {
     Instructions { all: BASELINE + more * CALLS, user: 5, tool: None, unresolved: 0, misses, direct }
 }
 
-/// Results of the made-up study, whose model is `model`, with what a plugin counts with or without
-/// one.
+/// Makes results of the made-up study with `model`; the plugin counts with or without a model.
 fn results_with(model: Option<Model>, is_modelled: bool) -> Results {
     let study = Study { model, clock: Clock::Instructions, clock_of_host: false, ..study(None, 2, 1) };
     let mut contents = contents(&study, |_, run| Outcome::Measured(Box::new(figures(run.spec.probe, 100.0, 200.0))));
@@ -121,8 +120,8 @@ fn without_a_model_there_is_nothing_of_it() {
             assert!(!text.contains(word), "{word}: {text}");
         }
     }
-    // What a study without a model finds in a journal is not shown, and what is missing in one with
-    // a model has no figure.
+    // A study without a model does not show the model's counts in a journal. A study with a model
+    // has no figure for missing counts.
     for results in [results_with(None, true), results_with(Model::named("cachegrind"), false)] {
         assert!(direct(&results).all(|direct| direct.priced.is_none()));
         assert!(!text(&results, Style::default()).contains("by the model"));
@@ -155,7 +154,7 @@ fn every_format_shows_the_vector_beside_the_instructions() {
     let table = csv(&results).unwrap();
     let lines: Vec<&str> = table.lines().filter(|line| line.contains("metric") || line.contains("fexit")).collect();
     insta::assert_snapshot!(lines[..2].join("\n"));
-    // Every line has as many fields as the head.
+    // Every line has as many fields as the header.
     let fields = |line: &str| line.matches(',').count();
     assert!(table.lines().all(|line| line.contains('"') || fields(line) == fields(lines[0])), "{table}");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What program sets counted, metrics, and how both are shown.
+//! Counts of program sets, metrics, and how reports show both.
 
 #![allow(
     clippy::unwrap_used,
@@ -51,18 +51,18 @@ warm_up = 0
     Study::parse("sets.toml", text, &|_| Ok(None)).unwrap()
 }
 
-/// What the workload's messages come to.
+/// The sum of the workload's messages.
 const DONE: Totals = Totals { calls: 200, bytes: 200_000, errors: 0 };
 
-/// A run in which the sets counted `lost` calls too few; 100 operations in a second, in two with
-/// all sets.
+/// Makes a run in which the sets counted `lost` calls too few. It does 100 operations in one
+/// second, or in two seconds with all sets.
 fn run(probe: ProbeConfiguration, lost: u64) -> RunFigures {
     let all = probe.sets.count() > 1;
     let at = |done: u64| {
         let row = |cgroup, event, totals, time_ns| EventRow { cgroup, event, processes: 2, totals, time_ns };
         let counted = Totals { calls: (200 - lost) * done, bytes: (200 - lost) * 1000 * done, errors: 0 };
         let mut events = vec![
-            // Another cgroup's are not the workload's.
+            // Rows of another cgroup do not belong to the workload.
             row(CGROUP + 1, ProgramEvent::TcpSend, DONE, 7),
             row(CGROUP, ProgramEvent::TcpSend, counted, 1000 * done),
         ];
@@ -130,9 +130,9 @@ fn events_are_those_of_the_workload_and_of_the_sets_attached() {
     assert_eq!((tcp[0].counted.value(), tcp[0].time_ns.value()), (Some(&DONE), Some(&1000)));
     let difference = tcp[0].difference.value().unwrap();
     assert_eq!((difference.calls, difference.bytes, difference.errors), (Some(0), 0, 0));
-    // It should have been there.
+    // The set should have counted these calls.
     assert_eq!(tcp[1].difference.value().unwrap().calls, Some(-200));
-    // What happened before the phase is not of it, and tasks are taken off their CPU in any.
+    // Events before the phase do not count, and every phase has switches.
     let all: Vec<_> = of("_programs").iter().map(|row| row.event.name()).collect();
     assert_eq!(all, ["switch", "tcp-send", "tcp-receive"]);
     assert!(of("_none").is_empty());

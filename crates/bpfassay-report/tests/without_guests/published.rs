@@ -19,13 +19,13 @@ fn published_results_are_checked_without_their_journal() {
     let page = std::fs::read_to_string(quick::folder().join("README.md")).unwrap();
     let fingerprint = checked[0].message.rsplit(' ').next().unwrap();
     assert!(page.contains(fingerprint), "{}", checked[0].message);
-    // Unpacked, they are a results directory that lost its journal.
+    // Unpacked, they look like a results directory that lost its journal.
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("results.json"), quick::text_of("quick")).unwrap();
     assert_eq!(check(directory.path())[0].soundness, Soundness::Wrong);
 }
 
-/// Every overhead and A/A control.
+/// Returns every overhead and A/A control.
 fn overheads(results: &Results) -> impl Iterator<Item = &Overhead> {
     let metrics = results.cells.iter().flat_map(|cell| &cell.metrics);
     metrics.flat_map(|metric| [&metric.overhead, &metric.control]).filter_map(Figure::value)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results as somebody reads them at a terminal of 80 columns: nothing is cut or broken in two,
-//! what they come to stands on top, and when, where and of what they are stands in every report.
+//! Results on a terminal of 80 columns: nothing is cut or broken in two, the conclusion comes
+//! first, and every report tells when, where and what was measured.
 
 #![allow(
     clippy::unwrap_used,
@@ -42,7 +42,7 @@ fn everything_fits_80_columns() {
     for (what, text) in shown {
         let mut count = 0;
         for line in text.lines() {
-            // One word of a remark may be longer: the name of a file or a message of a kernel.
+            // One word of a remark can be longer: the name of a file or a message of a kernel.
             let is_word = !line.trim().contains(' ');
             assert!(line.chars().count() <= usize::from(WIDTH) || is_word, "{what}: {line}");
             count += 1;
@@ -88,7 +88,7 @@ fn every_report_has_when_where_what_and_versions() {
     ];
     let host = &quick.provenance[0].host;
     for (name, report) in reports {
-        // Markdown escapes what would be formatting.
+        // Markdown escapes possible markup.
         let plain = report.replace('\\', "");
         for wanted in [
             "2026-11-26 03:24 UTC",
@@ -117,7 +117,7 @@ fn what_is_not_recorded_is_called_so() {
     assert!(text.contains("versions: not recorded\n"), "{text}");
 }
 
-/// The made-up study, with runs so uneven that nothing is known.
+/// Makes results of the made-up study whose runs vary so much that nothing is known.
 fn uneven() -> Results {
     let study = Study { clock: Clock::Instructions, ..study(None, 3, 1) };
     derive(&contents(&study, |_, run| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The report and its other forms, on results made up of known figures.
+//! The report in its formats, on made-up results with known figures.
 
 #![allow(
     clippy::unwrap_used,
@@ -58,7 +58,7 @@ fn the_evidence_of_a_denied_finding_is_told_where_the_gate_fails() {
     assert!(printed.contains(left) && printed.contains(held), "{printed}");
     let text = ktap(&results);
     assert!(text.contains(&format!("  # {left}")) && text.contains("  # regression: found: left-behind"), "{text}");
-    // Without the gate that is no failure, and the evidence is there all the same.
+    // There is no failure without the gate, but the evidence is still shown.
     let allowed = ktap(&with_tool(&[], None));
     assert!(!allowed.contains("regression") && allowed.contains("  ok 12 ") && allowed.contains(held), "{allowed}");
 }
@@ -97,7 +97,7 @@ fn csv_has_a_line_per_run_and_access() {
 #[test]
 fn the_page_needs_nothing_but_itself() {
     for results in [results(), sampled()] {
-        // The name of a vocabulary, which nothing is fetched from.
+        // The name of a vocabulary causes no request.
         let page = html(&results).unwrap().replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
         for foreign in ["<script", "<link", "<img", "http://", "https://", "@import", "url("] {
             assert!(!page.contains(foreign), "{foreign}");
@@ -114,9 +114,9 @@ fn the_page_shows_every_cell_and_a_plot_per_target() {
     }
     let plots = page.matches("<svg ").count();
     assert!(plots >= results.plan.targets().len(), "{plots} plots");
-    // Each for wide and for narrow windows.
+    // Each plot exists for wide and for narrow windows.
     assert_eq!(2 * page.matches("<figure>").count(), plots);
-    // Plots take the page's colours, on light and dark.
+    // Plots use the page's colours, on light and dark.
     assert!(!page.contains("fill=\"#0") && page.contains("var(--series-0)"));
     assert!(html(&sampled()).unwrap().contains("traced bandwidth over time"));
 }
@@ -136,7 +136,7 @@ fn the_command_that_does_it_again_is_one_command_whatever_the_study_is_called() 
     "quick; reboot 'now'".clone_into(&mut results.plan.study.name);
     results.plan.narrowing.kernels = vec!["$(reboot)".to_owned()];
     let page = html(&results).unwrap();
-    // As HTML has quotation marks.
+    // HTML escapes quotation marks.
     let command = r"bpfassay run 'quick; reboot '\''now'\''' --kernel '$(reboot)'".replace('\'', "&#39;");
     assert!(page.contains(&command), "{command}");
 }
@@ -159,7 +159,7 @@ fn the_reports_in_the_repository_are_those_of_their_results() {
     }
 }
 
-/// What README.md shows.
+/// The plot that README.md shows.
 const SHOWN: &str = "x86_64 7.2, nfs4.2: relative overhead by probe";
 
 #[test]
@@ -170,11 +170,11 @@ fn the_figure_of_the_readme_is_that_of_its_results() {
         std::fs::write(&file, &svg).unwrap();
     }
     assert!(std::fs::read_to_string(&file).unwrap() == svg, "BPFASSAY_UPDATE_REPORT=1 cargo test -p bpfassay-report");
-    // By itself, on light and dark.
+    // The file is self-contained, and readable on light and dark.
     assert!(svg.contains("prefers-color-scheme: dark") && svg.contains("--paper:") && svg.ends_with("</svg>\n"));
     assert!(!svg.contains("url(") && svg.matches("<svg ").count() == 1);
     let error = figure_svg(&quick::results(), "relative overhead").unwrap_err();
-    // Of whole phases and of calls.
+    // There are plots of whole phases and of calls.
     assert_eq!(error.found, 2 * quick::results().plan.targets().len());
     assert!(error.to_string().contains(SHOWN), "{error}");
 }
@@ -197,7 +197,7 @@ fn a_series_of_kernels_shows_where_its_level_changes() {
     assert!(page.contains("No change of level is shown."));
 }
 
-/// Class and text of the cells of a row of the page's matrix.
+/// Returns class and text of the cells in a row of the page's matrix.
 fn matrix_row(results: &Results, name: &str) -> Vec<(String, String)> {
     let page = crate::common::without_labels(&html(results).unwrap());
     let (_, matrix) = page.split_once("<table class=\"matrix\">").unwrap();
@@ -230,7 +230,7 @@ fn what_is_found_of_a_tool_is_a_warning_and_what_is_denied_a_failure() {
     };
     let both = cell("open", "found: left-behind, memory-held");
     assert_eq!(on_riscv64(&[]), both);
-    // A gate that denies something else changes nothing.
+    // A gate that denies another kind changes nothing.
     assert_eq!(on_riscv64(&[Kind::SlowDetach]), both);
     assert_eq!(on_riscv64(&[Kind::LeftBehind]), cell("bad", "denied: left-behind\nfound: memory-held"));
     assert_eq!(on_riscv64(Kind::ALL), cell("bad", "denied: left-behind, memory-held"));
@@ -247,7 +247,7 @@ fn a_finding_is_shown_with_its_certainty_and_leads_to_what_it_means() {
         assert!(markdown(&results).contains(&format!("| {kind} | {certainty} |")), "{kind}");
     }
     assert!(page.contains("<p>Repair: no pins; close what was opened on SIGTERM.</p>"));
-    // What was not found is not explained, and without tools there is nothing to explain.
+    // Kinds that were not found are not explained, and a page without tools explains none.
     assert!(!page.contains("id=\"finding-slow-detach\"") && page.contains("<a href=\"#findings\">"));
     let without = html(&self::results()).unwrap();
     assert!(!without.contains("id=\"findings\"") && !without.contains("#finding"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sequential sampling: which boots come next, when they are enough, and what then holds of the
-//! figures; warm-up and drift.
+//! Sequential sampling: which boots come next, when they are enough, and what the figures then
+//! claim; warm-up and drift.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ use bpfassay_study::{Block, PlannedRun, Study, WarmUp};
 
 use crate::common::{contents, figures, study};
 
-/// Up to 20 boots of one round; fexit costs 5 %, give or take `spread`.
+/// Makes a study with up to 20 boots of one round; fexit costs 5 %, plus or minus `spread`.
 fn sequential(until: &str) -> Study {
     let mut study = study(None, 1, 20);
     study.targets.retain(|target| target.arch == Arch::X86_64);
@@ -37,7 +37,8 @@ fn outcome(spread: f64) -> impl Fn(&Block, &PlannedRun) -> Outcome {
     }
 }
 
-/// Does what there is to do, stage after stage, as `run` does; the numbers of boots after each.
+/// Does what remains to do, stage after stage, like `run`; returns the number of boots in each
+/// stage.
 fn carry_out(study: &Study, spread: f64) -> (Contents, Vec<usize>) {
     let whole = contents(study, outcome(spread));
     let mut so_far = Contents { entries: Vec::new(), ..whole.clone() };
@@ -77,7 +78,7 @@ fn narrow_intervals_stop_at_the_first_look() {
     let sampled = only(&contents);
     assert_eq!((sampled.boots, sampled.most, sampled.end), (3, 20, Some(SamplingEnd::NarrowEnough)));
     assert!(sampled.widest.unwrap().within < 0.01);
-    // The other 17 are not missing: they were never needed.
+    // The other 17 boots are not missing: they were never needed.
     assert!(results.notes.is_empty(), "{:?}", results.notes);
     assert!(results.cells.iter().all(|cell| cell.runs.planned == 3 && cell.runs.measured == 3));
     assert_eq!(results.plan, contents.header.plan);
@@ -88,7 +89,7 @@ fn narrow_intervals_stop_at_the_first_look() {
 #[test]
 fn wide_intervals_go_on_look_after_look_to_the_last_boot() {
     let (contents, stages) = carry_out(&sequential("0.1%"), 0.05);
-    // Looks at 3, 5, 8, 12, 18 and 20.
+    // The looks are at 3, 5, 8, 12, 18 and 20 boots.
     assert_eq!(stages, [3, 2, 3, 4, 6, 2]);
     assert_eq!((only(&contents).boots, only(&contents).end), (20, Some(SamplingEnd::MostBoots)));
     let shown = text(&derive(&contents), Style::default());
@@ -127,8 +128,8 @@ fn an_interruption_between_two_looks_leaves_the_rest_of_the_stage() {
     assert_eq!(only(&interrupted).end, None);
 }
 
-/// What is provisional, or failed by the host, must not end sampling: measured, it might have gone
-/// on.
+/// Provisional runs, and runs that the host failed, must not end sampling: their measurement could
+/// show that more boots are needed.
 #[test]
 fn only_records_that_count_for_good_end_sampling() {
     let whole = contents(&sequential("1%"), outcome(0.0001));
@@ -159,7 +160,7 @@ fn only_records_that_count_for_good_end_sampling() {
         }
     }
     provisional.entries.push(ended);
-    // The group waits for its third boot: nothing is to be done before it is resumed.
+    // The group waits for its third boot: nothing is left to do before the run is resumed.
     assert_eq!(replicates(&provisional, Again::Nothing), [0_u32; 0]);
     assert_eq!(replicates(&provisional, Again::Host), [3]);
 }
@@ -222,7 +223,7 @@ fn overheads_within_the_margin_are_reported_as_negligible() {
         for metric in &cell.metrics {
             let overhead = metric.overhead.value().unwrap();
             assert_eq!(overhead.negligible, Some(cell.probe.probe == Probe::Kprobe), "{}", cell.cell);
-            // Boots that are all equal have no interval, and nothing that is detectable.
+            // Boots that are all equal have no interval, and no detectable effect.
             let has_interval = overhead.estimate.bounds.interval().is_some();
             assert_eq!(overhead.detectable.is_some(), has_interval, "{overhead:?}");
             assert!(overhead.detectable.is_none_or(|ratio| (1.0..1.01).contains(&ratio)), "{overhead:?}");

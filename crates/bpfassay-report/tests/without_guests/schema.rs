@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The published schema: the file is current, and results keep to it.
+//! The published schema: the file is current, and results conform to it.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ fn published(name: &str) -> String {
     std::fs::read_to_string(Path::new(FOLDER).join(name)).unwrap()
 }
 
-/// `BPFASSAY_UPDATE_SCHEMA=1 cargo test -p bpfassay-report` writes the files anew.
+/// `BPFASSAY_UPDATE_SCHEMA=1 cargo test -p bpfassay-report` rewrites the files.
 #[test]
 fn the_published_files_are_current() {
     for (name, schema) in [("results-v3.json", results_schema()), ("events-v3.json", events_schema())] {
@@ -49,7 +49,7 @@ fn results_keep_to_the_schema() {
         validator.iter_errors(&value).map(|error| format!("{}: {error}", error.instance_path())).collect();
     assert!(errors.is_empty(), "{errors:#?}");
 
-    // The schema is no rubber stamp.
+    // Check that the schema refuses wrong results.
     for (pointer, wrong) in [
         ("/version", serde_json::json!("1")),
         ("/cells/0/probe", serde_json::json!(7)),
@@ -64,7 +64,7 @@ fn results_keep_to_the_schema() {
     }
 }
 
-/// Those that the repository holds were written by earlier versions.
+/// Earlier versions wrote the results in the repository.
 #[test]
 fn results_of_earlier_versions_keep_to_the_schema() {
     let schema = serde_json::from_str(&published("results-v3.json")).unwrap();

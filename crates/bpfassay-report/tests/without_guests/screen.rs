@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of what `run` prints claims no more than the results have, hides nothing that went
-//! wrong, and fits a screen.
+//! The end of the output of `run` claims no more than the results show, hides no failure, and fits
+//! a screen.
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::{
@@ -21,7 +21,8 @@ fn shown(results: &Results) -> String {
     screen(results, Screen { width: Some(80), symbols: true })
 }
 
-/// A study of which the host failed each run on riscv64, and the baseline of aarch64 was not done.
+/// Makes results in which the host failed each run on riscv64, and the baseline of aarch64 was not
+/// done.
 fn unfinished() -> Results {
     let mut contents = contents(&study(None, 2, 1), |block, run| match block.target.arch {
         Arch::Riscv64 => Outcome::Failed(RunFailure {
@@ -98,7 +99,7 @@ fn every_sample_fits_the_width() {
     for (name, results) in samples {
         let text = shown(&results);
         for line in text.lines() {
-            // One word of a remark may be longer: the name of a file or a message of a kernel.
+            // One word of a remark can be longer: the name of a file or a message of a kernel.
             let is_word = !line.trim().contains(' ');
             assert!(line.chars().count() <= WIDTH || is_word, "{name}: {line}\n{text}");
         }

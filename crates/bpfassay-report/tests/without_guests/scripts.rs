@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The scripts in `ci/records/` that make tables of results.json, on results as this version writes
-//! them: a key that is not there is an error.
+//! The scripts in `ci/records/` that make tables of results.json, tested on results of this
+//! version: a missing key is an error.
 //!
-//! They need jq. Where it is missing a message is printed, and with
-//! `BPFASSAY_TEST_PROGRAMS=required`, which `ci/test` sets, it fails.
+//! They need jq. If it is missing, the test prints a message, and fails if
+//! `BPFASSAY_TEST_PROGRAMS=required` is set, as `ci/test` does.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ use crate::common::{contents, outcome, quick, study};
 
 const CI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ci/records");
 
-/// Whether jq is there.
+/// Whether jq is installed.
 fn is_testable() -> bool {
     let found = Command::new("jq").arg("--version").stdout(Stdio::null()).status();
     if found.is_ok_and(|status| status.success()) {
@@ -41,7 +41,7 @@ fn is_testable() -> bool {
     false
 }
 
-/// What `script` prints of `results`, and whether it succeeds.
+/// Runs `script` on `results`; returns its success and output.
 fn run(script: &str, results: &Value) -> (bool, String) {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("results.json"), results.to_string()).unwrap();
@@ -50,14 +50,14 @@ fn run(script: &str, results: &Value) -> (bool, String) {
     (output.status.success(), String::from_utf8(shown).unwrap())
 }
 
-/// Two targets of `quick`: direct costs, controls, and a refusal.
+/// Makes results of two targets of `quick`: direct costs, controls, and a refusal.
 fn measured() -> Value {
     let mut results = quick::results();
     results.cells.retain(|cell| ["x86_64 6.12", "aarch64 6.1"].contains(&cell.target.to_string().as_str()));
     without_runs(results)
 }
 
-/// Run times of programs: of the tracer, and by program.
+/// Makes results with run times of programs: of the tracer, and by program.
 fn with_run_times() -> Value {
     let mut study = Study { clock: Clock::Instructions, ..study(None, 2, 1) };
     study.design.bpf_stats = true;
@@ -77,7 +77,7 @@ fn with_run_times() -> Value {
     without_runs(results)
 }
 
-/// A tool under test on two targets: one with findings and figures, and one that was refused.
+/// Makes results of a tool on two targets: one with findings and figures, and one that refused it.
 fn with_tools() -> Value {
     let mut results = measured();
     let figure = |value: &str, reported: u64, really: u64, rounding: u64| {
@@ -105,12 +105,12 @@ fn with_tools() -> Value {
         cell["tool"] = "mine".into();
         cell["tool_result"] = result;
     }
-    // What the scripts are given is what readers of results accept.
+    // The input of the scripts must be valid results.
     serde_json::from_value::<Results>(results.clone()).unwrap();
     results
 }
 
-/// As JSON, without runs and blocks, of which the tables have nothing.
+/// Converts results to JSON without runs and blocks, which the tables do not use.
 fn without_runs(results: Results) -> Value {
     let mut json = serde_json::to_value(results).unwrap();
     for list in ["/runs", "/plan/blocks"] {
@@ -119,7 +119,7 @@ fn without_runs(results: Results) -> Value {
     json
 }
 
-/// The names of all keys.
+/// Collects the names of all keys.
 fn keys(json: &Value, found: &mut BTreeSet<String>) {
     match json {
         Value::Object(map) => map.iter().for_each(|(key, value)| {
@@ -131,7 +131,7 @@ fn keys(json: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// `json` without `key`, wherever it stands.
+/// Removes `key` from `json` everywhere.
 fn without(json: &mut Value, key: &str) {
     match json {
         Value::Object(map) => {
@@ -148,7 +148,7 @@ fn a_key_that_is_not_there_is_an_error() {
     if !is_testable() {
         return;
     }
-    // Results need not have them.
+    // Results need not have these keys.
     let optional = ["differs", "direct", "pooled", "tool", "tool_result"];
     let plain = || vec![measured(), with_run_times()];
     for (script, at_least, all) in
@@ -161,7 +161,7 @@ fn a_key_that_is_not_there_is_an_error() {
             assert!(!whole.contains("null"), "{script}: {whole}");
             let mut all = BTreeSet::new();
             keys(&results, &mut all);
-            // A script reads what it names.
+            // A script reads the keys that it names.
             let source =
                 ["results.jq", script].map(|file| fs::read_to_string(Path::new(CI).join(file)).unwrap()).concat();
             all.retain(|key| source.contains(key.as_str()) && !optional.contains(&key.as_str()));

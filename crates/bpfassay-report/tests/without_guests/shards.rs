@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results of a shard: a part of a study, of which nothing that other shards measure is missing.
+//! Results of a shard: a part of a study, which does not lack what other shards measure.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use bpfassay_study::{Available, Clock, Gate, Narrowing, Shard, Share, Study, exp
 
 use crate::common::{contents, contents_of, outcome, plan, study};
 
-/// A study with a gate, and a margin within which an overhead is negligible.
+/// Makes a study with a gate, and a margin within which an overhead is negligible.
 fn with_gate() -> Study {
     let mut study = Study { clock: Clock::Instructions, ..study(None, 2, 2) };
     study.gates = vec![Gate { attach: true, ..Gate::default() }];
@@ -26,7 +26,7 @@ fn with_gate() -> Study {
     study
 }
 
-/// What a shard of that study measured.
+/// Makes the journal of a shard of that study.
 fn shard(text: &str) -> Contents {
     contents_of(plan(&with_gate()).of_shard(text.parse::<Shard>().unwrap()).unwrap(), outcome)
 }
@@ -50,7 +50,7 @@ fn nothing_of_other_shards_is_missing() {
     }
     let [note] = results.notes.as_slice() else { panic!("{:?}", results.notes) };
     assert!(note.starts_with("shard 1 of 3 of the study, with 2 of its 6 boots"), "{note}");
-    // Decided when all is there.
+    // Gates are decided once everything is measured.
     assert!(results.gates.is_empty() && !whole.gates.is_empty());
 }
 
@@ -59,7 +59,7 @@ fn every_report_says_that_it_is_a_shard() {
     let results = derive(&shard("2/3"));
     let text = text(&results, Style::default());
     insta::assert_snapshot!(text);
-    // But for the machine that measured.
+    // The line about the measuring machine can name them.
     let of_guests = || text.lines().filter(|line| !line.starts_with("measured: "));
     assert!(of_guests().all(|line| !line.contains("x86_64") && !line.contains("riscv64")), "{text}");
     for report in [markdown(&results), html(&results).unwrap(), junit(&results).unwrap()] {
@@ -78,7 +78,7 @@ fn what_other_shards_measure_is_neither_gone_nor_new() {
         let text = comparison_text(&comparison, Style::default(), true);
         assert!(text.contains("made-up, shard 1 of 3") && text.contains("what its other shards measure"), "{text}");
     }
-    // Different kernels are no other names of each other there.
+    // Different kernels are not other names of each other.
     assert!(compare(&first, &second, &Question::default()).is_err());
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results that are derived while the journal is read are those that follow from the whole journal.
+//! Results that are derived while the journal is read equal those from the whole journal.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use bpfassay_results::{Contents, Entry, Journal, OpenDirectory, Results, file, f
 
 use crate::common::{contents, outcome, replicated::Replicated, study};
 
-/// Derives the results of the journal in `directory` in both ways, and gives those of the whole
+/// Derives the results of the journal in `directory` in both ways, and returns those from the whole
 /// journal.
 fn same(directory: &std::path::Path) -> Results {
     let whole = derive(&Contents::read(directory).unwrap());
@@ -23,7 +23,7 @@ fn same(directory: &std::path::Path) -> Results {
     let all = whole.runs.iter().map(|run| &run.record);
     assert_eq!(streamed.fingerprint().unwrap(), fingerprint(all));
     assert_eq!(text(&streamed.results, Style::default()), text(&whole, Style::default()));
-    // The page has the fingerprint of the raw figures that it is made from.
+    // The page has the fingerprint of its raw figures.
     let page = |results: &Results| {
         let own = fingerprint(results.runs.iter().map(|run| &run.record));
         html(results).unwrap().replace(&own, "")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tables, as they look.
+//! Snapshots of the tables.
 
 #![allow(
     clippy::unwrap_used,
@@ -104,7 +104,7 @@ fn a_run_in_which_the_kernel_did_something_else_is_named() {
         let shown = text(&derive(&contents), Style::default());
         shown.lines().filter(|line| line.contains("of the measurement")).map(str::to_owned).collect::<Vec<_>>()
     };
-    // Two rounds are enough: the control and the runs of probes do the same.
+    // Two rounds are enough: the control and the probes' runs do the same work.
     let lines = of(2);
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
     assert!(
@@ -114,7 +114,7 @@ fn a_run_in_which_the_kernel_did_something_else_is_named() {
         "{line}"
     );
     assert!(line.ends_with("RPCs COMMIT 2 (usually 1), context switches 560 (usually 522)"), "{line}");
-    // The round is not there.
+    // The round is missing.
     assert_eq!(of(1), [""; 0]);
 }
 
@@ -133,7 +133,7 @@ fn a_warm_up_that_did_not_become_steady_is_named() {
         let shown = text(&derive(&contents), Style::default());
         shown.lines().filter(|line| line.contains("was not steady after 10 warm-up runs")).count()
     };
-    // One line for each target.
+    // There is one line for each target.
     assert_eq!((of(false), of(true)), (3, 0));
 }
 
@@ -172,8 +172,8 @@ fn pitfalls_are_shown_by_target_and_configuration() {
 
 #[test]
 fn surprises_are_loud() {
-    // aarch64 attaches where a refusal was expected, x86_64 refuses with an error that was not
-    // expected.
+    // aarch64 attaches although a refusal was expected, and x86_64 refuses with an unexpected
+    // error.
     let contents = contents(&study(None, 2, 1), |block, run| {
         match (block.target.arch.name(), run.spec.probe.to_string().as_str()) {
             ("aarch64", "fexit") => Outcome::Measured(Box::new(crate::common::figures(run.spec.probe, 150.0, 300.0))),
@@ -223,7 +223,7 @@ fn a_kernel_that_does_not_boot_is_one_remark_and_a_record_for_each_run() {
     let failed = results.cells.iter().flat_map(|cell| &cell.failures).count();
     assert!(failed > 10, "{failed}");
     let expected = format!("and {} more runs", failed - 1);
-    // A page has what failed with excerpts of logs beside the table.
+    // A page also lists failures with excerpts of logs.
     let shown = [
         (text(&results, Style::default()), 1),
         (markdown(&results).replace('\\', ""), 1),

@@ -76,8 +76,8 @@ fn trends_as_they_look() {
     insta::assert_snapshot!(trend_markdown(&trend));
 }
 
-/// Two steps in the stored series that a test by permutation with a pooled variance did not find:
-/// in `fexit` reads, from 6.17.13 to 6.18.5, 7 % less on x86_64 and 21 % less on aarch64.
+/// The stored series has two steps that a permutation test with a pooled variance did not find.
+/// `fexit` reads from 6.17.13 to 6.18.5 take 7 % less on x86_64 and 21 % less on aarch64.
 #[test]
 fn steps_between_quiet_stretches_of_the_stored_series_are_found() {
     let stored = crate::common::quick::results_of("kernel-series");

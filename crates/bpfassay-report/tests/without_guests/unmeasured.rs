@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A run whose workload reports no figure, or one that cannot be, is no measurement: never exact,
-//! and no case that passes.
+//! A run whose workload reports no figure, or an impossible one, is no measurement: it is never
+//! exact, and no case passes.
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::{
@@ -11,7 +11,8 @@ use bpfassay_results::{Outcome, Results};
 
 use crate::common::{contents, figures, study, summary};
 
-/// Results of runs whose summary is `of(round)` on x86_64 with fexit, and IOR's on other cells.
+/// Makes results of runs whose summary is `of(round)` on x86_64 with fexit, and IOR's in other
+/// cells.
 fn with_summary(of: impl Fn(u32) -> String) -> Results {
     derive(&contents(&study(None, 2, 1), |block, run| {
         let mut figures = figures(run.spec.probe, 100.0, 200.0);
@@ -22,7 +23,7 @@ fn with_summary(of: impl Fn(u32) -> String) -> Results {
     }))
 }
 
-/// Without figures of `runs` runs because of `why`, in every report.
+/// Checks that every report lacks figures of `runs` runs because of `why`.
 fn assert_not_measured(results: &Results, runs: u32, why: &str) {
     let words = text(results, Style::default());
     let state = if runs == 2 { "not measured, 1 of 6" } else { "partly measured, 1 of 6" };
@@ -51,7 +52,7 @@ fn figures_of_ior_that_cannot_be_are_not_measured() {
     assert_not_measured(&of(changed("bwMiB", 0.0)), 2, "are not 8 MiB");
     assert_not_measured(&of(changed("bwMiB", 1000.0)), 2, "are not 8 MiB");
     assert_not_measured(&of(changed("bwMiB", -100.0)), 2, "a bandwidth of -100");
-    // Nine seconds at the rate that gives as many bytes, in a run of four.
+    // The summary has nine seconds at a rate that gives the same bytes, in a run of four seconds.
     let mut slow: serde_json::Value = serde_json::from_str(&changed("totalTime", 9.0)).unwrap();
     slow["tests"][0]["Results"][0]["bwMiB"] = (8.0 / 9.0).into();
     assert_not_measured(&of(slow.to_string()), 2, "more than the 4.0000 s of the whole run");
@@ -71,7 +72,7 @@ fn a_phase_that_the_summary_leaves_out_is_not_measured() {
     assert_not_measured(&none, 2, "summary does not report it");
 }
 
-/// Wherever the summary was cut off, and whichever figure is missing of it, nothing is exact.
+/// Nothing is exact, wherever the summary was cut off, and whichever figure it lacks.
 #[test]
 fn no_part_of_a_summary_is_a_measurement() {
     let whole = summary(100.0, 200.0);
@@ -86,7 +87,7 @@ fn no_part_of_a_summary_is_a_measurement() {
             let part = without.to_string();
             let words = text(&with_summary(|_| part.clone()), Style::default());
             let is_exact = words.lines().next().unwrap().contains("exact, 5 of 6");
-            // The time is bytes / bandwidth.
+            // The time follows from bytes / bandwidth.
             assert_eq!(is_exact, figure == "totalTime", "{access} {figure}: {words}");
         }
     }

@@ -5,30 +5,29 @@
 use super::Point;
 use crate::{Spread, StatsError, summary::sorted_quantile};
 
-/// A measured point.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observed {
-    /// Its place in the series as given.
+    /// Index of the point in the series as given.
     pub(super) index: usize,
     pub(super) value: f64,
-    /// Variance by replicates: no smaller than what is usual around it.
+    /// Variance by replicates, at least the usual variance around the point.
     replicates: f64,
-    /// Degrees of freedom of that; 0: not known.
+    /// Degrees of freedom of that variance; 0 if it is not known.
     freedom: f64,
     layout: f64,
 }
 
-/// The least variance of a point: that of one part in a million. Any less would be lost in
+/// The smallest variance of a point, that of one part in a million: a smaller one would be lost in
 /// rounding.
 const LEAST: f64 = 1e-12;
 
-/// Of this many neighbours, the median variance is what is usual.
+/// The number of neighbours whose median variance is the usual one.
 const AROUND: usize = 5;
 
-/// The measured points.
+/// Returns the measured points.
 ///
 /// # Errors
-/// [`StatsError`]: none, figures that are not finite, negative, or out of range.
+/// [`StatsError`]: no points, or figures that are not finite, negative, or out of range.
 pub(super) fn observed(series: &[Option<Point>]) -> Result<Vec<Observed>, StatsError> {
     let mut points = Vec::with_capacity(series.len());
     for (index, point) in series.iter().enumerate() {
@@ -41,7 +40,7 @@ pub(super) fn observed(series: &[Option<Point>]) -> Result<Vec<Observed>, StatsE
         if let Some(&value) = [variance, degrees_of_freedom, layout].iter().find(|value| **value < 0.0) {
             return Err(StatsError::Negative { value });
         }
-        // No ratio is that large or small, and no square of what is left leaves the range.
+        // No ratio is that large or small, and no square of the remaining values leaves the range.
         if log_ratio.abs() > 1e3 || variance.max(layout) > 1e6 {
             return Err(StatsError::Range);
         }
@@ -50,7 +49,7 @@ pub(super) fn observed(series: &[Option<Point>]) -> Result<Vec<Observed>, StatsE
             value: log_ratio,
             replicates: variance,
             freedom: degrees_of_freedom.min(1e9),
-            // Rounds that are equal do not show that nothing at all varies.
+            // Equal rounds do not show that nothing varies.
             layout: if degrees_of_freedom > 0.0 { layout.max(LEAST) } else { layout },
         });
     }
@@ -64,9 +63,9 @@ pub(super) fn observed(series: &[Option<Point>]) -> Result<Vec<Observed>, StatsE
     Ok(points)
 }
 
-/// The median variance of the points around `index`: of three rounds, some are equal by chance
-/// where others are far apart. A median, and no mean, so that a noisy stretch does not widen the
-/// quiet one beside it.
+/// Returns the median variance of the points around `index`: three rounds can agree by chance while
+/// others differ widely. It is a median and no mean, so that a noisy stretch does not widen a quiet
+/// neighbour.
 fn usual(points: &[Observed], index: usize) -> f64 {
     let window = index.saturating_sub(AROUND / 2)..(index + AROUND / 2 + 1).min(points.len());
     let around = points.get(window).unwrap_or_default();
@@ -85,23 +84,21 @@ fn median(mut figures: Vec<f64>) -> Option<f64> {
     sorted_quantile(&figures, 0.5)
 }
 
-/// The mean; exactly the common value where all are equal.
+/// Returns the mean; exactly the common value if all are equal.
 pub(super) fn mean(points: &[Observed]) -> f64 {
     let first = points.first().map_or(0.0, |point| point.value);
     first + points.iter().map(|point| point.value - first).sum::<f64>() / points.len() as f64
 }
 
-/// What the noise of a series is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Noise {
     autocorrelation: f64,
     /// Whether replicates show the noise of every point.
     pub(super) is_known: bool,
-    /// Variance of each point where replicates do not show it: that of neighbours.
+    /// Variance of each point by its neighbours, if replicates do not show it.
     scatter: f64,
     /// Variance of neighbours' differences over what replicates and layout explain, at least 1.
     excess: f64,
-    /// Degrees of freedom of `excess`.
     freedom_of_excess: f64,
 }
 
@@ -109,8 +106,8 @@ impl Noise {
     pub(super) fn of(points: &[Observed], autocorrelation: f64) -> Self {
         let is_known = points.iter().all(|point| point.freedom > 0.0);
         let mut noise = Self { autocorrelation, is_known, scatter: 0.0, excess: 1.0, freedom_of_excess: 1.0 };
-        // The median square of a normal figure is 0.4549 of its variance; few changes do not move
-        // it. Neighbours differ by less than independent figures do.
+        // The median square of a normal figure is 0.4549 of its variance, and few changes do not
+        // move it. Neighbours are correlated, so they differ by less than independent figures.
         let median_of = |scale: fn(f64, f64) -> f64| {
             let squares = points.windows(2).filter_map(|pair| match pair {
                 [a, b] => {
@@ -124,8 +121,8 @@ impl Noise {
         };
         if is_known {
             noise.excess = median_of(|square, explained| square / explained).max(1.0);
-            // Simulated: the median of overlapping differences is as sure as a variance with a
-            // quarter as many degrees of freedom.
+            // Simulations show that the median of overlapping differences is as certain as a
+            // variance with about a quarter of the degrees of freedom.
             noise.freedom_of_excess = (0.26 * (points.len() as f64 - 1.0)).max(1.0);
         } else {
             noise.scatter = median_of(|square, _| square / 2.0);
@@ -133,21 +130,22 @@ impl Noise {
         noise
     }
 
-    /// The variance of each point, as a partition needs it.
+    /// Returns the variance of each point for a partition.
     pub(super) fn of_points(&self, points: &[Observed]) -> Vec<f64> {
         let of = |point: &Observed| (self.excess * (point.replicates + point.layout)).max(self.scatter).max(LEAST);
         points.iter().map(of).collect()
     }
 
-    /// The variance of a mean of n points over that of independent ones: 1 + 2 Σ (1 − k / n) ρᵏ.
+    /// Returns the variance of a mean of n points over that of independent ones: 1 + 2 Σ (1 − k /
+    /// n) ρᵏ.
     fn inflation(&self, n: usize) -> f64 {
         let (n, rho) = (n as f64, self.autocorrelation);
         (1.0 + rho) / (1.0 - rho) - 2.0 * rho * (1.0 - rho.powf(n)) / (n * (1.0 - rho).powi(2))
     }
 
-    /// The error of a sum or difference of the levels of `stretches`: by the residuals of them
-    /// together, where there are some, then by replicates, where all points have some. The former
-    /// is never taken for less than replicates and layout explain.
+    /// Returns the errors of a sum or difference of the levels of `stretches`. The first one is by
+    /// the residuals of all stretches, if there are some, and at least what replicates and layout
+    /// explain. The second one is by replicates, if all points have some.
     pub(super) fn spreads(&self, stretches: &[&[Observed]]) -> Vec<Spread> {
         let (mut squares, mut freedom_of_squares, mut freedom, mut inflated) = (0.0, 0.0, 0.0, 0.0);
         let (mut by_replicates, mut by_layout, mut beyond) = (0.0, 0.0, 0.0);
@@ -181,7 +179,7 @@ impl Noise {
         if self.is_known {
             let variance = explained + beyond;
             let uncertain = uncertain + beyond.powi(2) / self.freedom_of_excess;
-            // What is declared is taken as known.
+            // The declared variance counts as known.
             spreads.push(student(variance, (variance.powi(2) / uncertain).min(1e9)));
         }
         spreads

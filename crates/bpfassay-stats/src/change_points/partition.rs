@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The partition of a series into stretches that explains it best.
 
-/// Penalty of a change, times ln n: the more, the fewer candidates. Tests decide afterwards, so
-/// that a few too many do no harm.
+/// Penalty of a change, times ln n: a larger one gives fewer candidates. The tests decide
+/// afterwards, so a few candidates too many do no harm.
 const PENALTY: f64 = 3.0;
 
-/// Where the best partition of `values`, whose noise has `variances`, has its cuts: the index of
-/// the first point after each. The sum of squared standardised residuals and penalties is the least
-/// of all partitions into stretches of `shortest` points and more.
+/// Returns the cuts of the best partition of `values`, whose noise has `variances`: the index of
+/// the first point after each cut. The partition has the smallest sum of squared standardised
+/// residuals and penalties of all partitions into stretches of at least `shortest` points.
 pub(super) fn partition(values: &[f64], variances: &[f64], shortest: usize) -> Vec<usize> {
     let n = values.len();
     let sums = Sums::new(values, variances);
     let penalty = PENALTY * (n.max(3) as f64).ln();
-    // Of the points before each index: the least cost, and where the last stretch of that partition
-    // begins.
+    // For the points before each index: the smallest cost, and the beginning of that partition's
+    // last stretch.
     let mut best: Vec<(f64, usize)> = vec![(0.0, 0)];
     for end in 1..=n {
         let mut least = (f64::INFINITY, 0);
@@ -40,7 +40,7 @@ struct Sums(Vec<[f64; 3]>);
 
 impl Sums {
     fn new(values: &[f64], variances: &[f64]) -> Self {
-        // Around a value of the series, so that squares stay small.
+        // Values are relative to the first one, so that squares stay small.
         let center = values.first().copied().unwrap_or(0.0);
         let mut sum = [0.0; 3];
         let mut sums = vec![sum];
@@ -54,7 +54,8 @@ impl Sums {
         Self(sums)
     }
 
-    /// The sum of squared standardised residuals of the points from `start` to before `end`.
+    /// Returns the sum of squared standardised residuals of the points from `start` to before
+    /// `end`.
     fn cost(&self, start: usize, end: usize) -> f64 {
         let (Some(from), Some(to)) = (self.0.get(start), self.0.get(end)) else { return f64::INFINITY };
         let (weight, sum, squares) = (to[0] - from[0], to[1] - from[1], to[2] - from[2]);
@@ -62,7 +63,7 @@ impl Sums {
     }
 }
 
-/// Where two levels explain most of `values`, whose noise has `deviations`.
+/// Returns the cut at which two levels explain most of `values`, whose noise has `deviations`.
 pub(super) fn best_cut(values: &[f64], deviations: &[f64]) -> usize {
     let weighted = || values.iter().zip(deviations).map(|(value, deviation)| (value, 1.0 / (deviation * deviation)));
     let total: f64 = weighted().map(|(_, weight)| weight).sum();
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
     use crate::random::Generator;
 
-    /// Independent implementation: every partition of ten points, its cost spelt out.
+    /// An independent implementation computes the cost of every partition of ten points.
     #[test]
     fn no_partition_is_better() {
         let mut generator = Generator::new(85);

@@ -7,8 +7,8 @@ use crate::{
     simulation::{Shape, share},
 };
 
-/// A series of levels (log ratio, number of points) with noise of deviation 1 %, of which
-/// replicates show nothing.
+/// Makes a series of levels (log ratio, number of points). The noise has a deviation of 1 %, of
+/// which replicates show nothing.
 fn series(generator: &mut Generator, shape: Shape, levels: &[(f64, usize)]) -> Vec<Option<Point>> {
     levels
         .iter()
@@ -17,17 +17,17 @@ fn series(generator: &mut Generator, shape: Shape, levels: &[(f64, usize)]) -> V
         .collect()
 }
 
-/// A point of many replicates.
+/// Makes a point with many replicates.
 fn point(log_ratio: f64, variance: f64) -> Point {
     Point { log_ratio, variance, degrees_of_freedom: 20.0, layout: 0.0 }
 }
 
-/// A point without replicates.
+/// Makes a point without replicates.
 fn single(log_ratio: f64) -> Point {
     Point { degrees_of_freedom: 0.0, ..point(log_ratio, 0.0) }
 }
 
-/// For independent noise.
+/// Makes a search for independent noise.
 fn quick(alpha: f64) -> Search {
     Search { alpha, autocorrelation: 0.0, ..Search::new(1) }
 }
@@ -101,8 +101,8 @@ fn what_is_no_series_is_refused() {
     assert!(Search { level: 1.0, ..search }.changes(&one).is_err());
 }
 
-/// 300 series without change: standard error 0.0126 at 0.05. 100 with a step of three deviations
-/// each.
+/// 300 series without change have a standard error of 0.0126 at 0.05; 100 series each have a step
+/// of three deviations.
 #[test]
 fn steps_are_found_and_noise_is_not() {
     let mut generator = Generator::new(82);
@@ -127,7 +127,7 @@ fn steps_are_found_and_noise_is_not() {
     }
 }
 
-/// Points of different variance: an unsure one that lies far off is not taken for a level.
+/// An uncertain point that lies far off must not count as a level.
 #[test]
 fn unsure_points_count_less() {
     let mut generator = Generator::new(83);
@@ -143,7 +143,7 @@ fn unsure_points_count_less() {
     assert!(alarms <= 0.1, "{alarms}");
 }
 
-/// Intervals of the step, over 200 series in which just the one step was found.
+/// Intervals of the step are checked over 200 series in which exactly that step was found.
 #[test]
 fn the_interval_of_a_step_covers_it() {
     let mut generator = Generator::new(84);
@@ -160,8 +160,8 @@ fn the_interval_of_a_step_covers_it() {
     assert!(covered as f64 / f64::from(single) >= 0.9, "{covered} of {single}");
 }
 
-/// First-order autoregressive noise of deviation 1, as between kernels that share most of their
-/// source.
+/// Makes first-order autoregressive noise of deviation 1, like that of kernels that share most of
+/// their source.
 fn autocorrelated(generator: &mut Generator, n: usize, correlation: f64) -> Vec<f64> {
     let (mut noise, fresh) = (generator.normal(), (1.0 - correlation * correlation).sqrt());
     let mut next = || {
@@ -171,8 +171,8 @@ fn autocorrelated(generator: &mut Generator, n: usize, correlation: f64) -> Vec<
     (0..n).map(|_| next()).collect()
 }
 
-/// 200 series of 31 kernels without change, whose noise replicates show: at most 2 % of them have a
-/// false alarm.
+/// At most 2 % of 200 series of 31 kernels without change, whose replicates show the noise, may
+/// have a false alarm.
 #[test]
 fn autocorrelated_noise_gives_no_false_alarms() {
     let mut generator = Generator::new(86);
@@ -184,7 +184,8 @@ fn autocorrelated_noise_gives_no_false_alarms() {
     assert!(alarms <= 0.02, "{alarms}");
 }
 
-/// 5 % after three points, at a noise of 0.2 %: found at its place in 19 of 20 series and more.
+/// A step of 5 % after three points at a noise of 0.2 % is found at its place in at least 19 of 20
+/// series.
 #[test]
 fn a_step_after_three_points_is_found() {
     let mut generator = Generator::new(87);
@@ -217,8 +218,8 @@ fn four_points_and_four_are_enough() {
     assert!(found >= 0.95, "{found}");
 }
 
-/// What replicates do not show, neighbours do: a quarter of the variance, by two degrees of freedom
-/// each, or nothing at all.
+/// Neighbours show noise that replicates do not show. Here replicates show a quarter of the
+/// variance or less by two degrees of freedom each, or nothing at all.
 #[test]
 fn noise_that_replicates_do_not_show_gives_no_false_alarms() {
     let mut generator = Generator::new(89);
@@ -236,7 +237,7 @@ fn noise_that_replicates_do_not_show_gives_no_false_alarms() {
     }
 }
 
-/// The layout term is noise that is declared: what it explains is no change.
+/// The layout term declares noise, so what it explains is no change.
 #[test]
 fn the_layout_term_is_noise() {
     let series = |layout: f64| -> Vec<_> {
@@ -249,8 +250,8 @@ fn the_layout_term_is_noise() {
     assert_eq!((changes(0.0), changes(1e-7), changes(1e-5)), (1, 1, 0));
 }
 
-/// A noisy stretch beside a quiet one, as replicates show: the quiet one's step is found, and the
-/// noisy one has none.
+/// Replicates show that one stretch is noisy and the other one quiet: the step in the quiet one is
+/// found, and none in the noisy one.
 #[test]
 fn a_noisy_stretch_does_not_hide_steps_of_a_quiet_one() {
     let mut generator = Generator::new(90);
@@ -268,7 +269,7 @@ fn a_noisy_stretch_does_not_hide_steps_of_a_quiet_one() {
     assert!(found >= 0.95, "{found}");
 }
 
-/// A change at the last kernel alone, as `compare` would find it.
+/// The last kernel alone changes, as `compare` would find it.
 #[test]
 fn the_last_point_alone_is_enough() {
     let mut series: Vec<_> = (0..12).map(|index| Some(point(0.001 * f64::from(index % 2), 4e-6))).collect();
@@ -278,8 +279,8 @@ fn the_last_point_alone_is_enough() {
     assert_eq!((change.last_before, change.first_after), (11, 12));
 }
 
-/// Twelve series without change: one or more alarms in at most α of all families, where each by
-/// itself may have as many.
+/// In families of twelve series without change, at most α of the families have an alarm, although
+/// each series alone may have that many.
 #[test]
 fn the_rate_is_kept_over_a_family() {
     let mut generator = Generator::new(91);
@@ -294,15 +295,15 @@ fn the_rate_is_kept_over_a_family() {
     assert!(alarms <= 0.06, "{alarms}");
 }
 
-/// A change that holds alone does not hold among many series, a clear one does, and a series that
-/// is none is no part of the family.
+/// A change that holds alone does not hold among many series, but a clear one does. Invalid series
+/// do not count in the family.
 #[test]
 fn a_family_asks_for_more_than_a_series() {
     let step =
         |size: f64| -> Vec<_> { (0..10).map(|index| Some(point(if index < 5 { 0.0 } else { size }, 4e-6))).collect() };
     let search = Search { autocorrelation: 0.0, ..Search::new(1) };
     let is_found = |size: f64| !search.changes(&step(size)).unwrap().changes.is_empty();
-    // The smallest step that is found alone, to a thousandth.
+    // The smallest step that is found alone, in steps of 0.0002.
     let smallest = (1..100).map(|size| 0.0002 * f64::from(size)).find(|&size| is_found(size)).unwrap();
     let mut family = vec![step(0.0); 50];
     family.extend([step(smallest), step(2.0 * smallest), vec![None]]);
@@ -314,8 +315,8 @@ fn a_family_asks_for_more_than_a_series() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Neither the unit nor the level matter, the seed fixes everything, and stretches cover the
-    /// series.
+    /// Neither the unit nor the level matters, the seed determines everything, and stretches cover
+    /// the series.
     #[test]
     fn segmentations_follow_the_series(steps in prop::collection::vec((-0.1..0.1f64, 2..8usize), 1..4), seed: u64, scale in 0.5..4.0f64) {
         let mut generator = Generator::new(seed);

@@ -63,8 +63,8 @@ fn what_is_no_logarithm_is_refused() {
     assert!(Effect::independent(&[1.0, 2.0], &[f64::INFINITY]).is_err());
 }
 
-/// Rounds that share an error which none of them shows: intervals with its variance cover, those
-/// without do not. 3,000 samples: the standard error of a share of 0.95 is 0.004.
+/// Rounds share an error that none of them shows. Intervals that include its variance cover the
+/// effect; others do not. 3,000 samples have a standard error of 0.004 for a share of 0.95.
 #[test]
 fn a_known_variance_widens_the_interval() {
     let mut generator = Generator::new(7);
@@ -98,7 +98,7 @@ proptest! {
         }
     }
 
-    /// The two-sided p-value is below α exactly where the interval at 1 − α excludes the value.
+    /// The two-sided p-value is below α if and only if the interval at 1 − α excludes the value.
     #[test]
     fn p_values_agree_with_intervals(figures in prop::collection::vec(-1.0..1.0f64, 2..12), value in -1.0..1.0f64) {
         let effect = Effect::paired(&figures).unwrap();
@@ -124,7 +124,7 @@ proptest! {
 const BASELINE: [f64; 8] = [182.1, 177.4, 190.3, 185.0, 179.9, 188.2, 184.4, 181.7];
 const WITH: [f64; 8] = [171.9, 170.2, 176.8, 178.3, 168.4, 180.6, 172.0, 175.1];
 
-/// The relative overhead from pairs of (baseline, with the tool).
+/// Estimates the relative overhead from pairs of (baseline, with the tool).
 fn overhead(pairs: &[(f64, f64)], level: f64) -> Estimate {
     let logs: Vec<f64> = pairs.iter().map(|(baseline, with)| baseline.ln() - with.ln()).collect();
     Effect::paired(&logs).unwrap().estimate(level).unwrap()
@@ -165,7 +165,7 @@ fn equal_ratios_have_no_spread() {
     assert_eq!((estimate.value, estimate.bounds), (2.0, Bounds::NoSpread));
 }
 
-/// 4,000 samples: standard error 0.0034.
+/// 4,000 samples have a standard error of 0.0034.
 #[test]
 fn coverage_is_nominal_for_few_pairs() {
     for (shape, range) in [(Shape::Normal, 0.938..0.962), (Shape::HeavyTailed, 0.938..0.972)] {

@@ -8,7 +8,6 @@ use clap::{Args, Subcommand};
 /// Arguments of `cluster`.
 #[derive(Debug, Args)]
 pub(crate) struct Cluster {
-    /// The command.
     #[command(subcommand)]
     pub(crate) command: ClusterCommand,
 }
@@ -22,7 +21,8 @@ pub(crate) enum ClusterCommand {
     Submit(Submit),
     /// Make one results directory from those of shards (`run --shard`)
     ///
-    /// The shards have the same plan and the same guests, and each boot is in one of them.
+    /// The shards must have the same plan and the same guests, and each boot must be in exactly one
+    /// of them.
     Merge(Merge),
 }
 
@@ -33,11 +33,11 @@ pub(crate) struct Submit {
     pub(crate) study: String,
 
     /// Directory for the script, the shards and the merged results, on a file system that all nodes
-    /// share; the same command with the same directory goes on where it was interrupted
+    /// share; the same command with the same directory continues an interrupted study
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: PathBuf,
 
-    /// How many shards, each an element of the array job, which has one node
+    /// Number of shards; each is an element of the array job and uses one node
     #[arg(long, visible_alias = "nodes", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) shards: u32,
 
@@ -45,16 +45,15 @@ pub(crate) struct Submit {
     #[arg(long, value_name = "NAME")]
     pub(crate) partition: Option<String>,
 
-    /// CPUs for each shard, as many guests run side by side in it
+    /// CPUs for each shard, which runs as many guests side by side
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) cpus: u32,
 
-    /// A further option for sbatch, with its value: `--sbatch=--time=30`; may be given several
-    /// times
+    /// A further option for sbatch, with its value: `--sbatch=--time=30`; can be repeated
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     pub(crate) sbatch: Vec<String>,
 
-    /// How often a job is submitted for what is not measured, before that is an error
+    /// How often to submit a job for what is not measured, before giving up
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) attempts: u32,
 
@@ -62,7 +61,7 @@ pub(crate) struct Submit {
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) every: u64,
 
-    /// Write the script, to look at it and to change it, and submit nothing
+    /// Write the script for inspection and changes, and submit nothing
     #[arg(long)]
     pub(crate) no_submit: bool,
 
@@ -74,7 +73,7 @@ pub(crate) struct Submit {
 /// Arguments of `cluster merge`.
 #[derive(Debug, Args)]
 pub(crate) struct Merge {
-    /// The results directory to make, which must not exist
+    /// The results directory to create, which must not exist
     #[arg(value_name = "OUT")]
     pub(crate) output: PathBuf,
 
@@ -82,7 +81,7 @@ pub(crate) struct Merge {
     #[arg(value_name = "DIR", required = true)]
     pub(crate) directories: Vec<PathBuf>,
 
-    /// Merge what there is although boots are missing; `run --resume OUT` measures them
+    /// Merge even if boots are missing; `run --resume OUT` measures them
     #[arg(long)]
     pub(crate) partial: bool,
 }

@@ -21,7 +21,7 @@ pub(crate) struct Compare {
     #[arg(value_name = "NEW")]
     pub(crate) new: PathBuf,
 
-    /// Changes up to this do not matter [default: 0.1%, by the instruction clock 0.02%]
+    /// Changes up to this are negligible [default: 0.1%, by the instruction clock 0.02%]
     #[arg(long, value_name = "SHARE")]
     pub(crate) margin: Option<Share>,
 
@@ -29,12 +29,12 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "SHARE", default_value = "1%")]
     pub(crate) error_rate: Share,
 
-    /// How that rate is kept over all cells
+    /// How to keep the error rate over all cells
     #[arg(long, value_name = "METHOD", value_enum, default_value_t)]
     pub(crate) correction: CorrectionChoice,
 
-    /// Compare kernel NEW of the new results with kernel BASE of the base [default: the same names,
-    /// or the only one of each]
+    /// Compare kernel NEW of the new results with kernel BASE of the base [default: kernels of the
+    /// same name, or the only one of each]
     #[arg(long, value_name = "BASE=NEW")]
     pub(crate) kernel: Vec<KernelPair>,
 
@@ -42,15 +42,14 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "PROBE", value_delimiter = ',')]
     pub(crate) probe: Vec<String>,
 
-    /// Which metrics.
     #[command(flatten)]
     pub(crate) of: Metrics,
 
-    /// How to write it
+    /// Format of the comparison
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: ComparisonFormat,
 
-    /// Where to write it, `-` for standard output, which is the default
+    /// Output file, `-` for standard output (the default)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
@@ -58,13 +57,13 @@ pub(crate) struct Compare {
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// Exit with 5 on a regression of what is under test, with 6 where something of it is
-    /// inconclusive [default: never]
+    /// Exit with 5 on a regression of what is under test, with 6 if a figure of it is inconclusive
+    /// [default: never]
     #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',')]
     pub(crate) fail_on: Vec<FailOn>,
 }
 
-/// Which metrics are compared.
+/// Selects the metrics to compare.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Metrics {
     /// Compare only these metrics (write, read-call, …): their overheads, direct costs and byte
@@ -81,12 +80,11 @@ pub(crate) struct Metrics {
 /// Arguments of `trend`.
 #[derive(Debug, Args)]
 pub(crate) struct Trend {
-    /// Results in their order: results directories or results.json files; within each, kernels by
-    /// version
+    /// Results in order: results directories or results.json files; within each, kernels by version
     #[arg(value_name = "DIR", required = true)]
     pub(crate) directories: Vec<PathBuf>,
 
-    /// How to write it
+    /// Format of the trend
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
 }
@@ -113,12 +111,12 @@ impl std::str::FromStr for KernelPair {
     }
 }
 
-/// How an error rate is kept over many cells.
+/// How to keep an error rate over many cells.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CorrectionChoice {
-    /// The probability of one or more false claims among all cells (Holm)
+    /// The probability of at least one false claim over all cells (Holm)
     Holm,
-    /// The share of false ones among the claims, on average (Benjamini-Hochberg)
+    /// The average share of false claims among the claims (Benjamini-Hochberg)
     #[default]
     BenjaminiHochberg,
 }
@@ -132,7 +130,7 @@ impl From<CorrectionChoice> for Correction {
     }
 }
 
-/// How to write what is to be read.
+/// The format of output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// A table for terminals
@@ -144,7 +142,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// How to write a comparison.
+/// The format of a comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ComparisonFormat {
     /// A table for terminals
@@ -152,20 +150,20 @@ pub(crate) enum ComparisonFormat {
     Text,
     /// A table for pull requests and job summaries
     Markdown,
-    /// One page with the table and plots that needs nothing else
+    /// One page with the table and plots that needs no other file
     Html,
-    /// Test cases, for CI systems; what is not shown either way is skipped
+    /// Test cases, for CI systems; undecided ones are skipped
     Junit,
     /// Everything, for programs
     Json,
 }
 
-/// What makes `compare` fail.
+/// A reason why `compare` fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
     /// A tool is broken, slower, counts wrongly where it was exact, or has a new pitfall or
-    /// finding; a slower baseline is none
+    /// finding; a slower baseline does not count
     Regression,
-    /// Of some figure neither a change nor its absence is shown
+    /// Some figure shows neither a change nor the absence of one
     Inconclusive,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the documentation claims is true: its commands and options exist, its studies expand, its
-//! links lead somewhere.
+//! Checks the documentation: its commands and options exist, its studies expand, its links have
+//! targets.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,14 +23,14 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use super::{Cli, Command, Testbed, TestbedCommand};
 
-/// A page, and where it lies.
+/// A page and its path.
 struct Page {
     path: PathBuf,
     text: String,
 }
 
 impl Page {
-    /// The blocks of code in `language`.
+    /// Returns the blocks of code in `language`.
     fn code(&self, language: &str) -> Vec<String> {
         let mut found = Vec::new();
         let mut wanted = false;
@@ -59,7 +59,7 @@ impl Page {
     }
 }
 
-/// The pages at the top, docs/ and the pages beside the results; `None`, with a message, where the
+/// Returns the pages at the top, in docs/ and next to the results; `None`, with a message, if the
 /// sources are built without them (Nix).
 fn pages() -> Option<Vec<Page>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -76,13 +76,13 @@ fn pages() -> Option<Vec<Page>> {
     Some(paths.into_iter().map(|path| Page { text: fs::read_to_string(&path).unwrap(), path }).collect())
 }
 
-/// The arguments of each command of ours in a line of shell.
+/// Returns the arguments of each of our commands in a line of shell.
 fn commands(line: &str) -> Vec<Vec<String>> {
     let line = line.split(" #").next().unwrap_or(line);
     let parts = line.split("&&").flat_map(|part| part.split(['|', '>', '<']).next());
     let ours = parts.filter_map(|part| {
         let part = part.trim();
-        // In a checkout the command is called by cargo.
+        // In a checkout, cargo calls the command.
         let part = part.replacen("cargo run -- ", "bpfassay ", 1);
         part.starts_with("bpfassay ").then(|| part.split_whitespace().map(str::to_owned).collect())
     });
@@ -144,7 +144,7 @@ fn links_lead_somewhere() {
     assert!(count > 20, "only {count} links were found");
 }
 
-/// The crates that the manifest of a crate depends on when it is built, without their common
+/// Returns the crates on which the manifest of a crate depends at build time, without their common
 /// prefix.
 fn dependencies(manifest: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(manifest).unwrap();

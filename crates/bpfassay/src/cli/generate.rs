@@ -8,7 +8,6 @@ use clap::{Args, Subcommand, ValueEnum};
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
 pub(crate) struct Generate {
-    /// The kind of file.
     #[command(subcommand)]
     pub(crate) command: GenerateCommand,
 }
@@ -29,7 +28,7 @@ pub(crate) enum GenerateCommand {
     },
     /// Write the manual's pages, one per command, for man(1)
     Man {
-        /// Directory for them, such as ~/.local/share/man/man1; made where it does not exist
+        /// Directory for the pages, such as ~/.local/share/man/man1; created if it does not exist
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
@@ -38,7 +37,7 @@ pub(crate) enum GenerateCommand {
 /// Arguments of `generate schema`.
 #[derive(Debug, Args)]
 pub(crate) struct Schema {
-    /// Which file's schema
+    /// The file whose schema to print
     #[arg(value_enum)]
     pub(crate) file: SchemaOf,
 }

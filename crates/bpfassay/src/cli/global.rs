@@ -10,7 +10,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
-    /// Print help: `-h` in short, `--help` whole
+    /// Print help: `-h` in short, `--help` in full
     #[arg(long, short, global = true, action = clap::ArgAction::Help)]
     help: Option<bool>,
 
@@ -22,16 +22,17 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) offline: bool,
 
-    /// Choose the newest kernels and compilers that the mirror has, in place of those of
+    /// Choose the newest kernels and compilers that the mirror has, instead of those of
     /// testbed.lock: figures are then not comparable with those of other machines
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) newest: bool,
 
-    /// Ask the package mirror for its current lists, and choose the newest as with --newest
+    /// Ask the package mirror for its current lists, and choose the newest packages as with
+    /// --newest
     #[arg(long, global = true, conflicts_with = "offline", hide_short_help = true)]
     pub(crate) refresh: bool,
 
-    /// Accept package lists whose validity has passed (a mirror that is behind)
+    /// Accept package lists whose validity has expired (a mirror that lags behind)
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) accept_stale: bool,
 
@@ -40,24 +41,24 @@ pub(crate) struct Global {
     pub(crate) cache: Option<PathBuf>,
 
     /// A place that offers the guest's programs (`bpfassay testbed payload pack`) or the package
-    /// files of testbed.lock (below `pool/`): they are taken from there where the cache lacks them.
-    /// Programs are built only where no place offers them; may be given several times
+    /// files of testbed.lock (below `pool/`), for what the cache lacks. Programs are built only if
+    /// no place offers them; can be repeated
     #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_FROM", hide_short_help = true)]
     pub(crate) from: Vec<AssetSource>,
 
-    /// The mirror of Debian's archive to take packages from [default: that of the host's apt; where
-    /// that names none, the one that was compiled in, if one was (`bpfassay doctor`)]
+    /// The mirror of Debian's archive that packages come from [default: that of the host's apt, or
+    /// else the one that was compiled in, if any (`bpfassay doctor`)]
     #[arg(long, global = true, value_name = "URL", env = "BPFASSAY_MIRROR", value_parser = mirror, hide_short_help = true)]
     pub(crate) mirror: Option<String>,
 
-    /// An archive that keeps what package mirrors drop: package files of testbed.lock that no other
-    /// place has are taken from it, by their time stamps (ARCHIVE/debian/20251101T000000Z/pool/…),
-    /// and nothing takes their place [default: the one that was compiled in, if one was]
+    /// An archive that keeps what package mirrors drop. It provides package files of testbed.lock
+    /// that no other place has, by their time stamps (ARCHIVE/debian/20251101T000000Z/pool/…).
+    /// Nothing else replaces them [default: the one that was compiled in, if any]
     #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_ARCHIVE", hide_short_help = true)]
     pub(crate) archive: Option<AssetSource>,
 
-    /// More kernels beside those that come with bpfassay: a TOML file of the form of
-    /// kernels/debian.toml, with names of its own
+    /// More kernels in addition to those of bpfassay: a TOML file in the form of
+    /// kernels/debian.toml, with different names
     #[arg(long, global = true, value_name = "FILE", env = "BPFASSAY_CATALOGUE", hide_short_help = true)]
     pub(crate) catalogue: Option<PathBuf>,
 
@@ -66,7 +67,7 @@ pub(crate) struct Global {
     pub(crate) verbose: u8,
 }
 
-/// The URL of a mirror.
+/// Parses the URL of a mirror.
 fn mirror(text: &str) -> Result<String, NotAnAssetSource> {
     match text.parse()? {
         AssetSource::Url(url) => Ok(url),
@@ -75,10 +76,10 @@ fn mirror(text: &str) -> Result<String, NotAnAssetSource> {
 }
 
 impl Global {
-    /// The options that decide what is measured, and where it is taken from, as arguments: those
-    /// that another command needs to do the same. What a command asks and prints is not among them.
+    /// Returns, as arguments, the options that decide what is measured and where it comes from:
+    /// another command needs them to do the same. Options for questions and output are left out.
     pub(crate) fn of_testbed(&self) -> Vec<OsString> {
-        // Without `..`: who adds an option decides here whether it is one of them.
+        // There is no `..`: whoever adds an option decides here whether to include it.
         let Self {
             help: _,
             yes: _,

@@ -20,12 +20,12 @@ in the file system and a cgroup, which are removed at the end, also where this p
 With --slurm, all nodes have the programs, IOR, the file system and the study at the same paths. Where a node, or its step of Slurm, ends before its time, what was \
 measured until then is kept, all else is reported as not measured with the reason, and the exit code is 3.")]
 pub(crate) struct Here {
-    /// A bundled study (here, quick, io-paths, …) or the path of a study file; this machine takes
-    /// the place of its targets
+    /// A bundled study (here, quick, io-paths, …) or the path of a study file; this machine
+    /// replaces its targets
     #[arg(default_value = "here")]
     pub(crate) study: String,
 
-    /// Where the file system under test is mounted: of any type, and a mount point
+    /// The mount point of the file system under test, of any type
     #[arg(long, value_name = "DIR")]
     pub(crate) mount: PathBuf,
 
@@ -33,32 +33,31 @@ pub(crate) struct Here {
     #[arg(long, value_name = "PROBE", value_delimiter = ',')]
     pub(crate) probe: Vec<ProbeConfiguration>,
 
-    /// Only this cell (and the baseline that it is compared with), by its id in results; may be
-    /// given several times
+    /// Only this cell (and the baseline that it is compared with), by its id in results; can be
+    /// repeated
     #[arg(long, value_name = "ID")]
     pub(crate) cell: Vec<String>,
 
-    /// Test this tool as well: a bundled one (vfsstat, filetop, …) or the path of a tool file; may
-    /// be given several times. What comes from packages in guests is what is installed on this
-    /// machine
+    /// Also test this tool: a bundled one (vfsstat, filetop, …) or the path of a tool file; can be
+    /// repeated. Tools that guests get from packages must be installed on this machine
     #[arg(long, value_name = "TOOL")]
     pub(crate) tool: Vec<String>,
 
-    /// Findings that the tools may not have (prototype-differs, …), or `all`: exit with 5 where one
+    /// Findings that the tools must not have (prototype-differs, …), or `all`: exit with 5 if one
     /// has
     #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "tool")]
     pub(crate) deny: Vec<Denied>,
 
-    /// Replicates in place of the study's own number
+    /// Replicates instead of the study's own number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) replicates: Option<u32>,
 
-    /// The program of a real IOR, to use in place of the embedded engine
+    /// The program of a real IOR, to use instead of the embedded engine
     #[arg(long, value_name = "FILE")]
     pub(crate) ior: Option<PathBuf>,
 
     /// Measure on several nodes of a cluster together: an agent and a tracer on each, IOR across
-    /// all. In a job of Slurm on its nodes; else in one that is made for this command
+    /// all. Inside a job of Slurm, on its nodes; otherwise in a job that this command makes
     #[arg(long, requires = "ior", conflicts_with = "tool")]
     pub(crate) slurm: bool,
 
@@ -66,22 +65,21 @@ pub(crate) struct Here {
     #[arg(long, value_name = "N", requires = "slurm", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) nodes: Option<u32>,
 
-    /// Ranks of IOR on each node, in place of the study's own number of ranks
+    /// Ranks of IOR on each node, instead of the study's own number of ranks
     #[arg(long, value_name = "N", requires = "slurm", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) ranks_per_node: u32,
 
-    /// The partition of the cluster for a job that is made
+    /// The partition of the cluster for a new job
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub(crate) partition: Option<String>,
 
-    /// A further option of salloc for a job that is made, with its value: `--salloc=--time=30`; may
-    /// be given several times
+    /// A further option of salloc for a new job, with its value: `--salloc=--time=30`; can be
+    /// repeated
     #[arg(long, value_name = "OPTION", requires = "nodes", allow_hyphen_values = true)]
     pub(crate) salloc: Vec<String>,
 
-    /// The command that starts IOR across the nodes, in words: that of its MPI library. With
-    /// another one than srun name an option for the number of ranks on a node as well (mpiexec -ppn
-    /// 2)
+    /// The command that starts IOR across the nodes, in words: that of its MPI library. If it is
+    /// not srun, also give its option for the number of ranks on a node (mpiexec -ppn 2)
     #[arg(long, value_name = "COMMAND", requires = "slurm", default_value = "srun --mpi=pmi2")]
     pub(crate) launcher: String,
 
@@ -89,7 +87,7 @@ pub(crate) struct Here {
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 
-    /// How to report what happens, as with `run`
+    /// How to report progress, as with `run`
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) message_format: MessageFormat,
 }

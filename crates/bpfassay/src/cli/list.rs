@@ -9,7 +9,6 @@ use clap::{Args, Subcommand};
 /// Arguments of `list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// The kind of list.
     #[command(subcommand)]
     pub(crate) command: ListCommand,
 }
@@ -21,9 +20,9 @@ pub(crate) enum ListCommand {
     Studies(Bundled),
     /// Kernels: known, cached, available for each architecture
     Kernels(Kernels),
-    /// Probes of the bundled tracer, from which probe configurations are made
+    /// Probes of the bundled tracer, which probe configurations use
     Probes(Bundled),
-    /// Tools that come with bpfassay, which `run --tool` takes by name
+    /// Tools that come with bpfassay, which `run --tool` accepts by name
     Tools(Bundled),
     /// Results: study, how much of it was measured, fingerprint
     Results(ListedResults),
@@ -52,7 +51,7 @@ pub(crate) struct Kernels {
 /// Arguments of `list results`.
 #[derive(Debug, Args)]
 pub(crate) struct ListedResults {
-    /// Results directories, or directories of such [default: bpfassay-results]
+    /// Results directories, or parent directories of them [default: bpfassay-results]
     #[arg(value_name = "DIR")]
     pub(crate) directories: Vec<PathBuf>,
 

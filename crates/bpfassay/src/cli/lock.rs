@@ -9,22 +9,22 @@ use clap::Args;
 /// Arguments of `testbed lock`.
 #[derive(Debug, Args)]
 pub(crate) struct Lock {
-    /// Choose anew, print what changes, and write the file: everything, or only what is named
+    /// Choose anew, print what changes, and write the file: everything, or only the named parts
     #[arg(long)]
     pub(crate) update: bool,
 
-    /// With --update: a kernel of the catalogue (6.12), which then means its newest build, or the
-    /// one named (6.12=6.12.107); `toolchain`; `qemu`; `tools`: the packages of the bundled tools,
-    /// and busybox; or `snapshots`: only the time stamps of packages that have none
+    /// With --update: a kernel of the catalogue (6.12) in its newest build, or in the named one
+    /// (6.12=6.12.107); `toolchain`; `qemu`; `tools`: the packages of the bundled tools, and
+    /// busybox; or `snapshots`: only the time stamps of packages that have none
     #[arg(value_name = "WHAT", requires = "update")]
     pub(crate) what: Vec<Wanted>,
 
-    /// With --update: the time stamp of a snapshot (20251101T000000Z) for packages that have none,
-    /// and that no package list in the cache has; `--archive` finds them by it
+    /// With --update: the time stamp of a snapshot (20251101T000000Z) for packages that have none
+    /// and are in no package list of the cache; `--archive` finds them by it
     #[arg(long, value_name = "TIME", requires = "update")]
     pub(crate) snapshot: Option<Snapshot>,
 
-    /// The file to update; made where it does not exist
+    /// The file to update; created if it does not exist
     #[arg(long, value_name = "FILE", default_value = "testbed.lock", requires = "update")]
     pub(crate) file: PathBuf,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Arguments of `node`, which `here --slurm` has Slurm start on each node.
+//! Arguments of `node`, which Slurm starts on each node for `here --slurm`.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -8,23 +8,22 @@ use clap::{Args, Subcommand};
 /// Arguments of `node`.
 #[derive(Debug, Args)]
 pub(crate) struct Node {
-    /// What this process is.
     #[command(subcommand)]
     pub(crate) role: NodeRole,
 }
 
-/// What a process of a node is for.
+/// The roles of a process on a node.
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeRole {
     /// Start the agent of this node, and pass on what it sends
     Relay {
-        /// What the relays of one command have in common
+        /// A token that the relays of one command share
         #[arg(long, value_name = "TOKEN")]
         token: String,
     },
     /// Join the run that is measured on this node, and become IOR
     Rank {
-        /// What the relays of one command have in common
+        /// A token that the relays of one command share
         #[arg(long, value_name = "TOKEN")]
         token: String,
 

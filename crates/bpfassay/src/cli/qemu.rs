@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The option for which QEMU boots guests.
+//! The option that selects the QEMU for guests.
 
 use bpfassay_runner::{NotAQemuSource, QemuSource};
 use clap::Args;
@@ -7,17 +7,17 @@ use clap::Args;
 use super::GUESTS;
 use crate::exit::{Failure, USAGE};
 
-/// The variable of the environment in place of `--qemu`.
+/// The environment variable that replaces `--qemu`.
 const VARIABLE: &str = "BPFASSAY_QEMU";
 
-/// Which QEMU boots guests.
+/// Selects the QEMU that boots guests.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct QemuChoice {
     /// QEMU of testbed.lock, or of this host
     ///
     /// `lock`: the QEMU of testbed.lock, which is unpacked into the cache, runs with its own
-    /// libraries, and is the same on every machine. `host`: the QEMU on PATH. Default: that of the
-    /// host, or of testbed.lock where the host has none. The variable BPFASSAY_QEMU stands for this
+    /// libraries, and is the same on every machine. `host`: the QEMU on PATH. Default: the host's
+    /// QEMU, or that of testbed.lock if the host has none. The variable BPFASSAY_QEMU replaces this
     /// option.
     #[arg(long, value_name = "lock|host", env = VARIABLE, hide_env = true, help_heading = GUESTS)]
     pub(crate) qemu: Option<QemuSource>,
@@ -33,10 +33,10 @@ pub(crate) struct EmulatorTrust {
     pub(crate) trust_emulator: bool,
 }
 
-/// The source that the environment names, for a command whose option `--qemu` says more than that.
+/// Returns the source that the environment names, for a command whose option `--qemu` means more.
 ///
 /// # Errors
-/// A usage failure for a value that is none.
+/// A usage failure for an invalid value.
 pub(crate) fn qemu_of_environment() -> Result<Option<QemuSource>, Failure> {
     let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
     let refuse =

@@ -16,22 +16,22 @@ pub(crate) struct Report {
     #[arg(value_name = "DIR")]
     pub(crate) results: PathBuf,
 
-    /// How to write it
+    /// Format of the report
     #[arg(long, value_parser = format(), default_value = FORMATS[0].name)]
     pub(crate) format: &'static Format,
 
-    /// Which figure, for svg: its title in the page, or a part of it that no other has
+    /// The figure for svg: its title in the page, or a unique part of it
     #[arg(long, value_name = "TITLE", required_if_eq("format", "svg"))]
     pub(crate) figure: Option<String>,
 
-    /// Where to write it, `-` for standard output [default: in the results directory report.html,
-    /// and direct.pb.gz for pprof; standard output for other formats; of github the summary, to the
-    /// file that GITHUB_STEP_SUMMARY names, if any: annotations go to standard output]
+    /// Output file, `-` for standard output [default: report.html and, for pprof, direct.pb.gz in
+    /// the results directory; standard output for other formats. For github, annotations go to
+    /// standard output and the summary to the file that GITHUB_STEP_SUMMARY names, if any]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
 
-/// A format by its name.
+/// Parses a format by its name.
 fn format() -> impl TypedValueParser<Value = &'static Format> {
     let names = FORMATS.iter().map(|format| PossibleValue::new(format.name).help(format.about));
     let of_name = |name: String| FORMATS.iter().find(|format| format.name == name);

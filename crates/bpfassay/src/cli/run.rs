@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Arguments of `run`, and of `check`, which runs a study of its own.
+//! Arguments of `run`, and of `check`, which runs a fixed study.
 
 use std::path::PathBuf;
 
@@ -32,15 +32,12 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES, after_long_help = format!("{RUN_EXAMPLES}\n\n{}", exit::HELP))]
 pub(crate) struct Run {
-    /// Which study.
     #[command(flatten)]
     pub(crate) selection: Selection,
 
-    /// How it is run.
     #[command(flatten)]
     pub(crate) execution: Execution,
 
-    /// What it is compared with.
     #[command(flatten)]
     pub(crate) against: Against,
 
@@ -50,50 +47,47 @@ pub(crate) struct Run {
 
     /// Use the guests and the QEMU of these results
     ///
-    /// A results directory or a results.json. Kernel packages and QEMU are those of the results, in
-    /// place of those of testbed.lock and of this host. What cannot be had is named, and nothing
-    /// takes its place.
+    /// Accepts a results directory or a results.json. Kernel packages and QEMU are those of the
+    /// results instead of those of testbed.lock and of this host. What is not available is
+    /// reported, and nothing replaces it.
     #[arg(long, value_name = "DIR", help_heading = GUESTS, conflicts_with_all = ["resume", "manifest", "bundle", "modules", "ior"])]
     pub(crate) like: Option<PathBuf>,
 
-    /// With --resume: what is done again besides what was not completed
+    /// With --resume: what to do again besides what was not completed
     #[arg(long, value_enum, value_name = "WHAT", default_value_t, requires = "resume", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) again: AgainChoice,
 }
 
-/// What is measured, beside results that there are already.
+/// Selects earlier results for a comparison.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = RESULTS)]
 pub(crate) struct Against {
-    /// Compare with these results; exit with 5 where worse
+    /// Compare with these results; exit with 5 if worse
     ///
     /// Results of the same study, of another kernel or day: a results directory or a results.json.
     #[arg(long, value_name = "DIR")]
     pub(crate) against: Option<PathBuf>,
 
-    /// Exit as `git bisect run` wants it: 0 where nothing is worse, 1 where something is, 125 where
-    /// this kernel cannot be tested, 128 where anything else went wrong
+    /// Exit codes for `git bisect run`: 0 if nothing is worse, 1 if something is, 125 if this
+    /// kernel cannot be tested, 128 if anything else went wrong
     #[arg(long, requires = "against", hide_short_help = true)]
     pub(crate) bisect: bool,
 
-    /// With --against: changes of overheads up to this do not matter [default: 0.1%, by the
+    /// With --against: changes of overheads up to this are negligible [default: 0.1%, by the
     /// instruction clock 0.02%]
     #[arg(long, value_name = "SHARE", requires = "against", hide_short_help = true)]
     pub(crate) margin: Option<Share>,
 
-    /// With --against: which metrics.
     #[command(flatten)]
     pub(crate) of: Metrics,
 }
 
-/// How a study is run.
+/// Options for running a study.
 #[derive(Debug, Args)]
 pub(crate) struct Execution {
-    /// What is overlaid.
     #[command(flatten)]
     pub(crate) overlays: Overlays,
 
-    /// Whether its QEMU may be started.
     #[command(flatten)]
     pub(crate) emulator: EmulatorTrust,
 
@@ -107,52 +101,52 @@ pub(crate) struct Execution {
 
     /// Take boots from this store, and add to it
     ///
-    /// A directory, also on a file system that hosts share, which is made where it does not exist;
-    /// or an object store: s3://BUCKET/PREFIX or the URL of a server that takes files by HTTP. A
-    /// boot that the store has, of the same kernel, programs, QEMU and study, is not measured
-    /// again. The variable BPFASSAY_STORE stands for this option.
+    /// The store is a directory, which several hosts can share, or an object store:
+    /// s3://BUCKET/PREFIX or the URL of a server that accepts files by HTTP. A missing directory is
+    /// created. A boot in the store, of the same kernel, programs, QEMU and study, is not measured
+    /// again. The variable BPFASSAY_STORE replaces this option.
     #[arg(long, value_name = "DIR|URL", env = "BPFASSAY_STORE", hide_env = true, help_heading = RESULTS)]
     pub(crate) store: Option<StorePlace>,
 
-    /// With --store: take nothing from the store, measure everything, and replace what it has
+    /// With --store: take nothing from the store, measure everything, and replace what the store
+    /// has
     #[arg(long, requires = "store", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) fresh: bool,
 
-    /// With --store: use it by the wall clock, too. Boots of a host of the same kind are then taken
-    /// from it, although their figures would be others
+    /// With --store: also use it by the wall clock. Boots of a similar host are then taken from it,
+    /// although their figures would differ here
     #[arg(long, requires = "store", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) store_wall: bool,
 
     /// With --store: keep boots without times of the host's clock and without the host, so that the
-    /// same boot of the same guests is the same bytes wherever it was measured
+    /// same boot of the same guests gives the same bytes wherever it was measured
     #[arg(long, requires = "store", conflicts_with = "store_wall", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) store_reproducible: bool,
 
-    /// How guests are executed
+    /// How to execute guests
     #[arg(long, value_name = "WAY", value_parser = accelerator(), default_value = "auto", help_heading = GUESTS, hide_short_help = true)]
     pub(crate) accelerator: AcceleratorWish,
 
-    /// Which QEMU.
     #[command(flatten)]
     pub(crate) qemu: QemuChoice,
 
-    /// How to report what happens: a bar or lines on standard error and a table at the end, or a
-    /// JSON object per event on standard output (`bpfassay generate schema events`)
+    /// How to report progress: a bar or lines on standard error and a table at the end, or a JSON
+    /// object per event on standard output (`bpfassay generate schema events`)
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t, help_heading = RESULTS, hide_short_help = true)]
     pub(crate) message_format: MessageFormat,
 
-    /// At the end, print how long each stage took, and what ran beside it
+    /// At the end, print how long each stage took, and what ran in parallel
     #[arg(long, help_heading = RESULTS, hide_short_help = true)]
     pub(crate) timings: bool,
 }
 
-/// What `run --resume` does again of what ended badly.
+/// The parts that `run --resume` repeats after failures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AgainChoice {
     /// Runs that failed because the host failed: no QEMU, a full disk, a guest that was killed
     #[default]
     Host,
-    /// Blocks with runs that failed for any reason, whole, as if they had not been run
+    /// Whole blocks with runs that failed for any reason, as if they had not been run
     Failed,
 }
 
@@ -164,30 +158,27 @@ pub(crate) struct Check {
     #[arg(value_name = "TOOL", required = true)]
     pub(crate) tools: Vec<String>,
 
-    /// Which targets.
     #[command(flatten)]
     pub(crate) targets: Targets,
 
-    /// Fail where a tool has one of these findings, or `all`
+    /// Fail if a tool has one of these findings, or `all`
     #[arg(long, value_name = "FINDING", value_delimiter = ',', help_heading = UNDER_TEST)]
     pub(crate) deny: Vec<Denied>,
 
-    /// How it is run.
     #[command(flatten)]
     pub(crate) execution: Execution,
 
-    /// What it is compared with.
     #[command(flatten)]
     pub(crate) against: Against,
 }
 
-/// The names of models.
+/// Parses the name of a model.
 pub(super) fn model() -> impl TypedValueParser<Value = Model> {
     PossibleValuesParser::new(Model::names())
         .try_map(|name| Model::named(&name).ok_or_else(|| format!("there is no model `{name}`")))
 }
 
-/// The names of [`AcceleratorWish`].
+/// Parses the name of an [`AcceleratorWish`].
 fn accelerator() -> impl TypedValueParser<Value = AcceleratorWish> {
     let names = [
         PossibleValue::new("auto").help("KVM where a guest boots under it, TCG elsewhere"),

@@ -10,12 +10,11 @@ use super::{Lock, Payload, QemuChoice, Selection};
 /// Arguments of `testbed`.
 #[derive(Debug, Args)]
 pub(crate) struct Testbed {
-    /// What to do with it.
     #[command(subcommand)]
     pub(crate) command: TestbedCommand,
 }
 
-/// What can be done with testbeds.
+/// The commands for testbeds.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TestbedCommand {
     /// Prepare everything that a study needs to run offline
@@ -35,7 +34,7 @@ pub(crate) enum TestbedCommand {
     Compose {
         /// The testbed specification
         spec: PathBuf,
-        /// Directory for the testbed; its manifest is manifest.json there
+        /// Directory for the testbed and its manifest, manifest.json
         #[arg(long, short, value_name = "DIR")]
         output: PathBuf,
     },
@@ -45,7 +44,7 @@ pub(crate) enum TestbedCommand {
     Pack {
         /// The manifest
         manifest: PathBuf,
-        /// Directory for the testbed; its manifest is manifest.json there
+        /// Directory for the testbed and its manifest, manifest.json
         #[arg(long, short, value_name = "DIR")]
         output: PathBuf,
     },
@@ -62,11 +61,10 @@ pub(crate) enum TestbedCommand {
 /// Arguments of `testbed fetch`.
 #[derive(Debug, Args)]
 pub(crate) struct Fetch {
-    /// Which study.
     #[command(flatten)]
     pub(crate) selection: Selection,
 
-    /// Verify the hash of every file in the cache first; what is damaged is made again
+    /// Verify the hash of every file in the cache first; damaged files are built again
     #[arg(long)]
     pub(crate) verify: bool,
 
@@ -74,7 +72,6 @@ pub(crate) struct Fetch {
     #[arg(long, value_name = "FILE")]
     pub(crate) manifest_out: Option<PathBuf>,
 
-    /// Which QEMU.
     #[command(flatten)]
     pub(crate) qemu: QemuChoice,
 }
@@ -90,8 +87,8 @@ pub(crate) struct Bundle {
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: PathBuf,
 
-    /// Leave QEMU out, which is in it otherwise (93 MB) where the run was measured with the version
-    /// that testbed.lock has
+    /// Leave QEMU out, which is otherwise included (93 MB) if the run was measured with the version
+    /// of testbed.lock
     #[arg(long)]
     pub(crate) without_qemu: bool,
 }
@@ -99,7 +96,6 @@ pub(crate) struct Bundle {
 /// Arguments of `testbed cache`.
 #[derive(Debug, Args)]
 pub(crate) struct CacheArguments {
-    /// What to do in place of a list.
     #[command(subcommand)]
     pub(crate) command: Option<CacheCommand>,
 
@@ -108,15 +104,15 @@ pub(crate) struct CacheArguments {
     pub(crate) json: bool,
 }
 
-/// What `testbed cache` does.
+/// The commands of `testbed cache`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// Remove what was not used for long: it is downloaded or made again when it is needed
+    /// Remove what was not used for long: it is downloaded or built again when needed
     Prune {
-        /// Remove what was not used for so many days
+        /// Remove what was not used for this many days
         #[arg(long, value_name = "DAYS", default_value_t = 30)]
         unused: u32,
-        /// Remove all Debian packages as well: what was unpacked of them stays
+        /// Also remove all Debian packages; their unpacked contents stay
         #[arg(long)]
         packages: bool,
         /// Only print what would be removed

@@ -8,16 +8,15 @@ use clap::{Args, Subcommand};
 /// Arguments of `tool`.
 #[derive(Debug, Args)]
 pub(crate) struct Tool {
-    /// What to do with tool files.
     #[command(subcommand)]
     pub(crate) command: ToolCommand,
 }
 
-/// What can be done with tool files.
+/// The commands for tool files.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolCommand {
-    /// Write a tool file from a look at the tool: what was seen as it is, what its numbers may mean
-    /// as proposals in comments
+    /// Write a tool file after inspecting the tool: facts as they were seen, and the possible
+    /// meaning of its numbers as proposals in comments
     Init {
         /// An eBPF object, a bpftrace script or another script, a program, a file with a page of
         /// metrics, or the URL of an endpoint that runs here (http://127.0.0.1:9100/metrics)
@@ -25,7 +24,7 @@ pub(crate) enum ToolCommand {
         source: String,
 
         /// The file to write, which must not exist; SOURCE must be in its directory or below
-        /// [default: standard output, for a file beside SOURCE]
+        /// [default: standard output, for a file in the directory of SOURCE]
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `run --against DIR`: what was measured, beside results that there are already; and what `git
-//! bisect run` wants to know of it.
+//! `run --against DIR`: compares the new results with earlier ones, and sets the exit code for `git
+//! bisect run`.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -26,32 +26,32 @@ pub(super) struct Against {
     base: Results,
     question: Question,
     bisect: bool,
-    /// Where they are.
+    /// The directory of the base, for messages.
     shown: PathBuf,
 }
 
-/// What came out of it.
+/// The outcome of a comparison.
 pub(super) struct Judged {
     comparison: Comparison,
     judgement: Judgement,
     bisect: bool,
 }
 
-/// Whether the kernel that was measured is worse for what is under test.
+/// Whether the measured kernel is worse for what is under test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Judgement {
     NoWorse,
     Worse,
-    /// It cannot be tested, and why.
+    /// The kernel cannot be tested, with the reason.
     Untestable(String),
 }
 
 impl Against {
-    /// Reads the results that `arguments` name, where they name some.
+    /// Reads the results that `arguments` name, if they name any.
     ///
     /// # Errors
-    /// A usage failure where there are none, they are damaged, or metrics are chosen and nothing is
-    /// compared.
+    /// A usage failure, if the results do not exist or are damaged, or if metrics are selected and
+    /// nothing is compared.
     pub(super) fn read(arguments: &cli::Against) -> Result<Option<Self>, Failure> {
         let Some(directory) = &arguments.against else {
             if arguments.of.metric.is_empty() && arguments.of.access.is_empty() {
@@ -70,11 +70,11 @@ impl Against {
         Ok(Some(Self { base: file::read(directory)?, question, bisect: arguments.bisect, shown: directory.clone() }))
     }
 
-    /// Checks, before anything is measured, that it is of the study of `plan`; where `probes` were
-    /// chosen of that, only these and the tools are compared.
+    /// Checks before the measurement that the base belongs to the study of `plan`. If `probes` of
+    /// the study were selected, only these and the tools are compared.
     ///
     /// # Errors
-    /// A usage failure where it is of another study, or of another clock.
+    /// A usage failure, if the base has another study or another clock.
     pub(super) fn check(mut self, plan: &Plan, probes: &[ProbeConfiguration]) -> Result<Self, Failure> {
         if !probes.is_empty() {
             let tools = plan.study.tool_files.iter().map(|tool| tool.file.name.clone());
@@ -82,7 +82,7 @@ impl Against {
         }
         let of = |study: &bpfassay_study::Study| format!("the study {} by the clock {}", study.name, study.clock);
         let [base, new] = [of(&self.base.plan.study), of(&plan.study)];
-        // Which clock a host takes is known later.
+        // The clock of a host is only known later.
         if base == new || (plan.study.clock_of_host && self.base.plan.study.name == plan.study.name) {
             return Ok(self);
         }
@@ -92,10 +92,10 @@ impl Against {
         Err(Failure { code: USAGE, report })
     }
 
-    /// Compares `new` with it.
+    /// Compares `new` with the base.
     ///
     /// # Errors
-    /// A usage failure where the two cannot be compared.
+    /// A usage failure, if the two cannot be compared.
     pub(super) fn judge(&self, new: &Results) -> Result<Judged, Failure> {
         let comparison = compare(&self.base, new, &self.question).map_err(Failure::usage)?;
         let judgement = judge(new, &comparison);
@@ -104,13 +104,13 @@ impl Against {
 }
 
 impl Judged {
-    /// Whether the exit code is one of `git bisect run`.
+    /// Whether the exit code is for `git bisect run`.
     pub(super) const fn is_bisect(&self) -> bool {
         self.bisect
     }
 
-    /// The exit code, where `code` is that of what was measured by itself; `by_host`: whether the
-    /// host failed, so that part was not measured.
+    /// Returns the exit code. `code` is that of the measurement itself; `by_host` tells that the
+    /// host failed, so part was not measured.
     pub(super) const fn code(&self, code: u8, by_host: bool) -> u8 {
         match (&self.judgement, self.bisect) {
             (_, true) if by_host => BISECT_ABORTED,
@@ -122,7 +122,7 @@ impl Judged {
         }
     }
 
-    /// The comparison, and under it what was decided.
+    /// Formats the comparison, followed by the decision.
     pub(super) fn text(&self, style: Style, code: u8) -> String {
         let decided = match &self.judgement {
             Judgement::NoWorse => "nothing under test is shown to be worse than in the base".to_owned(),
@@ -138,8 +138,8 @@ impl Judged {
     }
 }
 
-/// `outcome` with the exit code that `git bisect run` wants: 0, 1 and 125 are about the kernel, and
-/// all others about the command or the host.
+/// Replaces the exit code of `outcome` by one for `git bisect run`: 0, 1 and 125 are about the
+/// kernel, and all others about the command or the host.
 pub(super) fn for_bisect(outcome: Outcome) -> Outcome {
     match outcome {
         Ok(code @ (SUCCESS | BISECT_WORSE | BISECT_UNTESTABLE | INTERRUPTED)) => Ok(code),
@@ -150,12 +150,13 @@ pub(super) fn for_bisect(outcome: Outcome) -> Outcome {
     }
 }
 
-/// Architecture, kernel, workload case, file system: what is measured in the same boots.
+/// A place whose cells are measured in the same boots: architecture, kernel, workload case, file
+/// system.
 type Place<'a> = (Arch, &'a str, &'a str, &'a str);
 
-/// What is to be thought of the kernel of `new`, which `comparison` compares with another. Where
-/// not even the baseline could be measured, no tool is to blame: that place says nothing. What is
-/// worse elsewhere is worse all the same.
+/// Judges the kernel of `new`, which `comparison` compares with another. A place where not even the
+/// baseline could be measured says nothing, because no tool is to blame. A regression elsewhere
+/// still counts.
 fn judge(new: &Results, comparison: &Comparison) -> Judgement {
     let untestable = untestable(new);
     let is_testable = |cell: &&CellComparison| {
@@ -188,8 +189,8 @@ fn judge(new: &Results, comparison: &Comparison) -> Judgement {
     Judgement::NoWorse
 }
 
-/// The places of `results` in which nothing could be measured, whatever was under test, each with
-/// the reason.
+/// Returns the places of `results` in which nothing could be measured, whatever was under test,
+/// each with the reason.
 fn untestable(results: &Results) -> BTreeMap<Place<'_>, String> {
     let mut places = BTreeMap::<Place<'_>, Vec<&CellResult>>::new();
     for cell in &results.cells {
@@ -198,7 +199,7 @@ fn untestable(results: &Results) -> BTreeMap<Place<'_>, String> {
     }
     let reason = |cells: Vec<&CellResult>| {
         let baseline = cells.iter().find(|cell| cell.is_baseline());
-        // Without a baseline: that the kernel refuses a tool shows that it was ready.
+        // If there is no baseline, a refused tool shows that the kernel was ready.
         let says_something = |cell: &CellResult| {
             cell.runs.measured > 0 || (!cell.is_baseline() && matches!(cell.attach, Attach::Refused { .. }))
         };

@@ -18,14 +18,15 @@ use crate::{
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure for a directory without a journal, or with a damaged one, and where guests with
-/// tools, or with a kernel of the user's, are gone; an infrastructure failure where the guests
-/// cannot be made again, or are different then, and where the file exists or cannot be written.
+/// - A usage failure for a directory without a journal or with a damaged one, and if guests with
+///   tools, or with a kernel of the user, no longer exist
+/// - An infrastructure failure if the guests cannot be built again or then differ, and if the file
+///   exists or cannot be written
 pub(crate) fn bundle(arguments: &cli::Bundle, global: &cli::Global) -> Outcome {
     let bundling = Bundling::new(&arguments.directory)?;
     let display = Display::begin(cli::MessageFormat::Human);
     let stages = display.stages();
-    // Nothing is booted.
+    // No guest is booted.
     let options = StoreOptions { qemu: Some(QemuSource::Lock), ..store_options(global) };
     let store = Store::open(&options)?.with_stages(stages.clone());
     let made = || {
@@ -46,7 +47,7 @@ pub(crate) fn bundle(arguments: &cli::Bundle, global: &cli::Global) -> Outcome {
     Ok(SUCCESS)
 }
 
-/// Which QEMU is in it, or must come from elsewhere.
+/// Tells which QEMU is in the bundle, or must come from elsewhere.
 fn emulator(packages: &[Package], provenance: &Provenance) -> String {
     let archs = provenance.qemu.keys();
     let bundled: BTreeSet<&str> = archs.filter_map(|&arch| Some(package(packages, arch)?.version.as_str())).collect();
@@ -58,7 +59,7 @@ fn emulator(packages: &[Package], provenance: &Provenance) -> String {
     not_in_it(provenance)
 }
 
-/// What else a host needs to measure again.
+/// Tells what else a host needs for the measurement.
 fn not_in_it(provenance: &Provenance) -> String {
     let versions: BTreeSet<&str> = provenance.qemu.values().map(|qemu| qemu.program.version.as_str()).collect();
     let versions: Vec<_> = versions.into_iter().map(plain::line).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay testbed cache`: what takes space in the cache, and removing what was not used for
+//! `bpfassay testbed cache`: lists what takes space in the cache, and removes what was not used for
 //! long.
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
@@ -17,15 +17,15 @@ use crate::{
     output,
 };
 
-/// Days without use that the list has a column for.
+/// Days without use for which the list has a column.
 const LONG: u32 = 30;
 
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure where the directory of the cache is something else; an infrastructure failure
-/// where it cannot be read, where something cannot be removed, and where another process uses the
-/// cache that is to be pruned.
+/// - A usage failure, if the cache directory is not a cache
+/// - An infrastructure failure, if the cache cannot be read, something cannot be removed, or
+///   another process uses the cache to prune
 pub(crate) fn cache(arguments: &cli::CacheArguments, global: &cli::Global) -> Outcome {
     let cache = Cache::open(Cache::locate(global.cache.as_deref())?)?;
     match &arguments.command {
@@ -56,7 +56,6 @@ pub(crate) fn cache(arguments: &cli::CacheArguments, global: &cli::Global) -> Ou
     Ok(SUCCESS)
 }
 
-/// Whether `item` was not used for `days`.
 fn is_unused(item: &Item, days: u32) -> bool {
     item.used.elapsed().is_ok_and(|age| age >= Duration::from_secs(86_400) * days)
 }
@@ -65,7 +64,6 @@ fn count(number: usize) -> String {
     if number == 1 { "1 entry".to_owned() } else { format!("{number} entries") }
 }
 
-/// What an item is, in words.
 fn name(kind: &ItemKind) -> String {
     match kind {
         ItemKind::Package => "Debian packages".to_owned(),
@@ -76,7 +74,7 @@ fn name(kind: &ItemKind) -> String {
     }
 }
 
-/// Number, bytes, and bytes that were not used for long, of each kind.
+/// Counts items, bytes, and bytes that were not used for long, for each kind.
 fn by_kind(items: &[Item]) -> BTreeMap<&ItemKind, (usize, u64, u64)> {
     let mut kinds = BTreeMap::<_, (usize, u64, u64)>::new();
     for item in items {

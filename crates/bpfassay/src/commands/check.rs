@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay check`: load and attach tools, and nothing else.
+//! `bpfassay check`: only loads and attaches tools.
 
 use crate::{cli, exit::Outcome};
 
-/// The bundled study that does so.
+/// The bundled study that only loads and attaches.
 const STUDY: &str = "load";
 
 /// Executes the command: the study `load`.
 ///
 /// # Errors
-/// As `bpfassay run` of a study: see [`super::run::run`].
+/// Those of `bpfassay run` for a study: see [`super::run::run`].
 pub(crate) async fn check(arguments: cli::Check, global: &cli::Global) -> Outcome {
     let cli::Check { tools, targets, deny, execution, against } = arguments;
     let selection = cli::Selection { study: STUDY.to_owned(), tool: tools, targets, deny, ..cli::Selection::default() };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay compare`: two results side by side.
+//! `bpfassay compare`: compares two results.
 
 use bpfassay_report::{
     compare::{Filter, Question, compare as compare_results},
@@ -12,7 +12,6 @@ use crate::{
     exit::{Failure, INCONCLUSIVE, INTERNAL, Outcome, REGRESSION, SUCCESS},
 };
 
-/// Which part of two results is compared.
 pub(super) fn filter(probes: &[String], metrics: &cli::Metrics) -> Filter {
     Filter { probes: probes.to_vec(), metrics: metrics.metric.clone(), accesses: metrics.access.clone() }
 }
@@ -20,9 +19,9 @@ pub(super) fn filter(probes: &[String], metrics: &cli::Metrics) -> Filter {
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure where one of the two results does not exist, is damaged, or cannot be compared
-/// with the other; an infrastructure failure where results cannot be read or the report cannot be
-/// written.
+/// - A usage failure, if one of the two results does not exist, is damaged, or cannot be compared
+///   with the other
+/// - An infrastructure failure, if results cannot be read or the report cannot be written
 pub(crate) fn compare(arguments: &cli::Compare) -> Outcome {
     let base = file::read(&arguments.base)?;
     let new = file::read(&arguments.new)?;

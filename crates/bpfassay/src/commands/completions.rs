@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay generate completions`: the options, and the values of those that take names of ours:
-//! architectures, kernels, studies, probes, tools, findings.
+//! `bpfassay generate completions`: the options, and the values that are names: architectures,
+//! kernels, studies, probes, tools, findings.
 
 use bpfassay_protocol::{Arch, Operation, probe::Probe};
 use bpfassay_study::Clock;
@@ -14,15 +14,15 @@ use crate::{
     exit::{Failure, INTERNAL, Outcome, SUCCESS},
 };
 
-/// Stands among the values of what may be a file, too, until the script is written: clap has either
-/// the one or the other.
+/// Marks arguments that can also be files, until the script is written: clap supports either values
+/// or files.
 const FILES: &str = "@FILES@";
 
 /// Prints the completion script for `shell`.
 ///
 /// # Errors
-/// An infrastructure failure where it cannot be printed. That the bundled catalogue is wrong is an
-/// internal one, and a test finds it.
+/// An infrastructure failure, if the script cannot be printed. An error in the bundled catalogue is
+/// an internal failure, which a test excludes.
 pub(crate) fn completions(shell: Shell) -> Outcome {
     let kernels = kernels().map_err(|error| Failure::new(INTERNAL, error))?;
     let mut script = Vec::new();
@@ -31,14 +31,14 @@ pub(crate) fn completions(shell: Shell) -> Outcome {
     Ok(SUCCESS)
 }
 
-/// The names of all kernels of the catalogue.
+/// Returns the names of all kernels of the catalogue.
 fn kernels() -> Result<Vec<&'static str>, bpfassay_testbed::catalogue::CatalogueError> {
     let catalogue = Catalogue::bundled()?;
     let mut names: Vec<&'static str> = Vec::new();
     for &arch in Arch::ALL {
         for name in catalogue.names(arch) {
             if !names.contains(&name) {
-                // clap has names as long as the program runs, and this is the last that it does.
+                // clap needs names with a static lifetime, and the program ends after this.
                 names.push(name.to_owned().leak());
             }
         }
@@ -46,7 +46,7 @@ fn kernels() -> Result<Vec<&'static str>, bpfassay_testbed::catalogue::Catalogue
     Ok(names)
 }
 
-/// `command` and all below it, with the values that their arguments take.
+/// Adds to `command` and all its subcommands the values that their arguments accept.
 fn with_values(command: Command, kernels: &[&'static str]) -> Command {
     let below: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
     let command = command.mut_args(|argument| match values(&argument, kernels) {
@@ -56,7 +56,7 @@ fn with_values(command: Command, kernels: &[&'static str]) -> Command {
     below.into_iter().fold(command, |command, name| command.mut_subcommand(name, |below| with_values(below, kernels)))
 }
 
-/// What `argument` takes by name; `None`: nothing, or clap has it already.
+/// Returns the names that `argument` accepts; `None`: no names, or clap has them already.
 fn values(argument: &Arg, kernels: &[&'static str]) -> Option<Vec<&'static str>> {
     let value_name = argument.get_value_names().and_then(|names| names.first())?.as_str();
     let or_files = |names: &[&'static str]| [names, &[FILES]].concat();
@@ -73,8 +73,8 @@ fn values(argument: &Arg, kernels: &[&'static str]) -> Option<Vec<&'static str>>
     })
 }
 
-/// `script` with files in place of [`FILES`], as each shell has it. Where that is not known, only
-/// the names are left.
+/// Replaces [`FILES`] in `script` by files, in the way of each shell. For other shells only the
+/// names are left.
 fn with_files(shell: Shell, script: &str) -> String {
     if shell == Shell::Fish {
         return with_files_of_fish(script);
@@ -84,8 +84,8 @@ fn with_files(shell: Shell, script: &str) -> String {
         let is_marked = line.contains(FILES);
         let bare = line.replace(&format!(" {FILES}"), "");
         text.push_str(&match shell {
-            // `$(compgen -W "a b" -- "${cur}")`; positional arguments stand among the options,
-            // where bash takes files as it does by default.
+            // `$(compgen -W "a b" -- "${cur}")`; positional arguments are among the options, where
+            // bash completes files by default.
             Shell::Bash if is_marked => bare.replace("compgen -W ", "compgen -f -W "),
             // `:STUDY:(a b)'`
             Shell::Zsh if is_marked => {
@@ -101,8 +101,8 @@ fn with_files(shell: Shell, script: &str) -> String {
     text
 }
 
-/// fish has a line for each value: `-r -f -a "a\t''`, …, `@FILES@\t''"`, where `-f` keeps files out
-/// and `-F` takes them.
+/// fish has a line for each value: `-r -f -a "a\t''`, …, `@FILES@\t''"`. `-f` excludes files and
+/// `-F` includes them.
 fn with_files_of_fish(script: &str) -> String {
     let mut text = String::with_capacity(script.len());
     let mut rest = script;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What re-execution shows where figures differ.
+//! Shows the differences that a re-execution found.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use bpfassay_results::{fingerprint::RecordDifference, plain};
 
 use crate::output;
 
-/// Differences that are shown one by one.
+/// The number of differences that are listed.
 const SHOWN: usize = 20;
 
-/// What differs, and where what was measured now is.
+/// Lists the differences, and tells where the new measurement is kept.
 pub(super) fn text(differences: &[RecordDifference], of: &str, kept: &Path) -> String {
     let mut text = format!("not reproduced: {of}: {} runs have other raw figures\n", differences.len());
     for RecordDifference { run, place, first, second } in differences.iter().take(SHOWN) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay doctor`: is this host fit, and if not, what to do.
+//! `bpfassay doctor`: checks whether this host is fit, and tells what to do if not.
 
 use std::{collections::BTreeSet, fmt::Write};
 
@@ -18,17 +18,17 @@ use crate::{
     selection::store_options,
 };
 
-/// Executes the command. A host that is not fit is a result, with an exit code of its own, and no
-/// failure.
+/// Executes the command. A host that is not fit has a separate exit code; it is no failure of the
+/// command.
 ///
 /// # Errors
-/// An infrastructure failure where missing packages were to be installed and are not: no dpkg, not
-/// root, declined, or apt-get failed; or where the result cannot be printed.
+/// An infrastructure failure, if missing packages were to be installed and are not (no dpkg, not
+/// root, declined, or apt-get failed), or if the result cannot be printed.
 pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outcome {
     if arguments.install {
         let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();
         let stages = Display::begin(cli::MessageFormat::Human).stages();
-        // What is installed is the host's, unless that of the lock is asked for.
+        // Install the host's QEMU, unless `--qemu lock` is given.
         let qemu = arguments.qemu.qemu.or(Some(QemuSource::Host));
         host::install(&missing_packages(HOST_PACKAGES, &archs, qemu)?, host::answers_yes(global.yes), &stages)?;
     }
@@ -55,7 +55,7 @@ fn text(checks: &[HostCheck]) -> String {
     text
 }
 
-/// What to do, with the options and commands that do it.
+/// Describes the remedy with the options and commands that apply it.
 fn described(remedy: &Remedy) -> String {
     let text = match remedy {
         Remedy::NameCache => "name a directory that you may write to with --cache",

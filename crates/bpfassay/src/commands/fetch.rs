@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay testbed fetch`: prepare everything for a study, so that it then runs offline.
+//! `bpfassay testbed fetch`: prepares everything that a study needs to run offline.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the file")]
 
@@ -17,9 +17,9 @@ use crate::{
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure for a study, a tool file or an image that cannot be used; an infrastructure
-/// failure where packages of the host are missing, a guest cannot be made, the cache cannot be read
-/// or written, QEMU does not start, or the manifest cannot be written.
+/// - A usage failure for a study, a tool file or an image that cannot be used
+/// - An infrastructure failure, if the host lacks packages, a guest cannot be built, the cache or
+///   the manifest cannot be read or written, or QEMU does not start
 pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcome {
     let overlays = cli::Overlays { ior: Vec::new(), bundle: None, manifest: None, available: false };
     let selection = selection(&arguments.selection, &overlays, global)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay verify --files`: whether a results directory is whole.
+//! `bpfassay verify --files`: checks whether a results directory is intact.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use bpfassay_report::check::{Soundness, check as check_directory};
 
 use crate::exit::{INFRASTRUCTURE, Outcome, SUCCESS, USAGE};
 
-/// Checks `directory` and prints the verdict on each file, which also decides the exit code.
+/// Checks `directory` and prints the verdict on each part. The exit code follows from the verdicts.
 ///
 /// # Errors
-/// An infrastructure failure where the verdicts cannot be printed.
+/// An infrastructure failure, if the verdicts cannot be printed.
 pub(super) fn check(directory: &Path) -> Outcome {
     let checked = check_directory(directory);
     let mut text = String::new();
@@ -20,7 +20,7 @@ pub(super) fn check(directory: &Path) -> Outcome {
             Soundness::Unreadable => "CANNOT BE READ",
             Soundness::Wrong => "WRONG",
         };
-        // What is wrong is reported with excerpts of the files, which anybody may have written.
+        // The messages quote the files, which anybody may have written.
         let message: String = one.message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         text.push_str(&format!("{}: {verdict}: {message}\n", one.what));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay here`: run a study on this machine itself, without guests.
+//! `bpfassay here`: runs a study on this machine itself, without guests.
 
 use std::{
     env,
@@ -22,10 +22,10 @@ use crate::{
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure for a study that this machine cannot execute, a mount point, a tool or an IOR
-/// that cannot be used, and a results directory that has a journal; an infrastructure failure where
-/// `PATH` lacks a program, the agent cannot be started, Slurm cannot be used, or the journal or the
-/// results cannot be written.
+/// - A usage failure for a study that this machine cannot execute, an unusable mount point, tool or
+///   IOR, and a results directory that has a journal
+/// - An infrastructure failure, if `PATH` lacks a program, the agent cannot be started, Slurm
+///   cannot be used, or the journal or the results cannot be written
 pub(crate) async fn here(arguments: cli::Here) -> Outcome {
     let tools = arguments.tool.iter().map(|name| bpfassay_tool::load(name).map_err(Failure::usage));
     let cluster = match arguments.slurm {
@@ -65,15 +65,16 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
     run::report(&directory, run::concluded(&opened)?, &end, arguments.message_format)
 }
 
-/// Set for the command that is started again in a job that was made for it.
+/// The environment variable for a command that runs again inside a job that was made for it.
 const MADE: &str = "BPFASSAY_SLURM_JOB_IS_OWN";
 
-/// The nodes that measure together. Where this machine is not the first of them, the command is
-/// started again there, and this does not return.
+/// Returns the nodes that measure together. If this machine is not the first node, the command is
+/// started again on that node, and this function does not return.
 ///
 /// # Errors
-/// A usage failure where a job is to be made and its number of nodes is not known, or is named in a
-/// job; an infrastructure failure where Slurm cannot be used.
+/// - A usage failure, if a job must be made without a known number of nodes, or if the number is
+///   given inside a job
+/// - An infrastructure failure, if Slurm cannot be used
 fn cluster(arguments: &cli::Here) -> Result<Cluster, Failure> {
     let usage = |report: miette::Report| Failure { code: USAGE, report };
     let placement = Placement::of_this_process().map_err(Failure::infrastructure)?;
@@ -112,13 +113,13 @@ fn cluster(arguments: &cli::Here) -> Result<Cluster, Failure> {
     Ok(Cluster { nodes, ranks_per_node: arguments.ranks_per_node, launcher })
 }
 
-/// This command, as it was called.
+/// Returns the command line of this process.
 fn own_command() -> Result<Vec<OsString>, Failure> {
     let program = env::current_exe().map_err(Failure::infrastructure)?;
     Ok(std::iter::once(program.into_os_string()).chain(env::args_os().skip(1)).collect())
 }
 
-/// Becomes `command`; returns why not.
+/// Replaces this process by `command`; returns the failure if that is not possible.
 fn start_again(command: &[OsString]) -> Failure {
     let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
     let error = Command::new(program).args(command.iter().skip(1)).env(MADE, "1").exec();
@@ -131,7 +132,7 @@ fn start_again(command: &[OsString]) -> Failure {
     Failure { code: INFRASTRUCTURE, report }
 }
 
-/// The options that a command for a part of the same needs as well.
+/// Returns the options that a command for a part of the study needs, too.
 fn overlays(arguments: &cli::Here) -> Vec<String> {
     let mut options: Vec<String> = arguments.tool.iter().flat_map(|tool| ["--tool".to_owned(), tool.clone()]).collect();
     options.extend(arguments.ior.iter().flat_map(|ior| ["--ior".to_owned(), ior.display().to_string()]));

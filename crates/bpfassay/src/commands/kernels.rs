@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay list kernels`: what is known, cached, available.
+//! `bpfassay list kernels`: lists known, cached and available kernels.
 
 use std::fmt::Write;
 
@@ -15,11 +15,12 @@ use crate::{
     selection::store_options,
 };
 
-/// Executes the command. What a mirror does not answer stands in the list, and is no failure.
+/// Executes the command. If a mirror does not answer, the list says so; that is no failure.
 ///
 /// # Errors
-/// An infrastructure failure where the cache cannot be opened or read, or the list cannot be
-/// printed; a usage failure where the directory of the cache is something else.
+/// - An infrastructure failure, if the cache cannot be opened or read, or the list cannot be
+///   printed
+/// - A usage failure, if the cache directory is not a cache
 pub(crate) fn kernels(arguments: &cli::Kernels, global: &cli::Global) -> Outcome {
     let store = Store::open(&store_options(global))?;
     let apt = store.apt();

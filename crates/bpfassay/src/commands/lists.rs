@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay list`: what there is to measure with, and what was measured.
+//! `bpfassay list`: lists what can be measured, and results.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the directory")]
 
@@ -22,7 +22,7 @@ use crate::{
     output,
 };
 
-/// Something that a study, a probe configuration or a tool is called, and what it is.
+/// A study, a probe configuration or a tool with its description.
 #[derive(Debug)]
 struct Named {
     name: &'static str,
@@ -32,8 +32,8 @@ struct Named {
 /// Prints the bundled studies.
 ///
 /// # Errors
-/// An infrastructure failure where the list cannot be printed. That a bundled file is wrong is an
-/// internal one, and a test finds it.
+/// An infrastructure failure, if the list cannot be printed. An error in a bundled file is an
+/// internal failure, which a test excludes.
 pub(crate) fn studies(arguments: &cli::Bundled) -> Outcome {
     let describe = |name: &str| bpfassay_study::load(name).map(|study| study.description);
     print_named(&described(bpfassay_study::bundled::NAMES, describe)?, arguments.json)
@@ -42,16 +42,16 @@ pub(crate) fn studies(arguments: &cli::Bundled) -> Outcome {
 /// Prints the bundled tools.
 ///
 /// # Errors
-/// As with [`studies`].
+/// Those of [`studies`].
 pub(crate) fn tools(arguments: &cli::Bundled) -> Outcome {
     let describe = |name: &str| bpfassay_tool::load(name).map(|tool| tool.file.description);
     print_named(&described(bpfassay_tool::bundled::NAMES, describe)?, arguments.json)
 }
 
-/// Bundled files with their descriptions.
+/// Reads the descriptions of bundled files.
 ///
 /// # Errors
-/// An internal failure for a file that is wrong.
+/// An internal failure for an invalid file.
 fn described<E: std::error::Error + Send + Sync + 'static>(
     names: &[&'static str],
     describe: impl Fn(&str) -> Result<String, E>,
@@ -63,14 +63,14 @@ fn described<E: std::error::Error + Send + Sync + 'static>(
 /// Prints the probes of the bundled tracer.
 ///
 /// # Errors
-/// An infrastructure failure where the list cannot be printed.
+/// An infrastructure failure, if the list cannot be printed.
 pub(crate) fn probes(arguments: &cli::Bundled) -> Outcome {
     let names: Vec<_> =
         Probe::ALL.iter().map(|probe| Named { name: probe.name(), description: description(*probe) }).collect();
     print_named(&names, arguments.json)
 }
 
-/// What a probe counts. What it hooks, its name says.
+/// Describes what a probe counts; its name tells what it hooks.
 fn description(probe: Probe) -> String {
     let counts = match probe.counts() {
         Some(ByteMeaning::Requested) => "the bytes that calls request",
@@ -101,9 +101,9 @@ fn print_named(named: &[Named], json: bool) -> Outcome {
 #[derive(Debug)]
 struct Measured {
     directory: PathBuf,
-    /// `None` where the journal cannot be read.
+    /// `None` if the journal cannot be read.
     run: Option<MeasuredRun>,
-    /// Why it cannot.
+    /// Why the journal cannot be read.
     problem: Option<String>,
 }
 
@@ -115,15 +115,15 @@ struct MeasuredRun {
     started_unix_ms: u64,
     runs: usize,
     planned: usize,
-    /// Of the raw figures; `None` for a run that is not complete.
+    /// The fingerprint of the raw figures; `None` for an incomplete run.
     fingerprint: Option<String>,
 }
 
 /// Prints the results in directories.
 ///
 /// # Errors
-/// A usage failure where a directory that is named cannot be read; an infrastructure failure where
-/// the list cannot be printed.
+/// - A usage failure, if a given directory cannot be read
+/// - An infrastructure failure, if the list cannot be printed
 pub(crate) fn results(arguments: &cli::ListedResults) -> Outcome {
     let given = arguments.directories.as_slice();
     let default = [PathBuf::from(DEFAULT_RESULTS)];
@@ -148,8 +148,8 @@ pub(crate) fn results(arguments: &cli::ListedResults) -> Outcome {
     Ok(SUCCESS)
 }
 
-/// Directories with a journal: `directory`, or those in it, by name. Links are left out, such as
-/// that to the latest one.
+/// Returns directories with a journal: `directory`, or those in it, by name. It skips links, such
+/// as the one to the latest directory.
 fn below(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let has_journal = |directory: &Path| directory.join(FILE_NAME).is_file();
     if has_journal(directory) {

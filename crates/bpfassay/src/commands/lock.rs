@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay testbed lock`: which package files testbeds are made of, and choosing them anew.
+//! `bpfassay testbed lock`: lists the package files of testbeds, and chooses them anew.
 
 use std::{collections::BTreeSet, fmt::Write as _, io::ErrorKind};
 
@@ -22,15 +22,15 @@ use crate::{
     selection::store_options,
 };
 
-/// Largest lock that is read, in bytes; real ones have about 200,000.
+/// The largest lock that is read, in bytes; real ones have about 200,000.
 const MAX_LOCK: u64 = 16 << 20;
 
-/// Executes the command. An entry that cannot be chosen anew stays as it was, and is named.
+/// Executes the command. An entry that cannot be chosen anew stays unchanged and is reported.
 ///
 /// # Errors
-/// A usage failure for a lock that cannot be read or understood, and for a kernel that the
-/// catalogue does not have; an infrastructure failure where the cache cannot be opened, or the lock
-/// cannot be written.
+/// - A usage failure for a lock that cannot be read or parsed, and for a kernel that is not in the
+///   catalogue
+/// - An infrastructure failure, if the cache cannot be opened, or the lock cannot be written
 pub(crate) fn lock(arguments: &cli::Lock, global: &cli::Global) -> Outcome {
     if !arguments.update {
         let lock = TestbedLock::bundled().map_err(Failure::usage)?;
@@ -74,8 +74,8 @@ pub(crate) fn lock(arguments: &cli::Lock, global: &cli::Global) -> Outcome {
     Ok(if updated.failed.is_empty() { SUCCESS } else { INFRASTRUCTURE })
 }
 
-/// A line for each kernel, the toolchain, QEMU, and what the packages of tools are for each
-/// architecture.
+/// Lists each kernel, the toolchain, QEMU, and the packages of tools for each architecture, one
+/// line each.
 fn listed(lock: &TestbedLock) -> String {
     let mut text =
         format!("{:<10} {:<9} {:<28} {:<20} {:>8}  suite\n", "arch", "kernel", "release", "version", "download");

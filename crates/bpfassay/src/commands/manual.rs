@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay generate man`: made from the same definition as `--help`.
+//! `bpfassay generate man`: makes the manual from the definition of `--help`.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the directory")]
 
@@ -13,11 +13,11 @@ use crate::{
     output,
 };
 
-/// One page per command in `directory`, and that of the command.
+/// Writes one page per subcommand to `directory`, and one for the command.
 ///
 /// # Errors
-/// An infrastructure failure where the directory cannot be made, or a page cannot be written or its
-/// path printed.
+/// An infrastructure failure, if the directory cannot be created, or a page cannot be written or
+/// its path printed.
 pub(crate) fn pages(directory: &Path) -> Outcome {
     let written = fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(Cli::command(), directory));
     written.map_err(|error| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay cluster merge`: one results directory of those of shards.
+//! `bpfassay cluster merge`: makes one results directory from those of shards.
 
 use std::path::Path;
 
@@ -15,11 +15,11 @@ use crate::{
 /// Executes the command. The exit code is that of a run that measured everything.
 ///
 /// # Errors
-/// A usage failure where the directory to be made exists, or shards are damaged, do not fit
-/// together, or are missing; an infrastructure failure where the merged results cannot be written
-/// or printed.
+/// - A usage failure, if the output directory exists, or shards are damaged, do not fit together,
+///   or are missing
+/// - An infrastructure failure, if the merged results cannot be written or printed
 pub(crate) fn merge(arguments: &cli::Merge) -> Outcome {
-    // Before the minutes that reading large journals may take.
+    // Check this first: reading large journals can take minutes.
     Merge::may_write(&arguments.output)?;
     let merge = Merge::read(&arguments.directories)?;
     let merge = if arguments.partial { merge } else { merge.complete()? };
@@ -30,7 +30,7 @@ pub(crate) fn merge(arguments: &cli::Merge) -> Outcome {
 /// as much.
 ///
 /// # Errors
-/// An infrastructure failure where they cannot be written or printed.
+/// An infrastructure failure, if the results cannot be written or printed.
 pub(super) fn write(merge: Merge, output: &Path) -> Outcome {
     let (missing, planned) = (merge.missing().len(), merge.plan().blocks.len());
     let concluded = merge.write(output)?;

@@ -53,9 +53,10 @@ use crate::{
 /// Executes the command line.
 ///
 /// # Errors
-/// Those of the command; an infrastructure failure where the host has no descriptors or memory left
-/// for the asynchronous runtime, and an internal one where that cannot be started for another
-/// reason.
+/// - Those of the command
+/// - An infrastructure failure, if the host has no descriptors or memory left for the asynchronous
+///   runtime
+/// - An internal failure, if the runtime cannot be started for another reason
 pub(crate) fn perform(cli: Cli) -> Outcome {
     let Cli { command, global } = cli;
     match command {
@@ -106,7 +107,7 @@ fn with_runtime(work: impl Future<Output = Outcome>) -> Outcome {
     runtime.block_on(work)
 }
 
-/// Columns of the terminal that standard output is, if it is one and reports them.
+/// Returns the number of columns if standard output is a terminal that reports it.
 fn terminal_width() -> Option<u16> {
     let stdout = output::stdout().into_inner();
     if !stdout.is_terminal() {
@@ -115,15 +116,15 @@ fn terminal_width() -> Option<u16> {
     rustix::termios::tcgetwinsize(stdout).ok().map(|size| size.ws_col).filter(|&columns| columns > 0)
 }
 
-/// Writes `text` to standard output, where what is no text is shown by its number; a reader that
-/// has closed its pipe is no failure.
+/// Writes `text` to standard output, with control characters as numbers. A reader that has closed
+/// its pipe is no failure.
 ///
 /// # Errors
-/// An infrastructure failure where it cannot be written: a full disk, for one.
+/// An infrastructure failure, if the text cannot be written, such as to a full disk.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = output::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // A closed pipe (`| head`) means that the reader wants no more.
+        // A closed pipe (`| head`) means that the reader has read enough.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             let report = miette::miette!(
                 help = "send it to a place that can be written to and has space",
@@ -135,27 +136,27 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// The same with a JSON text, in which strings stay what they are.
+/// Prints a JSON text, whose strings keep their meaning.
 ///
 /// # Errors
-/// As with [`print()`]; what made the text no text.
+/// Those of [`print()`], and an internal failure if the text could not be made.
 fn print_json(text: Result<String, serde_json::Error>) -> Result<(), Failure> {
     let text = text.map_err(|error| Failure::new(INTERNAL, error))?;
     print(&(plain::json(&text).into_owned() + "\n"))
 }
 
-/// Writes a report to `file`, which `--output` named or stands for.
+/// Writes a report to `file`, the value or the default of `--output`.
 ///
 /// # Errors
-/// An infrastructure failure where it cannot be written.
+/// An infrastructure failure, if the file cannot be written.
 fn write(file: &Path, report: &[u8]) -> Result<(), Failure> {
     written(file, std::fs::write(file, report))
 }
 
-/// Adds a report to what is in `file`, which holds `most` bytes.
+/// Appends a report to `file`, which can hold at most `most` bytes.
 ///
 /// # Errors
-/// An infrastructure failure where it cannot be written, or would hold more.
+/// An infrastructure failure, if the file cannot be written, or would become larger.
 fn append(file: &Path, report: &[u8], most: u64) -> Result<(), Failure> {
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
     let done = opened.and_then(|mut opened| {
@@ -169,11 +170,11 @@ fn append(file: &Path, report: &[u8], most: u64) -> Result<(), Failure> {
     written(file, done)
 }
 
-/// Writes a report to `file` in a results directory, in place of an earlier one. Through a symbolic
-/// link or into a pipe nothing is written.
+/// Writes a report to `file` in a results directory, and replaces an earlier report. It does not
+/// write through a symbolic link or into a pipe.
 ///
 /// # Errors
-/// An infrastructure failure where it cannot be written.
+/// An infrastructure failure, if the file cannot be written.
 fn write_beside(file: &Path, report: &[u8]) -> Result<(), Failure> {
     let directory = OpenDirectory::open(file.parent().unwrap_or(Path::new("")));
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();

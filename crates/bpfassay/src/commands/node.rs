@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay node`: what `here --slurm` has Slurm start on each node, and what stands there in the
-//! place of IOR.
+//! `bpfassay node`: the command that Slurm starts on each node for `here --slurm`, and the process
+//! that stands for IOR there.
 
 use std::{
     io::Write as _,
@@ -17,8 +17,8 @@ use crate::{
 /// Executes the command. A rank does not return, but becomes IOR.
 ///
 /// # Errors
-/// An infrastructure failure where this process was not started as a step of Slurm, or cannot do
-/// what it is for.
+/// An infrastructure failure, if this process was not started as a step of Slurm, or cannot do its
+/// task.
 pub(crate) async fn node(arguments: Node) -> Outcome {
     match arguments.role {
         NodeRole::Relay { token } => {
@@ -26,7 +26,7 @@ pub(crate) async fn node(arguments: Node) -> Outcome {
             Ok(SUCCESS)
         }
         NodeRole::Rank { token, directory, command } => {
-            // The command line has at least one.
+            // The command line has at least one word.
             let Some((program, arguments)) = command.split_first() else { return Ok(SUCCESS) };
             let error = bpfassay_runner::rank(&token, &directory, Path::new(program), arguments);
             Err(Failure::infrastructure(error))
@@ -34,15 +34,15 @@ pub(crate) async fn node(arguments: Node) -> Outcome {
     }
 }
 
-/// What this process does where an agent started it in the place of IOR, which is seen by the name
-/// of its program alone; `None`: it was not.
+/// Runs the process that stands for IOR, if an agent started this process for that, as the name of
+/// the program shows. Returns `None` otherwise.
 pub(crate) fn in_place_of_ior() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
     let relay = bpfassay_runner::relay_of(&PathBuf::from(arguments.next()?))?;
     Some(match bpfassay_runner::stand(relay, arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The agent passes the end of it on.
+            // The agent passes the end of this output on.
             let _ = writeln!(output::stderr(), "{}", bpfassay_protocol::with_causes(&error));
             ExitCode::from(INFRASTRUCTURE)
         }

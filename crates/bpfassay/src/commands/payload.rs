@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay testbed payload`: the guest's programs, built, packed for other machines, and
-//! verified.
+//! `bpfassay testbed payload`: builds, packs and verifies the guest's programs.
 
 use std::collections::BTreeSet;
 
@@ -21,12 +20,12 @@ use crate::{
     selection::store_options,
 };
 
-/// Executes the command. Programs that differ from what their sources give are a result, and no
+/// Executes the command. Programs that differ from a build of their sources are a result, and no
 /// failure.
 ///
 /// # Errors
-/// An infrastructure failure where the cache cannot be opened, packages of the host are missing, or
-/// programs cannot be built, taken from `--from`, packed or read.
+/// An infrastructure failure, if the cache cannot be opened, packages of the host are missing, or
+/// programs cannot be built, fetched from `--from`, packed or read.
 pub(crate) fn payload(arguments: cli::Payload, global: &cli::Global) -> Outcome {
     let display = Display::begin(cli::MessageFormat::Human);
     let store = Store::open(&store_options(global))?.with_stages(display.stages());
@@ -63,11 +62,11 @@ pub(crate) fn payload(arguments: cli::Payload, global: &cli::Global) -> Outcome 
     Ok(SUCCESS)
 }
 
-/// The programs for `archs`, or all architectures.
+/// Returns the programs for `archs`, or for all architectures.
 ///
 /// # Errors
-/// An infrastructure failure where packages for building are missing on the host, or programs
-/// cannot be built or taken from `--from`.
+/// An infrastructure failure, if the host lacks packages for the build, or programs cannot be built
+/// or fetched from `--from`.
 fn prepare(store: &Store, archs: Vec<Arch>, global: &cli::Global) -> Result<Vec<Built>, Failure> {
     let archs = all_or(archs);
     if store.programs.from.is_empty() && !payload::is_cached(&store.cache, &store.programs, &archs)? {
@@ -76,10 +75,10 @@ fn prepare(store: &Store, archs: Vec<Arch>, global: &cli::Global) -> Result<Vec<
     Ok(payload::prepare(&store.apt(), &store.programs, &archs)?)
 }
 
-/// Installs what the host lacks for building.
+/// Installs what the host lacks for the build.
 ///
 /// # Errors
-/// An infrastructure failure where the host has no dpkg, and those of [`host::install`].
+/// An infrastructure failure, if the host has no dpkg, and those of [`host::install`].
 fn install(store: &Store, global: &cli::Global) -> Result<(), Failure> {
     let missing = missing_packages(HOST_PACKAGES, &BTreeSet::new(), None)?;
     host::install(&missing, host::answers_yes(global.yes), &store.stages)
@@ -101,10 +100,10 @@ fn programs(built: &Built) -> String {
     text
 }
 
-/// Prints what was found out.
+/// Prints the result of the verification.
 ///
 /// # Errors
-/// An infrastructure failure where it cannot be printed.
+/// An infrastructure failure, if it cannot be printed.
 fn verified(verified: &Verified) -> Outcome {
     let mut text = format!("sources {}\n", verified.source);
     let mut differ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay plan`: what a study would do. Starts nothing.
+//! `bpfassay plan`: shows what a study would do, and starts nothing.
 
 use std::fmt::Write;
 
@@ -17,9 +17,9 @@ use crate::{
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure for a study, a tool file, an image or a manifest that cannot be used. With
-/// `--qemu`, an infrastructure failure, too, where the cache lacks a guest, or QEMU is missing or
-/// does not start.
+/// - A usage failure for a study, a tool file, an image or a manifest that cannot be used
+/// - An infrastructure failure with `--qemu`, if the cache lacks a guest, or QEMU is missing or
+///   does not start
 pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome {
     let selection = selection(&arguments.selection, &arguments.overlays, global)?;
     let plan = selection.expand(&store_options(global))?;
@@ -30,7 +30,7 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
     super::print(&(as_text(&plan) + &lacks_as_text(&lacks(&selection, &plan)?)))?;
     if let Some(source) = arguments.qemu {
         let qemu = source.map_or_else(cli::qemu_of_environment, |source| Ok(Some(source)))?;
-        // Only what is in the cache: planning downloads and builds nothing.
+        // Use the cache alone: planning downloads and builds nothing.
         let store = Store::open(&StoreOptions { qemu, ..offline(global) })?;
         let testbed = Testbed::provide(&store, &selection, &plan, Shell::Without)?;
         let host_setup = HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, Trial::Recorded).await?;
@@ -55,7 +55,8 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
     Ok(SUCCESS)
 }
 
-/// What the kernel lacks; nothing where it lacks nothing, or where its configuration is not known.
+/// Describes what the kernel lacks; empty if it lacks nothing, or if its configuration is not
+/// known.
 fn lacks_as_text(lacks: &Lacks) -> String {
     let mut text = String::new();
     for (title, lines) in [

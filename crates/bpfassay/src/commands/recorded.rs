@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fingerprints of the runs that the project has recorded, beside which a run of the same is to
-//! be held.
+//! The fingerprints of the project's recorded runs, for comparison with new runs.
 
-/// Folders of `results/`, named after their studies, with the fingerprints that their pages state.
+/// Folders of `results/`, named after their studies, with the fingerprints in their pages.
 const RECORDED: &[(&str, &str)] = &[
     ("kernel-series", "b0e3e12cb3da7a60467edd43636dad312c572b1c41b2407c25c8d57453b2ce64"),
     ("program-count", "22cc6f092d2497f8530c6b7de809758dc12f7f75c4eacb0980dc30b9e08fac66"),
     ("quick", "9cfcfeb4742435e0c8f75f79a9f684f402dd6ee0e2d00bde8090d0a529dad6bb"),
 ];
 
-/// A line where `fingerprint` is a recorded one; none otherwise, for other programs, kernels or
-/// options give others.
+/// Returns a line if `fingerprint` is a recorded one. Other programs, kernels or options give other
+/// fingerprints.
 pub(super) fn line(fingerprint: &str) -> Option<String> {
     let (folder, _) = RECORDED.iter().find(|(_, known)| *known == fingerprint)?;
     Some(format!("it is the recorded one: results/{folder}/README.md\n"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay report`: results as people and other programs read them.
+//! `bpfassay report`: renders results for people and other programs.
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a directory that the user names")]
 
@@ -14,18 +14,18 @@ use crate::{
     output,
 };
 
-/// The variable by which GitHub names the file of a step's summary.
+/// The variable with which GitHub names the file of a step's summary.
 const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 
-/// The bytes that a step's summary holds: of a longer one, GitHub shows nothing.
+/// The largest summary of a step, in bytes; GitHub shows nothing of a larger one.
 const MOST_OF_STEP: u64 = 1 << 20;
 
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure where the results do not exist or are damaged, have nothing of what the format
-/// or the figure shows, or the format is not text and is to be printed; an infrastructure failure
-/// where they cannot be read, or the report cannot be written.
+/// - A usage failure, if the results do not exist, are damaged, or lack what the format or the
+///   figure shows, or if a binary format would be printed
+/// - An infrastructure failure, if the results cannot be read, or the report cannot be written
 pub(crate) fn report(arguments: &cli::Report) -> Outcome {
     let results = file::read(&arguments.results)?;
     let format = arguments.format;

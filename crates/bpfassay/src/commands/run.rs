@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay run`: run a study.
+//! `bpfassay run`: runs a study.
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a directory that the user names")]
 
@@ -36,14 +36,15 @@ use crate::{
     stop, trust,
 };
 
-/// Executes the command. Runs that fail are results, and no failures.
+/// Executes the command. Runs that fail are results, and no failures of the command.
 ///
 /// # Errors
-/// A usage failure for a study, a tool file, an image or a manifest that cannot be used, a results
-/// directory that has a journal, and with `--resume` one that cannot be continued; an
-/// infrastructure failure where packages of the host are missing, a guest cannot be made, QEMU does
-/// not start, or the cache, the journal or the results cannot be read or written. With `--bisect`,
-/// the code is that of `git bisect run`.
+/// - A usage failure for a study, a tool file, an image, a manifest or a results directory that
+///   cannot be used
+/// - An infrastructure failure, if the host lacks packages, a guest cannot be built, QEMU does not
+///   start, or the cache, the journal or the results cannot be read or written
+///
+/// If `--bisect` is set, the exit code is for `git bisect run`.
 pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let is_bisect = arguments.against.bisect;
     let outcome = measure(arguments, global).await;
@@ -63,10 +64,10 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let against = against.map(|against| against.check(&plan, &arguments.selection.probe)).transpose()?;
     warn_of_lacks(&selection, &plan)?;
     if let Some(directory) = &arguments.execution.output {
-        // Before the minutes that setting up may take.
+        // Check this first: the set-up can take minutes.
         Journal::may_create(directory)?;
     }
-    // As early: the store is none of theirs.
+    // Open the store of blocks equally early, for the same reason.
     let blocks = blocks(&arguments.execution)?;
     let display = Display::begin(arguments.execution.message_format);
     let stages = display.stages();
@@ -78,7 +79,7 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let selection = Arc::new(selection);
     let session = if mode.begins_early(&plan, &selection, wish) {
         let parts = Testbed::provide_parts(Arc::clone(&store), Arc::clone(&selection), plan.clone());
-        // While guests are made.
+        // This runs while guests are built.
         missing.install_to_boot(&stages)?;
         Session::set_up_early(parts, plan, wish, jobs).await?
     } else {
@@ -116,8 +117,8 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     display.finish();
     let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([&directory]));
     let end = End { summary, how_to_continue, against };
-    // Reporting ends as a stage before the results are printed: `concluded` stays the last event of
-    // a run.
+    // Reporting ends as a stage before the results are printed, so that `concluded` stays the last
+    // event of a run.
     let concluded = stages.during(Kind::Reporting, "", |_| concluded(&opened))?;
     let code = report(&directory, concluded, &end, arguments.execution.message_format)?;
     if arguments.execution.timings {
@@ -126,7 +127,7 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     Ok(code)
 }
 
-/// The store of blocks that is asked for.
+/// Opens the store of blocks, if one was requested.
 fn blocks(execution: &cli::Execution) -> Result<Option<BlockReuse>, Failure> {
     let Some(place) = &execution.store else { return Ok(None) };
     let store = BlockStore::open(place)?;
@@ -134,10 +135,10 @@ fn blocks(execution: &cli::Execution) -> Result<Option<BlockReuse>, Failure> {
     Ok(Some(BlockReuse { store, fresh, wall, reproducible }))
 }
 
-/// Warns of what the kernel that the user names lacks for `plan`.
+/// Warns of what the user's kernel lacks for `plan`.
 ///
 /// # Errors
-/// A usage failure where the kernel's configuration cannot be read.
+/// A usage failure, if the kernel's configuration cannot be read.
 fn warn_of_lacks(selection: &Selection, plan: &Plan) -> Result<(), Failure> {
     let lacks = selection::lacks(selection, plan)?;
     for lack in &lacks.options {
@@ -152,7 +153,7 @@ fn warn_of_lacks(selection: &Selection, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is done again of what ended badly.
+/// Tells which failures to repeat.
 const fn again(asked: cli::AgainChoice) -> Again {
     match asked {
         cli::AgainChoice::Host => Again::Host,
@@ -160,11 +161,11 @@ const fn again(asked: cli::AgainChoice) -> Again {
     }
 }
 
-/// The results of the run in `directory`, which has just ended.
+/// Derives the results of the run in `directory`, which has just ended.
 ///
 /// # Errors
-/// Those of [`bpfassay_runner::conclude_in`]; an infrastructure failure where the directory, or
-/// what was written there, is gone.
+/// Those of [`bpfassay_runner::conclude_in`]; an infrastructure failure, if the directory, or a
+/// file written there, no longer exists.
 pub(super) fn concluded(directory: &OpenDirectory) -> Result<(Results, Option<String>), Failure> {
     bpfassay_runner::conclude_in(directory).map_err(|error| match error {
         bpfassay_runner::Error::Journal(error @ JournalError::Io { .. }) => Failure::infrastructure(error),
@@ -174,19 +175,19 @@ pub(super) fn concluded(directory: &OpenDirectory) -> Result<(Results, Option<St
 
 /// How the run ended.
 pub(super) struct End {
-    /// How far it came, and why it stopped.
+    /// How far the run came, and why it stopped.
     pub(super) summary: Summary,
-    /// How to continue, as the end of a sentence, where something is left to do.
+    /// How to continue, as the end of a sentence, if something is left to do.
     pub(super) how_to_continue: String,
-    /// The results that it is compared with, if any.
+    /// The results to compare with, if any.
     pub(super) against: Option<Against>,
 }
 
 /// Prints the results in `directory`, with their fingerprint and what is left to do.
 ///
 /// # Errors
-/// An infrastructure failure where they cannot be printed; a usage failure where they cannot be
-/// compared with those that they are to be compared with.
+/// - An infrastructure failure, if the results cannot be printed
+/// - A usage failure, if they cannot be compared with the base
 pub(super) fn report(
     directory: &Path,
     (results, fingerprint): (Results, Option<String>),
@@ -240,8 +241,8 @@ pub(super) fn report(
     Ok(code)
 }
 
-/// The last line, which agrees with the exit code: `results, as expected: bpfassay report DIR`. The
-/// codes of `git bisect run` mean something else.
+/// Formats the last line, which agrees with the exit code: `results, as expected: bpfassay report
+/// DIR`. The codes of `git bisect run` have another meaning, and no words.
 fn last_line(directory: &Path, code: Option<u8>) -> String {
     let words = match code {
         Some(SUCCESS) => ", as expected",
@@ -251,16 +252,16 @@ fn last_line(directory: &Path, code: Option<u8>) -> String {
         Some(INFRASTRUCTURE | INTERRUPTED) => ", NOT complete",
         _ => "",
     };
-    // A name that is no text is printed by its numbers, which a shell does not read.
+    // A name that is not text is printed with numbers, which a shell does not read.
     let directory = bpfassay_results::plain::line(&shell_command([directory])).into_owned();
     format!("results{words}: bpfassay report {directory}\n")
 }
 
-/// Options that another command needs to find the same guests, as arguments.
+/// Returns, as arguments, the options that another command needs to find the same guests.
 fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     let path = |path: &Path| path.display().to_string();
     let selection = &arguments.selection;
-    // Several are the packages of one kernel.
+    // Several paths are the packages of one kernel.
     let kernels: Vec<_> = selection.targets.kernel.iter().filter(|kernel| is_path(kernel)).cloned().collect();
     let kernel = Some(kernels.join(",")).filter(|kernel| !kernel.is_empty());
     let mut args: Vec<(&str, String)> = kernel.map(|kernel| ("--kernel", kernel)).into_iter().collect();
@@ -281,7 +282,8 @@ fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
     args
 }
 
-/// The exit code of the results. `paused`: whether blocks were left because the host failed.
+/// Returns the exit code of the results; `paused` tells that blocks were left because the host
+/// failed.
 fn verdict(results: &Results, paused: bool) -> u8 {
     match conclusion(results) {
         Conclusion::Regression => REGRESSION,
@@ -302,7 +304,7 @@ mod tests {
 
     use super::*;
 
-    /// Results of a study whose first run failed by each of `kinds` in turn.
+    /// Makes results of a study whose first run failed by each of `kinds` in turn.
     fn failed(kinds: &[FailureKind]) -> Results {
         let mut study = bpfassay_study::load("quick").unwrap();
         study.design.replicates = u32::try_from(kinds.len().max(1)).unwrap();

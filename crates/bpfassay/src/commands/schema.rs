@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay generate schema`: the JSON schemas of files.
+//! `bpfassay generate schema`: prints the JSON schemas of files.
 
 use crate::{
     cli::{Schema, SchemaOf},
@@ -9,7 +9,7 @@ use crate::{
 /// Executes the command.
 ///
 /// # Errors
-/// An infrastructure failure where the schema cannot be printed.
+/// An infrastructure failure, if the schema cannot be printed.
 pub(crate) fn schema(arguments: &Schema) -> Outcome {
     let text = match arguments.file {
         SchemaOf::Events => bpfassay_results::schema::events_schema(),

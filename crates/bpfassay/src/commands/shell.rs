@@ -27,9 +27,10 @@ use crate::{
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure where standard input is no terminal, and for a study, a tool file or an image
-/// that cannot be used; an infrastructure failure where packages of the host are missing, the guest
-/// cannot be made or booted, or it ends otherwise than by the end of its shell.
+/// - A usage failure, if standard input is not a terminal, and for a study, a tool file or an image
+///   that cannot be used
+/// - An infrastructure failure, if packages of the host are missing, the guest cannot be built or
+///   booted, or it ends before its shell does
 pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcome {
     if !std::io::stdin().is_terminal() {
         let help = "run it in a terminal; `run` needs none";
@@ -99,7 +100,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
             failed = Some(message.clone());
         }
     });
-    // Dropping the conversation puts the terminal back as it was, and kills the guest.
+    // Dropping the conversation restores the terminal and kills the guest.
     let ending = tokio::select! {
         ending = talk => ending.map_err(Failure::infrastructure)?,
         () = asked_to_end() => return Ok(INTERRUPTED),
@@ -114,8 +115,8 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     Err(Failure { code: INFRASTRUCTURE, report })
 }
 
-/// Waits for SIGTERM or the end of the terminal. Keys send no signals while the terminal is the
-/// guest's.
+/// Waits for SIGTERM or the end of the terminal. Keys send no signals while the guest has the
+/// terminal.
 async fn asked_to_end() {
     let asked = async |kind| match stop::listen(kind) {
         Ok(Some(mut signal)) => {
@@ -129,11 +130,12 @@ async fn asked_to_end() {
     }
 }
 
-/// The guest of a cell of a study; or that of `quick` (same file system, same kernel parameters)
-/// for any kernel of the catalogue, or for an image of the user's, whether or not `quick` names it.
+/// Selects the guest of a cell of a study, or else that of `quick` (same file system, same kernel
+/// parameters). The latter can have any kernel of the catalogue, or the user's image, even if
+/// `quick` does not name it.
 ///
 /// # Errors
-/// As [`selection`]: a tool file or an image that cannot be used.
+/// Those of [`selection`]: a tool file or an image that cannot be used.
 fn selection_of(arguments: &cli::Shell, global: &cli::Global) -> Result<Selection, Failure> {
     let kernel = match (&arguments.kernel, &arguments.cell) {
         (None, None) => Some("6.12".to_owned()),
@@ -143,14 +145,14 @@ fn selection_of(arguments: &cli::Shell, global: &cli::Global) -> Result<Selectio
         study: arguments.study.clone().unwrap_or_else(|| "quick".to_owned()),
         targets: cli::Targets {
             arch: arguments.arch.into_iter().collect(),
-            // As `run` takes the packages of a kernel.
+            // A comma separates the packages of a kernel, like in `run`.
             kernel: kernel.iter().flat_map(|kernel| kernel.split(',')).map(str::to_owned).collect(),
             modules: arguments.modules.clone(),
         },
         cell: arguments.cell.clone().into_iter().collect(),
         tool: arguments.tool.clone(),
         replicates: Some(1),
-        // Guests under the other clock take no input.
+        // Guests under the other clock accept no input.
         clock: Some(Clock::Wall),
         ..cli::Selection::default()
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay cluster submit`: a study as an array job, followed to its merged results.
+//! `bpfassay cluster submit`: runs a study as an array job, and follows it to the merged results.
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a directory that the user names")]
 
@@ -22,16 +22,17 @@ use crate::{
     output,
 };
 
-/// The directory of the merged results in that of the job.
+/// The directory of the merged results, inside that of the job.
 const MERGED: &str = "merged";
 
 /// Executes the command. The exit code is that of `cluster merge`, which has the verdicts of the
 /// whole study.
 ///
 /// # Errors
-/// A usage failure where arguments are wrong or the directory has another job; an infrastructure
-/// failure where Slurm cannot be used, or shards are not measured after all attempts; those of
-/// `cluster merge`.
+/// - A usage failure, if arguments are wrong or the directory has another job
+/// - An infrastructure failure, if Slurm cannot be used, or shards are not measured after all
+///   attempts
+/// - Those of `cluster merge`
 pub(crate) fn slurm(arguments: &cli::Submit, global: &cli::Global) -> Outcome {
     let merged = arguments.output.join(MERGED);
     if merged.exists() {
@@ -53,14 +54,15 @@ pub(crate) fn slurm(arguments: &cli::Submit, global: &cli::Global) -> Outcome {
     merge::write(Merge::read(&submission.shards())?.complete()?, &merged)
 }
 
-/// The job, with arguments of `run` that `run` takes.
+/// Makes the job, with arguments that `run` accepts.
 fn job(arguments: &cli::Submit, global: &cli::Global) -> Result<SlurmJob, Failure> {
     let failed = |error| Failure::infrastructure(SlurmError::File { action: "find", path: ".".into(), source: error });
     let program = env::current_exe().map_err(failed)?;
     let working_directory = env::current_dir().map_err(failed)?;
     let global_arguments = global.of_testbed().into_iter().map(text).collect::<Result<_, _>>()?;
     let run = check(&arguments.study, &arguments.run_arguments)?;
-    // A store that only the environment names reaches no node where that is not passed on.
+    // A store that only the environment names would not reach nodes that do not get the
+    // environment.
     let continued_arguments = store_arguments(&run)?;
     let has_store = |argument: &String| argument == "--store" || argument.starts_with("--store=");
     let of_environment = if arguments.run_arguments.iter().any(has_store) { 0 } else { 2 };
@@ -81,7 +83,7 @@ fn job(arguments: &cli::Submit, global: &cli::Global) -> Result<SlurmJob, Failur
     })
 }
 
-/// `argument` as the script has it, which is a text.
+/// Returns `argument` as text for the script.
 fn text(argument: OsString) -> Result<String, Failure> {
     argument.into_string().map_err(|argument| {
         let report = miette::miette!(
@@ -93,7 +95,7 @@ fn text(argument: OsString) -> Result<String, Failure> {
     })
 }
 
-/// The store of blocks that `run` uses, and how, as arguments: the store first.
+/// Returns the store of blocks that `run` uses, and its options, as arguments: the store first.
 fn store_arguments(run: &cli::Run) -> Result<Vec<String>, Failure> {
     let cli::Execution { store, fresh, store_wall, store_reproducible, .. } = &run.execution;
     let Some(store) = store else { return Ok(Vec::new()) };
@@ -113,8 +115,8 @@ fn store_arguments(run: &cli::Run) -> Result<Vec<String>, Failure> {
     Ok(all)
 }
 
-/// Whether `run` takes these arguments, and none of them is one that the script has itself. Returns
-/// what they ask for.
+/// Checks that `run` accepts these arguments, and that the script does not have one of them
+/// already. Returns the parsed arguments.
 fn check(study: &str, run_arguments: &[String]) -> Result<cli::Run, Failure> {
     let words = ["bpfassay", "run", study].into_iter().chain(run_arguments.iter().map(String::as_str));
     let wrong = |problem: String| {
@@ -124,12 +126,12 @@ fn check(study: &str, run_arguments: &[String]) -> Result<cli::Run, Failure> {
         );
         Failure { code: USAGE, report }
     };
-    // What clap prints has its own colours and usage; the first line is what is wrong.
+    // clap adds colours and usage; the first line tells what is wrong.
     let first_line = |error: clap::Error| {
         wrong(error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned())
     };
     let matches = Cli::command().try_get_matches_from(words).map_err(first_line)?;
-    // The shards have those of this command, also when they are continued.
+    // The shards have the common options of this command, also when they are continued.
     let is_named = |argument: &&Arg| matches.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine);
     let of_every_command = cli::Global::augment_args(clap::Command::new("every"));
     if let Some(named) = of_every_command.get_arguments().find(is_named) {
@@ -177,7 +179,7 @@ fn say(begun: Instant, event: &SlurmEvent) {
             )
         }
     };
-    // A closed standard error is no reason to leave a job alone.
+    // A closed standard error is no reason to abandon a job.
     let _ = writeln!(output::stderr(), "[{:>4} s] {text}", begun.elapsed().as_secs());
 }
 
@@ -188,7 +190,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cluster, ClusterCommand};
 
-    /// The arguments of every command that the shards of this command line have.
+    /// Returns the common options that the shards of this command line get.
     fn of_shards(options: &[&str]) -> Vec<String> {
         let words = ["bpfassay", "cluster", "submit", "quick", "--output", "job", "--shards", "2"];
         let parsed = Cli::try_parse_from(words.iter().chain(options)).unwrap();
@@ -213,7 +215,7 @@ mod tests {
         for wanted in [vec!["--offline"], given, alone.to_vec()] {
             assert_eq!(of_shards(&wanted), wanted);
         }
-        // What is only for the terminal, or for the command itself, is not.
+        // Options for the terminal, or for the command itself, are left out.
         assert_eq!(of_shards(&["--yes", "-vv"]), Vec::<String>::new());
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay testbed`: testbeds made from what others built, checked, and packed.
+//! `bpfassay testbed`: composes testbeds from what others built, checks and packs them.
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a directory that the user names")]
 
@@ -24,8 +24,9 @@ use crate::{
 /// Composes the guests of the specification `spec` in the directory `output`.
 ///
 /// # Errors
-/// A usage failure for a specification that cannot be used; an infrastructure failure where a file
-/// that it names is missing or changed, or guests cannot be composed in the cache or copied.
+/// - A usage failure for a specification that cannot be used
+/// - An infrastructure failure, if a file that it names is missing or changed, or if guests cannot
+///   be composed in the cache or copied
 pub(crate) fn compose(spec: &Path, output: &Path, global: &cli::Global) -> Outcome {
     let spec = TestbedSpec::load(spec)?;
     let store = Store::open(&offline(global))?;
@@ -37,8 +38,8 @@ pub(crate) fn compose(spec: &Path, output: &Path, global: &cli::Global) -> Outco
 /// Copies the testbed of `manifest` into the directory `output`.
 ///
 /// # Errors
-/// A usage failure for a manifest that cannot be used; an infrastructure failure where a file that
-/// it names is missing or changed, or cannot be copied.
+/// - A usage failure for a manifest that cannot be used
+/// - An infrastructure failure, if a file that it names is missing or changed, or cannot be copied
 pub(crate) fn pack(manifest: &Path, output: &Path) -> Outcome {
     let manifest = Manifest::load(manifest, Check::Size)?;
     compose::pack(&manifest, output)?;
@@ -48,8 +49,8 @@ pub(crate) fn pack(manifest: &Path, output: &Path) -> Outcome {
 /// Checks `file`: a manifest, or with `is_spec` a testbed specification.
 ///
 /// # Errors
-/// A usage failure for a file that cannot be used; an infrastructure failure where a file that the
-/// manifest names is missing or changed.
+/// - A usage failure for a file that cannot be used
+/// - An infrastructure failure, if a file that the manifest names is missing or changed
 pub(crate) fn check(file: &Path, is_spec: bool) -> Outcome {
     if !is_spec {
         return print(&Manifest::load(file, Check::Content)?, file);
@@ -74,7 +75,7 @@ fn print(manifest: &Manifest, path: &Path) -> Outcome {
     Ok(SUCCESS)
 }
 
-/// The line of a target, whose names are those of whoever made the manifest.
+/// Formats the line of a target. The names come from whoever made the manifest.
 pub(super) fn summary(target: &Target) -> String {
     line(target.arch, &target.name, &target.kernel.release)
 }

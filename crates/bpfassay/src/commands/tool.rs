@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay tool`: tool files.
+//! `bpfassay tool`: writes tool files.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the file")]
 
@@ -19,14 +19,14 @@ use crate::{
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure for a source that cannot be read or is nothing of a tool, and for an output file
-/// that exists; an infrastructure failure where an endpoint does not answer, or the tool file
-/// cannot be written.
+/// - A usage failure for a source that cannot be read or is not part of a tool, and for an output
+///   file that exists
+/// - An infrastructure failure, if an endpoint does not answer, or the tool file cannot be written
 pub(crate) fn tool(arguments: &Tool) -> Outcome {
     let ToolCommand::Init { source, output } = &arguments.command;
     let written = match output {
         Some(file) => tool_file(source, file.parent()),
-        // It is put into a file here, as far as can be known.
+        // Standard output is probably redirected to a file in the current directory.
         None => match tool_file(source, Some(Path::new("."))) {
             Err(InitError::Elsewhere { path, .. }) => {
                 let place = path.parent().unwrap_or(&path).display();
@@ -51,10 +51,10 @@ pub(crate) fn tool(arguments: &Tool) -> Outcome {
     Ok(SUCCESS)
 }
 
-/// Writes a file that does not exist.
+/// Writes a new file.
 ///
 /// # Errors
-/// Where the file exists, or cannot be created or written.
+/// If the file exists, or cannot be created or written.
 fn create(file: &Path, text: &str) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).open(file)?.write_all(text.as_bytes())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay trend`: figures along a series of kernels or results.
+//! `bpfassay trend`: shows figures along a series of kernels or results.
 
 use bpfassay_report::{
     render::{Style, trend_markdown, trend_text},
@@ -15,8 +15,8 @@ use crate::{
 /// Executes the command.
 ///
 /// # Errors
-/// A usage failure where results do not exist or are damaged, or were measured by different clocks;
-/// an infrastructure failure where they cannot be read, or the trend cannot be printed.
+/// - A usage failure, if results do not exist or are damaged, or were measured by different clocks
+/// - An infrastructure failure, if they cannot be read, or the trend cannot be printed
 pub(crate) fn trend(arguments: &cli::Trend) -> Outcome {
     let read = |directory: &std::path::PathBuf| {
         let name = directory.file_name().unwrap_or(directory.as_os_str()).to_string_lossy().into_owned();

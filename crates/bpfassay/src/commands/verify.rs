@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay verify`: re-execute part of a run; fails unless every raw figure matches.
+//! `bpfassay verify`: re-executes part of a run, and fails unless every raw figure matches.
 
 use std::path::Path;
 
@@ -16,18 +16,18 @@ use crate::{
     stop, trust,
 };
 
-/// Executes the command. Figures that differ are a result, and no failure.
+/// Executes the command. Figures that differ are a result, and no failure of the command.
 ///
 /// # Errors
-/// A usage failure where the run cannot be verified: it has no journal or a damaged one, has no
-/// complete boot, was continued, used the wall clock, or needs tool files that are no longer known;
-/// an infrastructure failure where packages of the host are missing, the same guests cannot be had,
-/// or the host fails during a boot.
+/// - A usage failure, if the run cannot be verified. Reasons are a missing or damaged journal, no
+///   complete boot, a continued run, the wall clock, and tool files that are no longer known.
+/// - An infrastructure failure, if the host lacks packages, the same guests are not available, or
+///   the host fails during a boot
 pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outcome {
     if let Some(store) = &arguments.store {
         return super::verify_store::verify(store, &arguments, global).await;
     }
-    // The arguments are taken only with one of the two.
+    // clap requires a directory or a store.
     let directory = arguments.directory.as_deref().unwrap_or(Path::new("."));
     if arguments.files {
         return super::files::check(directory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay verify --store`: re-execute blocks of a store; what does not reproduce, or is damaged,
-//! is named and put aside.
+//! `bpfassay verify --store`: re-executes blocks of a store. Blocks that are damaged or do not
+//! reproduce are reported and put aside.
 
 use std::time::SystemTime;
 
@@ -23,37 +23,36 @@ use crate::{
     stop,
 };
 
-/// Why blocks were left out that are shown one by one.
+/// The number of reasons for left-out blocks that are listed.
 const SHOWN: usize = 20;
 
-/// What came of one block.
+/// The outcome for one block.
 enum Came {
-    /// Its figures are the same.
     Same,
-    /// They are not: what differs.
+    /// The figures differ, with the differences.
     Different(String),
-    /// Its entry is not what its name says.
+    /// The entry does not match its name.
     Damaged(String),
-    /// It cannot be measured as it was, here and now.
+    /// The block cannot be measured again on this host now.
     LeftOut(String),
-    /// It was not measured to its end.
+    /// The measurement was not completed.
     Cancelled,
 }
 
 /// Executes the command for the store at `place`. Blocks that another program, QEMU or host
-/// measured are left out, and others taken in their place.
+/// measured are left out, and replaced by others.
 ///
 /// # Errors
-/// A usage failure where there is no store; an infrastructure failure where it cannot be read,
-/// packages of the host are missing, the same guests cannot be had, or the host fails during a
-/// boot.
+/// - A usage failure, if there is no store
+/// - An infrastructure failure, if it cannot be read, packages of the host are missing, the same
+///   guests are not available, or the host fails during a boot
 pub(super) async fn verify(place: &StorePlace, arguments: &cli::Verify, global: &cli::Global) -> Outcome {
     let blocks = BlockStore::existing(place)?;
     let mut keys = blocks.keys()?;
     let all = keys.len();
     let wanted = arguments.sample.map_or(all, |sample| usize::try_from(sample).unwrap_or(usize::MAX));
-    // Keys are digests, so that their order has nothing to do with what is measured; each call
-    // begins elsewhere.
+    // Keys are digests, so their order does not depend on what is measured. Each call begins at
+    // another key.
     keys.rotate_left(start(all));
     let cancel = stop::on_signals();
     let (mut same, mut different, mut damaged, mut left_out) = (0, 0, 0, Vec::new());
@@ -116,7 +115,7 @@ async fn again(
 ) -> Result<Came, Failure> {
     let verification = match Verification::of_block(blocks, key) {
         Ok(Some(verification)) => verification,
-        // Another process put it aside meanwhile.
+        // Another process put the entry aside meanwhile.
         Ok(None) => return Ok(Came::LeftOut("it is gone".to_owned())),
         Err(Error::BlockStore(error @ BlockStoreError::Damaged { .. })) => {
             return Ok(Came::Damaged(with_causes(&error)));
@@ -161,7 +160,7 @@ async fn again(
     })
 }
 
-/// Puts the entry of `key` aside, and reports where it is.
+/// Puts the entry of `key` aside, and reports its path.
 fn aside(blocks: &BlockStore, key: &BlockKey) -> String {
     match blocks.put_aside(key) {
         Ok(path) => format!("  its entry is put aside: {}\n", output::path(&path)),
@@ -169,7 +168,7 @@ fn aside(blocks: &BlockStore, key: &BlockKey) -> String {
     }
 }
 
-/// Where to begin among `all`: somewhere else at each time.
+/// Returns where to begin among `all`: at another key each time.
 fn start(all: usize) -> usize {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     usize::try_from(now.as_micros() % (all.max(1) as u128)).unwrap_or_default()

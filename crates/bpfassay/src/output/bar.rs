@@ -10,19 +10,20 @@ use indicatif::{ProgressDrawTarget, TermLike};
 
 use super::{filtered, stderr};
 
-/// How often the bar is drawn, at most, in times a second.
+/// The largest rate at which the bar is drawn, per second.
 const RATE: u8 = 20;
 
-/// Standard error as a terminal that the bar moves on: text goes through the filter, movements are
-/// only those below.
+/// Standard error as a terminal for the progress bar: text goes through the filter, and only the
+/// movements below are possible.
 #[derive(Debug, Default)]
 pub(crate) struct Bar {
-    /// What is to be drawn at once.
+    /// Text to draw at once.
     drawn: Mutex<String>,
 }
 
 impl Bar {
-    /// Where a bar is drawn: nowhere, where standard error is no terminal that can move.
+    /// Returns where the bar is drawn; hidden if standard error is not a terminal that can move the
+    /// cursor.
     pub(crate) fn target() -> ProgressDrawTarget {
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         if is_dumb || !stderr().stream.is_terminal() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Study and tool files that are not valid: every complaint with the lines of the file that it is
-//! about.
+//! Reports invalid study and tool files: every complaint with the lines of the file that it
+//! concerns.
 
 use std::{
     collections::BTreeMap,
@@ -15,10 +15,10 @@ use bpfassay_study::StudyError;
 use bpfassay_tool::ToolError;
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 
-/// Most characters of a line of a file.
+/// The largest number of characters of a line of a file.
 const MAX_COLUMNS: usize = 200;
 
-/// A file that is not valid, with no hazard in any of its text.
+/// An invalid file, whose texts have no hazards.
 #[derive(Debug)]
 pub(crate) struct InvalidFile {
     message: String,
@@ -26,7 +26,7 @@ pub(crate) struct InvalidFile {
     complaints: Vec<Located>,
 }
 
-/// A complaint, with its place in the text that is shown.
+/// A complaint with its place in the shown text.
 #[derive(Debug)]
 struct Located {
     message: String,
@@ -35,7 +35,7 @@ struct Located {
 }
 
 impl InvalidFile {
-    /// The file that `error` is about, if it is about one that is not valid.
+    /// Returns the file that `error` concerns, if it is an invalid one.
     pub(crate) fn of(error: &(dyn Error + 'static)) -> Option<Self> {
         let tool = error.downcast_ref::<ToolError>().or_else(|| match error.downcast_ref()? {
             bpfassay_testbed::Error::ToolFile(error) => Some(error),
@@ -65,8 +65,8 @@ impl InvalidFile {
     }
 }
 
-/// The text of the file without hazards and with short lines, and where in it the ends of spans
-/// are.
+/// Returns the text of the file without hazards and with short lines, and the positions of the
+/// spans' ends in it.
 fn shown(invalid: &Invalid) -> (String, BTreeMap<usize, usize>) {
     let ends = invalid.complaints.iter().flat_map(|complaint| [complaint.span.start, complaint.span.end]);
     let mut places: BTreeMap<usize, usize> = ends.map(|end| (end, usize::MAX)).collect();
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::output::{filtered, report::styled};
 
-    /// As a terminal of 80 columns shows it, without colours.
+    /// Formats an error for a terminal of 80 columns, without colours.
     fn report(error: &(dyn Error + 'static)) -> String {
         let options = MietteHandlerOpts::new().color(false).terminal_links(false).width(80);
         let text = styled(&InvalidFile::of(error).unwrap(), options);

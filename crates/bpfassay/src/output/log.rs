@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The messages of our crates, by `tracing`.
+//! The messages of our crates, through `tracing`.
 
 use std::fmt::{self, Debug};
 
@@ -16,25 +16,25 @@ use tracing_subscriber::{
 
 use super::{coloured_stderr, colours, stderr};
 
-/// Most characters of a field that are shown.
+/// The largest number of shown characters of a field.
 const MOST: usize = 4000;
 
-/// What is reported, by how often `-v` is given.
+/// The filters by how often `-v` is given.
 const DEFAULT_FILTERS: [&str; 3] = [
     "warn,bpfassay=info,bpfassay_testbed=info,bpfassay_vm=warn,bpfassay_runner=warn",
     "warn,bpfassay=debug,bpfassay_testbed=debug,bpfassay_vm=debug,bpfassay_runner=debug",
     "trace",
 ];
 
-/// Our own crates report what they do (`-v`: more, `-vv`: everything); others only what is wrong.
-/// `RUST_LOG` overrides both.
+/// Sends messages to standard error. Our own crates report their steps (`-v`: more, `-vv`:
+/// everything), and others only problems. `RUST_LOG` overrides both.
 pub(crate) fn log_to_stderr(verbose: u8) {
     let filter = std::env::var("RUST_LOG").ok().and_then(|filter| filter.parse::<Targets>().ok());
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(colours(&stderr().stream))
         .fmt_fields(Fields)
         .with_writer(coloured_stderr)
-        // Where standard error is closed, a message about that would end the thread that writes it.
+        // If standard error is closed, a message about that would end the thread that writes it.
         .log_internal_errors(false)
         .with_target(false)
         .without_time();
@@ -42,8 +42,7 @@ pub(crate) fn log_to_stderr(verbose: u8) {
     tracing_subscriber::registry().with(lines.with_filter(filter)).init();
 }
 
-/// Every field on one line, with every hazard shown: messages contain text from outside as often as
-/// our own.
+/// Formats every field on one line, with every hazard escaped: messages contain foreign text, too.
 struct Fields;
 
 impl<'writer> FormatFields<'writer> for Fields {

@@ -12,18 +12,19 @@ use miette::{Diagnostic, MietteHandler, MietteHandlerOpts, ReportHandler as _};
 
 use super::{InvalidFile, coloured_stderr, colours, stderr};
 
-/// Most characters of one error.
+/// The largest number of characters of one error.
 const MOST: usize = 16_000;
 
 /// Prints `report` on standard error.
 pub(crate) fn print_report(report: &miette::Report) {
     let stream = stderr().stream;
     let text = shown(report, colours(&stream), stream.is_terminal());
-    // There is no way to report that standard error is gone; the exit code remains.
+    // There is no way to report that standard error is closed; the exit code remains.
     let _ = coloured_stderr().write_all(text.as_bytes());
 }
 
-/// Logs and other programs get each message on one line: wrapped are those for a terminal.
+/// Formats `report`. Lines are wrapped for a terminal only: logs and other programs get each
+/// message on one line.
 fn shown(report: &miette::Report, colours: bool, is_terminal: bool) -> String {
     let options = MietteHandlerOpts::new().color(colours).terminal_links(false).wrap_lines(is_terminal);
     match report.downcast_ref::<InvalidFile>() {
@@ -32,12 +33,12 @@ fn shown(report: &miette::Report, colours: bool, is_terminal: bool) -> String {
     }
 }
 
-/// `diagnostic`, whose text holds no hazard any more, as `options` style it.
+/// Formats `diagnostic`, whose text has no hazards, in the style of `options`.
 pub(super) fn styled(diagnostic: &dyn Diagnostic, options: MietteHandlerOpts) -> String {
     format!("{:?}\n", Styled { diagnostic, handler: options.build() })
 }
 
-/// An error as its handler styles it.
+/// An error formatted by its handler.
 struct Styled<'a> {
     diagnostic: &'a dyn Diagnostic,
     handler: MietteHandler,
@@ -49,8 +50,7 @@ impl fmt::Debug for Styled<'_> {
     }
 }
 
-/// An error as text, which may come from outside and holds no hazard any more, whatever handler
-/// styles it.
+/// An error as text without hazards, safe for any handler.
 #[derive(Debug)]
 struct Plain {
     message: String,
@@ -72,7 +72,7 @@ impl Plain {
     }
 }
 
-/// On its lines: reports have several.
+/// Escapes a text and keeps its lines: reports have several.
 fn text_of(value: &(impl Display + ?Sized)) -> String {
     let text = value.to_string();
     let end = text.char_indices().nth(MOST).map_or(text.len(), |(end, _)| end);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is reported of runs and boots, as lines for people.
+//! Reports of runs and boots as lines for people.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -12,10 +12,10 @@ use bpfassay_vm::shell_command;
 
 use crate::output;
 
-/// Most characters of why a run has no figures: the log has the rest.
+/// The largest number of characters of why a run has no figures; the log has the rest.
 const MOST_OF_REASON: usize = 400;
 
-/// Why a block is booted once more.
+/// Tells why a block is booted again.
 pub(super) fn booted_again(block: &str, boot: u32, confirming: Option<&str>) -> String {
     match confirming {
         Some(run) => format!("{block}: boot {boot}: the warm-up and {run} alone, to find out whether it is to blame"),
@@ -23,14 +23,14 @@ pub(super) fn booted_again(block: &str, boot: u32, confirming: Option<&str>) -> 
     }
 }
 
-/// What went wrong with a guest, and whose fault it was.
+/// Tells what went wrong with a guest, and what was at fault.
 pub(super) fn ended_badly(block: &str, failure: Option<&RunFailure>, verdict: Option<&BootVerdict>) -> Option<String> {
     let verdict = verdict.filter(|verdict| !matches!(verdict, BootVerdict::Complete | BootVerdict::Interrupted))?;
     let failure = failure.map(|failure| RunFailure { log: None, ..failure.clone() }.to_string()).unwrap_or_default();
     Some(format!("{block}: {failure}: {verdict}"))
 }
 
-/// The lines that report a run.
+/// Returns the lines that report a run.
 pub(super) fn lines_of(ended: &RunEnded) -> Vec<String> {
     let RunEnded { run, seconds, .. } = ended;
     let run = line(run);
@@ -60,19 +60,18 @@ pub(super) fn lines_of(ended: &RunEnded) -> Vec<String> {
     lines
 }
 
-/// Runs that failed by what was reported already: the guest that they were to be made in did not
-/// become ready.
+/// Runs with a failure that was reported already: their guest did not become ready.
 #[derive(Debug, Default)]
 pub(super) struct Repeated {
-    /// The run that was reported last with its reason and log, and how many failed by the same
-    /// since.
+    /// The last reported run with its reason and log; `more` counts later runs with the same
+    /// failure.
     last: Option<(String, Option<String>, Option<PathBuf>)>,
     more: u64,
 }
 
 impl Repeated {
-    /// Takes a run. Whether it failed as the one that was reported last, and never began: then
-    /// nothing is to be reported of it by itself.
+    /// Adds a run. Returns whether it never began and failed like the last reported run, so that it
+    /// needs no report.
     pub(super) fn take(&mut self, ended: &RunEnded) -> bool {
         let is_same = self.last.as_ref().is_some_and(|(_, message, log)| {
             ended.outcome == Ending::Failed && ended.seconds == 0.0 && (message, log) == (&ended.message, &ended.log)
@@ -83,13 +82,13 @@ impl Repeated {
         is_same
     }
 
-    /// That `ended` is reported, after what [`Self::line`] gave.
+    /// Remembers that `ended` was reported, after the line of [`Self::line`].
     pub(super) fn reported(&mut self, ended: &RunEnded) {
         let failed = ended.outcome == Ending::Failed;
         self.last = failed.then(|| (ended.run.clone(), ended.message.clone(), ended.log.clone()));
     }
 
-    /// The line about those that were not reported by themselves, once.
+    /// Returns the line about the runs without a report, once.
     pub(super) fn line(&mut self) -> Option<String> {
         let runs = match std::mem::take(&mut self.more) {
             0 => return None,
@@ -101,7 +100,7 @@ impl Repeated {
     }
 }
 
-/// What a tracer counted of the workload; empty where none counted.
+/// Formats what a tracer counted of the workload; empty if none counted.
 fn counted(figures: &[ByteFigure]) -> String {
     let errors: Vec<_> = figures
         .iter()
@@ -135,7 +134,7 @@ pub(super) mod tests {
     use super::*;
     use crate::progress::shown::MOST;
 
-    /// A run whose names and messages are sequences for a terminal.
+    /// Makes a run whose names and messages are sequences for a terminal.
     pub(in crate::progress) fn hostile() -> RunEnded {
         let text = || "a\u{1b}[2J\n[   1 s] forged: measured\u{202e}".to_owned();
         RunEnded {
@@ -166,7 +165,7 @@ pub(super) mod tests {
             for text in lines.iter().map(|text| plain::excerpt(text, MOST)) {
                 assert!(!text.contains(plain::is_hazard), "{text:?}");
                 assert!(text.contains(r"\x1b[2J") && text.contains(r"\u{202e}"), "{text:?}");
-                // Escapes are longer than what they stand for.
+                // Escapes are longer than the characters that they replace.
                 assert!(text.len() < 3000, "{} bytes", text.len());
             }
         }
@@ -210,7 +209,7 @@ pub(super) mod tests {
         assert_eq!(repeated.line(), None);
         assert!(repeated.take(&failed("r4", "boot timeout", 0.0)));
         assert_eq!(repeated.line().as_deref(), Some("  1 more run failed by the same as r1, and never began"));
-        // What happened to a run itself, or is another event, is reported.
+        // A failure of a run itself, or another event, is reported.
         assert!(!repeated.take(&failed("r5", "boot timeout", 1.0)));
         assert!(!repeated.take(&failed("r5", "kernel panic", 0.0)));
         repeated.reported(&RunEnded { outcome: Ending::Measured, ..first.clone() });

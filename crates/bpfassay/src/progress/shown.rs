@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events for people: on a terminal a bar with the guests in flight, elsewhere a line per event.
+//! Events for people: a bar with the guests in flight on a terminal, a line per event elsewhere.
 
 use std::{
     collections::BTreeMap,
@@ -20,24 +20,24 @@ use super::{
 };
 use crate::output::{self, Bar};
 
-/// Most lines of one boot that its guest asks to be shown.
+/// The largest number of lines that a guest can have shown in one boot.
 const MOST_LOGGED: u32 = 20;
-/// Most characters of one of them.
+/// The largest number of characters of such a line.
 const MOST_OF_LINE: usize = 200;
-/// Most characters of what is ours but for names, such as commands.
+/// The largest number of characters of our own text, such as a command with names in it.
 pub(super) const MOST: usize = 4000;
 
-/// Writes to standard error.
+/// Writes events to standard error.
 pub(crate) struct Shown {
     began: Instant,
     bar: ProgressBar,
-    /// The bar is drawn from the first report on: questions are asked before.
+    /// The bar is first drawn at the first report, because questions come before.
     drawn: Once,
-    /// What each guest in flight is doing, by block.
+    /// The activity of each guest in flight, by block.
     in_flight: Mutex<BTreeMap<String, Guest>>,
-    /// Runs that failed by what was reported already.
+    /// Runs with a failure that was reported already.
     repeated: Mutex<Repeated>,
-    /// Stages of setting up.
+    /// The stages of the set-up.
     underway: Mutex<Underway>,
     /// When a line was last written to a log.
     written: Mutex<Instant>,
@@ -46,20 +46,20 @@ pub(crate) struct Shown {
 struct Guest {
     target: String,
     doing: String,
-    /// Lines that it asked to be shown.
+    /// Number of lines that the guest requested to show.
     logged: u32,
 }
 
-/// While guests are measured.
+/// The bar while guests are measured.
 const TEMPLATE: &str = "{bar:24} {pos}/{len} runs{prefix}  {elapsed}  {wide_msg}";
-/// Before.
+/// The bar before guests are measured.
 const SET_UP: &str = "{elapsed}  {wide_msg}";
 
-/// How often a log is looked at for stages that are silent.
+/// How often a log is checked for silent stages.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Shown {
-    /// Begins to write: a bar where standard error is a terminal, lines elsewhere.
+    /// Begins to write: a bar if standard error is a terminal, and lines otherwise.
     pub(super) fn begin() -> Arc<Self> {
         let shown = Arc::new(Self::with_bar(ProgressBar::with_draw_target(Some(0), Bar::target())));
         if shown.bar.is_hidden() {
@@ -91,13 +91,13 @@ impl Shown {
     }
 
     fn set_template(&self, template: &str) {
-        // A template of ours that does not parse is shown plainly; a test parses it.
+        // If a template of ours does not parse, the bar keeps its style; a test parses them.
         if let Ok(style) = ProgressStyle::with_template(template) {
             self.bar.set_style(style);
         }
     }
 
-    /// One line, whatever is in `text`.
+    /// Writes one line, whatever `text` contains.
     fn line(&self, text: &str) {
         let text = excerpt(text, MOST);
         if self.bar.is_hidden() {
@@ -109,8 +109,8 @@ impl Shown {
         }
     }
 
-    /// In a log, a line about the stages that were silent for too long, or about the guests where
-    /// nothing else was written.
+    /// Writes a line to a log about the stages that were silent for too long, or about the guests
+    /// if nothing else was written.
     fn write_of_what_is_silent(&self) {
         let overdue = locked(&self.underway).overdue(self.began.elapsed());
         if let Some(line) = overdue {
@@ -124,13 +124,13 @@ impl Shown {
         }
     }
 
-    /// Changes what is known of guests, and shows it.
+    /// Changes the state of guests, and shows it.
     fn guests(&self, change: impl FnOnce(&mut BTreeMap<String, Guest>)) {
         change(&mut locked(&self.in_flight));
         self.show();
     }
 
-    /// Shows on the bar what is under way.
+    /// Shows the current activities on the bar.
     fn show(&self) {
         self.drawn.call_once(|| self.bar.enable_steady_tick(Duration::from_millis(500)));
         let (guests, stages) = (of_guests(&locked(&self.in_flight)), locked(&self.underway).message());
@@ -146,7 +146,7 @@ impl Shown {
         });
     }
 
-    /// A line that the guest of `block` asked to be shown: it may ask for any number of them.
+    /// Shows a line that the guest of `block` requested; a guest can request any number of them.
     fn logged(&self, block: &str, text: &str) {
         let mut count = 1;
         self.guests(|guests| {
@@ -183,8 +183,8 @@ impl Shown {
         }
     }
 
-    /// The line about runs that failed by what was reported already, before anything else is
-    /// reported.
+    /// Writes the line about runs with a failure that was reported already, before any other
+    /// report.
     fn line_of_repeated(&self) {
         let line = locked(&self.repeated).line();
         if let Some(line) = line {
@@ -203,7 +203,8 @@ impl Shown {
                 self.bar.set_position(0);
                 self.bar.set_length(started.runs);
             }
-            // Stages come as reports; rows are for programs; the end is printed on standard output.
+            // Stages come as reports, rows are for programs, and the end is printed on standard
+            // output.
             Event::Stage(_) | Event::Rows(_) | Event::Timings { .. } | Event::Concluded(_) => {}
             Event::Booting { block, target, boot, confirming } => {
                 let guest = Guest { target: target.to_string(), doing: "booting".to_owned(), logged: 0 };
@@ -241,7 +242,7 @@ impl Shown {
         }
     }
 
-    /// Takes away the bar.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         self.line_of_repeated();
         self.bar.finish_and_clear();
@@ -270,7 +271,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What guests are doing, on one line.
+/// Describes what guests are doing, on one line.
 fn of_guests(guests: &BTreeMap<String, Guest>) -> String {
     let all: Vec<String> = guests.values().map(|guest| format!("{}: {}", guest.target, guest.doing)).collect();
     all.join(" · ")
@@ -294,7 +295,7 @@ mod tests {
         assert!([TEMPLATE, SET_UP].iter().all(|template| ProgressStyle::with_template(template).is_ok()));
     }
 
-    /// What is written on a terminal of 100 columns while `work` is done.
+    /// Returns what is written on a terminal of 100 columns during `work`.
     fn on_a_terminal(work: impl FnOnce(&Shown)) -> String {
         let terminal = InMemory::default();
         let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
@@ -305,7 +306,7 @@ mod tests {
         terminal.0.lock().unwrap().clone()
     }
 
-    /// A terminal that keeps what is written and filters nothing.
+    /// A terminal that stores what is written, without a filter.
     #[derive(Debug, Clone, Default)]
     struct InMemory(Arc<Mutex<String>>);
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long each stage took, as a table of 80 columns.
+//! The time of each stage, as a table of 80 columns.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use bpfassay_testbed::stages::{Kind, Timing};
 
-/// Columns of the table.
+/// Width of the table in columns.
 const WIDTH: usize = 80;
 
-/// The table of `timings`, of a program that has run for `all`: when each stage began, how long it
-/// took, and what ran beside it.
+/// Formats `timings` of a program that has run for `all`: when each stage began, how long it took,
+/// and what ran in parallel.
 pub(crate) fn table(timings: &[Timing], all: Duration) -> String {
     let title = |timing: &Timing| format!("{} {}", timing.kind.title(), timing.subject).trim_end().to_owned();
     let first = timings.iter().map(|timing| title(timing).chars().count()).chain(["stage".len()]).max().unwrap_or(0);
@@ -42,7 +42,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
 }
 
-/// `start`, and behind it `items`, on as many lines as they need.
+/// Appends `items` to `start`, on as many lines as they need.
 fn wrapped(start: &str, items: &[String]) -> String {
     let indent = start.chars().count();
     let mut text = start.to_owned();
@@ -62,7 +62,7 @@ fn wrapped(start: &str, items: &[String]) -> String {
     text + "\n"
 }
 
-/// How long at least one of `timings`, which are sorted by their beginnings, was under way.
+/// Returns how long at least one of `timings`, sorted by their beginnings, was under way.
 fn covered(timings: &[Timing]) -> Duration {
     let mut end = Duration::ZERO;
     timings.iter().fold(Duration::ZERO, |sum, timing| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The stages under way, as text: for the bar of a terminal, and for logs at a bounded rate.
+//! The stages under way, as text: for the bar of a terminal, and at a bounded rate for logs.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,11 +7,11 @@ use bpfassay_testbed::stages::{Kind, Progress, Report, State, Step, Unit};
 
 use super::duration;
 
-/// In a log, no stage is silent for longer.
+/// The longest silence of a stage in a log.
 pub(super) const PATIENCE: Duration = Duration::from_secs(15);
-/// In a log, a stage has no more than a line in this time, but for its steps that take long.
+/// The shortest time between two lines of a stage in a log, except for steps that take long.
 const PAUSE: Duration = Duration::from_secs(3);
-/// A stage whose end is reported took at least this time.
+/// The shortest stage whose end is reported.
 const NOTABLE: Duration = Duration::from_secs(1);
 
 /// The stages under way, by number.
@@ -23,9 +23,10 @@ struct Running {
     kind: Kind,
     subject: String,
     at: Option<Progress>,
-    /// When a line was last written about it, since the beginning; at first when it began.
+    /// When a line last mentioned the stage, since the beginning of the command; initially the
+    /// stage's beginning.
     mentioned: Duration,
-    /// Tenths of the step that were done then.
+    /// Tenths of the step that were done at the last line.
     tenths: u64,
 }
 
@@ -39,13 +40,13 @@ pub(super) enum Line {
 }
 
 impl Underway {
-    /// Takes in `report` at the time `now`. Returns the line to write, if there is one.
+    /// Processes `report` at the time `now`. Returns the line to write, if there is one.
     pub(super) fn take(&mut self, report: &Report, now: Duration) -> Option<Line> {
         match report.state {
             State::Begun => {
                 let (kind, subject) = (report.kind, report.subject.clone());
                 let running = Running { kind, subject, at: None, mentioned: now, tenths: 0 };
-                // What guests do is reported by themselves.
+                // Guests report their activity themselves.
                 if kind != Kind::Measuring {
                     self.0.insert(report.id, running);
                 }
@@ -77,7 +78,8 @@ impl Underway {
         }
     }
 
-    /// A line for logs about the stages that none was about for too long, at the time `now`.
+    /// Returns a line for logs about the stages that no line mentioned for too long, at the time
+    /// `now`.
     pub(super) fn overdue(&mut self, now: Duration) -> Option<String> {
         let is_silent = |running: &&mut Running| now.saturating_sub(running.mentioned) >= PATIENCE;
         let mentioned: Vec<String> = self
@@ -92,7 +94,8 @@ impl Underway {
         (!mentioned.is_empty()).then(|| mentioned.join(" · "))
     }
 
-    /// All of them, on one line: those that take longest first, because the line may be cut.
+    /// Describes all stages on one line: those that take longest first, because the line can be
+    /// cut.
     pub(super) fn message(&self) -> String {
         let is_kernel = |running: &&Running| running.kind == Kind::Kernel;
         let others = self.0.values().filter(|running| !is_kernel(running)).map(Running::long);
@@ -110,7 +113,7 @@ impl Running {
         }
     }
 
-    /// `guest programs x86_64: compiling, 34/97 units, about 50 s left`.
+    /// Describes the stage: `guest programs x86_64: compiling, 34/97 units, about 50 s left`.
     fn long(&self) -> String {
         let title = self.title();
         let Some(at) = self.at else { return title };
@@ -127,7 +130,7 @@ impl Running {
         text
     }
 
-    /// `x86_64 6.12 45 %`.
+    /// Describes the stage briefly: `x86_64 6.12 45 %`.
     fn short(&self) -> String {
         match self.at {
             Some(at) if at.of > 0 && at.step == Step::Download => {
@@ -154,7 +157,7 @@ mod tests {
         State::At(Progress { step, done, of, seconds_left })
     }
 
-    /// What is written while `reports` come, each at its number of seconds.
+    /// Returns the lines that `reports` cause, each at its number of seconds.
     fn lines(underway: &mut Underway, reports: &[(u64, Report)]) -> Vec<Line> {
         reports.iter().filter_map(|(now, report)| underway.take(report, Duration::from_secs(*now))).collect()
     }
@@ -165,7 +168,7 @@ mod tests {
         let mut underway = Underway::default();
         let mut reports = vec![(0, programs(State::Begun, 0))];
         reports.push((0, programs(at(Step::Compile, 0, 100, None), 0)));
-        // A unit a second, then the rest within one.
+        // One unit per second, then the rest within one second.
         reports.extend((1..=40).map(|done| (done, programs(at(Step::Compile, done, 100, Some(60.0)), done))));
         reports.extend((41..=100).map(|done| (41, programs(at(Step::Compile, done, 100, None), 41))));
         reports.push((42, programs(State::Ended { succeeded: true }, 42)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tests of the command share.
+//! Helpers for tests of the command.
 #![allow(dead_code, reason = "each program of tests uses its part")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
@@ -17,25 +17,25 @@ use std::{
 use bpfassay_chaos::qemu;
 use serde_json::Value;
 
-/// The command, in a directory of its own.
+/// Returns the command, in the working directory `directory`.
 pub(crate) fn bpfassay(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bpfassay"));
     command.current_dir(directory).stdin(Stdio::null());
-    // What a developer's environment has is not what a test is about; with a store, guests would
-    // not be booted.
+    // A test must not depend on the developer's environment; with a store, guests would not be
+    // booted.
     for name in ["RUST_LOG", "GITHUB_STEP_SUMMARY", "BPFASSAY_STORE"] {
         command.env_remove(name);
     }
     command
 }
 
-/// What `testbed compose` needs for a guest of nothing but names.
+/// Writes what `testbed compose` needs for a guest whose files have only names as content.
 pub(crate) fn spec(directory: &Path) {
     fs::create_dir(directory.join("programs")).unwrap();
     for program in ["bpfassay-guest", "bpfassay-tracer", "bpfassay-ior"] {
         fs::write(directory.join("programs").join(program), program).unwrap();
     }
-    // The head of an arm64 Image, and its banner.
+    // The header of an arm64 Image, and its banner.
     let mut image = vec![0; 0x38];
     image.extend(b"ARM\x64\0\0\0\0Linux version 6.12.1 (nobody)\0");
     fs::write(directory.join("Image"), image).unwrap();
@@ -44,13 +44,13 @@ pub(crate) fn spec(directory: &Path) {
     fs::write(directory.join("spec.json"), text).unwrap();
 }
 
-/// A study of `vm-tests/`.
+/// Returns the path of a study of `vm-tests/`.
 pub(crate) fn study(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vm-tests").join(name)
 }
 
-/// Copies a study of `vm-tests/` for two kernels of x86_64 into `directory`, for two of aarch64.
-/// Their guests boot in half the time, which matters to tests that boot many.
+/// Copies a study of `vm-tests/` for two kernels of x86_64 into `directory`, and changes it to
+/// aarch64. These guests boot in half the time, which matters to tests that boot many.
 pub(crate) fn on_aarch64(name: &str, directory: &Path) -> PathBuf {
     let text = fs::read_to_string(study(name)).unwrap();
     let of_x86_64 = "arch = \"x86_64\"\nkernels = [\"6.1\", \"6.12\"]";
@@ -60,12 +60,12 @@ pub(crate) fn on_aarch64(name: &str, directory: &Path) -> PathBuf {
     copy
 }
 
-/// Standard output and standard error, for messages of failing tests.
+/// Returns standard output and standard error, for messages of failing tests.
 pub(crate) fn printed(output: &Output) -> String {
     format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Whether tests may boot guests; prints a message where not.
+/// Whether tests can boot guests; prints a message if not.
 pub(crate) fn guests_wanted() -> bool {
     let wanted = env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required");
     if !wanted {
@@ -74,12 +74,12 @@ pub(crate) fn guests_wanted() -> bool {
     wanted
 }
 
-/// What the command prints, in an empty directory; it must exit with `code`.
+/// Returns the command's output in an empty directory; it must exit with `code`.
 pub(crate) fn exits(arguments: &[&str], code: i32) -> String {
     exits_in(tempfile::tempdir().unwrap().path(), arguments, code)
 }
 
-/// What the command prints in `directory`; it must exit with `code`.
+/// Returns the command's output in `directory`; it must exit with `code`.
 pub(crate) fn exits_in(directory: &Path, arguments: &[&str], code: i32) -> String {
     let output = bpfassay(directory).args(arguments).output().unwrap();
     let printed = printed(&output);
@@ -87,18 +87,17 @@ pub(crate) fn exits_in(directory: &Path, arguments: &[&str], code: i32) -> Strin
     printed
 }
 
-/// Whether this host has `program`.
 fn has(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// Fails where this host has no `program`, of Debian's `package`, which ci/test installs.
+/// Fails if this host lacks `program`, of Debian's `package`, which ci/test installs.
 pub(crate) fn needs(program: &str, package: &str) {
     assert!(has(program), "there is no {program}: install {package}");
 }
 
-/// Whether a test lacks `program`, of Debian's `package`. ci/test installs it and sets the
-/// variable, with which that is an error.
+/// Whether this host lacks `program`, of Debian's `package`. ci/test installs it, and sets the
+/// variable that makes its absence an error.
 pub(crate) fn lacks(program: &str, package: &str) -> bool {
     if has(program) {
         return false;
@@ -109,29 +108,28 @@ pub(crate) fn lacks(program: &str, package: &str) -> bool {
     true
 }
 
-/// All sections of the report on the results in `directory`.
+/// Returns all sections of the report on the results in `directory`.
 pub(crate) fn report(directory: &Path) -> String {
     exits_in(directory, &["report", "--format", "text", "."], 0)
 }
 
-/// The results in `directory`.
 pub(crate) fn results(directory: &Path) -> Value {
     serde_json::from_slice(&fs::read(directory.join("results.json")).unwrap()).unwrap()
 }
 
-/// Runs a study of vm-tests/ into `out` and gives its results.
+/// Runs a study of vm-tests/ into `out` and returns its results.
 pub(crate) fn run(name: &str, code: i32) -> (tempfile::TempDir, Value) {
     run_with(name, &[], code)
 }
 
-/// The same with further arguments.
+/// Runs a study with further arguments.
 pub(crate) fn run_with(name: &str, arguments: &[&str], code: i32) -> (tempfile::TempDir, Value) {
     let directory = tempfile::tempdir().unwrap();
     let results = run_by(bpfassay(directory.path()), &directory, name, arguments, code);
     (directory, results)
 }
 
-/// As `run`, with guests whose instructions no plugin counts.
+/// Runs a study in guests whose instructions no plugin counts.
 pub(crate) fn run_uncounted(name: &str, code: i32) -> (tempfile::TempDir, Value) {
     let directory = tempfile::tempdir().unwrap();
     let results = run_by(uncounted(directory.path()), &directory, name, &[], code);
@@ -147,21 +145,20 @@ fn run_by(mut command: Command, directory: &tempfile::TempDir, name: &str, argum
     results(&directory.path().join("out"))
 }
 
-/// The command, in a directory of its own, with QEMUs that load no plugin: for what the plugin has
-/// no part in.
+/// Returns the command with QEMUs that load no plugin, for tests that do not need it.
 pub(crate) fn uncounted(directory: &Path) -> Command {
     let programs = directory.join("without-plugins");
     fs::create_dir_all(&programs).unwrap();
-    // QEMU runs as a user of its own.
+    // QEMU runs as a separate user.
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = bpfassay(directory);
     command.env("PATH", without_plugins(&programs));
     command
 }
 
-/// A `PATH` with programs in `directory` that stand for QEMU and load no plugin: under the
-/// instruction clock a boot then takes a fifth less CPU time, and the guest is the same
-/// (`direct.rs`).
+/// Makes programs in `directory` that replace QEMU and load no plugin, and returns a `PATH` with
+/// them. Under the instruction clock a boot then takes a fifth less CPU time, and the guest is the
+/// same (`direct.rs`).
 pub(crate) fn without_plugins(directory: &Path) -> String {
     for arch in ["x86_64", "aarch64", "riscv64"] {
         stand_in_for_qemu(directory, arch, "*-plugin*) echo 'TCG plugin support not enabled' >&2; exit 1");
@@ -169,9 +166,8 @@ pub(crate) fn without_plugins(directory: &Path) -> String {
     format!("{}:{}", directory.display(), env::var("PATH").unwrap())
 }
 
-/// Makes a program in `directory` that starts QEMU for guests of `arch`, as the command would take
-/// it, but where its
-/// arguments match the first part of `unless`, which has the form of a clause of `case` in a shell.
+/// Makes a program in `directory` that starts the QEMU that the command would choose for guests of
+/// `arch`. It does something else if its arguments match `unless`, a clause of `case` in a shell.
 pub(crate) fn stand_in_for_qemu(directory: &Path, arch: &str, unless: &str) {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
     let qemu = qemu::program(arch.parse().unwrap(), directory).unwrap();

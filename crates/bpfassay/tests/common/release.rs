@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Releases as `ci/release/make` lays them out, and `ci/action` with one.
+//! Makes releases in the layout of `ci/release/make`, and runs `ci/action` with them.
 
 use std::{
     env, fs,
@@ -8,13 +8,13 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The name of the program in a release.
+/// Returns the name of the program in a release.
 pub(crate) fn program() -> String {
     format!("bpfassay-{}-{}-linux", env!("CARGO_PKG_VERSION"), env::consts::ARCH)
 }
 
-/// A release with `program`, and with the packed testbed `testbed`, whose directory has its name,
-/// in `directory`.
+/// Makes a release in `directory` with `program`, and with the packed testbed `testbed`, whose
+/// directory has the testbed's name.
 pub(crate) fn release(directory: &Path, program: &[u8], testbed: Option<&Path>) -> PathBuf {
     let release = directory.join("release");
     fs::create_dir(&release).unwrap();
@@ -33,7 +33,6 @@ pub(crate) fn release(directory: &Path, program: &[u8], testbed: Option<&Path>) 
     release
 }
 
-/// The SHA-256 of a file.
 pub(crate) fn sha256(file: &Path) -> String {
     let output = Command::new("sha256sum").stdin(fs::File::open(file).unwrap()).output().unwrap();
     String::from_utf8(output.stdout).unwrap()[..64].to_owned()
@@ -52,7 +51,7 @@ pub(crate) fn sums(release: &Path) {
     fs::write(release.join("SHA256SUMS"), lines.concat()).unwrap();
 }
 
-/// How `ci/action` ended.
+/// The result of `ci/action`.
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
@@ -60,7 +59,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// It is refused with `message`, and nothing is left of what was fetched.
+    /// Checks that the release was refused with `message`, and that no fetched file remains.
     pub(crate) fn refused(&self, directory: &Path, message: &str) {
         assert_eq!(self.code, Some(3), "{}\n{}", self.stdout, self.stderr);
         let is_it = self.stdout.starts_with("::error title=bpfassay::") && self.stdout.contains(message);
@@ -70,15 +69,15 @@ impl Ended {
     }
 }
 
-/// `ci/action` in `directory` with a release at `from`, and further inputs. Programs in `bin` there
-/// come first.
+/// Runs `ci/action` in `directory` with a release at `from`, and further inputs. Programs in `bin`
+/// of `directory` come first.
 pub(crate) fn action(directory: &Path, from: &Path, inputs: &[(&str, &str)]) -> Ended {
     fs::create_dir_all(directory.join("tmp")).unwrap();
     let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/action"));
     let path = format!("{}:{}", directory.join("bin").display(), env::var("PATH").unwrap());
     command.current_dir(directory).stdin(Stdio::null()).env("PATH", path).env("TMPDIR", directory.join("tmp"));
     command.env("GITHUB_STEP_SUMMARY", directory.join("summary")).env("GITHUB_OUTPUT", directory.join("outputs"));
-    // Nothing that is in the cache of this machine is used.
+    // The cache of this machine must not be used.
     command.env("XDG_CACHE_HOME", directory.join("cache"));
     command.env("no_proxy", "127.0.0.1").env_remove("BPFASSAY_FROM").env_remove("BPFASSAY_MANIFEST");
     for (name, value) in [("VERSION", env!("CARGO_PKG_VERSION")), ("OUTPUT", "out")] {

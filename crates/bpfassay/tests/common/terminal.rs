@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Guests that are typed to.
+//! Guests with input from a terminal.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -8,14 +8,14 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What is on the screen when a session is over.
+/// The text on the screen at the end of a session.
 const OVER: &str = "ALLDONE";
 
-/// Boots a guest by `bpfassay shell` in `directory` and types `session` in it: what came before its
-/// prompt, and the lines that the session printed.
+/// Boots a guest by `bpfassay shell` in `directory` and types `session`. Returns the output before
+/// the prompt, and the lines of the session.
 pub(crate) fn session(directory: &Path, arguments: &str, session: &str) -> (String, Vec<String>) {
     let shell = format!("{} shell --yes {arguments}", env!("CARGO_BIN_EXE_bpfassay"));
-    // A shell wants a terminal: `script` gives it one.
+    // A shell needs a terminal: `script` provides it.
     let mut child = Command::new("script")
         .args(["--quiet", "--return", "--flush", "--command", &shell, "/dev/null"])
         .current_dir(directory)
@@ -26,14 +26,14 @@ pub(crate) fn session(directory: &Path, arguments: &str, session: &str) -> (Stri
     let mut keyboard = child.stdin.take().unwrap();
     let mut screen = BufReader::new(child.stdout.take().unwrap());
     let mut shown = String::new();
-    // Whatever comes before the prompt; the guest prints nothing more until it receives input.
+    // Skip everything before the prompt; the guest prints nothing more until it receives input.
     let mut line = Vec::new();
     while !shown.ends_with("# ") {
         line.clear();
         assert!(screen.read_until(b' ', &mut line).unwrap() > 0, "the guest went away: {shown}");
         shown.push_str(&String::from_utf8_lossy(&line));
     }
-    // What is typed is not what is waited for.
+    // The typed text differs from the text to wait for.
     let typed = format!("stty -echo\n{session}\necho ALL''DONE\n");
     keyboard.write_all(typed.as_bytes()).unwrap();
     keyboard.flush().unwrap();
@@ -49,7 +49,7 @@ pub(crate) fn session(directory: &Path, arguments: &str, session: &str) -> (Stri
     }
     keyboard.write_all(b"exit\n").unwrap();
     drop(keyboard);
-    // The guest powers off; what it prints meanwhile is discarded.
+    // The guest powers off; its output meanwhile is discarded.
     std::io::copy(&mut screen, &mut std::io::sink()).unwrap();
     child.wait().unwrap();
     (shown, lines)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The deliberately wrong tools of tests/wrong-tools and the right ones of tests/right-tools,
-//! built.
+//! Builds the deliberately wrong tools of tests/wrong-tools and the right ones of
+//! tests/right-tools.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -10,11 +10,11 @@ use std::{
     process::Command,
 };
 
-/// Architectures as the tools' sources know them, by `-DFOR_…`.
+/// Architectures as the tools' sources name them, by `-DFOR_…`.
 const ARCHS: [&str; 3] = ["x86_64", "aarch64", "riscv64"];
 
 /// Copies the tool files, scripts and directories of `kind`, `wrong-tools` or `right-tools`, to
-/// `directory` and compiles the objects beside them; the tools' names, sorted.
+/// `directory` and compiles the objects next to them. Returns the tools' names, sorted.
 pub(crate) fn build(kind: &str, directory: &Path) -> Vec<String> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpfassay/tests").join(kind);
     let clang = clang();
@@ -31,7 +31,7 @@ pub(crate) fn build(kind: &str, directory: &Path) -> Vec<String> {
             fs::copy(&path, directory.join(name)).unwrap();
             tools.extend(name.strip_suffix(".toml").map(str::to_owned));
         } else if let Some(tool) = name.strip_suffix(".bpf.c") {
-            // Only what reads registers differs between architectures.
+            // Sources that read registers differ between architectures, and others do not.
             if fs::read_to_string(&path).unwrap().contains("FOR_") {
                 for arch in ARCHS {
                     compile(
@@ -59,7 +59,7 @@ pub(crate) fn compile(clang: &Path, source: &Path, more: &[&str], object: &Path)
     assert!(output.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&output.stderr));
 }
 
-/// As the tracer's build finds it: `BPFASSAY_CLANG`, `clang`, or one with a version.
+/// Finds clang like the tracer's build: `BPFASSAY_CLANG`, `clang`, or one with a version.
 pub(crate) fn clang() -> PathBuf {
     let candidates = (15..40).rev().map(|version| format!("clang-{version}"));
     let named = env::var("BPFASSAY_CLANG").into_iter().chain(["clang".to_owned()]).chain(candidates);

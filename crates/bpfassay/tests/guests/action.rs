@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ci/action` from a release to its report, with guests: what `tests/without_guests/action.rs`
-//! does with stored results.
+//! Tests `ci/action` from a release to its report, with guests; `tests/without_guests/action.rs`
+//! uses stored results.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -56,7 +56,7 @@ fn a_release_measures_with_the_guests_of_its_packed_testbed_and_nothing_else() {
     let measured =
         results["runs"].as_array().unwrap().iter().filter(|run| run["record"]["outcome"]["type"] == "measured");
     assert!(measured.count() >= 2, "{stdout}");
-    // It had nothing but the release: its cache is one of its own.
+    // The action used nothing but the release, with a separate cache.
     assert!(directory.path().join("cache/bpfassay").is_dir() && stdout.contains("guests of the packed testbed one"));
     let badge = fs::read_to_string(directory.path().join("out/badge.json")).unwrap();
     assert!(
@@ -69,7 +69,7 @@ fn a_release_measures_with_the_guests_of_its_packed_testbed_and_nothing_else() {
         fs::read_to_string(directory.path().join("summary")).unwrap().contains("**one: gates: 3 pass; exact, 1 of 1**")
     );
 
-    // The next job measures nothing that the store has.
+    // The next job does not measure again what the store has.
     fs::rename(directory.path().join("out"), directory.path().join("first")).unwrap();
     let Ended { code, stdout, stderr } = action(directory.path(), &release, &inputs);
     assert_eq!(code, Some(0), "{stdout}\n{stderr}");

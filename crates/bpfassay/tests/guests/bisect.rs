@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `git bisect run` over a series of kernels ends at the one that made a probe slower, also where
+//! `git bisect run` over a series of kernels ends at the one that made a probe slower, even if
 //! others cannot be built or booted.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it measured")]
 
@@ -11,8 +11,8 @@ use std::{
 
 use crate::common::{bpfassay, guests_wanted, needs, printed, study};
 
-/// What each commit makes of the kernel, oldest first. From 6.12 to 7.2, fexit takes 830
-/// instructions more of each call, and kprobe 51 less.
+/// The kernel of each commit, oldest first. fexit takes 830 instructions more per call on 7.2 than
+/// on 6.12, and kprobe 51 less.
 const SERIES: [(&str, &str); 10] = [
     ("first", "6.12"),
     ("does not boot", "./unbootable"),
@@ -26,8 +26,8 @@ const SERIES: [(&str, &str); 10] = [
     ("last", "7.2"),
 ];
 
-/// A kernel that resets the machine before it has done anything: as a bzImage of the boot protocol
-/// 2.12, whose setup code writes to the port 0xcf9 of the chip set.
+/// Makes a kernel that resets the machine first of all: a bzImage of the boot protocol 2.12, whose
+/// setup code writes to the port 0xcf9 of the chip set.
 fn unbootable() -> Vec<u8> {
     let mut image = vec![0; 0x2000];
     let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
@@ -46,7 +46,7 @@ fn unbootable() -> Vec<u8> {
     image
 }
 
-/// The same with a kernel in it that cannot be unpacked.
+/// Makes such a kernel with a payload that cannot be unpacked.
 fn damaged() -> Vec<u8> {
     let mut image = unbootable();
     image[0x24c] = 8;
@@ -70,7 +70,8 @@ fn done(repository: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A repository with a commit for each kernel of the series; their identifiers.
+/// Makes a repository with a commit for each kernel of the series; returns the commits'
+/// identifiers.
 fn repository(directory: &Path) -> Vec<String> {
     fs::create_dir(directory).unwrap();
     done(directory, &["init", "--quiet"]);
@@ -80,7 +81,7 @@ fn repository(directory: &Path) -> Vec<String> {
     fs::write(directory.join("linux/.config"), "CONFIG_MODULES=y\n").unwrap();
     let commit = |(index, (message, kernel)): (usize, &(&str, &str))| {
         fs::write(directory.join("kernel"), format!("{kernel}\n")).unwrap();
-        // Two commits with one kernel differ.
+        // Two commits with one kernel must differ.
         fs::write(directory.join("number"), format!("{index}\n")).unwrap();
         done(directory, &["add", "."]);
         done(directory, &["commit", "--quiet", "--message", message]);
@@ -89,7 +90,7 @@ fn repository(directory: &Path) -> Vec<String> {
     SERIES.iter().enumerate().map(commit).collect()
 }
 
-/// A script that measures the kernel that the commit names, compared with `base`.
+/// Makes a script that measures the kernel of the commit, compared with `base`.
 fn script(directory: &Path, arguments: &str) -> String {
     let script = directory.join("bisect.sh");
     let (bpfassay, study) = (env!("CARGO_BIN_EXE_bpfassay"), study("bisect.toml"));
@@ -105,7 +106,7 @@ fn script(directory: &Path, arguments: &str) -> String {
     script.display().to_string()
 }
 
-/// `git bisect run` takes codes from 1 to 127 for a bad kernel, but for 125.
+/// `git bisect run` takes codes from 1 to 127, except for 125, for a bad kernel.
 #[test]
 fn what_is_wrong_with_the_question_is_never_taken_for_a_bad_kernel() {
     let directory = tempfile::tempdir().unwrap();
@@ -162,7 +163,8 @@ fn git_bisect_run_ends_at_the_kernel_that_made_the_probe_slower() {
     assert!(measured("measured 6.12: 0") && measured("measured 7.2: 1"), "{text}");
     done(&repository_directory, &["bisect", "reset"]);
 
-    // Each by itself: what cannot be tested is no bad kernel, whichever git happened to look at.
+    // Check each commit separately: an untestable kernel is no bad kernel, whichever commits git
+    // chose.
     for (commit, code, part) in [
         (1, 125, "this kernel cannot be tested: x86_64_local_small_tmpfs_"),
         (3, 125, "has no kernel image (arch/*/boot/bzImage, Image or Image.gz)"),
@@ -174,7 +176,7 @@ fn git_bisect_run_ends_at_the_kernel_that_made_the_probe_slower() {
         assert_eq!(output.status.code(), Some(code), "{:?}: {text}", SERIES[commit]);
         assert_eq!(text.matches(part).count(), 1, "{:?}: {text}", SERIES[commit]);
     }
-    // By another probe the same kernels are no worse: kprobe costs less.
+    // The same kernels are no worse by another probe: kprobe costs less.
     done(&repository_directory, &["checkout", "--quiet", &commits[5]]);
     let run = script(directory.path(), "--probe kprobe");
     let output = Command::new("sh").arg(&run).current_dir(&repository_directory).output().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes that wait inside of a traced function, in guests with a kernel that tells which
-//! returns it missed, and with one that does not: a tool at a kretprobe counts too little on both.
+//! Processes that wait inside a traced function, in guests with a kernel that reports missed
+//! returns, and with one that does not. A tool at a kretprobe counts too little on both.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay check`: tools are loaded and attached on several kernels, and where that fails, the
-//! kernel's prototypes are looked at, too.
+//! `bpfassay check`: tools are loaded and attached on several kernels; if that fails, the kernel's
+//! prototypes are also compared.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path};
@@ -9,8 +9,7 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, results, without_plugins, wrong_tools};
 
-/// What `vfs_mkdir` returned up to Linux 6.14: a number. Since then something else is there, a
-/// pointer.
+/// `vfs_mkdir` returned a number up to Linux 6.14. Since then it returns a pointer.
 const SOURCE: &str = r#"
 typedef unsigned long long u64;
 #define SEC(name) __attribute__((section(name), used))
@@ -35,8 +34,8 @@ fn a_tool_is_loaded_and_attached_on_each_kernel_and_a_changed_prototype_is_named
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    // By version 3 of the instruction set halves of registers are compared, which a kernel allows
-    // of pointers; before, registers are shifted.
+    // Version 3 of the instruction set compares halves of registers, which a kernel allows for
+    // pointers; earlier versions shift registers.
     tool(directory.path(), "loads", "-mcpu=v3");
     tool(directory.path(), "refused", "-mcpu=v2");
     let programs = tempfile::tempdir().unwrap();
@@ -45,7 +44,7 @@ fn a_tool_is_loaded_and_attached_on_each_kernel_and_a_changed_prototype_is_named
     let output = command.args(["--output", "out"]).env("PATH", without_plugins(programs.path())).output().unwrap();
     let text = printed(&output);
     let results = results(&directory.path().join("out"));
-    // One of them is refused, which nobody expected.
+    // One of them is refused, which was not expected.
     assert_eq!(output.status.code(), Some(4), "{text}");
     let cell = |tool: &str, kernel: &str| -> Value {
         let mut cells = results["cells"].as_array().unwrap().iter();
@@ -92,6 +91,6 @@ fn a_tool_is_loaded_and_attached_on_each_kernel_and_a_changed_prototype_is_named
     assert_eq!(does_not_load["status"], "found", "{text}");
     // The log of statistics alone would not have it.
     assert!(does_not_load["evidence"].to_string().contains("R1 "), "{does_not_load}");
-    // Nothing is compared with what really happened, so that nothing runs beside the tools.
+    // Nothing is compared with the truth, so nothing runs in parallel with the tools.
     assert_eq!(results["runs"].as_array().unwrap().len(), 4, "{text}");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Code coverage of eBPF programs in real guests: lines that the workload has run once per call
-//! have exactly as many executions, those that cannot run have none, and of programs whose lines
-//! nobody knows the reason is reported.
+//! Code coverage of eBPF programs in real guests. Lines that the workload executes once per call
+//! have exactly as many executions, and lines that cannot run have none. Programs without known
+//! lines have the reason.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::{env, fs, path::Path};
@@ -10,13 +10,11 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, results, study, wrong_tools};
 
-/// Calls of each operation in a run, which all move so many bytes: the study's `-t 12k -b 3m`.
+/// Calls of each operation in a run, all of one size: the study's `-t 12k -b 3m`.
 const CALLS: u64 = 256;
-/// Runs of each cell.
 const RUNS: u64 = 2;
 
-/// The lines of `program` by their texts, without the space around them: executions and outcomes of
-/// branches.
+/// Returns the lines of `program` by their trimmed texts: executions and outcomes of branches.
 fn lines<'a>(cell: &'a Value, program: &str) -> Vec<(&'a str, u64, Vec<Vec<u64>>)> {
     let coverage = &cell["code_coverage"]["value"];
     assert_eq!(coverage["runs"], RUNS, "{cell:#}");
@@ -34,7 +32,7 @@ fn lines<'a>(cell: &'a Value, program: &str) -> Vec<(&'a str, u64, Vec<Vec<u64>>
     lines["lines"].as_array().unwrap().iter().map(line).collect()
 }
 
-/// Runs `study` with `arguments`, and gives its results.
+/// Runs `study` with `arguments`, and returns its results.
 fn run(directory: &Path, study: &Path, arguments: &[&str]) -> Value {
     let mut command = bpfassay(directory);
     command.args(["run", "--yes"]);
@@ -46,8 +44,8 @@ fn run(directory: &Path, study: &Path, arguments: &[&str]) -> Value {
     results(&directory.join("out"))
 }
 
-/// The cells with something under test that were measured, with the reasons why lines of their
-/// programs are not known, and the number of programs.
+/// Returns the measured cells with something under test, the reasons why lines of their programs
+/// are not known, and the number of programs.
 fn measured(results: &Value) -> Vec<(&Value, Vec<&str>, usize)> {
     let cells = results["cells"].as_array().unwrap().iter();
     let (probed, baselines): (Vec<_>, Vec<_>) =
@@ -94,7 +92,7 @@ fn lines_ran_as_often_as_the_workload_made_calls_or_never() {
     }
 }
 
-/// The lines of tests/coverage/branches.bpf.c.
+/// Checks the lines of tests/coverage/branches.bpf.c.
 fn branches(cell: &Value, place: &str) {
     let all = CALLS * RUNS;
     let on_read = lines(cell, "on_read");
@@ -102,20 +100,20 @@ fn branches(cell: &Value, place: &str) {
         let found = on_read.iter().find(|(line, ..)| line.starts_with(text));
         found.unwrap_or_else(|| panic!("{place}: no {text}: {on_read:?}"))
     };
-    // Reads of another size are others'. Compilers turn conditions round: what jumps is what is
-    // right.
+    // Reads of another size belong to other processes. Compilers invert conditions, so the jump is
+    // the expected case.
     let (_, others, _) = of("others += 1;");
     let (_, executions, outcomes) = of("if (requested != SIZE)");
     assert_eq!((*executions, outcomes.as_slice()), (all + others, [vec![all, *others]].as_slice()), "{on_read:?}");
     let (_, executions, outcomes) = of("if (returned > SIZE)");
     assert_eq!((*executions, outcomes.as_slice()), (all, [vec![all, 0]].as_slice()), "{place}: {on_read:?}");
     assert_eq!((of("impossible += returned;").1, of("add(returned);").1), (0, all), "{place}: {on_read:?}");
-    // Of a function that is not inlined.
+    // The line belongs to a function that is not inlined.
     assert_eq!(of("right += returned;").1, all, "{place}: {on_read:?}");
     let on_write = lines(cell, "on_write");
     let written = on_write.iter().find(|(line, ..)| line.starts_with("right += ctx[4];")).unwrap();
     assert_eq!(written.1, all, "{place}: {on_write:?}");
-    // A program that nothing ran is there, too.
+    // A program that never ran is listed, too.
     let on_allocate = lines(cell, "on_allocate");
     assert!(
         !on_allocate.is_empty() && on_allocate.iter().all(|(_, executions, _)| *executions == 0),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What probe configurations cost, in a real guest by the instruction clock.
+//! The cost of probe configurations, in a real guest by the instruction clock.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::collections::BTreeMap;
@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use crate::common::{guests_wanted, run_uncounted};
 
-/// Calls of each metric, and as many again of the other one: 8 MiB by 4 KiB.
+/// Calls of each metric, and as many of the other one: 8 MiB by 4 KiB.
 const CALLS: u64 = 2048;
 
 fn name(cell: &Value) -> &str {
     cell["tool"].as_str().or(cell["probe"].as_str()).unwrap()
 }
 
-/// Runs and nanoseconds of a program in the statistics of a cell.
+/// Returns runs and nanoseconds of a program in the statistics of a cell.
 fn time(cell: &Value, program: &str) -> (u64, f64) {
     let times = cell["run_times"].as_array().unwrap();
     let found = times.iter().find(|time| time["program"] == program);
@@ -44,8 +44,8 @@ fn the_cheapest_configuration_is_exact_and_cheaper_than_the_layout_of_the_talk()
             if *name != "fexit-as-tool" {
                 for figure in ["byte_error", "call_error"] {
                     let errors = &accuracy[figure]["value"];
-                    // At function entry nothing is known of a call's outcome, but here each does
-                    // what it was asked for.
+                    // An entry probe does not know a call's outcome, but here each call moves all
+                    // requested bytes.
                     assert_eq!(
                         (&errors["min"], &errors["max"]),
                         (&0.into(), &0.into()),
@@ -63,16 +63,16 @@ fn the_cheapest_configuration_is_exact_and_cheaper_than_the_layout_of_the_talk()
         }
     }
     println!("{read_costs:#?}");
-    // Nothing is done on the path of a call: what is left is noise.
+    // The probe has no code on the path of a call, so only noise is left.
     assert!(read_costs["task-io"].abs() < 60.0, "{read_costs:?}");
-    // Measured: 266, 341, 2494 and 3816. A new instruction or two on the path is no failure,
-    // another look-up is.
+    // The measured costs are 266, 341, 2494 and 3816. One or two more instructions on the path are
+    // no failure, but another lookup is.
     assert!(read_costs["fentry"] < 330.0, "{read_costs:?}");
     assert!(read_costs["fexit"] < 420.0, "{read_costs:?}");
     assert!(read_costs["fentry"] < read_costs["fexit"], "{read_costs:?}");
     assert!(4.0 * read_costs["fexit"] < read_costs["fexit+lru-shared"], "{read_costs:?}");
     assert!(read_costs["fexit+lru-shared"] < read_costs["kretprobe+lru-shared"], "{read_costs:?}");
-    // The same programs cost the same, whoever starts them: but for a sampling or two.
+    // The same programs cost the same, whoever starts them, except for one or two samplings.
     assert!((read_costs["fexit-as-tool"] - read_costs["fexit"]).abs() < 60.0, "{read_costs:?}");
 
     let of = |name: &str| cells[name];
@@ -85,7 +85,7 @@ fn the_cheapest_configuration_is_exact_and_cheaper_than_the_layout_of_the_talk()
         for program in programs {
             let (runs, per_run) = time(of(name), program);
             assert!(runs >= CALLS, "{name} {program}: {runs} runs");
-            // By this clock a nanosecond is an instruction.
+            // A nanosecond of this clock is an instruction.
             assert!((10.0..20_000.0).contains(&per_run), "{name} {program}: {per_run}");
         }
     }

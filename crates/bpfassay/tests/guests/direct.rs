@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The direct cost of probe configurations, in real guests: it is the same in every round, its
-//! parts are the whole, and the guests do not see the plugin that counts it; and one instruction
-//! more is found from one run each.
+//! The direct cost of probe configurations, in real guests. It is the same in every round, equals
+//! the sum of its parts, and guests do not see the plugin that counts it. One run each shows a
+//! difference of one instruction.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -25,7 +25,7 @@ fn executed(directory: &Path, path: &str, name: &str, arguments: &[&str]) -> Out
     command.arg(study(name)).args(["--output", "out"]).env("PATH", path).output().unwrap()
 }
 
-/// Runs a study of vm-tests/ and gives its results, its fingerprint, and what was printed with the
+/// Runs a study of vm-tests/ and returns its results, its fingerprint, and the output with the
 /// report.
 fn run(path: &str, name: &str, arguments: &[&str]) -> (Value, String, String) {
     let directory = tempfile::tempdir().unwrap();
@@ -37,7 +37,7 @@ fn run(path: &str, name: &str, arguments: &[&str]) -> (Value, String, String) {
     (results(&out), fingerprint.to_owned(), format!("{printed}\n{}", report(&out)))
 }
 
-/// Each metric that has a direct cost, with where it is from.
+/// Returns each metric with a direct cost, and its place.
 fn costs(results: &Value) -> Vec<(String, &Value)> {
     let cells = results["cells"].as_array().unwrap().iter();
     let metrics = cells.flat_map(|cell| {
@@ -47,16 +47,17 @@ fn costs(results: &Value) -> Vec<(String, &Value)> {
     metrics.filter(|(_, direct)| !direct.is_null()).collect()
 }
 
-/// Instructions per call that differ by the addresses that generated code loads. On riscv64,
-/// compiled trampolines load them with more or fewer instructions: 73.2, 75.2 and 77.2 of generated
-/// code per call were measured, and the bound has room for 3.1 more. On aarch64, two boots with
-/// other seeds took 335.3 and 337.3 per call. `emit_a64_mov_i64` (arch/arm64/net/bpf_jit_comp.c)
-/// leaves out each move of 16 bits that are 0, and a trampoline loads the address of its image
-/// twice: that fits the difference. The code of the two boots was not compared.
+/// Instructions per call that depend on the addresses that generated code loads. Compiled
+/// trampolines on riscv64 load them with more or fewer instructions: 73.2, 75.2 and 77.2
+/// instructions of generated code per call were measured, and the bound allows 3.1 more. On
+/// aarch64, two boots with different seeds took 335.3 and 337.3 per call. `emit_a64_mov_i64`
+/// (arch/arm64/net/bpf_jit_comp.c) omits each move of 16 bits that are 0, and a trampoline loads
+/// the address of its image twice. That fits the difference; the code of the two boots was not
+/// compared.
 const ADDRESSES: [(&str, f64); 3] = [("aarch64", 4.1), ("riscv64", 3.1 + 4.1), ("x86_64", 0.0)];
 
-/// Checks that each direct cost has all its parts and is the same in every run, but for 0.5 % and
-/// [`ADDRESSES`]. Returns how many there are.
+/// Checks that each direct cost has all its parts and is the same in every run, except for 0.5 %
+/// and [`ADDRESSES`]. Returns the number of direct costs.
 fn check_costs(results: &Value, printed: &str) -> usize {
     let costs = costs(results);
     for (place, direct) in &costs {
@@ -64,8 +65,8 @@ fn check_costs(results: &Value, printed: &str) -> usize {
         let direct = &direct["value"];
         let number = |name: &str| direct["per_call"][name].as_f64().unwrap();
         let (mean, min, max) = (number("mean"), number("min"), number("max"));
-        // Measured: 300 to 830 where programs are compiled, and where they are interpreted
-        // (riscv64) 2,000 to 3,200.
+        // Measured values are 300 to 830 with compiled programs, and 2,000 to 3,200 with
+        // interpreted ones (riscv64).
         assert!(mean > 100.0 && mean < 5000.0, "{place}: {direct:#}");
         let of_addresses = ADDRESSES.iter().find(|(arch, _)| place.starts_with(arch)).unwrap().1;
         assert!(max - min <= (0.005 * mean).max(of_addresses), "{place}: {direct:#}");
@@ -97,8 +98,8 @@ fn direct_costs_are_exact_and_counting_them_changes_no_figure() {
     assert_eq!(with, without, "the guests noticed that they were counted");
 }
 
-/// What the model finds is the same in a second run, is the whole of its parts, and no figure of
-/// the guest depends on it.
+/// The model's misses are the same in a second run, and equal the sum of their parts. No figure of
+/// the guest depends on the model.
 #[test]
 fn a_model_prices_what_is_counted_and_changes_no_figure() {
     if !guests_wanted() {
@@ -133,17 +134,17 @@ fn a_model_prices_what_is_counted_and_changes_no_figure() {
         let [l1i, l1d, l2, mispredicted] = found(&priced["misses"]);
         let expected = number(&with["per_call"]["mean"]) + 10.0 * (l1i + l1d + mispredicted) + 100.0 * l2;
         assert!((number(&priced["per_call"]["mean"]) - expected).abs() < 1e-6, "{place}: {priced:#}");
-        // Code and data of a path that is executed 1,024 times are in the caches but for a few
+        // Code and data of a path that is executed 1,024 times are in the caches, except for a few
         // lines.
         assert!(l1i + l1d > 0.1 && l1i < 40.0 && l1d < 40.0 && l2 < 1.0, "{place}: {priced:#}");
-        // A trampoline returns past a frame, which the stack of returns cannot foresee, and the
-        // callers' returns are wrong after it.
+        // A trampoline returns past a frame, which the return stack cannot predict; then the
+        // callers' returns are wrong, too.
         if place.contains("fexit") && place.contains("read") {
             assert!(mispredicted >= 1.0 && found(&priced["elsewhere_misses"])[3] > 4.0, "{place}: {priced:#}");
         }
     }
 
-    // Where QEMU loads no plugin, nothing is measured in place of what was asked for.
+    // If QEMU loads no plugin, nothing is measured instead.
     let directory = tempfile::tempdir().unwrap();
     let output = executed(directory.path(), &without_plugins(directory.path()), "direct.toml", &modelled);
     let text = crate::common::printed(&output);
@@ -154,8 +155,8 @@ fn a_model_prices_what_is_counted_and_changes_no_figure() {
     );
 }
 
-/// Seeds give boots other addresses, and rounds other cgroups; with the JIT compiler and without
-/// it.
+/// Seeds change addresses between boots, and rounds change cgroups; the test runs with and without
+/// the JIT compiler.
 #[test]
 fn direct_costs_are_the_same_with_every_seed_and_in_every_round() {
     if !guests_wanted() {
@@ -174,8 +175,8 @@ fn direct_costs_are_the_same_with_every_seed_and_in_every_round() {
     }
 }
 
-/// The kernel reads the clock elsewhere as well, also in runs of the baseline. Without those
-/// readings, 60 to 120 instructions of each call would be missing.
+/// The kernel also reads the clock elsewhere, even in runs of the baseline. 60 to 120 instructions
+/// of each call would be missing without those readings.
 #[test]
 fn what_the_statistics_of_programs_cost_is_in_the_direct_cost() {
     if !guests_wanted() {
@@ -191,14 +192,14 @@ fn what_the_statistics_of_programs_cost_is_in_the_direct_cost() {
             readings.map(|reading| (reading["role"].as_str().unwrap(), &reading["per_call"])).collect();
         assert!(readings.iter().all(|(role, _)| *role == "entry"), "{place}: {direct:#}");
         let sum: f64 = readings.iter().map(|(_, per_call)| per_call.as_f64().unwrap()).sum();
-        // Measured: 60 on x86_64, 85 on aarch64, 119 on riscv64.
+        // Measured values are 60 on x86_64, 85 on aarch64, and 119 on riscv64.
         assert!((55.0..130.0).contains(&sum), "{place}: {direct:#}");
     }
 }
 
-/// A tracer with a ring buffer reads it in user space, while the workload waits for the server. One
-/// without has nothing to do then; a read of 4 KiB, which comes from the page cache, lets nobody
-/// else run.
+/// A tracer with a ring buffer reads it in user space while the workload waits for the server. A
+/// tracer without one has nothing to do then. A read of 4 KiB comes from the page cache and lets no
+/// other process run.
 #[test]
 fn what_a_tool_executes_in_user_space_is_a_figure_of_its_own() {
     if !guests_wanted() {
@@ -211,7 +212,7 @@ fn what_a_tool_executes_in_user_space_is_a_figure_of_its_own() {
         let tool = direct["value"]["tool"]["value"]["mean"].as_f64();
         let tool = tool.unwrap_or_else(|| panic!("{place}: {direct:#}"));
         if place.contains("ringbuf \"write") {
-            // Measured on x86_64: 1011, for events of 64 bytes.
+            // The measured value on x86_64 is 1011, for events of 64 bytes.
             assert!((100.0..10_000.0).contains(&tool), "{place}: {tool}");
         } else if !place.contains("ringbuf") {
             assert_eq!(tool, 0.0, "{place}");
@@ -254,8 +255,8 @@ fn direct_costs_are_the_same_with_another_version_of_qemu() {
     }
 }
 
-/// What `compare` calls of each metric: the change, and the functions that differ, with their roles
-/// and by how many instructions per call.
+/// The verdict of `compare` on each metric: the change, and the functions that differ, with their
+/// roles and differences in instructions per call.
 type Called = Vec<(String, String, f64, Vec<(String, String, f64)>)>;
 
 fn called(directory: &Path, base: &str, new: &str) -> Called {
@@ -276,8 +277,8 @@ fn called(directory: &Path, base: &str, new: &str) -> Called {
     metrics.map(of_metric).collect()
 }
 
-/// Two builds of a tool whose programs differ by one instruction: one run of each is enough, and
-/// the same build twice is the same.
+/// Programs of two builds of a tool differ by one instruction: one run of each shows it, and two
+/// runs of one build are the same.
 #[test]
 fn one_instruction_more_in_the_programs_of_a_tool_is_called_from_one_run_each() {
     if !guests_wanted() {
@@ -304,7 +305,7 @@ fn one_instruction_more_in_the_programs_of_a_tool_is_called_from_one_run_each() 
         assert_eq!(change, "increase", "{more:?}");
         let [(function, role, by)] = functions.as_slice() else { panic!("{more:?}") };
         assert_eq!((function.as_str(), role.as_str()), (format!("on_{metric}").as_str(), "program"), "{more:?}");
-        // The workload's calls, and the few others that the guest makes in the phase.
+        // The calls are the workload's, and a few others in the phase.
         assert!((1.0..1.05).contains(by) && (difference - by).abs() < 0.05, "{more:?}");
     }
     let less = called(directory.path(), "more", "one");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What programs receive while a study is executed, and the commands that are reported with a
+//! Events that programs receive while a study runs, and the commands that are reported with a
 //! failed run.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, results, study};
 
-/// The events of one `run`, each of which keeps to the published schema.
+/// Returns the events of one `run`, each of which must conform to the published schema.
 fn events(directory: &Path, arguments: &[&str], code: i32) -> Vec<Value> {
     let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/schema/events-v3.json");
     let schema = serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
@@ -68,7 +68,7 @@ fn events_report_guests_phases_and_what_was_counted() {
     let file = study("smoke.toml");
     let arguments = [file.to_str().unwrap(), "--arch", "x86_64", "--probe", "fexit", "--output", "out"];
     let received = events(directory.path(), &arguments, 0);
-    // Stages come before, beside and after the others.
+    // Stages can come before, between and after the other events.
     let (stages, received): (Vec<Value>, Vec<Value>) =
         received.into_iter().partition(|event| event["event"] == "stage");
     for stage in ["kernel", "guests", "qemu", "measuring", "reporting"] {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Probe configurations that see what calls return count every byte and every call: a part of the
-//! studies that results/exact.md reports whole.
+//! Probe configurations that see what calls return count every byte and every call. The studies are
+//! a part of those in results/exact.md.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::Value;
 
 use crate::common::{guests_wanted, run_with};
 
-/// Runs the study `name` of vm-tests/, narrowed to x86_64, `kernels` and `probes`; gives the
+/// Runs the study `name` of vm-tests/, narrowed to x86_64, `kernels` and `probes`; returns the
 /// results.
 fn run(name: &str, kernels: &[&str], probes: &[&str]) -> Value {
     let mut arguments = vec!["--arch", "x86_64", "--probe", "none"];
@@ -16,7 +16,7 @@ fn run(name: &str, kernels: &[&str], probes: &[&str]) -> Value {
     run_with(name, &arguments, 0).1
 }
 
-/// Makes sure that every cell that is no baseline attached and is exact; gives how many there are.
+/// Checks that every cell except for baselines attached and is exact; returns their number.
 fn assert_exact(results: &Value) -> usize {
     let mut wrong = Vec::new();
     let mut attached = 0;
@@ -44,20 +44,20 @@ fn assert_exact(results: &Value) -> usize {
     attached
 }
 
-/// Ways of attaching whose programs tasks are preempted in, each map layout and both loaders, on a
+/// Covers ways of attaching whose programs can be preempted, each map layout and both loaders, on a
 /// kernel that preempts itself.
 #[test]
 fn four_ranks_and_a_neighbour_are_distinguished_and_counted_exactly() {
     if guests_wanted() {
         let probes =
             ["fexit+lru-shared", "raw-tracepoint+hash-shared", "uprobe+ringbuf", "tracepoint", "tracepoint@aya"];
-        // Three workloads: one rank, a shared file, a file per process.
+        // There are three workloads: one rank, a shared file, a file per process.
         let attached = assert_exact(&run("exact.toml", &["7.2"], &probes));
         assert_eq!(attached, probes.len() * 3);
     }
 }
 
-/// Four CPUs that begin to count under a new key at once.
+/// Four CPUs begin to count under a new key at once.
 #[test]
 fn no_count_is_lost_at_first_touch_by_four_cpus() {
     if guests_wanted() {

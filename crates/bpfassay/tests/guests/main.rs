@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests that boot guests, in one program. They run where `BPFASSAY_VM_TESTS=required` is set;
-//! otherwise they print that they are
-//! skipped.
+//! Tests that boot guests, in one program. They run if `BPFASSAY_VM_TESTS=required` is set;
+//! otherwise they print that they are skipped.
 
 #[path = "../common/mod.rs"]
 mod common;

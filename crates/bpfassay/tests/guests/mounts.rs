@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mounts that are easily taken for one another, in guests: the bundled tracer is exact on each, a
-//! tool that names them by the last component of their paths merges two of them, and tools that
-//! distinguish them otherwise are accused of nothing. Beside them, tools that report histograms, in
-//! tables and on one of two pages.
+//! Mounts that are easily confused, in guests. The bundled tracer is exact on each. A tool that
+//! names mounts by the last component of their paths merges two of them. Tools that distinguish
+//! them otherwise have no findings. Other tests cover tools that report histograms, in tables and
+//! on one of two pages.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path};
@@ -14,7 +14,7 @@ use crate::common::{bpfassay, guests_wanted, printed, results, study, without_pl
 /// Bytes on the first mount (`DEFAULT_SIZE` of the workload).
 const SIZE: u64 = 20 << 10;
 
-/// Runs the study with these tools, and `more` at its end; the results, and what was printed.
+/// Runs the study with these tools, and `more` at its end; returns the results and the output.
 fn run(directory: &Path, more: &str, tools: &[&str]) -> (Value, String) {
     fs::write(directory.join("mounts.toml"), fs::read_to_string(study("mounts.toml")).unwrap() + more).unwrap();
     let programs = tempfile::tempdir().unwrap();
@@ -27,8 +27,8 @@ fn run(directory: &Path, more: &str, tools: &[&str]) -> (Value, String) {
     (results(&directory.join("out")), printed(&output))
 }
 
-/// Mounts in the order of the study, with what was moved on them, each twice, and what was traced:
-/// bytes and calls more than that.
+/// Returns the mounts in the order of the study, with the bytes moved on them, and the traced bytes
+/// and calls beyond those. Each mount occurs twice.
 fn by_mount(results: &Value, probe: &str) -> Vec<(String, u64, i64, i64)> {
     let runs = results["runs"].as_array().unwrap();
     let run = runs.iter().find(|run| run["record"]["run"].as_str().unwrap().ends_with(&format!("_{probe}"))).unwrap();
@@ -42,7 +42,7 @@ fn by_mount(results: &Value, probe: &str) -> Vec<(String, u64, i64, i64)> {
         .collect()
 }
 
-/// Kinds of fault that are found of `tool`, with their evidence.
+/// Returns the kinds of fault in `tool`, with their evidence.
 fn found(results: &Value, tool: &str) -> Vec<(String, String)> {
     let cell = results["cells"].as_array().unwrap().iter().find(|cell| cell["tool"] == tool).unwrap();
     assert_eq!(cell["attach"]["outcome"], "attached", "{cell}");
@@ -77,8 +77,8 @@ fn the_tracer_distinguishes_mounts_with_one_last_component_and_a_tool_that_does_
     for probe in ["fexit", "kretprobe"] {
         assert_eq!(by_mount(&results, probe), expected, "{probe}: {text}");
     }
-    // Two of the tmpfs are `data`, and have together as much as another one by chance. Its other
-    // names are not known, and each is taken for whose it is.
+    // Two of the tmpfs mounts are called `data`, and their sum equals the figure of another mount
+    // by chance. The tool's other names are unknown, and each is attributed to its mount.
     let merged = found(&results, "last-component");
     let kinds: Vec<&str> = merged.iter().map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(kinds, ["mounts-merged", "subject-unknown"], "{merged:?}\n{text}");
@@ -101,20 +101,20 @@ fn the_tracer_distinguishes_mounts_with_one_last_component_and_a_tool_that_does_
     }
 }
 
-/// Tools of tests/more-right-tools that report histograms of the workload's reads; their figures,
-/// and whether each is the number of a histogram's values.
+/// Tools of tests/more-right-tools that report histograms of the workload's reads, with their
+/// figures. The flag tells that the figure is the number of a histogram's values.
 const OF_HISTOGRAMS: [(&str, &[(&str, bool)]); 3] = [
     ("durations-log2", &[("usecs.count", true)]),
     ("durations-linear", &[("kbytes.count", true)]),
     ("durations-pages", &[("durations: read_seconds_count", true), ("sizes: read_bytes_total", false)]),
 ];
 
-/// Checks that these figures of `tool` are exact, and what values of histograms are is shown beside
-/// them.
+/// Checks that these figures of `tool` are exact, and that reports describe the values of
+/// histograms.
 fn shows(results: &Value, tool: &str, expected: &[(&str, bool)]) {
     let cell = results["cells"].as_array().unwrap().iter().find(|cell| cell["tool"] == tool).unwrap();
     let figures = cell["tool_result"]["figures"].as_array().unwrap().iter();
-    // Figures by process are compared for each: here that of the workload.
+    // Figures by process are compared for each process; this test checks the workload's.
     let is_of_workload = |figure: &&Value| figure["whose"] != "process" || figure["subject"] == "ior";
     let figures: Vec<&Value> = figures.filter(is_of_workload).collect();
     let names: Vec<_> = figures.iter().map(|figure| figure["figure"].as_str().unwrap()).collect();
@@ -126,7 +126,7 @@ fn shows(results: &Value, tool: &str, expected: &[(&str, bool)]) {
         let bounds = ["half_up_to", "most_up_to", "all_up_to"].map(bound);
         assert_eq!(bounds.map(|bound| bound.is_some()), [*is_histogram; 3], "{tool}: {figure}");
         assert!(bounds.is_sorted(), "{tool}: {figure}");
-        // The workload moves 16 KiB by most calls, and no more by any.
+        // The workload moves 16 KiB in most calls, and no more in any.
         if tool == "durations-linear" {
             assert_eq!(bounds, [Some(16.0); 3], "{figure}");
         }
@@ -147,7 +147,7 @@ fn mounts_of_the_workload_s_own_namespace_have_what_was_moved_on_them() {
     let runs = results["runs"].as_array().unwrap();
     let namespace = runs[0]["record"]["outcome"]["namespace"].as_array().unwrap();
     assert!(namespace.iter().any(|mount| mount["path"] == "/mnt/own"), "{namespace:?}");
-    // Neither is it in the guest's namespace, nor does it stay there.
+    // The mount is not in the guest's own namespace, and does not outlast its run.
     assert!(runs.iter().all(|run| run["record"]["outcome"]["type"] == "measured"), "{text}");
     for tool in ["by-mount", "by-cgroup"] {
         assert_eq!(found(&results, tool), [], "{tool}: {text}");

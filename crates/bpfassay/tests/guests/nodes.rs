@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several nodes: guests that share a server and a workload, whose figures are those of each and
-//! their sums; and what becomes of a run whose node dies.
+//! Several nodes: guests that share a server and a workload. Results have the figures of each node
+//! and their sums; other tests kill a node during a run.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints progress")]
 
 use std::{
@@ -14,11 +14,11 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, report, results, study};
 
-/// 2 ranks · 2 segments · 512 KiB: what each node moves in a phase.
+/// Bytes that each node moves in a phase: 2 ranks · 2 segments · 512 KiB.
 const SHARE: u64 = 2 * 2 * (512 << 10);
 
-/// By phase, the figure named `key` of the operation that moves the phase's data, in the derived
-/// figures of a run.
+/// Returns, by phase, the figure `key` of the operation that moves the phase's data, from the
+/// derived figures of a run.
 fn bytes(run: &Value, key: &str) -> Vec<(String, u64)> {
     let all = run["derived"]["bytes"].as_array().unwrap().iter();
     let moved = all.filter(|figure| figure["workload"]["value"] != 0);
@@ -27,8 +27,8 @@ fn bytes(run: &Value, key: &str) -> Vec<(String, u64)> {
     moved.map(of).collect()
 }
 
-/// Checks every run that `results` has: each node moved its share, its tracer and the NFS client's
-/// own counters saw it to the byte, and the sums are those of both.
+/// Checks every run of `results`: each node moved its share, its tracer and the NFS client's
+/// counters saw every byte, and the sums match.
 fn check(results: &Value, expected_runs: usize) {
     let runs = results["runs"].as_array().unwrap();
     assert_eq!(runs.len(), expected_runs);
@@ -49,7 +49,7 @@ fn check(results: &Value, expected_runs: usize) {
             [("node 1", 2), ("node 2", 2)]
         );
         for figure in nodes.iter().flat_map(|node| node["bytes"].as_array().unwrap()) {
-            // What was written is read twice: to check the write, and by the read.
+            // Written data is read twice: to check the write, and by the read phase.
             let expected = if figure["operation"] == "write" { SHARE } else { 2 * SHARE };
             assert_eq!(figure["moved"]["value"]["bytes"], expected);
             assert_eq!(figure["mountstats"]["value"], expected);
@@ -65,7 +65,7 @@ fn check(results: &Value, expected_runs: usize) {
         let values: Vec<_> = bandwidths.map(|metric| metric["value"]["value"].as_f64().unwrap()).collect();
         assert!(values.len() == 2 && values.iter().all(|value| *value > 0.0), "{values:?}");
     }
-    // The kernel calibrates the TSC while it boots, wrongly on a busy host.
+    // The kernel calibrates the TSC at boot, and gets it wrong on a busy host.
     for facts in
         results["boots"].as_array().unwrap().iter().flat_map(|boot| boot["nodes"].as_array().into_iter().flatten())
     {
@@ -87,9 +87,9 @@ fn nodes_share_a_file_and_every_byte_is_counted_on_its_node() {
     println!("{text}");
     assert_eq!(output.status.code(), Some(0), "{text}");
     let directory = folder.path().join("out");
-    // Two file systems, a baseline and a probe each.
+    // Two file systems, with a baseline and a probe each.
     check(&results(&directory), 4);
-    // A console log of each guest.
+    // Each guest has a console log.
     let mut logs: Vec<_> = fs::read_dir(directory.join("logs"))
         .unwrap()
         .map(|log| log.unwrap().file_name().into_string().unwrap())
@@ -97,20 +97,20 @@ fn nodes_share_a_file_and_every_byte_is_counted_on_its_node() {
     logs.sort();
     let of = |fs: &str| ["", "_node2", "_server"].map(|guest| format!("x86_64_6.12_shared_{fs}_1_boot1{guest}.log"));
     assert_eq!(logs, [of("nfs3"), of("nfs4.2")].concat());
-    // The table of nodes is in the report.
+    // The report has the table of nodes.
     let report = report(&directory);
     assert!(report.contains("nodes: study nodes"), "{report}");
 }
 
-/// The QEMUs that `parent` has started, in the order of their start.
+/// Returns the QEMU processes that `parent` started, in the order of their start.
 fn guests(parent: u32) -> Vec<i32> {
     let mut all: Vec<(u64, i32)> = Vec::new();
     for entry in fs::read_dir("/proc").unwrap() {
         let entry = entry.unwrap();
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-        // proc_pid_stat(5): the parent is the fourth field, the start the 22nd; the name, in
-        // parentheses, may have blanks.
+        // proc_pid_stat(5): the parent is the fourth field, the start time the 22nd; the name, in
+        // parentheses, can contain blanks.
         let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
         if fields[1] == parent.to_string() {
             all.push((fields[19].parse().unwrap(), pid));
@@ -120,8 +120,8 @@ fn guests(parent: u32) -> Vec<i32> {
     all.into_iter().map(|(_, pid)| pid).collect()
 }
 
-/// Runs one block, and kills the guest that was started `nth` when the first run of the block has
-/// ended. Returns what was printed.
+/// Runs one block, and kills the `nth` started guest when the first run of the block has ended.
+/// Returns the output.
 fn with_killed(directory: &Path, nth: usize) -> String {
     let mut child = bpfassay(directory)
         .args(["run", study("nodes.toml").to_str().unwrap(), "--yes", "--offline", "--output", "out", "--jobs", "1"])

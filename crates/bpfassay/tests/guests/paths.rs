@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real guests: what probes see of every path and operation, and that they separate the workload
-//! from its neighbour.
+//! Counts of probes for every path and operation in real guests, separated from those of a
+//! neighbour.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
@@ -27,9 +27,8 @@ fn a_neighbour_is_never_counted_for_the_workload() {
             }
         }
     }
-    // It was really there: the tracer counted calls of another cgroup on the same device. Not in
-    // every phase: the shortest last a few milliseconds, in which the neighbour need not get its
-    // turn.
+    // The neighbour really ran: the tracer counted calls of another cgroup on the same device. It
+    // need not run in every phase, because the shortest last only a few milliseconds.
     for one in results["runs"].as_array().unwrap().iter().filter(|one| one["record"]["outcome"]["probe"] != "none") {
         let figures = &one["record"]["outcome"];
         let others = |edge: &str| -> u64 {
@@ -42,8 +41,8 @@ fn a_neighbour_is_never_counted_for_the_workload() {
     }
 }
 
-/// Operations on names, failing ones included, and fsync: counted exactly by every probe of the
-/// study, on every target.
+/// Operations on names, including failing ones, and fsync: every probe of the study counts them
+/// exactly, on every target.
 const NAMES: [&str; 15] = [
     "open",
     "failed-open",
@@ -62,17 +61,17 @@ const NAMES: [&str; 15] = [
     "failed-fsync",
 ];
 
-/// The targets of these on which `complete` counts every byte, call and error of every path.
+/// The targets on which `complete` counts every byte, call and error of every path.
 const COMPLETE: [&str; 2] = ["x86_64 6.12", "x86_64 7.2"];
 
-/// What a cell's runs saw of each path.
+/// Returns what a cell's runs saw of each path.
 fn coverage<'a>(results: &'a Value, cell: &Value) -> Vec<&'a Value> {
     let runs = results["runs"].as_array().unwrap().iter().filter(|run| run["record"]["cell"] == cell["cell"]);
     runs.flat_map(|run| run["derived"]["coverage"].as_array().unwrap()).collect()
 }
 
-/// Targets and probe configurations that were attached, and how many functions were hooked under
-/// the names of versions of them. That what had to be counted was.
+/// Returns the targets and probe configurations that attached, and how many functions were hooked
+/// under the names of compiler variants. Checks the required counts.
 fn counted(results: &Value) -> (BTreeSet<(String, &str)>, u32) {
     let mut attached = BTreeSet::new();
     let mut constprop = 0;
@@ -88,15 +87,16 @@ fn counted(results: &Value) -> (BTreeSet<(String, &str)>, u32) {
         }
         attached.insert((target.clone(), probe));
         let rows = coverage(results, cell);
-        // On a preemptible kernel, a task preempted inside a program keeps it from others on that
-        // CPU. A copy of the program makes up for that, where there are some.
+        // On a preemptible kernel, a task that is preempted inside a program keeps other tasks on
+        // that CPU from running the program. Copies of the program compensate for that, if there
+        // are some.
         let skips = cell["findings"].as_array().unwrap().iter().any(|found| {
             let (pitfall, detail) = (&found["finding"]["pitfall"], found["finding"]["detail"].as_str().unwrap());
             *pitfall == "missed-probes" || *pitfall == "recursion-misses" && !detail.ends_with("nothing is lost")
         });
         assert!(rows.len() > 50, "{target} {probe}");
         if (target.as_str(), probe) == ("riscv64 7.2", "complete") {
-            // GCC has made versions of these with constants put in, and nothing else, there.
+            // GCC has only constprop variants of these functions in that kernel.
             for function in ["aio_read", "aio_write"] {
                 let is_found = cell["findings"].as_array().unwrap().iter().any(|found| {
                     let finding = &found["finding"];
@@ -109,7 +109,7 @@ fn counted(results: &Value) -> (BTreeSet<(String, &str)>, u32) {
         }
         for row in rows {
             let path = row["path"].as_str().unwrap();
-            // What this file system or kernel does not have.
+            // This file system or kernel lacks the path.
             if !row["refused"].is_null() {
                 assert!(!NAMES.contains(&path), "{target} {probe}: {row:#}");
                 continue;
@@ -118,8 +118,8 @@ fn counted(results: &Value) -> (BTreeSet<(String, &str)>, u32) {
                 let difference = &row["difference"]["value"];
                 for figure in ["bytes", "calls", "errors"] {
                     let difference = difference[figure].as_i64().unwrap_or(0);
-                    // Never too much; too little only where the kernel reports that it left
-                    // programs out.
+                    // Counts are never too high. They are too low only if the kernel reports
+                    // skipped programs.
                     assert!(
                         difference == 0 || difference < 0 && skips,
                         "{target} {probe} {path} {figure}: {row:#} {:#}",
@@ -145,7 +145,7 @@ fn every_path_is_counted_exactly_where_the_kernel_lets_one_see_it() {
     assert_eq!(constprop, 2, "`complete` attached on riscv64 7.2");
 }
 
-/// A kernel that does not preempt itself, with the other language's programs.
+/// This covers a kernel that does not preempt itself, with the programs in the other language.
 #[test]
 fn every_path_is_counted_exactly_on_an_older_kernel() {
     if !guests_wanted() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every pitfall that the tracer looks for, provoked on a real guest and found in the results.
+//! Provokes every pitfall that the tracer looks for in a real guest, and finds it in the results.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{env, fs};
@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, printed, study};
 
-/// Runs the study `pitfalls` with each line that begins with one of `lines`' first texts replaced
-/// by the second; gives the results. Nothing where guests are not wanted.
+/// Runs the study `pitfalls` and returns the results; `None` if guests are not wanted. In the
+/// study, each line that begins with the first text of a pair in `lines` is replaced by the second
+/// text.
 fn run(lines: &[(&str, &str)]) -> Option<Value> {
     if env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required") {
         Some(run_wanted(lines))
@@ -41,12 +42,11 @@ fn run_wanted(lines: &[(&str, &str)]) -> Value {
     serde_json::from_slice(&fs::read(directory.path().join("out/results.json")).unwrap()).unwrap()
 }
 
-/// The cell of a probe configuration.
 fn cell<'a>(results: &'a Value, probe: &str) -> &'a Value {
     results["cells"].as_array().unwrap().iter().find(|cell| cell["probe"] == probe).unwrap()
 }
 
-/// Pitfall, subject and detail of everything found in a cell.
+/// Returns pitfall, subject and detail of every finding in a cell.
 fn found(cell: &Value) -> Vec<(&str, &str, &str)> {
     let findings = cell["findings"].as_array().unwrap();
     findings
@@ -56,7 +56,7 @@ fn found(cell: &Value) -> Vec<(&str, &str, &str)> {
         .collect()
 }
 
-/// That `pitfall` was found on `subject`; its detail.
+/// Checks that `pitfall` was found on `subject`; returns its detail.
 fn assert_found<'a>(cell: &'a Value, pitfall: &str, subject: &str) -> &'a str {
     let all = found(cell);
     let this = all.iter().find(|(kind, about, _)| *kind == pitfall && about.contains(subject));
@@ -66,9 +66,9 @@ fn assert_found<'a>(cell: &'a Value, pitfall: &str, subject: &str) -> &'a str {
 
 #[test]
 fn functions_that_are_not_what_they_seem() {
-    // On Debian's 7.2 for x86_64: a function that GCC has only as `.isra`, and an entry of the CPU,
-    // which must not have kprobes; one that is `notrace`, and one that a dozen drivers have each;
-    // one that GCC split, and none at all.
+    // The functions are in Debian's 7.2 for x86_64. The first pair is a function that GCC has only
+    // as `.isra`, and an entry of the CPU, which must not have kprobes. The second pair is
+    // `notrace`, and a name that a dozen drivers use. The third pair is split by GCC, and missing.
     let pairs =
         [("filemap_readahead", "asm_exc_debug"), ("rcu_is_watching", "name_show"), ("vfs_statfs", "vfs_nonexistent")];
     let pairs = pairs.map(|(read, write)| {
@@ -105,7 +105,7 @@ kernel_parameters = ["ftrace=function", "ftrace_filter=vfs_read", "kprobe_event=
 
 #[test]
 fn a_probe_inside_another() {
-    // The program on vfs_write calls this helper, on which the kernel then runs no second kprobe.
+    // The program on vfs_write calls this helper, on which the kernel runs no second kprobe then.
     let arguments = r#"arguments = ["--function", "vfs_read=bpf_get_current_cgroup_id"]"#;
     let Some(results) = run(&[("arguments", arguments), ("probes", r#"probes = ["none", "kprobe"]"#)]) else { return };
     let detail = assert_found(cell(&results, "kprobe"), "missed-probes", "read");
@@ -114,8 +114,8 @@ fn a_probe_inside_another() {
 
 #[test]
 fn programs_that_are_preempted() {
-    // Several ranks on one CPU of a preemptible kernel: a trampoline skips a program that is
-    // already running there.
+    // Several ranks share one CPU of a preemptible kernel: a trampoline skips a program that is
+    // already running on that CPU.
     let Some(results) = run(&[
         ("arguments", ""),
         ("probes", r#"probes = ["none", "fexit"]"#),
@@ -129,12 +129,12 @@ fn programs_that_are_preempted() {
     assert_found(cell(&results, "fexit"), "recursion-misses", "");
 }
 
-/// The number that a detail begins with.
+/// Returns the number at the beginning of a detail.
 fn number(detail: &str) -> u64 {
     detail.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// Many small transfers.
+/// Makes many small transfers.
 const MANY: &str = r#"options = ["-a", "POSIX", "-b", "4m", "-t", "1k", "-w", "-r"]"#;
 
 #[test]
@@ -158,8 +158,8 @@ fn maps_that_are_too_small() {
 
 #[test]
 fn more_calls_at_once_than_a_kretprobe_watches() {
-    // Several ranks that wait for the NFS server inside vfs_read and vfs_write, and one place for
-    // each of the two.
+    // Several ranks wait for the NFS server inside vfs_read and vfs_write, and each function has
+    // one place.
     let Some(results) = run(&[
         ("arguments", r#"arguments = ["--maxactive", "1"]"#),
         ("probes", r#"probes = ["none", "kretprobe"]"#),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures by process and thread in a guest: each process of a workload has its own truth, whatever
-//! the workload is and whatever a tool calls processes by. So has each variant of an operation, and
-//! calls that failed.
+//! Figures by process and thread in a guest: each process of a workload has its own truth, for any
+//! workload, and whatever names a tool gives to processes. The same holds for each variant of an
+//! operation, and for failed calls.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test fails by panicking")]
 
 use std::{collections::BTreeSet, fs, path::Path};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
 
-/// Builds the right tool `by-id` as the wrong one `name`, compiled with `option`; its name.
+/// Builds the right tool `by-id` as the wrong one `name`, compiled with `option`; returns the name.
 fn wrong(directory: &Path, name: &'static str, option: &str) -> &'static str {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/right-tools/by-id.bpf.c");
     wrong_tools::compile(&wrong_tools::clang(), &source, &[option], &directory.join(format!("{name}.bpf.o")));
@@ -20,9 +20,9 @@ fn wrong(directory: &Path, name: &'static str, option: &str) -> &'static str {
     name
 }
 
-/// Tools of tests/variants: a name, how it is compiled, the unit of its figures where they are of
-/// the variants alone that are named as their operations, and the finding of one that is wrong,
-/// with the ends of its evidence.
+/// Tools of tests/variants: a name, how it is compiled, the unit of its figures, and the finding of
+/// a wrong one with the ends of its evidence. A tool has a unit if it counts only the variants that
+/// are named like their operations.
 const VARIANTS: [Variants; 5] = [
     ("all", &[], None, None),
     ("plain", &["-DPLAIN"], Some("calls"), None),
@@ -44,7 +44,7 @@ const VARIANTS: [Variants; 5] = [
 type Variants =
     (&'static str, &'static [&'static str], Option<&'static str>, Option<(&'static str, [&'static str; 2])>);
 
-/// Builds them, and writes their files.
+/// Builds the tools, and writes their files.
 fn build_variants(directory: &Path) {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/variants");
     let text = fs::read_to_string(sources.join("calls.toml")).unwrap();
@@ -63,8 +63,8 @@ fn build_variants(directory: &Path) {
     }
 }
 
-/// Nothing is found of those that are right, and of those that are wrong what is missing, and no
-/// other cause.
+/// Checks that nothing is found in right tools, and that wrong ones have exactly the expected
+/// finding.
 fn check_variants(cell: &dyn Fn(&str) -> Value) {
     for (name, _, _, wrong) in VARIANTS {
         let cell = cell(name);
@@ -91,8 +91,8 @@ fn check_variants(cell: &dyn Fn(&str) -> Value) {
     }
 }
 
-/// What `cell`'s tool has of the calls of each process: its name, what was reported, and what
-/// happened.
+/// Returns the calls of each process by the tool of `cell`: its name, the reported number and the
+/// real one.
 fn calls(cell: &Value) -> Vec<(&str, u64, u64)> {
     let figures = cell["tool_result"]["figures"].as_array().unwrap().iter();
     let of_calls = figures.filter(|figure| figure["figure"] == "calls" && figure["operations"][0] == "read");
@@ -102,7 +102,7 @@ fn calls(cell: &Value) -> Vec<(&str, u64, u64)> {
         .collect()
 }
 
-/// The findings of `cell`'s tool.
+/// Returns the findings of the tool of `cell`.
 fn found(cell: &Value) -> Vec<&Value> {
     let findings = cell["tool_result"]["findings"].as_array().unwrap().iter();
     findings.filter(|finding| finding["status"] == "found").collect()

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real guests: program sets count what workloads without files say they did, and any program is a
-//! workload.
+//! Program sets count what workloads without files report, and any program can be a workload, in
+//! real guests.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::Value;
 
 use crate::common::{guests_wanted, run, run_uncounted, run_with, wrong_tools};
 
-/// Workload, event that it is about, and how many it makes at least.
+/// The workload, its main event, and the smallest number of such events.
 const OWN: [(&str, &str, u64); 7] = [
     ("ior", "file-write", 64),
     ("ior", "file-read", 64),
@@ -46,11 +46,11 @@ fn program_sets_count_what_the_workload_did() {
                 assert_eq!(difference[figure], 0, "{workload}: {row:#}");
             }
         }
-        // A task that waits at the barrier was taken off its CPU.
+        // A task that waits at the barrier leaves its CPU.
         let switches = found.iter().find(|row| row["event"] == "switch").unwrap();
         assert!(switches["counted"]["value"]["calls"].as_u64().unwrap() > 0, "{switches:#}");
     }
-    // One set alone counts its own events and nothing else.
+    // A single set counts only its own events.
     let alone = events(&results, &cell("futex", "programs+futex"));
     assert!(!alone.is_empty() && alone.iter().all(|row| row["event"].as_str().unwrap().starts_with("futex-")));
     let cells = results["cells"].as_array().unwrap();
@@ -62,7 +62,7 @@ fn program_sets_count_what_the_workload_did() {
             assert!(metric["overhead"]["value"].is_object(), "{metric:#}");
         }
     }
-    // What is sent and received over TCP is compared with what the workload sent and received.
+    // Figures of TCP are compared with what the workload sent and received.
     let of_tool =
         |tool: &str| &cells.iter().find(|one| one["cell"] == cell("tcp", tool).as_str()).unwrap()["tool_result"];
     let found = |tool: &str| -> Vec<&Value> {
@@ -76,7 +76,7 @@ fn program_sets_count_what_the_workload_did() {
         (one["reported"].as_u64().unwrap(), one["really"].as_u64().unwrap())
     };
     for operation in ["send", "receive"] {
-        // 200 messages of 4096 bytes each way, by the program that has both ends.
+        // One program has both ends, and sends 200 messages of 4096 bytes each way.
         assert_eq!(figure(operation, "bytes-returned"), (2 * 200 * 4096, 2 * 200 * 4096), "{operation}");
         let (reported, really) = figure(operation, "calls");
         assert!(reported == really && really >= 400, "{operation}: {reported}, really {really}");
@@ -92,7 +92,7 @@ fn any_program_is_a_workload() {
         return;
     }
     let (_directory, fio_results) = run_uncounted("fio.toml", 0);
-    // One of them never ends, which is what it is there for.
+    // One of the commands never ends, on purpose.
     let (_directory, results) = run("commands.toml", 4);
     let of_case = |case: &str| if case == "fio" { &fio_results } else { &results };
     let runs = |case: &str, probe: &str| {
@@ -104,7 +104,7 @@ fn any_program_is_a_workload() {
     let bytes = fio[0]["derived"]["bytes"].as_array().unwrap();
     assert_eq!(bytes.iter().map(|row| &row["operation"]).collect::<Vec<_>>(), ["read", "write"], "{bytes:#?}");
     for row in bytes {
-        // What fio reports, what the tracer counted, and what the NFS client did.
+        // fio's report, the tracer's count and the NFS client's count agree.
         assert_eq!(row["workload"]["value"], 1 << 20, "{row:#}");
         assert_eq!((&row["error"]["value"], &row["mountstats_error"]["value"]), (&0.into(), &0.into()), "{row:#}");
     }

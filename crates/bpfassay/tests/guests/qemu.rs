@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The QEMU of `testbed.lock`, unpacked into a cache, boots guests and gives the figures of the
-//! host's, where that is of the same version; and results that were measured with it are verified
-//! with it. A host without QEMU has a copy of the lock's. A guest that is another than was asked
-//! for is not measured.
+//! The QEMU of `testbed.lock`, unpacked into a cache, boots guests and gives the same figures as
+//! the host's QEMU of the same version. Results that it measured are verified with it. A host
+//! without QEMU gets a copy from the lock. A guest that differs from the requested one is not
+//! measured.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
@@ -14,9 +14,9 @@ use serde_json::Value;
 use crate::common::{bpfassay, guests_wanted, printed, results, stand_in_for_qemu, study};
 
 /// Runs `smoke` on one architecture by the instruction clock, with the QEMU of `source`, into
-/// `source`; the results and the fingerprint.
+/// `source`; returns the results and the fingerprint.
 fn smoke(directory: &Path, source: &str) -> (Value, String) {
-    // A user of its own starts QEMU.
+    // QEMU starts as another user.
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
     let hosts = qemu::program(Arch::Riscv64, directory).unwrap();
     let path = format!("{}:{}", hosts.parent().unwrap().display(), env::var("PATH").unwrap());
@@ -30,7 +30,7 @@ fn smoke(directory: &Path, source: &str) -> (Value, String) {
         .unwrap();
     let printed = printed(&output);
     assert_eq!(output.status.code(), Some(0), "{printed}");
-    // Where the cache is in the home directory of root, too, which no other user can reach.
+    // The cache can be in root's home directory, which no other user can enter.
     assert!(!printed.contains("QEMU runs as root: it does not start as another user"), "{printed}");
     let line = printed.lines().find_map(|line| line.strip_prefix("fingerprint of the raw figures: "));
     (results(&directory.join(source)), line.unwrap().to_owned())
@@ -46,13 +46,13 @@ fn the_locks_qemu_gives_the_figures_of_the_hosts_of_the_same_version() {
     let of = |results: &Value, key: &str| results["provenance"][0]["qemu"]["riscv64"][key].clone();
     assert_eq!(of(&locked, "package")["name"], "qemu-system-misc");
     assert!(of(&locked, "path").as_str().unwrap().contains("/trees/qemu/"), "{locked:#}");
-    // Libraries of the host are not used.
+    // The host's libraries are not used.
     let journal = fs::read_to_string(directory.path().join("lock/journal.jsonl")).unwrap();
     assert!(journal.contains("--inhibit-cache") && journal.contains("/usr/bin/loader"), "the journal has the command");
 
     let mut verify = bpfassay(directory.path());
     verify.args(["verify", "lock", "--yes"]).env_remove("BPFASSAY_QEMU");
-    // No QEMU of the host's could take its place.
+    // No QEMU of the host can replace it.
     verify.env("PATH", directory.path());
     let output = verify.output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
@@ -67,7 +67,7 @@ fn the_locks_qemu_gives_the_figures_of_the_hosts_of_the_same_version() {
     }
 }
 
-/// One more CPU, and the last kernel parameter lost, as kernels lose those that are too many.
+/// Adds a CPU, and drops the last kernel parameter, as kernels do with too many of them.
 const OTHER_GUEST: &str =
     r#"*' -append '*) for a; do shift; case $a in 1) a=2;; console=*) a=${a% *};; esac; set -- "$@" "$a"; done"#;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures of this checkout against those of results/: the one test with guests that `ci/test` runs
-//! without `--all`.
+//! Compares figures of this checkout with those of results/: the only test with guests that
+//! `ci/test` runs without `--all`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{collections::BTreeMap, path::Path};
@@ -9,7 +9,7 @@ use bpfassay_results::{RunRecord, file, fingerprint};
 
 use crate::common::{bpfassay, guests_wanted, printed};
 
-/// The runs of results on `kernel`, by name.
+/// Returns the runs of results on `kernel`, by name.
 fn runs(path: &Path, kernel: &str) -> BTreeMap<String, RunRecord> {
     let results = file::read(path).unwrap();
     let of_kernel = results.runs.into_iter().map(|run| *run.record).filter(|record| record.block.contains(kernel));
@@ -25,7 +25,7 @@ fn one_boot_of_each_architecture_gives_the_recorded_figures_of_quick() {
     const KERNEL: &str = "6.12";
     let directory = tempfile::tempdir().unwrap();
     let mut command = bpfassay(directory.path());
-    // The recorded figures are of this QEMU.
+    // This QEMU measured the recorded figures.
     command.args(["run", "quick", "--kernel", KERNEL, "--qemu", "lock", "--yes", "--output", "out"]);
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools that count right by programs of Debian, in a guest: a script of bpftrace by cgroup, one of
-//! Python with a module beside it, and vfsstat of libbpf-tools. Nothing is found of them where
-//! everything is denied. `ci/records/right-tools` does the same with all right tools, on three
-//! architectures.
+//! Tools that count right with programs of Debian, in a guest: a bpftrace script by cgroup, a
+//! Python script with a module in the same directory, and vfsstat of libbpf-tools. A gate denies
+//! everything, and nothing is found. `ci/records/right-tools` does the same with all right tools,
+//! on three architectures.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
@@ -21,13 +21,13 @@ fn nothing_is_found_of_bpftrace_python_and_libbpf_tools() {
         .args(["--tool", "bpftrace-cgroup.toml", "--tool", "python-events.toml", "--tool", "vfsstat"])
         .arg(study("right-tools.toml"));
     let output = command.env("PATH", without_plugins(programs.path())).output().unwrap();
-    // A finding would make it 5.
+    // A finding would make the exit code 5.
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     let results = results(&directory.path().join("out"));
     for tool in ["bpftrace-cgroup", "python-events", "vfsstat"] {
         let cell = results["cells"].as_array().unwrap().iter().find(|cell| cell["tool"] == tool).unwrap();
         assert_eq!(cell["attach"]["outcome"], "attached", "{cell:#}");
-        // What was not compared would be no finding as well.
+        // An empty comparison would have no finding either.
         let figures = cell["tool_result"]["figures"].as_array().unwrap();
         let of_reads = figures.iter().filter(|figure| figure["operations"][0] == "read");
         assert!(of_reads.clone().count() > 0, "{figures:#?}");

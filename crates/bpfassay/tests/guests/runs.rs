@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real guests, through the command itself, on the three architectures.
+//! The command with real guests, on the three architectures.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{
@@ -16,12 +16,11 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, results, run, study, uncounted};
 
-/// The cells of results.
 fn cells(results: &Value) -> &Vec<Value> {
     results["cells"].as_array().unwrap()
 }
 
-/// That the byte error of every interval of `row` is 0.
+/// Checks that the byte error of every interval of `row` is 0.
 fn assert_exact(cell: &str, row: &Value, figure: &str) {
     let errors = &row[figure]["value"];
     assert!(errors["intervals"].as_u64().is_some_and(|n| n > 0), "{cell} {figure}: {row:#}");
@@ -29,8 +28,8 @@ fn assert_exact(cell: &str, row: &Value, figure: &str) {
     assert_eq!(errors["not_measured"], 0, "{cell} {figure}: {errors:#}");
 }
 
-/// How many probe configurations `results` have of each target. That every guest booted, and every
-/// byte was counted.
+/// Counts the probe configurations of each target in `results`. Checks that every guest booted, and
+/// that every byte was counted.
 fn counted_on_targets(directory: &Path, results: &Value) -> BTreeMap<String, u32> {
     let mut targets = BTreeMap::<String, u32>::new();
     for cell in cells(results) {
@@ -59,7 +58,7 @@ fn counted_on_targets(directory: &Path, results: &Value) -> BTreeMap<String, u32
         for (metric, row) in metrics.iter().zip(accuracy) {
             assert!(metric["value"]["value"].is_object(), "{id}: {metric:#}");
             assert_exact(id, row, "mountstats_error");
-            // Every call of this workload moves what it asks for, so requested bytes are exact here
+            // Every call of this workload moves all requested bytes, so requested bytes are exact,
             // too.
             if probe != "none" {
                 assert_eq!(cell["attach"]["outcome"], "attached", "{id}");
@@ -75,7 +74,7 @@ fn counted_on_targets(directory: &Path, results: &Value) -> BTreeMap<String, u32
         let log = directory.join("out").join(boot["log"].as_str().unwrap());
         assert!(log.exists(), "{}", log.display());
     }
-    // Real results match the published schema.
+    // Real results conform to the published schema.
     let schema: Value =
         serde_json::from_slice(&bpfassay(directory).args(["generate", "schema", "results"]).output().unwrap().stdout)
             .unwrap();
@@ -85,7 +84,7 @@ fn counted_on_targets(directory: &Path, results: &Value) -> BTreeMap<String, u32
     targets
 }
 
-/// All but those of `programs_in_rust_…`.
+/// Covers all targets except for those of `programs_in_rust_…`.
 #[test]
 fn every_target_boots_and_counts_every_byte() {
     if !guests_wanted() {
@@ -130,13 +129,13 @@ fn every_file_system_counts_every_byte() {
     }
 }
 
-/// The raw figures of every run, by its name.
+/// Returns the raw figures of every run, by name.
 fn figures(results: &Value) -> BTreeMap<String, Value> {
     let runs = results["runs"].as_array().unwrap().iter();
     runs.map(|run| (run["record"]["run"].as_str().unwrap().to_owned(), run["record"]["outcome"].clone())).collect()
 }
 
-/// What the command prints, which must end with `code`.
+/// Returns the output of the command, which must exit with `code`.
 fn done(command: &mut Command, code: i32) -> String {
     let output = command.output().unwrap();
     let printed = printed(&output);
@@ -144,7 +143,7 @@ fn done(command: &mut Command, code: i32) -> String {
     printed
 }
 
-/// `work` on a host whose processors are all busy otherwise.
+/// Does `work` while all processors of the host are busy.
 fn under_load<T>(work: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -161,17 +160,18 @@ fn under_load<T>(work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// On an idle host two guests side by side; then under load one after the other, from a copy of the
-/// study and of the guests in other directories, with another cache; and by `verify`, also with
-/// guests out of a bundle, an empty cache and no network.
+/// The study is measured several times:
+/// - two guests in parallel on an idle host
+/// - one after the other under load, from copies of the study and the guests in other directories,
+///   with another cache
+/// - by `verify`, also with guests from a bundle, an empty cache and no network
 #[test]
 fn the_instruction_clock_gives_the_same_figures_everywhere() {
     if !guests_wanted() {
         return;
     }
     let (here, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    // One architecture is enough here: quick's fingerprint is compared on all three
-    // (results/quick).
+    // One architecture is enough: quick's fingerprint is compared on all three (results/quick).
     let counting =
         ["--clock", "instructions", "--yes", "--output", "out", "--arch", "aarch64", "--probe", "none,kprobe"];
     let two = ["--jobs", "2", "--replicates", "2"];
@@ -209,13 +209,13 @@ fn the_instruction_clock_gives_the_same_figures_everywhere() {
     let carried = ["--bundle", "carried-guests.bundle", "--offline", "--cache", "empty", "--sample", "1", "--yes"];
     let mut verify = bpfassay(&other);
     if has_qemu {
-        // No QEMU, apt, dpkg and tar of the host's could help.
+        // No QEMU, apt, dpkg or tar of the host is available.
         verify.env("PATH", &other).env_remove("BPFASSAY_QEMU");
     }
     let verified = done(verify.args(["verify", "carried-out"]).args(carried), 0);
     assert!(verified.contains("1 of 2 boots, 2 runs: identical raw figures"), "{verified}");
     let (idle, loaded) = (figures(&idle), figures(&loaded));
-    // The load is on one of the two boots.
+    // The load was on for one of the two boots.
     assert_eq!((idle.len(), loaded.len()), (4, 2));
     assert!(idle.iter().all(|(_, outcome)| outcome["type"] == "measured"), "{idle:#?}");
     for (run, outcome) in &loaded {
@@ -223,8 +223,8 @@ fn the_instruction_clock_gives_the_same_figures_everywhere() {
     }
 }
 
-/// A tracer that adds a third of a per cent to the reads, against the one before: one run of five
-/// rounds each.
+/// Compares a tracer that adds a third of a per cent to reads with the previous one: one run of
+/// five rounds each.
 #[test]
 fn a_regression_of_less_than_half_a_per_cent_is_found() {
     if !guests_wanted() {
@@ -253,7 +253,7 @@ fn a_regression_of_less_than_half_a_per_cent_is_found() {
     assert_eq!(read["change"], "increase", "{read:#}");
     let ratio = read["ratio"]["value"]["estimate"]["value"].as_f64().unwrap();
     assert!((1.002..1.005).contains(&ratio), "planted were 0.33 %: {ratio}");
-    // Either against itself is none.
+    // Neither is a regression against itself.
     compare("base", "base", 0);
     compare("new", "new", 0);
 }
@@ -264,7 +264,7 @@ fn boots_go_on_until_intervals_are_narrow() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    // Three boots of one round each leave intervals wide, but not that wide.
+    // Three boots of one round each leave wide intervals, but not that wide.
     let arguments = ["--arch", "aarch64", "--probe", "kprobe", "--clock", "instructions", "--replicates", "20"];
     let mut run = uncounted(directory.path());
     run.arg("run").arg(study("smoke.toml")).args(arguments).args(["--until", "2000%", "--yes", "--output", "out"]);
@@ -273,7 +273,7 @@ fn boots_go_on_until_intervals_are_narrow() {
     let first = results(&directory.path().join("out"));
     assert_eq!(first["boots"].as_array().unwrap().len(), 3);
     assert_eq!(first["sampling"][0]["end"], "narrow_enough", "{:#}", first["sampling"]);
-    // What stopped does not go on.
+    // A study that stopped does not continue.
     done(uncounted(directory.path()).args(["run", "--resume", "out", "--yes"]), 0);
     assert_eq!(figures(&results(&directory.path().join("out"))), figures(&first));
 }
@@ -291,7 +291,7 @@ fn a_run_that_hangs_passes_its_deadline() {
         .map(|run| run["record"]["outcome"]["kind"].as_str().unwrap())
         .collect();
     assert_eq!(kinds, ["phase_timeout", "phase_timeout"], "{results:#}");
-    // However they are ordered, the baseline hangs by itself, which is tried twice.
+    // The baseline hangs by itself in any order, which is tried twice.
     assert!((2..=3).contains(&results["boots"].as_array().unwrap().len()), "{:#}", results["boots"]);
 }
 
@@ -309,7 +309,7 @@ fn interrupted_and_resumed_does_every_run_once() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Ctrl-C as soon as the first run is reported as measured; the rest of the output is drained.
+    // Send Ctrl-C once the first run is reported as measured, and drain the rest of the output.
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let first = lines.by_ref().map_while(Result::ok).find(|line| line.contains(": measured in"));
     assert!(first.is_some());
@@ -327,7 +327,7 @@ fn interrupted_and_resumed_does_every_run_once() {
     };
     let before = done(&fs::read_to_string(&journal).unwrap());
     assert!(!before.is_empty() && before.len() < 6, "{before:?}");
-    // What a crash in the middle of a line would leave.
+    // A crash in the middle of a line would leave this.
     let mut torn = fs::OpenOptions::new().append(true).open(&journal).unwrap();
     std::io::Write::write_all(&mut torn, b"{\"entry\":\"run\",\"run\":\"x86").unwrap();
     drop(torn);
@@ -338,7 +338,7 @@ fn interrupted_and_resumed_does_every_run_once() {
     after.sort();
     after.dedup();
     assert_eq!(after.len(), 6, "2 kernels, 2 probe configurations and the control");
-    // The block that was broken off was measured whole in another boot, and nothing else.
+    // The interrupted block was measured again, whole in another boot, and nothing else.
     let runs = results(&directory.path().join("out"))["runs"].take();
     let of_boot = |boot: u64| runs.as_array().unwrap().iter().filter(|run| run["record"]["boot"] == boot).count();
     assert_eq!((of_boot(1), of_boot(2)), (3, 3));
@@ -392,7 +392,7 @@ fn what_kernels_offer_is_as_expected() {
     }
     let features = matrix["features"].as_array().unwrap();
     assert!(features.len() > 200, "{}", features.len());
-    // Neither x86_64 6.1 nor aarch64 6.12 has fprobe or the functions for strings; the latter has
+    // Neither x86_64 6.1 nor aarch64 6.12 has fprobe or the functions for strings; aarch64 6.12 has
     // arenas.
     let verdicts = |kind: &str, name: &str| {
         let row = features.iter().find(|row| row["kind"] == kind && row["name"] == name).unwrap();

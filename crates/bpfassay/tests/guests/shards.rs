@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A study that is measured in shards: merged, they are what one run measures, even where a shard
+//! A study that is measured in shards: the merged results equal those of one run, even if a shard
 //! was killed.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints progress")]
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::common::{guests_wanted, on_aarch64, printed, results, uncounted};
 
-/// Runs the command in `directory` and gives what it printed.
+/// Runs the command in `directory` and returns its output.
 fn exits(directory: &Path, arguments: &[&str], code: i32) -> String {
     let output = uncounted(directory).args(arguments).output().unwrap();
     let printed = printed(&output);
@@ -28,8 +28,8 @@ fn fingerprint(printed: &str) -> String {
     line.unwrap().to_owned()
 }
 
-/// What differs between two runs of the same study on one host: the digest of the file and that of
-/// the journal, times of the host's clock, and the paths in QEMU's command lines.
+/// Removes what differs between two runs of the same study on one host. These are the digests of
+/// the file and of the journal, the host's times, and the paths in QEMU's command lines.
 fn comparable(mut value: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {
@@ -44,14 +44,14 @@ fn comparable(mut value: Value) -> Value {
         }
     }
     strip(&mut value);
-    // Two guests of the whole run may end in another order than that of the plan.
+    // The two guests of the whole run can end in another order than that of the plan.
     let sorted = |list: &mut Value, key: fn(&Value) -> String| list.as_array_mut().unwrap().sort_by_key(key);
     sorted(&mut value["runs"], |run| run["record"]["run"].to_string());
     sorted(&mut value["boots"], |boot| boot["block"].to_string());
     value
 }
 
-/// Kills a run of `arguments` with SIGKILL as soon as one of its runs has ended.
+/// Kills a run of `arguments` with SIGKILL once one of its runs has ended.
 fn killed(directory: &Path, arguments: &[&str]) {
     let mut command = uncounted(directory);
     let mut child = command.args(arguments).args(["--message-format", "json"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -81,7 +81,7 @@ fn merged_shards_are_what_one_run_measures() {
     let first = go(&["--shard", "1/2", "--output", "1"], 0);
     assert!(first.contains("shard 1 of 2") && !first.contains("aarch64 7.2"), "{first}");
 
-    // What is missing is named.
+    // The missing boots are named.
     let refused = exits(directory, &["cluster", "merge", "out", "1"], 2);
     assert!(refused.contains("2 of 4 boots are missing: aarch64_7.2_small_tmpfs_1"), "{refused}");
     go(&["--shard", "2/2", "--output", "2"], 0);
@@ -89,7 +89,7 @@ fn merged_shards_are_what_one_run_measures() {
     assert!(refused.contains("both have the block aarch64_6.12_small_tmpfs_1"), "{refused}");
     assert!(!directory.join("out").exists());
 
-    // All but times of the host: plan, provenance, boots, runs, cells, gates.
+    // Everything but times of the host is equal: plan, provenance, boots, runs, cells, gates.
     let merged = exits(directory, &["cluster", "merge", "out", "2", "1"], 0);
     assert_eq!(fingerprint(&merged), fingerprint(&whole));
     let [of_merged, of_whole] = ["out", "whole"].map(|name| comparable(results(&directory.join(name))));
@@ -98,7 +98,7 @@ fn merged_shards_are_what_one_run_measures() {
     }
     assert_eq!(of_merged.as_object().unwrap().len(), of_whole.as_object().unwrap().len());
 
-    // One that is killed in its first boot, and continued.
+    // One shard is killed in its first boot, and continued.
     let arguments = with(&["--shard", "2/2", "--output", "killed"]);
     killed(directory, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
     let refused = exits(directory, &["cluster", "merge", "again", "1", "killed"], 2);
@@ -115,7 +115,7 @@ fn merged_shards_are_what_one_run_measures() {
     assert!(listed.contains("shards, shard 1 of 2, instructions, 4 of 4 runs"), "{listed}");
     exits(directory, &["verify", "1", "--sample", "1", "--offline", "--yes"], 0);
 
-    // A part that is merged is continued as any run.
+    // A partial merge is continued like any run.
     let part = exits(directory, &["cluster", "merge", "part", "1", "--partial"], 3);
     assert!(part.contains("2 of 4 boots are missing; continue with: bpfassay run --resume part"), "{part}");
     let continued = exits(directory, &["run", "--resume", "part", "--yes", "--offline"], 0);

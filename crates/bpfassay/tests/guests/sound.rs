@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools that leave a guest other than it was: the guest reports what differs, and measures nothing
-//! more. Those that leave nothing do not make it say so.
+//! Tools that leave a changed guest: the guest reports the changes, and measures nothing more.
+//! Tools that leave no trace cause no such report.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -11,9 +11,9 @@ use std::{
 
 use crate::common::{bpfassay, guests_wanted, printed, results, study, uncounted};
 
-/// Tools, and what each does when it is asked to end: a deed, and a part of the sentence that names
-/// it. Deeds of one tool do not hide each other: without its mount a guest has no options of it,
-/// and free space under test is only looked at where all else is as it was.
+/// Tools with their deeds at the end of the run, each with a part of the sentence that reports it.
+/// Deeds of one tool do not hide each other. A guest without its mount has no mount options, and
+/// free space of the file system under test is only checked if nothing else has changed.
 const SPOILERS: [(&str, &[(&str, &str)]); 3] = [
     ("unmounts", &[("unmount", "the file system under test: ")]),
     (
@@ -37,7 +37,7 @@ const SPOILERS: [(&str, &[(&str, &str)]); 3] = [
     ("fills", &[("fill", "free space under test in MiB: /mnt/tmpfs was ")]),
 ];
 
-/// It is ready at once, and spoils the guest at its end.
+/// The program is ready at once, and spoils the guest at its end.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -158,7 +158,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Writes the tool `name` that does `deeds`.
+/// Writes the tool `name` with `deeds`.
 fn tool(directory: &Path, name: &str, deeds: &[&str]) {
     let description = deeds.join(", ");
     let file = format!(
@@ -183,7 +183,7 @@ fn compiled(directory: &Path) {
     assert!(status.unwrap().success());
 }
 
-/// Everything that was written about a study in `directory`.
+/// Returns all output and files of a study in `directory`.
 fn written(directory: &Path, output: &Output) -> String {
     let mut text = printed(output);
     for entry in fs::read_dir(directory).unwrap() {
@@ -222,12 +222,12 @@ fn a_guest_that_a_tool_leaves_changed_is_found_out() {
         wrong.extend(missing.map(|(deed, sentence)| format!("{deed}: no `{sentence}` in {found}")));
     }
     assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), printed(&output));
-    // Who did nothing is not blamed.
+    // The baseline did nothing and is not blamed.
     let baseline = results["cells"].as_array().unwrap().iter().find(|cell| cell["tool"].is_null()).unwrap();
     assert_eq!((&baseline["runs"]["measured"], &baseline["runs"]["failed"]), (&1.into(), &0.into()), "{baseline:#}");
 }
 
-/// What the agent sets for a phase does not outlast it: no tool is blamed for that, and each run
+/// The agent's settings for a phase do not outlast it: no tool is blamed for them, and each run
 /// shows why it failed.
 #[test]
 fn a_workload_that_fails_within_a_phase_is_to_blame_alone() {
@@ -254,9 +254,9 @@ fn a_workload_that_fails_within_a_phase_is_to_blame_alone() {
     assert!(table.contains("ended with exit status ") && !table.contains("was found changed"), "{table}");
 }
 
-/// Each probe configuration on NFS, and a tool that does nothing wrong, three times each on every
-/// kernel, on one of them by the instruction clock, which takes twice the CPU time; then on tmpfs.
-/// Other tests measure these probe configurations by that clock on the other kernels.
+/// Runs each probe configuration and a harmless tool on NFS three times on every kernel, and then
+/// on tmpfs. One kernel uses the instruction clock, which takes twice the CPU time. Other tests
+/// measure these probe configurations by that clock on the other kernels.
 #[test]
 fn what_leaves_nothing_behind_is_not_blamed() {
     if !guests_wanted() {

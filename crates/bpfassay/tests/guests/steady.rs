@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The conditions under which phases run: a program in the guest reports what holds while it is
-//! measured.
+//! The conditions under which phases run: a program in the guest reports them while it is measured.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::float_cmp, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 
 use crate::common::{guests_wanted, run_uncounted};
 
-/// What is so while a phase runs with scheduling fixed.
+/// Settings that hold in a phase with fixed scheduling.
 const SETTINGS: [&str; 8] =
     ["agent", "share", "statistics", "lists", "single-pages", "background", "huge-pages", "dirty"];
 
@@ -28,17 +27,17 @@ fn phases_run_under_the_conditions_that_the_study_asks_for() {
     }
     let of = |file_system: &str| &by_cell[format!("x86_64_6.12_conditions_{file_system}_none").as_str()];
     let (fixed, kernel) = (of("nfs4.2"), of("nfs4.2-kernel"));
-    // The number of threads that are so is one less: no metric is 0.
+    // The metrics exceed the number of fixed threads by one, so that none is 0.
     let all_but =
         |figures: &BTreeMap<&str, f64>, name: &str| figures[name] + 1.0 - figures[format!("{name}-fixed").as_str()];
     assert!((all_but(fixed, "nfsd"), all_but(fixed, "ksoftirqd")) == (0.0, 0.0) && fixed["nfsd"] >= 1.0, "{fixed:?}");
-    // Those that appear while the phase runs have it from the next one on.
+    // Threads that appear during a phase are fixed from the next phase on.
     assert!(fixed["kworker-fixed"] > 4.0 && all_but(fixed, "kworker") <= 3.0, "{fixed:?}");
     for setting in SETTINGS {
         assert_eq!(fixed[setting], 1.0, "{setting}: {fixed:?}");
     }
-    // Without fixed scheduling, the kernel decides how many free pages the CPU's lists have (since
-    // Linux 6.7 it adapts their size).
+    // The kernel decides without fixed scheduling how many free pages the CPU's lists have (Linux
+    // adapts their size since 6.7).
     assert_eq!(fixed["free-pages"], 1.0, "{fixed:?}");
     for threads in ["nfsd", "kworker", "ksoftirqd"] {
         assert_eq!(kernel[format!("{threads}-fixed").as_str()], 1.0, "{kernel:?}");
@@ -46,9 +45,9 @@ fn phases_run_under_the_conditions_that_the_study_asks_for() {
     for setting in SETTINGS {
         assert_eq!(kernel[setting], 2.0, "{setting}: {kernel:?}");
     }
-    // The workload is an ordinary process in either case.
+    // The workload is an ordinary process in both cases.
     assert_eq!((fixed["workload"], kernel["workload"]), (1.0, 1.0));
-    // The facts of the guest say how many threads were given a priority at its start.
+    // The facts of the guest tell how many threads got a priority at its start.
     let facts = found["boots"].as_array().unwrap().iter().map(|boot| &boot["facts"]["fixed_threads"]);
     let counts: Vec<Option<u64>> = facts.map(|threads| threads["nfsd"].as_u64()).collect();
     assert_eq!(counts.iter().filter(|count| count.is_some_and(|nfsd| nfsd >= 1)).count(), 1, "{counts:?}");

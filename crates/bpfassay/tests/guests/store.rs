@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A store of blocks: what is in it is not measured again, has the same figures, and is found out
-//! where it does not reproduce.
+//! A store of blocks: stored blocks are not measured again and have the same figures, and `verify`
+//! finds those that do not reproduce.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints progress")]
 
 use std::{
@@ -14,9 +14,9 @@ use bpfassay_results::{Contents, Entry, Outcome};
 
 use crate::common::{bpfassay, guests_wanted, on_aarch64, printed, results};
 
-/// Runs the command in `directory` and gives what it printed.
+/// Runs the command in `directory` and returns its output.
 fn exits(directory: &Path, arguments: &[&str], code: i32) -> String {
-    // `verify` keeps what it measured of a block that does not reproduce.
+    // `verify` keeps its measurement of a block that does not reproduce.
     let output = bpfassay(directory).args(arguments).env("TMPDIR", directory).output().unwrap();
     let printed = printed(&output);
     println!("{arguments:?}\n{printed}");
@@ -29,7 +29,7 @@ fn fingerprint(printed: &str) -> String {
     line.unwrap().to_owned()
 }
 
-/// The entries of the store in `directory`.
+/// Returns the entries of the store in `directory`.
 fn entries(directory: &Path) -> Vec<PathBuf> {
     let files = |folder: PathBuf| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
     let mut folders = files(directory.join("bpfassay-blocks-1"));
@@ -39,12 +39,12 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// How many guests were booted for the results in `directory`.
+/// Counts the guests that were booted for the results in `directory`.
 fn booted(directory: &Path) -> usize {
     fs::read_dir(directory.join("logs")).unwrap().count()
 }
 
-/// Kills a run of `arguments` with SIGKILL as soon as one of its runs has ended.
+/// Kills a run of `arguments` with SIGKILL once one of its runs has ended.
 fn killed(directory: &Path, arguments: &[&str]) {
     let mut command = bpfassay(directory);
     let mut child = command.args(arguments).args(["--message-format", "json"]).stdout(Stdio::piped()).spawn().unwrap();
@@ -55,8 +55,7 @@ fn killed(directory: &Path, arguments: &[&str]) {
     child.wait().unwrap();
 }
 
-/// Changes a figure in the entry `path`, with sums that fit: as somebody would who has write
-/// access.
+/// Changes a figure in the entry `path`, with matching sums, as anyone with write access could.
 fn forge(path: &Path) {
     let mut contents = Contents::read_file(path, fs::File::open(path).unwrap(), u64::MAX).unwrap();
     let phase = contents.entries.iter_mut().find_map(|entry| match entry {
@@ -82,7 +81,7 @@ fn what_a_store_has_is_not_measured_again() {
     let go = |more: &[&str]| exits(directory, &[&run, more].concat(), 0);
     let of = |name: &str| directory.join(name);
 
-    // Killed in its first boots: what it leaves is a store.
+    // A run that is killed in its first boots leaves a valid store.
     killed(directory, &[&run[..], &["--output", "killed"]].concat());
     let of_killed = entries(&of("store")).len();
     let first = go(&["--output", "first"]);
@@ -92,8 +91,8 @@ fn what_a_store_has_is_not_measured_again() {
     assert_eq!(booted(&of("again")), 0);
     assert!(again.contains("2 of 2 boots were measured before, and are reused from the store store"), "{again}");
     assert_eq!(fingerprint(&again), fingerprint(&first));
-    // Direct costs, too, which are no part of the fingerprint. (Facts of a cell are those of the
-    // boot that ended first.)
+    // Direct costs, which are not part of the fingerprint, are equal, too. (Facts of a cell are
+    // those of the boot that ended first.)
     let metrics = |name: &str| {
         let results = results(&of(name));
         results["cells"].as_array().unwrap().iter().map(|cell| cell["metrics"].clone()).collect::<Vec<_>>()
@@ -105,27 +104,27 @@ fn what_a_store_has_is_not_measured_again() {
     assert!(
         entries(&of("store")).iter().any(|entry| entry.ends_with(format!("{}.jsonl", reused["key"].as_str().unwrap())))
     );
-    // As any results: whole, mergeable, reproducible.
+    // The results are intact, mergeable and reproducible like any others.
     exits(directory, &["verify", "again", "--files"], 0);
     let verified = exits(directory, &["verify", "again", "--sample", "1", "--yes", "--offline"], 0);
     assert!(verified.contains("1 of 2 boots, 2 runs: identical raw figures"), "{verified}");
 
-    // A run that was interrupted is continued with what the store has.
+    // An interrupted run continues with the entries of the store.
     let resumed = ["run", "--resume", "killed", "--yes", "--offline", "--store", "store"];
     assert_eq!(fingerprint(&exits(directory, &resumed, 0)), fingerprint(&first));
 
-    // Only what is the same: a third boot, and none of another probe.
+    // Other blocks are measured: a third boot, and a boot with other rounds.
     go(&["--output", "more", "--replicates", "3"]);
     assert_eq!((entries(&of("store")).len(), booted(&of("more"))), (3, 1));
     go(&["--output", "other", "--replicates", "1", "--rounds", "2"]);
     assert_eq!((entries(&of("store")).len(), booted(&of("other"))), (4, 1));
 
-    // Measured all the same, and the same.
+    // Everything is measured again with `--fresh`, with the same figures.
     let fresh = go(&["--output", "fresh", "--fresh"]);
     assert_eq!((entries(&of("store")).len(), booted(&of("fresh"))), (4, 2));
     assert_eq!(fingerprint(&fresh), fingerprint(&first));
 
-    // Not by the wall clock.
+    // The store is not used by the wall clock.
     let wall = go(&["--output", "wall", "--clock", "wall", "--replicates", "1"]);
     assert!(
         wall.contains("the store of blocks is not used, because figures of the wall clock are different each time"),
@@ -133,7 +132,7 @@ fn what_a_store_has_is_not_measured_again() {
     );
     assert_eq!((entries(&of("store")).len(), booted(&of("wall"))), (4, 1));
 
-    // Blocks are measured again, which finds out figures that nobody measured.
+    // A new measurement of blocks finds forged figures.
     let verify = ["verify", "--store", "store", "--yes", "--offline"];
     let verified = exits(directory, &[&verify[..], &["--sample", "1"]].concat(), 0);
     assert!(verified.contains("verified: 1 of 4 blocks of store: identical raw figures"), "{verified}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Other tools under test, as a guest starts, watches and ends them.
+//! How a guest starts, watches and ends other tools under test.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, results, study, terminal, uncounted};
 
-/// A program that forks until it may not, and that no signal ends which can be refused; nor any of
-/// its children.
+/// A program that forks up to its limit. It and its children ignore all signals that can be
+/// ignored.
 const STUBBORN: &str = r#"
 #include <signal.h>
 #include <stdio.h>
@@ -37,8 +37,8 @@ int main(void)
 }
 "#;
 
-/// Its tool file. It is ready when it has forked as often as it may: 1000 processes. It reports
-/// nothing, and is waited for.
+/// The tool file of that program. The tool is ready when it has forked up to its limit of 1000
+/// processes. It reports nothing, and the guest waits for it.
 const STUBBORN_FILE: &str = r#"schema = 1
 [tool]
 name = "stubborn"
@@ -56,7 +56,7 @@ within = "1s"
 figures = [{ value = "read", unit = "calls" }]
 "#;
 
-/// Writes the tool file of a program that has to be killed, with the program; where it is.
+/// Writes a program that has to be killed, and its tool file; returns the path of the file.
 fn stubborn(directory: &Path) -> PathBuf {
     std::fs::write(directory.join("stubborn.c"), STUBBORN).unwrap();
     let mut compiler = Command::new("cc");
@@ -77,7 +77,7 @@ fn a_tool_is_measured_or_reported_with_the_reason() {
     let mut command = bpfassay(directory.path());
     command.args(["run", "--yes", "--output", "out"]).arg(file).arg("--tool").arg(stubborn(directory.path()));
     let output = command.output().unwrap();
-    // One of the tools is not in the guest at all, which is the study's fault.
+    // One of the tools is not in the guest, which is the study's fault.
     assert_eq!(output.status.code(), Some(4), "{}", printed(&output));
     let results = results(&directory.path().join("out"));
     let outcome = |name: &str| {
@@ -94,7 +94,7 @@ fn a_tool_is_measured_or_reported_with_the_reason() {
     };
     assert!(names(&tool["programs"]).contains(&"read_exit".to_owned()), "{tool:#}");
     assert!(names(&tool["maps"]).contains(&"counters".to_owned()), "{tool:#}");
-    // Every program of ours has a link of its own (fexit).
+    // Each of our programs has its own link (fexit).
     assert_eq!(tool["links"].as_u64(), Some(tool["programs"].as_array().unwrap().len() as u64));
     assert!(tool["programs"].as_array().unwrap().iter().all(|program| program["memory_bytes"].as_u64() > Some(0)));
     let left = &tool["left_behind"];
@@ -105,7 +105,7 @@ fn a_tool_is_measured_or_reported_with_the_reason() {
     assert_eq!(tool["ended"], "ended with exit status 0");
     assert!(tool["ready_ns"].as_u64() > Some(0) && tool["stop_ns"].as_u64() > Some(0), "{tool:#}");
     assert!(tool["resident_bytes"][0].as_u64() > Some(1 << 20), "{tool:#}");
-    // It sleeps while nothing happens.
+    // The tool sleeps while nothing happens.
     let time = &tool["processor_us"];
     assert!(time["idle_ns"].as_u64() >= Some(1_000_000_000), "{tool:#}");
     assert!(time["idle"].as_u64().unwrap() - time["ready"].as_u64().unwrap() < 10_000, "{tool:#}");
@@ -122,8 +122,7 @@ fn a_tool_is_measured_or_reported_with_the_reason() {
     assert_eq!(missing["type"], "failed", "{missing:#}");
     assert!(missing["excerpt"][0].as_str().unwrap().contains("cannot start /bpfassay/no-such-tool"), "{missing:#}");
 
-    // It is ended with everything that it forked, of which there is a limited number; the runs
-    // after it go on.
+    // It is ended with all processes that it forked, whose number is limited; the later runs go on.
     let stubborn = outcome("_stubborn");
     assert_eq!(stubborn["type"], "measured", "{stubborn:#}");
     let tool = &stubborn["tool"];
@@ -133,9 +132,10 @@ fn a_tool_is_measured_or_reported_with_the_reason() {
     assert_eq!(beside["type"], "measured", "{beside:#}");
 }
 
-/// Tools of Debian's packages, each with the rest of its tool file, and what becomes of its run.
-/// bpftrace starts `sh` for the first, which reads an argument of a tracepoint. The second reports
-/// a look-up of the time zone at each report, unless it has one. The third reports its own reports.
+/// Tools of Debian's packages, each with the rest of its tool file and the outcome of its run. The
+/// first one reads an argument of a tracepoint, for which bpftrace starts `sh`. The second one
+/// reports a lookup of the time zone at each report, unless a time zone is set. The third one
+/// reports its own reports.
 const OF_PACKAGES: [(&str, &str, &str); 3] = [
     ("argument", "ready = { line = 'attached_probes' }", "measured"),
     ("opens", "ready = { line = '^PID' }", "measured"),
@@ -185,15 +185,15 @@ fn tools_of_packages_find_what_every_debian_has() {
     }
 }
 
-/// What tools expect of a machine, as commands for the shell, and what each prints: the tool
-/// itself, files, directories, names, an interface.
+/// Expectations of tools about a machine, as shell commands with their outputs: the tool itself,
+/// files, directories, names, an interface.
 const USUAL: [(&str, &str); 12] = [
     ("test -x /tools/stubborn/program && echo it' is 'there", "it is there"),
     ("echo passwd: $(cut -d: -f1,6 /etc/passwd)", "passwd: root:/root"),
     ("echo run: $(readlink /var/run)", "run: /run"),
     ("touch /var/run/x && test -f /run/x && echo it' is 'writable", "it is writable"),
     ("touch /tmp/x && echo temporary' file'", "temporary file"),
-    // bpftrace from 0.24 on compiles into a file of /dev/fd.
+    // bpftrace compiles into a file of /dev/fd since 0.24.
     (
         "echo x >/dev/fd/1 && echo dev: $(readlink /dev/fd) $(readlink /dev/stderr)",
         "dev: /proc/self/fd /proc/self/fd/2",

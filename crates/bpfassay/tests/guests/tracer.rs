@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real guests: the tracer as a program of its own, with its filters, durations, merging and
+//! The tracer as a separate program in real guests, with its filters, durations, merging and
 //! metrics endpoint.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::common::{guests_wanted, terminal};
 
-/// What is typed in the guest. Three tracers side by side: one counts everything, the others one
-/// cgroup on one mount. The workloads are two of that cgroup, of which one has known figures and
-/// the other moves data by every path, and others that the filters must leave out: another cgroup
-/// on the same mount, the same cgroup on another mount.
+/// The input of the guest's shell. One of three parallel tracers counts everything, and the others
+/// one cgroup on one mount. Two workloads run in that cgroup: one has known figures, and the other
+/// moves data by every path. Further workloads must be left out by the filters: another cgroup on
+/// the same mount, and the same cgroup on another mount.
 const SESSION: &str = r"
 dmesg -n 1; ip link set lo up 2>/dev/null; ifconfig lo up 2>/dev/null
 mkdir -p /sys/fs/cgroup/job /run/t; cd /run/t; mkfifo all some pair
@@ -33,7 +33,7 @@ sample end
 wget -q -O metrics http://127.0.0.1:9435/metrics; echo wget $? >>all.err
 echo; for f in all.json some.json pair.json metrics all.err some.err pair.err ior.log paths.log; do echo; echo FILE $f; cat $f; done; echo; echo CGROUP $(stat -c %i /sys/fs/cgroup/job)";
 
-/// What lies in the files of the session.
+/// The files of the session.
 struct Guest {
     files: BTreeMap<String, String>,
     cgroup: u64,
@@ -57,7 +57,6 @@ fn sort(lines: &[String]) -> Guest {
 }
 
 impl Guest {
-    /// The rows of a sample.
     fn sample(&self, file: &str, label: &str) -> Vec<Value> {
         let lines = self.files[file].lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let sample = lines.into_iter().find(|line| line["label"] == label);
@@ -65,7 +64,7 @@ impl Guest {
         sample["rows"].as_array().unwrap().clone()
     }
 
-    /// Calls, bytes and errors of an operation of the job on the NFS mount.
+    /// Returns calls, bytes and errors of an operation of the job on the NFS mount.
     fn of_job(&self, file: &str, label: &str, operation: &str) -> [u64; 3] {
         let rows = self.sample(file, label);
         let mut rows = rows.iter().filter(|row| self.is_job(row) && row["operation"] == operation);
@@ -87,7 +86,7 @@ fn sum(one: [u64; 3], other: [u64; 3]) -> [u64; 3] {
     std::array::from_fn(|figure| one[figure] + other[figure])
 }
 
-/// The value of a series whose labels hold all of `labels`.
+/// Returns the value of a series whose labels contain all of `labels`.
 fn metric(text: &str, name: &str, labels: &[String]) -> u64 {
     let mut found = text.lines().filter(|line| {
         line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{')) && labels.iter().all(|l| line.contains(l))
@@ -112,7 +111,7 @@ fn filters_durations_merging_and_metrics_agree(arch: &str, kernel: &str) {
             assert_eq!(less(of("known"), of("begin")), [16, 1 << 20, 0], "{operation} in {file}: {:#?}", guest.files);
         }
     }
-    // Filters: what they leave out is there, and they leave it out.
+    // Other calls exist, and the filters leave them out.
     let all = guest.sample("all.json", "end");
     let foreign = |path: &str| all.iter().any(|row| row["cgroup"] != guest.cgroup && row["path"] == path);
     let elsewhere = all.iter().any(|row| row["cgroup"] == guest.cgroup && row["path"] != "/mnt/nfs");
@@ -121,7 +120,7 @@ fn filters_durations_merging_and_metrics_agree(arch: &str, kernel: &str) {
         let rows = guest.sample(file, "end");
         assert!(rows.len() > 5 && rows.iter().all(|row| guest.is_job(row)), "{file}: {rows:#?}");
     }
-    // Merging.
+    // Check the merging.
     for (plain, vectored) in [("read", "readv"), ("write", "writev")] {
         let apart = guest.of_job("all.json", "end", vectored);
         assert!(apart[0] > 0 && apart[1] > 0, "{vectored}: {apart:?}");
@@ -130,8 +129,8 @@ fn filters_durations_merging_and_metrics_agree(arch: &str, kernel: &str) {
         assert_eq!(guest.of_job("some.json", "end", plain), together, "{plain}");
         assert_eq!(guest.of_job("some.json", "end", vectored), [0; 3], "{vectored}");
     }
-    // Durations: each call of the job has one, but for files that were created in an open, which is
-    // timed itself.
+    // Each call of the job has a duration, except for files that an open created: the open itself
+    // is timed.
     for file in ["all.json", "pair.json"] {
         let rows = guest.sample(file, "end");
         for row in rows.iter().filter(|row| guest.is_job(row) && row["operation"] != "create") {
@@ -139,7 +138,7 @@ fn filters_durations_merging_and_metrics_agree(arch: &str, kernel: &str) {
             assert_eq!(histogram.sum::<u64>(), row["calls"].as_u64().unwrap(), "{file}: {row:#}");
         }
     }
-    // The endpoint gives what the sample gives.
+    // The endpoint and the sample agree.
     let metrics = &guest.files["metrics"];
     let labels = |operation: &str| {
         [("operation", operation), ("mount", "/mnt/nfs"), ("cgroup", "/job")]
@@ -157,8 +156,8 @@ fn filters_durations_merging_and_metrics_agree(arch: &str, kernel: &str) {
     }
 }
 
-/// What is typed where programs stay loaded: each tracer attaches, counts a workload in a cgroup of
-/// its own and detaches, three times.
+/// The input of the shell for programs that stay loaded: each tracer attaches, counts a workload in
+/// a new cgroup and detaches, three times.
 const KEPT: &str = r#"
 dmesg -n 1; mkdir -p /run/t; cd /run/t; n=0
 until_there() { m=0; until test $(grep -c $1 $n.json) -ge $2 || test $m = 60; do sleep 1; m=$((m+1)); done; }
@@ -168,7 +167,7 @@ kept() { rm -f in; mkfifo in; /bpfassay/tracer --keep-loaded --symbol-cache /run
 ARGUMENTS
 for f in cgroups *.json *.status *.err ior.log; do echo; echo FILE $f; cat $f; done"#;
 
-/// Whatever was counted, remembered or lost while the programs were attached before must not show.
+/// Checks that nothing from earlier attachments shows: no counts, states or losses.
 fn programs_that_stay_loaded_count_from_zero(arch: &str, kernel: &str, configurations: &[&str]) {
     if !guests_wanted() {
         return;
@@ -212,7 +211,7 @@ fn programs_that_stay_loaded_count_from_zero(arch: &str, kernel: &str, configura
                 );
             }
         }
-        // What a program misses depends on the kernel; what its maps lost must be nothing.
+        // A program's misses depend on the kernel, but its maps must lose nothing.
         let of_maps = ["map_insert_failures", "lru_evictions", "ring_buffer_drops"];
         let lost = |losses: &Value| of_maps.iter().any(|count| losses[*count].as_u64().unwrap_or(0) > 0);
         let losses: Vec<_> = lines().filter(|line| line["type"] == "sample" && lost(&line["losses"])).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes wrong around guests: tools that do harm after their run, guests that are killed, hosts
-//! that fail. Nobody is blamed wrongly, nothing is lost, and the figures are those of a run without
+//! Faults around guests: tools that do harm after their run, guests that are killed, hosts that
+//! fail. Nothing is blamed wrongly, nothing is lost, and the figures equal those of a run without
 //! faults.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, results, stand_in_for_qemu, study, without_plugins};
 
-/// `bpfassay run`, with the testbed at hand where one is named.
+/// Returns `bpfassay run`, with the testbed that the environment names, if any.
 fn run(directory: &Path) -> Command {
     let mut command = bpfassay(directory);
     command.args(["run", "--yes"]);
@@ -27,14 +27,14 @@ fn run(directory: &Path) -> Command {
     command
 }
 
-/// A new run of the study into `out`.
+/// Starts a new run of the study into `out`.
 fn begin(directory: &Path, out: &str) -> Command {
     let mut command = run(directory);
     command.arg(study("trust.toml")).args(["--output", out, "--jobs", "1"]);
     command
 }
 
-/// What the command prints, which must end with `code`.
+/// Returns the output of the command, which must exit with `code`.
 fn ends(command: &mut Command, code: i32) -> String {
     let output = command.output().unwrap();
     let printed = printed(&output);
@@ -50,7 +50,7 @@ fn record(run: &Value) -> (&str, &Value) {
     (run["record"]["run"].as_str().unwrap(), &run["record"]["outcome"])
 }
 
-/// Starts `command` and waits until it shows that a run with `what` in its name was measured.
+/// Starts `command` and waits until it reports that a run with `what` in its name was measured.
 fn until(command: &mut Command, what: &str) -> (Child, std::thread::JoinHandle<String>) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
@@ -72,7 +72,7 @@ fn signal(process: u32, signal: Signal) {
     kill_process(Pid::from_raw(process.try_into().unwrap()).unwrap(), signal).unwrap();
 }
 
-/// The QEMU that the process started.
+/// Returns the QEMU process that `process` started.
 fn qemu_of(process: u32) -> u32 {
     let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
     let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
@@ -120,17 +120,17 @@ fn a_panic_after_a_tools_run_is_attributed_to_that_tool_only() {
         printed.contains("FAILED: kernel panic after the run") || printed.contains("FAILED: guest left changed"),
         "{printed}"
     );
-    // What was measured at last was measured in one boot.
+    // The final measurements come from one boot.
     let boots = runs.iter().filter(|run| run["record"]["outcome"]["type"] == "measured");
     let boots: std::collections::BTreeSet<u64> = boots.map(|run| run["record"]["boot"].as_u64().unwrap()).collect();
     assert_eq!(boots.len(), 1, "{boots:?}");
 }
 
-/// A name, and what is done in a directory to come to figures with the fingerprint that is given.
+/// A name, and the steps in a directory that must yield figures with the given fingerprint.
 type Case = (&'static str, fn(&Path, &str));
 
-/// Cases that must come to the figures of one run of the study without faults. Each has a directory
-/// of its own.
+/// Each case must yield the figures of one run of the study without faults. Each has a separate
+/// directory.
 #[test]
 fn whatever_happens_to_a_block_its_figures_are_the_same() {
     if !guests_wanted() {
@@ -168,7 +168,7 @@ fn interrupted_in_the_middle_of_a_block_and_resumed(directory: &Path, whole: &st
         assert_eq!(fingerprint(&printed), whole, "{how:?}: {printed}");
         let journal = directory.join(&out).join("journal.jsonl");
         let before = fs::read(&journal).unwrap();
-        // Nothing is left to do, so nothing is done.
+        // A complete run is not changed.
         assert_eq!(fingerprint(&resume(0)), whole);
         assert!(fs::read(&journal).unwrap() == before, "something was added");
     }
@@ -186,7 +186,7 @@ fn a_guest_that_is_killed_from_outside_is_booted_again(directory: &Path, whole: 
     assert_eq!(fingerprint(&printed), whole, "{printed}\n{shown}");
 }
 
-/// The directory of a QEMU that prints its version and starts no guest.
+/// Makes the directory of a QEMU that prints its version and starts no guest.
 fn failing_qemu(directory: &Path) -> PathBuf {
     let bin = directory.join("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -197,7 +197,7 @@ fn failing_qemu(directory: &Path) -> PathBuf {
 fn a_qemu_that_does_not_start_is_no_tools_fault_and_a_good_one_goes_on(directory: &Path, whole: &str) {
     let bin = failing_qemu(directory);
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    // Whether KVM works is found out by booting, too: that is not to be asked of this QEMU.
+    // This QEMU must not boot a trial guest to find out whether KVM works.
     let mut command = begin(directory, "out");
     let printed = ends(command.args(["--accelerator", "tcg"]).env("PATH", path), 3);
     assert!(
@@ -233,7 +233,7 @@ fn a_run_like_another_has_its_guests_and_its_figures_or_is_refused() {
     let first = smoke(run(directory).env("PATH", &path), "first", 0);
     let like = || {
         let mut command = bpfassay(directory);
-        // Nothing is there to make guests of.
+        // There is nothing to build guests from.
         command.args(["--offline", "--cache", "empty", "run", "--yes", "--like", "first"]).env("PATH", &path);
         command
     };

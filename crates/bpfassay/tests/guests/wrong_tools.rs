@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Deliberately wrong tools in guests of the three architectures: what is wrong with each is found,
-//! and named. Right ones beside them: nothing is found of these.
+//! Deliberately wrong tools in guests of the three architectures: each fault is found and named.
+//! Nothing is found in the right tools.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path};
@@ -9,18 +9,18 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
 
-/// Tools, what has to be found of each and nothing else, and with which amount.
+/// Tools, the only finding that each must have, and the amount in its evidence.
 const FAULTS: [(&str, &str, Amount); 40] = [
     ("argument-for-return", "prototype-differs", Amount::Text("takes argument 5 for a number of 64 bits")),
     ("backwards", "counts-go-backwards", Amount::Number),
-    // 1 KiB of 16 calls of 4.
+    // 1 KiB of each of 16 calls of 4 KiB.
     ("clamped", "counts-too-low", Amount::Of(|reported, really| reported + 16 * (3 << 10) == really)),
     ("dropping", "counts-too-low", Amount::Of(|reported, really| reported.abs_diff(really / 2) <= 2)),
     ("events-lost", "events-dropped", Amount::Number),
     ("evicting", "counts-vanish", Amount::Number),
-    // That of reads, and that of writes.
+    // The first touch of reads, and that of writes.
     ("first-touch", "first-touch-lost", Amount::Of(|reported, really| reported + 2 == really)),
-    // The flags of the one path that has some: RWF_NOWAIT.
+    // The flags of the only path with flags: RWF_NOWAIT.
     ("flags-as-bytes", "operations-not-seen", Amount::Text("what is missing is all of readv but 8 bytes: on_readv ")),
     ("four-arguments", "operations-not-seen", Amount::Text("what is missing is exactly readv")),
     ("full-map", "counts-too-low", Amount::Text("of process ior: 0, really 17: nothing of this process")),
@@ -33,68 +33,66 @@ const FAULTS: [(&str, &str, Amount); 40] = [
     ("merged-cgroups", "cgroups-merged", Amount::Sum),
     ("merged-mounts", "mounts-merged", Amount::Sum),
     ("missed-probes", "missed-probes", Amount::Number),
-    // Its file is what is wrong, and the name that it means is shown.
+    // The tool file is wrong, and the evidence shows the intended name.
     ("misspelt", "unreadable", Amount::Text("did you mean `reads`")),
-    // The 64 KiB that IOR reads of tmpfs once more.
+    // The 64 KiB that IOR reads from tmpfs again.
     ("nested", "counts-too-high", Amount::Of(|reported, really| reported == really + (64 << 10))),
     ("no-detach", "left-behind", Amount::Number),
     ("not-attaching", "does-not-attach", Amount::Number),
     ("not-loading", "does-not-load", Amount::Number),
-    // The program, and the step: not as for one that does not start.
+    // The evidence has the program and the step, unlike that of a tool that does not start.
     ("not-relocating", "does-not-load", Amount::Text("on_read: ended with exit status 1 before it was ready")),
     ("not-starting", "does-not-start", Amount::Text("3 s after its start")),
     // All 16 calls of IOR.
     ("of-procfs", "counts-too-low", Amount::Of(|reported, really| reported <= 1 && really == 16)),
     ("requested", "requested-as-moved", Amount::Number),
     ("returned-pointer", "prototype-differs", Amount::Text(", a pointer, for a number of 32 bits: ")),
-    // The last sector of a file that IOR reads besides has less than 512 bytes.
+    // IOR also reads a file whose last sector has less than 512 bytes.
     ("sectors", "counts-too-high", Amount::Of(|reported, really| reported.abs_diff(2 * really) < 1 << 10)),
     ("slow-attach", "slow-attach", Amount::Number),
     ("slow-detach", "slow-detach", Amount::Number),
     ("too-high", "counts-too-high", Amount::Of(|reported, really| reported == 2 * really)),
     ("unreadable", "unreadable", Amount::Text("reads many")),
     ("unseeing", "operations-not-seen", Amount::Text("what is missing is exactly write")),
-    // The map, and not what libbpf went on without.
+    // The evidence names the map, and not what libbpf can do without.
     ("unsized", "does-not-load", Amount::Text("map 'per_cpu_state': failed to create: -EINVAL; its size ")),
-    // Three pieces a call, of 16 KiB or 4 KiB.
+    // There are three pieces per call, of 16 KiB or 4 KiB.
     (
         "vlen",
         "counts-too-low",
         Amount::Of(|reported, really| reported % 3 == 0 && reported > 0 && really > 1000 * reported),
     ),
-    // All that IOR reads, and all that it writes.
+    // All bytes that IOR reads and writes.
     ("writes-as-reads", "counts-too-high", Amount::Of(|reported, really| reported >= really + (64 << 10))),
     ("wrong-arity", "prototype-differs", Amount::Text("reads argument 6 of 4")),
     ("wrong-unit", "counts-too-low", Amount::Of(|reported, really| reported == really >> 10)),
 ];
 
-/// Those whose fault shows only where reads are short, or of vectors; and those that leave the
-/// guest changed, so that the others of their boot are measured anew without them.
+/// Tools whose fault shows only with short or vectored reads, and tools that leave the guest
+/// changed, so that the others of their boot are measured again without them.
 const BY_PATHS: [&str; 7] =
     ["flags-as-bytes", "four-arguments", "left-event", "left-trigger", "no-detach", "requested", "vlen"];
 
-/// Of these the kernel's prototypes show the reason: a finding of its own.
+/// Tools for which the kernel's prototypes show the reason, in a separate finding.
 const BY_PROTOTYPES: [&str; 2] = ["flags-as-bytes", "four-arguments"];
 
-/// That reason.
+/// The evidence of that finding.
 const FOUR_OF_FIVE: &str =
     "takes argument 5 for a number of 64 bits, where the return value would be with one argument less: ";
 
-/// What the evidence of a fault has to have.
+/// The required content of a fault's evidence.
 #[derive(Clone, Copy)]
 enum Amount {
-    /// A number.
     Number,
-    /// This text.
     Text(&'static str),
-    /// What was reported and what really happened, which are like this.
+    /// The reported and the real number, with this relation.
     Of(fn(u64, u64) -> bool),
-    /// A sum: what one has, which is its own and that of others.
+    /// A sum: a figure that consists of the subject's own part and of others'.
     Sum,
 }
 
 impl Amount {
-    /// Whether a line of `evidence` has it.
+    /// Whether a line of `evidence` has the amount.
     fn is_in(self, evidence: &Value) -> bool {
         let lines: Vec<&str> = evidence.as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
         lines.iter().any(|line| match self {
@@ -103,7 +101,7 @@ impl Amount {
             // `calls` (read, calls) of process ior: 8, really 16
             Self::Of(is_like) => line.split_once(", really ").is_some_and(|(before, after)| {
                 let reported = before.rsplit(' ').next().unwrap();
-                // At least, and at most: the amounts of a process are certain.
+                // `really` can be a range; the amounts of a process are certain.
                 let really = after.split([' ', ';', ':']).next().unwrap();
                 let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| panic!("no number: {line}"));
                 is_like(number(reported), number(really))
@@ -119,7 +117,7 @@ impl Amount {
     }
 }
 
-/// Tools of which nothing may be found.
+/// Tools without any finding.
 const RIGHT: [&str; 15] = [
     "by-both-ids",
     "by-cgroup",
@@ -138,24 +136,23 @@ const RIGHT: [&str; 15] = [
     "two-maps",
 ];
 
-/// One of them without the contents of its maps and constants: it counts nothing.
+/// A right tool without the contents of its maps and constants: it counts nothing.
 const UNCONFIGURED: &str = "unconfigured";
 
-/// Kinds of fault that are found of `cell`'s tool, with their evidence.
+/// Returns the kinds of fault in the tool of `cell`, with their evidence.
 fn found(cell: &Value) -> Vec<(&str, &Value)> {
     let findings = cell["tool_result"]["findings"].as_array().unwrap();
     let found = findings.iter().filter(|finding| finding["status"] == "found");
     found.map(|finding| (finding["kind"].as_str().unwrap(), &finding["evidence"])).collect()
 }
 
-/// The cell of `tool` on `arch`.
 fn cell<'r>(results: &'r Value, tool: &str, arch: &str) -> &'r Value {
     let mut cells = results["cells"].as_array().unwrap().iter();
     cells.find(|cell| cell["tool"] == tool && cell["target"]["arch"] == arch).unwrap()
 }
 
-/// Checks that all runs of the tool in `cell` are refused, and that those after the first refer to
-/// it: it was started once.
+/// Checks that all runs of the tool in `cell` are refused, and that the later runs refer to the
+/// first one: it was started once.
 fn refer_to_the_first_refusal(results: &Value, cell: &Value) -> Result<(), String> {
     let runs = results["runs"].as_array().unwrap().iter().map(|run| &run["record"]);
     let runs: Vec<&Value> = runs.filter(|run| run["cell"] == cell["cell"]).collect();
@@ -164,8 +161,8 @@ fn refer_to_the_first_refusal(results: &Value, cell: &Value) -> Result<(), Strin
     if runs.len() > 1 && runs.iter().all(refers) { Ok(()) } else { Err(format!("{runs:#?}")) }
 }
 
-/// The tool `configured` without what it sets, as a loader would leave it that does not know its
-/// maps.
+/// Writes the tool `configured` without its settings, as a loader that does not know its maps would
+/// leave it.
 fn unconfigured(directory: &Path) -> String {
     let text = fs::read_to_string(directory.join("configured.toml")).unwrap();
     let mut text = text.replace("name = \"configured\"", &format!("name = \"{UNCONFIGURED}\""));
@@ -175,7 +172,7 @@ fn unconfigured(directory: &Path) -> String {
     UNCONFIGURED.to_owned()
 }
 
-// One test for each architecture, so that they can run side by side.
+// There is one test for each architecture, so that they can run in parallel.
 
 #[test]
 fn what_is_wrong_with_a_tool_is_named_on_x86_64() {
@@ -203,7 +200,7 @@ fn what_is_wrong_is_named_on(arch: &str) {
     let mut right = wrong_tools::build("right-tools", directory.path());
     assert_eq!(right, RIGHT);
     right.push(unconfigured(directory.path()));
-    // No fault is found by what the plugin counts.
+    // No finding needs the plugin's counts.
     let programs = tempfile::tempdir().unwrap();
     let path = without_plugins(programs.path());
     let tested = |name: &str, out: &str, tools: &mut dyn Iterator<Item = &String>| {
@@ -228,7 +225,7 @@ fn what_is_wrong_is_named_on(arch: &str) {
         if !found.is_empty() || cell["attach"]["outcome"] != "attached" {
             wrong.push(format!("{arch} {tool}: nothing is wrong with it, but {found:?}"));
         }
-        // What could not be compared would be nothing as well.
+        // An empty comparison would have no finding either.
         let figures = cell["tool_result"]["figures"].as_array().unwrap();
         if figures.is_empty() || figures.iter().all(|figure| figure["reported"] == 0) {
             wrong.push(format!("{arch} {tool}: nothing of it was compared: {figures:?}"));
@@ -248,7 +245,7 @@ fn what_is_wrong_is_named_on(arch: &str) {
         }
     }
     for (tool, fault, amount) in FAULTS.into_iter().chain([unconfigured]) {
-        // Linux 7.2 has no function of that name any more.
+        // Linux 7.2 no longer has a function of that name.
         let (fault, amount) = match (arch, tool) {
             ("riscv64", "returned-pointer") => ("does-not-load", Amount::Text("'do_filp_open'")),
             _ => (fault, amount),
@@ -263,15 +260,15 @@ fn what_is_wrong_is_named_on(arch: &str) {
             Some(_) => {}
         }
         for (kind, evidence) in found.iter().filter(|(kind, _)| *kind != fault) {
-            // The only two exceptions. Why these lose the bytes:
+            // These are the only exceptions. This finding tells why the tools lose the bytes:
             if BY_PROTOTYPES.contains(&tool)
                 && *kind == "prototype-differs"
                 && Amount::Text(FOUR_OF_FIVE).is_in(evidence)
             {
                 continue;
             }
-            // A key that is evicted and inserted again between two reports counts from 0, so that
-            // its figure goes back as well:
+            // A key that is evicted and inserted again between two reports counts from 0, so its
+            // figure also goes back:
             if (tool, *kind) == ("evicting", "counts-go-backwards") {
                 continue;
             }

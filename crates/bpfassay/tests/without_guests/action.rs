@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ci/action`, which is all that `action.yml` does, against releases in local directories that lie
-//! as `ci/release/make` lays them out. In place of a measurement there are stored results;
-//! `tests/guests/action.rs` measures.
+//! Tests `ci/action`, which does everything for `action.yml`, with releases in local directories in
+//! the layout of `ci/release/make`. Stored results replace a measurement; `tests/guests/action.rs`
+//! measures.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::{
@@ -16,7 +16,7 @@ use crate::common::{
     release::{Ended, action, program, release, sums},
 };
 
-/// A program that writes the stored results in place of measuring, and is the built command
+/// Makes a program that writes the stored results instead of measuring, and is the built command
 /// otherwise.
 fn stand_in(directory: &Path, code: i32, prints: &str) -> String {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/quick/results.json.xz");
@@ -40,8 +40,7 @@ exit {code}
     )
 }
 
-/// A release with such a program, a packed testbed that is one by name, and the programs of a
-/// guest.
+/// Makes a release with such a program, an empty packed testbed, and the programs of a guest.
 fn of_stand_in(directory: &Path, code: i32, prints: &str) -> PathBuf {
     let packed = directory.join("testbed-quick");
     fs::create_dir(&packed).unwrap();
@@ -53,7 +52,6 @@ fn of_stand_in(directory: &Path, code: i32, prints: &str) -> PathBuf {
     release
 }
 
-/// The arguments that `run` was given.
 fn arguments(directory: &Path) -> Vec<String> {
     let text = fs::read_to_string(directory.join("arguments")).unwrap();
     text.lines().map(str::to_owned).collect()
@@ -63,7 +61,7 @@ fn arguments(directory: &Path) -> Vec<String> {
 fn a_release_is_run_and_what_it_found_is_written_for_the_ci_system() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
-    // Whatever a guest prints, a runner must not obey it.
+    // A runner must not obey a guest's output.
     let release = of_stand_in(directory.path(), 5, "::error::forged\n##[error]forged\n");
     let tools = "vfsstat\n./my tool; reboot.toml\n";
     let inputs = [
@@ -103,7 +101,7 @@ fn a_release_is_run_and_what_it_found_is_written_for_the_ci_system() {
         let text = fs::read_to_string(at(file)).unwrap();
         assert!(text.to_lowercase().starts_with(&begins.to_lowercase()), "{file}: {}", text.lines().next().unwrap());
     }
-    // From the token on, the runner takes nothing for a command until the token comes again.
+    // After the token, the runner ignores commands until the token comes again.
     let (before, rest) = stdout.split_once("::stop-commands::").unwrap();
     let (token, rest) = rest.split_once('\n').unwrap();
     let (measured, after) = rest.split_once(&format!("\n::{token}::\n")).unwrap();
@@ -180,7 +178,7 @@ fn what_is_not_the_release_is_refused_and_nothing_of_it_is_kept() {
         assert!(!original.path().join("arguments").exists(), "{what}: the program was executed");
         fs::write(release.join(file), before).unwrap();
     }
-    // Whoever can write there can change the sums, too, but not what a workflow says that they are.
+    // Whoever can write the release can also change the sums, but not those in a workflow.
     let (right, wrong) = (crate::common::release::sha256(&release.join("SHA256SUMS")), "0".repeat(64));
     action(original.path(), &release, &[("SUMS", &wrong)]).refused(original.path(), "not that of the input `sums`");
     let Ended { code, stdout, .. } = action(original.path(), &release, &[("SUMS", &right)]);
@@ -204,7 +202,7 @@ fn wrong_inputs_are_refused_before_anything_is_fetched() {
         assert_eq!(ended.code, Some(2), "{name}={value}: {}", ended.stdout);
         assert!(ended.stdout.starts_with("::error title=bpfassay::the ") && ended.stdout.lines().count() == 1);
     }
-    // Nothing of others is overwritten.
+    // Foreign files are not overwritten.
     fs::create_dir(directory.path().join("out")).unwrap();
     fs::write(directory.path().join("out/mine"), "").unwrap();
     let ended = action(directory.path(), &release, &[]);
@@ -241,7 +239,7 @@ fn whoever_is_not_root_has_the_host_s_packages_installed_by_sudo() {
     assert!(lines.len() == 2 && lines[1].ends_with("-linux --yes doctor --install"), "{log}");
 }
 
-/// The keys of the block of YAML below the line `head`, which have an indent of `indent`.
+/// Returns the keys of the block of YAML below the line `head`, with the indent `indent`.
 fn keys(text: &str, head: &str, indent: &str) -> Vec<String> {
     let (_, block) = text.split_once(&format!("\n{head}:\n")).unwrap();
     let block = block.lines().take_while(|line| line.starts_with(indent) || line.is_empty());
@@ -266,11 +264,11 @@ fn the_action_hands_every_input_to_the_script_and_the_page_describes_it() {
         assert!(script.contains(&format!("${{{}", variable(input))), "ci/action does not read {input}");
         assert!(rows.iter().any(|row| row.split(" | ").next().unwrap().contains(&format!("`{input}`"))), "{input}");
     }
-    // No value of an input is a part of a command that a shell reads.
+    // No value of an input is part of a command that a shell reads.
     let (_, steps) = action.split_once("  steps:\n").unwrap();
     let runs: Vec<&str> = steps.lines().filter_map(|line| line.trim().strip_prefix("run: ")).collect();
     assert_eq!(runs, ["'\"$ACTION/ci/action\"'"]);
-    // What the example of the page says, the action has.
+    // The action has the inputs of the page's example.
     let (_, example) = page.split_once("with: { version: ").unwrap();
     let given = format!("version: {}", example.split_once(" }").unwrap().0);
     for (name, _) in given.split(", ").map(|pair| pair.split_once(": ").unwrap()) {
@@ -286,8 +284,8 @@ fn the_template_for_nix_has_both_systems_and_a_job_for_each_check() {
     let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
     assert!(read("nix/template/flake.nix").contains("genAttrs [ \"x86_64-linux\" \"aarch64-linux\" ]"));
     let [ours, template] = ["ci/forge.yml", "nix/template/.github/workflows/check.yml"].map(read);
-    // As this repository's own checks are built, but for the reports, whose script a checkout of
-    // bpfassay has.
+    // The template equals this repository's own checks, except for the reports, whose script is in
+    // a checkout of bpfassay.
     let (_, ours) = ours.split_once("\njobs:\n").unwrap();
     let (ours, _) = ours.split_once("      - if: always()\n").unwrap();
     let (_, jobs) = template.split_once("\njobs:\n").unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cache that the command is given: nothing is removed from a directory that is none.
+//! The cache of the command: nothing is removed from a directory that is not a cache.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{
@@ -12,10 +12,10 @@ use std::{
 
 use crate::common::{bpfassay, printed, spec};
 
-/// Whoever has no right to anything.
+/// A user without any rights.
 const NOBODY: u32 = 65534;
 
-/// Whether this test may become another user; prints a message where not.
+/// Whether this test can become another user; prints a message if not.
 fn root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -24,7 +24,7 @@ fn root() -> bool {
     root
 }
 
-/// A directory that every user can reach, with a copy of the command in it.
+/// Makes a directory that every user can enter, with a copy of the command.
 fn open_to_all() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -32,7 +32,7 @@ fn open_to_all() -> tempfile::TempDir {
     directory
 }
 
-/// The command in `directory`, run by the user `nobody`.
+/// Returns the command in `directory`, run by the user `nobody`.
 fn as_nobody(directory: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command
@@ -45,7 +45,7 @@ fn as_nobody(directory: &Path) -> Command {
     command
 }
 
-/// `kernels` with `cache` is refused, and names it and what to do.
+/// Checks that `kernels` refuses `cache`, and names the directory and the remedy.
 fn refuses(mut command: Command, cache: &Path, part: &str) {
     let output = command.args(["list", "kernels", "--offline", "--cache"]).arg(cache).output().unwrap();
     let printed = printed(&output);
@@ -70,7 +70,7 @@ fn a_directory_that_is_no_cache_keeps_its_tmp() {
     let home = work.path().join("home");
     let file = precious(&home);
     refuses(bpfassay(work.path()), &home, "it is not empty");
-    // As $HOME, and by a link.
+    // The directory is also refused as $HOME, and through a link.
     let mut command = bpfassay(work.path());
     command.env("HOME", &home);
     refuses(command, &home, "it is not empty");
@@ -82,8 +82,7 @@ fn a_directory_that_is_no_cache_keeps_its_tmp() {
 
 #[test]
 fn the_root_directory_is_no_cache() {
-    // In a root directory of its own: whatever the command does, it does not empty this machine's
-    // /tmp.
+    // The command gets another root directory, so that a fault cannot empty this machine's /tmp.
     if !root() {
         return;
     }
@@ -114,7 +113,7 @@ fn whoever_holds_a_lock_is_named_to_those_who_wait() {
     };
     assert!(kernels().output().unwrap().status.success());
     for lock in ["in-use", "tmp"] {
-        // For 20 s at most: where nothing is printed, this test fails and does not wait for ever.
+        // The limit is 20 s: if nothing is printed, this test fails instead of waiting forever.
         let mut holder = Command::new("flock")
             .arg("--no-fork")
             .arg(work.path().join("cache/locks").join(lock))
@@ -195,7 +194,7 @@ fn another_user_cannot_have_root_empty_a_directory_nor_empty_one_by_itself() {
     }
     let place = open_to_all();
     let file = precious(&place.path().join("roots"));
-    // A cache made by another user, whose `tmp` that user then lets point to something of root's.
+    // Another user made the cache, and then lets its `tmp` point to something of root's.
     let trap = place.path().join("trap");
     fs::create_dir(&trap).unwrap();
     chown(&trap, Some(NOBODY), Some(NOBODY)).unwrap();
@@ -208,7 +207,7 @@ fn another_user_cannot_have_root_empty_a_directory_nor_empty_one_by_itself() {
     assert!(file.exists());
     refuses(as_nobody(place.path()), &trap, "its `tmp` is a symbolic link");
     assert!(file.exists());
-    // What is that user's own is no cache for it, either.
+    // That user's own directory is not a cache either.
     let home = place.path().join("home");
     let own = precious(&home);
     for path in [&home, &home.join("tmp"), &home.join("tmp/work"), &own] {

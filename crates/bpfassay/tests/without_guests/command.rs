@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command's answers that need no guest: plans, schemas, and its answers to wrong input.
+//! Answers of the command that need no guest: plans, schemas, and answers to wrong input.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{
@@ -35,7 +35,7 @@ fn a_kernel_that_does_not_exist_is_reported_before_anything_is_made() {
     let study = fs::read_to_string(crate::common::study("file-systems.toml")).unwrap().replace("\"6.12\"", "\"6.13\"");
     fs::write(directory.path().join("wrong.toml"), study).unwrap();
     let cache = directory.path().join("cache");
-    // Host packages are no matter here: `shell` and `run` would ask for them, planning with --qemu
+    // Host packages do not matter: `shell` and `run` would ask for them, but planning with --qemu
     // does not.
     let output =
         bpfassay(directory.path()).args(["plan", "./wrong.toml", "--qemu", "--cache"]).arg(&cache).output().unwrap();
@@ -104,7 +104,7 @@ fn an_answer_that_cannot_be_written_is_no_success() {
     }
 }
 
-/// What `plan` and `run` report of a kernel that lacks something for NFS.
+/// The text of `plan` and `run` for a kernel that lacks something for NFS.
 const NEED_NO_NFS: &str = "studies on tmpfs need nothing of NFS: `cost`";
 
 #[test]
@@ -146,7 +146,7 @@ fn the_image_of_a_kernel_is_given_by_its_path_and_by_itself() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
         assert!(printed.contains(part), "{arguments:?}: {printed}");
     }
-    // Nothing is missing to a study on tmpfs.
+    // A study on tmpfs lacks nothing.
     let output = bpfassay(directory.path()).args(["plan", "cost", "--kernel", "linux"]).output().unwrap();
     let printed = printed(&output);
     assert!(output.status.success() && printed.contains("aarch64_local_small_tmpfs_none"), "{printed}");
@@ -254,7 +254,7 @@ fn in_ci_the_clock_is_the_one_whose_figures_are_the_same_everywhere() {
     }
     for ci in ["true", "1"] {
         assert!(planned(Some(ci), &[]).contains("; clock instructions; "), "{ci}");
-        // Whoever asks for a clock gets it.
+        // An explicit clock is used.
         assert!(planned(Some(ci), &["--clock", "wall"]).contains("; clock wall; "), "{ci}");
     }
 }
@@ -262,7 +262,7 @@ fn in_ci_the_clock_is_the_one_whose_figures_are_the_same_everywhere() {
 #[test]
 fn missing_packages_are_named_with_the_command_that_installs_them() {
     let directory = tempfile::tempdir().unwrap();
-    // A host on which no package is installed, and no other program.
+    // This host has no package and no other program.
     let program = directory.path().join("dpkg-query");
     fs::write(&program, "#!/bin/sh\nexit 1\n").unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -277,7 +277,7 @@ fn missing_packages_are_named_with_the_command_that_installs_them() {
     assert!(printed.contains("apt-get update && apt-get install --no-install-recommends "), "{printed}");
     assert!(printed.contains("opensbi"), "{printed}");
     assert!(!directory.path().join("cache").exists());
-    // A QEMU of the user's own needs no firmware of Debian's packages.
+    // A user's own QEMU needs no firmware of Debian's packages.
     let qemu = directory.path().join("qemu-system-riscv64");
     fs::copy(&program, &qemu).unwrap();
     let output = bpfassay(directory.path())
@@ -300,7 +300,7 @@ fn a_testbed_from_elsewhere_is_composed_checked_and_keeps_a_study_to_what_it_has
     for program in ["bpfassay-guest", "bpfassay-tracer", "bpfassay-ior"] {
         fs::write(work.path().join("programs").join(program), program).unwrap();
     }
-    // The head of an arm64 Image, and its banner.
+    // The header of an arm64 Image, and its banner.
     let mut image = vec![0; 0x38];
     image.extend(b"ARM\x64\0\0\0\0Linux version 6.12.1 (nobody)\0");
     fs::write(at("Image"), image).unwrap();
@@ -358,7 +358,7 @@ fn the_manual_has_a_page_for_every_command_and_shells_complete_them() {
 #[test]
 fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() {
     let directory = tempfile::tempdir().unwrap();
-    // Programs that end at once: what is measured is nothing, but the journal has been begun.
+    // The programs end at once: nothing is measured, but the journal exists.
     for program in ["bpfassay-guest", "bpfassay-tracer", "bpfassay-ior"] {
         let path = directory.path().join(program);
         fs::write(&path, "#!/bin/sh\nexit 1\n").unwrap();
@@ -387,7 +387,7 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
     assert_eq!(found.matches(": sound: ").count(), 4, "{found}");
     let listed = exits_in(directory.path(), &["list", "results", "."], 0);
     assert!(listed.contains("./out\n  quick, ") && listed.contains("fingerprint "), "{listed}");
-    // This machine's own file systems are not in a bundle.
+    // A bundle has no file systems of this machine.
     let refused = exits_in(directory.path(), &["testbed", "bundle", "out", "--output", "b"], 2);
     assert!(refused.contains("without guests") && !directory.path().join("b").exists(), "{refused}");
     let mut changed = journal.clone();
@@ -402,7 +402,7 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
     exits_in(directory.path(), &["run", "--resume", "out", "--cache", "cache"], 2);
     fs::write(directory.path().join("out/journal.jsonl"), &journal).unwrap();
     exits_in(directory.path(), &["verify", "--files", "."], 2);
-    // The directory may be another user's: nothing is written through a link that lies in it.
+    // The directory may belong to another user: nothing is written through a link in it.
     fs::write(directory.path().join("precious"), "kept").unwrap();
     symlink(directory.path().join("precious"), directory.path().join("out/report.html")).unwrap();
     exits_in(directory.path(), &["report", "out"], 3);

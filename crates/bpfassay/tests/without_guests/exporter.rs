@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is in `exporter/`: the unit of systemd for the tracer protects as the NixOS module does,
-//! and the dashboard names what the tracer serves, and all of it. `ci/checks/dashboard` and
-//! `ci/checks/packages` try both for real.
+//! Checks `exporter/`: the tracer's systemd unit has the protections of the NixOS module, and the
+//! dashboard names exactly the metrics that the tracer serves. `ci/checks/dashboard` and
+//! `ci/checks/packages` run both.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -17,7 +17,7 @@ use std::{
 
 use serde_json::Value;
 
-/// The text of a file of the repository; `None`, with a message, where the sources are built
+/// Returns the text of a file of the repository; `None`, with a message, if the sources are built
 /// without it.
 fn text(path: &str) -> Option<String> {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
@@ -28,7 +28,7 @@ fn text(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).unwrap())
 }
 
-/// Values of a unit by key; a value of several words, or lines, is the set of them.
+/// Returns the values of a unit by key; several words or lines become a set.
 fn unit(text: &str) -> BTreeMap<&str, BTreeSet<&str>> {
     let lines = text.lines().filter(|line| !line.starts_with(['#', '[']));
     let mut unit: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
@@ -38,8 +38,7 @@ fn unit(text: &str) -> BTreeMap<&str, BTreeSet<&str>> {
     unit
 }
 
-/// The quoted words of the module's list or string `key`; those of its lists stand on lines of
-/// their own.
+/// Returns the quoted words of the module's list or string `key`; lists have one word per line.
 fn of_module<'a>(module: &'a str, key: &str) -> BTreeSet<&'a str> {
     let rest = module.split_once(&format!("{key} = ")).unwrap_or_else(|| panic!("the module has no {key}")).1;
     let value = rest.split_once(';').unwrap().0;
@@ -80,7 +79,7 @@ fn the_unit_protects_as_the_module_does() {
     ] {
         assert_eq!(unit.get(key), Some(&of_module(&module, key)), "{key}");
     }
-    // A mount namespace has other ids of mounts than the machine.
+    // A mount namespace has other mount ids than the machine.
     for key in ["PrivateTmp", "PrivateDevices", "ProtectSystem", "ProtectHome", "DynamicUser", "ReadOnlyPaths"] {
         assert!(!unit.contains_key(key), "{key} makes a mount namespace");
     }
@@ -98,7 +97,7 @@ fn the_settings_are_those_of_the_unit() {
     for default in defaults.split(' ') {
         let name = default.split_once('=').unwrap().0;
         assert!(command.contains(&format!("${{{name}}}")) || command.ends_with(&format!("${name}")), "{name}");
-        // Changing a setting begins with its default.
+        // The comment for a setting shows its default.
         let shown = settings.lines().find_map(|line| line.strip_prefix('#')?.strip_prefix(&format!("{name}=")));
         assert!(
             default.ends_with('=') && shown.is_some()
@@ -114,7 +113,7 @@ fn the_settings_are_those_of_the_unit() {
     assert_eq!(interval(&prometheus, "scrape_interval: "), interval(&source, "timeInterval: "));
 }
 
-/// Names in `text` that begin with `bpfassay_`.
+/// Returns the names in `text` that begin with `bpfassay_`.
 fn metrics(text: &str) -> BTreeSet<&str> {
     let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
     let names = text.match_indices("bpfassay_").map(|(at, _)| &text[at..]);

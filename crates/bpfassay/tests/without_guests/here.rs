@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay here` on this machine's own kernel, as far as that lets: on real file systems, with
-//! the tracer and with a tool. Each test has mounts and `/run` of its own, in a mount namespace,
-//! and cgroups below one of its own; what it leaves behind would be seen there.
+//! `bpfassay here` on this machine's own kernel, as far as it permits: on real file systems, with
+//! the tracer and with a tool. Each test has separate mounts and a separate `/run` in a mount
+//! namespace, and a separate parent cgroup, where leftovers would show.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 mod stand_in;
@@ -19,7 +19,7 @@ use crate::common::{bpfassay, lacks, printed, report, results};
 /// Two phases of 4 MiB.
 const SCRIPT: &str = "IOR START\n    api=POSIX\n    blockSize=4m\n    transferSize=64k\n    writeFile=1\n    readFile=1\nRUN\nIOR STOP\n";
 
-/// A study of these probes and this workload.
+/// Makes a study of these probes and this workload.
 fn study(probes: &str, workload: &str) -> String {
     format!(
         "schema = 1\nname = 'own'\ndescription = 'x'\nprobes = [{probes}]\n[[targets]]\narch = ['x86_64', 'aarch64', 'riscv64']\n\
@@ -28,8 +28,8 @@ fn study(probes: &str, workload: &str) -> String {
     )
 }
 
-/// The bundled tracer as a tool that is not known: an exporter. What it counts by is what this
-/// machine's kernel was not built without.
+/// The bundled tracer as an unknown tool: an exporter. It counts by a probe that does not need what
+/// this machine's kernel was built without.
 const TOOL: &str = r#"schema = 1
 [tool]
 name = "exporter"
@@ -51,10 +51,9 @@ figures = [
 ]
 "#;
 
-/// What every script begins with: `$stage` is the directory of the test. The page cache of the
-/// machine, which others use too, is left alone. A script executes `here` as a function with the
-/// options that it is given, in the cgroup `$cgroup`, and ends with `left`, which also ends a FUSE
-/// server.
+/// The beginning of every script; `$stage` is the directory of the test. The machine's page cache,
+/// which others use, too, is left alone. A script calls the function `here` with its options, in
+/// the cgroup `$cgroup`. It ends with `left`, which also ends a FUSE server.
 const PROLOGUE: &str = r#"set -eu
 mount -t tmpfs -o mode=755 tmpfs /run
 mount --bind "$stage/drop_caches" /proc/sys/vm/drop_caches
@@ -84,8 +83,8 @@ left() { state >"$stage/after"; umount "$stage/mnt"; find "$cgroup" -depth -type
 struct Stage(tempfile::TempDir);
 
 impl Stage {
-    /// With this study, and the tool at this port. `None`, with a message, where such tests cannot
-    /// run.
+    /// Makes a stage with this study, and with the tool at this port. `None`, with a message, if
+    /// such tests cannot run.
     fn new(study: &str, port: u16) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             println!("SKIPPED: needs root, to mount file systems in a namespace of its own and to load eBPF programs");
@@ -116,7 +115,7 @@ impl Stage {
         self.0.path().join(name)
     }
 
-    /// Executes `script` after [`PROLOGUE`], in a mount namespace of its own.
+    /// Executes `script` after [`PROLOGUE`], in a new mount namespace.
     fn run(&self, script: &str) -> Output {
         let path = format!("{}:{}", Self::programs().display(), env::var("PATH").unwrap());
         let mut command = Command::new("unshare");
@@ -132,8 +131,9 @@ impl Stage {
         fs::read_to_string(self.at(name)).unwrap_or_default()
     }
 
-    /// Measures on what `mount` mounts at `$stage/mnt`, and gives the results. Nothing is left
-    /// behind. That a kernel refuses a probe of which that is not known is an outcome (4), too.
+    /// Measures on what `mount` mounts at `$stage/mnt`, and returns the results. Checks that
+    /// nothing is left behind. A refused probe whose refusal was not expected is a valid outcome
+    /// (4), too.
     fn measured(&self, mount: &str, options: &str) -> Value {
         let script = format!(
             "{mount}\nstate >\"$stage/before\"\nstatus=0\nhere {options} || status=$?\necho $status >\"$stage/status\"\nleft"
@@ -151,9 +151,9 @@ impl Stage {
     }
 }
 
-/// Asserts that each probe configuration that this kernel does not refuse counted every byte and
-/// call, and that at least one did; otherwise prints why not. Of a refusal, that it is explained
-/// where the kernel was built without what the probe needs.
+/// Checks that each probe configuration that this kernel accepts counted every byte and call, and
+/// that there is at least one; otherwise prints why not. A refusal must be explained if the kernel
+/// was built without what the probe needs.
 fn exact(results: &Value, file_system: &str) {
     let cells = results["cells"].as_array().unwrap();
     let mut counted = 0;
@@ -169,7 +169,7 @@ fn exact(results: &Value, file_system: &str) {
                 assert!(errors["intervals"].as_u64().is_some_and(|n| n > 0), "{cell:#}");
                 assert_eq!((&errors["exact"], &errors["not_measured"]), (&errors["intervals"], &0.into()), "{cell:#}");
             }
-            // Only the client of NFS keeps counters of its own.
+            // The NFS client has its own counters, and others have none.
             if !file_system.starts_with("nfs") {
                 assert_eq!(row["mountstats_error"]["not_measured"], "the mount has no mountstats");
             }
@@ -181,8 +181,8 @@ fn exact(results: &Value, file_system: &str) {
     }
 }
 
-/// Asserts that the tool was started, counted right, and left nothing; prints why not where the
-/// kernel refused it.
+/// Checks that the tool was started, counted right, and left nothing; if the kernel refused it,
+/// prints why.
 fn tool_is_right(results: &Value) {
     let cell = results["cells"].as_array().unwrap().iter().find(|cell| cell["tool"] == "exporter").unwrap();
     if cell["attach"]["outcome"] != "attached" {
@@ -198,7 +198,7 @@ fn tool_is_right(results: &Value) {
     }
 }
 
-/// The tracer and a tool on what `mount` mounts, which is of this type.
+/// Tests the tracer and a tool on what `mount` mounts, a file system of this type.
 fn measured_on(mount: &str, file_system: &str, port: u16) {
     let probes = "'none', 'kretprobe', 'fexit', 'raw-tracepoint'";
     let Some(stage) = Stage::new(&study(probes, "script = 'small.ior'"), port) else { return };
@@ -234,17 +234,17 @@ fn the_tracer_and_a_tool_count_exactly_on_fuse_and_leave_nothing() {
     measured_on("mkdir \"$stage/source\"\nbindfs \"$stage/source\" \"$stage/mnt\"", "fuse", 19_433);
 }
 
-/// The kernel leaves the upper half of a system call's number unset for these programs, where it
-/// does not clear its stack (CONFIG_INIT_STACK_NONE, as on the kernel of some virtual machines).
-/// Debian's kernels clear it, so that no guest shows this.
+/// If the kernel does not clear its stack (CONFIG_INIT_STACK_NONE, as on some virtual machines), it
+/// leaves the upper half of a system call's number unset for these programs. Debian's kernels clear
+/// the stack, so no guest shows this.
 #[test]
 fn programs_on_single_tracepoints_count_exactly_where_the_kernel_does_not_clear_its_stack() {
     let Some(stage) = Stage::new(&study("'none', 'tracepoint'", "script = 'small.ior'"), 19_440) else { return };
     exact(&stage.measured(r#"mount -t tmpfs tmpfs "$stage/mnt""#, ""), "tmpfs");
 }
 
-/// An NFS server takes more than a test can set up on any machine: the NixOS test
-/// (vm-tests/nixos.nix) does.
+/// An NFS server needs more than a test can set up on any machine; the NixOS test
+/// (vm-tests/nixos.nix) has one.
 #[test]
 fn the_tracer_and_a_tool_count_exactly_on_nfs_and_leave_nothing() {
     let Ok(mounted) = env::var("BPFASSAY_NFS_MOUNT") else {
@@ -254,8 +254,8 @@ fn the_tracer_and_a_tool_count_exactly_on_nfs_and_leave_nothing() {
     measured_on(&format!("mount --bind '{mounted}' \"$stage/mnt\""), "nfs4.2", 19_434);
 }
 
-/// As on systems with version 1 of cgroups alone: version 2 is mounted nowhere, before, while and
-/// after runs.
+/// On systems with only version 1 of cgroups, version 2 is mounted nowhere before, during and after
+/// runs.
 #[test]
 fn where_cgroup_v2_is_mounted_nowhere_it_is_mounted_for_the_agent_alone() {
     let Some(stage) = Stage::new(&study("'none', 'raw-tracepoint'", "script = 'small.ior'"), 19_435) else { return };
@@ -295,7 +295,7 @@ rmdir "$cgroup"
     tool_is_right(&results);
 }
 
-/// Kills `victim` once the tool has become ready; what is left some seconds later.
+/// Kills `victim` once the tool is ready; the stage has what is left some seconds later.
 fn killed(victim: &str, port: u16) -> Option<Stage> {
     let stage = Stage::new(&study("'none', 'raw-tracepoint'", "type = 'io-paths'"), port)?;
     let script = format!(
@@ -320,7 +320,7 @@ left
     );
     let output = stage.run(&script);
     assert!(output.status.success(), "{}\n{}", printed(&output), stage.read("printed"));
-    // The test is of use only if something was there.
+    // The test only works if something was left.
     let between = stage.read("between");
     for part in ["bpfassay-here-", ".bpfassay-here-", "made.json", "process "] {
         assert!(between.contains(part), "{part}: {between}");
@@ -342,7 +342,7 @@ fn an_agent_that_is_killed_leaves_nothing() {
     assert!(stage.read("printed").contains("SIGKILL"), "{}", stage.read("printed"));
 }
 
-/// Nobody was left to remove anything; the next run does.
+/// Both processes died, so the next run removes what they left.
 #[test]
 fn what_both_leave_is_removed_by_the_next_run() {
     let Some(stage) = Stage::new(&study("'none', 'raw-tracepoint'", "script = 'small.ior'"), 19_438) else { return };
@@ -365,7 +365,7 @@ left
     stage.nothing_is_left();
 }
 
-/// What a probe does not see has its figures in the results.
+/// The results have figures for what a probe does not see.
 #[test]
 fn what_a_probe_does_not_see_is_reported_with_its_figures() {
     let Some(stage) = Stage::new(&study("'none', 'raw-tracepoint'", "type = 'io-paths'\nsize = 262144"), 19_439) else {
@@ -383,7 +383,7 @@ fn what_a_probe_does_not_see_is_reported_with_its_figures() {
     assert_eq!(row("read")["difference"]["value"]["bytes"], 0);
     for path in ["libaio-read", "io-uring-read"] {
         let row = row(path);
-        // Containers refuse some, and kernels may be without.
+        // Containers refuse some paths, and kernels can lack them.
         if row["refused"].is_null() {
             assert_eq!(row["difference"]["value"]["bytes"], -262_144, "{row:#}");
         }
@@ -395,7 +395,7 @@ fn what_a_probe_does_not_see_is_reported_with_its_figures() {
     }
 }
 
-/// A machine has mounts, whoever runs this.
+/// Every machine has mounts, whoever runs this.
 #[test]
 fn a_directory_that_is_no_mount_point_is_refused_at_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -409,7 +409,7 @@ fn a_directory_that_is_no_mount_point_is_refused_at_once() {
     assert!(!directory.path().join("bpfassay-results").exists());
 }
 
-/// Everything that a tool lacks here is known before anything begins.
+/// Everything that a tool lacks on this machine is known before anything begins.
 #[test]
 fn a_tool_that_this_machine_does_not_have_is_refused_at_once() {
     if !Stage::programs().join("bpfassay-tracer").exists() {

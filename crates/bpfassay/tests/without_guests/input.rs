@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Input files that are none: pipes, devices, files without end, links out of a tool's directory.
-//! Each is refused at once, with its name and the exit code of wrong input.
+//! Invalid input files: pipes, devices, endless files, links out of a tool's directory. Each is
+//! refused at once, with its name and the exit code of wrong input.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{
@@ -14,7 +14,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::common::{printed, spec};
 
-/// The command in `directory`, which is killed after 20 s.
+/// Returns the command in `directory`, which is killed after 20 s.
 fn command(directory: &Path) -> Command {
     let mut command = Command::new("timeout");
     command.arg("20").arg(env!("CARGO_BIN_EXE_bpfassay")).current_dir(directory);
@@ -22,7 +22,7 @@ fn command(directory: &Path) -> Command {
     command
 }
 
-/// `command` exits with `code` and prints `part`.
+/// Checks that `command` exits with `code` and prints `part`.
 fn ends(command: &mut Command, code: i32, part: &str) {
     let output = command.output().unwrap();
     let printed = printed(&output);
@@ -30,7 +30,7 @@ fn ends(command: &mut Command, code: i32, part: &str) {
     assert!(printed.replace('\n', " ").contains(part), "{command:?}: {printed}");
 }
 
-/// The command in `directory` exits with `code` within 20 s and prints `part`.
+/// Checks that the command in `directory` exits with `code` within 20 s and prints `part`.
 fn exits(directory: &Path, arguments: &[&str], code: i32, part: &str) {
     ends(command(directory).args(arguments), code, part);
 }
@@ -64,11 +64,11 @@ fn pipes_devices_and_files_without_end_are_no_input() {
     }
 }
 
-/// A testbed of one guest for aarch64, of nothing but names.
+/// Makes a testbed of one guest for aarch64, whose files have only names as content.
 fn testbed(work: &Path) {
     spec(work);
     exits(work, &["testbed", "compose", "spec.json", "--output", "made", "--cache", "cache"], 0, "Linux 6.12.1");
-    // In place of QEMU, which planning asks for its version only.
+    // This replaces QEMU, of which planning needs only the version.
     let program = work.join("qemu-system-aarch64");
     fs::write(&program, "#!/bin/sh\necho QEMU emulator version 7.2.0\n").unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -104,7 +104,7 @@ fn a_wrong_tool_file_is_wrong_input_and_leads_nowhere_else() {
     with_tool(work, &script("pipe"), 2, "it is a named pipe");
     with_tool(work, &script("none"), 2, "cannot read tool/none, which mine names");
     with_tool(work, "object = { path = 'script' }", 2, "is no eBPF object");
-    // What its figures are read from is not in the object.
+    // The object lacks the map of the figures.
     let object = concat!(env!("CARGO_MANIFEST_DIR"), "/../bpfassay-tool/tests/data/counts.bpf.o");
     fs::copy(object, work.join("tool/counts.bpf.o")).unwrap();
     let map = |map: &str, field: &str| {
@@ -121,7 +121,7 @@ fn a_wrong_tool_file_is_wrong_input_and_leads_nowhere_else() {
     let before = made(work);
     with_tool(work, &script("l1"), 2, "it leads out of the directory");
     assert_eq!(made(work), before, "nothing was packed");
-    // The link inside is followed.
+    // A link inside of the directory is followed.
     with_tool(work, &script("good"), 0, "");
     assert!(made(work) > before, "the script was packed");
 }
@@ -152,7 +152,7 @@ fn what_no_guest_could_start_is_refused_before_anything_is_made() {
             exits(work, &[command, "quick", "--offline", "--cache", "cache", "--tool", "tool.toml"], 2, part);
         }
         exits(work, &["check", "tool.toml", "--offline", "--cache", "cache"], 2, part);
-        // The study has no guest that the program is for.
+        // The study has no guest for the program.
         let code = if source.starts_with("binary") { 0 } else { 2 };
         let others = ["plan", "quick", "--arch", "riscv64", "--tool", "tool.toml"];
         exits(work, &others, code, "");
@@ -194,7 +194,7 @@ fn a_tool_file_is_written_once_and_a_study_takes_it() {
     fs::create_dir(work.join("elsewhere")).unwrap();
     fs::copy(object, work.join("bin/counts.bpf.o")).unwrap();
     exits(work, &["tool", "init", "bin/counts.bpf.o"], 0, "object = { path = \"bin/counts.bpf.o\" }");
-    // Not below the current directory.
+    // The source is not below the current directory.
     exits(&work.join("elsewhere"), &["tool", "init", "../bin/counts.bpf.o"], 0, "object = { path = \"counts.bpf.o\" }");
     exits(work, &["tool", "init", "bin/counts.bpf.o", "--output", "mine.toml"], 0, "");
     let written = fs::read_to_string(work.join("mine.toml")).unwrap();

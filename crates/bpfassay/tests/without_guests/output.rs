@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What others wrote into studies, manifests, results and messages is shown on a terminal, and not
-//! obeyed by it.
+//! Foreign text in studies, manifests, results and messages is shown on a terminal, which does not
+//! obey it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::{
@@ -19,11 +19,11 @@ use serde_json::{Value, json};
 use crate::common::{bpfassay, needs, printed};
 
 /// A title, a cleared screen, a link, the clipboard, a question that a terminal answers by typing,
-/// C1, and text backwards.
+/// C1, and reversed text.
 const HOSTILE: &str = "\u{1b}]0;title\u{7}\u{1b}[2J\u{1b}]8;;http://evil.example/\u{1b}\\link\u{1b}]8;;\u{1b}\\\
     \u{1b}]52;c;ZXZpbA==\u{7}\u{1b}[c\u{9b}31m\u{202e}\r\u{1b}[31m";
 
-/// What of it is printed.
+/// The beginning of its printed form.
 const SHOWN: &str = r"\x1b]0;title\x07\x1b[2J";
 
 fn is_forbidden(c: char) -> bool {
@@ -31,7 +31,7 @@ fn is_forbidden(c: char) -> bool {
         | '\u{2066}'..='\u{2069}')
 }
 
-/// What `output` contains, without any control character.
+/// Returns the text of `output`, and checks that it has no control characters.
 fn harmless(output: &Output) -> String {
     for stream in [&output.stdout, &output.stderr] {
         let text = str::from_utf8(stream).unwrap();
@@ -61,7 +61,7 @@ replicates = 1
 seed = 1
 "#;
 
-/// Runs the command in `directory`; what it prints is harmless and contains what is [`SHOWN`].
+/// Runs the command in `directory`; the output must be harmless and contain [`SHOWN`].
 fn shows(directory: &Path, arguments: &[&str], code: i32) -> String {
     let output = bpfassay(directory).args(arguments).output().unwrap();
     let printed = harmless(&output);
@@ -70,7 +70,6 @@ fn shows(directory: &Path, arguments: &[&str], code: i32) -> String {
     printed
 }
 
-/// A TOML string.
 fn toml(text: &str) -> String {
     let escaped: String = text.chars().map(|c| format!("\\u{:04X}", u32::from(c))).collect();
     format!("\"{escaped}\"")
@@ -85,7 +84,7 @@ fn text_of_a_study_is_shown_with_its_control_characters_escaped() {
     // An error quotes what it found.
     write("key.toml", &format!("{} = 1\n{STUDY}", toml(HOSTILE)));
     shows(directory.path(), &["plan", "./key.toml"], 2);
-    // JSON has escapes of its own, which mean the same.
+    // JSON has its own escapes with the same meaning.
     let output = bpfassay(directory.path()).args(["plan", "./described.toml", "--json"]).output().unwrap();
     harmless(&output);
     let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -132,13 +131,13 @@ fn a_manifest_s_names_are_shown_and_not_obeyed() {
     };
     changed("/targets/0/name");
     shows(work.path(), &["testbed", "check", "made/manifest.json"], 0);
-    // A release becomes a part of paths.
+    // A release becomes part of paths.
     changed("/targets/0/kernel/release");
     let output = bpfassay(work.path()).args(["testbed", "check", "made/manifest.json"]).output().unwrap();
     let printed = harmless(&output);
     assert_eq!(output.status.code(), Some(2), "{printed}");
     assert!(printed.contains("is no kernel release"), "{printed}");
-    // Names of kernels become names of files.
+    // Names of kernels become file names.
     let mut manifest = whole;
     manifest["targets"][0]["name"] = "6.12./../../../evil".into();
     fs::write(&file, manifest.to_string()).unwrap();
@@ -150,7 +149,7 @@ fn a_manifest_s_names_are_shown_and_not_obeyed() {
     assert!(printed.contains("cannot be a kernel name"), "{printed}");
 }
 
-/// Results whose study has a hostile name.
+/// Makes results whose study has a hostile name.
 fn hostile_results() -> Value {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/quick/results.json.xz");
     needs("xz", "xz-utils");
@@ -168,12 +167,12 @@ fn hostile_results() -> Value {
     results
 }
 
-/// Makes `text` the results in `directory`, with the digest that it should have: whoever gives
-/// others results can seal them.
+/// Writes `text` as the results in `directory`, with the right digest: whoever passes results on
+/// can seal them.
 fn sealed(directory: &Path, text: &str) {
     let path = directory.join("results.json");
     fs::write(&path, text).unwrap();
-    // The script does.
+    // The script computes the digest.
     needs("jq", "jq");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ci/records/seal-results");
     assert!(std::process::Command::new(script).arg(path).status().unwrap().success());
@@ -190,7 +189,7 @@ fn results_of_others_are_shown_and_not_obeyed() {
             bpfassay(directory.path()).args(["report", ".", "--format", format, "--output", "-"]).output().unwrap();
         let printed = harmless(&output);
         assert!(output.status.success(), "{format}: {printed}");
-        // In Markdown brackets are escaped, and in collapsed stacks a semicolon separates frames.
+        // Markdown escapes brackets, and a semicolon separates frames in collapsed stacks.
         let shown = ["x1b]0;title", "x1b\\]0;title", "x1b]0:title"];
         assert!(shown.iter().any(|shown| printed.contains(shown)), "{format}: {printed}");
     }
@@ -220,7 +219,7 @@ fn a_profile_goes_to_a_file_and_never_to_standard_output() {
     for (arguments, file) in [(&[][..], "direct.pb.gz"), (&["--output", "named"], "named")] {
         let written = report(arguments);
         assert!(written.status.success() && harmless(&written).contains(file), "{written:?}");
-        // As gzip begins.
+        // The files begin like gzip.
         assert!(fs::read(directory.path().join(file)).unwrap().starts_with(&[0x1f, 0x8b]), "{file}");
     }
 }
@@ -239,15 +238,15 @@ fn annotations_go_to_standard_output_and_the_summary_where_the_workflow_wants_it
     let read = |file: &str| fs::read_to_string(directory.path().join(file)).unwrap();
     let is_command = |line: &str| line.starts_with("::notice title=bpfassay%2C study =1+1");
 
-    // What other commands of the step wrote stays.
+    // Output of other commands of the step stays.
     fs::write(directory.path().join("step"), "before\n").unwrap();
     let (code, stdout, _) = report(&[], "step");
     assert!(code == Some(0) && stdout.lines().all(is_command) && stdout.lines().count() == 1, "{stdout}");
     let summary = read("step").strip_prefix("before\n").unwrap().to_owned();
     assert!(summary.starts_with("### bpfassay: "), "{summary}");
 
-    // Where nothing is to be added to, both come one after the other; where a file is named, the
-    // summary goes there.
+    // If there is no file to append to, both parts follow each other. A given file gets the
+    // summary.
     for (arguments, variable) in [(&[][..], ""), (&["--output", "-"][..], "step")] {
         let (code, both, _) = report(arguments, variable);
         assert_eq!((code, both), (Some(0), format!("{stdout}{summary}")));
@@ -257,7 +256,7 @@ fn annotations_go_to_standard_output_and_the_summary_where_the_workflow_wants_it
     assert_eq!(read("comment.md"), summary);
     assert_eq!(read("step"), format!("before\n{summary}"), "a named file, and the one of the step");
 
-    // Of a summary that is too long, GitHub shows nothing.
+    // GitHub shows nothing of a summary that is too long.
     fs::write(directory.path().join("full"), "x".repeat(1 << 20)).unwrap();
     let (code, printed, error) = report(&[], "full");
     assert_eq!((code, printed), (Some(3), stdout), "annotations come all the same");
@@ -301,7 +300,7 @@ fn messages_of_an_agent_are_shown_bounded_and_with_their_control_characters_esca
     for verbose in [&[][..], &["-v"]] {
         let (_directory, output) = here(&hostile_agent(), verbose);
         let printed = harmless(&output);
-        // It failed before the first run, which is no fault of a tool.
+        // The agent failed before the first run, which is no fault of a tool.
         assert_eq!(output.status.code(), Some(3), "{printed}");
         assert!(printed.contains(SHOWN), "{printed}");
         assert!(printed.lines().all(|line| !line.starts_with("forged")), "{printed}");
@@ -329,7 +328,7 @@ fn events_are_json_in_which_a_terminal_obeys_nothing() {
 #[test]
 fn shortage_of_the_host_is_reported_as_such() {
     let directory = tempfile::tempdir().unwrap();
-    // Descriptors 0 to 2 are open, and few more may be: one is enough for the loader of programs.
+    // Descriptors 0 to 2 are open, and the limit allows few more: the loader of programs needs one.
     let mut wanting = 0;
     for files in 4..12 {
         for arguments in ["plan quick", "run --resume .", "fetch --offline --cache cache"] {
@@ -348,7 +347,7 @@ fn shortage_of_the_host_is_reported_as_such() {
         }
     }
     assert!(wanting >= 3, "nothing was wanted");
-    // Events that cannot be written are missed by whoever reads them.
+    // Readers would miss events that cannot be written.
     let (directory, _) = here(&[], &[]);
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = bpfassay(directory.path())

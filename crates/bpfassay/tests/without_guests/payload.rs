@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest's programs by the digest of their sources, for a command that has no checkout.
+//! The guest's programs by the digest of their sources, for a command without a checkout.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{
@@ -20,11 +20,11 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, printed};
 
-/// Packages of a toolchain: a compiler, and those of which code is in programs.
+/// Packages of a toolchain: a compiler, and packages whose code is in programs.
 const TOOLCHAIN: [&str; 7] =
     ["rustc", "libc6-dev", "libelf-dev", "libgcc-16-dev", "libstd-rust-dev", "libzstd-dev", "zlib1g-dev"];
 
-/// Assets of programs that are none, as if they had been built from the checkout.
+/// Makes assets of dummy programs, as if they had been built from the checkout.
 fn assets(directory: &Path, archs: &[Arch]) -> PathBuf {
     let stage = Stage::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), &PACKAGES).unwrap();
     let cache = Cache::open(directory.join("builder")).unwrap();
@@ -48,8 +48,8 @@ fn assets(directory: &Path, archs: &[Arch]) -> PathBuf {
     place
 }
 
-/// `payload` with these arguments, an empty cache and no checkout; its exit code and what it
-/// prints.
+/// Runs `payload` with these arguments, an empty cache and no checkout; returns its exit code and
+/// output.
 fn payload(directory: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let cache = directory.join("cache");
     let _ = fs::remove_dir_all(&cache);
@@ -71,7 +71,7 @@ fn without_a_checkout_programs_come_from_the_place_that_offers_them() {
     assert_eq!(code, Some(0), "{printed}");
     assert!(printed.contains("offers no guest programs for x86_64"), "{printed}");
     assert!(printed.contains("taken from") && printed.contains(&Digest::of(b"agent riscv64").to_string()), "{printed}");
-    // As files, for testbeds of other builders; what was there is replaced.
+    // The programs become files for testbeds of other builders, and replace existing ones.
     let files = work.path().join("files");
     fs::create_dir_all(files.join("riscv64")).unwrap();
     fs::write(files.join("riscv64/bpfassay-guest"), "older, and longer than the other").unwrap();
@@ -84,7 +84,7 @@ fn without_a_checkout_programs_come_from_the_place_that_offers_them() {
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o755);
     }
     assert!(!files.join("x86_64").exists() && printed.contains("programs: "), "{printed}");
-    // What was taken is packed as it was.
+    // Fetched programs are packed unchanged.
     let copy = work.path().join("copy");
     let pack = ["pack", copy.to_str().unwrap(), "--arch", "riscv64", "--from", &place];
     assert_eq!(payload(work.path(), &pack).0, Some(0));
@@ -128,8 +128,8 @@ fn a_damaged_asset_is_an_error_and_nothing_is_built() {
     assert!(printed.contains(name) && printed.contains(&Digest::of(&bytes).to_string()), "{printed}");
 }
 
-/// NOTICE and the bill of materials name what is linked in, with its licence, and nothing that only
-/// builds and tests need.
+/// Checks that NOTICE and the bill of materials name what is linked, with its licence, and nothing
+/// that only the build and tests need.
 fn contents_are_described(release: &Path) {
     let notice = fs::read_to_string(release.join("NOTICE")).unwrap();
     for (name, is_linked) in
@@ -143,7 +143,7 @@ fn contents_are_described(release: &Path) {
     let components = materials["components"].as_array().unwrap();
     let named = |name: &str| components.iter().filter(|component| component["name"] == name).count();
     assert_eq!((named("serde"), named("aya-ebpf"), named("libelf-dev")), (1, 1, 1));
-    // A procedural macro, and a dependency of tests.
+    // These are a procedural macro, and a dependency of tests.
     assert_eq!((named("serde_derive"), named("proptest")), (0, 0));
     for component in components {
         let is_crate = component["purl"].as_str().is_some_and(|purl| purl.starts_with("pkg:cargo/"));
@@ -151,7 +151,7 @@ fn contents_are_described(release: &Path) {
         assert!(!is_crate || is_ours || component["hashes"][0]["alg"] == "SHA-256", "{component}");
         assert!(!is_crate || component["licenses"][0]["expression"].is_string(), "{component}");
     }
-    // Each reference of a dependency is to a component, or to the release itself.
+    // Each dependency refers to a component, or to the release itself.
     let known: Vec<&Value> = components.iter().map(|component| &component["bom-ref"]).collect();
     let root = &materials["metadata"]["component"]["bom-ref"];
     for entry in materials["dependencies"].as_array().unwrap() {
@@ -168,7 +168,7 @@ fn a_release_is_all_that_its_user_needs() {
         println!("skipped: there is no ci/release/make beside these sources");
         return;
     }
-    // The cache of whoever makes it, in which the programs have been built.
+    // The maker's cache has the built programs.
     let work = tempfile::tempdir().unwrap();
     let (place, cache) = (assets(work.path(), Arch::ALL), work.path().join("cache"));
     assert_eq!(payload(work.path(), &["build", "--from", place.to_str().unwrap()]).0, Some(0));
@@ -177,7 +177,7 @@ fn a_release_is_all_that_its_user_needs() {
         let mut command = std::process::Command::new(&script);
         command.args(["--no-testbed", "--no-packages", "--no-image", "--command", env!("CARGO_BIN_EXE_bpfassay")]);
         command.arg(version).arg(&release);
-        // Its last step uses the release in the directory `/`, with an empty cache, offline.
+        // The last step uses the release in the directory `/`, with an empty cache, offline.
         command.env("BPFASSAY_CACHE", &cache).stdin(Stdio::null()).output().unwrap()
     };
     let output = make("0.0.0");

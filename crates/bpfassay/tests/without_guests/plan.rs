@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plans, as the command prints them.
+//! Plans as the command prints them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -27,7 +27,8 @@ fn plan_is_the_same_every_time_and_narrows() {
     assert!(some.starts_with("study quick: 2 cells, 1 boots, "), "{some}");
 }
 
-/// What `bpfassay list kernels` lists can follow --kernel, also where the study has other kernels.
+/// Every kernel of `bpfassay list kernels` can follow --kernel, even if the study has other
+/// kernels.
 #[test]
 fn any_kernel_of_the_catalogue_takes_the_place_of_a_studys_kernels() {
     for (kernel, boots) in [("6.16", "2 boots"), ("6.12.107", "3 boots"), ("6.12,7.3", "5 boots")] {
@@ -48,8 +49,8 @@ fn ceems_ior_leaves_out_mpi_io_with_its_reason() {
     assert!(printed.contains("MPIIO"), "{printed}");
 }
 
-/// A tree for `--ior` with `program` at `bin/ior`, a link as those of a package manager: absolute,
-/// good in the guest only.
+/// Makes a tree for `--ior` with `program` at `bin/ior`. It is a link like those of package
+/// managers: absolute, and valid in the guest only.
 fn ior_tree(program: &[u8]) -> tempfile::TempDir {
     let tree = tempfile::tempdir().unwrap();
     for directory in ["bin", "opt/ior/bin"] {
@@ -98,7 +99,7 @@ fn several_ranks_of_a_real_ior_need_what_launches_them() {
     let printed = exits(&["plan", &study(2), "--arch", "x86_64", "--ior", &given], 2);
     assert!(printed.contains("runs 2 MPI ranks of a real IOR on x86_64"), "{printed}");
     assert!(printed.contains("has no `mpiexec`") && printed.contains("put mpiexec"), "{printed}");
-    // The embedded engine has ranks of its own.
+    // The embedded engine starts its ranks itself.
     exits(&["plan", &study(2), "--arch", "aarch64", "--ior", &given], 0);
     fs::write(tree.path().join("opt/ior/bin/mpiexec"), "#!/bin/sh\n").unwrap();
     exits(&["plan", &study(2), "--arch", "x86_64", "--ior", &given], 0);
@@ -123,7 +124,7 @@ fn a_shard_of_a_plan_has_its_boots_only() {
         after.lines().filter(|line| line.starts_with("  ")).map(str::to_owned).collect::<Vec<_>>()
     };
     for shard in &shards {
-        // The same plan, with the same digest.
+        // The plan is the same, with the same digest.
         assert_eq!(first(shard), first(&whole));
     }
     assert!(shards[0].contains("shard 1 of 3: 9 cells, 3 boots, "), "{}", shards[0]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What holds of the repository as a whole: licences, packages, the paths that pages and scripts
-//! name, and the walks of docs/adding.md. Where the sources are no git checkout (in Nix's sandbox),
-//! nothing is tested.
+//! Checks the repository as a whole: licences, packages, the paths in pages and scripts, and the
+//! walks of docs/adding.md. Nothing is tested if the sources are not a git checkout (in Nix's
+//! sandbox).
 
 #![allow(
     clippy::unwrap_used,
@@ -23,8 +23,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Paths of all tracked files that exist, relative to the root, symbolic links left out; `None`
-/// outside of a checkout.
+/// Returns the paths of all existing tracked files, relative to the root, without symbolic links;
+/// `None` outside of a checkout.
 fn tracked() -> Option<Vec<String>> {
     let output = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().ok();
     let Some(output) = output.filter(|output| output.status.success()) else {
@@ -45,13 +45,13 @@ fn extension(path: &str) -> Option<&str> {
     Path::new(path).extension()?.to_str()
 }
 
-/// The text of a tracked file; `None` where it is not UTF-8.
+/// Returns the text of a tracked file; `None` if it is not UTF-8.
 fn text(path: &str) -> Option<String> {
     String::from_utf8(fs::read(root().join(path)).unwrap()).ok()
 }
 
-/// The lines that a file of source code begins with, without the one that names its interpreter;
-/// `None` for other files.
+/// Returns the first lines of a source file, without the one that names the interpreter; `None` for
+/// other files.
 fn head(path: &str) -> Option<Vec<String>> {
     let text = text(path)?;
     let is_source = match extension(path) {
@@ -80,7 +80,8 @@ fn sources_name_their_licence() {
     assert!(count > 500, "only {count} sources were found");
 }
 
-/// The licence of what the kernel loads permits the GPL, as its helpers demand.
+/// Programs for the kernel must have a licence that permits the GPL, because their helpers require
+/// it.
 #[test]
 fn programs_for_the_kernel_permit_the_gpl() {
     let Some(files) = tracked() else { return };
@@ -91,7 +92,7 @@ fn programs_for_the_kernel_permit_the_gpl() {
     }
 }
 
-/// What `cargo metadata` reports of the packages of the workspace.
+/// Returns what `cargo metadata` reports of the packages of the workspace.
 fn packages() -> Vec<serde_json::Value> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["metadata", "--no-deps", "--format-version", "1", "--offline"]).current_dir(root());
@@ -101,7 +102,7 @@ fn packages() -> Vec<serde_json::Value> {
     metadata["packages"].as_array().unwrap().clone()
 }
 
-/// What `cargo publish` demands, and what a registry shows of a crate.
+/// Checks what `cargo publish` requires, and what a registry shows of a crate.
 #[test]
 fn packages_are_described() {
     if tracked().is_none() {
@@ -134,7 +135,7 @@ fn packages_are_described() {
     }
 }
 
-/// What a crate includes when it is compiled is in its package.
+/// The package of a crate has everything that the crate includes at compile time.
 #[test]
 fn packages_contain_what_they_include() {
     let Some(files) = tracked() else { return };
@@ -159,7 +160,6 @@ fn packages_contain_what_they_include() {
     assert!(found > 3, "only {found} included files were found");
 }
 
-/// The path without `..`.
 fn normalized(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for component in path.components() {
@@ -171,13 +171,13 @@ fn normalized(path: &Path) -> PathBuf {
     result
 }
 
-/// A source without its module of tests and its lines of comment.
+/// Removes the module of tests and the comment lines from a source.
 fn product(text: &str) -> String {
     let text = text.split("#[cfg(test)]\nmod ").next().unwrap();
     text.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
 }
 
-/// Pages, scripts and Nix files name files of the repository that exist.
+/// Pages, scripts and Nix files name only existing files of the repository.
 #[test]
 fn paths_that_are_named_exist() {
     let Some(files) = tracked() else { return };
@@ -195,7 +195,7 @@ fn paths_that_are_named_exist() {
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with("```")) {
             for named in line.split(|c: char| !(c.is_ascii_alphanumeric() || "/._-*{}$<>".contains(c))) {
                 let named = named.trim_start_matches("./").trim_start_matches("../").trim_end_matches(['.', '/']);
-                // Names with a placeholder, and names of what a build makes.
+                // Skip names with a placeholder, and names of what a build makes.
                 let is_pattern = named.contains(['*', '{', '}', '$', '<', '>']) || named.split('/').any(is_placeholder);
                 if !tops.iter().any(|top| named.starts_with(top)) || is_pattern {
                     continue;
@@ -239,7 +239,7 @@ struct Walk {
     files: BTreeSet<String>,
 }
 
-/// The walks: blocks of code in the language `walk`.
+/// Returns the walks: blocks of code in the language `walk`.
 fn walks() -> Vec<Walk> {
     let page = text("docs/adding.md").unwrap();
     let blocks = page.split("```walk\n").skip(1).map(|block| block.split("```").next().unwrap());
@@ -256,15 +256,15 @@ fn walks() -> Vec<Walk> {
         .collect()
 }
 
-/// Whether `name` stands in `text` as a whole word.
+/// Whether `text` contains `name` as a whole word.
 fn has_word(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(name)
         .any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + name.len()..].starts_with(is_part))
 }
 
-/// An example of each kind is named by exactly the files that its walk lists: a third file that
-/// must name it shows here.
+/// Exactly the files of a walk name the example of its kind: this test finds a further file that
+/// must name it.
 #[test]
 fn a_walk_lists_every_file() {
     let Some(files) = tracked() else { return };
@@ -309,17 +309,16 @@ fn a_walk_lists_every_file() {
     }
 }
 
-/// Text that a block of docs/adding.md puts into a file.
+/// A change that a block of docs/adding.md makes to a file.
 #[derive(Debug)]
 enum Edit {
-    /// A new file.
     Create(String),
-    /// These lines, which the file has once, become those.
+    /// Replaces these lines, which occur once in the file, by others.
     Replace(String, String),
 }
 
-/// The blocks of code whose first line names a file: `rust FILE` is a new file, `diff FILE` a
-/// change of one.
+/// Returns the blocks of code whose first line names a file: `rust FILE` is a new file, `diff FILE`
+/// a change of one.
 fn edits(page: &str) -> Vec<(String, Edit)> {
     let mut found = Vec::new();
     for block in page.split("\n```").skip(1).step_by(2) {
@@ -339,8 +338,7 @@ fn edits(page: &str) -> Vec<(String, Edit)> {
     found
 }
 
-/// Copies `from` with all that it contains, times included, so that cargo compiles only what
-/// changes.
+/// Copies `from` with all its contents and times, so that cargo compiles only what changes.
 fn copy_tree(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -355,8 +353,8 @@ fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-/// The walks with code are followed in a copy of the sources, in which no other file changes, and
-/// compiled.
+/// Follows the walks with code in a copy of the sources, in which no other file changes, and
+/// compiles it.
 #[test]
 fn walks_compile() {
     let Some(files) = tracked() else { return };
@@ -388,15 +386,15 @@ fn walks_compile() {
             }
             Edit::Replace(old, new) => {
                 let text = fs::read_to_string(&file).unwrap();
-                // A line may stand for the beginning of one.
+                // A line can be the beginning of a line in the file.
                 let (old, new) = (old.trim_end(), new.trim_end());
                 assert_eq!(text.matches(old).count(), 1, "{path} has these lines once:\n{old}");
                 fs::write(&file, text.replace(old, new)).unwrap();
             }
         }
     }
-    // Not that of the workspace: cargo names a package by its path in a workspace, and would take
-    // the copy's for the workspace's.
+    // The copy needs another target directory: cargo names a package by its path within a
+    // workspace, and would confuse the copy's packages with the workspace's.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("walks-target");
     let mut check = Command::new(env!("CARGO"));
     check.args(["check", "--offline", "--locked", "--lib"]).env("CARGO_TARGET_DIR", target).current_dir(&copy);

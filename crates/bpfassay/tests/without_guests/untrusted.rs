@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files of strangers: a package and a bundle do nothing to the machine that reads them, whoever
-//! runs the command.
+//! Foreign files: a package and a bundle do nothing to the machine that reads them, whoever runs
+//! the command.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{
@@ -25,7 +25,7 @@ use crate::common::{printed, spec};
 /// A user who is not root.
 const USER: u32 = 1000;
 
-/// An entry of an archive of tar, in the form of ustar.
+/// Makes an entry of a tar archive, in the form of ustar.
 fn entry(kind: u8, path: &str, mode: u32, link: &str, content: &[u8]) -> Vec<u8> {
     let mut block = vec![0; 512];
     block[..path.len()].copy_from_slice(path.as_bytes());
@@ -50,7 +50,7 @@ fn link(path: &str, target: &str) -> Vec<u8> {
     entry(b'2', path, 0o777, target, b"")
 }
 
-/// A package of Debian with these entries.
+/// Makes a Debian package with these entries.
 fn deb(entries: &[Vec<u8>]) -> Vec<u8> {
     let control = "Package: a-stranger\nVersion: 1.0-1\nArchitecture: all\nMaintainer: x\nDescription: x\n";
     let archive = |entries: Vec<u8>| [entries, vec![0; 1024]].concat();
@@ -67,8 +67,8 @@ fn deb(entries: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Those as whom this test can run the command: whoever runs it, and another user where that is
-/// root.
+/// Returns the users as whom this test can run the command: the current one, and another one if
+/// that is root.
 fn users() -> Vec<Option<u32>> {
     if rustix::process::geteuid().is_root() {
         return vec![None, Some(USER)];
@@ -77,8 +77,8 @@ fn users() -> Vec<Option<u32>> {
     vec![None]
 }
 
-/// A directory that belongs to `user`, and that every user can reach, with a copy of the command in
-/// it.
+/// Makes a directory that belongs to `user` and that every user can enter, with a copy of the
+/// command.
 fn place(user: Option<u32>) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -93,7 +93,7 @@ fn give(path: &Path, user: Option<u32>) {
     }
 }
 
-/// The command in `directory`, run by `user`, with a secret in its environment.
+/// Returns the command in `directory`, run by `user`, with a secret in its environment.
 fn command(directory: &Path, user: Option<u32>) -> Command {
     let program = directory.join("bpfassay");
     let mut command = match user {
@@ -111,7 +111,7 @@ fn command(directory: &Path, user: Option<u32>) -> Command {
     command
 }
 
-/// A file of `user` at `path`, with the directories on the way to it.
+/// Writes a file of `user` at `path`, and makes its parent directories.
 fn put(path: &Path, content: &str, user: Option<u32>) {
     let parent = path.parent().unwrap();
     fs::create_dir_all(parent).unwrap();
@@ -156,8 +156,8 @@ fn a_kernel_package_moves_no_file_of_this_machine() {
     }
 }
 
-/// A bundle in `directory` with a guest of nothing but names, and with a QEMU that leaves a mark
-/// when it is started.
+/// Makes a bundle in `directory` with a dummy guest, and with a QEMU that leaves a mark when it is
+/// started.
 fn bundle_with_its_own_qemu(directory: &Path) -> (PathBuf, PathBuf, Package) {
     spec(directory);
     let mut compose = command(directory, None);
@@ -194,7 +194,7 @@ fn bundle_with_its_own_qemu(directory: &Path) -> (PathBuf, PathBuf, Package) {
     (path, mark, package)
 }
 
-/// A run in `own` with the guests of `bundle`.
+/// Returns a run in `own` with the guests of `bundle`.
 fn run(work: &Path, own: &Path, user: Option<u32>, bundle: &Path) -> Command {
     let mut run = command(work, user);
     run.current_dir(own).args(["run", "quick", "--arch", "aarch64", "--kernel", "6.12", "--offline"]);
@@ -202,7 +202,7 @@ fn run(work: &Path, own: &Path, user: Option<u32>, bundle: &Path) -> Command {
     run
 }
 
-/// What the QEMU of the bundle left, once `child` has started it, which is ended then.
+/// Returns the mark of the bundle's QEMU, once `child` has started it, and ends `child`.
 fn started(child: &mut Child, mark: &Path) -> String {
     let since = Instant::now();
     let is_there = || fs::metadata(mark).is_ok_and(|found| found.len() > 0);
@@ -232,7 +232,7 @@ fn the_qemu_of_a_bundle_is_started_for_who_trusts_it_and_confined() {
         let started = started(&mut child, &mark);
         let printed = fs::read_to_string(work.join("stderr")).unwrap();
         assert!(printed.contains("qemu-system-arm 1:7.2+dfsg-7 (SHA-256 "), "{printed}");
-        // By its `--version` on.
+        // QEMU leaves the mark from its first call on, with `--version`.
         let first = started.lines().next().unwrap();
         assert!(first.contains("no secret") && first.ends_with("--version"), "{started}");
         let id = user.unwrap_or(0).to_string();
@@ -254,7 +254,7 @@ fn on_a_terminal_only_yes_starts_the_qemu_of_a_bundle() {
         terminal.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]).current_dir(work);
         terminal.env_remove("CI").env("HOME", work).stdin(Stdio::piped());
         let mut child = terminal.stdout(fs::File::create(work.join("screen")).unwrap()).spawn().unwrap();
-        // It stays open: a terminal that is gone is no answer.
+        // The pipe stays open: a closed terminal is no answer.
         let mut keyboard = child.stdin.take().unwrap();
         keyboard.write_all(format!("{answer}\n").as_bytes()).unwrap();
         if answer == "yes" {
@@ -298,7 +298,7 @@ fn the_qemu_of_a_bundle_is_not_started_unasked() {
     }
 }
 
-/// Whether process `id` is gone, or is one that nobody has waited for yet.
+/// Whether process `id` has ended, or is a zombie.
 fn is_gone(id: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
@@ -346,7 +346,7 @@ fn programs_of_the_host_get_no_secret_and_end_with_the_command() {
     }
 }
 
-/// Sources of libraries and of the command that start programs by another way than
+/// Sources of libraries and of the command that start programs in another way than
 /// `bpfassay_child`.
 const OTHER_WAYS: &[(&str, &str)] = &[
     ("bpfassay/src/commands/here.rs", "replaces this process"),

@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a loader printed of the program that was refused: its name, and the line of the verifier's
+//! Finds the refused program in the output of a loader: its name, and the line of the verifier's
 //! log that has the reason.
 
-/// What a loader printed of a refused program.
+/// The refused program in a loader's output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RefusedProgram {
-    /// The program's name.
     pub(super) program: Option<String>,
-    /// The verifier's reason, a line.
+    /// The verifier's reason, one line.
     pub(super) reason: Option<String>,
 }
 
-/// How a loader prints the verifier's log in lines of its own.
+/// How a loader prints the verifier's log, if it prints it in separate lines.
 struct Log {
-    /// In the line before the log, or where it begins in that line.
+    /// Text in the line before the log, or before the log in the same line.
     begin: &'static str,
-    /// Whether the log begins in that line.
+    /// Whether the log begins in the line that has `begin`.
     is_same_line: bool,
-    /// With what the lines begin, one of which is the first behind the log.
+    /// How the first line after the log can begin.
     ends: &'static [&'static str],
 }
 
-/// Behind the log that libbpf prints.
+/// The line after the log that libbpf prints.
 const END_OF_LIBBPF: &str = "-- END PROG LOAD LOG --";
 
 const LOGS: &[Log] = &[
@@ -31,18 +30,17 @@ const LOGS: &[Log] = &[
     Log { begin: "bpf: Failed to load program: ", is_same_line: false, ends: &["HINT: ", "Traceback ", "Exception: "] },
     // bpftrace -v (src/bpfbytecode.cpp, 0.26.1).
     Log { begin: "Kernel error log:", is_same_line: false, ends: &["ERROR: ", "WARNING: "] },
-    // aya (aya/src/programs/mod.rs, 0.11.0 to 0.14.0): what follows is the chain of causes that
-    // `main` prints.
+    // aya (aya/src/programs/mod.rs, 0.11.0 to 0.14.0); the chain of causes that `main` prints
+    // follows.
     Log { begin: "Verifier output: ", is_same_line: true, ends: &["Caused by:", "Error: "] },
 ];
 
-/// What `message` has of the program that was refused.
 pub(super) fn refused_program(message: &str) -> RefusedProgram {
     let of_go = || message.lines().rev().find_map(reason_of_cilium);
     RefusedProgram { program: message.lines().rev().find_map(program), reason: last_log(message).or_else(of_go) }
 }
 
-/// The reason in the last log of `message`.
+/// Finds the reason in the last log of `message`.
 fn last_log(message: &str) -> Option<String> {
     let lines: Vec<&str> = message.lines().collect();
     let begun = lines.iter().enumerate().rev().find_map(|(at, line)| {
@@ -50,7 +48,7 @@ fn last_log(message: &str) -> Option<String> {
         Some((at, log))
     });
     let Some((at, log)) = begun else {
-        // Of a long log, the end alone is kept.
+        // Loaders keep only the end of a long log.
         return reason(lines.get(..lines.iter().rposition(|line| line.starts_with(END_OF_LIBBPF))?)?);
     };
     let rest = lines.get(at)?.split_once(log.begin).map(|(_, rest)| rest).filter(|_| log.is_same_line);
@@ -60,8 +58,8 @@ fn last_log(message: &str) -> Option<String> {
     reason(&log)
 }
 
-/// The last line of a verifier's log before its statistics, unless that is an instruction or the
-/// state at one: then the log was cut.
+/// Returns the last line of a verifier's log before the statistics. An instruction or the state at
+/// one is no reason: such a log was cut.
 fn reason(log: &[&str]) -> Option<String> {
     const STATISTICS: [&str; 3] = ["processed ", "verification time ", "stack depth "];
     let is_said = |line: &&str| !line.is_empty() && !STATISTICS.iter().any(|begin| line.starts_with(begin));
@@ -71,11 +69,11 @@ fn reason(log: &[&str]) -> Option<String> {
     (!is_trace && !is_source).then(|| line.to_owned())
 }
 
-/// cilium/ebpf (internal/errors.go, 0.22.0) sums the log up: `load program: permission denied: R1
-/// invalid mem access 'scalar' (17 line(s) omitted)`.
+/// Finds the reason in a line of cilium/ebpf (internal/errors.go, 0.22.0), which sums the log up:
+/// `load program: permission denied: R1 invalid mem access 'scalar' (17 line(s) omitted)`.
 fn reason_of_cilium(line: &str) -> Option<String> {
     let (_, rest) = line.rsplit_once("load program: ")?;
-    // The cause first, which has no colon.
+    // The cause comes first and has no colon.
     let (_, log) = rest.split_once(": ")?;
     let log = match log.rsplit_once(" (") {
         Some((log, omitted)) if omitted.ends_with(" line(s) omitted)") => log,
@@ -84,7 +82,7 @@ fn reason_of_cilium(line: &str) -> Option<String> {
     (!log.trim().is_empty()).then(|| log.trim().to_owned())
 }
 
-/// With what the failure of a program begins (cilium/ebpf, prog.go and collection.go, 0.22.0).
+/// How the failure of a program begins (cilium/ebpf, prog.go and collection.go, 0.22.0).
 const OF_CILIUM: [&str; 8] = [
     "load program: ",
     "apply CO-RE relocations: ",
@@ -96,14 +94,17 @@ const OF_CILIUM: [&str; 8] = [
     "resolve .kconfig: ",
 ];
 
-/// The program that a line of a loader names.
+/// Finds the name of the program in a line of a loader.
 fn program(line: &str) -> Option<String> {
     let quoted = |begin: &str, end: &str| {
         line.rsplit_once(begin).and_then(|(_, rest)| rest.split_once(end)).map(|(name, _)| name)
     };
-    // `libbpf: prog 'p': failed to load: -22` and `field P: program p: load program: …`; bcc:
-    // `Failed to load BPF program b'p': Invalid argument`, and `Failed to attach BPF program b'p'
-    // to kprobe`; bpftrace: `Error loading BPF program for kprobe_x_1.`
+    // The texts are:
+    // - libbpf: `libbpf: prog 'p': failed to load: -22`
+    // - cilium/ebpf: `field P: program p: load program: …`
+    // - bcc: `Failed to load BPF program b'p': Invalid argument`, and `Failed to attach BPF program
+    //   b'p' to kprobe`
+    // - bpftrace: `Error loading BPF program for kprobe_x_1.`
     let name = quoted("libbpf: prog '", "': ")
         .or_else(|| quoted("BPF program b'", "'"))
         .or_else(|| quoted("Error loading BPF program for ", "."))
@@ -120,7 +121,7 @@ fn program(line: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Texts that loaders printed: of issues of their projects, and by their sources.
+    /// The texts are from issues of the loaders' projects, or follow their sources.
     #[test]
     fn the_reason_and_the_program_are_those_that_the_loader_prints() {
         let printed = [

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Phases in which it is known how much was asked for, and that it was more than there was: only
-//! they distinguish a tool that counts requested bytes from one that counts moved ones. The
-//! reference tracer counts what was moved; the workload reports both.
+//! Evaluates phases whose calls are known to request more bytes than they move. These phases tell a
+//! tool that counts requested bytes from one that counts moved bytes. The reference tracer counts
+//! moved bytes, and the workload reports both.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +17,8 @@ use super::{
     truth::{mount_names, of_operation},
 };
 
-/// Whether the tool reports requested bytes as moved ones, phase by phase, and which of its figures
-/// are such.
+/// Tells whether the tool reports requested bytes as moved bytes, phase by phase, and which of its
+/// figures do.
 pub(super) fn evaluate(
     report: &Report,
     readings: &Readings,
@@ -38,8 +38,8 @@ pub(super) fn evaluate(
     (findings, requested)
 }
 
-/// From the report at each such phase's beginning to the one at its end; the workload stands still
-/// at both.
+/// Returns the truth between the reports at the beginning and at the end of each such phase. The
+/// workload stands still at both.
 fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &Cgroups) -> Vec<Truth> {
     let reported = || seen.output.iter().filter(|piece| is_of(report, piece)).map(|piece| piece.monotonic_ns);
     let mut truths = Vec::new();

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which step failed of a tool that did not become ready, by the messages of the loaders that tools
-//! are made with.
+//! Finds the step that failed in a tool that did not become ready, by the messages of known
+//! loaders.
 
 use bpfassay_protocol::tracer::{Refusal, Step};
 use bpfassay_tool::finding::Start;
 
 use super::refused_program::refused_program;
 
-/// The messages of one loader that show a failure of one step.
+/// The messages of one loader that show the failure of one step.
 struct LoaderMessages {
     step: Step,
-    /// In lower case; `*` stands for anything on the same line.
+    /// In lower case; `*` stands for any text on the same line.
     phrases: &'static [&'static str],
 }
 
-/// What the verifier writes of a program that it refuses (kernel/bpf/verifier.c, 5.10 to 6.12),
-/// whichever loader hands it on.
+/// Texts of the verifier when it refuses a program (kernel/bpf/verifier.c, 5.10 to 6.12).
 const OF_VERIFIER: &[&str] = &[
     "unknown func *#",
     "program of this type cannot use helper *#",
@@ -40,11 +39,11 @@ const OF_VERIFIER: &[&str] = &[
     "expected pointer to ctx, but got ",
 ];
 
-/// Only what a loader prints when the step failed: `failed to load` alone also comes from a tool
-/// that lacks a file.
+/// Messages that a loader prints only when the step failed. `failed to load` alone is not one of
+/// them: tools that lack a file print it, too.
 const LOADER_MESSAGES: &[LoaderMessages] = &[
-    // The kernel's verifier (kernel/bpf/verifier.c; newer kernels have the second in place of the
-    // first), quoted by most loaders.
+    // The kernel's verifier (kernel/bpf/verifier.c; newer kernels replace the first text by the
+    // second). Most loaders quote it.
     LoaderMessages { step: Step::Load, phrases: OF_VERIFIER },
     // libbpf (src/libbpf.c and src/btf.c, 1.5.0 and 1.7.0).
     LoaderMessages { step: Step::Open, phrases: &["failed to find valid kernel btf", "error loading vmlinux btf: "] },
@@ -66,7 +65,7 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
             "failed to load object '",
         ],
     },
-    // The same, and src/usdt.c.
+    // libbpf, the same files, and src/usdt.c.
     LoaderMessages {
         step: Step::Attach,
         phrases: &[
@@ -79,8 +78,7 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
             "usdt: failed to attach uprobe ",
         ],
     },
-    // bpftool (src/prog.c, src/cgroup.c, src/iter.c, src/net.c and src/struct_ops.c, 7.5.0 and
-    // 7.7.0).
+    // bpftool (src/prog.c, src/cgroup.c, src/iter.c, src/net.c, src/struct_ops.c, 7.5.0 and 7.7.0).
     LoaderMessages { step: Step::Open, phrases: &["failed to open object file"] },
     LoaderMessages { step: Step::Load, phrases: &["failed to load object file", "can't load objfile "] },
     LoaderMessages {
@@ -93,7 +91,7 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
             "can't register struct_ops ",
         ],
     },
-    // libbpf-tools (libbpf-tools/ of bcc, 0.37.0), and those that are written after their example.
+    // libbpf-tools (libbpf-tools/ of bcc, 0.37.0), and tools that follow their example.
     LoaderMessages { step: Step::Open, phrases: &["failed to open bpf object", "failed to open bpf skel"] },
     LoaderMessages {
         step: Step::Load,
@@ -119,7 +117,7 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
             "could not attach kretprobe to ",
         ],
     },
-    // bcc (src/python/bcc/__init__.py, src/cc/libbpf.c, src/cc/bpf_module.cc and src/cc/api/BPF.cc,
+    // bcc (src/python/bcc/__init__.py and libbpf.c, bpf_module.cc and api/BPF.cc of src/cc,
     // 0.37.0). It compiles first.
     LoaderMessages { step: Step::Open, phrases: &["failed to compile bpf module "] },
     LoaderMessages { step: Step::Load, phrases: &["bpf: failed to load program: ", "could not open bpf map: "] },
@@ -162,8 +160,8 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
     // aya (aya/src/bpf.rs, aya-obj/src/obj.rs, 0.14.0).
     LoaderMessages { step: Step::Open, phrases: &["error parsing bpf object", "no btf parsed for object"] },
     // aya (aya/src/programs/mod.rs, aya/src/maps/mod.rs, aya-obj/src/btf/btf.rs,
-    // aya-obj/src/relocation.rs, 0.14.0; before 0.14.0 the system call `failed`), as it is
-    // displayed and as `main` prints it.
+    // aya-obj/src/relocation.rs, 0.14.0; before 0.14.0 the system call `failed`), as `Display` and
+    // as `main` print it.
     LoaderMessages {
         step: Step::Load,
         phrases: &[
@@ -201,8 +199,8 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
         step: Step::Open,
         phrases: &["load relocations: ", "load btf maps: ", "no btf found for kernel version "],
     },
-    // cilium/ebpf (prog.go, map.go and collection.go, 0.22.0). What it calls `attach
-    // Tracing/TraceFEntry` is done to load the program.
+    // cilium/ebpf (prog.go, map.go and collection.go, 0.22.0). `attach Tracing/TraceFEntry` is part
+    // of loading the program.
     LoaderMessages {
         step: Step::Load,
         phrases: &[
@@ -247,9 +245,8 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
     },
 ];
 
-/// How the start of a tool went that `refusal` was reported of. Where the loader, or the tool
-/// itself, reports a step, an error number or the verifier's log, what failed is known; else what
-/// it printed decides, or does not.
+/// Determines how the start of a tool went. The failed step is known if the loader or the tool
+/// reports a step, an error number or the verifier's log; otherwise the printed text may name it.
 pub(crate) fn started(refusal: &Refusal) -> Start {
     let is_reported = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
     if is_reported || refusal.step != Step::Load {
@@ -258,7 +255,7 @@ pub(crate) fn started(refusal: &Refusal) -> Start {
     match step_of(&refusal.message) {
         Some(step) => {
             let printed = refused_program(&refusal.message);
-            // A log before that is of a program that it did without.
+            // An earlier log belongs to a program without which the tool went on.
             let reason = printed.reason.or_else(|| line_of_verifier(&refusal.message));
             let verifier = reason.filter(|_| step == Step::Load);
             Start::Refused(Refusal { step, program: printed.program, verifier, ..refusal.clone() })
@@ -267,8 +264,8 @@ pub(crate) fn started(refusal: &Refusal) -> Start {
     }
 }
 
-/// The step that failed by `message`. The last phrase counts: a tool that went on after one failure
-/// ended by a later one, and of a chain of errors the cause comes last.
+/// Finds the failed step in `message`. The last phrase counts: a tool that went on after one
+/// failure ended by a later one, and the cause comes last in a chain of errors.
 fn step_of(message: &str) -> Option<Step> {
     message.lines().rev().find_map(|line| {
         let line = line.to_lowercase();
@@ -282,7 +279,7 @@ fn step_of(message: &str) -> Option<Step> {
     })
 }
 
-/// The last line of `message` that only the verifier writes.
+/// Returns the last line of `message` that only the verifier writes.
 fn line_of_verifier(message: &str) -> Option<String> {
     let is_of_verifier = |line: &&str| {
         let line = line.to_lowercase();
@@ -291,7 +288,7 @@ fn line_of_verifier(message: &str) -> Option<String> {
     message.lines().rev().find(is_of_verifier).map(|line| line.trim().to_owned())
 }
 
-/// Where bpftrace names an error of a script, as in `stdin:1:1-34: error: …`, with line and
+/// Finds where bpftrace names an error of a script, such as `stdin:1:1-34: error: …` with line and
 /// columns: it compiles first (src/log.cpp, 0.26.1).
 fn script_error(line: &str) -> Option<usize> {
     let place = line.find(": error: ")?;
@@ -302,7 +299,7 @@ fn script_error(line: &str) -> Option<usize> {
     [number, from, to].into_iter().all(is_number).then_some(place)
 }
 
-/// Where the last part of `phrase` begins in `line`, the last time that it is there.
+/// Finds where the last part of the last occurrence of `phrase` begins in `line`.
 fn place(line: &str, phrase: &str) -> Option<usize> {
     let mut parts = phrase.rsplit('*');
     let place = line.rfind(parts.next()?)?;
@@ -313,7 +310,7 @@ fn place(line: &str, phrase: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// As the agent reports a tool that did not become ready.
+    /// Makes the refusal that the agent reports for a tool that did not become ready.
     fn reported(message: &str) -> Refusal {
         let message = format!("ended with exit status 1 before it was ready; its last output: {message}");
         Refusal::new(Step::Load, message)
@@ -468,7 +465,7 @@ mod tests {
         assert_eq!((refusal.step, refusal.program.as_deref(), refusal.verifier), (Step::Attach, Some("slow"), None));
     }
 
-    /// A loader of which nothing is known hands the kernel's log on.
+    /// Even an unknown loader passes the kernel's log on.
     #[test]
     fn the_kernels_own_words_are_known_whoever_prints_them() {
         for line in [

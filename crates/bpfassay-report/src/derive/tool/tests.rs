@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tool's reports joined with what its reference tracer counted.
+//! Compares a tool's reports with the counts of its reference tracer.
 
 mod newcomers;
 mod processes;
@@ -24,7 +24,7 @@ use super::*;
 
 const CGROUP: u64 = 77;
 
-/// A run with a character in its id that its cgroup's name does not have.
+/// Evaluates a run whose id has a character that the cgroup's name does not have.
 fn of_run(
     tool: &UnderTest,
     object: Option<&[u8]>,
@@ -48,8 +48,8 @@ fn row(cgroup: u64, minor: u32, path: Option<&str>, operation: Operation, calls:
     }
 }
 
-/// A reading when the workload has made `calls` calls of 100 bytes, and the rest of the system
-/// twice as many through pipes.
+/// Makes a sample at which the workload has made `calls` calls of 100 bytes, and the rest of the
+/// system twice as many through pipes.
 fn sample(at_ns: u64, calls: u64) -> Sample {
     let rows = vec![
         row(1, 9, None, Operation::Read, 2 * calls, 2 * calls),
@@ -62,13 +62,13 @@ fn reading(at_ns: u64, calls: u64) -> Reading {
     Reading { monotonic_ns: at_ns, idle_ns: None, tracer: Some(sample(at_ns, calls)), mountstats: None }
 }
 
-/// Readings around a report, at both of which the reference tracer has `rows`.
+/// Makes samples around a report, in both of which the reference tracer has `rows`.
 fn beside(at_ns: u64, rows: &[CounterRow]) -> Option<Box<Reference>> {
     let at = |at_ns: u64| Sample { rows: rows.to_vec(), ..sample(at_ns, 0) };
     Some(Box::new(Reference { before: at(at_ns - 1), after: at(at_ns) }))
 }
 
-/// The evidence of the finding of this kind.
+/// Returns the evidence of the finding of this kind.
 fn evidence(findings: &[FindingResult], kind: Kind) -> String {
     match &findings.iter().find(|one| one.kind == kind).unwrap().status {
         FindingStatus::Found { evidence, .. } => evidence.join("\n"),
@@ -76,18 +76,18 @@ fn evidence(findings: &[FindingResult], kind: Kind) -> String {
     }
 }
 
-/// What a tool printed when the workload had made `calls` calls.
+/// Makes what a tool printed when the workload had made `calls` calls.
 fn piece(at_ns: u64, text: &str, calls: Option<u64>) -> OutputPiece {
     let reference = calls.map(|calls| around(at_ns, calls, calls));
     OutputPiece { monotonic_ns: at_ns, source: Source::Output, endpoint: 0, text: text.to_owned(), reference }
 }
 
-/// Readings around a report, meanwhile the workload made its calls from `before` to `after`.
+/// Makes samples around a report during which the workload made its calls from `before` to `after`.
 fn around(at_ns: u64, before: u64, after: u64) -> Box<Reference> {
     Box::new(Reference { before: sample(at_ns - 1, before), after: sample(at_ns, after) })
 }
 
-/// The workload runs from 1000 to 2000, and makes 50 calls.
+/// Makes figures of a workload that runs from 1000 to 2000 and makes 50 calls.
 fn figures(output: Vec<OutputPiece>) -> RunFigures {
     let seen = ToolFigures { output, ended: "ended".to_owned(), stop_ns: Some(1), ..ToolFigures::default() };
     RunFigures {
@@ -125,8 +125,8 @@ fn found(findings: &[FindingResult]) -> Vec<Kind> {
 #[test]
 fn the_whole_system_is_compared_from_report_to_report() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
-    // Between the two reports all programs together made 3 * (62 - 8) calls, and the tool reports
-    // so many.
+    // All programs together made 3 * (62 - 8) calls between the two reports, and the tool reports
+    // as many.
     let exact = vec![piece(900, "{\"n\":5}\n", Some(8)), piece(2100, "{\"n\":162}\n", Some(62))];
     let (evaluated, compared) = of_run(&tool, None, true, &figures(exact));
     assert_eq!(found(&evaluated), []);
@@ -135,8 +135,8 @@ fn the_whole_system_is_compared_from_report_to_report() {
         (162, 162, true)
     );
 
-    // The workload alone made 52 of them before the last report. Whether a tool counts the agent's
-    // calls, those of kernel threads, and what happened while it reported, is no fault of the tool.
+    // The workload alone made 52 of these calls before the last report. A tool may count the
+    // agent's calls, those of kernel threads, and calls during its report, or leave them out.
     let reported = |calls: u64| {
         let mut last = piece(2100, &format!("{{\"n\":{calls}}}\n"), None);
         last.reference = Some(around(2100, 60, 62));
@@ -156,8 +156,8 @@ fn the_whole_system_is_compared_from_report_to_report() {
     assert_eq!(found(&reported(163).0), [Kind::CountsTooHigh]);
 }
 
-/// What is on a mount of the workload's own mount namespace is a file there, although the tracer
-/// does not know the mount.
+/// A mount of the workload's own mount namespace has files, although the tracer does not know the
+/// mount.
 #[test]
 fn a_mount_of_another_namespace_has_files_and_the_name_that_it_has_there() {
     let tool = tool(
@@ -182,12 +182,12 @@ fn a_mount_of_another_namespace_has_files_and_the_name_that_it_has_there() {
         ..MountFacts::default()
     };
     assert_eq!(run(vec![own.clone()]), []);
-    // Of another mount of that id nothing is known.
+    // Nothing is known of another mount with that id.
     assert_eq!(run(vec![MountFacts { device: Device { major: 0, minor: 46 }, ..own }]), [Kind::SubjectUnknown]);
 }
 
-/// What happened before the reference tracer was read, and after the tool's report was made, is in
-/// the tool's next report.
+/// Calls before the reading of the reference tracer and after the tool's report show in the tool's
+/// next report.
 #[test]
 fn what_happened_while_the_first_report_was_made_may_be_counted() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
@@ -197,7 +197,7 @@ fn what_happened_while_the_first_report_was_made_may_be_counted() {
         let last = piece(2100, &format!("{{\"n\":{calls}}}\n"), Some(62));
         found(&of_run(&tool, None, true, &figures(vec![first, last])).0)
     };
-    // 6 calls between the two readings.
+    // There are 6 calls between the two readings.
     assert_eq!((reported(168), reported(169)), (vec![], vec![Kind::CountsTooHigh]));
 }
 
@@ -208,7 +208,7 @@ fn what_a_tool_file_leaves_out_is_not_missing() {
         tool.file.report.as_mut().unwrap().leaves_out = vec![leaves_out.to_owned()];
         let line = |calls: u64| format!("{{\"n\":{calls},\"cgroup\":\"{CGROUP}\"}}\n");
         let mut figures = figures(vec![piece(900, &line(0), Some(10)), piece(2100, &line(50), Some(60))]);
-        // In the workload's cgroup, 7 calls on another mount, before the workload ended.
+        // The workload's cgroup makes 7 calls on another mount before the workload ends.
         let elsewhere = row(CGROUP, 46, Some(path), Operation::Read, 7, 7);
         figures.whole.after.tracer.as_mut().unwrap().rows.push(elsewhere.clone());
         let reference = figures.tool.as_mut().unwrap().output[1].reference.as_mut().unwrap();
@@ -221,7 +221,7 @@ fn what_a_tool_file_leaves_out_is_not_missing() {
     for path in ["/sysfs", "/mnt/sys"] {
         assert_eq!(run("/sys", path), [Kind::CountsTooLow], "{path}");
     }
-    // The agent's own entry into the workload's cgroup is no call that a tool has to count.
+    // A tool need not count the agent's own entry into the workload's cgroup.
     assert_eq!(run("/proc", "/sys/fs/cgroup"), []);
 }
 
@@ -251,7 +251,7 @@ fn the_workload_is_known_by_cgroup_mount_and_process() {
         let tool = tool(&format!("{{ value = 'n', operations = 'read', unit = 'bytes-returned', whose = '{whose}' }}"));
         let line = |bytes: u64| format!("{{\"n\":{bytes},\"{whose}\":\"{name}\"}}\n");
         let run = |bytes| figures(vec![piece(900, &line(0), Some(10)), piece(2100, &line(bytes), Some(60))]);
-        // Cgroup 1 read, too, and its pipe is a mount of its own: nothing was reported of them.
+        // Cgroup 1 read, too, and its pipe has a mount of its own: the tool reported neither.
         let evaluated = of_run(&tool, None, true, &run(5000));
         let of_ior = evaluated.1.figures.iter().find(|one| one.really == 5000).unwrap();
         assert!(of_ior.is_exact(), "{of_ior:?}");
@@ -260,7 +260,7 @@ fn the_workload_is_known_by_cgroup_mount_and_process() {
     }
 }
 
-/// By their paths, a tool names its own cgroup and the root as well.
+/// A tool that uses paths also names its own cgroup and the root.
 #[test]
 fn cgroups_are_known_by_their_paths() {
     let tool = tool("{ value = 'n', operations = 'read', unit = 'calls', whose = 'cgroup' }");
@@ -289,8 +289,8 @@ fn cgroups_are_known_by_their_paths() {
     }
 }
 
-/// On a running system the cgroups of runs are below that of the agent, and other programs work on
-/// mounts that nobody here can name.
+/// On a running system, the cgroups of runs lie below that of the agent, and other programs work on
+/// mounts whose names are unknown here.
 #[test]
 fn on_a_running_system_cgroups_have_longer_paths_and_others_have_mounts_of_their_own() {
     let by_cgroup = tool("{ value = 'n', operations = 'read', unit = 'calls', whose = 'cgroup' }");
@@ -312,7 +312,7 @@ fn on_a_running_system_cgroups_have_longer_paths_and_others_have_mounts_of_their
     assert!(
         !found(&run(&by_mount, "/bpfassay-here-9", "mount", ["/mnt", "/elsewhere"]).0).contains(&Kind::SubjectUnknown)
     );
-    // In a guest there is nobody else.
+    // A guest runs nothing else.
     let (evaluated, _) = run(&by_mount, "", "mount", ["/mnt", "/elsewhere"]);
     assert!(found(&evaluated).contains(&Kind::SubjectUnknown), "{evaluated:?}");
 }
@@ -331,7 +331,7 @@ fn what_a_tool_does_itself_is_left_out_where_it_is_declared_so() {
     let run = || {
         let reported = vec![piece(900, "{\"n\":0}\n", Some(10)), piece(2100, "{\"n\":50}\n", Some(60))];
         let mut figures = figures(reported);
-        // What reads by pipes, and makes 100 calls meanwhile.
+        // The tool reads from pipes and makes 100 calls meanwhile.
         figures.tool.as_mut().unwrap().cgroup = 1;
         figures
     };
@@ -353,14 +353,14 @@ fn requested_bytes_are_held_against_a_reference_of_calls_entries() {
         ..figures(vec![piece(900, &line(0, 0), Some(10)), piece(2100, &line(asked, 50), Some(60))])
     };
     let names = |beside: &AgainstReference| beside.figures.iter().map(|one| one.figure.clone()).collect::<Vec<_>>();
-    // Each reference counts what it sees: one of what calls moved, the other of what they asked
-    // for.
+    // Each reference counts what it sees: one counts the bytes that calls moved, the other the
+    // bytes that they requested.
     let (evaluated, returned) = of_run(&tool, None, true, &run(Probe::Fexit, 9000));
     assert_eq!((found(&evaluated), names(&returned)), (Vec::new(), vec!["calls".to_owned()]));
     let (evaluated, requested) = of_run(&tool, None, true, &run(Probe::Kprobe, 5000));
     assert_eq!((found(&evaluated), names(&requested)), (Vec::new(), vec!["asked".to_owned()]));
     assert_eq!((requested.figures[0].is_exact(), returned.moved_of(&requested.figures[0])), (true, Some(5000)));
-    // One that is wrong about what was asked for is found.
+    // A tool that is wrong about requested bytes is found.
     let (evaluated, _) = of_run(&tool, None, true, &run(Probe::Kprobe, 4990));
     assert_eq!(found(&evaluated), [Kind::CountsTooLow]);
 }
@@ -390,7 +390,7 @@ fn a_tool_without_reports_is_evaluated_by_what_the_kernel_saw() {
 #[test]
 fn a_tool_that_leaves_its_guest_changed_has_left_something_behind() {
     let excerpt = vec!["the guest was not as before after r7: /mnt/nfs is not mounted any more".to_owned()];
-    // Lines of the console prove nothing of it.
+    // Lines of the console prove nothing about the tool.
     let with_console = excerpt.iter().cloned().chain(["clocksource: Switched to clocksource tsc".to_owned()]);
     let failure =
         RunFailure { kind: FailureKind::Unsound, phase: None, excerpt: with_console.collect(), log: None, after: None };
@@ -400,8 +400,8 @@ fn a_tool_that_leaves_its_guest_changed_has_left_something_behind() {
     assert_eq!(status, FindingStatus::found(Certainty::Proven, excerpt));
 }
 
-/// The loader compares prototypes before it loads: where the object is refused, they may be the
-/// reason.
+/// The loader compares prototypes before it loads an object; differences may be why the kernel
+/// refuses it.
 #[test]
 fn a_refused_object_has_the_findings_of_its_prototypes() {
     let checked = |differs: &[&str], unchecked: Option<&str>| Checked {

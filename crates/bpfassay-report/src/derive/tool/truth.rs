@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ground truth of a tool's run, from what its reference tracer counted beside it.
+//! The ground truth of a tool's run, from the counts of the reference tracer.
 //!
-//! It has bounds. The reference tracer is read before and after the tool makes its report, which
-//! lies between; what the guest's agent does for both, a correct tool may count or not. Only what
-//! is outside these bounds is a fault of the tool.
+//! The truth has bounds. The reference tracer is read before and after the tool's report. A correct
+//! tool may count what the guest's agent does for both, or leave it out. A figure is a fault of the
+//! tool only outside these bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,15 +26,15 @@ use super::{
     is_of,
 };
 
-/// Name of the processes of bundled workloads: that of their program.
+/// Name of the processes of bundled workloads, which is that of their program.
 const WORKLOAD: &str = "ior";
 
-/// Where guests have cgroups.
+/// The mount point of the cgroup file system in guests.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// What really happened between the last report before the workload and the last one after it;
-/// where one of them is missing, between the readings next to the workload, which others may have
-/// worked beside.
+/// Returns what happened between the last report before the workload and the first report after it.
+/// If one of them is missing, the range ends at the reading next to the workload; others may have
+/// worked between that reading and the workload.
 pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &Cgroups) -> Option<Truth> {
     let (before, after) = (&figures.whole.before, &figures.whole.after);
     let reported = || {
@@ -52,14 +52,14 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
         Some((at_ns, reference)) => (at_ns, &reference.after),
         None => (u64::MAX, after.tracer.as_ref()?),
     };
-    // Entry probes see what calls ask for, and not what they return.
+    // Entry probes see what calls request, but not what they return.
     let units = match figures.probe.probe.counts()? {
         ByteMeaning::Requested => vec![Unit::BytesRequested],
         ByteMeaning::Returned => Unit::ALL.into_iter().filter(|&unit| unit != Unit::BytesRequested).collect(),
     };
     let counts = |row: &CounterRow| !report.excludes_itself || row.cgroup != seen.cgroup;
-    // Whether the tool sees what the agent, kernel threads and it itself do, and what its file
-    // declares that it leaves out, is up to the tool.
+    // A tool may count what the agent, kernel threads and the tool itself do, or leave it out. The
+    // same holds for what its file declares as left out.
     let is_others = |row: &CounterRow| {
         let path = row.path.as_deref();
         let is_left_out = path.is_some_and(|path| report.leaves_out.iter().any(|place| is_below(path, place)));
@@ -72,7 +72,7 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
         row.cgroup == figures.cgroup && row.task.as_ref().is_some_and(is_named)
     };
     let copies = between(start, end, &|row| counts(row) && is_copy(row) && !is_others(row));
-    // What happened while a report was made may be in it or not.
+    // Calls during a report may be counted in it or not.
     if let Some((_, reference)) = last {
         optional.extend(between(&reference.before, end, &|row| counts(row) && !is_others(row)));
     }
@@ -87,7 +87,7 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
     let threads = figures.phases.iter().flat_map(|phase| phase.tasks.iter().flatten());
     let threads: BTreeSet<&Task> = threads.collect();
     let threads = threads.into_iter().map(Process::from).collect();
-    // Only agents of running systems report where the cgroups are.
+    // The agents of running systems report where the cgroups are, and those of guests do not.
     let is_shared = !seen.cgroups.is_empty();
     Some(Truth {
         from_ns,
@@ -104,9 +104,10 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
     })
 }
 
-/// The names of cgroups and processes of which the reference tracer had counted nothing before the
-/// workload began: no tool can have. None where others count that were there before, since what a
-/// tool reported of those until then is not known; of processes none where one of them was there.
+/// Returns the names of cgroups and processes of which the reference tracer had counted nothing
+/// before the workload began, so no tool can have counted them either. Returns none if figures
+/// include others that existed before, because what a tool had reported of those is unknown.
+/// Returns no processes if one of them existed before.
 pub(super) fn newcomers(truth: &Truth, figures: &RunFigures, cgroups: &Cgroups) -> BTreeMap<Whose, BTreeSet<String>> {
     let Some(before) = &figures.whole.before.tracer else { return BTreeMap::new() };
     let were_there: BTreeSet<u64> = before.rows.iter().filter(|row| !is_of_agent(row)).map(|row| row.cgroup).collect();
@@ -129,13 +130,12 @@ pub(super) fn newcomers(truth: &Truth, figures: &RunFigures, cgroups: &Cgroups) 
     std::iter::once((Whose::Cgroup, of_cgroups)).chain(of_processes).collect()
 }
 
-/// All names of a process.
 fn names_of(process: &Process) -> impl Iterator<Item = String> + use<> {
     let Process { id, thread, name } = process.clone();
     [id, thread, name].into_iter().flatten()
 }
 
-/// What the workload sent and received, by its own count.
+/// Returns what the workload sent and received, by its own count.
 fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = Share> {
     let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
     let of = move |operation: Operation, event: ProgramEvent| {
@@ -166,14 +166,14 @@ fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = S
         .flat_map(move |(operation, event)| of(operation, event))
 }
 
-/// The process of a workload with phases whose threads are not recorded. Only bundled workloads
-/// have phases. Where other threads are recorded, it may be any.
+/// Returns the process of a workload with phases whose threads are not recorded. All workloads with
+/// phases are bundled. If other threads are recorded, it can be any process.
 fn of_workload(figures: &RunFigures) -> Process {
     let is_named = !figures.phases.is_empty() && figures.probe.map != MapLayout::Threads;
     Process { name: is_named.then(|| WORKLOAD.to_owned()).into_iter().collect(), ..Process::default() }
 }
 
-/// The process that did what the workload counts itself in `phase`: what all its threads have in
+/// Returns the process whose calls the workload counts in `phase`: what all its threads have in
 /// common.
 pub(super) fn of_phase(figures: &RunFigures, phase: &WorkloadPhase) -> Process {
     let Some(tasks) = &phase.tasks else { return of_workload(figures) };
@@ -189,9 +189,9 @@ pub(super) fn of_phase(figures: &RunFigures, phase: &WorkloadPhase) -> Process {
     }
 }
 
-/// The process that did what the workload counts itself in `phase` by `operation`: that of the only
-/// thread of the workload that the reference tracer saw do such meanwhile, or else that of
-/// [`of_phase`].
+/// Returns the process whose calls of `operation` the workload counts in `phase`. If the reference
+/// tracer saw only one thread of the workload make such calls meanwhile, that thread determines the
+/// process; otherwise [`of_phase`] does.
 pub(super) fn of_operation(
     figures: &RunFigures,
     cgroups: &Cgroups,
@@ -209,7 +209,7 @@ pub(super) fn of_operation(
     }
 }
 
-/// The name of a phase among those of a run: `write`, or `write (test 1, repetition 2)`.
+/// Formats the name of a phase: `write`, or `write (test 1, repetition 2)`.
 fn name_of(phase: &WorkloadPhase) -> String {
     match (phase.test, phase.repetition) {
         (0, 0) => phase.name.clone(),
@@ -217,20 +217,20 @@ fn name_of(phase: &WorkloadPhase) -> String {
     }
 }
 
-/// Whether the mount at `path` is that at `place`, or below it.
+/// Whether the mount at `path` is the one at `place`, or lies below it.
 fn is_below(path: &str, place: &str) -> bool {
     path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether it is the agent's own entry into a cgroup. What puts itself into the workload's is still
-/// called as the agent, whose copy it is until it is executed.
+/// Whether the row is the agent's own entry into a cgroup. A process that enters the workload's
+/// cgroup is a copy of the agent, with the agent's name, until it executes its program.
 fn is_of_agent(row: &CounterRow) -> bool {
     row.path.as_deref().is_some_and(|path| path.starts_with(CGROUPS))
 }
 
 type Key<'r> = (u64, Device, u64, Operation, Option<Variant>, Option<&'r Task>);
 
-/// What of the rows that count happened between two samples.
+/// Returns what happened between two samples, from the rows that count.
 fn shares(
     start: &Sample,
     end: &Sample,
@@ -247,10 +247,10 @@ fn shares(
     let phases = figures.phases.iter().filter_map(|phase| phase.mount.as_ref());
     let mounts: Vec<&MountFacts> = figures.namespace.iter().chain(phases).collect();
     let is_at = |mount: &MountFacts, row: &CounterRow| (mount.id, mount.device) == (row.mount, row.device);
-    // A mount of the workload's own namespace is nowhere else. Pipes and sockets are in no
+    // A mount of the workload's own namespace exists nowhere else. Pipes and sockets belong to no
     // namespace.
     let in_namespace = |row: &CounterRow| mounts.iter().find(|mount| is_at(mount, row)).map(|mount| &*mount.path);
-    // All mounts of a device are of one file system.
+    // All mounts of a device have the same file system.
     let file_system = |row: &CounterRow| {
         let mut known = mounts.iter().copied().chain([&figures.mount]);
         known.find(|mount| mount.device == row.device).map(|mount| mount.file_system.clone())
@@ -258,8 +258,8 @@ fn shares(
     let share = |row: &CounterRow| {
         let path = row.path.as_deref().or_else(|| in_namespace(row));
         let totals = row.totals - before.get(&key(row)).copied().unwrap_or_default();
-        // Reference tracers that do not distinguish threads leave open who else is in the
-        // workload's cgroup, unless that is bundled.
+        // Reference tracers that do not distinguish threads do not tell who else is in the
+        // workload's cgroup, unless the workload is bundled.
         let is_workload = row.cgroup == figures.cgroup && !is_of_agent(row);
         let unrecorded = || if is_workload { of_workload(figures) } else { Process::default() };
         (totals != Totals::default()).then(|| Share {
@@ -279,8 +279,8 @@ fn shares(
     end.rows.iter().filter(|row| counts(row)).filter_map(share).collect()
 }
 
-/// What a tool may call a mount, the id of the mount last; nothing where it is none. An id that is
-/// the number of one of `devices` is no name: the device is meant then.
+/// Returns the names that a tool can use for a mount, the mount's id last; none without a mount. An
+/// id that equals the number of one of `devices` is no name, because it means the device.
 pub(super) fn mount_names(path: Option<&str>, device: Device, id: u64, devices: &BTreeSet<u64>) -> Vec<String> {
     if device == Device::UNKNOWN {
         return Vec::new();
@@ -294,8 +294,8 @@ pub(super) fn mount_names(path: Option<&str>, device: Device, id: u64, devices: 
     names
 }
 
-/// The kernel's own number of a device (`dev_t`), and the one that `stat` gives (`new_encode_dev`,
-/// include/linux/kdev_t.h, 6.12).
+/// Returns the kernel's own number of a device (`dev_t`), and the one that `stat` returns
+/// (`new_encode_dev`, include/linux/kdev_t.h, 6.12).
 fn numbers(Device { major, minor }: Device) -> [u64; 2] {
     let (major, minor) = (u64::from(major), u64::from(minor));
     [major << 20 | minor, (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)]

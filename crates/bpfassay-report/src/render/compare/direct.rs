@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Direct costs of two results, and the functions that make the difference.
+//! Direct costs of two results, and the functions that differ.
 
 use bpfassay_stats::gate::Change;
 
@@ -11,11 +11,11 @@ use crate::{
 };
 use bpfassay_results::Figure;
 
-/// Functions that are listed of one direct cost; all are in the JSON form.
+/// The number of functions listed for one direct cost; the JSON form has all.
 const LISTED: usize = 10;
 
-/// A table of the direct costs, and one of functions; none where nothing was counted. `whole`: with
-/// what did not change.
+/// Makes a table of direct costs and one of functions; none if nothing was counted. `whole`
+/// includes what did not change.
 pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
     let cell_names = CellNames::of_comparison(comparison);
     let start = |cell: &CellComparison, metric: &str| {
@@ -100,7 +100,7 @@ const fn place(change: Change) -> usize {
     }
 }
 
-/// The name of what is claimed of a direct cost.
+/// Returns the name of the claim about a direct cost.
 pub(in crate::render) const fn change(change: Change) -> &'static str {
     match change {
         Change::Increase => "HIGHER",

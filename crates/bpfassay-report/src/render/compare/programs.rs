@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs of tools of which the kernel made something else.
+//! Programs of tools for which the kernel produced different code.
 
 use bpfassay_protocol::tool::ProgramCode;
 use bpfassay_study::Clock;
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// A row for each program that differs; no table where none does.
+/// Makes a table with a row for each program that differs; `None` if no program differs.
 pub(super) fn table(comparison: &Comparison) -> Option<Table> {
     let cell_names = CellNames::of_comparison(comparison);
     let is_timed = comparison.clock == Clock::Instructions;
@@ -37,14 +37,14 @@ pub(super) fn table(comparison: &Comparison) -> Option<Table> {
     })
 }
 
-/// What the verifier took in both, `0.058 → 0.061`; once where it is the same.
+/// Formats the verifier's time in both results, `0.058 → 0.061`, or one time if both are equal.
 fn time(change: &ProgramChange) -> String {
     let [base, new] =
         change.code.map(|code| shown(code.and_then(|code| code.log).map(|log| milliseconds(log.time_us))));
     if base == new { new } else { format!("{base} → {new}") }
 }
 
-/// `5 → 7 (+2)`, `5` where both are the same.
+/// Formats a figure in both results, `5 → 7 (+2)`, or `5` if both are equal.
 fn difference(change: &ProgramChange, of: fn(&ProgramCode) -> Option<u32>) -> String {
     let [base, new] = change.code.map(|code| code.as_ref().and_then(of));
     match (base, new) {

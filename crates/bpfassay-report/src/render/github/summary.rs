@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The summary of a job: what the results come to, and the tables of the report as far as there is
-//! room.
+//! The summary of a job: what the results come to, and as many tables of the report as fit.
 
 use super::super::{
     markdown::{self, escape},
@@ -10,17 +9,17 @@ use super::super::{
 };
 use bpfassay_results::Results;
 
-/// What a comment holds: 65,536 characters. In bytes, so that it fits however they are counted; a
-/// step's summary holds 1 MiB.
+/// The size of a comment: 65,536 characters. This constant is in bytes, so that the text fits in
+/// either unit. A step's summary can have 1 MiB.
 pub(super) const MOST_BYTES: usize = 65_536;
 
-/// What is kept free for the list of what was left out.
+/// Room for the list of what was left out.
 const FOR_LEFT_OUT: usize = 4096;
 
 /// The longest title in that list, in characters.
 const LONGEST_TITLE: usize = 100;
 
-/// The summary of `results`: at most [`MOST_BYTES`] of Markdown.
+/// Renders the summary of `results`: at most [`MOST_BYTES`] of Markdown.
 pub(super) fn summary(results: &Results) -> String {
     let title = plain::excerpt(&study::title(results), LONGEST_TITLE);
     let mut text = format!("### bpfassay: {}\n\n{}", escape(&title), head(results));
@@ -38,7 +37,7 @@ pub(super) fn summary(results: &Results) -> String {
     text
 }
 
-/// The head of the report; of texts that others wrote without end, what all of it comes to.
+/// Renders the head of the report, or its first line if foreign texts make the head too long.
 fn head(results: &Results) -> String {
     let whole = markdown::head(results);
     if whole.len() <= MOST_BYTES / 4 {
@@ -48,8 +47,9 @@ fn head(results: &Results) -> String {
     }
 }
 
-/// `section` with as much as fits into half of `room`, so that others have some, too: the first of
-/// its rows, and of what they refer to. `None`, and its title in `left_out`, where no row fits.
+/// Returns as much of `section` as fits into half of `room`, which leaves room for other sections:
+/// the first rows, and the remarks to which they refer. If no row fits, it returns `None` and adds
+/// the title to `left_out`.
 fn cut(section: Section, room: usize, left_out: &mut Vec<String>) -> Option<String> {
     let mut table = match section {
         Section::Table(table) => table,
@@ -66,7 +66,7 @@ fn cut(section: Section, room: usize, left_out: &mut Vec<String>) -> Option<Stri
     table.warnings.extend(notes.into_iter().flatten());
     let rows = std::mem::take(&mut table.rows);
     let total = rows.len();
-    // The longest that it can be, with the head of the table.
+    // The longest possible frame, with the table's header.
     table.warnings.push(note(total, total, "rows"));
     table.rows.push(vec![String::new(); table.columns.len()]);
     let frame = markdown::one(&table).len();
@@ -82,10 +82,10 @@ fn cut(section: Section, room: usize, left_out: &mut Vec<String>) -> Option<Stri
     Some(markdown::one(&table))
 }
 
-/// Keeps the first of `lines`, as long as they have `room` bytes together. How many of how many are
-/// gone, where some are.
+/// Keeps the first of `lines` that fit into `room` bytes together. If some are removed, returns the
+/// number removed and the total.
 fn keep(lines: &mut Vec<String>, room: usize) -> Option<(usize, usize)> {
-    // What stands around it: a number, emphasis, an empty line.
+    // The surrounding markup: a number, emphasis, an empty line.
     keep_by(lines, room, |line| escape(line).len() + 16)
 }
 
@@ -146,7 +146,7 @@ mod tests {
         assert!(rows > 10 && remarks > 5, "{rows} rows, {remarks} remarks");
         assert!(text.contains(&format!("**{} of 100 rows are left out here: the report has them**", 100 - rows)));
         assert!(text.contains(&format!("**{} of 100 remarks are left out here", 100 - remarks)), "{text}");
-        // Where not even one row fits, it is named.
+        // If no row fits, the table is named.
         assert!(left_out.is_empty() && cut(table(100, 0), 300, &mut left_out).is_none());
         assert_eq!(left_out, ["figures"]);
     }

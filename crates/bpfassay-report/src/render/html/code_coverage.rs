@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The code coverage of programs on the page: their lines with executions, over all targets on
-//! which they ran.
+//! The code coverage of programs on the page: source lines with their executions, over all targets
+//! on which the programs ran.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::plain;
 use bpfassay_results::{CellResult, CodeCoverage, CoveredLines, Figure, Results};
 
-/// Most lines on a page. Of programs behind these only the sums are shown.
+/// The largest number of lines on a page. Further programs show only their sums.
 const MAX_LINES: usize = 6_000;
 
-/// What the page shows.
+/// The code coverage that the page shows.
 pub(super) struct Covered {
     pub(super) programs: Vec<Listing>,
-    /// What was not measured: of what was under test all programs or some, and where; and why.
+    /// Missing coverage: what was under test with all or some programs and the places, and the
+    /// reason.
     pub(super) missing: Vec<[String; 2]>,
 }
 
-/// A program under test.
 pub(super) struct Listing {
-    /// What was under test, and the program's name.
+    /// The thing under test, and the program's name.
     pub(super) title: String,
-    /// How much of it ran.
     pub(super) summary: String,
-    /// Where it ran.
+    /// The cells in which the program ran.
     pub(super) cells: String,
     pub(super) files: Vec<File>,
 }
@@ -34,26 +33,25 @@ pub(super) struct File {
     pub(super) lines: Vec<Line>,
 }
 
-/// A line.
 pub(super) struct Line {
     pub(super) number: u32,
     pub(super) executions: u64,
     pub(super) text: String,
-    /// What is to be said of its branches.
+    /// Remarks on the line's branches.
     pub(super) branches: String,
     pub(super) class: &'static str,
 }
 
-/// What was not measured, by what was under test and the reason: programs, none for all of them,
-/// and places.
+/// Missing coverage by what was under test and reason: the programs, or none for all programs, and
+/// the places.
 type Missing = BTreeMap<(String, String), [BTreeSet<String>; 2]>;
 
 /// A program over the cells in which it was under test.
 #[derive(Default)]
 struct Sum {
     cells: Vec<String>,
-    /// By file and number: text, executions, cells in which the line has code, and in which it ran;
-    /// branches by their places.
+    /// Lines by file and number: text, executions, the cells in which the line has code, and those
+    /// in which it ran. Branches are keyed by their positions.
     lines: BTreeMap<(String, u32), LineSum>,
 }
 
@@ -66,7 +64,7 @@ struct LineSum {
     branches: Vec<Option<[u64; 2]>>,
 }
 
-/// What ran, where something counted it.
+/// Returns what ran; `None` if nothing counted it.
 pub(super) fn covered(results: &Results) -> Option<Covered> {
     let mut sums = BTreeMap::<(String, String), Sum>::new();
     let mut missing = Missing::new();
@@ -181,7 +179,7 @@ fn shown(number: u32, line: LineSum) -> Line {
         (_, true) => "open",
         (_, false) => "",
     };
-    // A tab is as wide as it is in the source of programs, and not one space.
+    // A tab has the width that it has in programs' sources, not one space.
     let text = plain::line(&line.text.replace('\t', "    ")).into_owned();
     Line { number, executions: line.executions, text, branches: branches.join("; "), class }
 }

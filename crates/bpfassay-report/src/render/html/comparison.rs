@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A comparison as a page like a report's.
+//! A comparison as an HTML page in the style of a report.
 
 use askama::Template;
 
@@ -31,10 +31,11 @@ struct Page<'a> {
     style: &'static str,
 }
 
-/// `comparison` as an HTML page that needs nothing else; `whole`: with what did not change.
+/// Renders `comparison` as an HTML page without references to other files; `whole` includes what
+/// did not change.
 ///
 /// # Errors
-/// [`std::fmt::Error`], which writing into memory does not end in.
+/// [`std::fmt::Error`], which writing into memory never causes.
 pub fn comparison_html(comparison: &Comparison, whole: bool) -> Result<String, std::fmt::Error> {
     let [base, new] = compare::sides(comparison);
     let ratios = Plots { id: "ratios", title: "New / base", plots: ratios(comparison) };
@@ -67,7 +68,7 @@ fn counts(comparison: &Comparison) -> Vec<Count> {
     .into()
 }
 
-/// One panel per pair of targets and file system.
+/// Makes one panel per pair of targets and file system.
 fn ratios(comparison: &Comparison) -> Vec<Plot> {
     let many = comparison.cells.iter().any(|cell| cell.case != comparison.cells[0].case);
     let mut panels: Vec<(String, Vec<&CellComparison>)> = Vec::new();

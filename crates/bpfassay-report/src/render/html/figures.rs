@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which plots a report shows, and of what.
+//! Chooses the plots of a report.
 
 mod along;
 mod icicle;
@@ -23,28 +23,26 @@ use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Outcome, Results};
 /// a whole.
 pub(super) const WHOLE: &[&str] = &[Operation::Write.name(), Operation::Read.name(), WORK];
 
-/// The same of the time per call.
+/// The metrics of the time per call, in the order of their colours.
 pub(super) const CALLS: &[&str] = &["write-call", "read-call"];
 
-/// A plot with what is written around it.
+/// A plot with its texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Plot {
-    /// What it shows; also what stands for it where it is not seen.
+    /// The title; also the text alternative of the picture.
     pub(super) title: String,
-    /// The `svg` elements.
     pub(super) svg: Sizes,
-    /// What stands at its axis, where the narrow one has no room for that.
+    /// The name of the axis, for the narrow size, which has no room for it.
     pub(super) axis: String,
-    /// Names of its series, in the order of their colours and marks; empty where nothing is shown
-    /// of one.
+    /// Names of the series, in the order of their colours and marks; empty for a series without
+    /// marks.
     pub(super) series: Vec<String>,
-    /// How to read it.
+    /// How to read the plot.
     pub(super) note: String,
-    /// What it has room for only in part: role, function and its figure; shown on demand.
+    /// Parts that the plot cannot show fully, on demand: role, function and figure.
     pub(super) parts: Vec<[String; 3]>,
 }
 
-/// Plots that belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plots {
     /// An identifier on the page.
@@ -60,7 +58,7 @@ impl Of {
 }
 
 impl Plots {
-    /// How to read its plots, where that is the same for all of several.
+    /// Returns how to read the plots, if there are several with the same note.
     pub(super) fn note(&self) -> Option<&str> {
         let [first, others @ ..] = self.plots.as_slice() else { return None };
         let is_same = !others.is_empty() && others.iter().all(|plot| plot.note == first.note);
@@ -68,7 +66,7 @@ impl Plots {
     }
 }
 
-/// All that there is something to show of.
+/// Makes all plots for which there are figures.
 pub(super) fn plots(results: &Results) -> Vec<Plots> {
     let all = [
         Plots { id: "series", title: "Along the kernels", plots: along_kernels(results) },
@@ -82,18 +80,16 @@ pub(super) fn plots(results: &Results) -> Vec<Plots> {
     all.into_iter().filter(|group| !group.plots.is_empty()).collect()
 }
 
-/// A cell, and the bytes of each of its calls where the workload reports them.
+/// A cell and the bytes of each call, if the workload reports them.
 type WithSize<'a> = (&'a CellResult, Option<u64>);
 
-/// A metric with its accuracy.
 type Row<'a> = (&'a CellMetric, Option<&'a CellAccuracy>);
 
-/// The row of the metric `name`.
 fn row<'a>(cell: &'a CellResult, name: &str) -> Option<Row<'a>> {
     cell.rows().find(|(metric, _)| &*metric.name == name)
 }
 
-/// A figure of cells.
+/// A figure that plots show for cells.
 #[derive(Clone, Copy)]
 struct Of {
     name: &'static str,
@@ -147,9 +143,9 @@ fn summary(summary: &Summary) -> Mark {
     Mark { value: summary.center(), interval }
 }
 
-/// One panel per target and file system: against the transfer size where there are several, else a
-/// row per probe configuration. Targets that are a series of kernels share panels: side by side
-/// they cannot be compared.
+/// Makes one panel per target and file system. The panel plots against the transfer size if there
+/// are several sizes, and otherwise has a row per probe configuration. Targets of a series of
+/// kernels share panels: separate panels would be hard to compare.
 fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
     let mut panels: Vec<(String, Vec<WithSize<'_>>)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -199,20 +195,20 @@ fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> 
     }
 }
 
-/// The names of the series of such rows: all metrics up to the last that there is, the bandwidths
-/// at least.
+/// Returns the names of the series in these rows: all metrics up to the last one that occurs, and
+/// at least the bandwidths.
 pub(super) fn series(metrics: &[&str], rows: &[(String, Vec<(u8, Mark)>)]) -> Vec<String> {
     let last = rows.iter().flat_map(|(_, marks)| marks).map(|(series, _)| usize::from(*series)).max().unwrap_or(0);
     metrics.iter().take(2.max(last + 1)).map(ToString::to_string).collect()
 }
 
-/// Curves by what is under test, with the same colours in all plots of the same cells, whatever was
-/// measured.
+/// Curves by what is under test. The colours are the same in all plots of the same cells, whichever
+/// figures were measured.
 #[derive(Default)]
 struct Curved(Vec<(String, Vec<(f64, Mark)>)>);
 
 impl Curved {
-    /// The figure of `cell`, if it has one, at a place on the axis.
+    /// Adds the figure of `cell`, if it has one, at a position on the axis.
     fn add(&mut self, cell: &CellResult, at: f64, mark: Option<Mark>) {
         let name = cell.under_test();
         let index = self.0.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
@@ -222,7 +218,7 @@ impl Curved {
         self.0[index].1.extend(mark.map(|mark| (at, mark)));
     }
 
-    /// The names of those that have points, empty for others, and the points of all.
+    /// Returns the names of the curves, empty without points, and the points of all curves.
     fn named(self) -> (Vec<String>, Vec<Vec<(f64, Mark)>>) {
         let name = |(name, points): (String, Vec<_>)| (if points.is_empty() { String::new() } else { name }, points);
         self.0.into_iter().map(name).unzip()
@@ -256,8 +252,8 @@ fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: Of) -> Pane
     }
 }
 
-/// The first measured run of each cell that was sampled: what the tracer saw per interval, and
-/// IOR's bandwidth beside it.
+/// Plots the first measured run of each sampled cell: what the tracer saw per interval, with IOR's
+/// bandwidth.
 fn over_time(results: &Results) -> Vec<Plot> {
     let Some(interval_ms) = results.plan.study.design.sampling_interval_ms else { return Vec::new() };
     let mut first: BTreeMap<&str, &RunFigures> = BTreeMap::new();
@@ -298,7 +294,7 @@ fn over_time(results: &Results) -> Vec<Plot> {
     results.cells.iter().filter(|cell| !cell.is_baseline()).filter_map(of_cell).flatten().collect()
 }
 
-/// Bandwidths in MiB/s at the ends of intervals, in seconds since the first reading.
+/// Returns bandwidths in MiB/s at the ends of intervals, in seconds since the first reading.
 fn instantaneous(samples: &[CounterReading]) -> Vec<(f64, Mark)> {
     #[expect(clippy::cast_precision_loss, reason = "points of a plot")]
     let rate = |pair: &[CounterReading]| {

@@ -9,20 +9,20 @@ use bpfassay_tool::finding::Kind;
 use crate::{render::cases, trend::by_version};
 use bpfassay_results::{Attach, CellResult, Demand, Results};
 
-/// More targets than that are no longer columns that fit a window side by side.
+/// The largest number of targets whose columns fit into a window.
 const MAX_COLUMNS: usize = 12;
 
-/// Probe configurations × targets, or, where targets are many, kernels × architectures and probe
+/// Probe configurations × targets; with many targets, kernels × architectures and probe
 /// configurations.
 pub(super) struct Matrix {
-    /// What the rows are.
+    /// The name of the rows.
     pub(super) corner: &'static str,
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<(String, Vec<MatrixCell>)>,
 }
 
 impl Matrix {
-    /// The name of a column, for a cell that stands alone.
+    /// Returns the name of a column, for a cell that stands alone.
     pub(super) fn column(&self, index: usize) -> &str {
         self.columns.get(index).map_or("", String::as_str)
     }
@@ -34,8 +34,8 @@ pub(super) struct MatrixCell {
     pub(super) text: String,
 }
 
-/// Where cells of one configuration and target are several (workloads, file systems), the worst of
-/// them is shown.
+/// Makes the matrix. If a configuration and target have several cells, because of workloads or file
+/// systems, it shows the worst of them.
 pub(super) fn matrix(results: &Results) -> Option<Matrix> {
     if results.kernel_features.is_some() {
         return None;
@@ -62,7 +62,7 @@ pub(super) fn matrix(results: &Results) -> Option<Matrix> {
     })
 }
 
-/// Kernels that follow each other and have the same outcome share a row.
+/// Makes the matrix by kernel. Consecutive kernels with the same outcome share a row.
 fn by_kernel(results: &Results, names: &[String]) -> Matrix {
     let targets = results.plan.targets();
     let mut archs: Vec<Arch> = targets.iter().map(|target| target.arch).collect();
@@ -94,7 +94,7 @@ fn by_kernel(results: &Results, names: &[String]) -> Matrix {
     }
 }
 
-/// What is shown of each kernel, by what is under test on it.
+/// The shown cell of each kernel, by what is under test.
 type Worst<'a> = HashMap<(Arch, &'a str), HashMap<String, MatrixCell>>;
 
 fn worst(results: &Results) -> Worst<'_> {
@@ -103,7 +103,7 @@ fn worst(results: &Results) -> Worst<'_> {
     for cell in &results.cells {
         let of_kernel = worst.entry((cell.target.arch, cell.target.kernel.as_str())).or_default();
         let shown = shown(cell, denied.get(cell.cell.as_str()).map_or(&[], Vec::as_slice));
-        // Of several that are as bad, the last.
+        // The last one of several equally bad cells is shown.
         match of_kernel.get(&cell.under_test()) {
             Some(known) if rank(known.class) > rank(shown.class) => {}
             _ => {
@@ -114,7 +114,7 @@ fn worst(results: &Results) -> Worst<'_> {
     worst
 }
 
-/// What gates deny of the tool of each cell that they cover.
+/// Returns the findings that gates deny, for each cell that they cover.
 fn denied(results: &Results) -> HashMap<&str, Vec<Kind>> {
     let mut denied: HashMap<&str, Vec<Kind>> = HashMap::new();
     for result in results.gates.iter().filter(|result| result.demand == Demand::Findings) {
@@ -143,7 +143,7 @@ fn shown(cell: &CellResult, denied: &[Kind]) -> MatrixCell {
     let plain = |class, text: &str| MatrixCell { class, text: text.to_owned() };
     match &cell.attach {
         _ if cell.runs.failed > 0 => plain("bad", "failed"),
-        // Neither good nor bad: nothing was measured, and nothing else was to be.
+        // An expected refusal is neither good nor bad: no measurement was expected.
         Attach::Refused { expected: true, .. } => plain("neutral", "refused, as expected"),
         Attach::Refused { .. } => plain("bad", "refused"),
         Attach::Unsteady { .. } => plain("bad", "unsteady"),
@@ -162,8 +162,7 @@ fn shown(cell: &CellResult, denied: &[Kind]) -> MatrixCell {
     }
 }
 
-/// A tool that runs: one finding that is denied is as bad as a failure, one that is not is a
-/// warning.
+/// Shows a tool that runs: a denied finding is as bad as a failure, another finding is a warning.
 fn of_tool(cell: &CellResult, denied: &[Kind]) -> MatrixCell {
     let (denied, allowed): (Vec<Kind>, Vec<Kind>) =
         cases::found(cell).map(|finding| finding.kind).partition(|kind| denied.contains(kind));

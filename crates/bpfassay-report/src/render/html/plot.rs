@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plots as SVG elements for a page whose CSS defines their colours (`report.css`), so that they
-//! are readable on light and dark.
+//! Plots as SVG elements. The page's CSS (`report.css`) defines their colours, so they are readable
+//! on light and dark.
 //!
 //! Series differ by colour and by the shape of their marks, and every plot is also a table on the
 //! page.
@@ -20,18 +20,18 @@ use plotters::{
     },
 };
 
-/// Colours that stand for variables of the page's style: see [`themed`].
+/// Colours that stand for variables of the page's style; [`themed`] replaces them.
 const INK: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
-/// How many series can be distinguished. Further ones begin anew.
+/// The number of series that can be distinguished; further series reuse the colours.
 const SERIES: u8 = 8;
 
-/// How wide a plot is drawn, in its own measure.
+/// The width for which a plot is drawn, in the plot's own unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
     /// For windows as wide as a tablet, and for paper.
     Wide,
-    /// For narrow ones, in which the letters of a wide plot would be too small to read.
+    /// For narrow windows, in which the letters of a wide plot would be too small to read.
     Narrow,
 }
 
@@ -43,7 +43,7 @@ impl Size {
         }
     }
 
-    /// The longest label beside a row, in characters.
+    /// Returns the longest label of a row, in characters.
     const fn longest(self) -> usize {
         match self {
             Self::Wide => 45,
@@ -51,7 +51,7 @@ impl Size {
         }
     }
 
-    /// How many numbers stand along an axis.
+    /// Returns the number of numbers along an axis.
     const fn labels(self, wide: usize) -> usize {
         match self {
             Self::Wide => wide,
@@ -59,7 +59,7 @@ impl Size {
         }
     }
 
-    /// What stands at an axis, where there is room for it.
+    /// Returns the name of an axis, if there is room for it.
     fn name(self, quantity: &str) -> &str {
         match self {
             Self::Wide => quantity,
@@ -68,7 +68,7 @@ impl Size {
     }
 }
 
-/// A plot in both sizes, of which a window shows one.
+/// A plot in both sizes; a window shows one of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) wide: String,
@@ -80,27 +80,26 @@ impl Sizes {
         Self { wide: draw(Size::Wide), narrow: draw(Size::Narrow) }
     }
 
-    /// `None` where there is nothing to draw.
+    /// Draws both sizes; `None` if there is nothing to draw.
     pub(super) fn both(draw: impl Fn(Size) -> Option<String>) -> Option<Self> {
         Some(Self { wide: draw(Size::Wide)?, narrow: draw(Size::Narrow)? })
     }
 }
 
-/// Of one row of an interval plot.
+/// Height of one row of an interval plot.
 const ROW: u32 = 26;
-/// Of a character of a label, on average.
+/// Average width of a character of a label.
 const CHARACTER: u32 = 7;
-/// In the measure of plotters, which writes 1 / 1.24 of it.
+/// Font size in the unit of plotters, which writes 1 / 1.24 of it.
 const FONT: i32 = 16;
-/// Half of the number below the end of an axis.
+/// Half the width of the number below the end of an axis.
 const MARGIN: u32 = 32;
 
-/// Of what is drawn, in any unit.
+/// The largest value that is drawn, in any unit.
 const LARGEST: f64 = 1e12;
 
 type Failed = DrawingAreaErrorKind<std::io::Error>;
 
-/// An estimate with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Mark {
     pub(super) value: f64,
@@ -108,13 +107,13 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// With its interval, where it has one.
+    /// Makes a mark with the estimate's interval, if it has one.
     pub(super) fn of(estimate: &Estimate) -> Self {
         let interval = estimate.bounds.interval().map(|interval| (interval.lower, interval.upper));
         Self { value: estimate.value, interval }
     }
 
-    /// The lower end of its interval, its value, and the upper end.
+    /// Returns the lower end of the interval, the value, and the upper end.
     pub(super) fn ends(self) -> [f64; 3] {
         let (lower, upper) = self.interval.unwrap_or((self.value, self.value));
         [lower, self.value, upper]
@@ -126,9 +125,9 @@ impl Mark {
 pub(super) struct Intervals {
     /// The quantity with its unit.
     pub(super) quantity: String,
-    /// Where there is no effect.
+    /// The value without an effect.
     pub(super) reference: f64,
-    /// From where to where the axis goes; `None`: as far as the marks.
+    /// The range of the axis; `None`: that of the marks.
     pub(super) axis: Option<Range<f64>>,
     /// A label, and a mark of each series that has one.
     pub(super) rows: Vec<(String, Vec<(u8, Mark)>)>,
@@ -137,25 +136,23 @@ pub(super) struct Intervals {
 /// Estimates along a quantity.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Curves {
-    /// The quantity along which they go, with its unit.
+    /// The quantity on the horizontal axis, with its unit.
     pub(super) along: String,
-    /// The quantity with its unit.
     pub(super) quantity: String,
-    /// Where there is no effect, if there is such a value.
+    /// The value without an effect, if there is one.
     pub(super) reference: Option<f64>,
-    /// From where to where the upright axis goes; `None`: as far as the marks.
+    /// The range of the vertical axis; `None`: that of the marks.
     pub(super) axis: Option<Range<f64>>,
-    /// What to write at points along the axis, where they are not numbers: at 0, 1, 2 …
+    /// Names of the points 0, 1, 2 … on the horizontal axis, if they are not numbers.
     pub(super) names: Vec<String>,
-    /// Whether the axis is logarithmic.
+    /// Whether the horizontal axis is logarithmic.
     pub(super) logarithmic: bool,
-    /// The points of each series.
     pub(super) series: Vec<Vec<(f64, Mark)>>,
-    /// Levels of a series: from where to where, and how high.
+    /// Levels: the series, the range, and the value.
     pub(super) levels: Vec<(u8, Range<f64>, f64)>,
 }
 
-/// The plot as an `svg` element; `None` where there is nothing to show.
+/// Draws the plot as an `svg` element; `None` if there is nothing to show.
 pub(super) fn intervals(plot: &Intervals, size: Size) -> Option<String> {
     let ends = plot.rows.iter().flat_map(|(_, marks)| marks).flat_map(|(_, mark)| mark.ends());
     let own = span(ends.chain([plot.reference]))?;
@@ -181,7 +178,7 @@ pub(super) fn intervals(plot: &Intervals, size: Size) -> Option<String> {
             let place = (i32::try_from(left).unwrap_or(0) - 8, at);
             area.draw(&Text::new(shortened(label, size.longest()), place, text(HPos::Right, VPos::Center)))?;
             for &(series, mark) in marks {
-                // Two series in one row lie beside each other.
+                // Two series in one row are drawn side by side.
                 let offset = if marks.len() > 1 { 0.18 * (2.0 * f64::from(series % 2) - 1.0) } else { 0.0 };
                 let at = middle + offset;
                 if let Some((lower, upper)) = mark.interval {
@@ -194,7 +191,7 @@ pub(super) fn intervals(plot: &Intervals, size: Size) -> Option<String> {
     })
 }
 
-/// The plot as an `svg` element; `None` where there is nothing to show.
+/// Draws the plot as an `svg` element; `None` if there is nothing to show.
 pub(super) fn curves(plot: &Curves, size: Size) -> Option<String> {
     let points = || plot.series.iter().flatten();
     let own = span(points().flat_map(|(_, mark)| mark.ends()).chain(plot.reference))?;
@@ -204,11 +201,11 @@ pub(super) fn curves(plot: &Curves, size: Size) -> Option<String> {
     if !low.is_finite() || !high.is_finite() || low < -LARGEST || high > LARGEST {
         return None;
     }
-    // Powers of ten that small are none to the library, which then looks for the next one for ever.
+    // The library takes such small powers of ten for zero, and then searches the next one forever.
     if plot.logarithmic && low < 1.0 / LARGEST {
         return None;
     }
-    // Names stand upright.
+    // Names are written vertically.
     let longest = plot.names.iter().map(|name| shortened(name, size.longest()).chars().count()).max();
     let bottom = longest.map_or(48, |longest| (u32::try_from(longest).unwrap_or(0) * CHARACTER + 20).min(180));
     drawn((size.width(), 300 + bottom), |area| {
@@ -252,7 +249,7 @@ fn draw_linear(
         return series(&chart, plot, along);
     }
     mesh(&mut chart, "", quantity, 0, [1.0, height])?;
-    // Not all where they would lie upon each other.
+    // Some names are left out if they would overlap.
     let every = plot.names.len().div_ceil(size.labels(24) + 12 * usize::from(size == Size::Wide)).max(1);
     let (_, bottom) = chart.plotting_area().get_pixel_range();
     for (index, name) in plot.names.iter().enumerate().step_by(every) {
@@ -295,14 +292,14 @@ fn drawn(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Result<(), Failed>) -
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        // Into memory: what fails is a plot without extent.
+        // Drawing into memory fails only for a plot without extent.
         draw(&area).and_then(|()| area.present()).ok()?;
     }
     Some(themed(&svg))
 }
 
-/// What plotters wrote, with the page's variables for our colours and a size that gives way to the
-/// page's.
+/// Replaces the colours in the output of plotters by the page's variables, and removes the fixed
+/// size.
 fn themed(svg: &str) -> String {
     let mut svg = svg.replace("#010101", "var(--ink)").replace("#020202", "var(--grid)");
     for number in 0..SERIES {
@@ -350,7 +347,7 @@ fn line<X: Ranged<ValueType = f64>>(
     area.draw(&PathElement::new(points.into_iter().collect::<Vec<_>>(), style))
 }
 
-/// The mark of a series: each has a shape as well as a colour.
+/// Draws the mark of a series: each has a shape as well as a colour.
 fn point<X: Ranged<ValueType = f64>>(chart: &Chart<'_, '_, X>, (x, y): (f64, f64), series: u8) -> Result<(), Failed> {
     let at = chart.backend_coord(&(x, y));
     let area = chart.plotting_area().strip_coord_spec();
@@ -382,12 +379,12 @@ fn shortened(label: &str, longest: usize) -> String {
     if is_short { label.to_owned() } else { label.chars().take(longest - 1).chain(['…']).collect() }
 }
 
-/// A range that holds all `values` with room around; `None` without any.
+/// Returns a range that contains all `values` with a margin; `None` without values.
 pub(super) fn span(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     let (low, high) = values
         .filter(|value| value.is_finite())
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
-    // Beyond that no figure of a run lies, and an axis would not end.
+    // No figure of a run is that large, and an axis would not end.
     if low > high || low < -LARGEST || high > LARGEST {
         return None;
     }
@@ -395,15 +392,14 @@ pub(super) fn span(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
     Some(low - room..high + room)
 }
 
-/// A number on an axis that goes over `span`: as many digits as distinguish neighbours, and no
-/// more.
+/// Formats a number on an axis that covers `span`, with just enough digits to distinguish
+/// neighbours.
 fn figure(value: f64, span: f64) -> String {
-    // About six marks along an axis; at 1 and above they are distinct without digits behind the
-    // point.
+    // An axis has about six marks; marks at least 1 apart are distinct without decimals.
     let digits = (-(span / 6.0).log10()).ceil().clamp(0.0, 6.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 6")]
     let text = format!("{value:.*}", digits as usize);
-    // Whatever rounds to nothing has no sign.
+    // A number that rounds to zero has no sign.
     if text.trim_start_matches('-').chars().all(|c| matches!(c, '0' | '.')) { "0".to_owned() } else { text }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One plot of a report as a file of its own, readable on light and dark: for a README or a paper.
+//! One plot of a report as a separate file, readable on light and dark: for a README or a paper.
 
 use std::fmt::Write as _;
 
@@ -14,11 +14,10 @@ use crate::render::{
 };
 use bpfassay_results::Results;
 
-/// Above the plot, for its title; below it, for its key.
+/// Heights of the title above the plot, and of the key below it.
 const TITLE: u32 = 32;
 const KEY: u32 = 28;
 
-/// See [`crate::render::FORMATS`].
 pub(in crate::render) const FORMAT: Format = Format {
     name: "svg",
     about: "One figure of the page (--figure), for light and dark",
@@ -26,11 +25,11 @@ pub(in crate::render) const FORMAT: Format = Format {
     render: |results, Options { figure, .. }| Ok(figure_svg(results, figure.unwrap_or_default())?.into()),
 };
 
-/// The figure of the report on `results` whose title is `wanted`, or the only one with it in its
-/// title, as an SVG file.
+/// Renders one figure of the report on `results` as an SVG file. The figure's title is `wanted`, or
+/// it is the only title that contains `wanted`.
 ///
 /// # Errors
-/// [`NoFigure`] where no figure of the page has this title, or more than one contains it.
+/// [`NoFigure`], if no figure of the page has this title, or more than one contains it.
 pub fn figure_svg(results: &Results, wanted: &str) -> Result<String, NoFigure> {
     let plots: Vec<Plot> = plots(results).into_iter().flat_map(|group| group.plots).collect();
     let exact: Vec<&Plot> = plots.iter().filter(|plot| plot.title == wanted).collect();
@@ -53,7 +52,7 @@ fn alone(plot: &Plot) -> String {
         plot.svg.wide.split_once("viewBox=\"0 0 ").and_then(|(_, rest)| rest.split_once('"')).map(|(size, _)| size);
     let mut sides = size.unwrap_or_default().split(' ').map(|side| side.parse::<u32>().unwrap_or(0));
     let (width, height) = (sides.next().unwrap_or(0), sides.next().unwrap_or(0));
-    // The variables of the page, in both schemes.
+    // The page's variables, for both colour schemes.
     let (variables, _) = STYLE.split_once("* {").unwrap_or((STYLE, ""));
     let title = escape(&plot.title);
     let mut svg = format!(
@@ -66,7 +65,7 @@ fn alone(plot: &Plot) -> String {
         width / 2,
     );
     let baseline = height + TITLE + 14;
-    // As wide as their names in letters of about 7.
+    // The width of a name, with about 7 for a letter.
     let mut x = 16;
     for (number, name) in (0..8).cycle().zip(&plot.series).filter(|(_, name)| !name.is_empty()) {
         let _ = writeln!(svg, "{}", mark(number, x, baseline - 5));
@@ -82,7 +81,7 @@ fn alone(plot: &Plot) -> String {
     svg
 }
 
-/// The mark of a series, as [`super::plot`] draws it.
+/// Draws the mark of a series in the shape that [`super::plot`] uses.
 fn mark(series: u32, x: u32, y: u32) -> String {
     let colour = format!("fill=\"var(--series-{series})\"");
     let (left, right, top, bottom) = (x - 4, x + 4, y - 4, y + 4);

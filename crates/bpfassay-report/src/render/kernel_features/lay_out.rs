@@ -8,14 +8,12 @@ use bpfassay_study::Target;
 use super::Page;
 use crate::render::{plain::line, wrap::push_wrapped};
 
-/// Width where there is no terminal to ask.
+/// The width without a terminal.
 const WIDTH: usize = 100;
-/// The narrowest column of labels.
 const MIN_LABEL: usize = 24;
-/// The widest.
 const MAX_LABEL: usize = 44;
 
-/// The page as text, on a terminal that is `width` columns wide.
+/// Renders the page as text for a terminal with `width` columns.
 pub(in crate::render) fn text(page: &Page, width: Option<u16>) -> String {
     let width = width.map_or(WIDTH, usize::from);
     let wrap = u16::try_from(width).ok();
@@ -46,11 +44,10 @@ pub(in crate::render) fn text(page: &Page, width: Option<u16>) -> String {
     text
 }
 
-/// How wide the columns are.
 struct Columns<'a> {
     targets: &'a [Target],
     label: usize,
-    /// One per target.
+    /// The width of each target's column.
     cell: Vec<usize>,
     fit: bool,
 }
@@ -74,12 +71,12 @@ impl<'a> Columns<'a> {
         Self { targets: &page.targets, label, cell, fit: label + needed <= width }
     }
 
-    /// All targets side by side, or, where that is too wide, one architecture after the other.
+    /// Returns all targets side by side, or one architecture after the other if that is too wide.
     fn parts(&self) -> Vec<Range<usize>> {
         if self.fit { std::iter::once(0..self.targets.len()).collect() } else { archs(self.targets) }
     }
 
-    /// Two lines: architectures, kernels.
+    /// Adds two lines: architectures and kernels.
     fn heading(&self, text: &mut String, part: Range<usize>) {
         let (mut upper, mut lower) = (String::new(), String::new());
         for group in archs(&self.targets[part.clone()]) {
@@ -101,7 +98,7 @@ impl<'a> Columns<'a> {
         let mut shown = match label.chars().count() < self.label {
             true => format!("{label:<width$}", width = self.label),
             false => {
-                // Too long a name gets a line of its own.
+                // A name that is too long gets a separate line.
                 text.push_str(&format!("{label}\n"));
                 " ".repeat(self.label)
             }
@@ -116,7 +113,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The ranges of targets of the same architecture.
+/// Returns the ranges of targets of the same architecture.
 fn archs(targets: &[Target]) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for (index, target) in targets.iter().enumerate() {

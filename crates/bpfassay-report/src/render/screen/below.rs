@@ -18,19 +18,19 @@ use super::{
 use crate::labels;
 use bpfassay_results::{CellResult, GateResult, Results};
 
-/// Most tools with a line of direct costs.
+/// The largest number of tools with a line of direct costs.
 const MOST_TOOLS: usize = 4;
-/// Most lines of each kind of warning.
+/// The largest number of lines of each kind of warning.
 const MOST: usize = 5;
-/// The longest of them, in characters.
+/// The longest warning, in characters.
 const LONGEST: usize = 200;
 
-/// The first lines, cut where they are long, and how many more there are.
+/// Returns the first lines, shortened if they are long, and how many more there are.
 fn limited(lines: Vec<String>, most: usize, what: &str) -> Vec<String> {
     first(lines.iter().map(|line| excerpt(line, LONGEST)).collect(), most, what)
 }
 
-/// The first lines, and how many more there are.
+/// Returns the first lines, and how many more there are.
 pub(super) fn first(mut lines: Vec<String>, most: usize, what: &str) -> Vec<String> {
     let more = lines.len().saturating_sub(most);
     lines.truncate(most);
@@ -49,7 +49,7 @@ struct Cost {
 }
 
 impl Cost {
-    /// `write 529 to 3958`.
+    /// Formats the cost: `write 529 to 3958`.
     fn words(&self) -> String {
         match (format!("{:.0}", self.low), format!("{:.0}", self.high)) {
             (low, high) if low == high => format!("{} {low}", self.metric),
@@ -58,7 +58,7 @@ impl Cost {
     }
 }
 
-/// Instructions on the path of each tool, a line each.
+/// Lists instructions on the path of each tool, one line each.
 pub(super) fn direct_costs(results: &Results) -> Vec<String> {
     let mut costs: Vec<Cost> = Vec::new();
     for cell in &results.cells {
@@ -80,12 +80,12 @@ pub(super) fn direct_costs(results: &Results) -> Vec<String> {
     limited(of_tools.map(line).collect(), MOST_TOOLS, "direct costs")
 }
 
-/// The place of `tool` in the order of the study.
+/// Returns the position of `tool` in the order of the study.
 fn place_of(results: &Results, tool: &str) -> Option<usize> {
     results.cells.iter().position(|cell| cell.under_test() == tool)
 }
 
-/// Baselines that were not measured whole.
+/// Lists baselines that were not measured completely.
 pub(super) fn baselines(results: &Results, remarks: &mut Remarks) -> Vec<String> {
     let cell_names = CellNames::of(results);
     let mut lines = Vec::new();
@@ -100,7 +100,7 @@ pub(super) fn baselines(results: &Results, remarks: &mut Remarks) -> Vec<String>
     limited(lines, MOST, "baselines that were not measured")
 }
 
-/// Warnings about the figures, each once.
+/// Lists warnings about the figures, each once.
 pub(super) fn warnings(results: &Results) -> Vec<String> {
     let surprises = kernel_features::page(results).map(|page| page.surprises).unwrap_or_default();
     let of_all = study::warnings_but_of_instructions(results).into_iter().chain(surprises);
@@ -110,8 +110,8 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
     [limited(lines, MOST, "such lines"), limited(doubts, MOST, "such lines")].concat()
 }
 
-/// `doubts`, of which those that differ only in the place and in numbers are one line: the first,
-/// and how many more there are.
+/// Combines `doubts` that differ only in the place and in numbers into one line: the first, and how
+/// many more there are.
 fn together(doubts: &[String]) -> Vec<String> {
     let mut order: Vec<(&str, &str, usize)> = Vec::new();
     let mut known = BTreeMap::<String, usize>::new();
@@ -131,7 +131,7 @@ fn together(doubts: &[String]) -> Vec<String> {
     order.into_iter().map(line).collect()
 }
 
-/// A line for each demand of each gate, with the first cells that do not pass.
+/// Lists each demand of each gate, with the first cells that do not pass.
 pub(super) fn gates(results: &Results) -> Vec<String> {
     let mut demands: Vec<(u32, String, Vec<&GateResult>)> = Vec::new();
     for gate in &results.gates {
@@ -154,7 +154,7 @@ pub(super) fn gates(results: &Results) -> Vec<String> {
     lines.collect()
 }
 
-/// The cells of one demand that do not pass.
+/// Lists the cells of one demand that do not pass.
 fn broken(results: &Results, gates: &[&GateResult]) -> Vec<String> {
     let mut all: Vec<&&GateResult> = gates.iter().filter(|gate| gate.verdict != Verdict::Pass).collect();
     all.sort_by_key(|gate| gate.verdict != Verdict::Regression);

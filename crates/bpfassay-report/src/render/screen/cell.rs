@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One cell of the plan as it stands on the screen.
+//! One cell of the plan on the screen.
 
 use std::collections::HashSet;
 
@@ -16,20 +16,19 @@ use super::super::{
 use crate::labels::{self, NONE};
 use bpfassay_results::{Attach, CellMetric, CellResult, FailureKind, Figure, Results, RunFailure};
 
-/// The text where nothing was to be measured.
+/// The text if nothing was to be measured.
 pub(super) const NOTHING: &str = "-";
-/// An overhead that is not distinguishable from none.
+/// The text for an overhead that is not distinguishable from none.
 pub(super) const NOISE: &str = "noise";
 /// Follows an overhead without an interval.
 pub(super) const NO_INTERVAL: &str = "?";
 /// Follows an exact count of what callers request.
 pub(super) const REQUESTED: &str = "[r]";
 
-/// The texts of a cell.
 pub(super) struct Shown {
     pub(super) loads: String,
     pub(super) counts: String,
-    /// One for each metric.
+    /// The overhead of each metric.
     pub(super) overheads: Vec<String>,
 }
 
@@ -38,7 +37,6 @@ pub(super) fn title(cell: &CellResult) -> String {
     cell.tool.clone().unwrap_or_else(|| format!("bundled tracer by {}", cell.probe))
 }
 
-/// Makes texts of cells.
 pub(super) struct Texts<'a> {
     results: &'a Results,
     denied: HashSet<&'a str>,
@@ -54,7 +52,7 @@ impl<'a> Texts<'a> {
         state(cell, self.denied.contains(cell.cell.as_str()))
     }
 
-    /// Whether nothing of `cell` needs a look.
+    /// Whether nothing in `cell` needs attention.
     pub(super) fn is_as_expected(&self, cell: &CellResult) -> bool {
         let state = self.state(cell);
         let is_good = matches!(state, State::Exact | State::NothingFound | State::Measured | State::RefusedAsExpected);
@@ -154,25 +152,25 @@ fn is_emulated(results: &Results, cell: &CellResult) -> bool {
     results.provenance.iter().any(|of| of.is_emulated(cell.target.arch))
 }
 
-/// The mark of the first failure of `cell`. The report has the others, and the logs.
+/// Returns the mark of the first failure of `cell`. The report has the others, and the logs.
 pub(super) fn first_failure(cell: &CellResult, remarks: &mut Remarks) -> Option<String> {
     let first = cell.failures.first()?;
     Some(remarks.mark(RunFailure { log: None, ..first.failure.clone() }.to_string()))
 }
 
-/// Why the kernel refuses it, in a word: `ENOTSUPP`; else the step.
+/// Tells in a word why the kernel refuses the tool: `ENOTSUPP`, or else the step.
 fn why(refusal: &Refusal) -> String {
     let step = || labels::refusal(refusal).split(':').next().unwrap_or_default().to_owned();
     refusal.errno.map_or_else(step, errno_name)
 }
 
-/// Whether figures of the tool were compared, and each is exact.
+/// Whether figures of the tool were compared, and all are exact.
 fn has_exact_figures(cell: &CellResult) -> bool {
     let mut figures = cell.tool_result.iter().flat_map(|result| &result.figures).peekable();
     figures.peek().is_some() && figures.all(bpfassay_tool::finding::Compared::is_exact)
 }
 
-/// The first finding, and how many more there are.
+/// Names the first finding, and how many more there are.
 fn found(cell: &CellResult) -> String {
     let mut names = cases::found(cell).map(|finding| finding.kind.name());
     let first = names.next().unwrap_or_default();
@@ -182,7 +180,7 @@ fn found(cell: &CellResult) -> String {
     }
 }
 
-/// The direct cost of `metric` per call, from the smallest to the largest.
+/// Returns the direct cost of `metric` per call, from the smallest to the largest run.
 pub(super) fn direct(metric: &CellMetric) -> Option<(f64, f64)> {
     let direct = metric.direct.as_ref().and_then(Figure::value)?;
     Some((direct.per_call.min, direct.per_call.max))

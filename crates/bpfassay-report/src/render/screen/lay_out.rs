@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks of columns beside the labels of rows, and below each other where the screen is too
-//! narrow.
+//! Lays out blocks of columns next to the labels of rows. Blocks follow below each other if the
+//! screen is too narrow.
 
 use super::super::plain::excerpt;
 
-/// A column of a block.
 pub(super) struct Column {
-    /// The number of the block.
     pub(super) block: usize,
-    /// The title of the block.
     pub(super) title: String,
     pub(super) head: String,
     /// A text for each row.
@@ -17,9 +14,9 @@ pub(super) struct Column {
 
 /// The widest label, in columns.
 const WIDEST_LABEL: usize = 42;
-/// The widest cell.
+/// The widest cell, in columns.
 const WIDEST_CELL: usize = 22;
-/// Blanks between columns, and between blocks.
+/// Spaces between columns, and between blocks.
 const GAP: usize = 2;
 const GAP_OF_BLOCKS: usize = 3;
 
@@ -27,17 +24,15 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// `text`, cut where it is longer than `width`.
 fn fitted(text: &str, width: usize) -> String {
     if length(text) > width { excerpt(text, width.saturating_sub(1)) } else { text.to_owned() }
 }
 
-/// `text` with blanks up to `width`.
 fn padded(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(length(text))))
 }
 
-/// Labels of several parts as one text each, with all parts below each other.
+/// Joins the parts of each label to one text, with the parts aligned.
 pub(super) fn aligned<'a>(labels: impl Iterator<Item = &'a [String]> + Clone) -> Vec<String> {
     let mut widths: Vec<usize> = Vec::new();
     for label in labels.clone() {
@@ -57,7 +52,7 @@ impl Column {
     }
 }
 
-/// The lines of all columns, each with its labels, none wider than `width`.
+/// Lays out all columns in lines of at most `width`, each line with its label.
 pub(super) fn lines(labels: &[String], columns: &[Column], width: usize) -> Vec<String> {
     let widest = labels.iter().map(|label| length(label)).max().unwrap_or(0);
     let room = width.saturating_sub(widest + GAP);
@@ -71,7 +66,7 @@ pub(super) fn lines(labels: &[String], columns: &[Column], width: usize) -> Vec<
     lines
 }
 
-/// How wide `columns` are beside each other, with the gaps before them; titles included.
+/// Returns the width of `columns` side by side, with the gaps before them and their titles.
 fn width_of(columns: &[&Column]) -> usize {
     let of_block = |block: &[&Column]| {
         let columns: usize = block.iter().map(|column| column.width() + GAP).sum();
@@ -81,7 +76,7 @@ fn width_of(columns: &[&Column]) -> usize {
     columns.chunk_by(|one, next| one.block == next.block).map(of_block).sum()
 }
 
-/// The columns that stand beside each other: whole blocks as far as `room` allows.
+/// Groups the columns that stand side by side: as many whole blocks as `room` allows.
 fn groups(columns: &[Column], room: usize) -> Vec<Vec<&Column>> {
     let mut groups: Vec<Vec<&Column>> = Vec::new();
     for block in columns.chunk_by(|one, next| one.block == next.block) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The meaning of marks in cells of the screen.
+//! Explains the marks in cells of the screen.
 
 use bpfassay_study::Clock;
 
@@ -13,12 +13,10 @@ use super::{
 };
 use bpfassay_results::Results;
 
-/// Most remarks.
 const MOST: usize = 8;
 /// The longest remark, in characters.
 const LONGEST: usize = 200;
 
-/// Remarks by number.
 pub(super) fn lines(remarks: &Remarks) -> Vec<String> {
     let numbered = |(index, remark): (usize, &String)| format!("[{}] {}", index + 1, ends(remark, LONGEST));
     first(remarks.0.iter().enumerate().map(numbered).collect(), MOST, "remarks")

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of calls: what a probe adds to each call that moves data, beside what it adds to the
-//! whole phase.
+//! The table of calls: what a probe adds to each call that moves data, and to the whole phase.
 
 use std::collections::HashMap;
 
@@ -11,7 +10,7 @@ use crate::{
 };
 use bpfassay_results::{CellMetric, CellResult, Figure, NO_CALL_TIMES, Overhead, Results, RunResult};
 
-/// The table, where calls of any run were timed.
+/// Makes the table, if calls of any run were timed.
 pub(super) fn table(results: &Results) -> Option<Table> {
     if results.cells.iter().flat_map(|cell| &cell.metrics).all(|metric| metric.calls_of.is_none()) {
         return None;
@@ -77,8 +76,8 @@ fn figures(cell: &CellResult, calls: &CellMetric, phase: &CellMetric, remarks: &
     ]
 }
 
-/// Why no calls of any run of an IOR study were timed, in a line; nothing where some were, or there
-/// is no bandwidth.
+/// Tells why no calls of any run of an IOR study were timed; `None` if some were, or without
+/// bandwidths.
 pub(super) fn why_none(results: &Results) -> Option<String> {
     let first = first_runs(results);
     let reason = |cell: &CellResult| {
@@ -90,7 +89,7 @@ pub(super) fn why_none(results: &Results) -> Option<String> {
     Some(format!("time per call: {NONE}: {reason}."))
 }
 
-/// The first run of each cell with figures.
+/// Returns the first run of each cell with figures.
 fn first_runs(results: &Results) -> HashMap<&str, &RunResult> {
     let mut first = HashMap::new();
     for run in results.runs.iter().filter(|run| run.derived.is_some()) {

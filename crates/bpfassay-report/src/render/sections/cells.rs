@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of cells: whether each attached, its figures, its overhead and its accuracy.
+//! The table of cells: whether each attached, with figures, overhead and accuracy.
 
 use bpfassay_protocol::probe::ByteMeaning;
 use bpfassay_stats::Summary;
@@ -52,7 +52,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     })
 }
 
-/// Whether there are metrics beside bandwidths: each then has its unit with it.
+/// Whether there are metrics other than bandwidths, so that each needs its unit.
 fn is_mixed(results: &Results) -> bool {
     results.cells.iter().flat_map(CellResult::whole).any(|(metric, _)| metric.operation.is_none())
 }
@@ -64,8 +64,8 @@ fn figures(
     is_mixed: bool,
     remarks: &mut Remarks,
 ) -> Vec<String> {
-    // Where nothing was measured, the column `attach` shows why: a remark for each figure would
-    // only repeat it.
+    // If nothing was measured, the column `attach` shows why; a remark for each figure would repeat
+    // it.
     let nothing = cell.runs.measured == 0;
     let mut shown = |text: Option<String>, reason: Option<&str>| match (text, reason) {
         (Some(text), _) => text,
@@ -78,11 +78,11 @@ fn figures(
     let n = compared.value().map_or_else(|| "-".to_owned(), |overhead| overhead.estimate.n.to_string());
     let detectable = compared.value().and_then(|overhead| overhead.detectable);
     let detectable = detectable.map_or_else(|| "-".to_owned(), labels::detectable);
-    // Other tools are not asked for figures either.
-    // Program sets neither, of bytes per mount; nor are workloads that are not IOR.
+    // Other tools do not report these figures. Program sets do not count bytes per mount, and only
+    // IOR reports bandwidths.
     let not_reported = cell.counts.is_none() || metric.operation.is_none();
     let not_of_the_baseline = |text: String| if not_reported && !nothing { "-".to_owned() } else { text };
-    // The bytes that any other workload reports have figures in one of its rows.
+    // Other workloads that report bytes have the byte errors in one of their rows.
     let bytes = accuracy.map(|accuracy| &accuracy.byte_error);
     let counted = bytes.and_then(labels::byte_error);
     let no_bytes = cell.counts.is_none() || (metric.operation.is_none() && counted.is_none());

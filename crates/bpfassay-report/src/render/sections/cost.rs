@@ -9,9 +9,9 @@ use crate::{
 };
 use bpfassay_results::{Basis, Results, Unit};
 
-/// What the mark of an interval means.
+/// The meaning of an interval's mark.
 pub(super) const POOLED: &str = "~: the interval is made as those of overheads are, from shares of the baseline's instructions: it has the same in it.";
-/// What stands in place of a cost that is left open.
+/// Explains the text for an open cost.
 pub(super) fn open() -> String {
     format!(
         "{}: the interval holds 0 and reaches further than {} instructions to either side; results.json has it. More rounds or boots narrow it.",
@@ -19,11 +19,11 @@ pub(super) fn open() -> String {
         labels::OPEN_COST
     )
 }
-/// What `n` counts of rounds.
+/// What `n` counts.
 pub(super) const OF_ROUNDS: &str = "n counts rounds within one boot: the interval holds within this boot and does not cover the spread between boots; \
     limits need two boots or more.";
 
-/// The table, where the clock counts instructions and there is something to compare.
+/// Makes the table, if the clock counts instructions and there is something to compare.
 pub(super) fn table(results: &Results) -> Option<Table> {
     if results.plan.study.clock != Clock::Instructions {
         return None;
@@ -33,7 +33,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     let (mut rows, mut elapsed) = (Vec::new(), Vec::new());
     let (mut of_rounds, mut is_pooled, mut is_open) = (false, false, false);
     for cell in results.cells.iter().filter(|cell| cell.runs.measured > 0) {
-        // Only the operations of bandwidths are calls.
+        // The operations of bandwidths are calls, and other metrics have none.
         for (index, metric) in cell.metrics.iter().filter(|metric| metric.operation.is_some()).enumerate() {
             let is_baseline = cell.is_baseline();
             let figure = metric.cost_compared(is_baseline);

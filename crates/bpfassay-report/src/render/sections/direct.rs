@@ -8,7 +8,6 @@ use crate::{
 };
 use bpfassay_results::{Figure, Results, Role, plain};
 
-/// The table, where instructions were counted.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
@@ -92,8 +91,8 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
 }
 
-/// Whether tools' processes executed anything in user space during the phases, and why that is not
-/// known of some.
+/// Tells whether tools' processes executed anything in user space during the phases, and why that
+/// is not known for some.
 fn of_tools(results: &Results) -> (bool, Option<String>) {
     let metrics = results.cells.iter().flat_map(|cell| &cell.metrics);
     let found: Vec<_> = metrics.filter_map(|metric| metric.direct.as_ref()?.value()?.tool.as_ref()).collect();

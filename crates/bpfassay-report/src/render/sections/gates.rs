@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The verdicts on a study's gates: those that are no pass one by one, the others counted.
+//! The verdicts on a study's gates: those that are not a pass one by one, the others counted.
 
 use std::collections::HashMap;
 
@@ -11,8 +11,7 @@ use crate::{
 };
 use bpfassay_results::{CellResult, GateResult, Results};
 
-/// The table, where the study has gates. What a shard measured decides none of them, as its
-/// warnings say.
+/// Makes the table, if the study has gates. A shard decides no gates, as its warnings say.
 pub(super) fn table(results: &Results) -> Option<Table> {
     if results.plan.study.gates.is_empty() || results.plan.shard.is_some() {
         return None;

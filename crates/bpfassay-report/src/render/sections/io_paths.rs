@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables of the workload `io-paths`: what each probe configuration saw of each path. Targets that
-//! show the same share one.
+//! Tables of the workload `io-paths`: what each probe configuration saw of each path. Targets with
+//! the same figures share one table.
 
 use std::collections::BTreeMap;
 
@@ -26,12 +26,11 @@ use bpfassay_results::{CellResult, Figure, PathCoverage, Results};
 /// Workload case, file system, bytes per path.
 type Key<'a> = (&'a str, &'a str, u64);
 
-/// The cells of a target.
 type OfTarget<'a> = (&'a Target, Vec<&'a CellResult>);
 
-/// One table per workload, file system, and group of targets with the same figures.
+/// Makes one table per workload, file system, and group of targets with the same figures.
 pub(super) fn tables(results: &Results) -> Vec<Table> {
-    // By case and file system, then by target, in the order of the plan.
+    // Cells by case and file system, then by target, in the order of the plan.
     let mut groups: Vec<(Key<'_>, Vec<OfTarget<'_>>)> = Vec::new();
     for (cell, planned) in results.cells.iter().zip(results.plan.measured_cells()) {
         let workload = results.plan.study.workload(&planned.case);
@@ -116,7 +115,7 @@ fn of_cell<'a>(runs: &ByCell<'a>, cell: &CellResult) -> BTreeMap<(IoPath, Operat
     found
 }
 
-/// What a path moves under an operation.
+/// Formats what a path moves under an operation.
 fn moves(expected: &Expected) -> String {
     let way = match expected.operation.direction() {
         Some(Direction::In) => "in",
@@ -133,7 +132,7 @@ fn moves(expected: &Expected) -> String {
     }
 }
 
-/// What the runs of a cell saw; where they differ, each once.
+/// Formats what the runs of a cell saw, each text once.
 fn shown_as(cell: &CellResult, expected: &Expected, seen: &[&PathCoverage]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for row in seen {
@@ -177,7 +176,7 @@ fn one(cell: &CellResult, expected: &Expected, row: &PathCoverage) -> String {
     text
 }
 
-/// The class of a cell as [`one`] writes it.
+/// Returns the class of a cell that [`one`] wrote.
 fn class(text: &str) -> Option<&'static str> {
     match text {
         "all" => Some("good"),

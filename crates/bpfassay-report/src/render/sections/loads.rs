@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of tools that were loaded and attached, where nothing else was done: their programs as
-//! the kernel held them.
+//! The table of tools that were only loaded and attached, with their programs as the kernel held
+//! them.
 
 use bpfassay_protocol::tool::BpfObject;
 
@@ -12,7 +12,7 @@ use crate::render::{
 };
 use bpfassay_results::{Loaded, Results};
 
-/// A row for each program of each tool, or one for the tool where it has none.
+/// Makes a row for each program of each tool, or one for a tool without programs.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of the workload `mounts`: what each probe configuration counted on each mount, beside
+//! The table of the workload `mounts`: what each probe configuration counted on each mount, and
 //! what was moved there.
 
 use bpfassay_results::{ByteFigure, CellResult, Figure, Results, Span};
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// A row for each mount of each probe configuration.
+/// Makes a row for each mount of each probe configuration.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let cell_names = CellNames::of(results);
     let runs = by_cell(&results.runs);
@@ -28,7 +28,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     for cell in results.cells.iter().filter(has_mounts) {
         let of_cell = runs.get(cell.cell.as_str()).into_iter().flatten();
         let figures = of_cell.filter_map(|run| run.derived.as_ref()).flat_map(|derived| &derived.bytes);
-        // Runs that show the same are shown once.
+        // Identical runs are shown once.
         let mut shown: Vec<[String; 4]> = Vec::new();
         for figure in figures {
             let Span::Phase { phase, .. } = &figure.span else { continue };
@@ -72,7 +72,7 @@ fn number(figure: &Figure<u64>, remarks: &mut Remarks) -> String {
     }
 }
 
-/// `exact`, or by how much it differs.
+/// Formats `exact`, or by how much the counts differ.
 fn counted(figure: &ByteFigure, remarks: &mut Remarks) -> String {
     match (&figure.error, &figure.call_error) {
         (Figure::Value(0), Figure::Value(0)) => "exact".to_owned(),

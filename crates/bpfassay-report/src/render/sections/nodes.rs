@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of nodes: what each probe configuration counted on each node of a cluster, and on all
-//! of them beside what IOR moved.
+//! nodes next to what IOR moved.
 
 use bpfassay_protocol::{Operation, operation::Totals, tracer::Losses};
 use bpfassay_results::{CellResult, Figure, NodeBytes, NodeFigures, Results, RunDerived, RunResult};
@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// A row for each node and operation of each probe configuration, and one for all nodes; nothing
-/// where one machine measured.
+/// Makes a row for each node and operation of each probe configuration, and one for all nodes;
+/// `None` if one machine measured.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let cell_names = CellNames::of(results);
     let runs = by_cell(&results.runs);
@@ -50,7 +50,7 @@ fn row(cell_names: CellNames, cell: &CellResult, is_first: bool, figures: [Strin
     row
 }
 
-/// The rows of the runs of one cell.
+/// Makes the rows for the runs of one cell.
 fn of_runs(runs: &[&RunDerived], remarks: &mut Remarks) -> Vec<[String; 8]> {
     let Some(first) = runs.first() else { return Vec::new() };
     let operations: Vec<Operation> = runs.iter().flat_map(|run| &run.bytes).map(|figure| figure.operation).fold(
@@ -98,8 +98,8 @@ fn of_runs(runs: &[&RunDerived], remarks: &mut Remarks) -> Vec<[String; 8]> {
     rows
 }
 
-/// What was counted of `operation` on the nodes that `keep` selects, over `runs`; the first reason
-/// where something is missing.
+/// Sums what was counted of `operation` on the nodes that `keep` selects, over `runs`; if something
+/// is missing, returns the first reason.
 fn traced(runs: &[&RunDerived], operation: Operation, keep: impl Fn(&NodeFigures) -> bool) -> Figure<Totals> {
     let nodes = runs.iter().flat_map(|run| &run.nodes).filter(|node| keep(node));
     let figures = nodes.flat_map(|node| &node.bytes).filter(|bytes| bytes.operation == operation);
@@ -123,8 +123,8 @@ fn totals(figure: &Figure<Totals>, remarks: &mut Remarks) -> [String; 2] {
     }
 }
 
-/// How far what was counted on a node is from what its calls returned, over `runs`; nothing where
-/// that is known of all nodes together only.
+/// Formats how far the counts on a node differ from what its calls returned, over `runs`; empty if
+/// that is only known for all nodes together.
 fn error_of_node(runs: &[&RunDerived], operation: Operation, is_it: impl Fn(&NodeFigures) -> bool) -> String {
     let nodes = runs.iter().flat_map(|run| &run.nodes).filter(|node| is_it(node));
     let figures = nodes.flat_map(|node| &node.bytes).filter(|bytes| bytes.operation == operation);
@@ -135,7 +135,7 @@ fn error_of_node(runs: &[&RunDerived], operation: Operation, is_it: impl Fn(&Nod
     errors_shown(errors.iter().min().copied(), errors.iter().max().copied()).unwrap_or_default()
 }
 
-/// How far the sums over the nodes are from what IOR moved, over `runs`.
+/// Formats how far the sums over the nodes differ from what IOR moved, over `runs`.
 fn error(runs: &[&RunDerived], operation: Operation, remarks: &mut Remarks) -> String {
     let mut errors = Vec::new();
     for figure in runs.iter().flat_map(|run| &run.bytes).filter(|figure| figure.operation == operation) {
@@ -148,7 +148,7 @@ fn error(runs: &[&RunDerived], operation: Operation, remarks: &mut Remarks) -> S
         .unwrap_or_else(|| "-".to_owned())
 }
 
-/// The smallest and the largest error in words; nothing where there is none.
+/// Formats the smallest and the largest error; `None` without errors.
 fn errors_shown(least: Option<i128>, most: Option<i128>) -> Option<String> {
     Some(match (least?, most?) {
         (0, 0) => "exact".to_owned(),
@@ -157,7 +157,7 @@ fn errors_shown(least: Option<i128>, most: Option<i128>) -> Option<String> {
     })
 }
 
-/// What the tracer of a node lost, over `runs`.
+/// Formats what the tracer of a node lost, over `runs`.
 fn lost(runs: &[&RunDerived], is_it: impl Fn(&NodeFigures) -> bool, remarks: &mut Remarks) -> String {
     let mut sum = Losses::default();
     for node in runs.iter().flat_map(|run| &run.nodes).filter(|node| is_it(node)) {
@@ -177,14 +177,14 @@ fn lost(runs: &[&RunDerived], is_it: impl Fn(&NodeFigures) -> bool, remarks: &mu
             Figure::NotMeasured(reason) => return format!("{NONE} {}", remarks.mark(reason.to_string())),
         }
     }
-    // The byte error beside it shows whether any of its calls were among those.
+    // The byte error in the same row shows whether calls of the workload were skipped.
     let skipped = sum.recursion_misses.filter(|&count| count > 0).map(|count| format!("skipped {count} times"));
     let shown: Vec<String> = labels::losses(&sum).into_iter().chain(skipped).collect();
     if !shown.is_empty() {
         return shown.join(", ");
     }
     match sum {
-        // Zero is a count; that none of them is reported is none.
+        // Zero is a count; a tracer that reports no losses has no count.
         Losses {
             missed_probes: None,
             recursion_misses: None,

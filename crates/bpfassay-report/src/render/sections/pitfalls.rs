@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of pitfalls that the tracer found. What was found alike by many is common once.
+//! The table of pitfalls that the tracer found. Identical findings of several cells share a row.
 
 use std::collections::HashMap;
 
@@ -8,16 +8,16 @@ use bpfassay_study::Target;
 use crate::render::table::{CellNames, Remarks, Table, target_list};
 use bpfassay_results::{CellFinding, CellResult, Results};
 
-/// What was found, and where.
+/// A finding and its places.
 #[derive(Default)]
 struct Alike<'a> {
-    /// Everything that the cells below have in common: pitfall, subject, runs, remark, workload.
+    /// The common values of the cells below: pitfall, subject, runs, remark, workload.
     common: [String; 5],
     /// Probe configurations of each target.
     places: Vec<(&'a Target, Vec<String>)>,
 }
 
-/// The table, where there is something to show.
+/// Makes the table, if there is something to show.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let mut remarks = Remarks::default();
     let mut groups: Vec<Alike<'_>> = Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             });
             let places = &mut groups[index].places;
             let probe = cell.probe.to_string();
-            // Cells of one target stand together.
+            // Cells of one target are consecutive.
             match places.iter_mut().rfind(|(target, _)| *target == &cell.target) {
                 Some((_, probes)) => probes.push(probe),
                 None => places.push((&cell.target, vec![probe])),
@@ -64,7 +64,7 @@ fn common(cell_names: &CellNames, cell: &CellResult, found: &CellFinding, remark
     ]
 }
 
-/// A row for all targets with the same probe configurations.
+/// Makes a row for all targets with the same probe configurations.
 fn rows(group: &Alike<'_>) -> Vec<Vec<String>> {
     let mut merged: Vec<(Vec<&Target>, &[String])> = Vec::new();
     for (target, probes) in &group.places {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of priced direct costs: what the study's model of caches and branches found on each
-//! probe's path, beside the instructions.
+//! The table of priced direct costs: the misses on each probe's path by the study's model of caches
+//! and branches, with the instructions.
 
 use crate::render::table::{CellNames, Table};
 use bpfassay_results::{Figure, Results};
 
-/// The table, where a model was used.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let model = results.plan.study.model.as_ref()?;
     let cell_names = CellNames::of(results);

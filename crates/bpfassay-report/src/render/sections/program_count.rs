@@ -13,13 +13,13 @@ use crate::{
 };
 use bpfassay_results::{CellResult, Results};
 
-/// The table, where program sets were attached.
+/// Makes the table, if program sets were attached.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let cells: Vec<&CellResult> = results.cells.iter().filter(|cell| cell.probe.sets != ProgramSets::NONE).collect();
     let mut columns: Vec<(&str, &str, MetricName)> = Vec::new();
     let mut places = Vec::new();
     let (mut known_columns, mut known_places) = (HashSet::new(), HashSet::new());
-    // The first of its kind counts.
+    // The first cell of a kind counts.
     let mut first = HashMap::new();
     for cell in &cells {
         for metric in &cell.metrics {
@@ -34,7 +34,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         }
         first.entry((place, cell.case.as_str(), cell.file_system.as_str())).or_insert(*cell);
     }
-    // By target in the order of the plan, and by number of sets.
+    // Rows are ordered by target as in the plan, and by number of sets.
     let order: HashMap<_, usize> = results.plan.targets().into_iter().zip(0..).collect();
     places.sort_by_key(|(target, probe)| (order.get(target).copied(), probe.sets.count()));
     let rows = places.iter().map(|&(target, probe)| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of what program sets saw of each workload: a row per event, over all configurations
-//! that have its set.
+//! with the event's set.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,29 +14,29 @@ use crate::{
 };
 use bpfassay_results::{EventFigure, Results, RunResult};
 
-/// What stands where a set counted nothing of what it should have.
+/// The text if a set counted nothing of what it should have.
 const NOT_SEEN: &str = "NOT SEEN";
 
 /// Target, workload and file system.
 type Place<'a> = (&'a Target, &'a str, &'a str);
 
-/// What the runs of one place say of one event.
+/// The counts of one event in the runs of one place.
 #[derive(Default)]
 struct Seen {
     runs: u64,
-    /// Calls in each run, all its phases together.
+    /// Calls in each run, over all phases.
     counted: Vec<u64>,
-    /// What the workload reports, in the same way; `None` where it does not count them.
+    /// Calls in each run that the workload reports; `None` if it does not count them.
     reported: Vec<Option<u64>>,
     /// counted − reported of every phase: calls, bytes, errors.
     differences: Vec<[i64; 3]>,
     time_ns: u64,
     calls: u64,
-    /// Phases without a reading.
+    /// The number of phases without a reading.
     not_measured: u64,
 }
 
-/// The table, where program sets were attached.
+/// Makes the table, if program sets were attached.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let mut places: Vec<(Place<'_>, BTreeMap<ProgramEvent, Seen>)> = Vec::new();
     if !results.cells.iter().any(|cell| cell.probe.sets != ProgramSets::NONE) {
@@ -135,7 +135,7 @@ fn add(events: &mut BTreeMap<ProgramEvent, Seen>, run: &RunResult) {
     }
 }
 
-/// `5`, or `5..7`.
+/// Formats `5`, or `5..7`.
 fn range<T: Ord + Copy + ToString>(values: impl Iterator<Item = T>) -> String {
     let values: Vec<T> = values.collect();
     match (values.iter().min(), values.iter().max()) {
@@ -145,7 +145,7 @@ fn range<T: Ord + Copy + ToString>(values: impl Iterator<Item = T>) -> String {
     }
 }
 
-/// `0` where all are; else what of it is not.
+/// Formats `0` if all differences are 0, or else those that are not.
 fn difference(differences: &[[i64; 3]]) -> String {
     if differences.is_empty() {
         return "-".to_owned();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of run times of programs, where the kernel kept statistics.
+//! The table of run times of programs, if the kernel kept statistics.
 
 use bpfassay_study::Clock;
 
@@ -9,8 +9,8 @@ use crate::{
 };
 use bpfassay_results::{Figure, Results};
 
-/// The table of run times, where the kernel kept statistics: a row for each program that ran, and
-/// one for all of them.
+/// Makes the table, if the kernel kept statistics: a row for each program that ran, and one for all
+/// of them.
 pub(super) fn table(results: &Results) -> Option<Table> {
     let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
@@ -53,7 +53,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     })
 }
 
-/// What a nanosecond of the guest's clock is worth.
+/// Explains what a nanosecond of the guest's clock means.
 fn whose_time(results: &Results) -> String {
     if results.plan.study.clock == Clock::Instructions {
         return "ns: of the instruction clock, 1 ns each: instructions of the guest, not time of any processor."

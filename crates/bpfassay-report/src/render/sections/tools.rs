@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tables of other tools under test: what each reported beside what really happened, and what
-//! was found of it.
+//! The tables of other tools under test: what each reported and what really happened, and the
+//! findings.
 
 use bpfassay_tool::finding::{Certainty, Compared, FindingStatus, Kind, NotCompared, Values};
 
@@ -10,15 +10,15 @@ use crate::render::{
 };
 use bpfassay_results::{CellResult, Results, ToolResult};
 
-/// Most rows of one tool on one target: a figure by process may have thousands.
+/// The largest number of rows of one tool on one target: a figure by process can have thousands.
 const MAX_ROWS: usize = 24;
 
 fn tools(results: &Results) -> impl Iterator<Item = (&CellResult, &str, &ToolResult)> {
     results.cells.iter().filter_map(|cell| Some((cell, cell.tool.as_deref()?, cell.tool_result.as_ref()?)))
 }
 
-/// What each tool reported beside what really happened, where tools were under test that tool files
-/// describe.
+/// Makes the table of what each tool reported and what really happened, if tools from tool files
+/// were under test.
 pub(super) fn figures(results: &Results) -> Option<Table> {
     let mut rows = Vec::new();
     let cell_names = CellNames::of(results);
@@ -34,7 +34,7 @@ pub(super) fn figures(results: &Results) -> Option<Table> {
                 difference(one),
             ]
         };
-        // What differs first, where not all are shown.
+        // If not all figures are shown, those that differ come first.
         let mut figures: Vec<&Compared> = result.figures.iter().collect();
         if figures.len() > MAX_ROWS {
             figures.sort_by_key(|one| one.is_exact());
@@ -92,7 +92,7 @@ fn difference(one: &Compared) -> String {
     difference + &moved + &differs + &alias + &values.unwrap_or_default()
 }
 
-/// What was found of each.
+/// Makes the table of each tool's findings.
 pub(super) fn findings(results: &Results) -> Option<Table> {
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();
@@ -147,12 +147,12 @@ pub(super) fn findings(results: &Results) -> Option<Table> {
     })
 }
 
-/// The name by which a page links to the explanation of `kind`.
+/// Returns the name by which a page links to the explanation of `kind`.
 pub(in crate::render) fn anchor(kind: Kind) -> String {
     format!("finding-{}", kind.name())
 }
 
-/// The kinds that are found of any tool.
+/// Returns the kinds that were found in any tool.
 pub(in crate::render) fn found(results: &Results) -> Vec<Kind> {
     let findings = || tools(results).flat_map(|(_, _, result)| &result.findings);
     let is_found = |kind: &Kind| findings().any(|finding| finding.kind == *kind && finding.status.is_found());

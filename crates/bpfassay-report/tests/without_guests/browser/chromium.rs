@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A headless Chromium, driven by its DevTools protocol over two pipes
-//! (<https://chromedevtools.github.io/devtools-protocol/>; `--remote-debugging-pipe`: messages end
-//! with a zero byte).
+//! A headless Chromium, controlled by its DevTools protocol over two pipes
+//! (<https://chromedevtools.github.io/devtools-protocol/>; with `--remote-debugging-pipe`, messages
+//! end with a zero byte).
 
 use std::{
     env, fs,
@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 
 /// The environment variable that names the browser, or is `off`.
 const VARIABLE: &str = "BPFASSAY_BROWSER";
-/// What Debian and others call it.
+/// The browser's names in Debian and elsewhere.
 const NAMES: [&str; 4] = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
-/// For any answer, on a machine that is busy otherwise.
+/// The timeout for any answer, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The browser to test with; `None`, with a message, where there is none and none is demanded.
+/// Finds the browser for the tests; `None`, with a message, if there is none and none is required.
 pub(crate) fn find() -> Option<PathBuf> {
     match env::var_os(VARIABLE) {
         Some(value) if value == "off" => {
@@ -49,9 +49,9 @@ pub(crate) struct Browser {
     messages: Receiver<Value>,
     last_id: u64,
     session: Option<String>,
-    /// What the page sent without a request.
+    /// Events that the page sent without a request.
     events: Vec<Value>,
-    // Removed when the browser has ended.
+    // The directory is removed when the browser has ended.
     profile: tempfile::TempDir,
 }
 
@@ -59,8 +59,8 @@ impl Browser {
     pub(crate) fn start(program: &Path) -> Self {
         let profile = tempfile::tempdir().unwrap();
         let log = fs::File::create(profile.path().join("log")).unwrap();
-        // The protocol is spoken on descriptors 3 and 4. Without its sandbox, which root cannot
-        // have: the page is ours.
+        // The protocol uses descriptors 3 and 4. root cannot have the browser's sandbox, so it is
+        // off: the page is ours.
         let mut child = Command::new("sh")
             .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >&2"])
             .arg(program)
@@ -104,8 +104,7 @@ impl Browser {
         }
     }
 
-    /// Everything that was asked for over the network or of files, and everything that the console
-    /// got.
+    /// Returns all requests to the network or for files, and all messages of the console.
     pub(crate) fn requests_and_complaints(&self) -> (Vec<String>, Vec<String>) {
         let (mut requests, mut complaints) = (Vec::new(), Vec::new());
         for event in &self.events {
@@ -122,19 +121,19 @@ impl Browser {
         (requests, complaints)
     }
 
-    /// How wide the window is, in CSS pixels.
+    /// Sets the width of the window, in CSS pixels.
     pub(crate) fn resize(&mut self, width: u32) {
         let metrics = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
-    /// `medium`: `screen` or `print`; `scheme`: `light` or `dark`.
+    /// Sets the `medium`, `screen` or `print`, and the `scheme`, `light` or `dark`.
     pub(crate) fn show_as(&mut self, medium: &str, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.call("Emulation.setEmulatedMedia", json!({"media": medium, "features": features}));
     }
 
-    /// What `expression` in JavaScript comes to, when it is settled.
+    /// Evaluates `expression` in JavaScript, and waits for its promise.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let order = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let mut answer = self.call("Runtime.evaluate", order);
@@ -142,7 +141,7 @@ impl Browser {
         answer["result"]["value"].take()
     }
 
-    /// The whole page as a PNG in base64.
+    /// Returns a picture of the whole page, as a PNG in base64.
     pub(crate) fn screenshot(&mut self) -> String {
         let picture = self.call("Page.captureScreenshot", json!({"format": "png", "captureBeyondViewport": true}));
         picture["data"].as_str().unwrap().to_owned()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables and counts as a browser has them, beside results.json.
+//! Compares tables and counts in the browser with results.json.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use bpfassay_stats::Verdict;
 
 use super::chromium::Browser;
 
-/// The numbers at the top of the page, by what they count.
+/// Returns the numbers at the top of the page, by what they count.
 fn counts(browser: &mut Browser) -> BTreeMap<String, usize> {
     let counts = browser.evaluate(
         "[...document.querySelectorAll('.counts li')].map(count => { const number = count.querySelector('strong').textContent; \
@@ -17,7 +17,7 @@ fn counts(browser: &mut Browser) -> BTreeMap<String, usize> {
     serde_json::from_value::<Vec<(String, usize)>>(counts).unwrap().into_iter().collect()
 }
 
-/// Texts of the cells of the table whose head begins with `first`, row by row.
+/// Returns the texts of the cells of the table whose header begins with `first`, row by row.
 fn table(browser: &mut Browser, first: &str) -> Vec<Vec<String>> {
     let rows = browser.evaluate(&format!(
         "[...[...document.querySelectorAll('#tables table')].find(table => table.tHead.rows[0].cells[0].textContent === '{first}') \
@@ -26,7 +26,7 @@ fn table(browser: &mut Browser, first: &str) -> Vec<Vec<String>> {
     serde_json::from_value(rows).unwrap()
 }
 
-/// What works, breaks and differs is what results.json has, configuration by configuration.
+/// Checks the matrix against results.json, configuration by configuration.
 pub(crate) fn assert_matrix(browser: &mut Browser, results: &Results) {
     let matrix = results.kernel_features.as_ref().unwrap();
     let counts = counts(browser);
@@ -51,7 +51,7 @@ pub(crate) fn assert_matrix(browser: &mut Browser, results: &Results) {
     }
 }
 
-/// Every verdict is counted, and every one that is no pass is shown.
+/// Checks that every verdict is counted, and every one that is not a pass is shown.
 pub(crate) fn assert_gates(browser: &mut Browser, results: &Results) {
     let counts = counts(browser);
     let mut count = 0;

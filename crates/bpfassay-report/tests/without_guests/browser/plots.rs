@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plots as a browser draws them: present, legible, and with their marks where results.json has the
-//! figures.
+//! Checks plots in the browser: they are drawn and legible, and their marks match results.json.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,28 +9,28 @@ use serde::Deserialize;
 
 use super::chromium::Browser;
 
-/// Pixels of a plot's own measure: half a mark.
+/// Tolerance in pixels of the plot's own unit: half a mark.
 const NEAR: f64 = 2.0;
 
-/// The least height of letters, in CSS pixels.
+/// The smallest height of letters, in CSS pixels.
 const LETTERS: f64 = 9.0;
 
-/// A plot of intervals: the numbers below its axis with their places, and the places of its marks,
-/// by series.
+/// A plot of intervals: the numbers below its axis with their positions, and the positions of its
+/// marks by series.
 #[derive(Debug, Deserialize)]
 struct Drawn {
     title: String,
     ticks: Vec<(f64, f64)>,
-    /// From top to bottom; first series circles, second squares.
+    /// Marks from top to bottom; circles are the first series, squares the second.
     circles: Vec<f64>,
     squares: Vec<f64>,
 }
 
-/// Where each figure lies on the axis that the ticks tell of.
+/// Checks that each figure has its position on the axis that the ticks define.
 fn assert_at(drawn: &Drawn, marks: &[f64], values: &[f64]) {
     assert_eq!(marks.len(), values.len(), "{drawn:?}: {values:?}");
     if values.iter().all(|value| value.abs() < 1e-9) {
-        // Numbers on the axis of nothing but zeros are all alike.
+        // An axis with only zeros has equal numbers.
         return;
     }
     let (first, last) = (drawn.ticks.first().unwrap(), drawn.ticks.last().unwrap());
@@ -45,7 +44,7 @@ fn assert_at(drawn: &Drawn, marks: &[f64], values: &[f64]) {
 /// A figure of results.json, if there is one.
 type Row<'a> = (&'a CellMetric, Option<&'a CellAccuracy>);
 type Value = fn(&CellResult, Row<'_>) -> Option<f64>;
-/// What plots show, by their name.
+/// The figures that plots show, by name.
 const FIGURES: [(&str, Value); 3] = [
     ("relative overhead", |cell, (metric, _)| {
         let figure = if cell.is_baseline() { &metric.control } else { &metric.overhead };
@@ -60,7 +59,7 @@ const FIGURES: [(&str, Value); 3] = [
     }),
 ];
 
-/// Every figure that results.json has stands in its plot, at its place.
+/// Checks that every figure of results.json is in its plot, at its position.
 pub(crate) fn assert_marks(browser: &mut Browser, results: &Results) {
     let drawn = browser.evaluate(
         "[...document.querySelectorAll('figure')].map(figure => { const svg = figure.querySelector('svg'); \
@@ -90,7 +89,7 @@ pub(crate) fn assert_marks(browser: &mut Browser, results: &Results) {
             }
             let title = format!("{target}, {}: {name} by probe configuration", results.cells[0].file_system);
             let apart = format!("{title}, wide intervals");
-            // One panel stands for all where they are the same.
+            // If all panels are the same, one replaces them.
             let same = write.iter().chain(&read).next().map(|value| format!("{name} the same everywhere: {value:.4}"));
             let same = same.and_then(|title| drawn.get(title.as_str()));
             if let Some(drawn) = same {
@@ -102,7 +101,7 @@ pub(crate) fn assert_marks(browser: &mut Browser, results: &Results) {
             let plots: Vec<&Drawn> =
                 [&title, &apart].iter().filter_map(|title| drawn.get(title.as_str()).copied()).collect();
             assert!(!plots.is_empty(), "no plot {title:?}");
-            // What is too noisy for the axis of the others stands apart.
+            // Figures that are too noisy for the common axis are in separate panels.
             for (marks, values) in [((|of| &of.circles) as fn(&Drawn) -> &Vec<f64>, &write), (|of| &of.squares, &read)]
             {
                 let with: Vec<&&Drawn> = plots.iter().filter(|plot| !marks(plot).is_empty()).collect();
@@ -116,17 +115,17 @@ pub(crate) fn assert_marks(browser: &mut Browser, results: &Results) {
     }
 }
 
-/// A plot along kernels: the numbers beside its axis with their heights, and the heights of its
-/// marks from left to right.
+/// A plot along kernels: the numbers of its vertical axis with their heights, and the heights of
+/// its marks from left to right.
 #[derive(Debug, Deserialize)]
 struct Along {
     title: String,
     ticks: Vec<(f64, f64)>,
-    /// Of the first, second and third series.
+    /// Marks of the first, second and third series.
     marks: [Vec<f64>; 3],
 }
 
-/// All panels of a figure that stand on one axis have the same numbers at the same places.
+/// Checks that all panels of a figure on one axis have the same numbers at the same positions.
 pub(crate) fn assert_one_axis(browser: &mut Browser, group: &str) {
     let axes = browser.evaluate(&format!(
         "[...document.querySelectorAll('#{group} figure')].filter(figure => !figure.querySelector('figcaption').textContent.endsWith('wide intervals')) \
@@ -138,8 +137,8 @@ pub(crate) fn assert_one_axis(browser: &mut Browser, group: &str) {
     assert!(axes.iter().all(|axis| *axis == axes[0]), "{group}: {axes:#?}");
 }
 
-/// Every figure that results.json has of a series of kernels, a curve per probe configuration,
-/// stands at its height.
+/// Checks that every figure of a series of kernels has its height, with a curve per probe
+/// configuration.
 pub(crate) fn assert_along_kernels(browser: &mut Browser, results: &Results) {
     let drawn = browser.evaluate(
         "[...document.querySelectorAll('figure')].map(figure => { const svg = figure.querySelector('svg'); \
@@ -191,8 +190,7 @@ pub(crate) fn assert_along_kernels(browser: &mut Browser, results: &Results) {
     assert!(shown > results.cells.len(), "{shown} figures");
 }
 
-/// Every plot is drawn, inside its own bounds, in letters that can be read.
-/// What is otherwise.
+/// Checks that every plot is drawn within its bounds, in legible letters. Returns the violations.
 pub(crate) fn unreadable(browser: &mut Browser, what: &str) -> Vec<String> {
     let plots = browser.evaluate(
         "[...document.querySelectorAll('figure')].map(figure => { const svg = [...figure.querySelectorAll('svg')].find(svg => svg.getBoundingClientRect().width > 0); \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every option that a message, a help text or a page names exists: in the command that it is named
-//! with, or in one of the listed programs.
+//! Checks that every option in a message, a help text or a page exists: in the command with which
+//! it is named, or in one of the listed programs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,8 +15,7 @@ use pulldown_cmark::{Event, Options, Parser};
 use super::pages;
 use crate::cli::Cli;
 
-/// Options of other programs: they may be named where the program is, in the text or in the name of
-/// its file.
+/// Options of other programs. A text can name them if it, or the name of its file, has the program.
 const OTHERS: &[(&str, &[&str])] = &[
     ("apt-get", &["no-install-recommends", "print-uris"]),
     ("bpfassay-guest", &["external-ior", "job", "mount"]),
@@ -72,7 +71,7 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("mount", &["bind", "make-rprivate", "rbind"]),
     ("mpirun", &["oversubscribe"]),
     ("nix", &["builders", "max-jobs", "rebuild"]),
-    // Of rustc.
+    // The option belongs to rustc.
     ("payload", &["remap-path-prefix"]),
     ("salloc", &["no-kill", "time"]),
     ("srun", &["cpus-per-task", "mpi", "partition"]),
@@ -83,7 +82,7 @@ const OTHERS: &[(&str, &[&str])] = &[
 /// Crates whose messages users do not read: the tests of the project.
 const NOT_SHOWN: [&str; 2] = ["bpfassay-chaos", "bpfassay-fuzz"];
 
-/// The options that a text may name.
+/// The options that are allowed in a text.
 struct Known {
     bpfassay: Command,
     /// Options of all commands together.
@@ -103,7 +102,7 @@ fn of_all(command: &Command) -> BTreeSet<String> {
 impl Known {
     fn new() -> Self {
         let mut bpfassay = Cli::command();
-        // Gives every command the options of all.
+        // Adds the common options to every command.
         bpfassay.build();
         let set = |options: &[&str]| options.iter().map(|&option| option.to_owned()).collect();
         let mut others: BTreeMap<_, BTreeSet<String>> =
@@ -113,15 +112,15 @@ impl Known {
         Self { any: of_all(&bpfassay), bpfassay, others }
     }
 
-    /// The options of `text` that do not exist.
+    /// Returns the options in `text` that do not exist.
     fn unknown(&self, text: &str) -> Vec<String> {
-        // What is between backquotes is by itself a command, as is what follows the name of the
-        // command up to the end of a sentence.
+        // Text between backquotes is a command by itself. So is the text from the command's name to
+        // the end of a sentence.
         text.split('`').flat_map(|part| part.split([';', '\n'])).flat_map(|part| self.unknown_in(part, text)).collect()
     }
 
     fn unknown_in(&self, part: &str, whole: &str) -> Vec<String> {
-        // What `cluster submit` passes on is for `run`.
+        // `cluster submit` passes these arguments on to `run`.
         if let Some((own, for_run)) =
             part.split_once(" -- ").filter(|(own, _)| own.contains("bpfassay cluster submit "))
         {
@@ -141,7 +140,7 @@ impl Known {
         let is_command = !std::ptr::eq(command, &self.bpfassay);
         let expected = if is_command { of(command) } else { self.any.clone() };
         missing.retain(|option| !expected.contains(option));
-        // Other programs are named in the same text. It may be long.
+        // Other programs are named somewhere in the same text, which can be long.
         let is_of_other = |option: &str| {
             let mut others = self.others.iter().filter(|(_, of)| of.contains(option));
             others.any(|(name, _)| has_name(whole, name))
@@ -151,7 +150,7 @@ impl Known {
     }
 }
 
-/// The options that the tracer's parser takes: the names in its arms `Long("NAME")`.
+/// Returns the options that the tracer's parser accepts: the names in its arms `Long("NAME")`.
 fn of_tracer() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for file in sources("bpfassay-tracer") {
@@ -167,7 +166,7 @@ fn has_name(text: &str, name: &str) -> bool {
         .any(|found| found.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('/')))
 }
 
-/// The names of options in `text`: `--name`, at the beginning of a word.
+/// Returns the names of options in `text`: `--name`, at the beginning of a word.
 fn options(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices("--") {
@@ -176,7 +175,7 @@ fn options(text: &str) -> Vec<String> {
             .chars()
             .take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(*c))
             .collect();
-        // `var(--ink)` of a style sheet, rules of tables, and dashes are none.
+        // Skip `var(--ink)` of a style sheet, rules of tables, and dashes.
         let is_style = text[..at].ends_with("var(");
         let begins = before.is_none_or(|c| c.is_whitespace() || "`(\"'[|/".contains(c));
         if begins && !is_style && name.starts_with(|c: char| c.is_ascii_lowercase()) {
@@ -205,7 +204,7 @@ fn sources(name: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The texts among the literals of `tokens`, but for those of tests and comments: what is one word
+/// Collects the texts among the literals of `tokens`, except for tests and comments: a single word
 /// is an argument, not a message.
 fn texts(tokens: TokenStream, found: &mut Vec<String>) {
     let mut is_test = false;
@@ -216,7 +215,7 @@ fn texts(tokens: TokenStream, found: &mut Vec<String>) {
             TokenTree::Group(group) if std::mem::take(&mut is_attribute) => {
                 let text = group.stream().to_string();
                 is_test |= text.replace(' ', "") == "cfg(test)";
-                // Messages of errors are attributes; comments are not read here.
+                // Messages of errors are attributes; comments are skipped.
                 if text.starts_with("error") {
                     texts(group.stream(), found);
                 }
@@ -258,7 +257,7 @@ fn options_of_messages_exist() {
             let mut found = Vec::new();
             texts(tokens, &mut found);
             for text in found {
-                // Messages of the tracer and the guest's programs are about their own options.
+                // Messages of the tracer and the guest's programs name their own options.
                 let program = if name == "bpfassay" { "" } else { &name };
                 let text = format!("{text} ({program} {})", file.file_name().unwrap().display());
                 count += options(&text).len();
@@ -297,15 +296,15 @@ fn options_of_pages_exist() {
     for page in pages {
         for event in Parser::new_ext(&page.text, Options::ENABLE_TABLES) {
             let (Event::Code(text) | Event::Text(text)) = event else { continue };
-            // The name of the tool stands in the text around an option.
+            // The tool's name is in the text around an option.
             for line in text.lines().filter(|line| !options(line).is_empty()) {
-                // Of a tool that a tool file describes, or of the tracer.
+                // Skip options of a tool in a tool file, and of the tracer.
                 if line.contains("arguments = [") {
                     continue;
                 }
                 count += options(line).len();
                 let paragraph = page.text.split("\n\n").find(|part| part.contains(line)).unwrap_or(line);
-                // One page is about one other program.
+                // One page describes another program.
                 let about = if page.path.ends_with("docs/spans.md") { "bpfassay-spans " } else { "" };
                 let missing = known.unknown_in(line, &format!("{about}{paragraph}"));
                 if !missing.is_empty() {

@@ -7,8 +7,8 @@ use bpfassay_study::{Available, Narrowing, expand};
 use super::*;
 use crate::exit::{INFRASTRUCTURE, INTERNAL, UNEXPECTED};
 
-/// Results of a study on one kernel: of its first boot, every run failed; nothing was run where
-/// there is no failure.
+/// Makes results of a study on one kernel. Every run of the first boot failed; without a `failure`,
+/// nothing was run.
 fn results(kernel: &str, failure: Option<FailureKind>) -> Results {
     let mut study = bpfassay_study::load("quick").unwrap();
     study.targets.truncate(1);
@@ -27,7 +27,7 @@ fn results(kernel: &str, failure: Option<FailureKind>) -> Results {
     bpfassay_report::derive(&Contents { header, entries, torn: None, digest: None })
 }
 
-/// The same, with runs of these cells measured, though without figures.
+/// Makes results in which runs of these cells were measured, though without figures.
 fn measured(kernel: &str, cells: &[&str]) -> Results {
     let mut results = results(kernel, None);
     for cell in &mut results.cells {
@@ -72,7 +72,7 @@ fn a_tool_that_fails_where_the_baseline_does_not_is_worse() {
 #[test]
 fn what_was_measured_in_neither_or_without_figures_decides_nothing() {
     let none = judged(&results("6.12", None), &measured("7.2", &["none"]), true);
-    // The baseline is there now, which says nothing of a tool.
+    // The baseline was measured now, which says nothing about a tool.
     assert!(matches!(none.judgement, Judgement::Untestable(_)), "{:?}", none.judgement);
     let judged = judged(&measured("6.12", &ALL), &measured("7.2", &ALL), true);
     assert!(
@@ -105,6 +105,6 @@ fn git_reads_no_fault_of_the_user_or_the_host_as_good_or_bad() {
     );
     let of_runner = bpfassay_runner::Error::Kernel(Box::new(not_built()));
     assert_eq!(for_bisect(Err(of_runner.into())).unwrap_err().code, BISECT_UNTESTABLE);
-    // Otherwise the code is that of a wrong input.
+    // Otherwise the exit code is that of wrong input.
     assert_eq!(Failure::from(not_built()).code, USAGE);
 }

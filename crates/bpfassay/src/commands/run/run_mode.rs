@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The modes of `bpfassay run`: a new run, one with the guests of other results, and one that is
-//! continued.
+//! The modes of `bpfassay run`: a new run, a run with the guests of other results, and a continued
+//! run.
 
 use std::{path::Path, sync::Arc};
 
@@ -19,22 +19,21 @@ use crate::{
     selection,
 };
 
-/// How `run` comes to its plan and its guests.
+/// The origin of a run's plan and guests.
 pub(super) enum RunMode {
-    /// A new run.
     New,
     /// A new run with the guests of other results (`--like`).
     Like(Box<Like>),
-    /// A run that is continued (`--resume`).
+    /// A continued run (`--resume`).
     Resumed(Box<Interrupted>),
 }
 
 impl RunMode {
-    /// The mode that `arguments` ask for.
+    /// Returns the mode that `arguments` select.
     ///
     /// # Errors
-    /// A usage failure where the results or the interrupted run cannot be read, and for another
-    /// shard than that of the interrupted run.
+    /// A usage failure, if the results or the interrupted run cannot be read, and for another shard
+    /// than that of the interrupted run.
     pub(super) fn of(arguments: &cli::Run) -> Result<Self, Failure> {
         if let Some(directory) = &arguments.resume {
             let interrupted = Interrupted::open(directory)?;
@@ -50,7 +49,7 @@ impl RunMode {
         })
     }
 
-    /// The QEMU that the interrupted run or the other results were measured with.
+    /// Returns the QEMU that measured the interrupted run or the other results.
     pub(super) fn qemu(&self) -> Option<QemuSource> {
         match self {
             Self::New => None,
@@ -59,11 +58,11 @@ impl RunMode {
         }
     }
 
-    /// The plan, and what its guests are made of.
+    /// Returns the plan, and the sources of its guests.
     ///
     /// # Errors
-    /// A usage failure for a study, a tool file or a kernel that cannot be used, and for kernels
-    /// beside those of `--like`.
+    /// A usage failure for a study, a tool file or a kernel that cannot be used, and for other
+    /// kernels than those of `--like`.
     pub(super) fn selected(
         &self,
         arguments: &cli::Run,
@@ -85,25 +84,25 @@ impl RunMode {
         Ok((selection, plan))
     }
 
-    /// Opens the store of what guests are made of.
+    /// Opens the store with the parts of guests.
     ///
     /// # Errors
-    /// An infrastructure failure where it cannot be opened; a usage failure where another program
-    /// began the run that is continued.
+    /// - An infrastructure failure, if the store cannot be opened
+    /// - A usage failure, if another program began the run to continue
     pub(super) fn store(&self, options: &StoreOptions, stages: &Stages, asked: Again) -> Result<Arc<Store>, Failure> {
         let mut store = Store::open(options)?.with_stages(stages.clone());
         match self {
             Self::New => {}
             Self::Like(like) => store.catalogue = like.catalogue(store.catalogue),
-            // Before anything is made.
+            // Check this before anything is built.
             Self::Resumed(interrupted) => interrupted.check_program(&this_program(&store.cache), asked)?,
         }
         Ok(Arc::new(store))
     }
 
-    /// Whether guests may be measured while others are made: in a new run under the instruction
-    /// clock, for which it makes no difference. A run with tools cannot be continued without their
-    /// files, so it is not begun without all of its guests.
+    /// Whether guests can be measured while others are built: in a new run under the instruction
+    /// clock, where this does not change figures. A run with tools cannot be continued without the
+    /// tools' files, so it starts only with all guests.
     pub(super) fn begins_early(&self, plan: &Plan, selection: &Selection, wish: AcceleratorWish) -> bool {
         matches!(self, Self::New)
             && is_counted(plan)
@@ -113,11 +112,11 @@ impl RunMode {
             && plan.study.tool_files.is_empty()
     }
 
-    /// The guests for `plan`.
+    /// Returns the guests for `plan`.
     ///
     /// # Errors
-    /// An infrastructure failure where a guest cannot be made, a usage failure where the guests are
-    /// not those of `--like`.
+    /// An infrastructure failure, if a guest cannot be built; a usage failure, if the guests differ
+    /// from those of `--like`.
     pub(super) fn testbed(
         &self,
         store: &Arc<Store>,
@@ -141,7 +140,7 @@ impl RunMode {
     /// Checks that `session` has the QEMU of `--like`.
     ///
     /// # Errors
-    /// A usage failure where it is another one.
+    /// A usage failure, if it has another one.
     pub(super) fn check_qemu(&self, session: &Session) -> Result<(), Failure> {
         match self {
             Self::Like(like) => Ok(like.check_qemu(session.provenance())?),
@@ -149,11 +148,11 @@ impl RunMode {
         }
     }
 
-    /// The blocks to execute, with the journal of the run.
+    /// Returns the blocks to execute, with the journal of the run.
     ///
     /// # Errors
-    /// A usage failure where `directory` has a run already; an infrastructure failure where the
-    /// journal cannot be written.
+    /// A usage failure, if `directory` has a run already; an infrastructure failure, if the journal
+    /// cannot be written.
     pub(super) fn work(self, session: &Session, directory: Option<&Path>, asked: Again) -> Result<Work, Failure> {
         Ok(match self {
             Self::Resumed(interrupted) => interrupted.resume(asked, session.provenance().clone())?,
@@ -162,12 +161,12 @@ impl RunMode {
     }
 }
 
-/// Reads what the results at `path` were measured with.
+/// Reads what measured the results at `path`.
 fn like(path: &Path) -> Result<Like, Failure> {
     Ok(Like::new(path, &file::read(path)?)?)
 }
 
-/// Kernels were named beside those of `--like`.
+/// Makes the failure for kernels that were named in addition to those of `--like`.
 fn other_than_like() -> Failure {
     let help = "leave --like out, or take the kernels of these results by their names";
     let report = miette::miette!(
@@ -177,7 +176,7 @@ fn other_than_like() -> Failure {
     Failure { code: USAGE, report }
 }
 
-/// A run is continued as the shard that it was begun as.
+/// Makes the failure for a run that is continued as another shard.
 fn other_shard(plan: &Plan, asked: Shard) -> Failure {
     let is =
         plan.shard.map_or_else(|| "the whole of a study".to_owned(), |shard| format!("{} of a study", shard.phrase()));

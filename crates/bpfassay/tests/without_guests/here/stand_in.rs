@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay here` with a shell script in the place of the agent: what the host fails, signals, and
-//! results directories of other users.
+//! `bpfassay here` with a shell script instead of the agent: host failures, signals, and results
+//! directories of other users.
 
 use std::{
     env, fs,
@@ -15,8 +15,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::printed;
 
-/// `bpfassay here` in `directory` with an agent that is a shell script: it writes `frames`, and
-/// does `end`.
+/// Runs `bpfassay here` in `directory` with a shell script as agent: it writes `frames`, and
+/// executes `end`.
 fn stand_in(directory: &Path, frames: &[u8], end: &str) -> String {
     fs::write(directory.join("frames"), frames).unwrap();
     let agent = format!("#!/bin/sh\n[ \"$1\" = clear ] && exit 0\ncat {}/frames\n{end}\n", directory.display());
@@ -32,7 +32,7 @@ fn stand_in(directory: &Path, frames: &[u8], end: &str) -> String {
     format!("exec {} here quick --mount /proc --output out", env!("CARGO_BIN_EXE_bpfassay"))
 }
 
-/// What a shell that does `script` in `directory` exits with and prints.
+/// Returns exit code and output of a shell that executes `script` in `directory`.
 fn shell(directory: &Path, script: &str) -> (Option<i32>, String) {
     let output = shell_command(directory, script).output().unwrap();
     (output.status.code(), printed(&output).replace('\n', " "))
@@ -76,7 +76,7 @@ fn what_the_host_fails_blames_no_tool() {
     }
 }
 
-/// As `nohup` has it, and a shell for what it starts in the background.
+/// Signals can be ignored from the start, by `nohup`, or by a shell for background jobs.
 #[test]
 fn signals_that_are_ignored_from_the_start_stay_ignored() {
     for (ignored, code) in [(true, 4), (false, 130)] {
@@ -103,8 +103,8 @@ fn signals_that_are_ignored_from_the_start_stay_ignored() {
     }
 }
 
-/// The user who owns a results directory plants links to files of root, and a pipe, in the places
-/// of what is written.
+/// The owner of a results directory plants links to root's files, and a pipe, in place of the files
+/// to write.
 #[test]
 fn nothing_leads_out_of_a_results_directory_of_another_user() {
     let directory = tempfile::tempdir().unwrap();
@@ -151,7 +151,7 @@ fn nothing_leads_out_of_a_results_directory_of_another_user() {
     assert!(printed.contains("symbolic link"), "{printed}");
     assert_eq!(fs::read_dir(at("elsewhere")).unwrap().count(), 0);
 
-    // What is read there is not read elsewhere, and not waited for.
+    // Files there are neither read elsewhere nor waited for.
     for (file, command) in [("journal.jsonl", "verify --files out"), ("results.json", "report out")] {
         fresh();
         assert_eq!(shell(directory.path(), &within_time).0, Some(4));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What deny.toml permits of dependencies, checked without `cargo deny`, which takes longer to
-//! install than all tests to run: licences, bans and sources; and advisories, where a database is
-//! at hand. What deny.toml could set besides is refused.
+//! Checks dependencies by deny.toml, without `cargo deny`, whose installation takes longer than all
+//! tests: licences, bans and sources, and advisories if a database is available. Other settings of
+//! deny.toml are refused.
 
 use std::{collections::BTreeSet, env, fs, path::Path, process::Command};
 
@@ -9,10 +9,9 @@ use semver::{Version, VersionReq};
 use serde_json::Value;
 use toml::Table;
 
-/// Names a checkout of RustSec's database of advisories.
+/// The variable that names a checkout of RustSec's database of advisories.
 const ADVISORIES: &str = "BPFASSAY_ADVISORIES";
 
-/// What deny.toml permits.
 struct Policy {
     licences: BTreeSet<String>,
     ignored: BTreeSet<String>,
@@ -33,8 +32,7 @@ impl Policy {
         Self { licences, ignored }
     }
 
-    /// Whether one may use a package under this licence expression; `/` is what was written for
-    /// `OR` once.
+    /// Whether this licence expression permits the use of a package; `/` is an old form of `OR`.
     fn permits(&self, expression: &str) -> bool {
         let text = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -76,8 +74,8 @@ impl Policy {
         self.licences.contains(&format!("{name} WITH {exception}"))
     }
 
-    /// What is wrong with the packages of this `cargo metadata`, of a workspace of the repository
-    /// in `root`.
+    /// Returns the violations by the packages of this `cargo metadata`, for a workspace of the
+    /// repository in `root`.
     fn violations(&self, metadata: &Value, root: &Path) -> Vec<String> {
         let mut wrong = Vec::new();
         for package in metadata["packages"].as_array().unwrap() {
@@ -95,7 +93,7 @@ impl Policy {
             }
             let is_private = package["publish"].as_array().is_some_and(Vec::is_empty);
             for dependency in package["dependencies"].as_array().unwrap().iter().filter(|each| each["req"] == "*") {
-                // Where no registry looks for it, a path is enough.
+                // If no registry has the package, a path is enough.
                 let may = !dependency["path"].is_null() && (is_private || dependency["kind"] == "dev");
                 if !may {
                     wrong.push(format!("{name}: any version of {} will do", dependency["name"]));
@@ -105,8 +103,8 @@ impl Policy {
         wrong
     }
 
-    /// The advisories of `database` on the packages of this `cargo metadata`, and how many files
-    /// were read for it.
+    /// Returns the advisories of `database` on the packages of this `cargo metadata`, and the
+    /// number of files read.
     fn advisories(&self, metadata: &Value, database: &Path) -> (Vec<String>, usize) {
         let (mut found, mut count) = (Vec::new(), 0);
         for package in metadata["packages"].as_array().unwrap().iter().filter(|package| !package["source"].is_null()) {
@@ -130,7 +128,7 @@ impl Policy {
     }
 }
 
-/// Whether the next word is this one, which is then passed.
+/// Removes the next word if it is `word`, and returns whether it was.
 fn take(words: &mut &[&str], word: &str) -> bool {
     let is_next = words.first() == Some(&word);
     if is_next {
@@ -139,7 +137,7 @@ fn take(words: &mut &[&str], word: &str) -> bool {
     is_next
 }
 
-/// Whether this advisory holds of a version, on Linux.
+/// Whether this advisory concerns a version, on Linux.
 fn concerns(advisory: &Table, version: &Version) -> bool {
     let matches = |key: &str| {
         let ranges = advisory["versions"].get(key).and_then(toml::Value::as_array);
@@ -154,7 +152,7 @@ fn concerns(advisory: &Table, version: &Version) -> bool {
         && !matches("unaffected")
 }
 
-/// The `cargo metadata` of the workspace, and of the one in spans/.
+/// Returns the `cargo metadata` of the workspace, and of the one in spans/.
 fn metadata() -> [Value; 2] {
     ["", "spans"].map(|workspace| {
         let mut command = Command::new(env!("CARGO"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures of cgroups and processes that came with the workload: a tool need not have reported
-//! before it.
+//! Figures of cgroups and processes that appeared with the workload: a tool need not have reported
+//! them before.
 
 use super::*;
 
@@ -10,7 +10,7 @@ const BY_PROCESS: &str =
     "{ value = 'n', operations = 'read', unit = 'calls', counting = 'cumulative', whose = 'process', label = 'c' }";
 const OF_SYSTEM: &str = "{ value = 'n', operations = 'read', unit = 'calls', counting = 'cumulative' }";
 
-/// The workload's cgroup did nothing before the workload began, unless `was_there`.
+/// Makes a run whose workload's cgroup did nothing before the workload began, unless `was_there`.
 fn run_of(output: Vec<OutputPiece>, was_there: bool) -> RunFigures {
     let mut figures = figures(output);
     if !was_there {
@@ -19,8 +19,8 @@ fn run_of(output: Vec<OutputPiece>, was_there: bool) -> RunFigures {
     figures
 }
 
-/// What is found where the tool reports once, after the workload, that `subject` made `calls`
-/// calls; and the figures that are not compared.
+/// Evaluates a tool that reports once, after the workload, that `subject` made `calls` calls.
+/// Returns the findings and why figures were not compared.
 fn reported(figure: &str, subject: &str, calls: u64, was_there: bool) -> (Vec<Kind>, Vec<String>) {
     let line = format!("{{\"c\":\"{subject}\",\"n\":{calls}}}\n");
     let run = run_of(vec![piece(2100, &line, Some(60))], was_there);
@@ -46,7 +46,7 @@ fn what_was_there_before_needs_a_report_before_the_workload() {
     }
 }
 
-/// Another process of that name, in another cgroup.
+/// Another process of that name ran in another cgroup.
 #[test]
 fn a_name_that_was_there_says_nothing_of_a_new_cgroup() {
     let compared = |figure: &str, subject: &str| {

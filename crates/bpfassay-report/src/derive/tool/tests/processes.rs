@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures by process: whatever a tool calls processes by.
+//! Figures by process, whichever names a tool gives to processes.
 
 use bpfassay_protocol::{message::WorkloadPhase, probe::MapLayout, program_set::ProgramEvent};
 
@@ -7,7 +7,7 @@ use super::{super::truth::of_operation, *};
 
 const READS: &str = "{ value = 'n', operations = 'read', unit = 'calls', whose = 'process', label = 'c' }";
 
-/// A thread of the workload made so many calls.
+/// Makes the row of a workload's thread that made `calls` calls.
 fn read(process: u32, thread: u32, name: &str, calls: u64) -> CounterRow {
     CounterRow {
         task: Some(Task::new(process, thread, name)),
@@ -15,7 +15,8 @@ fn read(process: u32, thread: u32, name: &str, calls: u64) -> CounterRow {
     }
 }
 
-/// Two processes, one of two threads, and the agent's copy that became one of them.
+/// Makes rows of two processes, one of which has two threads, and of the agent's copy that became
+/// one of them.
 fn rows() -> Vec<CounterRow> {
     vec![
         read(20, 20, "agent", 1),
@@ -26,8 +27,8 @@ fn rows() -> Vec<CounterRow> {
     ]
 }
 
-/// A run in which a tool prints, before and after the workload made the calls of `rows`, what it
-/// has of each name.
+/// Makes a run in which a tool prints its count for each name, before and after the workload made
+/// the calls of `rows`.
 fn run_of(rows: &[CounterRow], names: &[(&str, u64)]) -> RunFigures {
     let print = |all: &dyn Fn(u64) -> u64| -> String {
         names.iter().map(|(name, calls)| format!("{{\"c\":\"{name}\",\"n\":{}}}\n", all(*calls))).collect()
@@ -39,8 +40,8 @@ fn run_of(rows: &[CounterRow], names: &[(&str, u64)]) -> RunFigures {
     figures
 }
 
-/// What is found where a tool reports so of the processes that did what `rows` have; and the
-/// figures that are not compared.
+/// Evaluates a tool that reports `names` for processes that made the calls of `rows`. Returns the
+/// findings and why figures were not compared.
 fn reported(rows: &[CounterRow], names: &[(&str, u64)]) -> (Vec<FindingResult>, Vec<String>) {
     let (findings, beside) = of_run(&tool(READS), None, true, &run_of(rows, names));
     (findings, beside.not_compared.into_iter().map(|one| one.reason).collect())
@@ -53,7 +54,7 @@ fn processes_are_known_by_ids_and_names() {
     let combined: Vec<(&str, u64)> = combined.iter().map(|(name, calls)| (name.as_str(), *calls)).collect();
     let right: [&[(&str, u64)]; 6] = [
         &[("20", 5), ("21", 70)],
-        // What the agent's copy did may be in it or not.
+        // A tool may count what the agent's copy did, or leave it out.
         &[("20", 6), ("21", 70)],
         &[("20", 5), ("21", 40), ("22", 30)],
         &combined,
@@ -85,7 +86,7 @@ fn a_process_of_which_less_or_more_is_reported_is_named() {
         assert_eq!(found(&findings), [kind], "{names:?}: {findings:?}");
         assert!(evidence(&findings, kind).contains(text), "{names:?}: {findings:?}");
     }
-    // One of several ranks, by name.
+    // The tool reports only one of several ranks, by name.
     let ranks = [read(31, 31, "ior", 8), read(32, 32, "ior", 9)];
     let (findings, _) = reported(&ranks, &[("ior", 8)]);
     let text = evidence(&findings, Kind::CountsTooLow);
@@ -104,7 +105,7 @@ fn names_that_nobody_has_are_compared_with_nothing() {
     }
 }
 
-/// Where the reference tracer had no room for threads, or is one that does not distinguish them.
+/// The reference tracer had no room for threads, or does not distinguish them.
 #[test]
 fn calls_of_threads_that_are_not_recorded_are_compared_with_nothing() {
     let mut rows = rows();
@@ -118,13 +119,13 @@ fn calls_of_threads_that_are_not_recorded_are_compared_with_nothing() {
     assert_eq!(id, "which process, by its id, did 3 of the calls that `n` counts (read) is not recorded");
     assert!(by(&[("cat", 70)]).starts_with("which process, by its name,"));
     assert!(by(&[("20", 5), ("22", 30)]).starts_with("which thread"));
-    // The whole is known.
+    // The total is known.
     let of_system = tool("{ value = 'n', operations = 'read', unit = 'calls', whose = 'cgroup', label = 'c' }");
     let (findings, beside) = of_run(&of_system, None, true, &run_of(&rows, &[("77", 79)]));
     assert_eq!((found(&findings), beside.figures.iter().map(|one| one.really).max()), (vec![], Some(500)));
 }
 
-/// Records of versions whose reference tracers did not distinguish threads.
+/// Older records come from reference tracers that did not distinguish threads.
 #[test]
 fn of_earlier_records_bundled_workloads_are_known_by_their_name_alone() {
     let old = |names: &[(&str, u64)], is_bundled: bool| {
@@ -158,7 +159,7 @@ fn phase(tasks: Option<Vec<Task>>) -> WorkloadPhase {
     }
 }
 
-/// Where there was no room for threads of a bundled workload, or its threads were too many.
+/// There was no room for threads of a bundled workload, or it had too many.
 #[test]
 fn no_thread_is_taken_for_the_workload_where_threads_are_recorded() {
     let by = |label: &str, rows: &[CounterRow], names: &[(&str, u64)]| {
@@ -200,7 +201,7 @@ fn what_the_workload_sends_is_that_of_its_process() {
     assert_eq!(reason, "which process, by its id, did 10 of the calls that `n` counts (send) is not recorded");
 }
 
-/// The kernel's threads of io_uring have names of their own, and did nothing in this phase.
+/// The kernel's threads of io_uring have their own names and did nothing in this phase.
 #[test]
 fn what_a_phase_did_is_that_of_the_only_thread_that_did_it() {
     let threads = vec![Task::new(21, 21, "ior"), Task::new(21, 22, "iou-wrk-21")];

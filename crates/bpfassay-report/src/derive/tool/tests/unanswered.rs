@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the record of a run lacks clears nothing.
+//! Missing parts of a run's record never clear a tool.
 
 use bpfassay_protocol::tool::{BpfObject, LeftBehind, ProcessorTime};
 use proptest::prelude::*;
 
 use super::*;
 
-/// A run of a tool that counts right, of which everything is known.
+/// Makes a complete run of a tool that counts correctly.
 fn whole() -> RunFigures {
     let line = |calls: u64| format!("{{\"n\":{calls},\"mount\":\"/mnt\"}}\n");
     let mut figures = figures(vec![piece(900, &line(0), Some(10)), piece(2100, &line(50), Some(60))]);
@@ -31,7 +31,7 @@ const OF_OUTPUT: &[Kind] = &[
     Kind::Unreadable,
 ];
 
-/// What a record may lack, and which kinds are then not evaluated.
+/// A gap in the record, and the kinds that are not evaluated because of it.
 type Lack = (fn(&mut RunFigures, &mut ToolFigures), &'static [Kind]);
 
 const LACKS: &[Lack] = &[
@@ -55,7 +55,7 @@ const LACKS: &[Lack] = &[
     (|figures, _| figures.probe = ProbeConfiguration::with_defaults(Probe::None), OF_FIGURES),
 ];
 
-/// The kinds that are clear of a run that lacks what `lacks` says, and those that may not be.
+/// Returns the kinds that are clear in a run with the gaps `lacks`, and those that must not be.
 fn clear(lacks: &[usize]) -> (Vec<Kind>, Vec<Kind>) {
     let mut tool = tool(
         "{ value = 'n', operations = 'read', unit = 'calls', whose = 'mount', label = 'mount', only_files = true }",
@@ -94,7 +94,7 @@ proptest! {
     }
 }
 
-/// Nothing shows when a tool is ready that was just started.
+/// Nothing shows when a tool that was just started is ready.
 #[test]
 fn a_tool_without_a_sign_is_not_known_to_load_to_attach_or_how_soon() {
     let mut tool = tool("{ value = 'n', operations = 'read', unit = 'calls' }");
@@ -111,6 +111,6 @@ fn a_tool_without_a_sign_is_not_known_to_load_to_attach_or_how_soon() {
     assert_eq!(open(&silent), [Kind::DoesNotLoad, Kind::DoesNotAttach, Kind::DoesNotStart, Kind::SlowAttach]);
     silent.tool.as_mut().unwrap().programs = whole().tool.unwrap().programs;
     assert_eq!(open(&silent), [Kind::DoesNotAttach, Kind::SlowAttach]);
-    // It counted.
+    // The tool counted.
     assert_eq!(open(&figures(vec![piece(2100, "{\"n\":162}\n", Some(62))])), [Kind::SlowAttach]);
 }

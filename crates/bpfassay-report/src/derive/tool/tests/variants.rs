@@ -5,8 +5,8 @@ use bpfassay_protocol::operation::Variant;
 
 use super::*;
 
-/// Calls of fsync by the workload, as a reference tracer has them that tells variants apart; as an
-/// earlier one where there is none.
+/// Makes a row of the workload's calls of fsync. Reference tracers of earlier versions have no
+/// variant.
 fn fsync(variant: Option<Variant>, calls: u64, errors: u64) -> CounterRow {
     CounterRow {
         variant,
@@ -15,10 +15,10 @@ fn fsync(variant: Option<Variant>, calls: u64, errors: u64) -> CounterRow {
     }
 }
 
-/// What is found where a tool with this figure reports `n` for what `rows` have, and the reasons
-/// why it is not compared.
+/// Evaluates a tool whose figure `figure` is `n`, for the calls of `rows`. Returns the findings and
+/// why figures were not compared.
 fn reported(figure: &str, rows: &[CounterRow], n: u64) -> (Vec<FindingResult>, Vec<String>) {
-    // Half of it happened before.
+    // Half of the calls happened before.
     let half: Vec<CounterRow> = rows
         .iter()
         .map(|row| CounterRow { totals: Totals { calls: row.totals.calls / 2, bytes: 0, errors: 0 }, ..row.clone() })
@@ -34,7 +34,7 @@ const ITSELF: &str = "{ value = 'n', operations = 'fsync', variants = 'fsync', u
 
 #[test]
 fn variants_are_told_apart_from_report_to_report() {
-    // 33 and 8 between the two reports.
+    // Between the two reports there are 33 and 8 calls.
     let rows = [fsync(Some(Variant::Fsync), 66, 0), fsync(Some(Variant::Fdatasync), 16, 0)];
     assert_eq!(found(&reported(ALL, &rows, 41).0), []);
     let (findings, _) = reported(ALL, &rows, 33);

@@ -16,11 +16,11 @@ use super::{
 use crate::trend::{Quantity, Series, by_version, trend};
 use bpfassay_results::{CellResult, Figure, Results};
 
-/// Fewest kernels of one architecture that make a series.
+/// The smallest number of kernels of one architecture that form a series.
 const SERIES_FROM: usize = 5;
 
-/// The cells of results by architecture and file system, and the architectures that have a series
-/// of kernels.
+/// The cells of results by architecture and file system, and the architectures with a series of
+/// kernels.
 pub(super) struct Kernels<'a> {
     series: Vec<Arch>,
     alike: HashMap<(Arch, &'a str), Vec<&'a CellResult>>,
@@ -40,14 +40,14 @@ impl<'a> Kernels<'a> {
         Self { series, alike }
     }
 
-    /// Whether `target` is one of a series of kernels.
+    /// Whether `target` belongs to a series of kernels.
     pub(super) fn are_series(&self, target: &Target) -> bool {
         self.series.contains(&target.arch)
     }
 
-    /// One panel per workload case and metric for the series that `of_one` is of: these are the
-    /// cells of one of its targets and file systems. A curve per probe configuration. Nothing for
-    /// all but the first target of the series.
+    /// Makes one panel per workload case and metric, with a curve per probe configuration, for the
+    /// series to which `of_one` belongs. `of_one` has the cells of one target and file system.
+    /// Returns panels for the first target of the series only.
     pub(super) fn panels(&self, of_one: &[WithSize<'_>], of: Of) -> Vec<Panel> {
         let Some((model, _)) = of_one.first() else { return Vec::new() };
         let alike =
@@ -80,7 +80,7 @@ impl<'a> Kernels<'a> {
     }
 }
 
-/// A place on an axis of names.
+/// Returns the position of a name on an axis.
 fn place(index: usize) -> f64 {
     f64::from(u32::try_from(index).unwrap_or(u32::MAX))
 }
@@ -112,9 +112,9 @@ fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], 
     }
 }
 
-/// Figures of one architecture from kernel to kernel, with the levels between changes.
+/// Plots figures of one architecture from kernel to kernel, with the levels between changes.
 pub(super) fn along_kernels(results: &Results) -> Vec<Plot> {
-    // Looking for changes takes a while.
+    // Skip the search for changes, which takes a while.
     if Kernels::of(results).series.is_empty() {
         return Vec::new();
     }

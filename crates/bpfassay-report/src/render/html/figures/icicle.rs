@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The direct cost of one call as an icicle: all of it, its roles below, their functions below
-//! those, each as wide as its instructions.
+//! The direct cost of one call as an icicle: the total, its roles below it, and their functions
+//! below these. Each box is as wide as its instructions.
 
 use std::fmt::Write as _;
 
@@ -11,15 +11,15 @@ use super::{
 use crate::render::plain;
 use bpfassay_results::{CellResult, Direct, Figure, Results, Role};
 
-/// Height of a row, and of its letters.
+/// Heights of a row and of its letters.
 const ROW: f64 = 28.0;
 const LETTERS: f64 = 12.0;
-/// Width of a letter, rather too large.
+/// Width of a letter, estimated rather too large.
 const LETTER: f64 = 7.5;
-/// Narrower boxes are left out of the picture, not out of the list.
+/// The width below which boxes are left out of the picture, but not of the list.
 const NARROWEST: f64 = 1.0;
 
-/// One for each direct cost that was counted.
+/// Makes one plot for each counted direct cost.
 pub(super) fn icicles(results: &Results) -> Vec<Plot> {
     let of_cell = |cell: &CellResult| {
         let counted = cell.metrics.iter().filter_map(|metric| match metric.direct.as_ref()? {
@@ -35,7 +35,7 @@ pub(super) fn icicles(results: &Results) -> Vec<Plot> {
 }
 
 fn of(title: String, direct: &Direct) -> Plot {
-    // The largest come first in the results.
+    // Results list the largest functions first.
     let of_role = |role: Role| direct.functions.iter().filter(move |of| of.role == role);
     let total: f64 = direct.functions.iter().map(|function| function.per_call).sum();
     let parts = Role::ALL.into_iter().flat_map(|role| {
@@ -54,7 +54,7 @@ fn of(title: String, direct: &Direct) -> Plot {
     }
 }
 
-/// The picture, so wide.
+/// Draws the picture with the width `whole`.
 fn drawn(direct: &Direct, total: f64, whole: f64) -> String {
     let of_role = |role: Role| direct.functions.iter().filter(move |of| of.role == role);
     let mut boxes = String::new();
@@ -76,7 +76,7 @@ fn drawn(direct: &Direct, total: f64, whole: f64) -> String {
     format!("<svg viewBox=\"0 0 {whole} {}\" xmlns=\"http://www.w3.org/2000/svg\">\n{boxes}</svg>\n", 3.0 * ROW)
 }
 
-/// A box at `x`, `y` with its name, as much of it as there is room for.
+/// Draws a box at `x`, `y` with as much of its name as fits.
 fn write_box(svg: &mut String, (x, y, width): (f64, f64, f64), series: u8, label: &str) {
     if !(NARROWEST..=f64::from(u16::MAX)).contains(&width) {
         return;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The panels of one figure: on one axis, so that they can be compared; what is much less certain
-//! than the rest apart, on an axis of its own; and one panel in place of all where they are the
-//! same.
+//! The panels of one figure. They share one axis so that they can be compared. Figures that are
+//! much less certain get panels with another axis. If all panels show the same, one replaces them.
 
 use std::ops::Range;
 
@@ -10,34 +9,33 @@ use super::{
     Plot,
 };
 
-/// An interval that is so many times wider than the usual one, and wider than the whole axis of the
-/// others, is noise beside them.
+/// How many times wider than usual an interval must be to count as noise. It must also be wider
+/// than the whole axis of the others.
 const WIDE: f64 = 5.0;
-/// Marks that differ by less than this share of their value are the same: tables show four digits
+/// Marks that differ by less than this share of their value count as equal: tables show four digits
 /// after the point.
 const SAME: f64 = 5e-5;
 
-/// What the panels of a figure have in common.
+/// The common properties of a figure's panels.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Figure<'a> {
-    /// What is shown, in the title.
+    /// The name in the title.
     pub(in super::super) name: &'a str,
-    /// The axis.
+    /// The name of the axis.
     pub(in super::super) axis: &'a str,
-    /// Where there is no effect.
+    /// The value without an effect.
     pub(in super::super) reference: f64,
-    /// How to read it.
+    /// How to read the figure.
     pub(in super::super) note: &'a str,
 }
 
 /// A panel before its axis is known.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Panel {
-    /// What it is of: target and file system.
+    /// The subject: target and file system.
     pub(in super::super) place: String,
-    /// The title: the place, and by what it shows the figure.
+    /// The title: the place, and by what the panel shows the figure.
     pub(in super::super) title: String,
-    /// The names of its series.
     pub(in super::super) series: Vec<String>,
     pub(in super::super) shape: Shape,
 }
@@ -66,8 +64,8 @@ impl Panel {
         }
     }
 
-    /// The panel with those series only for which `is_kept`; others keep their place, so that
-    /// colours stay. `None` where no mark is left.
+    /// Returns the panel with only the series for which `is_kept` holds. The series keep their
+    /// numbers, and so their colours. Returns `None` if no mark is left.
     fn with(&self, is_kept: impl Fn(u8) -> bool) -> Option<Self> {
         let mut panel = self.clone();
         match &mut panel.shape {
@@ -107,7 +105,7 @@ impl Panel {
     }
 }
 
-/// The plots of those of `panels` that have a mark.
+/// Draws the plots of the `panels` that have a mark.
 pub(in super::super) fn together(mut panels: Vec<Panel>, of: Figure<'_>) -> Vec<Plot> {
     panels.retain(|panel| !panel.marks().is_empty());
     if let Some((panel, note)) = alike(&panels, of) {
@@ -134,7 +132,8 @@ pub(in super::super) fn together(mut panels: Vec<Panel>, of: Figure<'_>) -> Vec<
     plots
 }
 
-/// One panel with all rows, and how to read it, where every mark of several panels is the same.
+/// Returns one panel with all rows, and how to read it, if every mark of several panels is the
+/// same.
 fn alike(panels: &[Panel], of: Figure<'_>) -> Option<(Panel, String)> {
     let [first, _, ..] = panels else { return None };
     let value = first.marks().first()?.1.value;
@@ -162,9 +161,9 @@ fn marks_series(marks: &[(u8, Mark)], series: u8) -> bool {
     marks.iter().any(|(known, _)| *known == series)
 }
 
-/// The panels with what can be read on one axis, and those with what is too noisy for it.
+/// Splits the panels into what one axis can show, and what is too noisy for it.
 fn apart(panels: &[Panel], of: Figure<'_>) -> (Vec<Panel>, Vec<Panel>) {
-    // The widest interval of each series of each panel, and the ends of all of them.
+    // The widest interval of each series in each panel, and the ends of all its marks.
     let mut units: Vec<((usize, u8), f64, [f64; 2])> = Vec::new();
     for (index, panel) in panels.iter().enumerate() {
         for (series, mark) in panel.marks() {
@@ -238,7 +237,7 @@ mod tests {
             OF,
         );
         let titles: Vec<&str> = plots.iter().map(|plot| plot.title.as_str()).collect();
-        // What is large and certain is no noise.
+        // A large and certain figure is no noise.
         assert_eq!(titles, ["a: overhead", "b: overhead", "c: overhead", "b: overhead, wide intervals"]);
         assert_eq!(
             (plots[1].series.as_slice(), plots[3].series.as_slice()),
@@ -254,7 +253,7 @@ mod tests {
         assert_eq!(plots.len(), 1);
         assert_eq!(plots[0].title, "overhead the same everywhere: 1.0000");
         assert_eq!(plots[0].note, "A note. The same in every row of a; b.");
-        // Not where one differs, or is less certain.
+        // The panels stay apart if one mark differs, or is less certain.
         assert_eq!(together(vec![panel("a", &[(1.0, 0.0); 2]), panel("b", &[(1.001, 0.0); 2])], OF).len(), 2);
         assert_eq!(together(vec![panel("a", &[(1.0, 0.0); 2]), panel("b", &[(1.0, 0.01); 2])], OF).len(), 2);
     }
