@@ -42,8 +42,7 @@ pub struct CellResult {
     /// Kernel statistics of each program, from separate runs (`design.bpf_stats`).
     #[serde(default)]
     pub run_times: Vec<RunTime>,
-    /// Run time of all programs together, per call that the tracer counted. `None` for tools, and
-    /// without runs for statistics.
+    /// Run time of all programs per counted call; `None` for tools and without statistics runs.
     #[serde(default)]
     pub event_time: Option<EventTime>,
     /// The metrics of the workload, in display order.
@@ -57,8 +56,7 @@ pub struct CellResult {
     /// Findings about the other tool under test; `None` unless a tool file describes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_result: Option<ToolResult>,
-    /// Source lines and branches of the programs under test that ran. `None` for the baseline, and
-    /// if nothing counted them.
+    /// Source lines and branches that ran; `None` for the baseline, and if nothing counted them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_coverage: Option<Figure<CodeCoverage>>,
 }
@@ -73,8 +71,7 @@ pub struct ToolResult {
     /// bundled tracer as reference tracer. Requested bytes come from the last run whose reference
     /// tracer counts requested bytes.
     pub figures: Vec<Compared>,
-    /// Figures that the tool file declares but no run could compare. Filled only if the study
-    /// compares tools.
+    /// Figures in the tool file that no run could compare. Filled if the study compares tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_compared: Vec<NotCompared>,
     /// The run behind `figures`: the one with returned bytes, or else the one with requested bytes.
@@ -400,13 +397,11 @@ pub struct Overhead {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pooled {
-    /// Number of rows with pooled variances, this row included. For 1, the variance is the row's
-    /// own.
+    /// Number of rows with pooled variances, this row included; 1 if the variance is its own.
     pub cells: usize,
     /// Typical standard deviation of the log ratio of a single observation in these rows.
     pub deviation: f64,
-    /// Degrees of freedom that `deviation` counts for. `None` if the variances differ no more than
-    /// by chance.
+    /// Degrees of freedom of `deviation`; `None` if variances differ no more than by chance.
     pub degrees_of_freedom: Option<f64>,
     /// Standard deviation of the declared layout term in the interval. A ratio of two results has
     /// the term of both. 0 if boots vary the layout themselves.
