@@ -31,7 +31,7 @@ pub struct CellResult {
     /// Name of the other tool under test. The probe configuration is the baseline then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// What the tracer's byte counts mean; `None` for the baseline.
+    /// The meaning of the tracer's byte counts; `None` for the baseline.
     pub counts: Option<ByteMeaning>,
     /// Whether the tracer attached.
     pub attach: Attach,

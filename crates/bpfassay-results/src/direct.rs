@@ -64,7 +64,7 @@ pub struct Priced {
     pub per_call: Summary,
     /// Misses on the path per call, mean over the runs.
     pub misses: MissesPerCall,
-    /// Instructions and misses by role, mean over the runs. Only roles on the path are listed.
+    /// Instructions and misses of each role on the path, mean over the runs.
     pub roles: Vec<PricedRole>,
     /// Priced cost per call of the rest of the guest, beyond the baseline's run in the same round.
     /// It shows cache lines that the probe displaces, predictions that it disturbs, and random

@@ -116,7 +116,7 @@ pub enum Event {
     /// A stage of setting up, measuring or reporting began, goes on, or ended. Most stages come
     /// before `started`, and stages run in parallel.
     Stage(StageReport),
-    /// Durations of the stages. Only with `--timings`, after `concluded`.
+    /// Durations of the stages. Sent after `concluded`, if `--timings` was given.
     Timings {
         /// The stages that ended, in the order in which they began.
         stages: Vec<StageTiming>,

@@ -312,7 +312,7 @@ pub fn write(directory: &Path, results: &Results) -> Result<PathBuf, ResultsErro
     write_in(&opened, results)
 }
 
-/// Like [`write`], into an open directory.
+/// Like [`write()`], into an open directory.
 ///
 /// # Errors
 /// [`ResultsError::Io`] or [`ResultsError::NotAFile`] if the file cannot be written;

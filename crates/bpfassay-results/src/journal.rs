@@ -8,8 +8,8 @@
 //! Two checks detect damage. Every line carries a sum over itself and all lines before it
 //! (`chain`). The entries must be possible under the plan in the header (`sound`).
 //!
-//! Only one process writes: it holds a lock on the file (`flock`), which the system releases when
-//! the process dies.
+//! A journal has a single writer, which holds a lock on the file (`flock`). The system releases the
+//! lock when the process dies.
 
 #![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
 

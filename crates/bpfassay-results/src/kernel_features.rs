@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What works, fails and differs on each target.
+//! Features and probe configurations that work, fail or differ on each target.
 
 use bpfassay_protocol::{
     ProbeConfiguration,
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Figure;
 
-/// What works, fails and differs: one column per target, one row per probe configuration and per
-/// feature.
+/// Features and probe configurations that work, fail or differ: one column per target, one row per
+/// configuration and per feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KernelFeatures {

@@ -122,7 +122,7 @@ pub struct BlockStarted {
     pub attempt: u32,
     /// Time in milliseconds since 1970-01-01 UTC.
     pub at_unix_ms: u64,
-    /// The QEMU command line, one argument per element. Without a guest, the agent's command line.
+    /// The command line of QEMU (or of the agent, if there is no guest), one argument per element.
     pub qemu: Vec<String>,
     /// The console log, relative to the results directory.
     pub log: Option<String>,

@@ -47,7 +47,7 @@ pub struct Results {
     /// What works, fails and differs, if the study asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_features: Option<KernelFeatures>,
-    /// What else a reader must know, such as torn journal lines or missing runs.
+    /// Other facts that a reader must know, such as torn journal lines or missing runs.
     pub notes: Vec<String>,
 }
 

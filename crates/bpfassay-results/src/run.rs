@@ -48,7 +48,7 @@ pub struct RunDerived {
     pub nodes: Vec<NodeFigures>,
 }
 
-/// What the tracer saw of one path of the workload `io-paths`.
+/// The tracer's view of one path of the workload `io-paths`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PathCoverage {
@@ -67,7 +67,7 @@ pub struct PathCoverage {
     pub difference: Figure<Difference>,
 }
 
-/// What a program set counted of one event between two barriers.
+/// Counts of a program set for one event between two barriers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventFigure {
@@ -110,7 +110,7 @@ pub struct RunMetric {
     /// For a bandwidth: the operation that moves the bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
-    /// For a time per call: the bandwidth metric that the calls belong to. Only if the workload
+    /// For a time per call: the bandwidth metric that the calls belong to. Needs a workload that
     /// times its calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_of: Option<MetricName>,

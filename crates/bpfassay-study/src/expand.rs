@@ -110,7 +110,7 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     for replicate in 1..=narrowed.replicates {
         for (target, case, file_system) in points() {
             let block = case.block(study, &narrowed.probes, target, file_system, replicate);
-            // Without probe configurations, a target that no tool supports has no runs.
+            // A target that no tool supports has no runs if the study has no probe configurations.
             plan.blocks.extend((!block.runs.is_empty()).then_some(block));
         }
     }

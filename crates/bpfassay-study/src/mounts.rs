@@ -4,7 +4,7 @@
 use bpfassay_input::document::{Field, Reported};
 use bpfassay_protocol::job::{ExtraMount, MountOf};
 
-/// Parent of all mounts. What guests need is outside.
+/// Parent of all mounts. Guests need the other directories.
 const BELOW: &str = "/mnt/";
 
 /// Mount points of the file system under test.
@@ -141,7 +141,7 @@ mod tests {
         }
         let twice = of("/mnt/a", "type = 'tmpfs'") + &of("/mnt/a/b", "type = 'bind'");
         assert!(refusal(&twice).contains("another mount is at /mnt/a"), "{twice}");
-        // Only whole path components count.
+        // Path components are compared whole.
         parsed(&(of("/mnt/a", "type = 'tmpfs'") + &of("/mnt/ab", "type = 'bind'"))).unwrap();
         let unknown = of("/mnt/a", "type = 'bind'\nof = '/mnt/b'");
         assert!(refusal(&unknown).contains("that stands before"), "{unknown}");

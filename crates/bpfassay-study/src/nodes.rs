@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Restrictions of studies with several nodes (`guest.nodes`). Nodes can agree only at barriers,
-//! and only on things that are the same for all of them.
+//! Restrictions of studies with several nodes (`guest.nodes`). Nodes coordinate only at barriers,
+//! and all nodes have the same set-up.
 
 use bpfassay_protocol::job::{FileSystem, Scheduling};
 

@@ -2,9 +2,9 @@
 //! Drafts a tool file for an eBPF object, a bpftrace script, another script, a program, or a page
 //! of metrics.
 //!
-//! Only observed facts are written as active lines. The meaning of numbers cannot be observed, so
-//! figures are proposals: lines that begin with `#` and no blank. Removing the `#` activates such a
-//! line. The source is untrusted.
+//! Active lines have observed facts. The meaning of numbers cannot be observed, so figures are
+//! proposals: lines that begin with `#` and no blank. Removing the `#` activates such a line. The
+//! source is untrusted.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the program")]
 

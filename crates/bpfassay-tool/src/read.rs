@@ -272,8 +272,8 @@ pub fn arguments(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
     entries(field, argument)
 }
 
-/// Reads a source of one of the kinds in `known`. Its section can also have the keys `more`. With
-/// `by_kernel`, entries can name kernels.
+/// Reads a source of one of the kinds in `known`. Its section can also have the keys `more`.
+/// `by_kernel` allows entries to name kernels.
 fn source(field: &Field<'_, '_>, known: &[&'static str], more: &[&str], by_kernel: bool) -> Result<Source, Reported> {
     let section = field.table()?;
     section.only(&[known, more].concat());
@@ -354,9 +354,9 @@ fn debian(section: &Section<'_, '_>) -> Result<DebianPackage, Reported> {
     Ok(DebianPackage { suite: suite?, package: name?, with: with? })
 }
 
-/// Reads a list of tables, or one table. The key `arch` limits an entry to some architectures. With
-/// `by_kernel`, the key `kernels` limits it to some kernels. Two entries cannot cover the same
-/// target.
+/// Reads a list of tables, or one table. The key `arch` limits an entry to some architectures. The
+/// key `kernels`, which `by_kernel` allows, limits it to some kernels. Two entries cannot cover the
+/// same target.
 fn per_target<'d, 'i, T>(
     field: &Field<'d, 'i>,
     keys: &[&str],

@@ -59,9 +59,9 @@ impl Supply<'_> {
     /// recursively.
     ///
     /// # Errors
-    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one;
-    /// [`ToolError::Part`] if a directory cannot be read, has a name that is not UTF-8, or has more
-    /// than 4,096 entries.
+    /// - [`ToolError::Alone`]: the tool has no directory, such as a bundled one.
+    /// - [`ToolError::Part`]: a directory cannot be read, has a name that is not UTF-8, or has more
+    ///   than 4,096 entries.
     pub fn all_files(&self) -> Result<Vec<String>, ToolError> {
         let mut files = Vec::new();
         let mut waiting: Vec<String> = self.files.to_vec();

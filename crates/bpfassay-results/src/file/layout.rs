@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Line layout of `results.json`: one line for each thing that a reader looks for, such as a run or
-//! a cell. With one line per number, 200,000 runs would need 4 GB.
+//! a cell. One line per number would need 4 GB for 200,000 runs.
 
 use std::io::{self, Write};
 

@@ -267,7 +267,8 @@ impl Lines<'_> {
 
     /// Reads the header, if there is a whole line.
     fn header(&mut self) -> Result<Option<Header>, JournalError> {
-        /// Only the version: a header of another version can have other keys.
+        /// Reads the version and ignores other keys: a header of another version can have other
+        /// keys.
         #[derive(serde::Deserialize)]
         struct Version {
             journal: u64,

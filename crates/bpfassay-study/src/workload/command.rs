@@ -167,8 +167,8 @@ pub struct CommandSpec {
     /// The metrics, in display order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<MetricSpec>,
-    /// Where the output has the bytes moved on the file system under test, by operation. Missing
-    /// values count as not reported, and not as 0.
+    /// Place of the bytes moved on the file system under test, by operation. Missing values count
+    /// as not reported, and not as 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bytes: BTreeMap<Operation, ValueLocation>,
 }

@@ -355,7 +355,7 @@ pub(crate) fn check_nodes(spec: &IorSpec, nodes: u32) -> Result<(), String> {
     if spec.neighbour {
         return Err("a neighbour is on one guest: leave out `neighbour`".to_owned());
     }
-    // With MPI, ranks of a real IOR support all options.
+    // The ranks of a real IOR use MPI, and so support all options.
     let embedded = |test: &&IorTest| spec.engine != EngineChoice::External && test.interface.is_embedded();
     for test in spec.tests.iter().filter(embedded) {
         let args: Vec<&str> = test.options.iter().map(String::as_str).collect();

@@ -81,7 +81,7 @@ kinds! {
     IoPaths(IoPathsSpec) = [io_paths::TYPES];
     /// Tries the kernel's features for eBPF tools.
     KernelFeatures(FeaturesSpec) = [features::TYPES];
-    /// Only loads and attaches.
+    /// Loads and attaches tools, and does nothing else.
     Load(LoadSpec) = [load::TYPES];
     /// Writes and reads a file on each mount.
     Mounts(MountsSpec) = [mounts::TYPES];

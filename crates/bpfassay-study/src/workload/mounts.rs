@@ -12,7 +12,7 @@ use crate::Clock;
 /// The bytes must be a multiple of this.
 const UNIT: u64 = 4096;
 
-/// Default bytes on the first mount. They need several calls.
+/// Default bytes on the first mount: two calls, of 16 KiB and 4 KiB.
 const DEFAULT_SIZE: u64 = 20 << 10;
 
 pub(super) const TYPES: &[Type] = &[Type {

@@ -165,8 +165,8 @@ pub struct Script {
     /// Path relative to the tool file.
     pub path: String,
     /// Absolute path of the interpreter in the guest. It gets the tool's arguments, in which
-    /// `{script}` stands for the script's path in the guest. Without `{script}`, the script is the
-    /// last argument.
+    /// `{script}` stands for the script's path in the guest. If no argument has `{script}`, the
+    /// script is the last argument.
     pub interpreter: String,
     /// The package with the interpreter; `None` if the guest already has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -42,7 +42,8 @@ pub(super) struct Candidates {
     left_out: Vec<LeftOut>,
     /// How certain it is that an exactly fitting amount is the missing one.
     certainty: Certainty,
-    /// Parts, with the operations of each. A part that is a single subject has no further meaning.
+    /// Parts with the operations of each. A subject with a single part has none here, because that
+    /// part would be everything.
     parts: BTreeMap<Part, BTreeSet<Operation>>,
     /// The smallest set of operations, if only one such set fits.
     operations: Option<(Certainty, Vec<Operation>)>,

@@ -59,7 +59,7 @@ pub enum Start {
     /// The tool ended or exceeded its deadline before it was ready. Nothing shows whether it had
     /// loaded.
     NotReady {
-        /// What was observed: exit status, output tail.
+        /// The observation: exit status, output tail.
         message: String,
     },
 }

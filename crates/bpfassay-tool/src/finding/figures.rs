@@ -232,7 +232,7 @@ pub(super) struct Differences<'a> {
     /// Whether phases of the run show that the figure has requested bytes.
     pub(super) is_requested: bool,
     pub(super) comparisons: Vec<Comparison<'a>>,
-    /// What the figure reported by subject, without amounts explained as those of several subjects.
+    /// The reported amounts by subject, without those explained as amounts of several subjects.
     pub(super) grown: Grown,
 }
 

@@ -72,8 +72,8 @@ pub(super) fn missing(checked: &[Checked], figure: &ReportedFigure, one: &Compar
 fn counted(operations: &[Operation], one: &Comparison<'_>) -> Option<(u64, u64)> {
     let sum = |unit| operations.iter().fold(0_u64, |sum, of| sum.saturating_add(one.subject.of(*of, unit)));
     let (moved, flags) = (sum(Unit::BytesReturned), sum(Unit::Calls).saturating_mul(MOST));
-    // With short calls, any amount could be flags. An amount within the truth's uncertainty fits by
-    // chance.
+    // Any amount could be the flags of short calls. An amount within the truth's uncertainty fits
+    // by chance.
     if flags >= moved || moved <= one.at_most - one.at_least {
         return None;
     }

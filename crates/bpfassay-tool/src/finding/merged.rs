@@ -82,8 +82,8 @@ fn sum(
     let of_name = comparisons.iter().find(|one| one.subject.has_name(name));
     let (own, own_least, own_most) = of_name.map_or((0, 0, 0), |one| (one.expected, one.at_least, one.at_most));
     let parts = all_missing.len() + usize::from(own > 0);
-    // The value exceeds the subject's own amount, and equals the sum of all. With a single missing
-    // subject, it would be an alias and not a sum.
+    // The value exceeds the subject's own amount, and equals the sum of all. A single missing
+    // subject would be an alias, and not a sum.
     let is_sum = parts >= 2
         && value > own_most
         && own_least.saturating_add(at_least) <= value.saturating_add(slack)

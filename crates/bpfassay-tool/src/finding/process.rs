@@ -42,8 +42,7 @@ impl ProcessKey {
     /// [`Self::Name`] if the figure is not about processes.
     ///
     /// # Errors
-    /// What a comparison lacks: the names of counted processes are unknown, or no process has a
-    /// reported name.
+    /// The names of counted processes are unknown, or no process has a reported name.
     pub(super) fn of(
         index: usize,
         figure: &ReportedFigure,
@@ -64,7 +63,7 @@ impl ProcessKey {
         };
         let lacks = |key: Self| certain().filter(move |share| key.names(&share.process).is_empty());
         let key = match reported.as_slice() {
-            // Without reported processes, any kind of name with complete data works.
+            // If no processes are reported, any kind of name with complete data works.
             [] => Self::ALL.into_iter().find(|&key| lacks(key).next().is_none()).unwrap_or(Self::Id),
             reported => Self::reported(reported, truth),
         };

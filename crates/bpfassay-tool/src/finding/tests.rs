@@ -322,7 +322,7 @@ fn a_negative_sum_is_said_to_be_negative() {
     // Such a sum can also be positive.
     let evidence = evidence_of(&counts(&tool, &reported(300 - 22 * 2), &truth), Kind::CountsTooLow);
     assert!(evidence.ends_with("256, really 300; as much as 22 failed calls that returned -2"), "{evidence}");
-    // With a report in between, the value also decreased.
+    // The value also decreased, if there was a report in between.
     let back =
         readings(&[(50, 0, Some("a"), 30), (100, 0, Some("a"), (-162_i64).cast_unsigned()), (100, 0, Some("b"), 44)]);
     let results = counts(&tool, &back, &truth);

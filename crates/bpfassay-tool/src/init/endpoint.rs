@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests metrics from a tool on this machine. With HTTP 1.0, the answer is not chunked and ends
-//! with the connection.
+//! Requests metrics from a tool on this machine. The protocol is HTTP 1.0, so the answer is not
+//! chunked and ends with the connection.
 
 use std::{
     io::{self, Read as _, Write as _},

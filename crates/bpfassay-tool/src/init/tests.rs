@@ -115,7 +115,7 @@ fn a_bpftrace_script_is_written_with_what_it_adds_up() {
     assert_eq!(report.figures[0].counting, Counting::Interval);
     assert!(!text.contains("prints its maps at its end only"), "{text}");
     assert!(written("a.bt", b"kprobe:vfs_read { @++; }").contains("prints its maps at its end only"));
-    // Without a key, both functions give one figure.
+    // Both functions give one figure if the map has no key.
     let both =
         read(&accepted(&written("b.bt", b"kprobe:vfs_read { @x++; }\nkprobe:vfs_readv { @x++ }"))).report.unwrap();
     assert_eq!(both.figures.len(), 1);

@@ -14,8 +14,8 @@ pub(crate) const MAX_KEYS: usize = 16;
 pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
     // bpftrace reports lost events, so no such report means none were lost.
     sink.readings.lost = Some(0);
-    // Text before the first object is not part of the report. Without any object, it counts as
-    // unread.
+    // Text before the first object is not part of the report. It counts as unread if no object
+    // follows.
     let mut unread_before = Some((sink.readings.unread, sink.readings.first_unread.clone()));
     for line in lines {
         if sink.is_full() {
@@ -105,7 +105,7 @@ fn is_statistics(object: &Map<String, Value>) -> bool {
     object.len() == 3 && ["count", "average", "total"].iter().all(|key| object.contains_key(*key))
 }
 
-/// Converts a bucket with a known count. The last bucket has no upper bound.
+/// Converts a bucket with a known count. The last bucket can lack an upper bound.
 fn shown(bucket: &Value) -> Bucket {
     let up_to = bucket.get("max").and_then(Value::as_i64).map_or_else(|| "+Inf".to_owned(), |most| most.to_string());
     Bucket { up_to, count: bucket.get("count").and_then(Value::as_u64).unwrap_or(0) }

@@ -41,7 +41,7 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
             }
             Some(one) => {
                 one.explained = true;
-                // Without an alias, the equal amount can be a coincidence.
+                // The equal amount can be a coincidence if no other figure shows an alias.
                 let certainty = if is_also(one) { Certainty::of_amount(one) } else { Certainty::Fitting };
                 (certainty, format!("the same as really of {whose} {}", one.subject.shown()))
             }
