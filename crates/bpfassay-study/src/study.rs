@@ -155,9 +155,9 @@ impl Study {
         Ok(())
     }
 
-    /// Adds targets for `kernels` that this study lacks, on each of its architectures (or those in
-    /// `archs`, if any) for which `is_known` returns true. Unknown kernels are not added. Narrowing
-    /// the study to one of them is an error.
+    /// Adds targets for `kernels` that this study lacks, on its architectures for which `is_known`
+    /// returns true. `archs` limits the architectures, unless it is empty. Unknown kernels are not
+    /// added. Narrowing the study to one of them is an error.
     pub fn add_kernels(&mut self, kernels: &[String], archs: &[Arch], is_known: impl Fn(Arch, &str) -> bool) {
         let mut own: Vec<Arch> = Vec::new();
         for target in &self.targets {
@@ -242,9 +242,9 @@ pub struct Design {
     pub control: bool,
     /// Sampling interval of the tracer in milliseconds. `None` reads counters only at barriers.
     pub sampling_interval_ms: Option<u64>,
-    /// Whether each boot ends with one run of each probe configuration for the kernel's program
-    /// statistics. The statistics cost two clock reads per event, so these runs are compared with
-    /// no others.
+    /// Whether each boot ends with one run of each probe configuration and tool for the kernel's
+    /// program statistics. The statistics cost two clock reads per event, so these runs are
+    /// compared with no others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bpf_stats: bool,
     /// Error rate of verdicts.

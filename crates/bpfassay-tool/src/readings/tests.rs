@@ -307,8 +307,8 @@ fn keys_that_a_reading_lacks_are_noted_with_what_they_had() {
 /// clang 19 compiled this from globals.bpf.c in the same directory.
 const GLOBALS: &[u8] = include_bytes!("../../tests/data/globals.bpf.o");
 
-/// The linker sets the addresses of global variables. In clang's type information, all offsets are
-/// 0.
+/// The linker sets the addresses of global variables. clang's type information has offset 0 for all
+/// of them.
 #[test]
 fn global_variables_are_read_where_the_linker_puts_them() {
     let report = report(

@@ -79,7 +79,7 @@ fn without_such_a_program_or_with_more_than_flags_can_be_it_is_not() {
     assert!(too_low(&wrong, 100_000 + 50 * 511 + 1, &happened()));
     // More bytes than readv moved.
     assert!(too_low(&wrong, 99_999, &happened()));
-    // With such short calls, any amount could be flags.
+    // Any amount could be the flags of such short calls.
     let short = truth(vec![
         share("a", "m", Operation::Read, 100, 100_000, 100_000),
         share("a", "m", Operation::Readv, 50, 50 * 511, 50 * 511),

@@ -65,7 +65,7 @@ impl Whole {
         match source {
             Source::Start => self.start = None,
             Source::Prototypes => self.prototypes = None,
-            // Without figures in the tool file, no report is read.
+            // No report is read if the tool file has no figures.
             Source::Figures => (self.report, self.readings) = (None, None),
             Source::Reports => self.readings = None,
             Source::Truth => self.truth = None,

@@ -197,7 +197,7 @@ fn a_mount_that_is_missed_is_no_operation_that_is_not_seen() {
     assert_eq!(found(&elsewhere), [Kind::SubjectUnknown, Kind::OperationsNotSeen, Kind::CountsTooLow]);
     let unreported = evidence_of(&elsewhere, Kind::OperationsNotSeen);
     assert_eq!(unreported, "no figure counts readv: 2 calls, 20 bytes");
-    // With two operations, it is unknown which one was seen.
+    // Two operations fit, so it is unknown which one was seen.
     let either = results(&reads, &[("/x", 77)]);
     assert_eq!(found(&either), [Kind::SubjectUnknown, Kind::OperationsNotSeen]);
 }

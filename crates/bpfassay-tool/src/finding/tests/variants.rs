@@ -9,8 +9,10 @@ fn of(variant: Option<Variant>, operation: Operation, calls: u64, failed: u64) -
     Share { variant, errors: Some(failed), ..share("a", "m", operation, calls, 0, 0) }
 }
 
-/// 33 calls of fsync and 8 of fdatasync, in two phases of which one has as many calls. 40 opens, of
-/// which 6 fail, and 3 opens by execve, of which 1 fails.
+/// Some calls of fsync and open.
+///
+/// - 33 calls of fsync and 8 of fdatasync, in two phases of which one has as many calls
+/// - 40 opens, of which 6 fail, and 3 opens by execve, of which 1 fails
 fn shares() -> Vec<Share> {
     vec![
         of(Some(Variant::Fsync), Operation::Fsync, 33, 0),
