@@ -295,7 +295,7 @@ pub struct Concluded {
     pub passes: u64,
     /// Gate verdicts: regressions.
     pub regressions: u64,
-    /// Gate verdicts that are neither.
+    /// Gate verdicts: neither pass nor regression.
     pub inconclusive: u64,
     /// SHA-256 of the raw figures, if they are the same on every machine.
     pub fingerprint: Option<String>,

@@ -83,8 +83,7 @@ pub(crate) fn sample(line: &str) -> Option<Row<'_>> {
     Some(row)
 }
 
-/// Parses quoted text with `\\`, `\"` and `
-/// `. Returns it with the text that follows.
+/// Parses quoted text with `\\`, `\"` and `\n`. Returns it with the text that follows.
 fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let inner = text.strip_prefix('"')?;
     let mut value = String::new();

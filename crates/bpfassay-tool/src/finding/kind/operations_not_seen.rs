@@ -90,7 +90,7 @@ fn unseen(prototypes: &[Checked], figure: &ReportedFigure, one: &Comparison<'_>)
         let text = format!("{shown}: what is missing is exactly {names}{}{phases}", why(operations));
         return Some((certainty, text));
     }
-    // The prototypes prove this cause even if other causes fit.
+    // The prototypes show this cause even if other causes fit.
     let missing = flags::missing(prototypes, figure, one)?;
     Some((Certainty::Fitting, format!("{shown}: {missing}{}", candidates.shown())))
 }

@@ -11,7 +11,7 @@ fn of(variant: Option<Variant>, operation: Operation, calls: u64, failed: u64) -
 
 /// Some calls of fsync and open.
 ///
-/// - 33 calls of fsync and 8 of fdatasync, in two phases of which one has as many calls
+/// - 33 calls of fsync and 8 of fdatasync
 /// - 40 opens, of which 6 fail, and 3 opens by execve, of which 1 fails
 fn shares() -> Vec<Share> {
     vec![
