@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lists the studies in studies/ and the IOR scripts in ior-configs/ for `src/bundled.rs`.
+//! Generates the lists of studies and IOR scripts that `src/bundled.rs` compiles in.
 
 use std::{
     env,
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The files of `folder` with this extension, by file name, sorted.
+/// Lists the files of `folder` with this extension, sorted by file name.
 fn files(folder: &Path, extension: &str) -> Result<Vec<(String, PathBuf)>, Box<dyn Error>> {
     println!("cargo::rerun-if-changed={}", folder.display());
     let mut files = Vec::new();

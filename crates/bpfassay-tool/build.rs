@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lists the tool files in tools/ for `src/bundled.rs`.
+//! Generates the list of tool files that `src/bundled.rs` compiles in.
 
 use std::{env, error::Error, fmt::Write, fs, path::PathBuf};
 

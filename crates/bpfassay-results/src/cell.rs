@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The results of each cell, over its runs.
+//! Results of each cell, summed up over its runs.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CodeCoverage, Direct, Figure, RunFailure};
 
-/// One cell.
+/// The results of one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CellResult {
-    /// [`bpfassay_study::Cell::id`].
+    /// The cell, as in [`bpfassay_study::Cell::id`].
     pub cell: String,
     /// The target.
     pub target: Target,
@@ -28,37 +28,35 @@ pub struct CellResult {
     pub file_system: String,
     /// The probe configuration.
     pub probe: ProbeConfiguration,
-    /// Name of the other tool under test; the probe configuration is the baseline then.
+    /// Name of the other tool under test. The probe configuration is the baseline then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The meaning of the tracer's bytes; `None` for the baseline.
+    /// The meaning of the tracer's byte counts; `None` for the baseline.
     pub counts: Option<ByteMeaning>,
     /// Whether the tracer attached.
     pub attach: Attach,
-    /// Runs of the cell, controls not included.
+    /// Runs of the cell, without controls.
     pub runs: RunCounts,
-    /// Runs that failed, controls included.
+    /// Failed runs, controls included.
     pub failures: Vec<CellFailure>,
-    /// The kernel's statistics of each program, from runs of their own (`design.bpf_stats`).
+    /// Kernel statistics of each program, from separate runs (`design.bpf_stats`).
     #[serde(default)]
     pub run_times: Vec<RunTime>,
-    /// The same for all programs together, per call that the tracer counted; `None` without such
-    /// runs, and for tools.
+    /// Run time of all programs per counted call; `None` for tools and without statistics runs.
     #[serde(default)]
     pub event_time: Option<EventTime>,
-    /// The metrics of the workload, in the order of display.
+    /// The metrics of the workload, in display order.
     pub metrics: Vec<CellMetric>,
-    /// How right the tracer's counts are.
+    /// Accuracy of the tracer's counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accuracy: Vec<CellAccuracy>,
-    /// Pitfalls that the tracer found, each once, over the runs that were measured or refused.
+    /// Pitfalls that the tracer found in measured or refused runs, each listed once.
     #[serde(default)]
     pub findings: Vec<CellFinding>,
-    /// The findings about the other tool under test, where a tool file describes it.
+    /// Findings about the other tool under test; `None` unless a tool file describes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_result: Option<ToolResult>,
-    /// Which source lines and branches of the programs under test ran; `None` where nothing counted
-    /// them, and for the baseline.
+    /// Source lines and branches that ran; `None` for the baseline, and if nothing counted them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_coverage: Option<Figure<CodeCoverage>>,
 }
@@ -67,21 +65,19 @@ pub struct CellResult {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolResult {
-    /// Every kind of fault: found in a run, looked for and not found in any, or not looked for and
-    /// why.
+    /// Every kind of fault: found in a run, looked for and not found, or not looked for and why.
     pub findings: Vec<FindingResult>,
-    /// The figures that it reported beside what really happened, from the last run that had the
-    /// bundled tracer as its reference tracer; bytes requested from the last one with a reference
-    /// tracer that counts those.
+    /// What the tool reported, and what really happened. Both come from the last run with the
+    /// bundled tracer as reference tracer. Requested bytes come from the last run whose reference
+    /// tracer counts requested bytes.
     pub figures: Vec<Compared>,
-    /// The figures that its file declares and that no run compares with what really happened, where
-    /// the study compares tools.
+    /// Figures in the tool file that no run could compare. Filled if the study compares tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_compared: Vec<NotCompared>,
-    /// The first of these runs.
+    /// The run behind `figures`: the one with returned bytes, or else the one with requested bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// Its programs in the kernel, in the first run that it was ready in.
+    /// The tool's programs in the kernel, from the first measured run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<Loaded>,
 }
@@ -90,18 +86,18 @@ pub struct ToolResult {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Loaded {
-    /// How long it took from its start until it was ready, in nanoseconds of the guest's clock.
+    /// Time from the tool's start until it was ready, in nanoseconds of the guest's clock.
     pub ready_ns: u64,
-    /// How long it took to make its maps and load its programs, in the same unit; `None` where its
-    /// loader does not report it: all but that of bare objects.
+    /// Time for creating maps and loading programs, in the same unit. `None` unless the loader
+    /// reports it; only the loader of bare objects does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_ns: Option<u64>,
-    /// Its programs as the kernel held them then.
+    /// The programs as the kernel held them when the tool was ready.
     pub programs: Vec<BpfObject>,
 }
 
 impl Loaded {
-    /// Its programs in the order in which they were loaded.
+    /// Returns the programs in the order in which they were loaded.
     #[must_use]
     pub fn programs_by_id(&self) -> Vec<&BpfObject> {
         let mut programs: Vec<&BpfObject> = self.programs.iter().collect();
@@ -114,65 +110,64 @@ impl Loaded {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CellFinding {
-    /// The finding, as the first of these runs has it: the numbers in its detail are of that run.
+    /// The finding from the first run in `runs`; the numbers in its detail are from that run.
     pub finding: Finding,
-    /// The runs that have a finding of this kind on this subject.
+    /// Runs with a finding of this kind on this subject.
     pub runs: Vec<String>,
 }
 
-/// Runs and run time of one program, in the whole guest.
+/// How often and how long one program ran in the whole guest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunTime {
     /// The program.
     pub program: String,
-    /// How often it ran.
+    /// Number of executions.
     pub runs: u64,
-    /// How long, in nanoseconds of the guest's clock; the readings of the clock partly included.
+    /// Total run time in nanoseconds of the guest's clock. It includes part of the clock reads.
     pub run_time_ns: u64,
-    /// The second / the first.
+    /// `run_time_ns` / `runs`.
     pub per_run_ns: Figure<f64>,
 }
 
-/// The time that the programs of a probe configuration take together for each call that it counts,
-/// in the whole guest.
+/// Time that all programs of a probe configuration take per counted call, in the whole guest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventTime {
     /// Calls counted.
     pub events: u64,
-    /// How long all programs ran, in nanoseconds of the guest's clock.
+    /// Total run time of all programs, in nanoseconds of the guest's clock.
     pub run_time_ns: u64,
-    /// The second / the first.
+    /// `run_time_ns` / `events`.
     pub per_event_ns: Figure<f64>,
 }
 
 impl CellResult {
-    /// The metrics, each with the row of its accuracy where there is one.
+    /// Pairs each metric with its accuracy row, if there is one.
     pub fn rows(&self) -> impl Iterator<Item = (&CellMetric, Option<&CellAccuracy>)> {
         self.metrics.iter().map(|metric| (metric, self.accuracy.iter().find(|row| row.metric == metric.name)))
     }
 
-    /// The rows of whole phases or runs: those that are not the time per call of another.
+    /// Like [`Self::rows`], without the metrics that are times per call of another metric.
     pub fn whole(&self) -> impl Iterator<Item = (&CellMetric, Option<&CellAccuracy>)> {
         self.rows().filter(|(metric, _)| metric.calls_of.is_none())
     }
 
-    /// The metric with this name.
+    /// Finds the metric called `name`.
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<&CellMetric> {
         self.metrics.iter().find(|metric| &*metric.name == name)
     }
 
-    /// Whether nothing was under test.
+    /// Whether the cell measures the baseline: no tracer and no other tool.
     #[must_use]
     pub fn is_baseline(&self) -> bool {
         self.probe.is_baseline() && self.tool.is_none()
     }
 
-    /// How many runs that were measured lack a figure that the workload has to report, and why the
-    /// first figure is missing: a summary that cannot be read or contradicts itself is no
-    /// measurement.
+    /// Counts measured runs that lack a figure which the workload has to report. Takes the metric
+    /// with the fewest values, and says why it lacks them. A summary that cannot be read, or
+    /// contradicts itself, gives no figure.
     #[must_use]
     pub fn without_figures(&self) -> Option<(u32, &str)> {
         let measured = self.runs.measured;
@@ -185,32 +180,31 @@ impl CellResult {
         Some((measured.saturating_sub(observations(worst)), why))
     }
 
-    /// Whether the tracer was compared with what the workload moved in some intervals, and in
-    /// others not: each interval has a figure, or what is under test has none in any.
+    /// Whether some intervals have no byte or call error although others have one.
     #[must_use]
     pub fn lacks_counts(&self) -> bool {
         let errors = self.accuracy.iter().flat_map(|row| [&row.byte_error, &row.call_error]);
         errors.filter_map(Figure::value).any(|errors| errors.not_measured > 0)
     }
 
-    /// The name of what was under test.
+    /// Name of the probe configuration or tool.
     #[must_use]
     pub fn under_test(&self) -> String {
         self.tool.clone().unwrap_or_else(|| self.probe.to_string())
     }
 }
 
-/// How many runs.
+/// Number of runs by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunCounts {
-    /// In the plan.
+    /// Runs in the plan.
     pub planned: u32,
-    /// Measured.
+    /// Runs with figures.
     pub measured: u32,
-    /// Refused by the kernel.
+    /// Runs refused by the kernel.
     pub refused: u32,
-    /// Failed.
+    /// Runs that failed.
     pub failed: u32,
 }
 
@@ -218,9 +212,9 @@ pub struct RunCounts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CellFailure {
-    /// The run.
+    /// [`bpfassay_protocol::job::RunSpec::id`].
     pub run: String,
-    /// Why.
+    /// Why the run failed.
     pub failure: RunFailure,
 }
 
@@ -228,44 +222,43 @@ pub struct CellFailure {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Attach {
-    /// Nothing to attach.
+    /// The baseline has nothing to attach.
     Baseline,
-    /// It attached in every run that came so far.
+    /// The tracer attached in every run that reached this step.
     Attached {
-        /// The kernel functions, with offset where it is not the entry.
+        /// Kernel functions that it attached to, with an offset unless it is the entry.
         functions: Vec<String>,
-        /// The refusal that was expected in vain.
+        /// The expected refusal that did not happen.
         in_spite_of: Option<Expectation>,
     },
-    /// The kernel refused it in every run that came so far.
+    /// The kernel refused the tracer in every run that reached this step.
     Refused {
-        /// The refusal of the first such run.
+        /// The refusal in the first refused run.
         refusal: Refusal,
         /// The expected outcome, if there is one.
         expectation: Option<Expectation>,
-        /// Whether the refusal is the expected one: same step, same error number.
+        /// Whether step and error number match the expectation.
         expected: bool,
     },
-    /// Both happened.
+    /// The tracer attached in some runs and was refused in others.
     Unsteady {
-        /// Runs in which it attached.
+        /// Number of runs in which it attached.
         attached: u32,
-        /// Runs in which it was refused.
+        /// Number of runs in which it was refused.
         refused: u32,
-        /// The refusal of the first such run.
+        /// The refusal in the first refused run.
         refusal: Refusal,
     },
-    /// No run came so far as to say.
+    /// No run reached this step.
     Unknown {
-        /// Why.
+        /// Why no run did.
         reason: String,
     },
 }
 
 impl Attach {
-    /// Whether it is not what was expected: a refusal that was not expected, an attachment that
-    /// should have been refused, or now one and now the other. That nothing is known is no
-    /// surprise; the runs that failed say why.
+    /// Whether the outcome differs from the expectation, or varies between runs. An unknown outcome
+    /// is no surprise: the failed runs say why.
     #[must_use]
     pub const fn is_surprise(&self) -> bool {
         match self {
@@ -281,56 +274,54 @@ impl Attach {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CellMetric {
-    /// Name, unique in the cell: `write`, `read`, `work`, or a name of the study file.
+    /// Name, unique in the cell: `write`, `read`, `work`, or a name from the study file.
     pub name: MetricName,
     /// Unit: `MiB/s`, `operations/s`.
     pub unit: String,
-    /// Which values are better.
+    /// Whether higher or lower values are better.
     pub better: Better,
-    /// The operation whose bytes it is the rate of: a bandwidth by IOR.
+    /// For a bandwidth by IOR: the operation that moves the bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
-    /// The bandwidth that it is the time per call of.
+    /// For a time per call: the bandwidth metric that the calls belong to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_of: Option<MetricName>,
-    /// Values of the runs, controls not included.
+    /// Values over all runs, without controls.
     pub value: Figure<Summary>,
-    /// Relative overhead: value of the baseline / value of this cell, oriented so that above 1 is
-    /// worse.
+    /// Relative overhead: baseline / this cell, oriented so that a value above 1 is worse.
     pub overhead: Figure<Overhead>,
-    /// The cost of the probe configuration in instructions, under the instruction clock.
+    /// Cost of the probe configuration in instructions, under the instruction clock.
     pub cost: Figure<Cost>,
-    /// The second baseline run taken for a probe configuration: it costs nothing, so this is the
-    /// noise floor.
+    /// Cost of the second baseline run, treated as a probe configuration. The true cost is 0, so
+    /// this is the noise floor.
     pub control_cost: Figure<Cost>,
-    /// The direct cost of the probe configuration; `None` where no instructions were counted, and
-    /// for the baseline.
+    /// Direct cost of the probe configuration. `None` for the baseline, and if no instructions were
+    /// counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct: Option<Figure<Direct>>,
-    /// A/A control of the group: value of the baseline / value of the second baseline run. Its
-    /// distance from 1 is the noise floor.
+    /// A/A control of the group: baseline / second baseline run. Its distance from 1 is the noise
+    /// floor.
     pub control: Figure<Overhead>,
-    /// For the baseline: whether its value changed with time, over all its runs and those of the
-    /// control.
+    /// For the baseline: whether the value drifted with time, over all its runs and the controls.
     #[serde(default = "no_drift")]
     pub drift: Figure<Drift>,
 }
 
 impl CellMetric {
-    /// The ratio that is compared with 1: the overhead, or the A/A control of the baseline.
+    /// Returns the ratio to compare with 1: the overhead, or the A/A control for the baseline.
     #[must_use]
     pub fn compared(&self, is_baseline: bool) -> &Figure<Overhead> {
         if is_baseline { &self.control } else { &self.overhead }
     }
 
-    /// The cost, and of the baseline its A/A control.
+    /// Returns the cost, or the control's cost for the baseline.
     #[must_use]
     pub fn cost_compared(&self, is_baseline: bool) -> &Figure<Cost> {
         if is_baseline { &self.control_cost } else { &self.cost }
     }
 
-    /// Whether the overhead is within the noise floor: its interval holds 1, or the estimate lies
-    /// in the interval of the A/A control. Never without an interval.
+    /// Whether the overhead is within the noise floor. True if its interval holds 1, or if the
+    /// estimate lies in the interval of the A/A control. False without an interval.
     #[must_use]
     pub fn is_within_noise(&self) -> bool {
         let Some(overhead) = self.overhead.value().map(|overhead| overhead.estimate) else { return false };
@@ -341,23 +332,23 @@ impl CellMetric {
     }
 }
 
-/// How right the counts are of what the tracer counted while a metric was measured: a row per
-/// bandwidth, and one for the work as a whole of other workloads.
+/// Accuracy of the tracer's counts while a metric was measured. IOR has one row per bandwidth,
+/// other workloads have one row for the whole work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CellAccuracy {
     /// [`CellMetric::name`].
     pub metric: MetricName,
-    /// Byte errors of the operation of this metric over all intervals of all runs; of the work as a
-    /// whole those of all operations.
+    /// Byte errors of the metric's operation over all intervals of all runs. A row for the whole
+    /// work covers all operations.
     pub byte_error: Figure<ByteErrors>,
-    /// The same for calls.
+    /// Like `byte_error`, for calls.
     pub call_error: Figure<ByteErrors>,
-    /// The same for mountstats.
+    /// Like `byte_error`, for mountstats.
     pub mountstats_error: Figure<ByteErrors>,
-    /// Over the runs: see `RunAccuracy::relative_error_ior_interval`.
+    /// Summary over the runs; see `RunAccuracy::relative_error_ior_interval`.
     pub relative_error_ior_interval: Figure<Summary>,
-    /// Over the runs: see `RunAccuracy::relative_error_instantaneous`.
+    /// Summary over the runs; see `RunAccuracy::relative_error_instantaneous`.
     pub relative_error_instantaneous: Figure<Summary>,
 }
 
@@ -365,78 +356,76 @@ fn no_drift() -> Figure<Drift> {
     Figure::missing("these results were made before drift was looked for")
 }
 
-/// A relative overhead and what it rests on.
+/// A relative overhead and the data behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Overhead {
-    /// The estimate with its interval; its `n` counts `unit`s.
+    /// The estimate with its interval. The field `n` counts `unit`s.
     pub estimate: Estimate,
-    /// The same on the log scale with its error: what tests start from.
+    /// The estimate on the log scale with its standard error. Tests start from it.
     pub effect: Effect,
-    /// The unit that is one independent observation.
+    /// The unit of one independent observation.
     pub unit: Unit,
-    /// Pairs of runs that went into it.
+    /// Number of run pairs.
     pub pairs: u32,
-    /// How many of them were measured in two boots of the same block, because the first was
+    /// Pairs whose runs come from two boots of the same block, because the first boot was
     /// interrupted.
     pub pairs_across_boots: u32,
-    /// Standard deviation of log ratios between boots, beyond what their rounds explain; `None` for
+    /// Standard deviation of log ratios between boots, beyond what their rounds explain. `None` for
     /// one boot, or one round.
     #[serde(default)]
     pub between_boots: Option<f64>,
     /// Standard deviation of log ratios between the rounds of one boot; `None` for one round.
     #[serde(default)]
     pub within_boots: Option<f64>,
-    /// Minimal detectable effect: the ratio above 1 that an interval of this standard error, with
-    /// all that is in it, shows with probability 0.8 at the study's error rate. A plan for the next
-    /// experiment, from a spread that is an estimate itself; `None` without an interval.
+    /// Minimum detectable effect: the ratio above 1 that an interval with this standard error shows
+    /// with probability 0.8, at the study's error rate. It helps to plan the next experiment, and
+    /// rests on an estimated spread. `None` without an interval.
     #[serde(default)]
     pub detectable: Option<f64>,
-    /// Whether it is shown to lie within the study's margin (two one-sided tests, corrected over
-    /// all cells); `None` where the study names no margin.
+    /// Whether the overhead is shown to lie within the study's margin. Uses two one-sided tests,
+    /// corrected over all cells. `None` if the study has no margin.
     #[serde(default)]
     pub negligible: Option<bool>,
-    /// What the interval was made with besides its own observations; `None`: nothing.
+    /// Data besides the cell's own observations that the interval uses; `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooled: Option<Pooled>,
 }
 
-/// What an interval was made with besides its own observations: the variance of other rows of the
+/// Data besides the row's own observations that an interval uses: the variance of other rows of the
 /// matrix (moderated t), and a declared layout term.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pooled {
-    /// Rows whose variances were pooled, this one among them; 1: its variance is its own.
+    /// Number of rows with pooled variances, this row included; 1 if the variance is its own.
     pub cells: usize,
-    /// Standard deviation of the log ratio of a single observation that is usual in them.
+    /// Typical standard deviation of the log ratio of a single observation in these rows.
     pub deviation: f64,
-    /// For how many degrees of freedom it counts; `None`: the variances do not differ by more than
-    /// chance.
+    /// Degrees of freedom of `deviation`; `None` if variances differ no more than by chance.
     pub degrees_of_freedom: Option<f64>,
-    /// Standard deviation of the declared layout term in the interval, of a ratio of two results
-    /// that of both; 0 where boots show the layout themselves.
+    /// Standard deviation of the declared layout term in the interval. A ratio of two results has
+    /// the term of both. 0 if boots vary the layout themselves.
     pub layout: f64,
 }
 
-/// Instructions of the guest beyond the baseline's, from barrier to barrier, in pairs of the same
-/// block and round. The difference holds everything that the probe adds: the hook, the program, and
-/// where it disturbs other code.
+/// Instructions of the guest beyond the baseline's, between the barriers of a phase. Pairs have the
+/// same block and round. The difference includes the hook, the program, and effects on other code.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
-    /// Per call of the workload, with the interval of its own observations; its `n` counts `unit`s.
+    /// Cost per call of the workload. The interval uses only this row's observations, and `n`
+    /// counts `unit`s.
     pub per_call: Estimate,
-    /// Per MiB that the workload moved, with its interval.
+    /// Cost per MiB that the workload moved.
     pub per_mib: Estimate,
-    /// Instructions per call of the baseline's runs, the mean; `None` in results that were made
-    /// before this was recorded.
+    /// Mean instructions per call of the baseline. `None` in results made before this was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<f64>,
-    /// The cost per call with the interval that overheads have, which reports show; `None` where
-    /// that is the one of its own observations.
+    /// Cost per call with an interval like that of overheads; reports show it. `None` if the
+    /// interval of `per_call` is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooled: Option<PooledCost>,
-    /// What was compared.
+    /// Which time was compared.
     pub basis: Basis,
     /// Calls per run.
     pub calls: u64,
@@ -444,42 +433,42 @@ pub struct Cost {
     pub unit: Unit,
 }
 
-/// A cost with an interval as overheads have it.
+/// A cost whose interval uses pooled data, as overheads do.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PooledCost {
     /// Per call of the workload.
     pub per_call: Estimate,
-    /// What its interval was made with besides its own observations; deviations are shares of the
-    /// baseline's instructions per call.
+    /// Data that the interval uses besides the row's own. Deviations are shares of the baseline's
+    /// instructions per call.
     pub with: Pooled,
 }
 
 impl Cost {
-    /// The cost per call as reports show it.
+    /// Returns the cost per call that reports show.
     #[must_use]
     pub fn shown(&self) -> &Estimate {
         self.pooled.as_ref().map_or(&self.per_call, |pooled| &pooled.per_call)
     }
 }
 
-/// Which time was compared.
+/// The time that a cost is based on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// Time in which the guest worked.
     Busy,
-    /// All time, waiting included: the kernel does not report how long it was idle.
+    /// All time, including waiting: the kernel does not report idle time.
     Elapsed,
 }
 
-/// The unit that is one independent observation.
+/// The unit of one independent observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// One boot: the mean of the log ratios of its rounds.
+    /// One boot, as the mean of the log ratios of its rounds.
     Boots,
-    /// One round within the only boot: the interval covers the spread within that boot, not between
+    /// One round of the only boot. The interval covers the spread within that boot, not between
     /// boots.
     Rounds,
 }
@@ -493,18 +482,18 @@ impl fmt::Display for Unit {
     }
 }
 
-/// Byte or call errors of several intervals.
+/// Byte or call errors over several intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ByteErrors {
-    /// Smallest.
+    /// Smallest error.
     pub min: i64,
-    /// Largest.
+    /// Largest error.
     pub max: i64,
-    /// Intervals that were compared.
+    /// Number of intervals compared.
     pub intervals: u32,
-    /// Intervals whose error is 0.
+    /// Number of intervals with error 0.
     pub exact: u32,
-    /// Intervals in which no error could be computed.
+    /// Number of intervals without a computable error.
     pub not_measured: u32,
 }

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::Figure;
 
-/// The code of the programs under test that ran in a boot, in phases of the workload.
+/// Code of the programs under test that ran in one boot, in phases of the workload.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BootCoverage {
-    /// The programs, each once however often it was loaded.
+    /// The programs, each listed once even if it was loaded several times.
     pub programs: Vec<ProgramSource>,
-    /// The runs with something under test, warm-ups not included.
+    /// The runs with something under test, without warm-ups.
     pub runs: Vec<RunCoverage>,
 }
 
@@ -20,24 +20,23 @@ pub struct BootCoverage {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramSource {
-    /// Its name, cut off behind 15 bytes.
+    /// Program name, cut off after 15 bytes.
     pub program: String,
-    /// Its lines; not measured where the kernel interprets it, or where it was loaded without line
-    /// information.
+    /// The program's lines. Not measured if the kernel interprets the program, or if it was loaded
+    /// without line information.
     pub lines: Figure<ProgramLines>,
 }
 
-/// The source lines that a program has code of. Those whose code the verifier removed are not among
-/// them.
+/// Source lines for which a program has code. Lines whose code the verifier removed are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramLines {
-    /// Source files, as the compiler recorded their names.
+    /// Source files, with the names that the compiler recorded.
     pub files: Vec<String>,
-    /// The lines, by file and number.
+    /// The lines, sorted by file and number.
     pub lines: Vec<SourceLine>,
-    /// The branches of the lines: conditional jumps that belong to the source, and not to what
-    /// kernel or compiler put in.
+    /// Branches of the lines: conditional jumps that come from the source. Jumps that the kernel or
+    /// the compiler added are absent.
     pub branches: Vec<SourceBranch>,
 }
 
@@ -47,63 +46,63 @@ pub struct ProgramLines {
 pub struct SourceLine {
     /// Index into [`ProgramLines::files`].
     pub file: u32,
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// Its text, as the compiler recorded it.
+    /// Text of the line, as the compiler recorded it.
     pub text: String,
 }
 
-/// A conditional jump.
+/// A conditional jump in the source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceBranch {
     /// Index into [`ProgramLines::lines`].
     pub line: u32,
-    /// The column of its condition, from 1; 0 where the compiler knew none.
+    /// Column of the condition, from 1; 0 if the compiler recorded none.
     pub column: u32,
 }
 
-/// The code that ran in one run.
+/// Code that ran in one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunCoverage {
-    /// [`bpfassay_protocol::job::RunSpec::id`].
+    /// The run, as in [`bpfassay_protocol::job::RunSpec::id`].
     pub run: String,
-    /// The programs that were under test.
+    /// The programs under test.
     pub programs: Figure<Vec<ProgramExecutions>>,
 }
 
-/// How often the lines of a program ran.
+/// Executions of a program's lines and branches in one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramExecutions {
     /// Index into [`BootCoverage::programs`].
     pub program: u32,
-    /// Executions of each of [`ProgramLines::lines`].
+    /// Executions of each line in [`ProgramLines::lines`].
     pub lines: Vec<u64>,
-    /// Of each of [`ProgramLines::branches`] how often it jumped and how often it did not; `None`
-    /// where the counts do not determine it.
+    /// How often each branch in [`ProgramLines::branches`] jumped, and how often it did not. `None`
+    /// if the counts do not determine it.
     pub branches: Vec<Option<[u64; 2]>>,
 }
 
-/// The code of a cell's programs that ran, over all runs.
+/// Code of a cell's programs that ran, summed over all runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CodeCoverage {
-    /// Runs that were counted.
+    /// Number of runs that were counted.
     pub runs: u32,
-    /// The programs by name.
+    /// The programs, sorted by name.
     pub programs: Vec<ProgramCoverage>,
 }
 
-/// The code of a program that ran.
+/// Code of one program that ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramCoverage {
-    /// Its name, cut off behind 15 bytes.
+    /// Program name, cut off after 15 bytes.
     pub program: String,
-    /// Its lines; not measured where the kernel interprets it, or where it was loaded without line
-    /// information.
+    /// The program's lines. Not measured if the kernel interprets the program, or if it was loaded
+    /// without line information.
     pub lines: Figure<CoveredLines>,
 }
 
@@ -111,9 +110,9 @@ pub struct ProgramCoverage {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CoveredLines {
-    /// Source files, as the compiler recorded their names.
+    /// Source files, with the names that the compiler recorded.
     pub files: Vec<String>,
-    /// The lines, by file and number.
+    /// The lines, sorted by file and number.
     pub lines: Vec<CoveredLine>,
 }
 
@@ -123,14 +122,14 @@ pub struct CoveredLines {
 pub struct CoveredLine {
     /// Index into [`CoveredLines::files`].
     pub file: u32,
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// Its text, as the compiler recorded it.
+    /// Text of the line, as the compiler recorded it.
     pub text: String,
-    /// Executions of the instruction that its code begins with; where its code has several places
-    /// in the program, of the one that ran most.
+    /// Executions of the first instruction of the line's code. If the code is in several places of
+    /// the program, the place that ran most counts.
     pub executions: u64,
-    /// Its branches.
+    /// Branches of the line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<CoveredBranch>,
 }
@@ -139,22 +138,22 @@ pub struct CoveredLine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CoveredBranch {
-    /// The column of its condition, from 1; 0 where the compiler knew none.
+    /// Column of the condition, from 1; 0 if the compiler recorded none.
     pub column: u32,
-    /// How often the program jumped, and how often it did not; `None` where the counts do not
-    /// determine it. Compilers invert conditions, so that a jump may be taken where the condition
-    /// of the source does not hold.
+    /// How often the program jumped, and how often it did not. `None` if the counts do not
+    /// determine it. Compilers invert conditions, so a jump can mean that the source condition is
+    /// false.
     pub outcomes: Option<[u64; 2]>,
 }
 
 impl CoveredLines {
-    /// How many of the lines ran, and how many there are.
+    /// Returns how many lines ran, and how many lines there are.
     #[must_use]
     pub fn ran(&self) -> (usize, usize) {
         (self.lines.iter().filter(|line| line.executions > 0).count(), self.lines.len())
     }
 
-    /// How many outcomes of branches occurred, and of how many it is known whether they did.
+    /// Returns how many branch outcomes occurred, and how many have a known count.
     #[must_use]
     pub fn outcomes(&self) -> (usize, usize) {
         let outcomes = self.lines.iter().flat_map(|line| &line.branches).filter_map(|branch| branch.outcomes).flatten();

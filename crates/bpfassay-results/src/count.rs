@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Instructions that QEMU's plugin counted.
+//! Instructions counted by QEMU's plugin.
 
 use std::fmt;
 
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::Figure;
 
-/// The phases of a run, as QEMU's plugin counted them.
+/// The phases of one run, as QEMU's plugin counted them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunCount {
-    /// [`bpfassay_protocol::job::RunSpec::id`].
+    /// The run, as in [`bpfassay_protocol::job::RunSpec::id`].
     pub run: String,
-    /// Its phases, in order.
+    /// The phases, in order.
     pub phases: Vec<PhaseCount>,
 }
 
-/// Instructions between the barriers of a phase.
+/// Instructions between the barriers of one phase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseCount {
-    /// The phase ([`bpfassay_protocol::message::WorkloadPhase`]).
+    /// Name of the phase, as in [`bpfassay_protocol::message::WorkloadPhase`].
     pub name: String,
     /// Index of the test in the script, from 0.
     pub test: u32,
     /// Repetition within the test, from 0.
     pub repetition: u32,
-    /// What was executed.
+    /// Executed instructions.
     pub count: Figure<Instructions>,
 }
 
@@ -37,22 +37,22 @@ pub struct PhaseCount {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Instructions {
-    /// Of the whole guest, user space included.
+    /// Instructions of the whole guest, user space included.
     pub all: u64,
-    /// Those of user space.
+    /// Instructions in user space.
     pub user: u64,
-    /// Of these the ones of the tool's processes, by where they have code before and after the
-    /// phases; what the kernel does for them is not in it. `None` for the baseline, and in results
-    /// from before it was counted.
+    /// User-space instructions of the tool's processes. They are found by where those processes
+    /// have code before and after the phases. Kernel work for the processes is not included. `None`
+    /// for the baseline, and in results made before this was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<Figure<u64>>,
-    /// Those of the kernel at addresses that no function and no program has, without those that are
-    /// on a probe's path.
+    /// Kernel instructions at addresses outside any known function or program, except those on a
+    /// probe's path.
     pub unresolved: u64,
-    /// The findings of a model of caches and branches in the phase; `None` without one.
+    /// Cache misses and mispredictions of the model in this phase; `None` without a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses: Option<PhaseMisses>,
-    /// Those on the probe's path, by function, the largest first; empty for the baseline.
+    /// Instructions on the probe's path by function, the largest first. Empty for the baseline.
     pub direct: Vec<FunctionCount>,
 }
 
@@ -60,19 +60,20 @@ pub struct Instructions {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FunctionCount {
-    /// The function, `NAME [MODULE]`; of a BPF program its name.
+    /// Function name, as `NAME [MODULE]`, or the name of the BPF program.
     pub function: String,
-    /// Its role there.
+    /// Role of the function on the path.
     pub role: Role,
-    /// Its instructions.
+    /// Instructions of the function on the path.
     pub instructions: u64,
-    /// What a model found of them; of a function that the baseline executes, too, as large a part
-    /// as of its instructions. `None` without a model.
+    /// The function's misses in the model; `None` without a model. If the baseline also executes
+    /// the function, only a share of its misses counts. That share is the one of its instructions
+    /// on the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses: Option<Misses>,
 }
 
-/// The findings of a model of caches and branches in a phase.
+/// Cache misses and mispredictions of a model in one phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseMisses {
@@ -82,55 +83,54 @@ pub struct PhaseMisses {
     pub user: Misses,
 }
 
-/// What a model of caches and branches found: how many accesses missed and how many branches were
-/// predicted wrongly.
+/// Cache misses and wrong predictions that a model of caches and branches found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Misses {
-    /// Lines of code that were not in the first cache of instructions.
+    /// Misses of code lines in the first-level instruction cache.
     pub l1i: u64,
-    /// Lines of data that were not in the first cache of data.
+    /// Misses of data lines in the first-level data cache.
     pub l1d: u64,
-    /// Lines of either that were not in the second cache.
+    /// Misses of code or data lines in the second-level cache.
     pub l2: u64,
-    /// Branches that were predicted wrongly.
+    /// Mispredicted branches.
     pub mispredicted: u64,
 }
 
 impl Misses {
-    /// All numbers, in the order of display.
+    /// Returns all numbers in display order.
     #[must_use]
     pub const fn numbers(self) -> [u64; 4] {
         [self.l1i, self.l1d, self.l2, self.mispredicted]
     }
 
-    /// Those whose [`Self::numbers`] these are.
+    /// Builds a value from its [`Self::numbers`].
     #[must_use]
     pub const fn of([l1i, l1d, l2, mispredicted]: [u64; 4]) -> Self {
         Self { l1i, l1d, l2, mispredicted }
     }
 
-    /// These and `more`; the largest number where there are more.
+    /// Adds `more` to each number, saturating.
     #[must_use]
     pub fn saturating_add(self, more: Self) -> Self {
         let more = more.numbers();
         Self::of(std::array::from_fn(|index| self.numbers()[index].saturating_add(more[index])))
     }
 
-    /// The part of each that `part` is of `whole`, to the nearest whole number.
+    /// Returns `part` / `whole` of each number, rounded to the nearest integer.
     #[must_use]
     pub fn part(self, part: u64, whole: u64) -> Self {
         match part >= whole {
             true => self,
             false => Self::of(self.numbers().map(|number| {
                 let share = u128::from(number) * u128::from(part) + u128::from(whole / 2);
-                // Below the number itself, since the part is smaller than the whole.
+                // The result is below `number`, because `part` is smaller than `whole`.
                 u64::try_from(share / u128::from(whole)).unwrap_or(number)
             })),
         }
     }
 
-    /// Of each so many per call.
+    /// Divides each number by `calls`.
     #[must_use]
     pub fn per_call(self, calls: u64) -> MissesPerCall {
         let [l1i, l1d, l2, mispredicted] = self.numbers().map(|number| number as f64 / calls as f64);
@@ -138,28 +138,28 @@ impl Misses {
     }
 }
 
-/// [`Misses`] per call of the workload, in the mean.
+/// Mean [`Misses`] per call of the workload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MissesPerCall {
-    /// Lines of code that were not in the first cache of instructions.
+    /// Misses of code lines in the first-level instruction cache.
     pub l1i: f64,
-    /// Lines of data that were not in the first cache of data.
+    /// Misses of data lines in the first-level data cache.
     pub l1d: f64,
-    /// Lines of either that were not in the second cache.
+    /// Misses of code or data lines in the second-level cache.
     pub l2: f64,
-    /// Branches that were predicted wrongly.
+    /// Mispredicted branches.
     pub mispredicted: f64,
 }
 
 impl MissesPerCall {
-    /// All numbers, in the order of display.
+    /// Returns all numbers in display order.
     #[must_use]
     pub const fn numbers(self) -> [f64; 4] {
         [self.l1i, self.l1d, self.l2, self.mispredicted]
     }
 
-    /// These, and `factor` times `more`.
+    /// Adds `factor` times `more` to each number.
     #[must_use]
     pub fn plus(self, more: Self, factor: f64) -> Self {
         let more = more.numbers();
@@ -167,7 +167,7 @@ impl MissesPerCall {
         Self { l1i, l1d, l2, mispredicted }
     }
 
-    /// Their cost by `prices`, in instructions per call.
+    /// Returns the cost at `prices`, in instructions per call.
     #[must_use]
     pub fn priced(self, prices: &Prices) -> f64 {
         let of_l1 = f64::from(prices.l1_miss) * (self.l1i + self.l1d);
@@ -179,19 +179,18 @@ impl MissesPerCall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// The BPF program itself, as the kernel compiled it; where the kernel interprets it, the
-    /// interpreter.
+    /// The BPF program as compiled by the kernel. If the kernel interprets it, the interpreter.
     Program,
-    /// The way to the program: trampolines, and the machinery of ftrace and kprobes.
+    /// The way to the program: trampolines, and the code of ftrace and kprobes.
     Trampoline,
-    /// The calls of the program: helpers and operations on maps.
+    /// Code that the program calls: helpers and map operations.
     Helpers,
-    /// The kernel's work around every program: locking, and bookkeeping against recursion.
+    /// Kernel code around every program: locking and protection against recursion.
     Entry,
 }
 
 impl Role {
-    /// All, in the order of display.
+    /// All roles in display order.
     pub const ALL: [Self; 4] = [Self::Program, Self::Trampoline, Self::Helpers, Self::Entry];
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A directory that is open. Everything in it is reached by a name and its descriptor, and never
-//! through a symbolic link: anybody may have made what lies there.
+//! An open directory. Entries are reached by name relative to its descriptor, and never through a
+//! symbolic link: anybody could have created what lies in the directory.
 
 #![allow(
     clippy::disallowed_methods,
@@ -26,21 +26,20 @@ use rustix::{
 
 use crate::disk::{self, checked, named, of_one_name};
 
-/// How the permissions of new files begin, before the umask.
+/// Permissions of new files, before the umask.
 const FILE: Mode = Mode::from_raw_mode(0o666);
 
-/// How existing files are opened: no link is followed, and no pipe is waited for.
+/// Flags for opening existing files: follow no link, and do not block on a pipe.
 const EXISTING: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// How new files are made: what has the name already, a link included, is an error.
+/// Flags for creating files: fail if the name exists, even as a symbolic link.
 const NEW: OFlags = OFlags::CREATE.union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// How directories are opened.
+/// Flags for opening directories.
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// A directory that is open: a results directory, or one in it. What lies in it is reached through
-/// its descriptor, so that it makes no difference what becomes of its path. A name with a slash is
-/// refused.
+/// An open results directory, or a directory inside one. Entries are reached through its
+/// descriptor, so later changes to the path have no effect. Names with a slash are refused.
 #[derive(Debug, Clone)]
 pub struct OpenDirectory {
     path: PathBuf,
@@ -48,19 +47,18 @@ pub struct OpenDirectory {
 }
 
 impl OpenDirectory {
-    /// Opens the directory at `path`, which the user has named: links on the way to it are
-    /// followed.
+    /// Opens the directory at `path`, which the user named. Symbolic links in `path` are followed.
     ///
     /// # Errors
-    /// Those of open(2): `NotADirectory` for anything else that is there.
+    /// Those of open(2): `NotADirectory` if `path` is something else.
     pub fn open(path: &Path) -> io::Result<Self> {
-        // The directory of a file that is given by its name alone.
+        // The parent of a bare file name is the empty path.
         let place = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let descriptor = rustix::fs::open(place, DIRECTORY, Mode::empty())?;
         Ok(Self { path: path.to_owned(), descriptor: Arc::new(descriptor) })
     }
 
-    /// Makes the directory at `path`, with those above it, where it does not exist, and opens it.
+    /// Creates the directory at `path` and its parents if absent, and opens it.
     ///
     /// # Errors
     /// Those of mkdir(2) and [`Self::open`].
@@ -69,16 +67,17 @@ impl OpenDirectory {
         Self::open(path)
     }
 
-    /// Its path, for messages.
+    /// The path of the directory, for messages.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens the directory `name` in this one.
+    /// Opens the subdirectory `name`.
     ///
     /// # Errors
-    /// Those of openat(2): `NotADirectory` for a symbolic link and for anything else that is there.
+    /// Those of openat(2): `NotADirectory` for a symbolic link and for anything that is not a
+    /// directory.
     pub fn directory(&self, name: &str) -> io::Result<Self> {
         let opened = rustix::fs::openat(&self.descriptor, one(name)?, DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
         let descriptor = opened.map_err(|error| match error {
@@ -88,7 +87,7 @@ impl OpenDirectory {
         Ok(Self { path: self.path.join(name), descriptor: Arc::new(descriptor) })
     }
 
-    /// Makes the directory `name` in this one where it does not exist, and opens it.
+    /// Creates the subdirectory `name` if absent, and opens it.
     ///
     /// # Errors
     /// Those of mkdirat(2) and [`Self::directory`].
@@ -102,16 +101,15 @@ impl OpenDirectory {
     /// Opens the file `name` for reading.
     ///
     /// # Errors
-    /// Those of openat(2); that it is no regular file, for symbolic links, directories, pipes and
-    /// devices.
+    /// Those of openat(2), and an error for symbolic links, directories, pipes and devices.
     pub fn read(&self, name: &str) -> io::Result<File> {
         self.existing(name, OFlags::RDONLY)
     }
 
-    /// Opens the file `name` for reading and adding to it.
+    /// Opens the file `name` for reading and appending.
     ///
     /// # Errors
-    /// As [`Self::read`]; that it has another name, where what is added would be, too.
+    /// Those of [`Self::read`], and an error if the file has another hard link.
     pub(crate) fn append(&self, name: &str) -> io::Result<File> {
         self.existing(name, OFlags::RDWR | OFlags::APPEND).and_then(of_one_name)
     }
@@ -121,30 +119,30 @@ impl OpenDirectory {
         opened.map(File::from).map_err(|error| named(error.into())).and_then(checked)
     }
 
-    /// Makes the file `name` for reading and adding to it, in place of what has that name: of a
-    /// link or a pipe nothing is left, and what the link leads to stays as it is.
+    /// Creates the file `name` for reading and appending, and replaces whatever has that name. A
+    /// replaced symbolic link leaves its target unchanged.
     ///
     /// # Errors
-    /// Those of unlinkat(2) and openat(2): for a directory, and where a file of that name appears
+    /// Those of unlinkat(2) and openat(2): for a directory, and if a file of that name appears
     /// meanwhile.
     pub fn create(&self, name: &str) -> io::Result<File> {
         self.remove(name)?;
         self.create_new(name)
     }
 
-    /// Makes the file `name`, which must not exist, for reading and adding to it.
+    /// Creates the file `name`, which must not exist, for reading and appending.
     ///
     /// # Errors
-    /// Those of openat(2): `AlreadyExists` for anything that has the name, a symbolic link to
-    /// nothing included.
+    /// Those of openat(2): `AlreadyExists` for anything with that name, even a dangling symbolic
+    /// link.
     pub fn create_new(&self, name: &str) -> io::Result<File> {
         Ok(rustix::fs::openat(&self.descriptor, one(name)?, NEW | OFlags::RDWR | OFlags::APPEND, FILE)?.into())
     }
 
-    /// Puts a file with `bytes` in the place of the file `name`, whole or not at all.
+    /// Replaces the file `name` by one with `bytes`, whole or not at all.
     ///
     /// # Errors
-    /// Those of the system; that what has the name is no regular file.
+    /// Those of the system, and an error if `name` is not a regular file.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         match self.has_file(name) {
             Ok(false) => return Err(io::Error::other(disk::NO_FILE)),
@@ -154,11 +152,11 @@ impl OpenDirectory {
         let new = format!(".{name}.new");
         let mut file = self.create(&new)?;
         let written = io::Write::write_all(&mut file, bytes).and_then(|()| self.rename(&new, name));
-        // The error counts; a leftover of a full disk must not stay.
+        // The first error is returned, and a partial file must not stay on a full disk.
         written.inspect_err(|_| drop(self.remove(&new)))
     }
 
-    /// Whether something has the name `name`, a symbolic link to nothing included.
+    /// Whether anything has the name `name`, even a dangling symbolic link.
     ///
     /// # Errors
     /// Those of fstatat(2).
@@ -170,16 +168,16 @@ impl OpenDirectory {
         }
     }
 
-    /// Whether a regular file has the name `name`.
+    /// Whether `name` is a regular file.
     ///
     /// # Errors
-    /// Those of fstatat(2): `NotFound` where nothing has it.
+    /// Those of fstatat(2): `NotFound` if nothing has that name.
     pub fn has_file(&self, name: &str) -> io::Result<bool> {
         let found = rustix::fs::statat(&self.descriptor, one(name)?, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(FileType::from_raw_mode(found.st_mode) == FileType::RegularFile)
     }
 
-    /// Whether nothing is in it.
+    /// Whether the directory is empty.
     ///
     /// # Errors
     /// Those of reading a directory.
@@ -192,10 +190,10 @@ impl OpenDirectory {
         Ok(true)
     }
 
-    /// Removes the file `name`; absent is fine.
+    /// Removes the file `name`, if it exists.
     ///
     /// # Errors
-    /// Those of unlinkat(2), for a directory too.
+    /// Those of unlinkat(2), also for a directory.
     pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.descriptor, one(name)?, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -203,7 +201,7 @@ impl OpenDirectory {
         }
     }
 
-    /// Gives the file `from` the name `to`, in place of what has that.
+    /// Renames the file `from` to `to`, and replaces whatever has that name.
     ///
     /// # Errors
     /// Those of renameat(2).
@@ -211,7 +209,7 @@ impl OpenDirectory {
         Ok(rustix::fs::renameat(&self.descriptor, one(from)?, &self.descriptor, one(to)?)?)
     }
 
-    /// Puts the names in it on disk.
+    /// Flushes the directory entries to disk.
     ///
     /// # Errors
     /// Those of fsync(2).
@@ -226,7 +224,7 @@ impl AsFd for OpenDirectory {
     }
 }
 
-/// `name`, if it names something in a directory and nothing elsewhere.
+/// Checks that `name` names an entry of the directory itself.
 fn one(name: &str) -> io::Result<&str> {
     match name {
         "" | "." | ".." => Err(io::Error::from(io::ErrorKind::InvalidInput)),
@@ -235,25 +233,25 @@ fn one(name: &str) -> io::Result<&str> {
     }
 }
 
-/// A file for writing anywhere in it, that is given its name only once it is complete.
+/// A file in a directory that gets its name only when it is complete.
 #[derive(Debug)]
 pub(crate) struct Draft<'a> {
     directory: &'a OpenDirectory,
     name: &'a str,
-    /// The name that it has until then, where the file system has no files without one.
+    /// The temporary name, if the file system needs one.
     temporary: Option<String>,
 }
 
 impl<'a> Draft<'a> {
-    /// A file in `directory`, where `name` must not exist in the end. It has no name, so that
-    /// nothing of it stays where this process is killed; on a file system without such files (NFS,
-    /// for one) it has another one until it is complete.
+    /// Creates a file in `directory` that can get the name `name` later. The file has no name, so
+    /// nothing stays if this process is killed. Some file systems, such as NFS, do not support
+    /// that: the file then has a temporary name.
     ///
     /// # Errors
     /// Those of openat(2).
     pub(crate) fn new(directory: &'a OpenDirectory, name: &'a str) -> io::Result<(Self, File)> {
-        // open(2): EOPNOTSUPP where the file system, EISDIR where the kernel does not know
-        // O_TMPFILE.
+        // open(2): EOPNOTSUPP if the file system does not know O_TMPFILE, EISDIR if the kernel does
+        // not.
         let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         match rustix::fs::openat(&directory.descriptor, ".", unnamed, FILE) {
             Ok(file) => Ok((Self { directory, name: one(name)?, temporary: None }, file.into())),
@@ -262,29 +260,28 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The same with a name of its own.
+    /// Creates the file with a temporary name.
     fn with_name(directory: &'a OpenDirectory, name: &'a str) -> io::Result<(Self, File)> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         loop {
             let temporary = format!(".{}.{}-{}", one(name)?, process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
             match rustix::fs::openat(&directory.descriptor, &temporary, NEW | OFlags::RDWR, FILE) {
                 Ok(file) => return Ok((Self { directory, name, temporary: Some(temporary) }, file.into())),
-                // Of a process that was killed and had the same id.
+                // Left by a killed process with the same id.
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Gives `file` its name.
+    /// Gives `file` its final name.
     ///
     /// # Errors
     /// Those of linkat(2) and renameat2(2), `AlreadyExists` included.
     pub(crate) fn name(mut self, file: &File) -> io::Result<()> {
         let (directory, name) = (&self.directory.descriptor, self.name);
         let Some(temporary) = self.temporary.take() else {
-            // As open(2) has it for O_TMPFILE: without privileges a file without a name is linked
-            // by way of /proc.
+            // open(2) on O_TMPFILE: without privileges, an unnamed file is linked through /proc.
             let descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
             let linked = match rustix::fs::linkat(CWD, descriptor, directory, name, AtFlags::SYMLINK_FOLLOW) {
                 // /proc is not mounted.
@@ -296,13 +293,13 @@ impl<'a> Draft<'a> {
             return Ok(linked?);
         };
         let linked = match rustix::fs::linkat(directory, &temporary, directory, name, AtFlags::empty()) {
-            // A file system without hard links.
+            // The file system has no hard links.
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
                 rustix::fs::renameat_with(directory, &temporary, directory, name, RenameFlags::NOREPLACE)
             }
             linked => linked,
         };
-        // It has the other name by now, or none.
+        // The temporary name is now a second link, or already gone.
         let removed = self.directory.remove(&temporary);
         linked?;
         removed
@@ -312,7 +309,7 @@ impl<'a> Draft<'a> {
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // It was not completed, and its error counts.
+            // The file is incomplete. Its error was reported.
             let _ = self.directory.remove(temporary);
         }
     }
@@ -410,8 +407,8 @@ mod tests {
             drop(draft(&directory, "three").unwrap());
             assert_eq!(entries(), before + 1);
         }
-        // The file system under the temporary directory has files without names, as every one of a
-        // disk in Linux.
+        // The file system under the temporary directory supports unnamed files, as every disk file
+        // system of Linux does.
         let (_draft, _file) = Draft::new(&directory, "three").unwrap();
         assert_eq!(entries(), 3);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files that others may have made: only regular ones are read, and nothing waits for the other end
-//! of a pipe.
+//! Opening files that others could have created: only regular files are read, and opening never
+//! blocks on a pipe.
 
 use std::{fs::File, io, os::unix::fs::MetadataExt as _, path::Path};
 
@@ -9,16 +9,16 @@ use rustix::{
     io::Errno,
 };
 
-/// What a file is that is not regular: the text of the error that [`regular`] and its kind give.
+/// Text of the error for something that is not a regular file.
 pub(crate) const NO_FILE: &str = "it is no regular file";
 
-/// The text of the error for something in the place of a directory.
+/// Text of the error for something that is not a directory.
 pub(crate) const NO_DIRECTORY: &str = "it is a symbolic link or a file, and no directory";
 
-/// What a file has that is also elsewhere.
+/// Text of the error for a file with another hard link.
 const OTHER_NAME: &str = "it has another name, too";
 
-/// `file`, if nothing else has it.
+/// Returns `file` if it has only one link.
 pub(crate) fn of_one_name(file: File) -> io::Result<File> {
     match file.metadata()?.nlink() {
         0 | 1 => Ok(file),
@@ -31,12 +31,12 @@ pub(crate) fn has_other_name(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.to_string() == OTHER_NAME)
 }
 
-/// Whether `error` means that the path exists and is no regular file.
+/// Whether `error` means that the path exists but is not a regular file.
 pub(crate) fn is_no_file(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.to_string() == NO_FILE)
 }
 
-/// `file`, if it is a regular one.
+/// Returns `file` if it is a regular file.
 pub(crate) fn checked(file: File) -> io::Result<File> {
     match file.metadata()?.is_file() {
         true => Ok(file),
@@ -44,7 +44,7 @@ pub(crate) fn checked(file: File) -> io::Result<File> {
     }
 }
 
-/// A pipe without a reader and a symbolic link are no regular files either.
+/// Maps the errors for a symbolic link and for a pipe without a reader to [`NO_FILE`].
 pub(crate) fn named(error: io::Error) -> io::Error {
     let number = error.raw_os_error().map(Errno::from_raw_os_error);
     match number {
@@ -53,10 +53,11 @@ pub(crate) fn named(error: io::Error) -> io::Error {
     }
 }
 
-/// Opens `path`, which the user has named, for reading. A symbolic link to a regular file will do.
+/// Opens `path`, which the user named, for reading. A symbolic link to a regular file is accepted.
 ///
 /// # Errors
-/// Those of opening; [`is_no_file`] for directories, pipes, sockets and devices.
+/// Those of open(2), and one for which [`is_no_file`] holds: for directories, pipes, sockets and
+/// devices.
 pub(crate) fn regular(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())

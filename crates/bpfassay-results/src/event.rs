@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The events of a study that is executed, for programs that watch.
-//! `bpfassay run --message-format json` writes one of these as a JSON object per line. Its schema
-//! is published as `results/schema/events-v3.json`.
+//! Events of a running study, for programs that watch it.
+//! `bpfassay run --message-format json` writes one event per line, as a JSON object. The schema is
+//! published as `results/schema/events-v3.json`.
 //!
-//! Within a version, events and keys are only added: a reader should pass over those that it does
-//! not know.
+//! Within a version, events and keys are only added. Readers should ignore those that they do not
+//! know.
 
 use std::path::PathBuf;
 
@@ -32,48 +32,47 @@ pub struct Line {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// Guests are about to be booted. Said again where sampling goes on until intervals are narrow.
+    /// Guests are about to be booted. Repeated while sampling goes on until intervals are narrow.
     Started(Started),
     /// A guest is being booted for a block.
     Booting {
         /// [`bpfassay_study::Block::id`].
         block: String,
-        /// What boots.
+        /// The guest's target.
         target: Target,
-        /// Which boot of the block, from 1; more than 1 after an interruption, host failure, or a
-        /// guest that died. Runs of the block that ended in an earlier boot and are done again end
-        /// again.
+        /// Which boot of the block, from 1. It is above 1 after an interruption, a host failure, or
+        /// a guest that died. Runs that ended in an earlier boot and are repeated end again.
         boot: u32,
-        /// For a confirming boot the run that it is about: nothing of such a boot is recorded.
+        /// For a confirming boot: the suspected run. Nothing of such a boot is recorded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         confirming: Option<String>,
     },
-    /// The records of a block are taken from a store of blocks, which has it: no guest is booted.
-    /// Its runs end right after this.
+    /// The records of a block come from a store of blocks, and no guest is booted. The block's runs
+    /// end right after this event.
     Reused {
         /// [`bpfassay_study::Block::id`].
         block: String,
-        /// The guest that was booted for it.
+        /// The target that was booted when the block was measured.
         target: Target,
         /// The key of the block in the store.
         key: String,
-        /// The store, as it was named.
+        /// The store, as the user named it.
         store: String,
         /// When the block was measured, in milliseconds since 1970-01-01 UTC.
         measured_unix_ms: u64,
     },
-    /// A block that the host failed is about to be booted again.
+    /// A block is about to be booted again after a host failure.
     Waiting {
         /// [`bpfassay_study::Block::id`].
         block: String,
-        /// After how many seconds.
+        /// Seconds until the boot.
         seconds: f64,
     },
     /// The guest is ready.
     Ready {
         /// [`bpfassay_study::Block::id`].
         block: String,
-        /// The time since QEMU was started, in seconds of the host's clock.
+        /// Time since the start of QEMU, in seconds of the host's clock.
         seconds: f64,
         /// `uname -r` of the guest.
         kernel_release: String,
@@ -95,77 +94,77 @@ pub enum Event {
         block: String,
         /// The failure, if it failed.
         failure: Option<RunFailure>,
-        /// What follows: whether what it measured counts, and if not, who is to blame.
+        /// What follows: whether the boot's measurements count, and otherwise who is to blame.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         verdict: Option<BootVerdict>,
     },
-    /// No further block is begun: the host fails them all. `run --resume` goes on.
+    /// No further block begins, because the host fails them all. `run --resume` continues.
     Paused {
         /// Why.
         message: String,
     },
-    /// A line that the guest asked to be kept.
+    /// A line that the guest asked to keep.
     Log {
         /// [`bpfassay_study::Block::id`].
         block: String,
         /// The line.
         text: String,
     },
-    /// The first round of a block is in, or all of them, or twice as many as in its last rows: the
-    /// figures of its cells so far. More rounds will change that.
+    /// Provisional figures of a block's cells. Sent after the first round, after all rounds, and
+    /// whenever the number of rounds has doubled. Further rounds change the figures.
     Rows(Box<ProvisionalRows>),
-    /// A stage of setting up, measuring or reporting began, goes on, or ended. Most come before
-    /// `started`; stages run side by side.
+    /// A stage of setting up, measuring or reporting began, goes on, or ended. Most stages come
+    /// before `started`, and stages run in parallel.
     Stage(StageReport),
-    /// The times that stages took; with `--timings`, after `concluded`.
+    /// Durations of the stages. Sent after `concluded`, if `--timings` was given.
     Timings {
         /// The stages that ended, in the order in which they began.
         stages: Vec<StageTiming>,
     },
-    /// The end.
+    /// The execution ended.
     Concluded(Concluded),
 }
 
-/// Rows of the table of results, from a part of their rounds.
+/// Rows of the table of results, from part of the rounds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProvisionalRows {
     /// [`bpfassay_study::Block::id`].
     pub block: String,
-    /// From how many rounds they are: all complete ones of the blocks with the same cells.
+    /// Number of rounds: all complete ones of the blocks with the same cells.
     pub rounds: u32,
-    /// Of how many that are to be measured.
+    /// Number of rounds to measure.
     pub of: u32,
     /// The cells of the block.
     pub cells: Vec<ProvisionalCell>,
 }
 
-/// The figures of a cell so far.
+/// Provisional figures of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProvisionalCell {
     /// [`bpfassay_study::Cell::id`].
     pub cell: String,
-    /// Its metrics.
+    /// The cell's metrics.
     pub metrics: Vec<CellMetric>,
-    /// How right the tracer's counts are.
+    /// Accuracy of the tracer's counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accuracy: Vec<CellAccuracy>,
 }
 
-/// How far a stage is.
+/// Progress of a stage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StageReport {
-    /// A number that no other stage of this execution has.
+    /// A number unique to this stage within the execution.
     pub id: u32,
-    /// What it does: `host_packages`, `toolchain`, `sources`, `kernel`, `programs`, `guests`,
+    /// Kind of stage: `host_packages`, `toolchain`, `sources`, `kernel`, `programs`, `guests`,
     /// `qemu`, `measuring`, `reporting`.
     pub stage: String,
-    /// For which architecture, or architecture and kernel; empty where there is one such stage.
+    /// The architecture, or architecture and kernel; empty if only one such stage exists.
     pub subject: String,
-    /// Its state.
+    /// State of the stage.
     pub state: StageState,
-    /// How long it has lasted, in seconds.
+    /// Duration so far, in seconds.
     pub seconds: f64,
-    /// How far its current step is.
+    /// Progress of the current step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<StageStep>,
 }
@@ -174,66 +173,64 @@ pub struct StageReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StageState {
-    /// It has begun.
+    /// The stage has begun.
     Begun,
-    /// It goes on.
+    /// The stage goes on.
     Running,
-    /// It did what it was to do.
+    /// The stage is complete.
     Ended,
-    /// It failed, or was given up.
+    /// The stage failed, or was given up.
     Failed,
 }
 
 /// A step of a stage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StageStep {
-    /// What is done: `index`, `await_turn`, `download`, `unpack`, `store`, `collect`,
+    /// Kind of step: `index`, `await_turn`, `download`, `unpack`, `store`, `collect`,
     /// `compile_ebpf`, `compile`, `install`, `trial_boot`.
     pub name: String,
-    /// What it is counted in: `bytes`, `packages`, `units` of a compiler; null where it is not
-    /// counted.
+    /// Unit of `done` and `of`: `bytes`, `packages`, or `units` of a compiler; null if not counted.
     pub unit: Option<String>,
-    /// How much is done.
+    /// Amount done.
     pub done: u64,
-    /// The whole amount; 0 where it is not counted.
+    /// Total amount; 0 if not counted.
     pub of: u64,
-    /// How long the rest of the step takes, in seconds, estimated from what is done; null where
-    /// that cannot be estimated yet.
+    /// Estimated seconds until the step ends; null if no estimate is possible yet.
     pub seconds_left: Option<f64>,
 }
 
-/// How long a stage took.
+/// Duration of a stage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StageTiming {
-    /// What it did: see [`StageReport::stage`].
+    /// Kind of stage, as in [`StageReport::stage`].
     pub stage: String,
-    /// For which architecture, or architecture and kernel; empty where there was one such stage.
+    /// The architecture, or architecture and kernel; empty if only one such stage exists.
     pub subject: String,
-    /// When it began, in seconds since the program did.
+    /// Begin of the stage, in seconds since the program began.
     pub began: f64,
-    /// How long it took, in seconds.
+    /// Duration of the stage, in seconds.
     pub seconds: f64,
-    /// Stages that ran beside it, for any part of that time, by name.
+    /// Names of the stages that overlapped with it in time.
     pub beside: Vec<String>,
 }
 
-/// The work that is about to be done.
+/// The work about to begin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Started {
     /// [`EVENTS_VERSION`].
     pub version: u32,
     /// Name of the study.
     pub study: String,
-    /// The shard of it that is measured; none where all of it is.
+    /// The shard that is measured; absent if the whole study is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
-    /// The clock that time is measured with.
+    /// The clock of the measurements.
     pub clock: Clock,
-    /// The results directory: journal, logs.
+    /// The results directory, with journal and logs.
     pub directory: PathBuf,
-    /// Runs to do.
+    /// Number of runs to do.
     pub runs: u64,
-    /// Guests side by side.
+    /// Number of guests that run in parallel.
     pub jobs: u32,
 }
 
@@ -244,36 +241,36 @@ pub struct RunEnded {
     pub run: String,
     /// [`bpfassay_study::Cell::id`].
     pub cell: String,
-    /// How.
+    /// The outcome.
     pub outcome: Ending,
-    /// Whether the study expects as much: that it is measured, but for refusals that an expectation
+    /// Whether the study expects the outcome: a measured run, or a refusal that an expectation
     /// covers.
     pub is_expected: bool,
-    /// How long it took, in seconds of the host's clock.
+    /// Duration, in seconds of the host's clock.
     pub seconds: f64,
-    /// Whether the run was measured before, and its record is taken from a store of blocks.
+    /// Whether the record comes from a store of blocks, and the run was not repeated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reused: bool,
-    /// For a run without figures, why.
+    /// For a run without figures: why it has none.
     pub message: Option<String>,
-    /// Bytes and calls that the workload made and that the tracer counted.
+    /// Bytes and calls of the workload, and what the tracer counted.
     pub bytes: Vec<ByteFigure>,
-    /// For a run that failed, the log to read.
+    /// For a failed run: the log to read.
     pub log: Option<PathBuf>,
-    /// For a run that failed, the command that does just its cell again, one argument each.
+    /// For a failed run: the command that repeats only this cell, one argument per element.
     pub repeat: Option<Vec<String>>,
-    /// For a run that failed, the command that opens a shell in the same guest, one argument each.
+    /// For a failed run: the command that opens a shell in the same guest, one argument per
+    /// element.
     pub shell: Option<Vec<String>>,
-    /// Runs that have ended so far, this one among them.
+    /// Runs that have ended so far, including this one.
     pub done: u64,
-    /// Of how many.
+    /// Total number of runs.
     pub of: u64,
-    /// Cells of which no run is left to do.
+    /// Cells whose runs have all ended.
     pub cells_done: u64,
-    /// Of how many.
+    /// Total number of cells.
     pub cells_of: u64,
-    /// How long the rest will take, in seconds, estimated from how long runs and boots of the same
-    /// kind took.
+    /// Estimated seconds until the end, from the duration of similar runs and boots.
     pub seconds_left: Option<f64>,
 }
 
@@ -281,27 +278,27 @@ pub struct RunEnded {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// It has figures.
+    /// The run has figures.
     Measured,
     /// The kernel refused the tracer.
     Refused,
-    /// The run, or the guest under it, failed.
+    /// The run or its guest failed.
     Failed,
 }
 
-/// The outcome of the whole execution.
+/// The end of the whole execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Concluded {
-    /// The results, written out.
+    /// Path of the results.
     pub results: PathBuf,
-    /// Verdicts of gates: passes.
+    /// Gate verdicts: passes.
     pub passes: u64,
-    /// Verdicts of gates: regressions.
+    /// Gate verdicts: regressions.
     pub regressions: u64,
-    /// Verdicts of gates that are neither passed nor failed.
+    /// Gate verdicts: neither pass nor regression.
     pub inconclusive: u64,
-    /// SHA-256 of the raw figures, where they are the same on every machine.
+    /// SHA-256 of the raw figures, if they are the same on every machine.
     pub fingerprint: Option<String>,
-    /// The exit code that follows; 130 for an interruption.
+    /// The exit code of the command; 130 after an interruption.
     pub exit_code: u8,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A figure, or why there is none.
+//! A figure, or the reason why there is none.
 
 use std::borrow::Cow;
 
@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::reason::Reason;
 
-/// A figure, or why it could not be computed: never 0 and never blank in place of what was not
-/// measured.
+/// A figure, or the reason why it could not be computed. Figures that were not measured never
+/// appear as 0 or blank.
 ///
-/// In JSON `{"value": …}` or `{"not_measured": "reason"}`.
+/// The JSON form is `{"value": …}` or `{"not_measured": "reason"}`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure<T> {
     /// The figure.
     Value(T),
-    /// Why there is none.
+    /// The reason why there is no figure.
     NotMeasured(Reason),
 }
 
 impl<T> Figure<T> {
-    /// A figure that could not be computed.
+    /// Creates a figure that could not be computed.
     pub fn missing(reason: impl Into<Reason>) -> Self {
         Self::NotMeasured(reason.into())
     }
 
-    /// The figure, if there is one.
+    /// Returns the figure, if there is one.
     pub const fn value(&self) -> Option<&T> {
         match self {
             Self::Value(value) => Some(value),
@@ -35,7 +35,7 @@ impl<T> Figure<T> {
         }
     }
 
-    /// The figure, if there is one, to be changed.
+    /// Returns a mutable reference to the figure, if there is one.
     pub const fn value_mut(&mut self) -> Option<&mut T> {
         match self {
             Self::Value(value) => Some(value),
@@ -43,7 +43,7 @@ impl<T> Figure<T> {
         }
     }
 
-    /// Why there is none.
+    /// Returns the reason why there is no figure.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Value(_) => None,
@@ -51,10 +51,10 @@ impl<T> Figure<T> {
         }
     }
 
-    /// The figure, for another one that depends on it.
+    /// Returns the figure, for computing another one from it.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no figure.
     pub fn known(&self) -> Result<&T, String> {
         match self {
             Self::Value(value) => Ok(value),
@@ -62,7 +62,7 @@ impl<T> Figure<T> {
         }
     }
 
-    /// The figure that `change` makes of this one.
+    /// Applies `change` to the figure, if there is one.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Figure<U> {
         match self {
             Self::Value(value) => Figure::Value(change(value)),
@@ -80,8 +80,8 @@ impl<T, E: std::fmt::Display> From<Result<T, E>> for Figure<T> {
     }
 }
 
-// By hand: the derived schema would have to be named after `T`, and would describe each variant by
-// the whole text above.
+// Written by hand: the derived schema would have to be named after `T`, and each variant would
+// repeat the whole type comment.
 impl<T: JsonSchema> JsonSchema for Figure<T> {
     fn schema_name() -> Cow<'static, str> {
         format!("Figure_of_{}", T::schema_name()).into()

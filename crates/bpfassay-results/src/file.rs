@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `results.json` on disk.
 //!
-//! Its first key is `digest`: SHA-256, in hexadecimal, of all bytes of the file with zeros in the
-//! place of the digest's own digits. The file's beginning is fixed to the byte, so every byte
-//! counts. This finds damage and edits by hand, not malice: whoever makes another digest makes a
-//! file that is read.
+//! The first key of the file is `digest`: SHA-256, in hexadecimal, of all bytes of the file, with
+//! zeros in place of the digest's digits. The beginning of the file is fixed to the byte, so every
+//! byte counts. The digest detects damage and manual edits. It does not protect against malice:
+//! anybody can compute a new digest for changed contents.
 
 #![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
 
@@ -29,73 +29,73 @@ use crate::{
     journal::hex,
 };
 
-/// File name of results in a results directory.
+/// Name of the results file in a results directory.
 pub const FILE_NAME: &str = "results.json";
 
-/// The same of results that were compressed by `xz`.
+/// Name of the results file if `xz` compressed it.
 pub const PACKED_NAME: &str = "results.json.xz";
 
 /// Largest results file that is read, in bytes.
 pub const MAX_FILE: u64 = 8 << 30;
 
-/// A results file begins so, with the digest behind it.
+/// A results file begins with this text. The digest follows.
 const HEAD: &[u8] = b"{\n  \"digest\": \"";
 
-/// Between the digest and the other keys.
+/// Text between the digest and the other keys.
 const AFTER: &[u8] = b"\",";
 
-/// In the place of the digest, for computing it.
+/// Replaces the digest while it is computed.
 const ZEROS: [u8; 64] = [b'0'; 64];
 
 /// Why results cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {action} {}", path.display())]
     Io {
         /// The operation that failed.
         action: &'static str,
-        /// The file.
+        /// The results file.
         path: PathBuf,
         /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// What has the name is no file.
+    /// The path is not a regular file.
     #[error(
         "{} is a pipe, a device, a directory or, in a results directory, a symbolic link: \
          name a regular file, or a results directory",
         path.display()
     )]
     NotAFile {
-        /// What was to be a file.
+        /// The path.
         path: PathBuf,
     },
     /// The file is too large.
     #[error("{} is larger than {MAX_FILE} bytes: is it a results file?", path.display())]
     TooLarge {
-        /// The file.
+        /// The results file.
         path: PathBuf,
     },
-    /// Far more comes out of a compressed file than results of its size have.
+    /// The decompressed data is far larger than results of that file size can be.
     #[error("{} unpacks to far more than results of its size do: it is no results file", path.display())]
     Unpacks {
-        /// The file.
+        /// The results file.
         path: PathBuf,
     },
     /// The file does not hold results.
     #[error("{} does not hold results that this version of bpfassay can read: use the one that wrote them, or make them again with `bpfassay run`", path.display())]
     Invalid {
-        /// The file.
+        /// The results file.
         path: PathBuf,
-        /// What is wrong.
+        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
     /// The file holds results of another version.
     #[error("{} holds results of version {found}, this program reads version {RESULTS_VERSION}: use the version that wrote them", path.display())]
     Version {
-        /// The file.
+        /// The results file.
         path: PathBuf,
         /// The version found.
         found: u64,
@@ -107,15 +107,15 @@ pub enum ResultsError {
         path.display()
     )]
     NoDigest {
-        /// The file.
+        /// The results file.
         path: PathBuf,
-        /// `bpfassay 0.1.0`, as the file has it.
+        /// The program that wrote the results, such as `bpfassay 0.1.0`.
         by: String,
     },
-    /// The file is not as it was written.
+    /// The digest does not match the file's bytes.
     #[error("{} was changed or damaged: its bytes do not come to its digest; restore it, or make it again with `bpfassay run --resume DIR`", path.display())]
     Damaged {
-        /// The file.
+        /// The results file.
         path: PathBuf,
     },
 }
@@ -130,7 +130,7 @@ impl ResultsError {
     }
 }
 
-/// Hands on the bytes of `inner`, and takes them in.
+/// Hashes all bytes that pass through `inner`.
 struct Hashing<T> {
     inner: T,
     hash: Sha256,
@@ -156,7 +156,7 @@ impl<W: Write> Write for Hashing<W> {
     }
 }
 
-/// Drops the first byte.
+/// Drops the first byte written.
 struct WithoutFirst<W> {
     inner: W,
     is_first: bool,
@@ -178,32 +178,35 @@ impl<W: Write> Write for WithoutFirst<W> {
     }
 }
 
-/// Results with the digest that their file names, as they are read.
+/// Results as read, with the digest from their file.
 pub struct Sealed {
     /// The results.
     pub results: Results,
     /// The digest, in hexadecimal.
     pub digest: String,
-    /// Whether it is the compressed form, in which results are published.
+    /// Whether the file is compressed, as published results are.
     pub is_packed: bool,
 }
 
-/// Reads a `results.json`, or the one in a results directory; where that has none, its
-/// `results.json.xz`.
+/// Reads a `results.json`, or the one in a results directory. A directory without `results.json`
+/// can have a `results.json.xz`.
 ///
 /// # Errors
-/// As [`sealed`].
+/// Those of [`sealed`].
 pub fn read(path: &Path) -> Result<Results, ResultsError> {
     sealed(path).map(|sealed| sealed.results)
 }
 
-/// The same with the file's digest.
+/// Like [`read`], with the digest of the file.
 ///
 /// # Errors
-/// [`ResultsError::Io`], [`ResultsError::NotAFile`] or [`ResultsError::TooLarge`] where the file cannot be read, [`ResultsError::NoDigest`] where it
-/// does not begin with its digest, [`ResultsError::Damaged`] where its bytes do not match that,
-/// [`ResultsError::Version`] for another version,
-/// [`ResultsError::Invalid`] for anything that is not results.
+/// - [`ResultsError::Io`], [`ResultsError::NotAFile`], [`ResultsError::TooLarge`]: the file cannot
+///   be read.
+/// - [`ResultsError::Unpacks`]: too much data comes out of a compressed file.
+/// - [`ResultsError::NoDigest`]: the file does not begin with its digest.
+/// - [`ResultsError::Damaged`]: the digest does not match the file's bytes.
+/// - [`ResultsError::Version`]: the results have another version.
+/// - [`ResultsError::Invalid`]: the file does not hold results.
 pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
     let content = Content::at(path)?;
     let path = content.path.clone();
@@ -221,13 +224,13 @@ pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
     };
     let mut hash = Sha256::new();
     [HEAD, &ZEROS, AFTER].iter().for_each(|part| hash.update(part));
-    // The file may grow meanwhile; it is not to be read for ever.
+    // The limit keeps this from reading a growing file for ever.
     let mut rest = Hashing { inner: file.take(MAX_FILE), hash };
     let parsed = {
         let buffered = BufReader::with_capacity(256 << 10, &mut rest);
         serde_json::from_reader::<_, Results>(b"{".as_slice().chain(buffered))
     };
-    // What stands behind a place that cannot be read counts, too.
+    // Bytes after a syntax error count for the digest, too.
     io::copy(&mut rest, &mut io::sink()).map_err(io)?;
     let is_intact = hex(&rest.hash.finalize()) == named;
     match parsed {
@@ -241,7 +244,7 @@ pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
     }
 }
 
-/// Only what identifies who wrote results, whatever else there is.
+/// The keys that tell which program wrote the results; others are ignored.
 #[derive(Deserialize)]
 struct Origin {
     version: u64,
@@ -249,13 +252,13 @@ struct Origin {
     provenance: Vec<Maker>,
 }
 
-/// Of [`crate::Provenance`].
+/// The part of [`crate::Provenance`] that names the program.
 #[derive(Deserialize)]
 struct Maker {
     bpfassay: Program,
 }
 
-/// Of [`crate::provenance::Artefact`].
+/// The part of [`crate::provenance::Artefact`] that has the version.
 #[derive(Deserialize)]
 struct Program {
     version: String,
@@ -265,7 +268,7 @@ fn origin(file: Box<dyn Read>) -> Result<Origin, serde_json::Error> {
     serde_json::from_reader(BufReader::new(file.take(MAX_FILE)))
 }
 
-/// Why results that are intact cannot be used.
+/// Tells why intact results cannot be used.
 fn unknown(content: &Content, source: serde_json::Error) -> ResultsError {
     let path = content.path.clone();
     match content.open().map(origin) {
@@ -276,10 +279,10 @@ fn unknown(content: &Content, source: serde_json::Error) -> ResultsError {
     }
 }
 
-/// Why a file that does not begin with a digest cannot be used.
+/// Tells why a file without a leading digest cannot be used.
 ///
 /// # Errors
-/// That it cannot be read.
+/// Fails if the file cannot be read.
 fn without_digest(content: &Content) -> Result<ResultsError, ResultsError> {
     content.check()?;
     let path = content.path.clone();
@@ -302,31 +305,32 @@ fn without_digest(content: &Content) -> Result<ResultsError, ResultsError> {
 /// Writes `results.json` into `directory`, whole or not at all, and returns its path.
 ///
 /// # Errors
-/// As [`write_in`]; [`ResultsError::Io`] where the directory cannot be opened.
+/// Those of [`write_in`], and [`ResultsError::Io`] if the directory cannot be opened.
 pub fn write(directory: &Path, results: &Results) -> Result<PathBuf, ResultsError> {
     let opened = OpenDirectory::open(directory)
         .map_err(|source| ResultsError::io("write", &directory.join(FILE_NAME), source))?;
     write_in(&opened, results)
 }
 
-/// The same in a directory that is open.
+/// Like [`write()`], into an open directory.
 ///
 /// # Errors
-/// [`ResultsError::Io`] or [`ResultsError::NotAFile`] where the file cannot be written;
-/// [`ResultsError::Invalid`] where the results have no JSON form.
+/// [`ResultsError::Io`] or [`ResultsError::NotAFile`] if the file cannot be written;
+/// [`ResultsError::Invalid`] if the results have no JSON form.
 pub fn write_in(directory: &OpenDirectory, results: &Results) -> Result<PathBuf, ResultsError> {
     write_value(directory, results)
 }
 
-/// Writes what has the form of [`Results`].
+/// Writes a value with the JSON form of [`Results`].
 ///
 /// # Errors
-/// As [`write_in`].
+/// Those of [`write_in`].
 fn write_value(directory: &OpenDirectory, results: &impl Serialize) -> Result<PathBuf, ResultsError> {
     let path = directory.path().join(FILE_NAME);
     let temporary = format!(".{FILE_NAME}.new");
     let io = |source| ResultsError::io("write", &path, source);
-    // Of an execution that was killed; whatever it is, it is not written through.
+    // A killed process can have left this file. It is removed and not written through, whatever it
+    // is.
     directory.remove(&temporary).map_err(io)?;
     let written = Draft::new(directory, &temporary).map_err(serde_json::Error::io).and_then(|(draft, file)| {
         let (digest, mut file) = print(file, results)?;
@@ -339,7 +343,7 @@ fn write_value(directory: &OpenDirectory, results: &impl Serialize) -> Result<Pa
         sealed.map_err(serde_json::Error::io)
     });
     written.map_err(|error| {
-        // The error counts; a leftover of a full disk must not stay.
+        // The first error is returned, and a partial file must not stay on a full disk.
         let _ = directory.remove(&temporary);
         match error.is_io() {
             true => io(error.into()),
@@ -349,15 +353,15 @@ fn write_value(directory: &OpenDirectory, results: &impl Serialize) -> Result<Pa
     Ok(path)
 }
 
-/// The digest that `results.json` has where it holds `results`, without writing it.
+/// Returns the digest that a `results.json` with `results` has, without writing the file.
 ///
 /// # Errors
-/// Where the results have no JSON form.
+/// Fails if the results have no JSON form.
 pub fn digest(results: &Results) -> Result<String, serde_json::Error> {
     print(io::sink(), results).map(|(digest, _)| digest)
 }
 
-/// Writes `results` to `out` with zeros in the place of the digest, and gives the digest.
+/// Writes `results` to `out` with zeros in place of the digest, and returns the digest.
 fn print<W: Write>(out: W, results: &impl Serialize) -> Result<(String, W), serde_json::Error> {
     let io = serde_json::Error::io;
     let mut hashing = Hashing { inner: out, hash: Sha256::new() };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fingerprints of raw figures, and where two runs of the same order differ.
+//! Fingerprints of raw figures, and the first difference between two runs of the same plan.
 //!
-//! Under the instruction clock a run is a pure function of kernel, payload, study and seed:
-//! executed again, anywhere, it has the same raw figures to the last digit. What the host adds
-//! (when a run began, how long the host took) is not part of them.
+//! Under the instruction clock, a run is a pure function of kernel, payload, study and seed. A
+//! repetition on any machine gives the same raw figures, to the last digit. Host data, such as
+//! start and duration of a run, is left out.
 
 mod canonical;
 
@@ -18,9 +18,8 @@ use crate::{
     journal::{Place, Texts, hex},
 };
 
-/// SHA-256, in hexadecimal, of the raw figures of `records`, in the order of their names. Runs that
-/// failed are part of it by the kind of their failure only: what a log contains of them depends on
-/// the host.
+/// SHA-256, in hexadecimal, of the raw figures of `records`, sorted by run name. A failed run
+/// contributes only the kind of its failure, because its log excerpts depend on the host.
 #[must_use]
 pub fn fingerprint<'a, R: Borrow<RunRecord> + 'a>(records: impl IntoIterator<Item = &'a R>) -> String {
     let records = records.into_iter().map(|record| -> &'a RunRecord { record.borrow() });
@@ -30,7 +29,7 @@ pub fn fingerprint<'a, R: Borrow<RunRecord> + 'a>(records: impl IntoIterator<Ite
     for (run, record) in sorted {
         hash.update(run.as_bytes());
         hash.update(b"\n");
-        // As the text of `raw`, which takes three times as long.
+        // Gives the text of `raw`, in a third of the time.
         match &record.outcome {
             Outcome::Failed(_) => hash.update(raw(&record.outcome).to_string()),
             outcome => match canonical.text(outcome) {
@@ -43,11 +42,11 @@ pub fn fingerprint<'a, R: Borrow<RunRecord> + 'a>(records: impl IntoIterator<Ite
     hex(&hash.finalize())
 }
 
-/// The same of records that are held without their raw figures: these are in `texts`, at the place
-/// beside each record.
+/// Like [`fingerprint`], for records without their raw figures. `texts` has the figures, at the
+/// place paired with each record.
 ///
 /// # Errors
-/// Where a text cannot be read.
+/// Fails if a text cannot be read.
 pub fn of_texts<'a>(
     records: impl IntoIterator<Item = (&'a RunRecord, &'a Place)>,
     texts: &Texts,
@@ -77,20 +76,21 @@ pub fn of_texts<'a>(
     Ok(hex(&hash.finalize()))
 }
 
-/// One place where two records of the same run differ.
+/// One difference between two records of the same run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordDifference {
     /// The run.
     pub run: String,
-    /// Where in its outcome, as a JSON pointer (RFC 6901): `/phases/0/before/monotonic_ns`.
+    /// Place in the outcome, as a JSON pointer (RFC 6901): `/phases/0/before/monotonic_ns`.
     pub place: String,
-    /// The value that the first record has there; `None`: nothing.
+    /// Value in the first record; `None` if it has none.
     pub first: Option<String>,
-    /// The value that the second record has there.
+    /// Value in the second record; `None` if it has none.
     pub second: Option<String>,
 }
 
-/// The first place where the raw figures of two records differ, in the order of the JSON text.
+/// Finds the first difference between the raw figures of two records, in the order of the JSON
+/// text.
 #[must_use]
 pub fn difference(first: &RunRecord, second: &RunRecord) -> Option<RecordDifference> {
     let (a, b) = (raw(&first.outcome), raw(&second.outcome));
@@ -103,8 +103,8 @@ pub fn difference(first: &RunRecord, second: &RunRecord) -> Option<RecordDiffere
     })
 }
 
-/// ` at PLACE: A in place of B`: where the JSON forms of two values differ first; `None` where they
-/// do not, or have none.
+/// Describes the first difference between two values in JSON form, as ` at PLACE: A in place of B`.
+/// `None` if they are equal or have no JSON form.
 #[must_use]
 pub fn first_difference<T: serde::Serialize>(wanted: &T, found: &T) -> Option<String> {
     let (wanted, found) = (serde_json::to_value(wanted).ok()?, serde_json::to_value(found).ok()?);
@@ -113,7 +113,7 @@ pub fn first_difference<T: serde::Serialize>(wanted: &T, found: &T) -> Option<St
     Some(format!(" at {place}: {} in place of {}", shown(found), shown(wanted)))
 }
 
-/// A value as text, cut where it is long.
+/// Prints a value, cut off after 120 characters.
 fn shortened(value: Option<&Value>) -> Option<String> {
     let text = value?.to_string();
     Some(match text.char_indices().nth(120) {
@@ -129,8 +129,8 @@ fn raw(outcome: &Outcome) -> Value {
         }
         outcome => serde_json::to_value(outcome),
     };
-    // These types have string keys only and no failing `Serialize`; were that ever to change, the
-    // error takes the figures' place and a test notices.
+    // Serializing cannot fail: these types have string keys only and no failing `Serialize`. If
+    // that changes, the error text replaces the figures and a test notices.
     value.unwrap_or_else(|error| Value::String(error.to_string()))
 }
 

@@ -12,20 +12,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GateResult {
-    /// Which of the study's gates, from 0.
+    /// Index of the gate in the study, from 0.
     pub gate: u32,
     /// What is demanded.
     pub demand: Demand,
     /// The cell.
     pub cell: String,
-    /// Name of the metric; `None` where the demand is of the cell as a whole.
+    /// Name of the metric; `None` if the demand is about the whole cell.
     pub metric: Option<MetricName>,
-    /// The verdict. Inconclusive is no pass.
+    /// The verdict. An inconclusive one is not a pass.
     pub verdict: Verdict,
-    /// What was found, as text with its unit: what the verdict rests on, or why there is none.
+    /// The figure behind the verdict, with its unit, or the reason for no verdict.
     pub found: String,
-    /// The p-values, where the verdict is one of statistics; before their correction over the
-    /// matrix.
+    /// The p-values of a statistical verdict, before their correction over the matrix.
     pub evidence: Option<GateEvidence>,
 }
 
@@ -33,29 +32,29 @@ pub struct GateResult {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Demand {
-    /// A relative overhead of 1 + this at most.
+    /// The relative overhead is at most 1 + `limit`.
     Overhead {
         /// The limit.
         limit: Share,
     },
-    /// A direct cost of that many instructions per call at most, in every run.
+    /// The direct cost is at most `limit` in every run.
     DirectCost {
         /// The limit, in instructions per call.
         limit: u64,
     },
-    /// A relative error over IOR's own interval of 1 + this at most, either way.
+    /// The relative error over IOR's own interval is at most 1 + `limit`, in either direction.
     RelativeError {
         /// The limit.
         limit: Share,
     },
-    /// A byte error of this absolute value at most, in every interval of every run.
+    /// The absolute byte error is at most `limit` in every interval of every run.
     ByteError {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// Everything attaches, or is refused, as expected.
+    /// Every tracer attaches, or is refused, as expected.
     Attach,
-    /// No denied finding is found of a tool under test.
+    /// The tool under test has no finding that the gate denies.
     Findings,
 }
 

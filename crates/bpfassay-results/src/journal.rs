@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The journal: append-only lines of JSON, each on disk before the next is begun.
+//! The journal: append-only JSON lines. Each line is on disk before the next one begins.
 //!
-//! The first line is the [`Header`], every other an [`Entry`]. A crash loses at most the line being
-//! written: a last line without its newline is *torn* and set aside; anything else that cannot be
-//! read is an error that names the line. Every line carries a sum over itself and all lines before
-//! it (`chain`), and what the lines say must be possible under the plan in the header (`sound`):
-//! damage does not go unnoticed. One writer at a time: it holds a lock on the file (`flock`), which
-//! the system releases when the writer dies.
+//! The first line is the [`Header`], every other line is an [`Entry`]. A crash loses at most the
+//! line being written. A last line without a newline is *torn* and is set aside. Any other
+//! unreadable line is an error that names the line.
+//!
+//! Two checks detect damage. Every line carries a sum over itself and all lines before it
+//! (`chain`). The entries must be possible under the plan in the header (`sound`).
+//!
+//! A journal has a single writer, which holds a lock on the file (`flock`). The system releases the
+//! lock when the process dies.
 
 #![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
 
@@ -33,29 +36,29 @@ use crate::{Entry, Header, directory::OpenDirectory};
 /// Version of the journal's format.
 pub const JOURNAL_VERSION: u32 = 4;
 
-/// File name of the journal in a results directory.
+/// Name of the journal in a results directory.
 pub const FILE_NAME: &str = "journal.jsonl";
 
-/// File name, in a results directory, that torn lines are moved to.
+/// Name of the file in a results directory that torn lines are moved to.
 pub const TORN_FILE_NAME: &str = "journal.torn";
 
-/// Longest line that is written and read, in bytes, but for the first.
+/// Length limit of all lines but the first, in bytes.
 pub const MAX_LINE: usize = 64 << 20;
 
-/// Longest first line, in bytes: it has the plan in it ([`bpfassay_study::expand::MAX_BYTES`]), and
-/// what it is done with.
+/// Length limit of the first line, in bytes. It holds the plan
+/// ([`bpfassay_study::expand::MAX_BYTES`]) and the provenance.
 pub const MAX_HEADER: usize = 768 << 20;
 
-/// Largest journal that is read, in bytes.
+/// Size limit of journals that are read, in bytes.
 pub const MAX_FILE: u64 = 8 << 30;
 
 /// Why a journal cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {action} {}{}", path.display(), advice(action, source))]
     Io {
-        /// The operation that failed (`create`, `read`, `append to`).
+        /// The operation that failed, such as `create`, `read`, `append to`.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -63,19 +66,19 @@ pub enum JournalError {
         #[source]
         source: io::Error,
     },
-    /// There is a journal already.
+    /// The directory already has a journal.
     #[error("{} exists already: resume it with --resume, or choose another directory", path.display())]
     Exists {
         /// The journal.
         path: PathBuf,
     },
-    /// There is something in the place of a file that is none.
+    /// The path is not a regular file.
     #[error("{} is a pipe, a device, a directory or a symbolic link: put a regular file there, or choose another directory", path.display())]
     NotAFile {
-        /// What was to be a file.
+        /// The path.
         path: PathBuf,
     },
-    /// What is added to the file would be in another place, too.
+    /// The file has another hard link, so a write would change another file, too.
     #[error(
         "{} has another name (a hard link), and what is added would be there, too: put a copy in its place, or choose another directory",
         path.display()
@@ -84,29 +87,29 @@ pub enum JournalError {
         /// The file.
         path: PathBuf,
     },
-    /// There is something else in the place of the directory.
+    /// The path, or a parent of it, is not a directory.
     #[error("{} is no directory: choose another one for the results", path.display())]
     NotADirectory {
-        /// What was to be a directory, or to hold one.
+        /// The path that is not a directory.
         path: PathBuf,
     },
-    /// Another process writes it.
+    /// Another process is writing the journal.
     #[error("{} is being written by another process: wait for it to end, or choose another directory", path.display())]
     Locked {
         /// The journal.
         path: PathBuf,
     },
-    /// A line is not what it should be.
+    /// A line is damaged or impossible.
     #[error("{}:{line}: {message}: the file was changed or damaged; restore it, or start again in another directory", path.display())]
     Corrupt {
         /// The journal.
         path: PathBuf,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// The fault.
+        /// What is wrong with the line.
         message: String,
     },
-    /// The journal was written by another version of this program.
+    /// Another version of this program wrote the journal.
     #[error("{} has version {found}, this program writes version {}: use the version that began it", path.display(), JOURNAL_VERSION)]
     Version {
         /// The journal.
@@ -114,14 +117,14 @@ pub enum JournalError {
         /// The version found.
         found: u64,
     },
-    /// The file or a line of it is larger than any journal.
+    /// The file or a line exceeds its limit.
     #[error("{}: {what} is larger than {limit} bytes: is it a journal?", path.display())]
     TooLarge {
         /// The journal.
         path: PathBuf,
-        /// `the file` or `line N`.
+        /// Either `the file` or `line N`.
         what: String,
-        /// The limit.
+        /// The limit in bytes.
         limit: u64,
     },
     /// An entry has no JSON form.
@@ -129,11 +132,11 @@ pub enum JournalError {
     Json {
         /// The journal.
         path: PathBuf,
-        /// Why.
+        /// The serializer's error.
         #[source]
         source: serde_json::Error,
     },
-    /// The journal failed earlier; what it holds is whole, but no more can be added.
+    /// An earlier write failed. The journal's whole lines are intact, but nothing can be added.
     #[error("{} could not be written before, so nothing more is added to it: see the first error", path.display())]
     Failed {
         /// The journal.
@@ -158,58 +161,60 @@ fn advice(action: &str, error: &io::Error) -> &'static str {
 pub struct Contents {
     /// The first line.
     pub header: Header,
-    /// The others, in order.
+    /// The other lines, in order.
     pub entries: Vec<Entry>,
-    /// A torn last line, if there was one.
+    /// The torn last line, if there is one.
     pub torn: Option<Torn>,
-    /// The digest of the whole lines; `None` where they were not read from a file.
+    /// The digest of the whole lines; `None` if they were not read from a file.
     pub digest: Option<JournalDigest>,
 }
 
-/// A last line that was not written to its end.
+/// An incomplete last line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Torn {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// How many bytes of it there are.
+    /// Length of the torn line in bytes.
     pub bytes: usize,
 }
 
 impl Contents {
-    /// Reads the journal in `directory` without changing it; another process may be writing it.
+    /// Reads the journal in `directory` without changing it. Another process can be writing it.
     ///
     /// # Errors
-    /// [`JournalError::Io`], [`JournalError::NotAFile`] or [`JournalError::TooLarge`] where the file cannot be read, [`JournalError::Version`] where another
-    /// version wrote it, [`JournalError::Corrupt`] where a line is damaged, or impossible under the
-    /// plan.
+    /// - [`JournalError::Io`], [`JournalError::NotAFile`], [`JournalError::TooLarge`]: the file
+    ///   cannot be read.
+    /// - [`JournalError::Version`]: another version wrote it.
+    /// - [`JournalError::Corrupt`]: a line is damaged, or impossible under the plan.
     pub fn read(directory: &std::path::Path) -> Result<Self, JournalError> {
         let opened = OpenDirectory::open(directory)
             .map_err(|source| JournalError::io("read", &directory.join(FILE_NAME), source))?;
         Self::read_in(&opened)
     }
 
-    /// The same in a directory that is open.
+    /// Like [`Contents::read`], in an open directory.
     ///
     /// # Errors
-    /// As [`Contents::read`].
+    /// Those of [`Contents::read`].
     pub fn read_in(directory: &OpenDirectory) -> Result<Self, JournalError> {
         read::read(directory)
     }
 
-    /// Reads the journal in the open `file`, from where it stands: one that is not in a results
-    /// directory. `path` names it in messages, and `limit` is the most bytes that it may have.
+    /// Reads a journal outside a results directory from `file`, at the current position. `path`
+    /// names it in messages, and `limit` is its largest size in bytes.
     ///
     /// # Errors
-    /// As [`Contents::read`]; [`JournalError::TooLarge`] beyond `limit`.
+    /// Those of [`Contents::read`], and [`JournalError::TooLarge`] beyond `limit`.
     pub fn read_file(path: &std::path::Path, file: std::fs::File, limit: u64) -> Result<Self, JournalError> {
         read::read_file(path, file, limit.min(MAX_FILE))
     }
 
-    /// The text of the journal that holds this: what [`Contents::read_file`] reads. `path` names it
-    /// in messages.
+    /// Returns the text of a journal with these contents, which [`Contents::read_file`] can read.
+    /// `path` names it in messages.
     ///
     /// # Errors
-    /// [`JournalError::Json`] where a line has no JSON form; [`JournalError::TooLarge`] where a line is too long.
+    /// [`JournalError::Json`] if a line has no JSON form; [`JournalError::TooLarge`] if a line is
+    /// too long.
     pub fn text(&self, path: &std::path::Path) -> Result<Vec<u8>, JournalError> {
         write::text(path, &self.header, &self.entries)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What works, breaks and differs on each target.
+//! Features and probe configurations that work, fail or differ on each target.
 
 use bpfassay_protocol::{
     ProbeConfiguration,
@@ -11,16 +11,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::Figure;
 
-/// What works, breaks and differs: one column per target, one row per probe configuration and per
-/// feature.
+/// Features and probe configurations that work, fail or differ: one column per target, one row per
+/// configuration and per feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KernelFeatures {
     /// The targets, in the order of the study.
     pub targets: Vec<Target>,
-    /// The probe configurations, the baseline not among them, in the order of the study.
+    /// The probe configurations without the baseline, in the order of the study.
     pub configurations: Vec<ConfigurationRow>,
-    /// Every feature that was tried on some target, in the order in which they were tried.
+    /// Every feature that was tried on some target, in the order of the trials.
     pub features: Vec<FeatureRow>,
 }
 
@@ -30,7 +30,7 @@ pub struct KernelFeatures {
 pub struct ConfigurationRow {
     /// The configuration.
     pub probe: ProbeConfiguration,
-    /// One for each of [`KernelFeatures::targets`], in their order.
+    /// One cell for each of [`KernelFeatures::targets`], in that order.
     pub cells: Vec<ConfigurationCell>,
 }
 
@@ -38,33 +38,33 @@ pub struct ConfigurationRow {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigurationCell {
-    /// The outcome of trying it.
+    /// The outcome of the trial.
     pub verdict: FeatureVerdict,
-    /// Why it does not work, or why nothing is known, in one line.
+    /// One line that says why it does not work, or why nothing is known.
     pub reason: Option<String>,
-    /// Reads and writes, and what the tracer counted of them.
+    /// Reads and writes of the workload, and the tracer's counts.
     pub counted: Figure<Counted>,
-    /// Its programs as the kernel holds them.
+    /// The configuration's programs as the kernel holds them.
     pub programs: Figure<ProgramFacts>,
 }
 
-/// Calls and bytes of a handful of reads and writes.
+/// Calls and bytes of a few reads and writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Counted {
     /// Calls that the workload made.
     pub calls: u64,
-    /// Calls that the tracer counted − calls made, phases where it counted too few and too many not
-    /// set off against each other: the difference that is farthest from 0.
+    /// Calls that the tracer counted − calls made, as the difference farthest from 0. Phases with
+    /// too few and too many counted calls do not cancel out.
     pub call_error: i64,
     /// Bytes that the workload moved.
     pub bytes: u64,
-    /// Bytes traced − bytes moved.
+    /// Bytes traced − bytes moved, in the same way.
     pub byte_error: i64,
 }
 
 impl Counted {
-    /// Whether every call and every byte was counted, in every phase.
+    /// Whether the tracer counted every call and every byte in every phase.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
         self.call_error == 0 && self.byte_error == 0 && self.calls > 0
@@ -75,19 +75,19 @@ impl Counted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramFacts {
-    /// How many.
+    /// Number of programs.
     pub programs: u32,
     /// Bytes of machine code.
     pub jited_bytes: u64,
     /// Instructions after the verifier's rewriting.
     pub instructions: u64,
-    /// Instructions that the verifier looked at; `None` where the kernel does not report them
-    /// (before 5.16).
+    /// Instructions that the verifier processed. `None` before Linux 5.16, which does not report
+    /// them.
     pub verified_instructions: Option<u64>,
-    /// Nanoseconds to open and load them; `None` where no measured run loaded them: they stay
-    /// loaded between runs.
+    /// Nanoseconds for opening and loading the programs. `None` if no measured run loaded them,
+    /// because programs stay loaded between runs.
     pub load_ns: Option<u64>,
-    /// Nanoseconds to attach them.
+    /// Nanoseconds for attaching the programs.
     pub attach_ns: u64,
 }
 
@@ -95,11 +95,11 @@ pub struct ProgramFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FeatureRow {
-    /// Its kind.
+    /// Kind of the feature.
     pub kind: FeatureKind,
-    /// Its name.
+    /// Name of the feature.
     pub name: String,
-    /// One for each of [`KernelFeatures::targets`], in their order.
+    /// One cell for each of [`KernelFeatures::targets`], in that order.
     pub cells: Vec<FeatureCell>,
 }
 
@@ -107,15 +107,15 @@ pub struct FeatureRow {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FeatureCell {
-    /// The outcome of trying it.
+    /// The outcome of the trial.
     pub support: Support,
-    /// What was expected.
+    /// The expected outcome.
     pub expected: ExpectedFeature,
-    /// How the two compare.
+    /// The comparison of the two.
     pub verdict: FeatureVerdict,
 }
 
-/// The outcome of doing something, compared with what was expected.
+/// The outcome of a trial, compared with the expectation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FeatureVerdict {
@@ -125,7 +125,7 @@ pub enum FeatureVerdict {
     Refused,
     /// It works although a refusal was expected.
     UnexpectedSuccess,
-    /// It is refused although it was expected to work, or in another way than expected.
+    /// It is refused, but should work or be refused differently.
     UnexpectedRefusal,
     /// It attaches and then counts wrongly.
     Miscounts,
@@ -138,7 +138,7 @@ pub enum FeatureVerdict {
 }
 
 impl FeatureVerdict {
-    /// Whether it is against expectation.
+    /// Whether the verdict contradicts the expectation.
     #[must_use]
     pub const fn is_surprise(self) -> bool {
         matches!(self, Self::UnexpectedSuccess | Self::UnexpectedRefusal | Self::Miscounts)
@@ -146,7 +146,7 @@ impl FeatureVerdict {
 }
 
 impl KernelFeatures {
-    /// Everything that is against expectation: what, and where.
+    /// Lists everything that contradicts an expectation: name, target and verdict.
     pub fn surprises(&self) -> impl Iterator<Item = (String, &Target, FeatureVerdict)> {
         let configurations = self.configurations.iter().flat_map(|row| {
             row.cells.iter().zip(&self.targets).map(|(cell, target)| (row.probe.to_string(), target, cell.verdict))

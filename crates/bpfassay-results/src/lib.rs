@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a study leaves behind: the journal that is written while it runs, and `results.json`, the
-//! published form of what follows from it.
+//! The outputs of a study: the journal, which is written while it runs, and `results.json`, the
+//! published form.
 //!
-//! Here: [`record`], [`outcome`] and [`journal`] (what is journalled, and reading and writing it),
-//! [`Results`] with its parts and [`mod@file`] (reading and writing `results.json`), [`schema`]
-//! (its JSON schema), [`event`] (what `run` reports while it goes on),
-//! [`mod@fingerprint`] (whether two runs have the same raw figures), [`plain`] (text from outside that is fit to be shown).
-//! Not here: how figures follow from a journal, comparison and rendering (bpfassay-report),
-//! estimators (bpfassay-stats), running anything (bpfassay-runner).
+//! This crate has:
+//!
+//! - [`record`], [`outcome`], [`journal`]: entries of the journal, reading and writing it
+//! - [`Results`], [`mod@file`]: results, reading and writing `results.json`
+//! - [`schema`]: JSON schemas
+//! - [`event`]: what `run` reports while it goes on
+//! - [`mod@fingerprint`]: whether two runs have the same raw figures
+//! - [`plain`]: text from outside, made safe to print
+//!
+//! Other crates derive figures from a journal, compare and render them (bpfassay-report), estimate
+//! (bpfassay-stats), and run studies (bpfassay-runner).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs that several nodes of a cluster do together: what each of them has recorded, and what
-//! follows from it for each.
+//! Runs that several nodes of a cluster do together: what each node recorded, and what follows.
 
 use bpfassay_protocol::{
     Operation,
@@ -13,53 +12,53 @@ use serde::{Deserialize, Serialize};
 
 use crate::Figure;
 
-/// A node that is ready, as its agent reported.
+/// A node that is ready, as its agent reported it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeFacts {
-    /// Its name, as the scheduler has it.
+    /// Node name, as the scheduler has it.
     pub node: String,
-    /// What its agent reported about it.
+    /// Facts that the agent reported about the node.
     pub facts: GuestFacts,
 }
 
-/// What one node recorded of a run that several did.
+/// The record of one node in a run of several nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeRun {
-    /// Its name, as the scheduler has it.
+    /// Node name, as the scheduler has it.
     pub node: String,
-    /// How many ranks of IOR ran there, in the cgroup that its tracer counts.
+    /// Number of IOR ranks on this node, in the cgroup that the tracer counts.
     pub ranks: u32,
-    /// What its agent recorded. The summary is that of its own ranks; empty where IOR has one for
-    /// all nodes, which the run has then.
+    /// What the node's agent recorded. The summary covers the node's own ranks. It is empty if IOR
+    /// has one summary for all nodes, which is in the run's figures.
     pub figures: RunFigures,
 }
 
-/// What follows for one node from a run that several did.
+/// Figures of one node in a run of several nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeFigures {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// How many ranks of IOR ran there.
+    /// Number of IOR ranks on this node.
     pub ranks: u32,
-    /// What was counted there, a row per operation.
+    /// Counts on this node, a row per operation.
     pub bytes: Vec<NodeBytes>,
-    /// Events that its tracer reports to have lost, over the whole run.
+    /// Lost events that the node's tracer reports, over the whole run.
     pub losses: Figure<Losses>,
 }
 
-/// What was counted on one node of one operation, over the whole run.
+/// Counts of one operation on one node, over the whole run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeBytes {
     /// The operation.
     pub operation: Operation,
-    /// What the calls of the ranks there returned; not measured where only IOR's summary of all
-    /// nodes has it.
+    /// What calls of the node's ranks returned. Not measured if only IOR's summary of all nodes has
+    /// it.
     pub moved: Figure<Totals>,
-    /// What the tracer counted for the key (cgroup of the ranks, device of the mount).
+    /// What the tracer counted for the cgroup of the ranks and the device of the mount.
     pub traced: Figure<Totals>,
     /// What `/proc/self/mountstats` of the node's mount counted.
     pub mountstats: Figure<u64>,

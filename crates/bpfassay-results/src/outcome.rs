@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can come of a run.
+//! The possible outcomes of a run.
 
 use std::fmt;
 
@@ -12,16 +12,15 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::tagged::{self, Tagged};
 
-/// The outcome of a run. Whether a refusal was expected is not written here: results say so, from
-/// the plan's expectations.
+/// The outcome of a run. Results tell whether a refusal was expected, from the plan's expectations.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Outcome {
-    /// Measured.
+    /// The run has figures.
     Measured(Box<RunFigures>),
-    /// The tracer does not work on this kernel; the workload was not run.
+    /// The tracer does not work on this kernel. The workload did not run.
     Refused(Refusal),
-    /// The run, or the guest under it, failed.
+    /// The run or its guest failed.
     Failed(RunFailure),
 }
 
@@ -45,8 +44,8 @@ impl Tagged for Outcome {
 }
 
 impl From<RunOutcome> for Outcome {
-    /// What a guest reports. A failure that the guest reports has no log of its own;
-    /// [`RunFailure::log`] can be added.
+    /// Converts a guest's report. A reported failure has no log yet; the caller can set
+    /// [`RunFailure::log`].
     fn from(outcome: RunOutcome) -> Self {
         match outcome {
             RunOutcome::Measured(figures) => Self::Measured(figures),
@@ -72,26 +71,26 @@ pub struct RunFailure {
     pub phase: Option<Phase>,
     /// The lines that report it, the most important first.
     pub excerpt: Vec<String>,
-    /// The log to read, as a path relative to the results directory where it lies in it.
+    /// The log to read. The path is relative to the results directory if the log is in it.
     pub log: Option<String>,
-    /// Where it came after the run had ended: when, and during what.
+    /// For a failure after the run had ended: when, and during which run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<AfterRun>,
 }
 
-/// What came after a run had ended, and because of it.
+/// A failure that a run caused after it had ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AfterRun {
-    /// How long after the run's end, in milliseconds of the host's clock.
+    /// Milliseconds after the run's end, by the host's clock.
     pub ms: u64,
-    /// The run in flight by then, if one was.
+    /// The run in flight at that time, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub during: Option<String>,
 }
 
 impl fmt::Display for AfterRun {
-    /// `30 ms after this run, during RUN2`
+    /// Prints `30 ms after this run, during RUN2`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ms after this run", self.ms)?;
         match &self.during {
@@ -102,7 +101,7 @@ impl fmt::Display for AfterRun {
 }
 
 impl RunFailure {
-    /// What happened and when, without the evidence: `kernel panic during workload`, `kernel panic
+    /// What happened and when, without the excerpt: `kernel panic during workload`, `kernel panic
     /// after the run`.
     #[must_use]
     pub fn headline(&self) -> String {
@@ -115,7 +114,7 @@ impl RunFailure {
 }
 
 impl fmt::Display for RunFailure {
-    /// `kernel panic during workload: Kernel panic - not syncing: …; log: logs/….log`
+    /// Prints `kernel panic during workload: Kernel panic - not syncing: …; log: logs/….log`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.headline())?;
         if let Some(line) = self.excerpt.first() {
@@ -128,7 +127,7 @@ impl fmt::Display for RunFailure {
     }
 }
 
-/// What happened to a run or to the guest under it.
+/// Kind of a failure of a run or its guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
@@ -144,42 +143,42 @@ pub enum FailureKind {
     Lockup,
     /// A task blocked for too long.
     HungTask,
-    /// The kernel killed a process for want of memory.
+    /// The kernel killed a process because memory ran out.
     OutOfMemory,
-    /// The kernel could not unpack its initramfs whole.
+    /// The kernel could not unpack the whole initramfs.
     Initramfs,
     /// The NFS server did not answer the NFS client.
     NfsStall,
-    /// The guest or its QEMU ended before everything was done.
+    /// The guest or QEMU ended before all work was done.
     EarlyExit,
-    /// A phase passed its deadline.
+    /// A phase exceeded its deadline.
     PhaseTimeout,
     /// The guest did not power off in time after its work was done.
     ShutdownTimeout,
     /// The agent never sent a message.
     BootTimeout,
-    /// The guest sent what is no message.
+    /// The guest sent something that is not a valid message.
     ProtocolError,
     /// The guest uses another version of the protocol.
     ProtocolVersion,
     /// The guest's agent gave up.
     Agent,
-    /// The workload or the tracer failed in a guest that lives on.
+    /// The workload or the tracer failed, and the guest lives on.
     Run,
-    /// The guest was not as before after the run: a mount gone, or a program, probe, process or
-    /// cgroup left.
+    /// The guest changed over the run: a mount is gone, or a program, probe, process or cgroup is
+    /// left.
     Unsound,
-    /// It was not begun, because what it would have needed failed before: its probe configuration
-    /// or tool ended two boots of the block, or the kernel did not become ready in two other
-    /// blocks, or gave no sign of life in one.
+    /// The run did not begin, because something that it needs failed before. Its probe
+    /// configuration or tool ended two boots of the block, or the kernel failed to become ready in
+    /// two other blocks, or gave no sign of life in one.
     NotTried,
-    /// The host could not start or serve the guest: QEMU missing or killed, disk full, and the
-    /// like. Never final: `run --resume` does such runs again.
+    /// The host could not start or serve the guest: QEMU missing or killed, disk full, and so on.
+    /// Never final: `run --resume` repeats such runs.
     Host,
 }
 
 impl FailureKind {
-    /// The name of the kind.
+    /// Name of the kind.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

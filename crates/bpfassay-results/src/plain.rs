@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Text of others, fit to be shown: what a terminal would obey, what changes the order of text and
-//! what is not seen at all is shown by its number.
+//! Makes text from outside safe to print. Characters that a terminal would obey, that reorder text,
+//! or that are invisible are replaced by their numbers.
 //!
-//! Kernels, guests, tools, studies, manifests and results from outside contain any characters.
-//! Every form that shows them goes through here; what may pass is defined in one place,
-//! [`is_hazard`].
+//! Kernels, guests, tools, studies, manifests and foreign results can contain any characters. All
+//! output forms use this module, and [`is_hazard`] alone defines what is replaced.
 
 use std::{borrow::Cow, fmt::Write as _};
 
-/// Whether `c` may reach no terminal, page or table as it is: control characters (C0 with the line
-/// feed, DEL, C1), those that change the order of text (U+202A–202E, U+2066–2069, U+200E, U+200F,
-/// U+061C), those that are not seen (U+200B, U+FEFF, tags, and so on) or end a line (U+2028,
-/// U+2029), and those that XML does not have (U+FFFE, U+FFFF).
+/// Whether `c` must not reach a terminal, page or table unchanged:
+///
+/// - control characters: C0 with the line feed, DEL, C1
+/// - characters that reorder text: U+202A–202E, U+2066–2069, U+200E, U+200F, U+061C
+/// - invisible characters: U+200B, U+FEFF, tags, and so on
+/// - line ends: U+2028, U+2029
+/// - characters that XML forbids: U+FFFE, U+FFFF
 #[must_use]
 pub fn is_hazard(c: char) -> bool {
     c.is_control()
@@ -20,14 +22,14 @@ pub fn is_hazard(c: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Adds `c` by its number: `\x1b`, `\u{202e}`.
+/// Appends the number of `c`: `\x1b`, `\u{202e}`.
 pub fn push_escaped(text: &mut String, c: char) {
     let number = u32::from(c);
     // Writing to a string cannot fail.
     let _ = if c.is_ascii() { write!(text, "\\x{number:02x}") } else { write!(text, "\\u{{{number:x}}}") };
 }
 
-/// `text` with every hazard replaced as `replace` does.
+/// Applies `replace` to every hazard in `text`.
 fn mapped(text: &str, is_hazard: impl Fn(char) -> bool, replace: impl Fn(&mut String, char)) -> Cow<'_, str> {
     if !text.contains(&is_hazard) {
         return Cow::Borrowed(text);
@@ -39,7 +41,7 @@ fn mapped(text: &str, is_hazard: impl Fn(char) -> bool, replace: impl Fn(&mut St
     Cow::Owned(shown)
 }
 
-/// `text` on one line: line feeds and tabs are spaces, other hazards are shown by their numbers.
+/// Returns `text` on one line. Line feeds and tabs become spaces, other hazards their numbers.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
     mapped(text, is_hazard, |shown, c| match c {
@@ -48,7 +50,7 @@ pub fn line(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// `text` on its lines: line feeds stay, tabs are spaces, other hazards are shown by their numbers.
+/// Returns `text` with its line feeds. Tabs become spaces, other hazards their numbers.
 #[must_use]
 pub fn text(text: &str) -> Cow<'_, str> {
     mapped(
@@ -61,8 +63,8 @@ pub fn text(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// `bytes`, such as a file's name, on one line: every hazard is shown by its number, and so are
-/// bytes that are no UTF-8 (`\xff`).
+/// Returns `bytes`, such as a file name, on one line. Hazards become their numbers, and so do bytes
+/// that are not UTF-8 (`\xff`).
 #[must_use]
 pub fn bytes(bytes: &[u8]) -> String {
     let mut shown = String::with_capacity(bytes.len());
@@ -77,18 +79,18 @@ pub fn bytes(bytes: &[u8]) -> String {
     shown
 }
 
-/// `text` on one line, of at most `most` characters; `…` stands for the rest.
+/// Returns `text` on one line, with at most `most` characters of it; `…` stands for the rest.
 #[must_use]
 pub fn excerpt(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
-        // Cut before it is made longer by numbers: a megabyte need not be looked at.
+        // Cut before escaping, so that only the shown part of a long text is scanned.
         Some((end, _)) => format!("{}…", line(&text[..end])),
         None => line(text).into_owned(),
     }
 }
 
-/// `text` on one line, of at most `most` characters of its two ends; `…` stands for what is between
-/// them. A program says last why it ends, so that twice as much of the end is kept.
+/// Shows `text` on one line, with at most `most` characters. A longer text loses its middle, for
+/// which `…` stands: programs print last why they end, so that two thirds are from the end.
 #[must_use]
 pub fn ends(text: &str, most: usize) -> String {
     let start = most / 3;
@@ -99,8 +101,8 @@ pub fn ends(text: &str, most: usize) -> String {
     }
 }
 
-/// The JSON text `text` with hazards in its strings written as `\u009b`, which means the same.
-/// Serializers escape only what is below U+0020.
+/// Escapes hazards in the strings of the JSON text `text` as `\u009b`, which means the same.
+/// Serializers escape only characters below U+0020.
 #[must_use]
 pub fn json(text: &str) -> Cow<'_, str> {
     mapped(

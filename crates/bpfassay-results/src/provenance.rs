@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What went into a set of results.
+//! The inputs of a set of results.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,8 @@ use bpfassay_study::Target;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What went into a set of results, known before the first boot. What a guest reports of itself
-/// stands in
-/// [`crate::record::GuestReady`].
+/// The inputs of a set of results, known before the first boot. The facts that a guest reports are
+/// in [`crate::record::GuestReady`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
@@ -18,24 +17,24 @@ pub struct Provenance {
     pub bpfassay: Artefact,
     /// The machine that ran the guests.
     pub host: HostFacts,
-    /// QEMU per architecture; of a study that was run without guests (`bpfassay here`) the agent
-    /// and this machine.
+    /// QEMU per architecture. A study without guests (`bpfassay here`) has the agent and this
+    /// machine.
     pub qemu: BTreeMap<Arch, QemuFacts>,
-    /// What each target was made of.
+    /// The inputs of each target.
     pub targets: Vec<TargetArtefacts>,
-    /// The testbed manifest whole, as its provider wrote it; null without guests.
+    /// The whole testbed manifest, as its provider wrote it; null without guests.
     pub manifest: serde_json::Value,
 }
 
-/// One thing that went in.
+/// One input.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Artefact {
-    /// Name (`kernel`, `linux-image-6.1.0-37-amd64`, `bpfassay-tracer`).
+    /// Name, such as `kernel`, `linux-image-6.1.0-37-amd64`, `bpfassay-tracer`.
     pub name: String,
-    /// Version; for our own programs the package's version and, where known, the source's hash.
+    /// Version. For our own programs: the package version and, if known, the hash of the sources.
     pub version: String,
-    /// SHA-256 in hexadecimal; `None` where the thing is not one file.
+    /// SHA-256 in hexadecimal; `None` if the input is not a single file.
     pub sha256: Option<String>,
 }
 
@@ -49,11 +48,11 @@ pub struct HostFacts {
     pub kernel_release: String,
     /// CPU model, from `/proc/cpuinfo`.
     pub cpu_model: String,
-    /// CPUs that this process may use.
+    /// Number of CPUs that this process can use.
     pub cpus: u32,
     /// Memory in KiB.
     pub memory_kib: u64,
-    /// How many guests ran side by side at most.
+    /// Largest number of guests that ran in parallel.
     pub jobs: u32,
 }
 
@@ -61,30 +60,29 @@ pub struct HostFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QemuFacts {
-    /// The program: name, version, hash.
+    /// The program with name, version and hash.
     pub program: Artefact,
-    /// Its path on the host.
+    /// Path of the program on the host.
     pub path: String,
-    /// `tcg`, `kvm`, or `none` for a machine that is no guest.
+    /// `tcg`, `kvm`, or `none` for a machine that is not a guest.
     pub accelerator: String,
-    /// Why this accelerator.
+    /// Why this accelerator was chosen.
     pub accelerator_reason: String,
     /// Machine type.
     pub machine: String,
     /// CPU model as given to QEMU.
     pub cpu: String,
-    /// Version of QEMU's plugin interface for which a plugin was loaded that counts instructions;
-    /// `None` where none was. No figure of a run depends on it.
+    /// Plugin interface version of QEMU, if a plugin that counts instructions was loaded for it;
+    /// otherwise `None`. No figure of a run depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin_api: Option<u32>,
-    /// The package that it comes from, by its file's SHA-256, where it is the QEMU of
-    /// `testbed.lock`; `None` for that of the host. What is measured does not depend on how the
-    /// same program came to the host.
+    /// The package of a QEMU from `testbed.lock`, with the SHA-256 of the package file. `None` for
+    /// the host's QEMU. Figures do not depend on where the same program came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<Artefact>,
 }
 
-/// What one target was made of.
+/// The inputs of one target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TargetArtefacts {
@@ -92,22 +90,22 @@ pub struct TargetArtefacts {
     pub target: Target,
     /// The kernel image.
     pub kernel: Artefact,
-    /// Everything in the initramfs, segment by segment.
+    /// The contents of the initramfs, segment by segment.
     pub initramfs: Vec<Artefact>,
-    /// Our programs and, where given, the user's IOR.
+    /// Our programs and, if given, the user's IOR.
     pub payload: Vec<Artefact>,
 }
 
 impl QemuFacts {
-    /// Whether guests find the same machine in both: the same program of QEMU, accelerator, machine
-    /// type and CPU, wherever on the host it is.
+    /// Whether guests see the same machine: same QEMU program, accelerator, machine type and CPU.
+    /// The path on the host does not matter.
     #[must_use]
     pub fn is_same_machine(&self, other: &Self) -> bool {
         let machine = |of: &Self| (of.program.clone(), of.accelerator.clone(), of.machine.clone(), of.cpu.clone());
         machine(self) == machine(other)
     }
 
-    /// In a few words: version, digest, accelerator, machine, CPU.
+    /// Describes QEMU briefly: version, digest, accelerator, machine, CPU.
     #[must_use]
     pub fn described(&self) -> String {
         let Self { program, accelerator, machine, cpu, .. } = self;
@@ -117,8 +115,8 @@ impl QemuFacts {
 }
 
 impl Provenance {
-    /// Whether guests and QEMU are the same as in `other`, for the targets and architectures that
-    /// it has: under the instruction clock the figures then are the same, on whatever host.
+    /// Whether guests and QEMU are the same as in `other`, for the targets and architectures of
+    /// `other`. Under the instruction clock, the figures then are the same on any host.
     #[must_use]
     pub fn has_same_guests(&self, other: &Self) -> bool {
         let mut qemu = other.qemu.iter();
@@ -126,17 +124,18 @@ impl Provenance {
             && other.targets.iter().all(|target| self.targets.contains(target))
     }
 
-    /// Whether guests of `arch` ran emulated, so that wall-clock figures are functional only.
+    /// Whether guests of `arch` were emulated. Wall-clock figures of emulated guests are functional
+    /// only.
     #[must_use]
     pub fn is_emulated(&self, arch: Arch) -> bool {
         self.qemu.get(&arch).is_none_or(|qemu| !matches!(qemu.accelerator.as_str(), "kvm" | "none"))
     }
 
-    /// Whether this is `before`, or that with further architectures: the same program, host and
-    /// guests, and more of them.
+    /// Whether this equals `before`, or adds targets to it: program and host are the same, and
+    /// every guest in `before` is present.
     #[must_use]
     pub fn extends(&self, before: &Self) -> bool {
-        // How many guests fit beside each other depends on the largest.
+        // The number of parallel guests depends on the largest guest, and can differ.
         let host = |of: &Self| HostFacts { jobs: 0, ..of.host.clone() };
         let is_larger = self.targets.len() > before.targets.len()
             && self.bpfassay == before.bpfassay
@@ -147,7 +146,7 @@ impl Provenance {
         is_larger || self == before
     }
 
-    /// Whether the study was run on a machine itself (`bpfassay here`): no testbed went in.
+    /// Whether the study ran on the machine itself (`bpfassay here`), without a testbed.
     #[must_use]
     pub fn is_without_guests(&self) -> bool {
         self.manifest.is_null()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a figure could not be computed. Of 200,000 runs, millions of figures have one of a few dozen
-//! reasons: each is held once.
+//! The reason why a figure could not be computed. In 200,000 runs, millions of figures share a few
+//! dozen reasons, so each text is stored once.
 
 use std::{cell::RefCell, collections::HashSet, fmt, ops::Deref, sync::Arc};
 
@@ -9,20 +9,20 @@ use serde::{
     de::{Error, Visitor},
 };
 
-/// How many reasons are held once; further ones, such as those with a name in them, are held where
-/// they stand.
+/// Number of reasons that are shared. Further reasons, such as those that contain a name, are
+/// stored with each figure.
 const SHARED: usize = 256;
 
 thread_local! {
     static KNOWN: RefCell<HashSet<Arc<str>>> = RefCell::default();
 }
 
-/// A reason, as text.
+/// A reason as text.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Reason(Arc<str>);
 
 impl Reason {
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -12,21 +12,21 @@ use crate::{
     tagged::{self, Tagged},
 };
 
-/// First line of a journal.
+/// The first line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
     /// [`crate::JOURNAL_VERSION`].
     pub journal: u32,
-    /// When it began, in milliseconds since 1970-01-01 UTC.
+    /// Begin of the execution, in milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: u64,
-    /// What is to be done.
+    /// The plan to execute.
     pub plan: Plan,
-    /// What it is done with.
+    /// The inputs of the execution.
     pub provenance: Provenance,
 }
 
-/// Every other line of a journal.
+/// All other lines of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum Entry {
@@ -34,25 +34,23 @@ pub enum Entry {
     BlockStarted(Box<BlockStarted>),
     /// The guest is ready.
     GuestReady(Box<GuestReady>),
-    /// A run came to its end, measured or not.
+    /// A run ended, measured or not.
     Run(Box<RunRecord>),
     /// The guest is gone.
     BlockEnded(Box<BlockEnded>),
-    /// More of the testbed is there, while what was there before is measured. Reading puts this in
-    /// the place of what the header, or the last
-    /// [`Entry::Resumed`], has: no reader of a journal sees it.
+    /// The testbed grew while its first part was being measured. Reading merges this into the
+    /// header, or into the last [`Entry::Resumed`], so readers of a journal never see it.
     Provisioned {
-        /// When, in milliseconds since 1970-01-01 UTC.
+        /// Time in milliseconds since 1970-01-01 UTC.
         at_unix_ms: u64,
-        /// What it is done with from here on: what it was done with before, and the guests of
-        /// further architectures.
+        /// The inputs from here on: all earlier ones, and guests of further architectures.
         provenance: Box<Provenance>,
     },
-    /// The plan was taken up again with another testbed or on another host.
+    /// The plan was resumed with another testbed or on another host.
     Resumed {
-        /// When, in milliseconds since 1970-01-01 UTC.
+        /// Time in milliseconds since 1970-01-01 UTC.
         at_unix_ms: u64,
-        /// What it is done with from here on.
+        /// The inputs from here on.
         provenance: Box<Provenance>,
     },
 }
@@ -67,7 +65,7 @@ impl Tagged for Entry {
     const TAG: &'static str = "entry";
 
     fn of_kind<'de, D: Deserializer<'de>>(kind: &str, rest: D) -> Result<Self, D::Error> {
-        /// [`Entry::Resumed`], [`Entry::Provisioned`].
+        /// Fields of [`Entry::Resumed`] and [`Entry::Provisioned`].
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct With {
@@ -96,8 +94,7 @@ impl Tagged for Entry {
 }
 
 impl Entry {
-    /// Gives back memory that reading took beyond what is needed: of 200,000 runs it would be
-    /// hundreds of megabytes.
+    /// Releases spare capacity from parsing: hundreds of megabytes for 200,000 runs.
     pub(crate) fn shrink(&mut self) {
         if let Self::Run(record) = self
             && let Outcome::Measured(figures) = &mut record.outcome
@@ -115,43 +112,43 @@ impl Entry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BlockStarted {
-    /// [`bpfassay_study::Block::id`].
+    /// The block, as in [`bpfassay_study::Block::id`].
     pub block: String,
-    /// Which boot of this block, from 1; more than 1 after an interruption, host failure, or a
-    /// guest that failed.
+    /// Number of the boot within the block, from 1. It is above 1 after an interruption, a host
+    /// failure, or a guest that failed.
     pub boot: u32,
-    /// Which attempt at the block the boot is part of, from 1. `run --resume --again failed` begins
-    /// a new one, for which nothing counts that was found out about the block's runs before.
+    /// Number of the attempt that the boot belongs to, from 1. `run --resume --again failed` begins
+    /// a new attempt, for which earlier facts about the block's runs do not count.
     pub attempt: u32,
-    /// When, in milliseconds since 1970-01-01 UTC.
+    /// Time in milliseconds since 1970-01-01 UTC.
     pub at_unix_ms: u64,
-    /// The QEMU command line, one argument each; without a guest, the agent's.
+    /// The command line of QEMU (or of the agent, if there is no guest), one argument per element.
     pub qemu: Vec<String>,
     /// The console log, relative to the results directory.
     pub log: Option<String>,
-    /// The runs that the boot does, in order. All earlier records of these runs are superseded,
-    /// unless the boot is a confirming one.
+    /// Runs of the boot, in order. They supersede all earlier records of these runs, unless the
+    /// boot is a confirming one.
     pub runs: Vec<String>,
-    /// For a confirming boot the run that it is about: it shows whether the guest fails under that
+    /// For a confirming boot: the suspected run. The boot shows whether the guest fails under this
     /// run alone, and measures nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirming: Option<String>,
-    /// Where the records come from, if no guest was booted for them here: they were measured
-    /// before, and taken from a store of blocks. Times are those of the measurement.
+    /// For records from a store of blocks: their origin. No guest was booted for them here, and all
+    /// times are those of the measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reused: Option<Reused>,
 }
 
-/// Where the records of a block come from that was measured before.
+/// Origin of a block's records that were measured earlier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reused {
-    /// What names the block in the store: SHA-256, in hexadecimal, over everything that determines
-    /// its figures.
+    /// Key of the block in the store: SHA-256, in hexadecimal, over everything that determines the
+    /// block's figures.
     pub key: String,
-    /// The store, as it was named.
+    /// The store, as the user named it.
     pub store: String,
-    /// The machine that measured the block; empty where the store does not have it.
+    /// The machine that measured the block; empty if the store does not record it.
     pub host: HostFacts,
 }
 
@@ -161,15 +158,15 @@ pub struct Reused {
 pub struct GuestReady {
     /// [`bpfassay_study::Block::id`].
     pub block: String,
-    /// Which boot of this block, from 1.
+    /// Number of the boot within the block, from 1.
     pub boot: u32,
-    /// From the start of QEMU until the guest reported that it is ready, in milliseconds of the
-    /// host's clock.
+    /// Time from the start of QEMU until the guest reported that it is ready, in milliseconds of
+    /// the host's clock.
     pub ready_after_ms: u64,
-    /// The facts that the guest reported about itself, its kernel command line included.
+    /// Facts that the guest reported about itself, including its kernel command line.
     pub facts: GuestFacts,
-    /// The nodes that measure together, the first one included, whose facts are those above too;
-    /// none where one machine measures.
+    /// The nodes that measure together; empty for a single machine. The facts of the first node are
+    /// also in `facts`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeFacts>,
 }
@@ -180,30 +177,30 @@ pub struct GuestReady {
 pub struct BlockEnded {
     /// [`bpfassay_study::Block::id`].
     pub block: String,
-    /// Which boot of this block, from 1.
+    /// Number of the boot within the block, from 1.
     pub boot: u32,
-    /// When, in milliseconds since 1970-01-01 UTC.
+    /// Time in milliseconds since 1970-01-01 UTC.
     pub at_unix_ms: u64,
-    /// What went wrong with the guest, if something did.
+    /// The guest's failure, if any.
     pub failure: Option<RunFailure>,
-    /// Lines of the console worth keeping though no run failed over them (kernel warnings).
+    /// Console lines worth keeping although no run failed over them, such as kernel warnings.
     pub notes: Vec<String>,
-    /// What QEMU's plugin counted in the phases of the runs; `None` where none was loaded.
+    /// Counts of QEMU's plugin in the phases of the runs; `None` if no plugin was loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Figure<Vec<RunCount>>>,
-    /// Which source lines and branches of the programs under test ran in these phases; `None` where
-    /// no plugin was loaded.
+    /// Source lines and branches of the programs under test that ran in these phases. `None` if no
+    /// plugin was loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_coverage: Option<Figure<BootCoverage>>,
-    /// What follows from how the boot ended.
+    /// The conclusion from how the boot ended.
     pub verdict: BootVerdict,
-    /// The runs whose records count although the boot is not complete: those blamed, not tried, or
+    /// Runs whose records count although the boot is not complete: those blamed, not tried, or
     /// given up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settled: Vec<String>,
 }
 
-/// One run that came to its end.
+/// The record of one run that ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunRecord {
@@ -215,52 +212,53 @@ pub struct RunRecord {
     pub block: String,
     /// The target.
     pub target: Target,
-    /// Which replicate, from 1.
+    /// Number of the replicate, from 1.
     pub replicate: u32,
-    /// Which round of the block, from 1.
+    /// Round within the block, from 1.
     pub round: u32,
-    /// Whether it is the second baseline run of its round (A/A control).
+    /// Whether this is the second baseline run of the round (A/A control).
     pub control: bool,
-    /// Whether the kernel kept statistics of programs meanwhile: compared with no other run.
+    /// Whether the kernel kept statistics of programs during the run. Such runs are compared with
+    /// none.
     #[serde(default)]
     pub statistics: bool,
-    /// Whether it only warmed the guest up: part of no figure.
+    /// Whether this is a warm-up, which no figure contains.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm_up: bool,
-    /// Whether the bundled tracer counted beside another tool, as its reference tracer: compared
-    /// with no other run.
+    /// Whether the bundled tracer counted beside another tool, as its reference tracer. Such runs
+    /// are compared with none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_reference: bool,
-    /// Which boot of the block it ran in, from 1.
+    /// Number of the boot within the block, from 1.
     pub boot: u32,
-    /// When it began, in milliseconds since 1970-01-01 UTC of the host.
+    /// Begin of the run, in milliseconds since 1970-01-01 UTC by the host's clock.
     pub started_unix_ms: u64,
-    /// How long it took, in milliseconds of the host's clock; for a run that never began, 0.
+    /// Duration in milliseconds of the host's clock; 0 for a run that never began.
     pub duration_ms: u64,
-    /// Its outcome. Of a run that several nodes did, the figures are sums over them, and times are
-    /// those of the first.
+    /// The outcome. If several nodes did the run, figures are sums over the nodes, and times are
+    /// those of the first node.
     pub outcome: Outcome,
-    /// What each of the nodes recorded that did it together; none where one machine measures, or
+    /// What each node recorded, if several nodes did the run. Empty for a single machine, or if
     /// nothing was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeRun>,
 }
 
 impl RunRecord {
-    /// Whether it is one of the runs that figures of its cell are made of: no control, not for
-    /// statistics, no warm-up, no reference tracer.
+    /// Whether the cell's figures use the run: it is not a control, not for statistics, not a
+    /// warm-up, and has no reference tracer.
     #[must_use]
     pub const fn is_counted(&self) -> bool {
         !self.control && !self.statistics && !self.warm_up && !self.has_reference
     }
 
-    /// Whether the host failed the run, which does not count against what is under test.
+    /// Whether the run failed because of the host, and not because of what is under test.
     #[must_use]
     pub fn is_failed_by_host(&self) -> bool {
         matches!(&self.outcome, Outcome::Failed(failure) if failure.kind == FailureKind::Host)
     }
 
-    /// The record of `run` of `block`.
+    /// Creates the record of `run` in `block`.
     #[must_use]
     pub fn new(
         block: &bpfassay_study::Block,

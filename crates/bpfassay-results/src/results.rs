@@ -18,37 +18,36 @@ pub const RESULTS_VERSION: u32 = 3;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Results {
-    /// Version of this form.
+    /// Version of this format.
     pub version: u32,
-    /// The digest of the journal that they follow from; `None` where they were made otherwise, or
-    /// before journals had sums.
+    /// Digest of the journal behind these results. `None` if they were made without one, or before
+    /// journals had sums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<JournalDigest>,
     /// When the first run began, in milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: u64,
-    /// The plan: the study whole (its clock included), what was kept of it, its cells and blocks,
-    /// and what was left out.
+    /// The plan: the whole study, what was selected from it, cells, blocks, and what was left out.
     pub plan: Plan,
-    /// What it was done with; more than one where it was taken up again with another testbed.
+    /// The inputs. More than one element if the plan was resumed with another testbed.
     pub provenance: Vec<Provenance>,
-    /// Every guest that was started, those among them whose records are reused.
+    /// Every guest that was started, including those with reused records.
     pub boots: Vec<Boot>,
-    /// Every run that came to its end, in the order of the journal, with its raw figures.
+    /// Every run that ended, in journal order, with raw figures.
     pub runs: Vec<RunResult>,
-    /// Every cell of the plan, in its order; of a shard those that it measures.
+    /// Every cell of the plan, in order. A shard has only the cells that it measures.
     pub cells: Vec<CellResult>,
-    /// The verdicts on the study's gates, a row per gate, demand, cell and metric; gates first,
-    /// then cells in the plan's order. None for a shard: the gates are decided when all is merged.
+    /// Verdicts on the study's gates, a row per gate, demand, cell and metric. Sorted by gate, then
+    /// by cell in the plan's order. Empty for a shard: gates are decided after the merge.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateResult>,
-    /// How many boots sequential sampling took, a row per target, workload and file system; empty
-    /// where they were fixed.
+    /// Number of boots of sequential sampling, a row per target, workload and file system. Empty if
+    /// the number was fixed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sampling: Vec<Sampled>,
-    /// What works, breaks and differs, where the study asks for it.
+    /// What works, fails and differs, if the study asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_features: Option<KernelFeatures>,
-    /// What a reader of these results must know besides: torn journal lines, runs that are missing.
+    /// Other facts that a reader must know, such as torn journal lines or missing runs.
     pub notes: Vec<String>,
 }
 
@@ -56,37 +55,38 @@ pub struct Results {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Boot {
-    /// The block it was started for.
+    /// The block that the guest was started for.
     pub block: String,
-    /// Which boot of this block, from 1.
+    /// Number of the boot within the block, from 1.
     pub boot: u32,
-    /// When, in milliseconds since 1970-01-01 UTC.
+    /// Time in milliseconds since 1970-01-01 UTC.
     pub started_unix_ms: u64,
-    /// The QEMU command line, one argument each.
+    /// The QEMU command line, one argument per element.
     pub qemu: Vec<String>,
     /// The console log, relative to the results directory.
     pub log: Option<String>,
-    /// From the start of QEMU until the guest reported that it is ready, in milliseconds.
+    /// Time from the start of QEMU until the guest reported that it is ready, in milliseconds.
     pub ready_after_ms: Figure<u64>,
-    /// What the guest knew about itself: kernel command line, LOCALIO, JIT, mitigations, mount.
+    /// Facts that the guest reported: kernel command line, LOCALIO, JIT, mitigations, mount.
     pub facts: Option<GuestFacts>,
-    /// The nodes that measured together, the first one included; none where one machine did.
+    /// The nodes that measured together, including the first; empty for a single machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeFacts>,
-    /// What went wrong with the guest, if something did.
+    /// The guest's failure, if any.
     pub failure: Option<RunFailure>,
     /// Console lines worth keeping.
     pub notes: Vec<String>,
-    /// For a confirming boot the run that it was about: whether the guest fails under that run
-    /// alone. Nothing of such a boot is a figure.
+    /// For a confirming boot: the suspected run. The boot shows whether the guest fails under this
+    /// run alone, and gives no figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirming: Option<String>,
-    /// What follows from how it ended: whether its records count, and if not, who is to blame.
-    /// `None` where bpfassay was killed before it wrote it, and in results of earlier versions.
+    /// The conclusion from how the boot ended: whether its records count, and otherwise who is to
+    /// blame. `None` if bpfassay was killed before it was written, and in results of earlier
+    /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<BootVerdict>,
-    /// Where its records come from, if the guest was not started for these results: from a store of
-    /// blocks.
+    /// For records from a store of blocks: their origin. The guest was not started for these
+    /// results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reused: Option<Reused>,
 }

@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Figure, MissesPerCall, NodeFigures, RunRecord};
 
-/// Why there is no time of calls where no other reason is known.
+/// Default reason for a missing time of calls.
 pub const NO_CALL_TIMES: &str = "the workload did not time its calls";
 
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunResult {
-    /// As journalled, with the raw figures.
+    /// The journal's record, with raw figures.
     pub record: Box<RunRecord>,
-    /// What follows from the raw figures; `None` where there are none.
+    /// Figures derived from the raw ones; `None` if there are none.
     pub derived: Option<Box<RunDerived>>,
 }
 
@@ -27,74 +27,73 @@ pub struct RunResult {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunDerived {
-    /// The metrics of the workload, in the order of display.
+    /// The metrics of the workload, in display order.
     pub metrics: Vec<RunMetric>,
-    /// How far bandwidths by IOR and by the tracer agree, a row per bandwidth; empty for other
+    /// Agreement of IOR's and the tracer's bandwidths, a row per bandwidth. Empty for other
     /// workloads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accuracy: Vec<RunAccuracy>,
-    /// Bytes of the workload, of the tracer and of mountstats, per interval between barriers and
-    /// operation.
+    /// Bytes of workload, tracer and mountstats, a row per operation and interval between barriers.
     pub bytes: Vec<ByteFigure>,
-    /// For the workload `io-paths`: what the tracer saw of each path, a row per path and operation.
+    /// For the workload `io-paths`: what the tracer saw, a row per path and operation.
     #[serde(default)]
     pub coverage: Vec<PathCoverage>,
-    /// What program sets counted, a row per interval between barriers and event.
+    /// Counts of program sets, a row per event and interval between barriers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventFigure>,
-    /// Events that the tracer reports to have lost, over the whole run.
+    /// Lost events that the tracer reports, over the whole run.
     pub losses: Figure<Losses>,
-    /// What was counted on each of several nodes that did it together; empty where one machine did.
+    /// Counts on each node of a run of several nodes; empty for a single machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeFigures>,
 }
 
-/// What the tracer saw of one path of the workload `io-paths`.
+/// The tracer's view of one path of the workload `io-paths`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PathCoverage {
     /// The path.
     pub path: IoPath,
-    /// The operation. For operations that move data, the figures are of all operations that move
-    /// data the same way (`read`, `readv`, `map-read`; `write`, `writev`, `map-write`).
+    /// The operation. Operations that move data share the figures of all operations that move data
+    /// in the same way (`read`, `readv`, `map-read`; `write`, `writev`, `map-write`).
     pub operation: Operation,
-    /// The call that the kernel or the file system refused: the path was not done.
+    /// The call that the kernel or the file system refused, so that the path was not taken.
     pub refused: Option<RefusedCall>,
     /// What the workload's calls returned.
     pub moved: Figure<Totals>,
-    /// What the tracer counted for the key (workload's cgroup, device of the mount).
+    /// What the tracer counted for the workload's cgroup and the device of the mount.
     pub traced: Figure<Totals>,
     /// traced − moved.
     pub difference: Figure<Difference>,
 }
 
-/// What a program set counted of one event of the workload between two barriers.
+/// Counts of a program set for one event between two barriers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventFigure {
-    /// Between which barriers.
+    /// The barriers.
     pub span: Span,
     /// The event.
     pub event: ProgramEvent,
-    /// What the workload reports to have done; not measured for what it does not count.
+    /// What the workload reports. Not measured for events that it does not count.
     pub workload: Figure<Totals>,
-    /// What the set counted in the workload's cgroup.
+    /// What the program set counted in the workload's cgroup.
     pub counted: Figure<Totals>,
-    /// The time that it summed up for them, in nanoseconds.
+    /// Total time of the counted events, in nanoseconds.
     pub time_ns: Figure<u64>,
     /// counted − workload.
     pub difference: Figure<Difference>,
 }
 
-/// A difference of totals.
+/// A difference of two totals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Difference {
-    /// In bytes.
+    /// Difference in bytes.
     pub bytes: i64,
-    /// In calls; `None` where bytes do not move in calls (mapped files).
+    /// Difference in calls; `None` if bytes do not move in calls (mapped files).
     pub calls: Option<i64>,
-    /// In calls that failed. Probes at function entry cannot see them.
+    /// Difference in failed calls. Probes at function entry cannot see failures.
     pub errors: i64,
 }
 
@@ -102,39 +101,40 @@ pub struct Difference {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunMetric {
-    /// Name, unique in the run: `write`, `read`, `work`, or a name of the study file.
+    /// Name, unique in the run: `write`, `read`, `work`, or a name from the study file.
     pub name: MetricName,
     /// Unit: `MiB/s`, `operations/s`.
     pub unit: String,
-    /// Which values are better.
+    /// Whether higher or lower values are better.
     pub better: Better,
-    /// The operation whose bytes it is the rate of.
+    /// For a bandwidth: the operation that moves the bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
-    /// The bandwidth that it is the time per call of, where the workload times its calls.
+    /// For a time per call: the bandwidth metric that the calls belong to. Needs a workload that
+    /// times its calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_of: Option<MetricName>,
-    /// The value; of a bandwidth the geometric mean over repetitions of what IOR reports, of calls
-    /// the trimmed mean over the calls of all of them.
+    /// The value. A bandwidth is the geometric mean of IOR's reports over repetitions. A time per
+    /// call is the trimmed mean over all calls of all repetitions.
     pub value: Figure<f64>,
-    /// Instructions on the probe's path per call of the workload; `None` where no instructions were
-    /// counted, and for the baseline.
+    /// Instructions on the probe's path per call of the workload. `None` for the baseline, and if
+    /// no instructions were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_cost: Option<Figure<f64>>,
-    /// What a model of caches and branches found on the path, per call; `None` without one.
+    /// Misses on the path per call by a model of caches and branches; `None` without a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_misses: Option<MissesPerCall>,
-    /// Time and calls of its phases, summed over repetitions; of calls those without the fastest
-    /// and the slowest sixteenth of each phase.
+    /// Time and calls of the metric's phases, summed over repetitions. For times per call, the
+    /// fastest and slowest sixteenth of each phase are left out.
     pub work: Figure<Work>,
-    /// Repetition by repetition; empty where the workload reports none.
+    /// One element per repetition; empty if the workload reports none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repetitions: Vec<RepetitionMetric>,
 }
 
 impl RunMetric {
-    /// Work per time: what runs are compared by. The value, or where less of it is better what it
-    /// is the inverse of; `None` where it was not measured, or is not positive.
+    /// Work per time, which runs are compared by. It is the value, or its inverse if lower values
+    /// are better. `None` if the value was not measured, or is not positive.
     #[must_use]
     pub fn speed(&self) -> Option<f64> {
         let value = *self.value.value()?;
@@ -146,7 +146,7 @@ impl RunMetric {
     }
 }
 
-/// One repetition of a bandwidth.
+/// A bandwidth in one repetition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RepetitionMetric {
@@ -154,27 +154,27 @@ pub struct RepetitionMetric {
     pub test: u32,
     /// Repetition, from 0.
     pub repetition: u32,
-    /// Bandwidth that IOR reports, in MiB/s.
+    /// Bandwidth reported by IOR, in MiB/s.
     pub value: Figure<f64>,
-    /// First open to last close, in seconds, as IOR reports it.
+    /// Time from first open to last close as IOR reports it, in seconds.
     pub total_s: Figure<f64>,
 }
 
-/// How far bandwidths of one run agree: that of IOR, and that of the tracer.
+/// Agreement of one run's bandwidths: IOR's and the tracer's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunAccuracy {
     /// [`RunMetric::name`].
     pub metric: MetricName,
-    /// IOR's bandwidth / the tracer's bytes over IOR's own interval (first open to last close);
-    /// geometric mean over repetitions, or over all repetitions at once where the engine has no
-    /// barriers.
+    /// IOR's bandwidth / the tracer's bytes over IOR's own interval (first open to last close). It
+    /// is the geometric mean over repetitions. An engine without barriers has one value over all
+    /// repetitions.
     pub relative_error_ior_interval: Figure<f64>,
     /// IOR's bandwidth / mean of the tracer's instantaneous bandwidths at the study's sampling
-    /// interval (the form of the CEEMS study; too high by about sampling interval / duration);
-    /// geometric mean over repetitions.
+    /// interval. It is the geometric mean over repetitions. The CEEMS study uses this form, which
+    /// is too high by about sampling interval / duration.
     pub relative_error_instantaneous: Figure<f64>,
-    /// Repetition by repetition.
+    /// One element per repetition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repetitions: Vec<RepetitionAccuracy>,
 }
@@ -191,24 +191,24 @@ pub struct RepetitionAccuracy {
     pub relative_error_ior_interval: Figure<f64>,
     /// See [`RunAccuracy::relative_error_instantaneous`].
     pub relative_error_instantaneous: Figure<f64>,
-    /// How many sampling intervals went into the mean of instantaneous bandwidths.
+    /// Number of sampling intervals in the mean of instantaneous bandwidths.
     pub sampling_intervals: Figure<u64>,
 }
 
-/// What phases came to, from barrier to barrier.
+/// Totals of phases, from barrier to barrier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Work {
-    /// Time that passed, in nanoseconds of the guest; under the instruction clock 1 ns is one
+    /// Elapsed time in nanoseconds of the guest. Under the instruction clock, 1 ns is one
     /// instruction.
     pub elapsed_ns: u64,
-    /// The same without the time in which the guest had nothing to do.
+    /// Elapsed time without the guest's idle time.
     pub busy_ns: Figure<u64>,
-    /// Calls that the workload made to move its data.
+    /// Calls with which the workload moved its data.
     pub calls: u64,
-    /// Bytes that they moved.
+    /// Bytes that these calls moved.
     pub bytes: u64,
-    /// Time within those calls alone, of all ranks together, in nanoseconds of the guest.
+    /// Time inside these calls, summed over all ranks, in nanoseconds of the guest.
     #[serde(default = "no_call_times")]
     pub in_calls_ns: Figure<u64>,
 }
@@ -221,49 +221,50 @@ fn no_call_times() -> Figure<u64> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ByteFigure {
-    /// Between which barriers.
+    /// The barriers.
     pub span: Span,
     /// The operation.
     pub operation: Operation,
-    /// What the workload moved, and the source of this.
+    /// Bytes that the workload moved.
     pub workload: Figure<u64>,
-    /// The source of what the workload moved.
+    /// Source of `workload`.
     pub moved_source: MovedSource,
-    /// What the tracer counted for the key (workload's cgroup, device of the mount, operation).
+    /// What the tracer counted for the workload's cgroup, the device of the mount, and the
+    /// operation.
     pub traced: Figure<u64>,
     /// Byte error: traced − workload.
     pub error: Figure<i64>,
     /// Call error: calls that the tracer counted − calls that the workload made.
     pub call_error: Figure<i64>,
-    /// What `/proc/self/mountstats` of the mount counted (through the page cache and O_DIRECT).
+    /// What `/proc/self/mountstats` of the mount counted, through the page cache and with O_DIRECT.
     pub mountstats: Figure<u64>,
     /// mountstats − workload.
     pub mountstats_error: Figure<i64>,
 }
 
-/// Between which barriers bytes were counted.
+/// The barriers between which bytes were counted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Span {
     /// One phase of the workload.
     Phase {
-        /// IOR's name for it: `write`, `read`, `writecheck`, `readcheck`.
+        /// IOR's name of the phase: `write`, `read`, `writecheck`, `readcheck`.
         phase: String,
         /// Index of the test in the run, from 0.
         test: u32,
         /// Repetition, from 0.
         repetition: u32,
     },
-    /// The whole run: the engine cannot be held between phases.
+    /// The whole run, if the engine cannot stop between phases.
     WholeRun,
 }
 
-/// The source of what the workload moved.
+/// The source of the moved bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MovedSource {
-    /// What the system calls of the embedded engine returned.
+    /// Return values of the embedded engine's system calls.
     Calls,
-    /// IOR's JSON summary, or what another program reports of itself.
+    /// IOR's JSON summary, or another program's own report.
     Summary,
 }

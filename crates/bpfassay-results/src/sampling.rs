@@ -5,7 +5,7 @@ use bpfassay_study::{MetricName, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many boots of one target, workload and file system there were, and why no more.
+/// Number of boots for one target, workload and file system, and why sampling stopped.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sampled {
@@ -15,11 +15,11 @@ pub struct Sampled {
     pub case: String,
     /// Identifier of the file system.
     pub file_system: String,
-    /// Boots that were needed; while it goes on, those of the next look.
+    /// Number of boots; while sampling goes on, the number at the next look.
     pub boots: u32,
-    /// The most that there may be.
+    /// The largest allowed number of boots.
     pub most: u32,
-    /// Why it stopped; `None`: it goes on.
+    /// Why sampling stopped; `None` while it goes on.
     pub end: Option<SamplingEnd>,
     /// The overhead with the widest interval at the last look.
     pub widest: Option<Widest>,
@@ -29,11 +29,11 @@ pub struct Sampled {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SamplingEnd {
-    /// Every interval is as narrow as asked for.
+    /// Every interval is narrow enough.
     NarrowEnough,
-    /// There may be no more boots, and some interval is wider.
+    /// The largest number of boots is reached, and some interval is wider.
     MostBoots,
-    /// No overhead was measured in the first boots: there is nothing to wait for.
+    /// The first boots measured no overhead, so more boots would not help.
     NothingMeasured,
 }
 
@@ -43,7 +43,7 @@ pub enum SamplingEnd {
 pub struct Widest {
     /// The cell.
     pub cell: String,
-    /// Name of its metric.
+    /// Name of the metric.
     pub metric: MetricName,
     /// Upper bound / estimate − 1: 0.005 for 0.5 %.
     pub within: f64,

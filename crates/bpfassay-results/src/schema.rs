@@ -5,14 +5,13 @@ use schemars::Schema;
 
 use crate::{Results, event::Line};
 
-/// The schema of `results.json`, as the text of the file `results/schema/results-v3.json` of the
-/// project.
+/// Returns the schema of `results.json`, as in `results/schema/results-v3.json`.
 ///
 /// # Errors
-/// Where the schema has no JSON form.
+/// Fails if the schema has no JSON form.
 pub fn results_schema() -> Result<String, serde_json::Error> {
     let mut schema = schemars::schema_for!(Results);
-    // What `file::write` puts before everything else.
+    // `file::write` puts this key first.
     let digest = serde_json::json!({
         "description": "SHA-256, in hexadecimal, of all bytes of the file with zeros in the place of these digits. The first key of every file; \
                         absent from those of versions that had none.",
@@ -25,11 +24,11 @@ pub fn results_schema() -> Result<String, serde_json::Error> {
     text(schema, "Results of bpfassay")
 }
 
-/// The schema of a line of `bpfassay run --message-format json`, as the text of the file
-/// `results/schema/events-v3.json` of the project.
+/// Returns the schema of a line of `bpfassay run --message-format json`, as in
+/// `results/schema/events-v3.json`.
 ///
 /// # Errors
-/// Where the schema has no JSON form.
+/// Fails if the schema has no JSON form.
 pub fn events_schema() -> Result<String, serde_json::Error> {
     text(schemars::schema_for!(Line), "An event of bpfassay run")
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading values of several kinds, one key of which names the kind. Serde's own way holds the
-//! whole value in a form of its own first, which takes longer than all the rest of reading a
-//! journal; where that key comes first, as it does in all that is written here, there is no need
-//! to.
+//! Reads values whose kind is named by one key. Serde's own implementation buffers the whole value
+//! first, which takes longer than the rest of reading a journal. If the key comes first, as this
+//! program writes it, no buffering is needed.
 
 use std::{fmt, marker::PhantomData};
 
@@ -12,15 +11,15 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// A value with a key that names its kind.
+/// A value whose kind is named by one key.
 pub(crate) trait Tagged: Sized {
     /// The key.
     const TAG: &'static str;
 
-    /// The value of this kind, whose other keys are what `rest` gives.
+    /// Deserializes a value of `kind` from the other keys, which `rest` gives.
     ///
     /// # Errors
-    /// Those of `rest`, and for a kind that is not known.
+    /// Those of `rest`, and an error for an unknown kind.
     fn of_kind<'de, D: Deserializer<'de>>(kind: &str, rest: D) -> Result<Self, D::Error>;
 }
 
@@ -47,7 +46,7 @@ impl<'de, T: Tagged> Visitor<'de> for Reader<T> {
             let kind: String = map.next_value()?;
             return T::of_kind(&kind, MapAccessDeserializer::new(map));
         }
-        // Another program sorted the keys.
+        // Another program wrote the keys in another order.
         let mut rest = Map::new();
         rest.insert(key, map.next_value()?);
         while let Some((key, value)) = map.next_entry::<String, Value>()? {

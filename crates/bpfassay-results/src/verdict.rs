@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What follows from how a boot ended: whether its records count, and if not, who is to blame.
+//! The conclusion from how a boot ended: whether its records count, and otherwise who is to blame.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What follows from how a boot ended. Written last of a boot, after all records that follow from
-/// it: a reader of the journal decides from these alone how a block goes on, so that a run that is
-/// resumed decides as one that was not interrupted.
+/// The conclusion from how a boot ended. It is the last entry of a boot, after all records. Readers
+/// of the journal decide from verdicts alone how a block goes on. A resumed execution therefore
+/// decides like an uninterrupted one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum BootVerdict {
-    /// Every run came to its end in a guest that stayed sound: the records of this boot count.
+    /// Every run ended, and the guest stayed sound: the boot's records count.
     Complete,
-    /// It was stopped from outside: the block is booted again.
+    /// The boot was stopped from outside. The block is booted again.
     Interrupted,
-    /// The host is to blame, no run: the block is booted again, or waits to be resumed.
+    /// The host is to blame, and no run is. The block is booted again, or waits for resumption.
     Host,
-    /// The run that is to blame: it failed, and the block is booted again without it.
+    /// This run failed and is to blame. The block is booted again without it.
     Blamed {
         /// [`bpfassay_protocol::job::RunSpec::id`].
         run: String,
     },
-    /// Two runs may be to blame: a confirming boot of the first alone decides.
+    /// One of two runs is to blame. A confirming boot of the suspect alone decides.
     Suspected {
         /// The run in flight.
         suspect: Involved,
-        /// The last tool run before it, which is to blame if the suspect alone does no harm.
+        /// The last tool run before it, to blame if the suspect alone does no harm.
         otherwise: Involved,
-        /// From the end of `otherwise` to the failure, in milliseconds of the host's clock.
+        /// Time from the end of `otherwise` to the failure, in milliseconds of the host's clock.
         after_ms: u64,
     },
-    /// No tool had run yet, so no run is to blame: the block is booted once more, or given up.
+    /// No tool had run, so no run is to blame. The block is booted once more, or given up.
     Nobody,
 }
 
@@ -42,14 +42,14 @@ pub enum BootVerdict {
 pub struct Involved {
     /// [`bpfassay_protocol::job::RunSpec::id`].
     pub run: String,
-    /// When it began, in milliseconds since 1970-01-01 UTC of the host.
+    /// Begin, in milliseconds since 1970-01-01 UTC by the host's clock.
     pub started_unix_ms: u64,
-    /// How long it took until it ended or the guest failed, in milliseconds of the host's clock.
+    /// Time until it ended or the guest failed, in milliseconds of the host's clock.
     pub duration_ms: u64,
 }
 
 impl fmt::Display for BootVerdict {
-    /// What happens next: `RUN is to blame and failed`.
+    /// Prints the conclusion, such as `RUN is to blame`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Complete => write!(f, "all runs came to their end"),

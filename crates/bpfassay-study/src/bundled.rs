@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The studies and IOR scripts compiled in.
+//! The studies and IOR scripts compiled into this crate.
 
-// `STUDIES` and `SCRIPTS`: pairs of name and text, sorted by name, from studies/*.toml and
-// ior-configs/*.ior.
+// Defines `STUDIES` and `SCRIPTS`: pairs of name and text, sorted by name. The texts come from
+// studies/*.toml and ior-configs/*.ior.
 include!(concat!(env!("OUT_DIR"), "/bundled.rs"));
 
 /// Names of the bundled studies.
 pub const NAMES: &[&str] = STUDY_NAMES;
 
-/// The text of the bundled study `name`.
+/// Returns the text of the bundled study `name`.
 #[must_use]
 pub fn study(name: &str) -> Option<&'static str> {
     find(STUDIES, name)
 }
 
-/// The text of the bundled IOR script with this file name.
+/// Returns the text of the bundled IOR script `file_name`.
 #[must_use]
 pub fn script(file_name: &str) -> Option<&'static str> {
     find(SCRIPTS, file_name)
 }
 
-/// File names of the bundled IOR scripts.
+/// Lists the file names of the bundled IOR scripts.
 pub fn script_names() -> impl Iterator<Item = &'static str> {
     SCRIPTS.iter().map(|(name, _)| *name)
 }

@@ -7,25 +7,25 @@ use bpfassay_protocol::UnknownName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Longest time that a study may name, in milliseconds.
+/// Longest time that a study can give, in milliseconds.
 pub(crate) const DAY_MS: u64 = 24 * 3_600_000;
 
-/// The clock that time is measured with.
+/// The clock that measures time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
-    /// Ordinary time.
+    /// Wall-clock time.
     Wall,
-    /// The guest's own instructions, 1 ns each: the same on every machine, only under TCG. Counts
-    /// instructions, not cycles: cache misses and traps cost nothing.
+    /// The guest's own instructions, 1 ns each. The result is the same on every machine, but the
+    /// clock needs TCG. It counts instructions and not cycles: cache misses and traps cost nothing.
     Instructions,
 }
 
 impl Clock {
-    /// The names of study files.
+    /// The names in study files.
     pub const NAMES: &'static [(&'static str, Self)] = &[("wall", Self::Wall), ("instructions", Self::Instructions)];
 
-    /// The name of study files.
+    /// The clock's name in study files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What names a study or a plan: the digest of its JSON form, made without holding that form in
-//! memory.
+//! The digest of a study's or plan's JSON form, computed without holding that form in memory.
 
 use std::io::{self, BufWriter, Write};
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-/// Takes in bytes for their digest and their number.
+/// A writer that hashes and counts the bytes.
 #[derive(Default)]
 struct Digesting {
     hash: Sha256,
@@ -26,7 +25,8 @@ impl Write for Digesting {
     }
 }
 
-/// SHA-256 in hexadecimal of the JSON form of `value`, and the length of that form in bytes.
+/// Returns the SHA-256 of the JSON form of `value` in hexadecimal, and the length of that form in
+/// bytes.
 pub(crate) fn digest_and_length<T: Serialize>(value: &T) -> (String, u64) {
     let mut writer = BufWriter::with_capacity(64 << 10, Digesting::default());
     let written = serde_json::to_writer(&mut writer, value).map_err(|error| error.to_string());
@@ -34,9 +34,9 @@ pub(crate) fn digest_and_length<T: Serialize>(value: &T) -> (String, u64) {
         Ok(done) => done,
         Err(error) => error.into_parts().1.into_parts().0,
     };
-    // These types have string keys only and no failing `Serialize`, and nothing is written to a
-    // file; should that ever change, the error's text takes the digest's place, and a test notices
-    // that digests are no digests.
+    // Serializing cannot fail: these types have string keys only and no failing `Serialize`, and
+    // nothing is written to a file. If that changes, the error text replaces the digest and a test
+    // notices.
     match written {
         Ok(()) => (done.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect(), done.bytes),
         Err(error) => (error, done.bytes),

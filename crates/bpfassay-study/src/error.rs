@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be wrong with a study or with its narrowing.
+//! Errors in a study or in its narrowing.
 
 use std::{fmt::Display, io, path::PathBuf};
 
@@ -8,20 +8,20 @@ use bpfassay_input::document::Invalid;
 /// Why a study cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    /// Neither a bundled study nor a file.
+    /// The name is neither a bundled study nor a file.
     #[error("no study `{name}`: bundled studies are {bundled}{nearest}; for a file, give its path")]
     Unknown {
-        /// The name as given.
+        /// The name that was given.
         name: String,
-        /// The bundled names, comma-separated.
+        /// The bundled names, separated by commas.
         bundled: String,
-        /// Empty, or a suggestion that begins with `; `.
+        /// A suggestion that begins with `; `, or nothing.
         nearest: String,
     },
     /// A file cannot be read.
     #[error("cannot read {what} {}: check that it exists and may be read", path.display())]
     Read {
-        /// What the file is (`study`, `IOR script`).
+        /// Kind of the file: `study` or `IOR script`.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -29,13 +29,13 @@ pub enum StudyError {
         #[source]
         source: io::Error,
     },
-    /// Something in the file is wrong.
+    /// The file has an error.
     #[error(transparent)]
     Invalid(#[from] Invalid),
 }
 
 impl StudyError {
-    /// The file that is not valid, if that is the error.
+    /// The invalid file, if that is the error.
     #[must_use]
     pub const fn invalid(&self) -> Option<&Invalid> {
         match self {
@@ -45,7 +45,7 @@ impl StudyError {
     }
 }
 
-/// Why a study has no plan under the narrowing that was asked for.
+/// Why a study has no plan under a narrowing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExpandError {
     /// The narrowing names something that the study does not have.
@@ -53,40 +53,40 @@ pub enum ExpandError {
     NotInStudy {
         /// The study's name.
         study: String,
-        /// `architecture`, `kernel`, `probe configuration`.
+        /// Either `architecture`, `kernel` or `probe configuration`.
         kind: &'static str,
         /// The value that was given.
         value: String,
-        /// What the study has, comma-separated.
+        /// The values that the study has, separated by commas.
         available: String,
     },
-    /// What is left of the study has no such cell.
+    /// The narrowed study has no such cell.
     #[error("study `{study}` has no cell `{cell}`{nearest}: `bpfassay plan {study}` lists them")]
     NoCell {
         /// The study's name.
         study: String,
-        /// The id that was given.
+        /// The cell id that was given.
         cell: String,
-        /// Empty, or a suggestion that begins with `, `.
+        /// A suggestion that begins with `, `, or nothing.
         nearest: String,
     },
-    /// Each value is in the study, but not together.
+    /// The study has each value, but no target with all of them.
     #[error("study `{study}` has no target for {asked}; its targets are {available}")]
     NoTarget {
         /// The study's name.
         study: String,
-        /// The narrowing, as text.
+        /// The narrowing as text.
         asked: String,
-        /// The targets of the study, comma-separated.
+        /// The targets of the study, separated by commas.
         available: String,
     },
-    /// A pattern that matches no build.
+    /// A kernel pattern matches no build.
     #[error("no known kernel build matches {pattern}: `bpfassay list kernels` lists them")]
     NoBuild {
         /// The pattern.
         pattern: String,
     },
-    /// A build whose name cannot be part of the names of files.
+    /// A build has a name that cannot be part of a file name.
     #[error("a kernel build that matches {pattern} has no name that can be used: {problem}")]
     KernelName {
         /// The pattern.
@@ -94,7 +94,7 @@ pub enum ExpandError {
         /// What is wrong with the name.
         problem: String,
     },
-    /// A model where nothing is counted.
+    /// A model was given, but no instructions are counted.
     #[error(
         "study `{study}` counts no instructions, which the model `{model}` prices: give it --clock instructions and a workload, or leave --model out"
     )]
@@ -104,47 +104,47 @@ pub enum ExpandError {
         /// The model's name.
         model: String,
     },
-    /// A number is out of range.
+    /// The number of replicates is out of range.
     #[error("{replicates} replicates: give a number from 1 to {limit}")]
     Replicates {
         /// The number given.
         replicates: u32,
-        /// The largest number allowed.
+        /// The largest allowed number.
         limit: u32,
     },
-    /// Too few boots for sequential sampling.
+    /// Sequential sampling needs more boots.
     #[error(
         "at most {replicates} boots are too few to sample until intervals are narrow: give --replicates {fewest} or more"
     )]
     TooFewUntil {
         /// The number given.
         replicates: u32,
-        /// The fewest.
+        /// The smallest number that works.
         fewest: u32,
     },
-    /// More shards than there is to spread.
+    /// More shards than units to distribute.
     #[error(
         "the plan of study `{study}` cannot be spread over {of} shards, for it has boots for {most} at most{together}: give --shard K/N with N up to {most}"
     )]
     Shards {
         /// The study's name.
         study: String,
-        /// How many shards were asked for.
+        /// Number of shards that was given.
         of: u32,
-        /// How many there can be.
+        /// Largest possible number of shards.
         most: usize,
-        /// Empty, or why there are fewer than boots, beginning with `, `.
+        /// Either nothing, or the reason why there are fewer units than boots. It begins with `, `.
         together: &'static str,
     },
-    /// Nothing of the matrix can be run on this machine.
+    /// No part of the matrix can run on this machine.
     #[error("nothing of study `{study}` can be run here: {reasons}")]
     NothingLeft {
         /// The study's name.
         study: String,
-        /// Why, for each thing left out, separated by semicolons.
+        /// The reasons for everything left out, separated by semicolons.
         reasons: String,
     },
-    /// The matrix is larger than this program handles.
+    /// The matrix exceeds the limit of runs.
     #[error(
         "study `{study}` expands to more than {limit} runs: narrow it with --arch, --kernel, --probe or --replicates"
     )]
@@ -154,15 +154,15 @@ pub enum ExpandError {
         /// Largest number of runs.
         limit: usize,
     },
-    /// Its nodes cannot do what it asks for.
+    /// Several nodes cannot run this study.
     #[error("study `{study}` has several nodes: {problem}")]
     Nodes {
         /// The study's name.
         study: String,
-        /// What they cannot do, and what to do.
+        /// The problem and its solution.
         problem: String,
     },
-    /// The plan is longer than what can be written down.
+    /// The plan is too long to be recorded.
     #[error(
         "the plan of study `{study}` is {bytes} bytes long, and at most {limit} can be recorded: narrow it with --arch, --kernel, --probe or \
          --replicates, or shorten the options of its workloads and tools"
@@ -170,14 +170,14 @@ pub enum ExpandError {
     TooLong {
         /// The study's name.
         study: String,
-        /// Its length as JSON.
+        /// Length of the plan as JSON.
         bytes: u64,
-        /// The largest length.
+        /// Largest length that can be recorded.
         limit: u64,
     },
 }
 
-/// `values` with commas, for messages.
+/// Joins `values` with commas, for messages.
 pub(crate) fn list<T: Display>(values: &[T]) -> String {
     values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From a study to the runs to do. Pure: the same study, narrowing and machine give the same plan.
+//! Expands a study to a plan. Pure: the same study, narrowing and machine give the same plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,34 +23,34 @@ use crate::{
     workload::{Case, OnTarget},
 };
 
-/// Largest number of runs of one plan.
+/// Largest number of runs in a plan.
 pub const MAX_RUNS: usize = 200_000;
 
-/// Largest plan as JSON, in bytes: study, cells and blocks. A journal and results have room for it
-/// and for the rest of what they hold.
+/// Largest size of a plan as JSON (study, cells and blocks), in bytes. Journals and results leave
+/// room for this size.
 pub const MAX_BYTES: u64 = 512 << 20;
 
-/// What this machine offers.
+/// Inputs of the expansion that depend on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Available {
-    /// The real IOR: per architecture for which the user gave one (`--ior ARCH=DIR`), the
-    /// interfaces that it has.
+    /// Interfaces of the real IOR, for each architecture for which the user gave one (`--ior
+    /// ARCH=DIR`).
     pub external_ior: BTreeMap<Arch, BTreeSet<Interface>>,
-    /// The targets of the testbed, where only these are allowed; none where every target can be
-    /// made.
+    /// The targets of the testbed. `None` if a guest can be made for any target.
     pub targets: Option<BTreeSet<Target>>,
 }
 
 /// Expands `study`.
 ///
 /// # Errors
-/// [`ExpandError`], when `narrowing` names what the study does not have, when nothing is left, or when more is than can be recorded.
+/// [`ExpandError`] if `narrowing` names something that the study does not have, if nothing is left,
+/// or if the plan is too large to be recorded.
 pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Result<Plan, ExpandError> {
-    // A caller that has a list of builds should have resolved the patterns.
+    // A caller with a list of builds resolves the patterns before this.
     if let Some(pattern) = study.targets.iter().find(|target| target.is_pattern()) {
         return Err(ExpandError::NoBuild { pattern: pattern.to_string() });
     }
-    // A tool may have been added since it was read.
+    // A tool can be added after the study was read.
     nodes::check(study).map_err(|problem| ExpandError::Nodes { study: study.name.clone(), problem })?;
     let mut narrowed = narrow(study, narrowing)?;
     let mut left_out = std::mem::take(&mut narrowed.left_out);
@@ -110,7 +110,7 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     for replicate in 1..=narrowed.replicates {
         for (target, case, file_system) in points() {
             let block = case.block(study, &narrowed.probes, target, file_system, replicate);
-            // None where the study has no probes of its own, and no tool is for the architecture.
+            // A target that no tool supports has no runs if the study has no probe configurations.
             plan.blocks.extend((!block.runs.is_empty()).then_some(block));
         }
     }
@@ -126,7 +126,7 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     Ok(plan)
 }
 
-/// Options of IOR that say where files are.
+/// Reports the IOR options that say where files are.
 fn files_left_out(study: &Study) -> impl Iterator<Item = LeftOut> {
     study.workloads.iter().filter_map(|workload| {
         let WorkloadKind::Ior(IorSpec { files, .. }) = &workload.kind else { return None };
@@ -138,7 +138,7 @@ fn files_left_out(study: &Study) -> impl Iterator<Item = LeftOut> {
     })
 }
 
-/// Per target the cases that can run there; what cannot is added to `left_out`.
+/// Returns the cases that can run on each target, and adds the impossible ones to `left_out`.
 fn cases<'a>(
     study: &Study,
     targets: &'a [Target],
@@ -183,7 +183,7 @@ fn nothing_left(study: &Study, left_out: &[LeftOut]) -> ExpandError {
     ExpandError::NothingLeft { study: study.name.clone(), reasons: reasons.join("; ") }
 }
 
-/// Records why there is no workload `id` on `arch`.
+/// Records why workload `id` cannot run on `arch`.
 fn refuse(refused: &mut Vec<(LeftOut, Vec<Arch>)>, id: &str, reason: String, arch: Arch) {
     let left = LeftOut { what: format!("workload {id}"), reason };
     match refused.iter_mut().find(|(known, _)| *known == left) {
@@ -193,17 +193,17 @@ fn refuse(refused: &mut Vec<(LeftOut, Vec<Arch>)>, id: &str, reason: String, arc
     }
 }
 
-/// A case of a workload on one target.
+/// A workload case on one target.
 struct NamedCase {
     id: String,
     case: Case,
-    /// Whether time is measured.
+    /// Whether the case measures time.
     is_timed: bool,
-    /// Whether what tools report is compared with what really happened.
+    /// Whether the tools' reports are compared with what really happened.
     compares_tools: bool,
 }
 
-/// The name of what is under test.
+/// Name of the tool or probe configuration under test.
 fn under_test(probe: ProbeConfiguration, tool: Option<&Tool>) -> String {
     tool.map_or_else(|| probe.to_string(), |tool| tool.name.clone())
 }
@@ -226,7 +226,7 @@ impl NamedCase {
         }
     }
 
-    /// The specification of a run, without its name.
+    /// Builds a run specification without its id.
     fn spec(&self, study: &Study, probe: ProbeConfiguration) -> RunSpec {
         RunSpec {
             id: String::new(),
@@ -240,9 +240,8 @@ impl NamedCase {
         }
     }
 
-    /// The runs before the first round: of the baseline, which all others share, unless each probe
-    /// configuration warms up, too. Tools under test do not: what they do to the guest has to show
-    /// in a run that counts.
+    /// Builds the runs before the first round: of the baseline, or of each probe configuration.
+    /// Tools under test do not warm up. Their effect on the guest must show in a run that counts.
     fn warm_up(&self, study: &Study, probes: &[ProbeConfiguration], place: &str, id: &str) -> Vec<PlannedRun> {
         let rule = study.design.warm_up;
         let mut baseline_first = probes.to_vec();
@@ -279,8 +278,8 @@ impl NamedCase {
         let tools = tools_for(study, target);
         let mut runs = self.warm_up(study, probes, &place, &id);
         for round in 1..=study.design.rounds {
-            // The whole study is shuffled and then narrowed, so that narrowing keeps the order of
-            // what is left.
+            // Shuffling precedes narrowing, so that narrowing keeps the order of the remaining
+            // runs.
             let mut order: Vec<(ProbeConfiguration, Option<&Tool>, bool)> =
                 study.probes.iter().map(|&probe| (probe, None, false)).collect();
             if study.design.control {
@@ -307,8 +306,8 @@ impl NamedCase {
             }
         }
         if study.design.bpf_stats {
-            // Last, so that it changes nothing for the others; a round of their own, so that they
-            // are compared with none.
+            // These runs come last, so that they cannot affect the others. Their separate round
+            // keeps them out of comparisons.
             let round = study.design.rounds.saturating_add(1);
             let of_probes = probes.iter().filter(|probe| !probe.is_baseline()).map(|&probe| (probe, None));
             let of_tools = tools.iter().map(|tool| (ProbeConfiguration::BASELINE, Some(tool)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Outcomes of attaching that are known beforehand: a kernel that refuses a probe for a known
-//! reason is an expected outcome, not a failure.
+//! Known outcomes of attaching. If a kernel refuses a probe for a known reason, that is expected
+//! and not a failure.
 
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::Target;
 
-/// A refusal that is expected of some probe configurations on some targets.
+/// An expected refusal of some probe configurations on some targets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Expectation {
     /// The architectures.
     pub archs: Vec<Arch>,
-    /// Kernel names. A name stands for itself and for its builds: `6.1` for `6.1`, `6.1.9` and
-    /// `6.1-rt`, not `6.12`.
+    /// Kernel names. A name covers itself and its builds: `6.1` covers `6.1`, `6.1.9` and `6.1-rt`,
+    /// but not `6.12`.
     pub kernels: Vec<String>,
     /// The probe configurations.
     pub probes: Vec<ProbeConfiguration>,
@@ -28,12 +28,12 @@ pub struct Expectation {
     pub errno: i32,
     /// Why the kernel refuses.
     pub reason: String,
-    /// Where that is known from.
+    /// Source of this knowledge.
     pub source: String,
 }
 
 impl Expectation {
-    /// Whether this applies to `probe` on `target`.
+    /// Whether the expectation applies to `probe` on `target`.
     #[must_use]
     pub fn covers(&self, target: &Target, probe: ProbeConfiguration) -> bool {
         self.archs.contains(&target.arch)
@@ -41,14 +41,14 @@ impl Expectation {
             && self.kernels.iter().any(|name| is_of_series(&target.kernel, name))
     }
 
-    /// Whether `refusal` is the one expected: same step, same error number.
+    /// Whether `refusal` has the expected step and error number.
     #[must_use]
     pub fn is_met_by(&self, refusal: &Refusal) -> bool {
         self.step == refusal.step && refusal.errno == Some(self.errno)
     }
 }
 
-/// The first of `expectations` that applies to `probe` on `target`.
+/// Finds the first of `expectations` that applies to `probe` on `target`.
 #[must_use]
 pub fn find<'a>(
     expectations: &'a [Expectation],
@@ -58,7 +58,7 @@ pub fn find<'a>(
     expectations.iter().find(|expectation| expectation.covers(target, probe))
 }
 
-/// The expectations compiled in, as TOML: `[[expected]]` tables as in a study.
+/// The built-in expectations as TOML, in `[[expected]]` tables like those of a study.
 pub(crate) const BUILT_IN: &str = include_str!("../studies/expectations.toml");
 
 #[cfg(test)]

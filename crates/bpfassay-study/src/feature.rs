@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which kernels are expected to offer a feature to eBPF tools. What is found out by trying is
-//! compared with this: a feature that is missing without a known reason is a surprise, and so is
-//! one that was expected to be missing.
+//! Which kernels should offer a feature to eBPF tools. Trials are compared with this: an
+//! unexplained missing feature is a surprise, and so is an unexpected one.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -14,10 +13,10 @@ use bpfassay_tool::file::is_of_series;
 
 use crate::Target;
 
-/// The expectations compiled in.
+/// The built-in expectations.
 const BUILT_IN: &str = include_str!("../studies/kernel-features-expected.toml");
 
-/// A series of kernels: `6.12`. Ordered by age.
+/// A kernel series such as `6.12`, ordered by age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -33,8 +32,8 @@ impl Series {
         (self.major, self.minor)
     }
 
-    /// The series of a kernel by its name or release: of `6.12.107+deb13-amd64` and of `6.12` 6.12,
-    /// of `7.3-rc` 7.3. `None` where it begins with no such numbers.
+    /// Parses the series from a kernel's name or release: 6.12 from `6.12.107+deb13-amd64` and from
+    /// `6.12`, 7.3 from `7.3-rc`. `None` if the text does not begin with such numbers.
     #[must_use]
     pub fn of(kernel: &str) -> Option<Self> {
         let (major, rest) = kernel.split_once('.')?;
@@ -73,62 +72,62 @@ impl From<Series> for String {
     }
 }
 
-/// Since when a feature is there, on each architecture.
+/// The first series with a feature, on each architecture.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Introduction {
-    /// The feature: kind and name (`map-type ringbuf`).
+    /// Kind and name of the feature: `map-type ringbuf`.
     pub feature: String,
-    /// The first series that has it; an architecture without one never does.
+    /// The first series that has it. An architecture without an entry never has it.
     pub from: BTreeMap<Arch, Series>,
-    /// Where that is known from: a commit, a file.
+    /// Source of this knowledge: a commit or a file.
     pub source: String,
 }
 
-/// A feature that some kernels have not although their series does, or the other way round.
+/// An exception to the introductions, for some kernels of a series.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deviation {
-    /// The feature: kind and name; `kfunc *` stands for every one of that kind.
+    /// Kind and name of the feature; `kfunc *` stands for all names of that kind.
     pub feature: String,
     /// The architectures.
     pub archs: Vec<Arch>,
-    /// Kernel names; as in [`crate::Expectation`].
+    /// Kernel names, as in [`crate::Expectation`].
     pub kernels: Vec<String>,
-    /// Whether it works there.
+    /// Whether the feature works on these kernels.
     pub works: bool,
-    /// Why.
+    /// Why these kernels are an exception.
     pub reason: String,
-    /// Where that is known from.
+    /// Source of this knowledge.
     pub source: String,
 }
 
-/// What is expected of kernels.
+/// The expected features of kernels.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FeatureExpectations {
-    /// Since when features are there. The first entry for a feature counts.
+    /// When features were introduced. The first entry for a feature counts.
     pub introductions: Vec<Introduction>,
-    /// Deviations; these count before introductions, the first that fits.
+    /// Exceptions. The first that matches counts, before any introduction.
     pub deviations: Vec<Deviation>,
 }
 
-/// What is expected of one feature on one target.
+/// The expectation for one feature on one target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum ExpectedFeature {
-    /// That it works.
+    /// It works.
     Works {
         /// Why.
         reason: String,
-        /// Where that is known from.
+        /// Source of this knowledge.
         source: String,
     },
-    /// That the kernel refuses it.
+    /// The kernel refuses it.
     Refused {
         /// Why.
         reason: String,
-        /// Where that is known from.
+        /// Source of this knowledge.
         source: String,
     },
-    /// Nothing.
+    /// Nothing is expected.
     Nothing {
         /// Why.
         reason: String,
@@ -136,14 +135,14 @@ pub enum ExpectedFeature {
 }
 
 impl FeatureExpectations {
-    /// Whether nothing is expected of anything.
+    /// Whether there are no expectations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.introductions.is_empty() && self.deviations.is_empty()
     }
 
-    /// What is expected of `feature` (kind and name) on `target`, whose kernel is of `series` if
-    /// that is known.
+    /// The expectation for `feature` (kind and name) on `target`. `series` is the series of the
+    /// target's kernel, if known.
     #[must_use]
     pub fn of(&self, feature: &str, target: &Target, series: Option<Series>) -> ExpectedFeature {
         let deviation = self.deviations.iter().find(|deviation| {
@@ -172,24 +171,24 @@ impl FeatureExpectations {
         }
     }
 
-    /// Adds those of `other`, which count after these.
+    /// Appends the expectations in `other`, which rank after these.
     pub(crate) fn extend(&mut self, other: Self) {
         self.introductions.extend(other.introductions);
         self.deviations.extend(other.deviations);
     }
 
-    /// The expectations compiled in.
+    /// The built-in expectations.
     ///
     /// # Errors
-    /// None but for an error in the file, which a test would find.
+    /// Fails only if the compiled-in file is invalid, which a test would find.
     pub(crate) fn built_in() -> Result<Self, Invalid> {
         document::read("bundled expectations of features", BUILT_IN, Self::read)
     }
 
-    /// The expectations of a table with the lists `since` and `deviation`.
+    /// Reads a table with the lists `since` and `deviation`.
     ///
     /// # Errors
-    /// [`Reported`] where a key is unknown or its value is not valid; the document has the complaint.
+    /// [`Reported`] if a key is unknown or a value is invalid. The complaint is in the document.
     pub(crate) fn read(section: &Section<'_, '_>) -> Result<Self, Reported> {
         section.only(&["since", "deviation"]);
         let introductions = section.or("since", Vec::new(), |since| since.each(introductions));
@@ -198,7 +197,7 @@ impl FeatureExpectations {
     }
 }
 
-/// Whether `pattern` is `feature`, or stands for it by a `*` at its end.
+/// Whether `pattern` equals `feature`, or matches it with a `*` at the end.
 fn is_meant(pattern: &str, feature: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => feature.starts_with(beginning),
@@ -252,8 +251,7 @@ fn deviations(element: &Field<'_, '_>) -> Result<Vec<Deviation>, Reported> {
     Ok(names.into_iter().map(deviation).collect())
 }
 
-/// Every feature that a list of names stands for; `{a,b}` in a name stands for each of its
-/// alternatives.
+/// Expands a list of feature names, in which `{a,b}` stands for each alternative.
 fn features(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
     let names = field.each(|element| {
         let expanded = expand(element.text()?).ok_or_else(|| {
@@ -275,15 +273,14 @@ fn features(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
     Ok(names.concat())
 }
 
-/// Most names that one pattern stands for: as many as all features have, several times over.
+/// Most names of one pattern: several times the number of all features.
 const MAX_NAMES: usize = 1000;
 
-/// Longest name of a feature, in bytes.
+/// Longest feature name, in bytes.
 const MAX_NAME: usize = 200;
 
-/// The names that a pattern with any number of `{a,b}` stands for; `None` where braces do not pair
-/// up, and for more than
-/// [`MAX_NAMES`] of them or longer ones than [`MAX_NAME`].
+/// Expands a pattern with any number of `{a,b}`. `None` if braces do not match, for more than
+/// [`MAX_NAMES`] names, or for a name longer than [`MAX_NAME`].
 fn expand(pattern: &str) -> Option<Vec<String>> {
     let mut names = vec![String::new()];
     let mut rest = pattern;
@@ -337,7 +334,7 @@ mod tests {
         assert_eq!(expand("kfunc {a,b}/{x,y}").unwrap().len(), 4);
         assert_eq!(expand("plain").unwrap(), ["plain"]);
         assert_eq!(expand("kfunc {a,b}/{x,y}").unwrap(), ["kfunc a/x", "kfunc a/y", "kfunc b/x", "kfunc b/y"]);
-        // A thousand million names, and as many braces as a study file holds.
+        // A thousand million names, and as many braces as a study file can hold.
         assert_eq!(expand(&"{a,b}".repeat(30)), None);
         assert_eq!(expand(&"{a}".repeat(300_000)), None);
         for wrong in ["{a", "a}", "{a{b}}", "}{"] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gates: the limits that a study sets for its results, and the error rate of their verdicts.
+//! Gates: limits that a study sets on its results, and the error rate of verdicts.
 
 use std::{fmt, str::FromStr};
 
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cell, Study, target::kernel_name};
 
-/// A limit on figures of the cells that it applies to. Lists that are empty stand for all.
+/// Limits on figures of the cells that the gate applies to. An empty list stands for all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
     /// Architectures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub archs: Vec<Arch>,
-    /// Kernel names; each stands for its builds too.
+    /// Kernel names; each covers its builds, too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<String>,
     /// Names of probe configurations and tools.
@@ -27,33 +27,33 @@ pub struct Gate {
     /// Names of workloads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<String>,
-    /// The relative overhead may be 1 + this at most.
+    /// The relative overhead is at most 1 + this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead: Option<Share>,
-    /// The same for the time per call of the phases, where the workload times its calls.
+    /// Limit of the overhead in time per call of phases. Needs a workload that times its calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead_per_call: Option<Share>,
-    /// The direct cost may be that many instructions per call at most, in every run.
+    /// The direct cost is at most this many instructions per call in every run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_cost: Option<u64>,
-    /// The relative error over IOR's own interval may be 1 + this at most, either way.
+    /// The relative error over IOR's own interval is at most 1 + this, in either direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relative_error: Option<Share>,
-    /// The byte error may have this absolute value at most, in every phase of every run.
+    /// The absolute byte error is at most this in every phase of every run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub byte_error: Option<u64>,
-    /// Whether everything must attach but what is expected to be refused, and what is expected to
-    /// be refused must be.
+    /// Whether attaching must go as expected: expected refusals happen, and nothing else is
+    /// refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attach: bool,
-    /// What may not be found of tools under test. Where not every kind is named, each of these has
-    /// to be looked for, too.
+    /// Kinds of findings that a tool under test must not have. Unless all kinds are listed, each
+    /// listed kind must also have been looked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<Kind>,
 }
 
 impl Gate {
-    /// Whether this, a gate of `study`, applies to `cell`; never to a baseline.
+    /// Whether this gate of `study` applies to `cell`. A gate never applies to a baseline.
     #[must_use]
     pub fn covers(&self, study: &Study, cell: &Cell) -> bool {
         let under_test = cell.tool.clone().unwrap_or_else(|| cell.probe.to_string());
@@ -67,17 +67,17 @@ impl Gate {
             && is_of(&self.workloads, &|name| study.workload(&cell.case).is_some_and(|workload| workload.name == name))
     }
 
-    /// Whether it limits the overhead of anything.
+    /// Whether the gate limits an overhead.
     #[must_use]
     pub const fn limits_overheads(&self) -> bool {
         self.overhead.is_some() || self.overhead_per_call.is_some()
     }
 
-    /// Reads one table; `known` are the names that `probes` may hold, `workloads` those of the
-    /// study.
+    /// Reads one table. `known` has the allowed names in `probes`, `workloads` those of the study.
     ///
     /// # Errors
-    /// [`Reported`] where a key is unknown, its value is not valid, or a name is not in the study; the document has the complaint.
+    /// [`Reported`] if a key is unknown, a value is invalid, or a name is not in the study. The
+    /// complaint is in the document.
     pub(crate) fn read(section: &Section<'_, '_>, known: &[String], workloads: &[&str]) -> Result<Self, Reported> {
         section.only(&[
             "arch",
@@ -98,7 +98,7 @@ impl Gate {
         let probes = section.or("probes", Vec::new(), |probes| {
             probes.distinct("probe configuration", |field| {
                 let text = field.text()?;
-                // `fexit+percpu` is another name of `fexit`.
+                // `fexit+percpu` is another name for `fexit`.
                 let name = text.parse::<ProbeConfiguration>().map_or(text.to_owned(), |probe| probe.to_string());
                 match known.contains(&name) {
                     true => Ok(name),
@@ -154,12 +154,12 @@ impl Gate {
     }
 }
 
-/// What may not be found: a kind, or `all` for every one.
+/// One denied kind of finding, or `all` kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denied(pub Vec<Kind>);
 
 impl Denied {
-    /// All of them, each once, in the order of [`Kind::ALL`].
+    /// Merges the lists: each kind once, in the order of [`Kind::ALL`].
     #[must_use]
     pub fn kinds(all: &[Self]) -> Vec<Kind> {
         let is_denied = |kind: &Kind| all.iter().any(|denied| denied.0.contains(kind));
@@ -178,16 +178,16 @@ impl FromStr for Denied {
     }
 }
 
-/// The error rate of the verdicts of a study.
+/// The error rate of a study's verdicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Certainty {
-    /// Probability of each of the two errors of a verdict (a pass above the limit, a regression
-    /// below it).
+    /// Probability of each of a verdict's two errors: a pass above the limit, and a regression
+    /// below it.
     pub error_rate: Share,
-    /// How that rate is kept over the whole matrix.
+    /// How the error rate is kept over the whole matrix.
     pub correction: Correction,
-    /// Whether overheads by the wall clock are evaluated without KVM too.
+    /// Whether wall-clock overheads are evaluated even without KVM.
     pub insist: bool,
 }
 
@@ -198,10 +198,11 @@ impl Default for Certainty {
 }
 
 impl Certainty {
-    /// Reads the table that says how sure verdicts must be.
+    /// Reads the keys of the error rate.
     ///
     /// # Errors
-    /// [`Reported`] where an error rate is out of range or a value is not valid; the document has the complaint.
+    /// [`Reported`] if the error rate is out of range or a value is invalid. The complaint is in
+    /// the document.
     pub(crate) fn read(section: &Section<'_, '_>) -> Result<Self, Reported> {
         let default = Self::default();
         let error_rate = section.or("error_rate", default.error_rate, |field| match field.name::<Share>()? {
@@ -214,23 +215,23 @@ impl Certainty {
     }
 }
 
-/// How an error rate is kept over many verdicts (see bpfassay-stats, `multiplicity`).
+/// How an error rate is kept over many verdicts; see `multiplicity` in bpfassay-stats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Correction {
-    /// The probability of one or more false claims in the whole matrix (Holm).
+    /// Limits the probability of any false claim in the whole matrix (Holm).
     Holm,
-    /// The share of false ones among the claims, on average (Benjamini-Hochberg).
+    /// Limits the average share of false claims among the claims (Benjamini-Hochberg).
     BenjaminiHochberg,
 }
 
 impl Correction {
-    /// The names of study files.
+    /// The names in study files.
     pub const NAMES: &'static [(&'static str, Self)] =
         &[("holm", Self::Holm), ("benjamini-hochberg", Self::BenjaminiHochberg)];
 }
 
-/// A share, exact to one millionth; written in per cent: `5%`, `0.5%`.
+/// A share, exact to one millionth. Written in per cent: `5%`, `0.5%`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -238,23 +239,23 @@ pub struct Share {
     ppm: u32,
 }
 
-/// Largest share: the ratio 1 + share is then 100 at most.
+/// Largest share, so that the ratio 1 + share is at most 100.
 const MAX_PPM: u32 = 99_000_000;
 
 impl Share {
-    /// `ppm` millionths; 9900 % at most.
+    /// Creates a share of `ppm` millionths, 9900 % at most.
     #[must_use]
     pub const fn from_ppm(ppm: u32) -> Self {
         Self { ppm: if ppm > MAX_PPM { MAX_PPM } else { ppm } }
     }
 
-    /// In millionths.
+    /// The share in millionths.
     #[must_use]
     pub const fn ppm(self) -> u32 {
         self.ppm
     }
 
-    /// As a number: 0.05 for 5 %.
+    /// The share as a number: 0.05 for 5 %.
     #[must_use]
     pub fn value(self) -> f64 {
         f64::from(self.ppm) / 1e6

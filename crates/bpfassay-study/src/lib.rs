@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Study files: what to run, over which matrix, with which design; and their expansion to a plan.
+//! Study files: what to run, over which matrix and with which design. Also the expansion of a study
+//! to a plan.
 //!
-//! Here: reading and checking studies ([`load`], [`Study::parse`]), the studies and expectations
-//! compiled in ([`bundled`], [`expectation`]), and the pure expansion of a study to the runs to do
-//! ([`expand()`]), and the kinds of workloads ([`workload`]). FORMAT.md beside the sources
-//! describes the files. Not here: kernels (bpfassay-testbed), guests (bpfassay-vm), what IOR's
-//! options mean (bpfassay-ior), results.
+//! This crate reads and checks studies ([`load`], [`Study::parse`]), and expands them to runs
+//! without side effects ([`expand()`]). It has the built-in studies and expectations ([`bundled`],
+//! [`expectation`]) and the kinds of workloads ([`workload`]). FORMAT.md in the crate's directory
+//! describes the files.
+//!
+//! Other crates have kernels (bpfassay-testbed), guests (bpfassay-vm), the meaning of IOR's options
+//! (bpfassay-ior) and results (bpfassay-results).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
@@ -48,5 +51,5 @@ pub use workload::{
     PhaseReport, WorkloadKind, WorkloadSpec,
 };
 
-/// Version of the study files that this crate reads (key `schema`).
+/// Version of the study format (key `schema`).
 pub const STUDY_SCHEMA: u32 = 1;

@@ -1,68 +1,68 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Models of caches and branch prediction: their geometry, and the prices of what they find.
-//! docs/measurement.md has what is modelled.
+//! Models of caches and branch prediction: geometry, and prices of misses. docs/measurement.md
+//! describes what is modelled.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A model by which executed instructions are priced beside being counted. Plans and results have
-/// it whole, so that they say what their figures were made with.
+/// A model that adds prices to executed instructions. Plans and results contain the whole model,
+/// and so record how their figures were computed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Its name, as study files and `--model` have it.
+    /// Model name in study files and in `--model`.
     pub name: String,
-    /// What is modelled.
+    /// The modelled caches and predictors.
     pub geometry: Geometry,
-    /// What misses and mispredictions cost.
+    /// Prices of misses and mispredictions.
     pub prices: Prices,
 }
 
-/// Caches and predictors of a model. Each begins empty in every phase.
+/// Caches and predictors of a model. All are empty at the start of every phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Geometry {
-    /// Bytes of a line of every cache.
+    /// Line size of every cache in bytes.
     pub line_bytes: u32,
-    /// The first cache of instructions.
+    /// First-level instruction cache.
     pub l1i: CacheGeometry,
-    /// The first cache of data.
+    /// First-level data cache.
     pub l1d: CacheGeometry,
-    /// The second and last cache, for what misses in the first ones.
+    /// Second-level cache, also the last level. It serves misses of both first-level caches.
     pub l2: CacheGeometry,
-    /// Counters of two bits that predict conditional branches, found by address and by the
-    /// directions of the branches before (gshare).
+    /// Two-bit counters that predict conditional branches, indexed by address and by the directions
+    /// of earlier branches (gshare).
     pub direction_counters: u32,
-    /// Entries with the last targets of indirect jumps and calls, found by address.
+    /// Entries for the last targets of indirect jumps and calls, indexed by address.
     pub targets: u32,
-    /// Addresses on the stack that predicts returns.
+    /// Entries of the stack that predicts returns.
     pub returns: u32,
 }
 
-/// A cache with sets of lines, of which the one goes that was used the longest time ago.
+/// A set-associative cache with LRU replacement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CacheGeometry {
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u32,
-    /// Lines of a set.
+    /// Lines per set.
     pub ways: u32,
 }
 
-/// What misses and mispredictions cost, in instructions: priced = instructions + the sum of their
-/// numbers times these. No cycles of any processor.
+/// Prices of misses and mispredictions in instructions. Priced cost = instructions + sum of count ×
+/// price. It is not a number of cycles of any processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
-    /// Of a miss in a first cache, of instructions or of data.
+    /// A miss in a first-level cache, for instructions or data.
     pub l1_miss: u32,
-    /// Of a miss in the second cache, in addition.
+    /// A miss in the second-level cache, in addition to the first-level miss.
     pub l2_miss: u32,
-    /// Of a branch that was predicted wrongly, of any kind.
+    /// A mispredicted branch of any kind.
     pub misprediction: u32,
 }
 
-/// A model that is compiled in.
+/// A built-in model.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Declared {
     name: &'static str,
@@ -70,11 +70,11 @@ pub(crate) struct Declared {
     prices: Prices,
 }
 
-/// The prices of `CEst`, the estimate that KCachegrind computes from the counts of Cachegrind: Ir +
-/// 10 Bm + 10 L1m + 100 LLm (`EventType`'s known formulas in KCachegrind's
-/// libcore/globalconfig.cpp, where terms for events of other tools stand besides). The sizes of the
-/// tables for conditional and indirect branches are those of Cachegrind's cg_branchpred.c, which
-/// predicts no returns; caches are of the sizes that servers have per core.
+/// The prices of `CEst`, KCachegrind's estimate from Cachegrind's counts: Ir + 10 Bm + 10 L1m + 100
+/// LLm. The formula is in `EventType` of KCachegrind's libcore/globalconfig.cpp, which also has
+/// terms for events of other tools. The table sizes for conditional and indirect branches are those
+/// in Cachegrind's cg_branchpred.c, which predicts no returns. The caches have typical sizes of a
+/// server core.
 const CACHEGRIND: Declared = Declared {
     name: "cachegrind",
     geometry: Geometry {
@@ -90,7 +90,7 @@ const CACHEGRIND: Declared = Declared {
 };
 
 impl Declared {
-    /// The models by their names. A new one is a constant and a line.
+    /// The models by name. A new model is one constant and one line.
     pub(crate) const NAMES: &'static [(&'static str, Self)] = &[(CACHEGRIND.name, CACHEGRIND)];
 }
 
@@ -101,19 +101,19 @@ impl From<Declared> for Model {
 }
 
 impl Model {
-    /// The names of all models.
+    /// Lists the names of all models.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Declared::NAMES.iter().map(|(name, _)| *name)
     }
 
-    /// The model with this name.
+    /// Returns the model called `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Declared::NAMES.iter().find(|(known, _)| *known == name).map(|(_, declared)| Self::from(*declared))
     }
 
-    /// Its geometry as an argument of the plugin (`Model::new` of bpfassay-plugin): numbers with
-    /// `-` between them.
+    /// Formats the geometry as an argument of the plugin (`Model::new` in bpfassay-plugin): numbers
+    /// separated by `-`.
     #[must_use]
     pub fn argument(&self) -> String {
         let Geometry { line_bytes, l1i, l1d, l2, direction_counters, targets, returns } = self.geometry;
@@ -121,7 +121,7 @@ impl Model {
         format!("{line_bytes}-{caches}-{direction_counters}-{targets}-{returns}")
     }
 
-    /// In a line: name, geometry, prices.
+    /// Describes name, geometry and prices in one line.
     #[must_use]
     pub fn described(&self) -> String {
         let Geometry { line_bytes, l1i, l1d, l2, direction_counters, targets, returns } = self.geometry;

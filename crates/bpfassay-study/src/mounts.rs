@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The mounts of a study beside its file systems (`[[mounts]]`).
+//! The additional mounts of a study (`[[mounts]]`).
 
 use bpfassay_input::document::{Field, Reported};
 use bpfassay_protocol::job::{ExtraMount, MountOf};
 
-/// Where they may be: what guests need lies elsewhere.
+/// Parent of all mounts. Guests need the other directories.
 const BELOW: &str = "/mnt/";
 
-/// Where guests have the file system under test.
+/// Mount points of the file system under test.
 const TAKEN: [&str; 2] = ["/mnt/nfs", "/mnt/tmpfs"];
 
-/// MiB of a tmpfs where a study gives none.
+/// Default size of a tmpfs in MiB.
 const DEFAULT_SIZE_MIB: u32 = 16;
 
 /// Longest name of a file (`NAME_MAX` of include/uapi/linux/limits.h).
 const MAX_NAME: usize = 255;
 
-/// Reads `[[mounts]]` of a study whose guests have so much memory.
+/// Reads `[[mounts]]` of a study whose guests have `memory_mib` MiB of memory.
 ///
 /// # Errors
-/// [`Reported`] where there are too many mounts, or a key of one is not valid: its path is taken or not below the directory for mounts, its
-/// size does not fit into the memory, or it is of a mount that does not stand before it; the
-/// document has the complaint.
+/// [`Reported`] if there are too many mounts, or a key is invalid: a path is taken or outside
+/// [`BELOW`], a size exceeds the memory, or `of` names no earlier mount. The complaint is in the
+/// document.
 pub(crate) fn read(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<ExtraMount>, Reported> {
     let mut mounts: Vec<ExtraMount> = Vec::new();
     let all = field.each(|element| {
@@ -65,7 +65,7 @@ pub(crate) fn read(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<ExtraMo
     all.map(|_| mounts)
 }
 
-/// What is wrong with `path` beside `mounts`, if anything.
+/// Explains what is wrong with `path`, given the other `mounts`.
 fn problem(path: &str, mounts: &[ExtraMount]) -> Option<String> {
     let is_name = |name: &str| {
         (1..=MAX_NAME).contains(&name.len())
@@ -84,7 +84,7 @@ fn problem(path: &str, mounts: &[ExtraMount]) -> Option<String> {
     taken.map(|other| format!("another mount is at {other}: neither may be below the other"))
 }
 
-/// Whether `path` is `other`, or below it.
+/// Whether `path` equals `other` or is below it.
 fn is_below(path: &str, other: &str) -> bool {
     path.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -141,7 +141,7 @@ mod tests {
         }
         let twice = of("/mnt/a", "type = 'tmpfs'") + &of("/mnt/a/b", "type = 'bind'");
         assert!(refusal(&twice).contains("another mount is at /mnt/a"), "{twice}");
-        // Only whole names count.
+        // Path components are compared whole.
         parsed(&(of("/mnt/a", "type = 'tmpfs'") + &of("/mnt/ab", "type = 'bind'"))).unwrap();
         let unknown = of("/mnt/a", "type = 'bind'\nof = '/mnt/b'");
         assert!(refusal(&unknown).contains("that stands before"), "{unknown}");

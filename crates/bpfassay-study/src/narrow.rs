@@ -15,7 +15,7 @@ use crate::{
 /// Largest number of replicates.
 pub(crate) const MAX_REPLICATES: u32 = 10_000;
 
-/// What is left of a study.
+/// The remainder of a study.
 pub(crate) struct Narrowed {
     pub(crate) targets: Vec<Target>,
     pub(crate) probes: Vec<ProbeConfiguration>,
@@ -23,11 +23,11 @@ pub(crate) struct Narrowed {
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// Keeps what `narrowing` names; every value must be in the study. The baseline stays, because the
-/// other probe configurations are compared with it.
+/// Keeps the parts of `study` that `narrowing` names. Every value must be in the study. The
+/// baseline stays, because the other probe configurations are compared with it.
 ///
 /// # Errors
-/// [`ExpandError`] where the study has no value that was named, or where nothing of it has all of them.
+/// [`ExpandError`] if a value is not in the study, or if no target has all of them.
 pub(crate) fn narrow(study: &Study, narrowing: &Narrowing) -> Result<Narrowed, ExpandError> {
     let archs = distinct(study.targets.iter().map(|target| target.arch));
     let kernels = distinct(study.targets.iter().map(|target| target.kernel.clone()));
@@ -116,11 +116,11 @@ fn targets_asked(archs: &[Arch], kernels: &[String]) -> String {
     archs.into_iter().chain(kernels).collect::<Vec<_>>().join(" and ")
 }
 
-/// Takes out of `plan` what its narrowing to cells does not name. The baselines of the cells that
-/// are named stay, and every run keeps its name and its place in the order.
+/// Reduces `plan` to the cells that its narrowing names and their baselines. Every run keeps its
+/// name and its place in the order.
 ///
 /// # Errors
-/// [`ExpandError::NoCell`] where the plan has no cell of a name that was given.
+/// [`ExpandError::NoCell`] if the plan has no cell with a given name.
 pub(crate) fn keep_cells(plan: &mut Plan) -> Result<(), ExpandError> {
     if plan.narrowing.cells.is_empty() {
         return Ok(());

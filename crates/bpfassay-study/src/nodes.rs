@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a study with several nodes (`guest.nodes`) may have: what the nodes can agree on at
-//! barriers alone, and what is the same for all of them.
+//! Restrictions of studies with several nodes (`guest.nodes`). Nodes coordinate only at barriers,
+//! and all nodes have the same set-up.
 
 use bpfassay_protocol::job::{FileSystem, Scheduling};
 
@@ -9,10 +9,10 @@ use crate::{
     workload::{WorkloadKind, check_nodes},
 };
 
-/// Checks `study`. With one node everything is possible.
+/// Checks `study`. A study with one node has no restrictions.
 ///
 /// # Errors
-/// A sentence with the first thing that several nodes do not have, and what to do.
+/// A sentence with the first violation and its solution.
 pub(crate) fn check(study: &Study) -> Result<(), String> {
     let nodes = study.guest.nodes;
     if nodes == 1 {
@@ -110,7 +110,7 @@ mod tests {
         let plan = expand(&study, &Narrowing::default(), &Available::default()).unwrap();
         let arguments = &plan.cells[0].workload.arguments;
         assert_eq!(arguments[..2], ["--ranks=4", "--node={node}"]);
-        // A study of one node has the digest that it had before there were nodes.
+        // A study with one node keeps the digest from before nodes existed.
         let alone = read(&STUDY.replace("nodes = 4", "nodes = 1")).unwrap();
         assert!(!serde_json::to_string(&alone).unwrap().contains("\"nodes\":"));
         let plan = expand(&alone, &Narrowing::default(), &Available::default()).unwrap();
@@ -129,14 +129,14 @@ mod tests {
             plan(text, available).unwrap().cells.into_iter().map(|cell| cell.workload).collect()
         };
         for workload in workloads(&mpi_io, &available(&[Interface::Mpiio])) {
-            // All of them: the launcher distributes them.
+            // All ranks: the launcher distributes them.
             assert_eq!(workload.program, Program::ExternalIor { ranks: 16 });
             assert!(workload.arguments.iter().all(|argument| !argument.contains("--node")));
         }
         let nothing = format!("{:?}", plan(&mpi_io, &Available::default()).unwrap_err());
         assert!(nothing.contains("--ior ARCH=DIR"), "{nothing}");
-        // The embedded engine has no options that need more than barriers; of a study that may take
-        // it, they are refused.
+        // The embedded engine refuses options that need more than barriers, also in a study that
+        // only possibly uses that engine.
         let external =
             STUDY.replace("-w -r -C", "-w -r -D 1").replace("ranks = 16", "ranks = 16\n engine = \"external\"");
         assert_eq!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading a study file: keys, values, and the IOR scripts it names.
+//! Reads study files and the IOR scripts that they name.
 
 #![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
 
@@ -33,14 +33,15 @@ use crate::{
     workload,
 };
 
-/// Largest study file or IOR script, in bytes.
+/// Size limit of study files and IOR scripts, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// The study called `name`: a bundled one, or else the file at that path, whose IOR scripts are
-/// looked for beside it and then among the bundled ones.
+/// Loads the bundled study `name`, or the study file at that path. A file's IOR scripts are looked
+/// up in the file's directory, then among the bundled ones.
 ///
 /// # Errors
-/// [`StudyError`] where there is no such study, where it or one of its scripts cannot be read, and where it is not valid.
+/// [`StudyError`] if the study does not exist, if the study or a script cannot be read, or if it is
+/// invalid.
 pub fn load(name: &str) -> Result<Study, StudyError> {
     if let Some(text) = bundled::study(name) {
         return Study::parse(&format!("bundled study {name}"), text, &|script| {
@@ -65,8 +66,7 @@ pub fn load(name: &str) -> Result<Study, StudyError> {
     })
 }
 
-/// The directory of the study called `name`, at which the relative paths in it begin; `None` for a
-/// bundled one, which has none.
+/// Directory that relative paths in the study `name` refer to; `None` for a bundled study.
 #[must_use]
 pub fn folder(name: &str) -> Option<PathBuf> {
     match bundled::study(name) {
@@ -75,10 +75,10 @@ pub fn folder(name: &str) -> Option<PathBuf> {
     }
 }
 
-/// Finds the text of an IOR script by its file name; `None` where there is none.
+/// Returns the text of an IOR script by file name; `None` if there is none.
 pub type FindScript<'a> = &'a dyn Fn(&str) -> Result<Option<String>, StudyError>;
 
-/// The scripts that a study names, and the first error of finding one.
+/// Looks up scripts, and keeps the first error.
 struct Scripts<'a> {
     find: FindScript<'a>,
     error: RefCell<Option<StudyError>>,
@@ -95,10 +95,10 @@ impl workload::FindScript for Scripts<'_> {
 }
 
 impl Study {
-    /// Reads a study from `text`; `origin` names it in messages.
+    /// Parses a study from `text`. `origin` names it in messages.
     ///
     /// # Errors
-    /// [`StudyError::Invalid`] with everything that is wrong in the text, or what `scripts` returns.
+    /// [`StudyError::Invalid`] with all errors in the text, or the error that `scripts` returns.
     pub fn parse(origin: &str, text: &str, scripts: FindScript<'_>) -> Result<Self, StudyError> {
         let scripts = Scripts { find: scripts, error: RefCell::default() };
         let study = document::read(origin, text, |root| read(root, &scripts));
@@ -135,7 +135,7 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
         "expected_features",
         "gates",
     ]);
-    // Keys of another schema mean something else.
+    // The keys of another schema can have other meanings.
     root.need("schema", |schema| match schema.number(1..=u32::MAX)? {
         STUDY_SCHEMA => Ok(()),
         _ => Err(schema
@@ -145,14 +145,14 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     let description = root.need("description", |field| Ok(field.text()?.trim().to_owned()));
     let targets = root.need("targets", targets);
     let guest = root.or("guest", guest::default(), guest::read);
-    // What other values are checked against, as far as it is known.
+    // Other values are checked against this, as far as it could be read.
     let memory_mib = guest.as_ref().map_or(u32::MAX, |guest| guest.memory_mib);
     let file_systems = root.need("file_systems", |field| file_systems(field, memory_mib));
     let some_file_systems = file_systems.as_deref().unwrap_or_default();
     let mounts = root.or("mounts", Vec::new(), |field| mounts::read(field, memory_mib));
     let some_mounts = mounts.as_deref().unwrap_or_default();
     let workloads = root.need("workloads", |field| workload::read(field, scripts, some_file_systems, some_mounts));
-    // A study that only loads the tools of the command line may have no probes of its own.
+    // A study that only loads the tools of the command line needs no probes.
     let loads_only = workloads.as_ref().is_ok_and(|workloads| only_loads(workloads));
     let probes = match root.has("probes") || !loads_only {
         true => root.need("probes", |field| field.distinct("probe configuration", Field::name::<ProbeConfiguration>)),
@@ -173,7 +173,7 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
         (Ok(tools), Ok(workloads)) if probes.is_ok() => {
             gates(field, some_probes, tools.iter().map(|tool| tool.name.as_str()), workloads)
         }
-        // They name what could not be read.
+        // The gates could name what failed to be read.
         _ => Ok(Vec::new()),
     });
     let workloads = workloads?;
@@ -181,7 +181,7 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     deadlines.allow_for(&workloads);
     let (clock, model) = (clock?, model?);
     let guest = guest?;
-    // What several nodes need is not measured by counted instructions.
+    // Studies of several nodes need the wall clock.
     let default_clock = if guest.nodes > 1 { Clock::Wall } else { Clock::Instructions };
     let study = Study {
         schema: STUDY_SCHEMA,
@@ -212,7 +212,7 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     }
 }
 
-/// The features that are expected of kernels; `workloads`: those of the study, if they can be read.
+/// Reads the expected features of kernels. `workloads` is `None` if the workloads are invalid.
 fn features(field: &Field<'_, '_>, workloads: Option<&[WorkloadSpec]>) -> Result<FeatureExpectations, Reported> {
     if workloads.is_some_and(|workloads| !asks_for_features(workloads)) {
         return Err(field.error("no workload of type `kernel-features` lists features, so none can be expected"));
@@ -220,7 +220,7 @@ fn features(field: &Field<'_, '_>, workloads: Option<&[WorkloadSpec]>) -> Result
     FeatureExpectations::read(&field.table()?)
 }
 
-/// The model that prices instructions; `clock`: the one that the study names.
+/// Reads the model that prices instructions. `clock` is the study's own choice.
 fn model(field: &Field<'_, '_>, clock: Option<Clock>, loads_only: bool) -> Result<Model, Reported> {
     if clock == Some(Clock::Wall) {
         return Err(field.error("a model prices counted instructions: it needs `clock = \"instructions\"`"));
@@ -231,24 +231,25 @@ fn model(field: &Field<'_, '_>, clock: Option<Clock>, loads_only: bool) -> Resul
     field.choice(Declared::NAMES).map(Model::from)
 }
 
-/// Whether nothing but loading and attaching is done.
+/// Whether the workloads only load and attach.
 fn only_loads(workloads: &[WorkloadSpec]) -> bool {
     !workloads.iter().any(WorkloadSpec::compares_tools)
 }
 
 impl Study {
-    /// Whether instructions are counted in its guests: under the instruction clock, unless it only
-    /// loads tools.
+    /// Whether instructions are counted in guests: under the instruction clock, unless the study
+    /// only loads tools.
     #[must_use]
     pub fn counts_instructions(&self) -> bool {
         self.clock == Clock::Instructions && !only_loads(&self.workloads)
     }
 
-    /// Adds a gate: `limits` is what stands in a table of `[[gates]]`, in a line, as in `overhead =
-    /// "5%", probes = ["fexit"]`.
+    /// Adds a gate. `limits` is an entry of `[[gates]]` on one line, such as `overhead = "5%",
+    /// probes = ["fexit"]`.
     ///
     /// # Errors
-    /// [`StudyError::Invalid`] with everything that is wrong in it: another key, no limit, a name that the study does not have.
+    /// [`StudyError::Invalid`] with all errors in it: an unknown key, no limit, or a name that the
+    /// study does not have.
     pub fn demand(&mut self, limits: &str) -> Result<(), StudyError> {
         let text = format!("gate = {{ {limits} }}");
         let read = document::read("a gate of the command line", &text, |root| {
@@ -400,7 +401,7 @@ fn design(field: &Field<'_, '_>, has_baseline: bool) -> Result<Design, Reported>
         share if share.ppm() == 0 => Err(margin.error("nothing can be shown to lie within 0%: allow more")),
         share => Ok(share),
     });
-    // A single round of a single boot has no interval that a warm start could narrow.
+    // A single round of a single boot has no interval that a warm-up could narrow.
     let several = rounds.unwrap_or(1).max(replicates.unwrap_or(1)) > 1;
     let warm_up = section.or("warm_up", WarmUp::Runs(u32::from(several)), |warm_up| match warm_up.is_text() {
         true => warm_up.choice(WarmUpRule::NAMES).map(WarmUp::Rule),
@@ -439,8 +440,7 @@ fn share_of_until(field: &Field<'_, '_>, replicates: u32) -> Result<Share, Repor
     Ok(share)
 }
 
-/// Options of the tracer that the agent gives by itself; a second one would be refused in every
-/// guest.
+/// Tracer options that the agent passes itself. A second one would be refused in every guest.
 const AGENTS_OPTIONS: [&str; 4] = ["--probe", "--map", "--loader", "--interval"];
 
 fn tracer_arguments(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shards: parts of a plan, each of which is measured by itself, on a machine of its own for
-//! example.
+//! Shards: parts of a plan that are measured separately, for example on different machines.
 //!
-//! The rule: the boots of a plan are put in order by target, then by workload and file system, then
-//! by replicate, and the list is cut into parts of the same length, up to one boot. A shard
-//! therefore needs the kernels of few targets, and a study with one target and many replicates has
-//! shards, too. Where boots are added until intervals are narrow, all boots of one target, workload
-//! and file system stay together, because what was measured in them decides how many there are.
+//! The boots of a plan are sorted by target, then by workload and file system, then by replicate.
+//! The list is cut into parts of equal length, up to one boot. A shard therefore needs the kernels
+//! of few targets, and a study with one target and many replicates also has shards. Sequential
+//! sampling keeps all boots of one target, workload and file system together, because their results
+//! decide on the number of boots.
 
 use std::{
     borrow::Cow,
@@ -23,7 +22,7 @@ use crate::{
     plan::{Cell, file_system_id},
 };
 
-/// One of several parts of a plan; written `2/3`.
+/// One of several parts of a plan, written `2/3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -33,33 +32,33 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Shard `number` of `of`; `None` where there is no such shard: numbers begin with 1.
+    /// Creates shard `number` of `of`. Numbers begin with 1; `None` for numbers out of range.
     #[must_use]
     pub const fn new(number: u32, of: u32) -> Option<Self> {
         if number >= 1 && number <= of { Some(Self { number, of }) } else { None }
     }
 
-    /// Which one, from 1.
+    /// Number of the shard, from 1.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.number
     }
 
-    /// Of how many.
+    /// Number of all shards.
     #[must_use]
     pub const fn of(self) -> u32 {
         self.of
     }
 
-    /// As a sentence has it: `shard 2 of 3`.
+    /// Text for sentences: `shard 2 of 3`.
     #[must_use]
     pub fn phrase(self) -> String {
         format!("shard {} of {}", self.number, self.of)
     }
 
-    /// Whether it has the thing at `index`, from 0, of `count`.
+    /// Whether the shard has the item at `index` (from 0) of `count` items.
     fn has(self, index: usize, count: usize) -> bool {
-        // As u128, in which no product overflows.
+        // The product cannot overflow in u128.
         let part = (index as u128 * u128::from(self.of)) / (count.max(1) as u128);
         part + 1 == u128::from(self.number)
     }
@@ -75,7 +74,7 @@ impl FromStr for Shard {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // `u32` takes a sign, which no shard has.
+        // `u32::from_str` accepts a sign, shards do not.
         let number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok()).flatten();
         let parts = text.split_once('/').and_then(|(part, of)| Self::new(number(part)?, number(of)?));
         parts.ok_or_else(|| {
@@ -100,10 +99,10 @@ impl From<Shard> for String {
 }
 
 impl Plan {
-    /// The same plan, of which `shard` is measured.
+    /// Restricts measuring to `shard`. Cells and blocks stay those of the whole plan.
     ///
     /// # Errors
-    /// [`ExpandError::Shards`] where there would be shards without boots.
+    /// [`ExpandError::Shards`] if some shard would have no boots.
     pub fn of_shard(self, shard: Shard) -> Result<Self, ExpandError> {
         let plan = Self { shard: Some(shard), ..self };
         if plan.has_shards() {
@@ -114,13 +113,13 @@ impl Plan {
         Err(ExpandError::Shards { study: plan.study.name, of: shard.of, most, together })
     }
 
-    /// Whether every shard has boots, where the plan is of one.
+    /// Whether every shard has boots. True for a plan without shards.
     #[must_use]
     pub fn has_shards(&self) -> bool {
         self.shard.is_none_or(|shard| shard.of as usize <= self.units().len())
     }
 
-    /// The blocks that are measured, in the order to do them: all, or those of the shard.
+    /// The blocks to measure, in execution order: all, or those of the shard.
     #[must_use]
     pub fn measured_blocks(&self) -> Vec<&Block> {
         let Some(shard) = self.shard else { return self.blocks.iter().collect() };
@@ -134,8 +133,7 @@ impl Plan {
         places.into_iter().filter_map(|place| self.blocks.get(place)).collect()
     }
 
-    /// The cells that are measured, in the order of the plan: all, or those that the shard has runs
-    /// of.
+    /// The cells to measure, in plan order: all, or those with runs in the shard.
     #[must_use]
     pub fn measured_cells(&self) -> Vec<&Cell> {
         if self.shard.is_none() {
@@ -147,8 +145,8 @@ impl Plan {
         self.cells.iter().filter(|cell| measured.contains(cell.id.as_str())).collect()
     }
 
-    /// What is measured as a plan of its own: where this is of a shard, only its cells and blocks.
-    /// The digest stays that of the whole.
+    /// The measured part as a plan without shard: only the shard's cells and blocks. The digest
+    /// stays that of the whole plan.
     #[must_use]
     pub fn part(&self) -> Cow<'_, Self> {
         if self.shard.is_none() {
@@ -165,20 +163,19 @@ impl Plan {
         })
     }
 
-    /// The study's name, and which shard of it is measured: `quick, shard 2 of 3`.
+    /// Name of the study with the shard: `quick, shard 2 of 3`.
     #[must_use]
     pub fn title(&self) -> String {
         let shard = self.shard.map(|shard| format!(", {}", shard.phrase()));
         format!("{}{}", self.study.name, shard.unwrap_or_default())
     }
 
-    /// What is not divided between shards, in the order in which it is given to them: the places of
-    /// blocks.
+    /// Block indices that shards keep together, in the order of distribution.
     fn units(&self) -> Vec<Vec<usize>> {
         let mut order: HashMap<(&Target, &str, String), usize> = HashMap::new();
         let mut of_places: Vec<Vec<usize>> = Vec::new();
         for (at, block) in self.blocks.iter().enumerate() {
-            // The first replicate of everything comes first, in the order of the targets.
+            // The first replicate of everything comes first, in target order.
             let place = (&block.target, block.case.as_str(), file_system_id(&block.file_system));
             let index = *order.entry(place).or_insert(of_places.len());
             match of_places.get_mut(index) {
@@ -232,7 +229,7 @@ mod tests {
     fn a_shard_needs_few_targets_and_keeps_the_plan() {
         let whole = plan("quick", Narrowing { replicates: Some(3), ..Narrowing::default() });
         let first = whole.clone().of_shard(shard("1/4")).unwrap();
-        // Eight targets, 24 boots.
+        // The study has eight targets and 24 boots.
         assert_eq!((first.targets().len(), first.measured_blocks().len(), first.blocks.len()), (2, 6, 24));
         assert_eq!((&first.digest, first.is_intact(), &first.cells), (&whole.digest, true, &whole.cells));
         assert_eq!(first.title(), "quick, shard 1 of 4");

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The order of runs: a small generator of our own, so that a plan stays the same on every machine
-//! and with every version of any library.
+//! The order of runs. The generator is implemented here, so that a plan is the same on every
+//! machine and with every library version.
 //!
 //! The generator is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 //! generators", OOPSLA 2014; constants as in `java.util.SplittableRandom`). Its start state is the
-//! study's seed XOR the first eight bytes, little-endian, of SHA-256 of the text `BLOCK/ROUND`; the
-//! shuffle is that of Fisher and Yates from the last element down, with indices drawn without bias
-//! by rejection.
+//! study's seed XOR the first eight bytes, little-endian, of SHA-256 of the text `BLOCK/ROUND`. The
+//! shuffle is Fisher-Yates from the last element down. Indices are drawn without bias, by
+//! rejection.
 
 use sha2::{Digest, Sha256};
 
-/// SplitMix64.
+/// The SplitMix64 generator.
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -22,7 +22,7 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, each equally likely. `bound` is at least 1.
+    /// Draws a number below `bound` with equal probabilities. `bound` is at least 1.
     fn below(&mut self, bound: u64) -> u64 {
         // Values at or above the largest multiple of `bound` would favour small remainders.
         let limit = u64::MAX - u64::MAX % bound;
@@ -35,7 +35,7 @@ impl SplitMix64 {
     }
 }
 
-/// Puts `items` into the order that belongs to (`seed`, `block`, `round`).
+/// Shuffles `items` into the order for (`seed`, `block`, `round`).
 pub(crate) fn shuffle<T>(items: &mut [T], seed: u64, block: &str, round: u32) {
     let hash = Sha256::digest(format!("{block}/{round}").as_bytes());
     let mixed = hash.iter().take(8).rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
@@ -54,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    /// The outputs for seed 1234567 published on Rosetta Code ("Pseudo-random numbers/Splitmix64").
+    /// The outputs for seed 1234567 are from Rosetta Code ("Pseudo-random numbers/Splitmix64").
     #[test]
     fn the_generator_is_splitmix64() {
         let mut generator = SplitMix64(1_234_567);
@@ -71,9 +71,9 @@ mod tests {
         );
     }
 
-    /// Chi-squared over the 24 orders of four items; the bound is the 0.9999 quantile for 23
-    /// degrees of freedom (SciPy 1.17.1, `scipy.stats.chi2.ppf(0.9999, 23)` = 57.07). Seeds are
-    /// fixed, so that the test always has the same result.
+    /// Chi-squared test over the 24 orders of four items. The bound is the 0.9999 quantile for 23
+    /// degrees of freedom (SciPy 1.17.1, `scipy.stats.chi2.ppf(0.9999, 23)` = 57.07). Fixed seeds
+    /// make the result reproducible.
     #[test]
     fn every_order_is_as_likely_as_any_other() {
         let mut counts = BTreeMap::<[u8; 4], f64>::new();

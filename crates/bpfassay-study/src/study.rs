@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A study as it was read and checked.
+//! A study that was read and checked.
 
 use std::{fmt, time::Duration};
 
@@ -18,77 +18,75 @@ use crate::{
     digest::digest_and_length, target::check_kernel_name,
 };
 
-/// How much longer the deadline of a phase is than that of a tool or program in it, so that the
-/// guest can report what was not done.
+/// Extra time of a phase's deadline beyond the deadline of a tool or program in it. The guest uses
+/// it to report what was not done.
 const SPARE_MS: u64 = 30_000;
 
-/// A study: checked, with its IOR scripts read.
+/// A checked study with its IOR scripts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Study {
     /// Version of the file format.
     pub schema: u32,
-    /// Short name.
+    /// Name of the study.
     pub name: String,
     /// What the study is for.
     pub description: String,
-    /// The targets, each once, in the order of the file.
+    /// The targets, without duplicates, in the order of the file.
     pub targets: Vec<Target>,
-    /// The probe configurations, each once, in the order of the file.
+    /// The probe configurations, without duplicates, in the order of the file.
     pub probes: Vec<ProbeConfiguration>,
-    /// Other tools under test, each in runs of its own beside those of the probe configurations.
+    /// Other tools under test. Each has its own runs, as the probe configurations have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Tool>,
-    /// Other tools under test, by their tool files: in runs of their own as well, and once in every
-    /// boot beside the bundled tracer, which is their reference.
+    /// Other tools under test with a tool file. Each has its own runs, and one run per boot beside
+    /// the bundled tracer as reference tracer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_files: Vec<UnderTest>,
-    /// The file systems under test, each once, in the order of the file.
+    /// The file systems under test, without duplicates, in the order of the file.
     pub file_systems: Vec<FileSystem>,
-    /// More mounts in each guest, in the order in which they are made.
+    /// Additional mounts in each guest, in the order of mounting.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<ExtraMount>,
     /// The workloads.
     pub workloads: Vec<WorkloadSpec>,
-    /// Further options of the bundled tracer, one argument each, for every probe configuration.
+    /// Further arguments of the bundled tracer, for every probe configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracer_arguments: Vec<String>,
     /// The design of the experiment.
     pub design: Design,
-    /// The clock that time is measured with.
+    /// The clock that measures time.
     pub clock: Clock,
-    /// Whether the study leaves the clock to the host: `instructions`, and in its place `wall`
-    /// where KVM works for all of its architectures.
+    /// Whether the host chooses the clock: `wall` if KVM works for all architectures of the study,
+    /// else `instructions`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clock_of_host: bool,
-    /// The model of caches and branches by which direct costs are priced besides, under the
-    /// instruction clock.
+    /// The model of caches and branches that prices direct costs, under the instruction clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Model>,
-    /// What stands beside tools as their reference tracer, where that was found out on the machine
-    /// that is measured; `None`: what the kernel is not known to refuse.
+    /// The reference tracer, if it was determined on the measured machine. `None` selects one that
+    /// the kernel is not known to refuse.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<ProbeConfiguration>,
-    /// The size of each guest.
+    /// Size and properties of each guest.
     pub guest: GuestSize,
-    /// How long each phase of a guest may take.
+    /// Time limit of each phase of a guest.
     pub deadlines: Deadlines,
-    /// Outcomes of attaching that are known beforehand: those of the study file first, then the
-    /// ones compiled in. The first that fits counts.
+    /// Known outcomes of attaching: first those of the study file, then the built-in ones. The
+    /// first match counts.
     pub expectations: Vec<Expectation>,
-    /// The limits for the results.
+    /// Limits on the results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<Gate>,
-    /// What is expected of the kernels' features, where the study asks for them: as above, the
-    /// study's own first.
+    /// Expected kernel features, if the study tries them. The study's own come first.
     #[serde(default, skip_serializing_if = "FeatureExpectations::is_empty")]
     pub features: FeatureExpectations,
 }
 
 impl Study {
-    /// Adds a tool under test, and gives guests the time that it may take until it is ready.
+    /// Adds a tool under test, and extends deadlines by the tool's own limits for start and stop.
     ///
     /// # Errors
-    /// A message where the study has a probe configuration or a tool of that name already.
+    /// A message if the study already has a probe configuration or tool with that name.
     pub fn test_tool(&mut self, tool: UnderTest) -> Result<(), String> {
         let name = &tool.file.name;
         if self.probes.iter().any(|probe| probe.to_string() == *name) {
@@ -105,14 +103,14 @@ impl Study {
         Ok(())
     }
 
-    /// The names of the study's tools, and of those under test.
+    /// Names of all tools under test.
     pub(crate) fn tool_names(&self) -> impl Iterator<Item = &str> {
         let own = self.tools.iter().map(|tool| &tool.name);
         own.chain(self.tool_files.iter().map(|tool| &tool.file.name)).map(String::as_str)
     }
 
-    /// The workload that a cell's case is of: one of several tests gives its cases names that go on
-    /// after its own.
+    /// The workload of a case. If a workload has several cases, their names extend the workload's
+    /// name.
     #[must_use]
     pub fn workload(&self, case: &str) -> Option<&WorkloadSpec> {
         let is_of = |workload: &&WorkloadSpec| {
@@ -121,11 +119,12 @@ impl Study {
         self.workloads.iter().filter(is_of).max_by_key(|workload| workload.name.len())
     }
 
-    /// Puts in place of each pattern among the targets the builds that it stands for, of those that
-    /// `builds` returns for an architecture, in their order.
+    /// Replaces each pattern among the targets by its matching builds. `builds` returns the builds
+    /// of an architecture, in order.
     ///
     /// # Errors
-    /// What `builds` returns; [`ExpandError::NoBuild`] where a pattern stands for none.
+    /// Errors of `builds`, [`ExpandError::NoBuild`] if a pattern matches none,
+    /// [`ExpandError::KernelName`] if a build's name is invalid.
     pub fn resolve_patterns<E: From<ExpandError>>(
         &mut self,
         builds: impl Fn(Arch) -> Result<Vec<String>, E>,
@@ -143,12 +142,12 @@ impl Study {
             if found.is_empty() {
                 return Err(ExpandError::NoBuild { pattern: target.to_string() }.into());
             }
-            // A testbed manifest, which is untrusted, names its kernels.
+            // The names can come from an untrusted testbed manifest.
             let wrong = found.iter().find_map(|found| check_kernel_name(&found.kernel).err());
             if let Some(problem) = wrong.filter(|_| target.is_pattern()) {
                 return Err(ExpandError::KernelName { pattern: target.to_string(), problem }.into());
             }
-            // A build may be named and be one of a series, too.
+            // A build can be named itself and also match a pattern.
             found.retain(|target| !targets.contains(target));
             targets.append(&mut found);
         }
@@ -156,9 +155,9 @@ impl Study {
         Ok(())
     }
 
-    /// Adds targets for those of `kernels` that this study has not, on each of its architectures,
-    /// or of `archs` where there are any, for which `is_known` knows them. What nobody knows is not
-    /// added, and is refused where the study is narrowed to it.
+    /// Adds targets for `kernels` that this study lacks, on its architectures for which `is_known`
+    /// returns true. `archs` limits the architectures, unless it is empty. Unknown kernels are not
+    /// added. Narrowing the study to one of them is an error.
     pub fn add_kernels(&mut self, kernels: &[String], archs: &[Arch], is_known: impl Fn(Arch, &str) -> bool) {
         let mut own: Vec<Arch> = Vec::new();
         for target in &self.targets {
@@ -176,11 +175,12 @@ impl Study {
         }
     }
 
-    /// Prices direct costs by `model`. A study that leaves its clock to the host is under the
-    /// instruction clock then.
+    /// Prices direct costs with `model`. If the host chooses the study's clock, this selects the
+    /// instruction clock.
     ///
     /// # Errors
-    /// [`ExpandError::NothingToPrice`] where no instructions are counted: under the wall clock, or where tools are only loaded.
+    /// [`ExpandError::NothingToPrice`] if no instructions are counted: under the wall clock, or if
+    /// tools are only loaded.
     pub fn use_model(&mut self, model: Model) -> Result<(), ExpandError> {
         if self.clock_of_host {
             (self.clock, self.clock_of_host) = (Clock::Instructions, false);
@@ -192,9 +192,9 @@ impl Study {
         Ok(())
     }
 
-    /// How threads of the guest's kernel are scheduled, and when phases begin: as the study asks
-    /// for it, else `fixed` under the instruction clock, for which waiting for the beginning of a
-    /// phase costs hardly anything, and `kernel` under the wall clock.
+    /// How kernel threads are scheduled and when phases begin. The default is `fixed` under the
+    /// instruction clock, where waiting for the start of a phase costs hardly anything. It is
+    /// `kernel` under the wall clock.
     #[must_use]
     pub fn scheduling(&self) -> Scheduling {
         self.guest.scheduling.unwrap_or(match self.clock {
@@ -203,9 +203,8 @@ impl Study {
         })
     }
 
-    /// Within what an overhead is negligible: as the study has it, else 0.02 % under the
-    /// instruction clock, which overheads over a few boots can show, and nothing under the wall
-    /// clock.
+    /// Bound within which an overhead is negligible. The default is 0.02 % under the instruction
+    /// clock, which a few boots can show. The wall clock has no default.
     #[must_use]
     pub fn margin(&self) -> Option<Share> {
         self.design.margin.or(match self.clock {
@@ -214,7 +213,7 @@ impl Study {
         })
     }
 
-    /// SHA-256, in hexadecimal, of the study as read: comments and layout of the file do not
+    /// SHA-256, in hexadecimal, of the study as read. Comments and layout of the file do not
     /// matter, the contents of IOR scripts do.
     #[must_use]
     pub fn digest(&self) -> String {
@@ -227,62 +226,62 @@ impl Study {
 pub struct Design {
     /// Boots per target, workload and file system.
     pub replicates: u32,
-    /// How often a boot goes through all probe configurations.
+    /// Rounds per boot. A round runs every probe configuration once.
     pub rounds: u32,
-    /// Runs before the first round of a boot that are recorded and go into no figure: what comes
-    /// first in a guest finds its caches empty.
+    /// Runs before the first round of a boot. They are recorded but part of no figure, because the
+    /// first runs in a guest find its caches empty.
     #[serde(default, skip_serializing_if = "WarmUp::is_none")]
     pub warm_up: WarmUp,
-    /// Sequential sampling: boots are added until the intervals of all overheads are this narrow,
-    /// `replicates` at most.
+    /// Sequential sampling: adds boots until the intervals of all overheads are this narrow, up to
+    /// `replicates`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Share>,
-    /// Seed of the order of runs.
+    /// Seed for the order of runs.
     pub seed: u64,
     /// Whether each round has a second baseline run (A/A control).
     pub control: bool,
-    /// How often the tracer samples by itself, in milliseconds; `None`: only at barriers.
+    /// Sampling interval of the tracer in milliseconds. `None` reads counters only at barriers.
     pub sampling_interval_ms: Option<u64>,
-    /// Whether each boot ends with one more run of each probe configuration for the kernel's own
-    /// statistics of its programs, which cost two readings of the clock per event: such runs are
+    /// Whether each boot ends with one run of each probe configuration and tool for the kernel's
+    /// program statistics. The statistics cost two clock reads per event, so these runs are
     /// compared with no others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bpf_stats: bool,
-    /// The error rate of verdicts.
+    /// Error rate of verdicts.
     #[serde(default)]
     pub certainty: Certainty,
-    /// Overheads shown to lie within this, either way, are reported as negligible.
+    /// Overheads shown to lie within this bound, in either direction, are reported as negligible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub margin: Option<Share>,
 }
 
 impl Design {
-    /// The most rounds of a boot.
+    /// Largest number of rounds per boot.
     pub const MOST_ROUNDS: u32 = 1000;
 }
 
-/// How a boot warms up before its first round.
+/// The warm-up of a boot before its first round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum WarmUp {
-    /// By so many runs of the baseline.
+    /// This many runs of the baseline.
     Runs(u32),
-    /// By a rule.
+    /// A named rule.
     Rule(WarmUpRule),
 }
 
-/// What a boot warms up with, other than a number of baseline runs.
+/// A rule for the warm-up, other than a number of baseline runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WarmUpRule {
-    /// One run of the baseline that is repeated by [`WarmUp::STEADY`].
+    /// One run of the baseline, repeated as [`WarmUp::STEADY`] says.
     Steady,
     /// One run of each probe configuration, the baseline first.
     Probes,
 }
 
 impl WarmUpRule {
-    /// The names of study files.
+    /// The names in study files.
     pub const NAMES: &'static [(&'static str, Self)] = &[("steady", Self::Steady), ("probes", Self::Probes)];
 }
 
@@ -293,17 +292,18 @@ impl Default for WarmUp {
 }
 
 impl WarmUp {
-    /// The rule `steady`: without the first run of a boot, the last two repeats agree within 0.1 %
-    /// in every phase; ten at most.
+    /// The rule `steady`: repeat until the last two repeats agree within 0.1 % in every phase, ten
+    /// times at most. The first repeat of a boot does not count.
     pub const STEADY: UntilSteady = UntilSteady { skipped: 1, agreeing: 2, margin_ppm: 1000, most: 10 };
 
-    /// Whether it need not be written: studies from before it was there have the same digest.
+    /// Whether serialization can skip the value. This keeps the digests of studies from before
+    /// warm-ups existed.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
     const fn is_none(&self) -> bool {
         matches!(self, Self::Runs(0))
     }
 
-    /// How many runs a boot has for it, with so many `probes`.
+    /// Number of warm-up runs of a boot with `probes` configurations.
     #[must_use]
     pub fn runs(self, probes: usize) -> usize {
         match self {
@@ -313,7 +313,7 @@ impl WarmUp {
         }
     }
 
-    /// The rule, where there is one.
+    /// The rule for repeating, if there is one.
     pub(crate) const fn until_steady(self) -> Option<UntilSteady> {
         match self {
             Self::Runs(_) | Self::Rule(WarmUpRule::Probes) => None,
@@ -323,32 +323,32 @@ impl WarmUp {
 }
 
 impl Design {
-    /// The fewest boots that sequential sampling can end with (`Sampling::FEWEST` of
+    /// Smallest number of boots that sequential sampling can end with (`Sampling::FEWEST` in
     /// bpfassay-stats).
     pub const FEWEST_UNTIL: u32 = 3;
-    /// The most boots where `--until` is given, and neither it nor the study allows
+    /// Largest number of boots with `--until`, if neither `--replicates` nor the study allows
     /// [`Self::FEWEST_UNTIL`].
     pub const MOST_UNTIL: u32 = 20;
 }
 
-/// The size of each guest.
+/// Size and properties of each guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GuestSize {
     /// Virtual CPUs.
     pub cpus: u32,
     /// Memory in MiB.
     pub memory_mib: u32,
-    /// Parameters added to the kernel command line (`mitigations=off`).
+    /// Additional kernel parameters, such as `mitigations=off`.
     pub kernel_parameters: Vec<String>,
-    /// Which addresses vary with the replicate.
+    /// Which addresses vary between replicates.
     #[serde(default)]
     pub addresses: Addresses,
-    /// How threads of the kernel are scheduled, and when phases begin. Plans have it; `None` in a
-    /// study that leaves it to the clock.
+    /// How kernel threads are scheduled and when phases begin. `None` if the study leaves it to the
+    /// clock; plans always have a value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Scheduling>,
-    /// Guests that run the workload together, on the export of one more, the server; 1: a guest
-    /// with a server of its own.
+    /// Number of guests that run the workload together. More than one use an NFS export of an
+    /// additional guest, the server. A single guest has its own server.
     #[serde(default = "GuestSize::alone", skip_serializing_if = "GuestSize::is_alone")]
     pub nodes: u32,
 }
@@ -363,31 +363,31 @@ impl GuestSize {
         *nodes == 1
     }
 
-    /// Guests of one boot: with several nodes, one more is the server.
+    /// Number of guests per boot, including the server of several nodes.
     #[must_use]
     pub const fn guests(&self) -> u32 {
         if self.nodes == 1 { 1 } else { self.nodes + 1 }
     }
 }
 
-/// Which addresses vary with the replicate, so that no figure depends on a single layout. Under the
-/// instruction clock they follow from the replicate's seed.
+/// Which addresses vary between replicates, so that no figure depends on a single layout. Under the
+/// instruction clock, the replicate's seed determines them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Addresses {
-    /// None.
+    /// No addresses.
     Fixed,
-    /// Those of processes, from run to run, and the offset of the kernel's stack, from system call
-    /// to system call.
+    /// Addresses of processes vary between runs. The offset of the kernel stack varies between
+    /// system calls.
     #[default]
     Processes,
-    /// Those of the kernel, too (KASLR). x86_64 guests boot past the code that would move the
-    /// kernel: theirs stays.
+    /// Kernel addresses vary, too (KASLR). They stay fixed in x86_64 guests, whose boot skips the
+    /// code that would move the kernel.
     All,
 }
 
 impl Addresses {
-    /// The names of study files.
+    /// The names in study files.
     pub const NAMES: &'static [(&'static str, Self)] =
         &[("fixed", Self::Fixed), ("processes", Self::Processes), ("all", Self::All)];
 }
@@ -402,30 +402,30 @@ impl fmt::Display for Addresses {
     }
 }
 
-/// How long each phase of a guest may take, in milliseconds.
+/// Time limits of a guest's phases, in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deadlines {
-    /// From power-on to the agent's first message.
+    /// Time from power-on to the agent's first message.
     pub boot_ms: u64,
-    /// Modules, NFS server, mount.
+    /// Loading modules, starting the NFS server, mounting.
     pub set_up_ms: u64,
     /// Loading and attaching the tracer.
     pub attach_ms: u64,
-    /// The workload, per run.
+    /// The workload of one run.
     pub workload_ms: u64,
-    /// Last readings, detaching, removing files.
+    /// Last readings, detaching, and removing files.
     pub tear_down_ms: u64,
 }
 
 impl Deadlines {
-    /// Gives guests the time to report programs that exceed their own deadlines.
+    /// Extends deadlines, so that guests can report programs that exceed their own deadlines.
     pub(crate) fn allow_for(&mut self, workloads: &[WorkloadSpec]) {
         for deadline_ms in workloads.iter().filter_map(WorkloadSpec::deadline_ms) {
             self.workload_ms = self.workload_ms.max(deadline_ms.saturating_add(SPARE_MS));
         }
     }
 
-    /// The deadline of `phase`; `None` for an interactive shell, which has none.
+    /// The deadline of `phase`; `None` for an interactive shell.
     #[must_use]
     pub const fn of(&self, phase: Phase) -> Option<Duration> {
         Some(Duration::from_millis(match phase {
@@ -440,7 +440,7 @@ impl Deadlines {
 }
 
 impl Default for Deadlines {
-    /// Generous for TCG on a loaded machine: a deadline ends a hang, it does not limit slow hosts.
+    /// Generous for TCG on a loaded machine: a deadline ends a hang, and does not limit slow hosts.
     fn default() -> Self {
         Self { boot_ms: 60_000, set_up_ms: 60_000, attach_ms: 60_000, workload_ms: 300_000, tear_down_ms: 60_000 }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Targets: an architecture and a kernel.
+//! Targets: pairs of an architecture and a kernel.
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An (architecture, kernel) pair.
+/// An architecture and a kernel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// The architecture.
     pub arch: Arch,
-    /// The kernel's name in the catalogue (`6.1`, `7.2`, the build `6.12.43`), not a release
-    /// string. In a study as it was read also a pattern: `6.12.*` for every build of 6.12, `*` for
+    /// Kernel name in the catalogue (`6.1`, `7.2`, or the build `6.12.43`), not a release string. A
+    /// study that was just read can also have a pattern: `6.12.*` for every build of 6.12, `*` for
     /// every build of all series.
     pub kernel: String,
 }
 
 impl Target {
-    /// The target's part of identifiers of cells, blocks and runs: `x86_64_6.1`.
+    /// Part of cell, block and run ids: `x86_64_6.1`.
     #[must_use]
     pub fn id(&self) -> String {
         format!("{}_{}", self.arch, self.kernel)
@@ -32,25 +32,25 @@ impl Target {
         self.kernel.ends_with('*')
     }
 
-    /// Whether this pattern stands for the kernel `name`.
+    /// Whether this pattern matches the kernel `name`.
     #[must_use]
     pub fn stands_for(&self, name: &str) -> bool {
-        // The point stays: 6.1.* is not 6.12.43.
+        // The dot stays, so that 6.1.* does not match 6.12.43.
         self.kernel.strip_suffix('*').is_some_and(|beginning| name.starts_with(beginning))
     }
 }
 
 impl fmt::Display for Target {
-    /// `x86_64 6.1`.
+    /// Prints `x86_64 6.1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{} {}", self.arch, self.kernel))
     }
 }
 
-/// The same for a study's targets, which may be patterns.
+/// Checks a kernel name or pattern.
 ///
 /// # Errors
-/// A message where `name` is neither a pattern nor a name.
+/// A message if `name` is neither a valid pattern nor a valid name.
 pub(crate) fn check_kernel_pattern(name: &str) -> Result<(), String> {
     match name.strip_suffix('*') {
         Some("") => Ok(()),
@@ -63,11 +63,10 @@ pub(crate) fn check_kernel_pattern(name: &str) -> Result<(), String> {
     }
 }
 
-/// Why `name` cannot name a kernel, if it cannot. Kernel names become parts of file names and
-/// identifiers.
+/// Checks a kernel name. Kernel names become parts of file names and ids.
 ///
 /// # Errors
-/// That message.
+/// A message that says why `name` is invalid.
 pub(crate) fn check_kernel_name(name: &str) -> Result<(), String> {
     let valid = (1..=64).contains(&name.len())
         && name.starts_with(|first: char| first.is_ascii_alphanumeric())
@@ -81,10 +80,11 @@ pub(crate) fn check_kernel_name(name: &str) -> Result<(), String> {
     ))
 }
 
-/// The name of a kernel, which a field of a study holds.
+/// Reads a kernel name from a field.
 ///
 /// # Errors
-/// [`Reported`] where the value is no text or cannot name a kernel; the document has the complaint.
+/// [`Reported`] if the value is not text or not a valid kernel name. The complaint is in the
+/// document.
 pub(crate) fn kernel_name(field: &Field<'_, '_>) -> Result<String, Reported> {
     let name = field.text()?;
     check_kernel_name(name).map_err(|message| field.error(message))?;

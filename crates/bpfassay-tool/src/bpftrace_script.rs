@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A bpftrace script, by its text: which maps it has, and what it puts into them. The text is
-//! looked at, not parsed: what is not recognized is left out.
+//! Finds the maps of a bpftrace script, and what it stores in them. The text is scanned, not
+//! parsed: unrecognized parts are skipped.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -8,26 +8,26 @@ use bpfassay_input::document::suggestion;
 
 use crate::{ReadError, Report};
 
-/// Most maps and most keys of a map that are looked at.
+/// Most maps, and most keys of a map, that are looked at.
 const MOST: usize = 64;
-/// Most bytes of a key.
+/// Longest key in bytes.
 const MOST_OF_KEY: usize = 4096;
-/// Longest name of a map, in bytes: no figure has a longer one.
+/// Longest map name in bytes; no figure has a longer name.
 const MOST_OF_NAME: usize = 127;
 
-/// Whether `text` in a file called `name` is one.
+/// Whether the file `name` with this `text` is a bpftrace script.
 pub(crate) fn is_script(name: &str, text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default();
     name.ends_with(".bt") || (first.starts_with("#!") && first.contains("bpftrace"))
 }
 
-/// Probes and what they do.
+/// Probes and their action block.
 pub(crate) struct Clause<'a> {
     pub(crate) probes: Vec<&'a str>,
     pub(crate) body: &'a str,
 }
 
-/// Something is put into a map.
+/// A change of a map.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) map: String,
@@ -35,22 +35,22 @@ pub(crate) struct Change {
     pub(crate) what: What,
 }
 
-/// The way in which values are put into it.
+/// How a change stores its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
-    /// One more.
+    /// Adds one.
     Count,
-    /// An amount more.
+    /// Adds an amount.
     Sum,
-    /// A value of a histogram.
+    /// Adds a value to a histogram.
     Histogram,
-    /// A value of statistics, which have a count and a total.
+    /// Adds a value to statistics with count and total.
     Statistics,
-    /// Anything else, which is no figure.
+    /// Anything else, which gives no figure.
     Other,
 }
 
-/// `text` with blanks in place of comments.
+/// Replaces the comments in `text` by blanks.
 pub(crate) fn without_comments(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -74,7 +74,7 @@ pub(crate) fn without_comments(text: &str) -> String {
                 }
                 code.push(' ');
             }
-            // `#!` and what the preprocessor takes.
+            // `#!` lines and preprocessor directives.
             ('#', _) if begins_line && !in_text => while rest.next_if(|&c| c != '\n').is_some() {},
             (c, _) => code.push(c),
         }
@@ -83,7 +83,7 @@ pub(crate) fn without_comments(text: &str) -> String {
     code
 }
 
-/// Where the bracket that `open` begins with is closed, in bytes; texts are passed over.
+/// Byte offset of the bracket that closes the one at the start of `open`. Skips string literals.
 fn closed(open: &str, [begin, end]: [char; 2]) -> Option<usize> {
     let (mut depth, mut in_text, mut escaped) = (0_u32, false, false);
     for (at, c) in open.char_indices() {
@@ -105,14 +105,14 @@ fn closed(open: &str, [begin, end]: [char; 2]) -> Option<usize> {
     None
 }
 
-/// The clauses of a script.
+/// Splits a script into clauses.
 pub(crate) fn clauses(code: &str) -> Vec<Clause<'_>> {
     let mut clauses = Vec::new();
     let mut rest = code;
     while let Some(open) = rest.find('{') {
         let Some(length) = closed(&rest[open..], ['{', '}']) else { break };
         let head = rest[..open].rsplit(';').next().unwrap_or_default();
-        // A filter stands between `/` after a blank; paths of uprobes follow a colon.
+        // A filter follows a blank and begins with `/`; paths of uprobes follow a colon.
         let filter =
             head.char_indices().zip(head.chars().skip(1)).find(|((_, c), next)| c.is_whitespace() && *next == '/');
         let probes = filter.map_or(head, |((at, _), _)| &head[..at]);
@@ -123,7 +123,7 @@ pub(crate) fn clauses(code: &str) -> Vec<Clause<'_>> {
     clauses
 }
 
-/// What is put into maps in the body of a clause.
+/// Finds the map changes in the body of a clause.
 pub(crate) fn changes(body: &str) -> Vec<Change> {
     let mut changes = Vec::new();
     let (mut in_text, mut escaped) = (false, false);
@@ -173,7 +173,7 @@ pub(crate) fn changes(body: &str) -> Vec<Change> {
     changes
 }
 
-/// The parts of a key: what stands between commas, outside of brackets and texts.
+/// Splits a key at commas outside brackets and string literals.
 fn parts(key: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let (mut depth, mut in_text) = (0_u32, false);
@@ -195,14 +195,15 @@ fn parts(key: &str) -> Vec<String> {
     parts.iter().map(|part| part.trim().to_owned()).collect()
 }
 
-/// Whether the script has the maps that figures of `report` name, and the keys that they ask for.
-/// What may come from elsewhere is not refused.
+/// Checks that the script has the maps that figures in `report` name, and the keys that they need.
+/// Anything that could come from elsewhere is accepted.
 ///
 /// # Errors
-/// [`ReadError::NoScriptMap`] for a map that is nowhere in `text`; [`ReadError::NoScriptKey`] for the part of a key that no place of it has.
+/// [`ReadError::NoScriptMap`] for a map that is not in `text`; [`ReadError::NoScriptKey`] for a key
+/// part that no use of the map has.
 pub(crate) fn check(report: &Report, text: &str) -> Result<(), ReadError> {
     let code = without_comments(text);
-    // bpftrace 0.24 takes maps from other files.
+    // Since version 0.24, bpftrace can import maps from other files.
     if code.lines().any(|line| line.trim_start().starts_with("import ")) {
         return Ok(());
     }
@@ -233,22 +234,21 @@ pub(crate) fn check(report: &Report, text: &str) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// What the part `label` of the keys of `map` is, everywhere in the script; `None` where that is
-/// not certain.
+/// All values of the key part `label` of `map` in the script; `None` if they are not certain.
 fn literals<'p>(label: &str, map: &str, places: &'p [(&str, Option<Vec<String>>)]) -> Option<BTreeSet<Cow<'p, str>>> {
     let of_map = || places.iter().filter(|(known, _)| *known == map);
     let part = match label.strip_prefix("key")? {
-        // All of the key, which is one part.
+        // `key` is the whole key, so all keys must have one part.
         "" => of_map().all(|(_, keys)| keys.as_ref().is_none_or(|keys| keys.len() == 1)).then_some(0)?,
         number => number.parse::<usize>().ok()?.checked_sub(1)?,
     };
-    // Without its key, it may be printed, emptied or handed on.
+    // Uses without a key print, clear or pass on the map.
     let keys = of_map().filter_map(|(_, keys)| keys.as_ref());
     let literals: BTreeSet<Cow<'_, str>> = keys.map(|keys| literal(keys.get(part)?)).collect::<Option<_>>()?;
     (!literals.is_empty()).then_some(literals)
 }
 
-/// The text or the whole number that an expression is.
+/// Returns the string or integer literal that the expression consists of.
 fn literal(expression: &str) -> Option<Cow<'_, str>> {
     let text = expression.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let is_plain = |text: &&str| !text.contains(['"', '\\']);
@@ -259,7 +259,7 @@ fn literal(expression: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Where the script names maps, each with the parts of its key, if it has one there.
+/// Finds every use of a map, with its key parts if it has a key.
 fn places(code: &str) -> Vec<(&str, Option<Vec<String>>)> {
     let mut places = Vec::new();
     let (mut in_text, mut escaped) = (false, false);
@@ -275,8 +275,8 @@ fn places(code: &str) -> Vec<(&str, Option<Vec<String>>)> {
     places
 }
 
-/// The map that `rest` begins with, and the parts of its key. A key that is not understood has one
-/// part, which is no literal.
+/// Reads the map name at the start of `rest`, and its key parts. A key that is not understood has
+/// one part, which is not a literal.
 fn place(rest: &str) -> (&str, Option<Vec<String>>) {
     let end = rest[1..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(rest.len(), |end| end + 1);
     let (map, after) = rest.split_at(end);
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(of("key2", "read", script), None);
         let expected = "the map `@n` has no key with `key2` = `raed`; did you mean `read`?; it has read, write";
         assert_eq!(of("key2", "raed", script).unwrap(), expected);
-        // What is known when it runs.
+        // The value is known only at run time.
         assert_eq!(of("key1", "x", script), None);
         assert_eq!(of("key", "x", script), None);
         assert_eq!(of("key2", "raed", &script.replace("\"write\"", "comm")), None);

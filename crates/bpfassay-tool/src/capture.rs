@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The output of a tool as a guest captures it, uninterpreted.
+//! A tool's output as captured in a guest, not interpreted.
 
 use bpfassay_protocol::object::{MAX_PAGE, MapPage};
 
 use crate::Stream;
 
-/// Everything that was captured of one run of a tool. Times are nanoseconds of the guest's
+/// Everything captured in one run of a tool. Times are in nanoseconds of the guest's
 /// `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capture {
-    /// The pieces of its output, in order.
+    /// Pieces of the output, in order.
     pub pieces: Vec<Piece>,
-    /// The answers of its endpoint, in order.
+    /// Answers of the tool's endpoints, in order.
     pub pages: Vec<Page>,
-    /// The contents of its maps, in order.
+    /// Contents of the tool's maps, in order.
     pub dumps: Vec<Dump>,
-    /// Whether the guest left something out because there was too much.
+    /// Whether the guest dropped something because there was too much.
     pub cut: bool,
 }
 
-/// Some bytes that a tool wrote.
+/// Bytes that a tool wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// When they were read from it.
+    /// Time when the guest read them.
     pub at_ns: u64,
-    /// The stream that it wrote them to.
+    /// The stream of the bytes.
     pub stream: Stream,
-    /// The bytes; a line may begin in one piece and end in another.
+    /// The bytes. A line can begin in one piece and end in another.
     pub bytes: Vec<u8>,
 }
 
 /// One answer of an HTTP endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// When it was asked.
+    /// Time of the request.
     pub at_ns: u64,
-    /// Which of the tool's endpoints, from 0.
+    /// Index of the endpoint, from 0.
     pub place: usize,
     /// The body of an answer with status 200.
     pub body: Vec<u8>,
@@ -44,25 +44,25 @@ pub struct Page {
 /// One reading of a BPF map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dump {
-    /// When reading began.
+    /// Time when reading began.
     pub at_ns: u64,
-    /// The map's name in the object.
+    /// Name of the map in the object.
     pub map: String,
-    /// How often each value is there: possible CPUs for a per-CPU map, each copy padded to a
-    /// multiple of 8 bytes (as `bpf_percpu_hash_copy` does, kernel/bpf/hashtab.c, 6.12); else 1.
+    /// Copies of each value: possible CPUs for a per-CPU map, else 1. Each copy of a per-CPU map is
+    /// padded to a multiple of 8 bytes (as in `bpf_percpu_hash_copy`, kernel/bpf/hashtab.c, 6.12).
     pub copies: u32,
     /// Keys and values.
     pub entries: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Dump {
-    /// The readings that an answer of the bundled tracer holds, a [`MapPage`] for each map, asked
-    /// for at `at_ns`, and whether there was more than fitted ([`Capture::cut`]).
+    /// Parses an answer of the bundled tracer that was requested at `at_ns`: one [`MapPage`] per
+    /// map. Also returns whether some data did not fit ([`Capture::cut`]).
     ///
     /// # Errors
-    /// An error message, for an answer that is too long or no such pages.
+    /// A message if the answer is too long or is not a list of such pages.
     pub fn of_answer(at_ns: u64, answer: &[u8]) -> Result<(Vec<Self>, bool), String> {
-        // Those of several maps have line feeds between them.
+        // Pages of several maps are separated by line feeds.
         if answer.len() > MAX_PAGE + 64 {
             return Err(format!("the page of a map has {} bytes, and may have {MAX_PAGE}", answer.len()));
         }

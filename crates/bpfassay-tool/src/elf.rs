@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Recognises ELF files beside a tool file, and finds what the dynamic linker needs to start them.
-//! Files are untrusted: what is damaged is unknown.
+//! Recognises ELF files of tool files, and finds what the dynamic linker needs to start them. Files
+//! are untrusted: a damaged file counts as unknown.
 
 use bpfassay_input::document::suggestion;
 use bpfassay_protocol::Arch;
@@ -12,12 +12,11 @@ use object::{
     },
 };
 
-/// Longest name of a program, map or section, in bytes, and most of them that are taken of one
-/// object.
+/// Length limit of program, map and section names in bytes, and largest number of names per object.
 const MAX_NAME: usize = 255;
 const MAX_NAMED: usize = 4096;
 
-/// The architecture that a 64-bit little-endian ELF header names.
+/// Returns the architecture in a 64-bit little-endian ELF header.
 #[must_use]
 pub fn machine(start: &[u8]) -> Option<Arch> {
     let (header, _) = object::pod::from_bytes::<elf::FileHeader64<LittleEndian>>(start).ok()?;
@@ -28,16 +27,16 @@ pub fn machine(start: &[u8]) -> Option<Arch> {
     Arch::of_elf_machine(header.e_machine.get(LittleEndian))
 }
 
-/// The requests of a program or library to the dynamic linker.
+/// What a program or library asks of the dynamic linker.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Dynamic {
-    /// The libraries that it needs (DT_NEEDED).
+    /// Required libraries (DT_NEEDED).
     pub needed: Vec<String>,
-    /// The name by which others may need it (DT_SONAME).
+    /// Name by which other files require it (DT_SONAME).
     pub name: Option<String>,
 }
 
-/// The path of the dynamic linker that a program names (PT_INTERP).
+/// Returns the path of the dynamic linker in the program (PT_INTERP).
 #[must_use]
 pub fn interpreter(program: &[u8]) -> Option<String> {
     let file = ElfFile64::<LittleEndian>::parse(program).ok()?;
@@ -47,7 +46,7 @@ pub fn interpreter(program: &[u8]) -> Option<String> {
     std::str::from_utf8(path).ok().map(str::to_owned)
 }
 
-/// Reads the requests of `file` to the dynamic linker; `None` where nothing can be read.
+/// Reads the dynamic section of `file`; `None` if that fails.
 #[must_use]
 pub fn dynamic(file: &[u8]) -> Option<Dynamic> {
     let elf = ElfFile64::<LittleEndian>::parse(file).ok()?;
@@ -72,8 +71,8 @@ pub fn dynamic(file: &[u8]) -> Option<Dynamic> {
     Some(Dynamic { needed: all(elf::DT_NEEDED).collect(), name: all(elf::DT_SONAME).next() })
 }
 
-/// Why `bytes` are no program for `arch` that a kernel starts, and what to do; `None` where nothing
-/// is wrong with them.
+/// Explains why the kernel of an `arch` guest cannot start `bytes` as a program, and what to do.
+/// `None` if nothing is wrong.
 #[must_use]
 pub fn no_program(bytes: &[u8], arch: Arch) -> Option<String> {
     if bytes.starts_with(b"#!") {
@@ -97,7 +96,7 @@ pub fn no_program(bytes: &[u8], arch: Arch) -> Option<String> {
     }
 }
 
-/// Names another ELF file, for messages.
+/// Describes another kind of ELF file for messages.
 fn described(bytes: &[u8]) -> String {
     let Ok(file) = object::File::parse(bytes) else { return "a damaged ELF file".to_owned() };
     if file.architecture() == object::Architecture::Bpf {
@@ -107,8 +106,8 @@ fn described(bytes: &[u8]) -> String {
     format!("an ELF file of {bits} bits for the architecture {:?}", file.architecture())
 }
 
-/// Why `bytes` are no eBPF object that has the functions `programs`, and what to do; `None` where
-/// nothing is wrong with them.
+/// Explains why `bytes` is not an eBPF object with the functions `programs`, and what to do. `None`
+/// if nothing is wrong.
 #[must_use]
 pub fn no_object(bytes: &[u8], programs: &[String]) -> Option<String> {
     const MAKE: &str = "compile it with `clang -target bpf -g -O2 -c`";
@@ -134,36 +133,36 @@ pub fn no_object(bytes: &[u8], programs: &[String]) -> Option<String> {
     ))
 }
 
-/// Whether `bytes` are an eBPF object.
+/// Whether `bytes` is an eBPF object.
 #[must_use]
 pub fn is_object(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x7fELF")
         && object::File::parse(bytes).is_ok_and(|file| file.architecture() == object::Architecture::Bpf)
 }
 
-/// A program or a map of an eBPF object, and the section that it is in.
+/// A program or map of an eBPF object, with its section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    /// Its name.
+    /// Name of the symbol.
     pub name: String,
-    /// Its section.
+    /// Name of the section.
     pub section: String,
 }
 
-/// The programs of an eBPF object: functions outside `.text`, which holds what they call.
+/// Lists the programs of an eBPF object: functions outside `.text`, which has subprograms.
 #[must_use]
 pub fn programs(object: &[u8]) -> Vec<Named> {
     symbols(object, |kind, section| kind == SymbolKind::Text && section != ".text")
 }
 
-/// The maps that an eBPF object declares in `.maps`.
+/// Lists the maps that an eBPF object declares in `.maps`.
 #[must_use]
 pub fn maps(object: &[u8]) -> Vec<Named> {
     symbols(object, |kind, section| kind == SymbolKind::Data && section == ".maps")
 }
 
-/// The symbols that are `wanted`, by kind and section; at most [`MAX_NAMED`], with names that C
-/// has.
+/// Lists the symbols of the `wanted` kind and section, [`MAX_NAMED`] at most. Names longer than
+/// [`MAX_NAME`] are skipped.
 fn symbols(object: &[u8], wanted: impl Fn(SymbolKind, &str) -> bool) -> Vec<Named> {
     let Ok(file) = object::File::parse(object) else { return Vec::new() };
     let named = |symbol: object::Symbol<'_, '_>| {

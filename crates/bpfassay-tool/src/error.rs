@@ -11,14 +11,14 @@ use crate::ReadError;
 /// Why a tool file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    /// Neither a bundled tool nor a file.
+    /// The name is neither a bundled tool nor a file.
     #[error("no tool `{name}`: bundled tools are {bundled}{nearest}; for a file, give its path")]
     Unknown {
-        /// The name as given.
+        /// The name that was given.
         name: String,
-        /// The bundled names, comma-separated.
+        /// The bundled names, separated by commas.
         bundled: String,
-        /// Empty, or a suggestion that begins with `; `.
+        /// A suggestion that begins with `; `, or nothing.
         nearest: String,
     },
     /// The tool file cannot be read.
@@ -33,7 +33,7 @@ pub enum ToolError {
     /// A file that the tool file names cannot be read.
     #[error("cannot read {}, which {name} names: check that it exists, is what it should be, and may be read", path.display())]
     Part {
-        /// The tool, or the place of a workload's program.
+        /// Name of the tool, or path of a workload's program in the guest.
         name: String,
         /// The file.
         path: PathBuf,
@@ -41,20 +41,20 @@ pub enum ToolError {
         #[source]
         source: io::Error,
     },
-    /// What is bundled, or comes from results, names a file.
+    /// A tool file without a directory (bundled, or from results) names a file.
     #[error(
         "{name} names the file {path}, and a bundled or resumed tool file has no files beside it: give the path of its file"
     )]
     Alone {
-        /// The tool or workload.
+        /// Name of the tool or workload.
         name: String,
-        /// The file.
+        /// The file that it names.
         path: String,
     },
-    /// The figures of the tool file are not in its object, or not in its bpftrace script.
+    /// The object or bpftrace script lacks figures of the tool file.
     #[error("{name} reports what {} does not have", path.display())]
     Figures {
-        /// The tool.
+        /// Name of the tool.
         name: String,
         /// The object or script.
         path: PathBuf,
@@ -62,10 +62,10 @@ pub enum ToolError {
         #[source]
         source: Box<ReadError>,
     },
-    /// What the tool file sets is not in its object, or cannot be set.
+    /// The object lacks contents that the tool file sets, or they cannot be set.
     #[error("{name} sets what the object {} cannot hold", path.display())]
     Contents {
-        /// The tool.
+        /// Name of the tool.
         name: String,
         /// The object.
         path: PathBuf,
@@ -73,13 +73,13 @@ pub enum ToolError {
         #[source]
         source: Box<ContentsError>,
     },
-    /// Something in the file is wrong.
+    /// The tool file has an error.
     #[error(transparent)]
     Invalid(#[from] Invalid),
 }
 
 impl ToolError {
-    /// The file that is not valid, if that is the error.
+    /// The invalid file, if that is the error.
     #[must_use]
     pub const fn invalid(&self) -> Option<&Invalid> {
         match self {
@@ -88,7 +88,7 @@ impl ToolError {
         }
     }
 
-    /// A [`ToolError::Read`]; for use in `map_err`.
+    /// Creates [`ToolError::Read`] in `map_err`.
     pub(crate) fn read(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Read { path, source }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tool as its file describes it.
+//! The contents of a tool file.
 
 mod form;
 mod source;
@@ -20,160 +20,157 @@ pub use self::{
 };
 use crate::{Pattern, Service};
 
-/// A tool file: read and checked.
+/// A tool file that was read and checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolFile {
     /// Version of the file format.
     pub schema: u32,
-    /// Short name; part of identifiers.
+    /// Short name, used in ids.
     pub name: String,
-    /// A description in one line.
+    /// One line that describes the tool.
     pub description: String,
-    /// The source of its program.
+    /// Source of the tool's program.
     pub source: Source,
-    /// Files and directories beside the tool file that lie in guests beside its program, relative
-    /// to the tool file.
+    /// Files and directories that guests get in addition to the program, relative to the tool file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// Its arguments, without the program's name. Empty for a bare object.
+    /// Arguments without the program name. Empty for a bare object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
-    /// Environment variables that it is started with, besides the usual ones or in their place.
-    /// None for a bare object.
+    /// Environment variables in addition to the usual ones, or replacing them. Empty for a bare
+    /// object.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// Services that it cannot do without.
+    /// Services that the tool requires.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Service>,
-    /// When it counts as ready.
+    /// When the tool counts as ready.
     pub ready: Ready,
-    /// How long it may take until it is ready, in milliseconds.
+    /// Time limit until the tool is ready, in milliseconds.
     pub deadline_ms: u64,
-    /// How it is asked to end.
+    /// How the tool is asked to end.
     pub stop: Stop,
-    /// Its report, and how to read that; `None`: it is not asked for figures.
+    /// What the tool reports and how to read it. `None` if the tool reports no figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
 }
 
 impl ToolFile {
-    /// The figures that it reports.
+    /// The figures that the tool reports.
     #[must_use]
     pub fn figures(&self) -> &[ReportedFigure] {
         self.report.as_ref().map_or(&[], |report| &report.figures)
     }
 }
 
-/// The report of a tool.
+/// What a tool reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
-    /// How it is read.
+    /// Form of the report.
     #[serde(flatten)]
     pub form: Form,
-    /// How long to wait for its next report before and after the workload, in milliseconds, where
-    /// it reports by itself.
+    /// For a tool that reports by itself: how long to wait for the next report before and after the
+    /// workload, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_ms: Option<u64>,
-    /// Whether it leaves out what its own processes do.
+    /// Whether the tool ignores its own processes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub excludes_itself: bool,
-    /// Mount points of what it leaves out, mounts below them included: what happens there, it may
-    /// count or not.
+    /// Mount points that the tool leaves out, including mounts below them. Operations on them are
+    /// optional in the tool's counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub leaves_out: Vec<String>,
-    /// Lines of a stream in which it says that it lost events.
+    /// Lines in which the tool reports lost events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<Lost>,
-    /// Its figures.
+    /// The reported figures.
     pub figures: Vec<ReportedFigure>,
 }
 
-/// Lines in which a tool says how many events it lost since the line before.
+/// Lines in which a tool says how many events it lost since the previous line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lost {
-    /// A pattern of these lines; the group `lost` is the number.
+    /// Pattern of these lines. The group `lost` has the number.
     pub line: Pattern,
-    /// The stream that it writes them to.
+    /// The stream of these lines.
     pub stream: Stream,
 }
 
 impl Lost {
-    /// The group of [`Lost::line`] that is the number of events.
+    /// The group of [`Lost::line`] with the number of events.
     pub const GROUP: &'static str = "lost";
 }
 
-/// The meaning of one figure of a tool.
+/// The meaning of one reported figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReportedFigure {
-    /// The name that the report has it under: see [`Form`]. Empty for a figure of events that
-    /// counts them all.
+    /// Name of the figure in the report; see [`Form`]. Empty for a figure that counts all events.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
-    /// The page or map that has it, where there are several.
+    /// The page or map with the figure, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
-    /// Labels that it must have, with these values.
+    /// Required labels and their values.
     #[serde(default, rename = "where", skip_serializing_if = "BTreeMap::is_empty")]
     pub labelled: BTreeMap<String, String>,
-    /// The operations that it counts, together.
+    /// The operations that the figure counts together.
     pub operations: Vec<Operation>,
-    /// The variants that it counts of operations that have some; all of an operation of which none
-    /// is here.
+    /// The counted variants. An operation without a variant in this list is counted whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
-    /// The unit that it counts of them.
+    /// The unit of the count.
     pub unit: Unit,
-    /// One unit of what it prints stands for so many: 1024 for KiB, rounded down by the tool.
+    /// Units per printed unit: 1024 for KiB. The tool rounds down.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub scale: u64,
-    /// Whose they are.
+    /// The kind of subject that the figure is broken down by.
     pub whose: Whose,
     /// The label that names the cgroup, mount or process; `None` for the whole system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Whether it counts only what is done with files of mounted file systems, and no pipes,
-    /// sockets and other things that have descriptors.
+    /// Whether the figure counts only operations on files of mounted file systems, and not on
+    /// pipes, sockets and other things with descriptors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub only_files: bool,
-    /// The types of file system (`nfs4`, `ext4`) that it counts operations on, as
-    /// `/proc/self/mountinfo` names them; empty: all, and what is done with things of none.
+    /// The file system types whose operations count (`nfs4`, `ext4`), named as in
+    /// `/proc/self/mountinfo`. Empty for all, including operations outside any file system.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub file_systems: Vec<String>,
-    /// Since when.
+    /// The start of the count.
     pub counting: Counting,
-    /// Whether a value that is missing from a line that is otherwise read stands for 0 (`strace -c`
-    /// leaves out errors that way).
+    /// Whether a value missing from an otherwise readable line means 0 (`strace -c` omits errors in
+    /// this way).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub blank_is_zero: bool,
-    /// In what it counts something else than these operations, in a line: then it is shown beside
-    /// what happened, and no finding follows from its amounts.
+    /// One line that says how the figure differs from these operations. Such a figure is shown
+    /// beside what happened, but its amounts give no finding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs: Option<String>,
 }
 
 impl ReportedFigure {
-    /// How it is called: by its value, after the page or map that has it where there are several.
+    /// Name of the figure: its value, after the page or map if there are several.
     #[must_use]
     pub fn name(&self) -> String {
         let value = if self.value.is_empty() { "events" } else { self.value.as_str() };
         self.part.as_ref().map_or_else(|| value.to_owned(), |part| format!("{part}: {value}"))
     }
 
-    /// Whether it counts no variants of `operation` but some.
+    /// Whether the figure counts only some variants of `operation`.
     pub(crate) fn distinguishes(&self, operation: Operation) -> bool {
         self.variants.iter().any(|variant| variant.operation() == operation)
     }
 
-    /// Names what it counts: see [`counted`].
+    /// Describes what the figure counts; see [`counted`].
     pub(crate) fn counted(&self) -> String {
         counted(&self.operations, &self.variants)
     }
 }
 
-/// Operations, and the variants of which no others are counted: `fsync+open by fdatasync`.
+/// Describes operations and the variants they are limited to: `fsync+open by fdatasync`.
 pub(crate) fn counted(operations: &[Operation], variants: &[Variant]) -> String {
     let operations = operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join("+");
     let variants: Vec<&str> = variants.iter().map(|variant| variant.name()).collect();
@@ -189,24 +186,24 @@ const fn is_one(scale: &u64) -> bool {
     *scale == 1
 }
 
-/// A unit that figures count of operations.
+/// What figures count of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// Bytes that the calls moved.
     BytesReturned,
-    /// Bytes that the calls were asked to move.
+    /// Bytes that the calls requested.
     BytesRequested,
-    /// Calls, those that failed included.
+    /// Calls, including failed ones.
     Calls,
-    /// Calls that failed.
+    /// Failed calls.
     Errors,
-    /// Calls that did not fail.
+    /// Calls that succeeded.
     Successes,
 }
 
 impl Unit {
-    /// Every one.
+    /// All units.
     pub const ALL: [Self; 5] = [Self::BytesReturned, Self::BytesRequested, Self::Calls, Self::Errors, Self::Successes];
 
     /// The names in tool files.
@@ -218,7 +215,7 @@ impl Unit {
         ("successes", Self::Successes),
     ];
 
-    /// Whether it is a number of events, each of which has a line.
+    /// Whether the unit is a number of events, so that each event can have a line.
     pub(crate) const fn is_of_lines(self) -> bool {
         matches!(self, Self::Calls | Self::Successes)
     }
@@ -236,25 +233,24 @@ impl Unit {
     }
 }
 
-/// The subjects whose operations a figure counts.
+/// The kind of subject that a figure is broken down by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Whose {
-    /// Those of the whole system.
+    /// The whole system.
     System,
-    /// Those of one cgroup, named by its id (v2) or its path below the root of the hierarchy
+    /// A cgroup, named by its id (v2) or by its path below the root of the hierarchy
     /// (`/bpfassay/run`).
     Cgroup,
-    /// Those on one mount, named by its path, its mount id, or its device as `major:minor` or as
-    /// the kernel's number.
+    /// A mount, named by path, by mount id, or by device (`major:minor` or the kernel's number).
     Mount,
-    /// Those of one process or thread, named by its id, by both ids in one number
+    /// A process or thread, named by its id, by both ids in one number
     /// (`bpf_get_current_pid_tgid`), or by its name (`comm`).
     Process,
 }
 
 impl Whose {
-    /// The names in tool files; also the labels where a file names none.
+    /// The names in tool files. They are also the default labels.
     pub const NAMES: &'static [(&'static str, Self)] =
         &[("system", Self::System), ("cgroup", Self::Cgroup), ("mount", Self::Mount), ("process", Self::Process)];
 
@@ -270,14 +266,14 @@ impl Whose {
     }
 }
 
-/// Since when a figure counts.
+/// The start of a figure's count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Counting {
-    /// Since the tool attached, or any other fixed instant before the workload: it must never go
-    /// back.
+    /// Counts from attaching, or from another fixed instant before the workload. The value must
+    /// never decrease.
     Cumulative,
-    /// Since the last report.
+    /// Counts from the last report.
     Interval,
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is wrong with a tool: from its samples, ground truth, and what was seen of it in the
-//! kernel, to named findings.
+//! Findings about a tool, from its samples, the ground truth, and facts from the kernel.
 //!
-//! Every kind is evaluated every time: found with evidence, clear, or not evaluated with the
-//! reason. Nothing that could not be measured is clear. A kind of finding is a file of `kind/`.
+//! Every kind of finding is evaluated in every run. It is found with evidence, clear, or not
+//! evaluated with the reason. Something that could not be measured is never clear. Each kind is a
+//! file in `kind/`.
 
 mod absent;
 mod aliases;
@@ -38,17 +38,17 @@ pub use self::{
 };
 use crate::Report;
 
-/// One kind and whether it was found.
+/// The result for one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FindingResult {
     /// The kind.
     pub kind: Kind,
-    /// Whether it was found.
+    /// Whether the fault was found.
     #[serde(flatten)]
     pub status: FindingStatus,
 }
 
-/// Evaluates every kind, in the order of [`Kind::ALL`].
+/// Evaluates every kind in the order of [`Kind::ALL`].
 #[must_use]
 pub fn evaluate(evidence: &Evidence<'_>, limits: &Limits) -> Vec<FindingResult> {
     let explain: Vec<_> = Kind::ALL.iter().map(|kind| kind.definition().explain).collect();
@@ -61,8 +61,8 @@ pub fn evaluate(evidence: &Evidence<'_>, limits: &Limits) -> Vec<FindingResult> 
     Kind::ALL.iter().enumerate().map(status).collect()
 }
 
-/// Clears nothing that a figure of `report` may show which no run compares: those of
-/// `not_compared`.
+/// Turns clear findings into not evaluated ones if a figure in `not_compared` could show them.
+/// `report` is the tool file's report.
 pub fn leave_open(findings: &mut [FindingResult], report: &Report, not_compared: &[NotCompared]) {
     for finding in findings.iter_mut().filter(|finding| finding.status == FindingStatus::Clear) {
         let sources = &finding.kind.definition().sources;

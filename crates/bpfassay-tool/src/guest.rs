@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tool as its guest sees it: where its parts lie, and how it is started there. Whoever puts
-//! tools into guests and whoever starts them need nothing else in common.
+//! A tool as seen in the guest: the paths of its parts, and its command line. The code that copies
+//! tools into guests and the code that starts them share only this module.
 
 use bpfassay_protocol::{
     Arch, layout,
@@ -12,53 +12,52 @@ use crate::{
     file::{Entry, of_arch, of_target},
 };
 
-/// Directory of tools in the guest; one directory for each below it.
+/// Directory of all tools in the guest. Each tool has one subdirectory.
 pub const HOME: &str = "/tools";
 
-/// Port of the loopback interface on which the bundled tracer serves the maps of a bare object.
+/// Loopback port on which the bundled tracer serves the maps of a bare object.
 const OBJECT_PORT: u16 = 9127;
 
-/// The argument that stands for a script's place.
+/// Placeholder for the script's path in arguments.
 const SCRIPT: &str = "{script}";
 
-/// The name under which the program of workload `name` lies among tools; no tool has such a name.
+/// Name of the directory for the program of workload `name`. It cannot collide with a tool name.
 #[must_use]
 pub fn of_workload(name: &str) -> String {
     format!("workload_{name}")
 }
 
-/// Where the program of tool `name` lies that came from a file beside the tool file, and has this
-/// place among all of them.
+/// Path of tool `name`'s program from a file, at index `place` in the tool file.
 #[must_use]
 pub fn program(name: &str, place: usize) -> String {
     placed(name, "program", place, "")
 }
 
-/// The place of the directory of shared libraries that came with it.
+/// Path of the directory of shared libraries for that program.
 #[must_use]
 pub fn libraries(name: &str, place: usize) -> String {
     placed(name, "lib", place, "")
 }
 
-/// The place of a link to the dynamic linker among them.
+/// Path of the link to the dynamic linker in that directory.
 #[must_use]
 pub fn loader(name: &str, place: usize) -> String {
     placed(name, "loader", place, "")
 }
 
-/// The place of a link to the store path of a Nix package.
+/// Path of the link to the store path of a Nix package.
 #[must_use]
 pub fn package(name: &str) -> String {
     placed(name, "package", 0, "")
 }
 
-/// The place in a guest of the script that has this place in its tool file.
+/// Path of the script at index `place` in the tool file.
 #[must_use]
 pub fn script(name: &str, place: usize) -> String {
     placed(name, "script", place, "")
 }
 
-/// The place in a guest of the bare object that has this place in its tool file.
+/// Path of the bare object at index `place` in the tool file.
 #[must_use]
 pub fn object(name: &str, place: usize) -> String {
     placed(name, "object", place, ".o")
@@ -71,11 +70,11 @@ fn placed(name: &str, what: &str, place: usize, suffix: &str) -> String {
     }
 }
 
-/// Names in the directory of a tool that have a meaning.
+/// Reserved names in a tool's directory.
 const OWN: [&str; 5] = ["program", "lib", "loader", "package", "script"];
 
-/// Whether `name` is, or may become, that of something of the tool's own in its directory, so that
-/// no file beside it may have it.
+/// Whether `name` is reserved in a tool's directory, with or without an index. Additional files
+/// cannot have such names.
 #[must_use]
 pub fn is_reserved(name: &str) -> bool {
     let is_place = |rest: &str| {
@@ -84,17 +83,17 @@ pub fn is_reserved(name: &str) -> bool {
     OWN.iter().any(|own| name.strip_prefix(own).is_some_and(is_place))
 }
 
-/// The place of the file that the tool file names `path`.
+/// Path of the additional file `path` of the tool file.
 #[must_use]
 pub fn file(name: &str, path: &str) -> String {
     format!("{HOME}/{name}/{path}")
 }
 
 impl ToolFile {
-    /// This tool as a guest of architecture `arch` with `kernel` receives it.
+    /// Builds the tool's description for a guest of architecture `arch` with `kernel`.
     ///
     /// # Errors
-    /// A message where the tool file has no program, package or object for them.
+    /// A message if the tool file has no program, package or object for this target.
     pub fn for_target(&self, arch: Arch, kernel: &str) -> Result<Tool, String> {
         let is_object = matches!(self.source, Source::Object(_));
         let form = self.report.as_ref().map(|report| &report.form);
@@ -138,7 +137,7 @@ impl ToolFile {
     }
 }
 
-/// Where a report of this form is asked for; nowhere if it is printed.
+/// The endpoints of a form. Printed forms have none.
 fn endpoints(form: &Form) -> Vec<Endpoint> {
     let one = |port, path: &str, interval_ms| Endpoint { port, path: path.to_owned(), interval_ms };
     match form {
@@ -155,23 +154,23 @@ fn endpoints(form: &Form) -> Vec<Endpoint> {
     }
 }
 
-/// That there is nothing for `arch`, or nothing for this kernel on it.
+/// Says that there is nothing for `arch`, or nothing for this kernel on it.
 fn none(what: &str, arch: Arch, kernel: Option<&str>) -> String {
     let with = kernel.map(|kernel| format!(" with Linux {kernel}")).unwrap_or_default();
     format!("its file has no {what} for {arch}{with}")
 }
 
-/// The entry of `list` for this target, and its place.
+/// Finds the entry of `list` for this target, and its index.
 fn entry<'a, T: Entry>(list: &'a [T], what: &str, arch: Arch, kernel: &str) -> Result<(usize, &'a T), String> {
     of_target(list, arch, kernel)
         .ok_or_else(|| none(what, arch, of_arch(list, arch).next().is_some().then_some(kernel)))
 }
 
-/// The command line of what comes from `source` and lies under `name` in guests of architecture
-/// `arch` with `kernel`.
+/// The command line for `source`, whose parts are in the directory `name` of a guest with
+/// architecture `arch` and `kernel`.
 ///
 /// # Errors
-/// A message where `source` has no program, script or package for them.
+/// A message if `source` has no program, script or package for this target.
 pub fn command(
     name: &str,
     source: &Source,

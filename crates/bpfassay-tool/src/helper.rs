@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of helpers that a kernel does not have, which its verifier only numbers.
+//! Names of helpers that a kernel lacks, because its verifier prints only their numbers.
 
-/// The number of the first helper that Linux 5.10, the oldest kernel of guests, does not have.
+/// Number of the first helper that Linux 5.10 lacks, the oldest kernel of guests.
 const FIRST: usize = 156;
-/// Helpers from [`FIRST`] on by the version of Linux that brought them: `___BPF_FUNC_MAPPER` of
-/// include/uapi/linux/bpf.h, whose last one is of Linux 6.2 (later functions are kfuncs).
+/// Helpers from [`FIRST`] on, by the Linux version that introduced them. The source is
+/// `___BPF_FUNC_MAPPER` in include/uapi/linux/bpf.h. Its last helper is from Linux 6.2; later
+/// functions are kfuncs.
 const HELPERS: &[(&str, &str)] = &[
     (
         "5.11",
@@ -35,7 +36,7 @@ const HELPERS: &[(&str, &str)] = &[
     ("6.2", "cgrp_storage_get cgrp_storage_delete"),
 ];
 
-/// `line` of a verifier, with the name of the helper that it only numbers (`func_id_name` of
+/// Adds the helper's name to a verifier line that has only its number (`func_id_name` in
 /// kernel/bpf/disasm.c returns `unknown`).
 ///
 /// ```

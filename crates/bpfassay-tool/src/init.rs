@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tool file from a look at what it is to describe: an eBPF object, a bpftrace script, another
-//! script, a program, or a page of metrics.
+//! Drafts a tool file for an eBPF object, a bpftrace script, another script, a program, or a page
+//! of metrics.
 //!
-//! Only what was seen is written as it is. What numbers mean cannot be seen: figures are proposals,
-//! in lines that begin with `#` and no blank, so that without that sign they are a part of the
-//! file. What is looked at is untrusted.
+//! Active lines have observed facts. The meaning of numbers cannot be observed, so figures are
+//! proposals: lines that begin with `#` and no blank. Removing the `#` activates such a line. The
+//! source is untrusted.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the program")]
 
@@ -26,7 +26,7 @@ use bpfassay_input::document::Invalid;
 use self::draft::Draft;
 use crate::{ToolFile, bpftrace_script, elf};
 
-/// Largest file that is looked at, in bytes.
+/// Size limit of the source, in bytes.
 const MAX_SOURCE: u64 = 256 << 20;
 
 /// Why no tool file can be written.
@@ -41,7 +41,7 @@ pub enum InitError {
         #[source]
         source: io::Error,
     },
-    /// A tool file cannot name the source.
+    /// A tool file in this directory cannot name the source.
     #[error(
         "{} is not below {}, the directory of the tool file, and paths in a tool file cannot leave it: write the tool file beside it",
         path.display(),
@@ -53,13 +53,13 @@ pub enum InitError {
         /// The directory of the tool file.
         folder: PathBuf,
     },
-    /// The name of the source cannot stand in a tool file.
+    /// The source's path cannot be written in a tool file.
     #[error("the path {} cannot stand in a tool file: use at most 255 bytes of UTF-8 without control characters", path.display())]
     Path {
         /// The source.
         path: PathBuf,
     },
-    /// It is nothing that a tool file can describe.
+    /// A tool file cannot describe this kind of source.
     #[error(
         "{} is no eBPF object, no program for an architecture of guests, no script that begins with `#!` or ends in .bt, and no page of metrics: {why}",
         path.display()
@@ -67,18 +67,18 @@ pub enum InitError {
     Unknown {
         /// The source.
         path: PathBuf,
-        /// What it is.
+        /// What the source is instead.
         why: String,
     },
-    /// No guest can run it.
+    /// No guest can run the source.
     #[error("{} {why}", path.display())]
     Unusable {
         /// The source.
         path: PathBuf,
-        /// Why not, and what to do, as a predicate.
+        /// The problem and its solution, as a predicate.
         why: String,
     },
-    /// The endpoint is no URL that is asked.
+    /// The URL is not supported.
     #[error("cannot ask {url}: give http://127.0.0.1:PORT/PATH, an endpoint on this machine")]
     Url {
         /// The URL.
@@ -89,20 +89,20 @@ pub enum InitError {
     Endpoint {
         /// The URL.
         url: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The file that was written cannot be read as it was meant: a fault of this library.
+    /// The draft is not a valid tool file: a fault of this library.
     #[error("the tool file that was written is not valid: report it with the source")]
     Fault(#[source] Invalid),
 }
 
-/// The text of a tool file for `source`: a path, or the URL of an endpoint on this machine.
-/// `folder` is the directory that the tool file will lie in; `None`: that of the source.
+/// Drafts a tool file for `source`, which is a path or the URL of an endpoint on this machine.
+/// `folder` is the directory of the new tool file; `None` for the source's directory.
 ///
 /// # Errors
-/// [`InitError`] for what cannot be read, is nothing of a tool, or cannot be named in a tool file.
+/// [`InitError`] if the source cannot be read, is not a tool, or cannot be named in a tool file.
 pub fn tool_file(source: &str, folder: Option<&Path>) -> Result<String, InitError> {
     let draft = if source.starts_with("http://") || source.starts_with("https://") {
         let (url, page) = endpoint::ask(source)?;
@@ -118,7 +118,7 @@ pub fn tool_file(source: &str, folder: Option<&Path>) -> Result<String, InitErro
     Ok(text)
 }
 
-/// What the file `path`, which the tool file names `named`, shows of itself.
+/// Drafts a tool file for the file `path`, which the tool file calls `named`.
 fn look(path: &Path, named: &str, bytes: &[u8]) -> Result<Draft, InitError> {
     let stem = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if elf::is_object(bytes) {
@@ -150,14 +150,14 @@ fn look(path: &Path, named: &str, bytes: &[u8]) -> Result<Draft, InitError> {
     Err(unknown("it is a text of another kind"))
 }
 
-/// How a tool file in `folder` names the file `source`.
+/// Path of the file `source` relative to a tool file in `folder`.
 fn relative(source: &Path, folder: Option<&Path>) -> Result<String, InitError> {
     let real = |path: &Path| path.canonicalize().map_err(|source| InitError::Read { path: path.to_owned(), source });
     let path = match folder {
         None => PathBuf::from(source.file_name().unwrap_or(source.as_os_str())),
         Some(folder) => {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-            // A link stays a link: it is where it is that counts.
+            // A symbolic link is not resolved: only its own location counts.
             let parent = source.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let place = real(parent)?.join(source.file_name().unwrap_or_default());
             let elsewhere = || InitError::Elsewhere { path: source.to_owned(), folder: folder.to_owned() };

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools under test that are not the bundled tracer: what is known of one, what it printed, and
-//! what is wrong with it.
+//! Tools under test other than the bundled tracer: their description, their output, and their
+//! faults.
 //!
-//! Here: tool files ([`load`], [`ToolFile::parse`]; FORMAT.md beside the sources describes them)
-//! and the ones compiled in ([`bundled`]); from the bytes that a guest captured to samples
-//! ([`read`]); from samples and ground truth to findings ([`finding::evaluate`]); from a look at a
-//! tool to the draft of a tool file ([`init::tool_file`]); and from a guest's pages of a bare
-//! object's maps to what is read of them ([`capture::Dump::of_answer`]). Everything but [`load`]
-//! and [`init`] is a function of what it is given: the guest only starts, watches and stops a tool.
-//! Not here: getting a tool into a guest, running it, ground truth.
+//! This crate:
 //!
-//! Tool files, objects and whatever a tool prints are untrusted: sizes and counts are bounded and
-//! nothing panics.
+//! - reads tool files ([`load`], [`ToolFile::parse`]; FORMAT.md in the crate's directory describes
+//!   them) and has the bundled ones ([`bundled`])
+//! - parses captured bytes to samples ([`read`])
+//! - evaluates samples and ground truth to findings ([`finding::evaluate`])
+//! - drafts a tool file from a tool ([`init::tool_file`])
+//! - parses pages of a bare object's maps ([`capture::Dump::of_answer`])
+//!
+//! Everything except [`load`] and [`init`] is pure: the guest only starts, watches and stops a
+//! tool. Other crates copy tools into guests, run them, and provide the ground truth.
+//!
+//! Tool files, objects and output are untrusted. Sizes and counts are bounded, and nothing panics.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
@@ -47,5 +50,5 @@ pub use service::Service;
 pub use supply::Supply;
 pub use under_test::{MAX_OBJECT, UnderTest};
 
-/// Version of the tool files that this crate reads (key `schema`).
+/// Version of the tool file format (key `schema`).
 pub const TOOL_SCHEMA: u32 = 1;

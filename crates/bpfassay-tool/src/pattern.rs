@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Regular expressions of tool files: bounded, and matched in time linear in the text.
+//! Regular expressions of tool files. Their size is bounded, and matching takes linear time.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,12 @@ use regex_lite::{Regex, RegexBuilder};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Longest regular expression, in bytes.
+/// Length limit of a regular expression, in bytes.
 const MAX_LENGTH: usize = 2000;
-/// The most bytes that a compiled pattern may take: a tenth of the crate's own default.
+/// Size limit of a compiled pattern, in bytes: a tenth of the default in `regex-lite`.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// A regular expression in the syntax of the crate `regex-lite`, which guests have, too.
+/// A regular expression in the syntax of the crate `regex-lite`, which guests use, too.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern(Regex);
@@ -24,7 +24,7 @@ impl Pattern {
         &self.0
     }
 
-    /// Names of its groups that have one.
+    /// Lists the named groups.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         self.0.capture_names().flatten()
     }

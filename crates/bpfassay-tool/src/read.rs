@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading a tool file: keys and values.
+//! Reads tool files.
 
 #![allow(
     clippy::disallowed_methods,
@@ -24,27 +24,27 @@ use crate::{
     ToolError, ToolFile, bundled, file::is_of_series, guest,
 };
 
-/// Largest tool file, in bytes.
+/// Size limit of a tool file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// Longest time that a tool file may name, in milliseconds.
+/// Longest time in a tool file, in milliseconds.
 const HOUR_MS: u64 = 3_600_000;
-/// How long a tool may take until it is ready, where its file does not say: bcc compiles for most
-/// of a minute under TCG.
+/// Default deadline until a tool is ready, in milliseconds. bcc compiles for most of a minute under
+/// TCG.
 const DEADLINE_MS: u64 = 60_000;
-/// Most arguments and most figures.
+/// Limit for the number of arguments and of figures.
 pub(crate) const MAX_ENTRIES: usize = 64;
 
-/// A tool file and where it lies.
+/// A tool file and its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loaded {
-    /// Its contents.
+    /// The contents of the tool file.
     pub file: ToolFile,
-    /// The directory that its relative paths begin at; `None` for a bundled one, which has none.
+    /// The directory that relative paths refer to; `None` for a bundled tool file.
     pub folder: Option<PathBuf>,
 }
 
 impl Loaded {
-    /// The things that it needs in guests.
+    /// What the tool needs in guests.
     #[must_use]
     pub fn supply(&self) -> Supply<'_> {
         let ToolFile { name, source, files, needs, .. } = &self.file;
@@ -52,11 +52,11 @@ impl Loaded {
     }
 }
 
-/// The tool called `name`: a bundled one, or else the file at that path.
+/// Loads the bundled tool `name`, or the tool file at that path.
 ///
 /// # Errors
-/// [`ToolError::Unknown`] for a name that is no bundled tool and no path of a file; [`ToolError::Read`] where the file cannot be read; the errors of
-/// [`ToolFile::parse`] for what is wrong in it.
+/// [`ToolError::Unknown`] if `name` is neither a bundled tool nor a file path; [`ToolError::Read`]
+/// if the file cannot be read; those of [`ToolFile::parse`].
 pub fn load(name: &str) -> Result<Loaded, ToolError> {
     if let Some(text) = bundled::tool(name) {
         let mut file = ToolFile::parse(&format!("bundled tool {name}"), text)?;
@@ -83,17 +83,17 @@ pub fn load(name: &str) -> Result<Loaded, ToolError> {
 }
 
 impl ToolFile {
-    /// Reads a tool file from `text`; `origin` names it in messages.
+    /// Parses a tool file from `text`. `origin` names it in messages.
     ///
     /// # Errors
-    /// [`Invalid`] with everything that is wrong in the text, each with its place.
+    /// [`Invalid`] with all errors in the text and their places.
     pub fn parse(origin: &str, text: &str) -> Result<Self, Invalid> {
         document::read(origin, text, Self::read)
     }
 
     fn read(root: &Section<'_, '_>) -> Result<Self, Reported> {
         root.only(&["schema", "tool", "source", "start", "stop", "report"]);
-        // Keys of another schema mean something else.
+        // The keys of another schema can have other meanings.
         root.need("schema", |schema| match schema.number(1..=u32::MAX)? {
             TOOL_SCHEMA => Ok(()),
             _ => Err(schema
@@ -138,7 +138,7 @@ impl ToolFile {
     }
 }
 
-/// How a tool is started.
+/// The part `[start]`.
 #[derive(Clone)]
 struct Start {
     arguments: Vec<String>,
@@ -174,11 +174,11 @@ fn start(field: &Field<'_, '_>, default: Start, is_object: bool) -> Result<Start
     })
 }
 
-/// Environment variables by their names.
+/// Reads environment variables.
 fn variables(field: &Field<'_, '_>) -> Result<BTreeMap<String, String>, Reported> {
     let section = field.table()?;
     let variable = |(index, (name, field)): (usize, (&str, Field<'_, '_>))| {
-        // POSIX.1-2024, 8.1.
+        // Rule for names: POSIX.1-2024, 8.1.
         let is_name = is_word(name) && !name.starts_with(|c: char| c.is_ascii_digit());
         if !is_name || index >= MAX_ENTRIES {
             return Err(field.error(format!(
@@ -198,7 +198,7 @@ fn line(field: &Field<'_, '_>) -> Result<String, Reported> {
     Err(field.error("give one line of at most 300 bytes"))
 }
 
-/// A list of at most [`MAX_ENTRIES`].
+/// Reads a list of at most [`MAX_ENTRIES`] elements.
 fn entries<'d, 'i, T>(
     field: &Field<'d, 'i>,
     read: impl Fn(&Field<'d, 'i>) -> Result<T, Reported>,
@@ -210,10 +210,10 @@ fn entries<'d, 'i, T>(
     field.each(read)
 }
 
-/// The kinds of source of tools.
+/// Keys of the sources of tools.
 const SOURCES: &[&str] = &["binary", "debian", "nix", "script", "object", "guest"];
 
-/// Files and directories beside the program.
+/// Reads the additional files and directories.
 fn files(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
     let files = field.distinct("file", |file| {
         let path = relative(file)?;
@@ -235,7 +235,7 @@ fn files(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
     }
 }
 
-/// The only key of `section`, of those in `known`.
+/// Returns the only key of `section` that is in `known`.
 fn one_of<'d, 'i>(
     section: &Section<'d, 'i>,
     known: &[&'static str],
@@ -247,33 +247,33 @@ fn one_of<'d, 'i>(
     }
 }
 
-/// Where the program of a workload comes from: as for tools, without what only tools can be, and
-/// the same for all kernels.
+/// Reads the source of a workload's program. It has no kinds that only tools can use, and does not
+/// depend on the kernel.
 ///
 /// # Errors
-/// Where something in it is wrong, which the document then has.
+/// Fails if the source is invalid. The complaint is in the document.
 pub fn program_source(field: &Field<'_, '_>) -> Result<Source, Reported> {
     source(field, &["binary", "debian", "script", "guest"], &[], false)
 }
 
-/// The name of a Debian suite.
+/// Reads the name of a Debian suite.
 ///
 /// # Errors
-/// Where the value is not a string, or cannot be the name of a suite.
+/// Fails if the value is not a valid name of a suite.
 pub fn suite(field: &Field<'_, '_>) -> Result<String, Reported> {
     package(field)
 }
 
-/// The arguments of a program, without its name.
+/// Reads the arguments of a program, without its name.
 ///
 /// # Errors
-/// Where something in them is wrong, which the document then has.
+/// Fails if an argument is invalid. The complaint is in the document.
 pub fn arguments(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
     entries(field, argument)
 }
 
-/// One of the kinds of source in `known`, which may have the keys `more` beside it, and other
-/// entries `by_kernel`.
+/// Reads a source of one of the kinds in `known`. Its section can also have the keys `more`.
+/// `by_kernel` allows entries to name kernels.
 fn source(field: &Field<'_, '_>, known: &[&'static str], more: &[&str], by_kernel: bool) -> Result<Source, Reported> {
     let section = field.table()?;
     section.only(&[known, more].concat());
@@ -354,8 +354,9 @@ fn debian(section: &Section<'_, '_>) -> Result<DebianPackage, Reported> {
     Ok(DebianPackage { suite: suite?, package: name?, with: with? })
 }
 
-/// A list of tables, or one, each for the architectures of its `arch`; without, for all. With
-/// `by_kernel`, `kernels` narrows it further. None may stand for two.
+/// Reads a list of tables, or one table. The key `arch` limits an entry to some architectures. The
+/// key `kernels`, which `by_kernel` allows, limits it to some kernels. Two entries cannot cover the
+/// same target.
 fn per_target<'d, 'i, T>(
     field: &Field<'d, 'i>,
     keys: &[&str],
@@ -395,7 +396,7 @@ fn per_target<'d, 'i, T>(
     })
 }
 
-/// A series of kernels, as studies name them: `6.12`, `7.3-rc`.
+/// Reads a kernel series as studies name it: `6.12`, `7.3-rc`.
 fn series(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = field.text()?;
     let is_series = (1..=32).contains(&text.len())
@@ -404,21 +405,22 @@ fn series(field: &Field<'_, '_>) -> Result<String, Reported> {
     if is_series { Ok(text.to_owned()) } else { Err(field.error("give a kernel as studies name it, such as \"6.12\"")) }
 }
 
-/// Whether `text` is a word of at most 127 letters, digits and `_`.
+/// Whether `text` has 1 to 127 letters, digits and `_`.
 fn is_word(text: &str) -> bool {
     (1..=127).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// The name of a function of an object.
+/// Reads the name of a function in an object.
 fn function(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = field.text()?;
     if is_word(text) { Ok(text.to_owned()) } else { Err(field.error("give the name of a function of the object")) }
 }
 
-/// A regular expression.
+/// Reads a regular expression.
 ///
 /// # Errors
-/// [`Reported`] where the value is no text or no regular expression that is taken; the document has the complaint.
+/// [`Reported`] if the value is not text, or not an accepted regular expression. The complaint is
+/// in the document.
 pub(crate) fn pattern(field: &Field<'_, '_>) -> Result<Pattern, Reported> {
     field.name()
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From captured bytes to samples.
+//! Parses captured bytes to samples.
 //!
-//! Each form turns its bytes into rows of named texts; what is a figure, and of whom, is decided
-//! here, once for all of them.
+//! Each form parses its bytes to rows of named texts. This module finds the figures and subjects in
+//! the rows of all forms.
 
 mod bpftrace;
 mod buckets;
@@ -38,133 +38,130 @@ use self::{
 };
 use crate::{Capture, Counting, Form, Lost, Report, ReportedFigure, Stream, Whose};
 
-/// Most samples of one run; what comes after them is not read.
+/// Limit for samples of one run. Further ones are not read.
 pub const MAX_SAMPLES: usize = 1 << 18;
 /// Longest line that is read, in bytes.
 pub(crate) const MAX_LINE: usize = 1 << 20;
-/// Longest text of a label, in bytes; longer ones are cut.
+/// Longest label value in characters; longer ones are cut.
 const MAX_LABEL: usize = 255;
 
-/// One number that a tool reported.
+/// A number that a tool reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// When, in nanoseconds of the guest's `CLOCK_MONOTONIC`: when the guest read it.
+    /// Time when the guest read it, in nanoseconds of the guest's `CLOCK_MONOTONIC`.
     pub at_ns: u64,
-    /// Which of [`Report::figures`].
+    /// Index in [`Report::figures`].
     pub figure: usize,
-    /// Which cgroup, mount or process, as the tool names it; `None` for the whole system.
+    /// The cgroup, mount or process, as the tool names it; `None` for the whole system.
     pub subject: Option<String>,
-    /// The value, with the figure's scale applied. A negative one is in two's complement.
+    /// The value after applying the figure's scale. Negative values are in two's complement.
     pub value: u64,
 }
 
-/// The samples that could be read in a tool's reports.
+/// Everything that was read in a tool's reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Readings {
-    /// The samples, in the order in which they were reported.
+    /// The samples in the order of reports.
     pub samples: Vec<Sample>,
-    /// When there was a report, whether or not any figure was in it; ascending where the capture
-    /// is.
+    /// Times of all reports, with or without figures. Ascending if the capture is.
     pub reports: Vec<u64>,
-    /// Lines, samples or entries that should have been read and could not be.
+    /// Number of lines, samples or entries that could not be read.
     pub unread: u64,
-    /// The first of them, and why.
+    /// The first of the unread ones, and the reason.
     pub first_unread: Option<String>,
-    /// What the values of histograms were, of figures that are their number.
+    /// Values of histograms whose number of values is a figure.
     pub distributions: Vec<Distribution>,
-    /// Events that the tool itself reported as lost; `None` where this form cannot report them.
+    /// Lost events that the tool reported; `None` if it has no way to report them.
     pub lost: Option<u64>,
-    /// Names of the tool file that no report has, of forms in which they are not checked before.
-    /// Empty where nothing was reported, or not all was looked at.
+    /// Names of the tool file that no report has, for forms whose names are not checked earlier.
+    /// Empty if nothing was reported, or not everything was looked at.
     pub absent: Vec<Absent>,
-    /// Keys that a reading of a map lacks and the one before had, by figure and subject.
+    /// Keys that disappeared between two readings of a map, by figure and subject.
     pub vanished: Vec<Vanished>,
-    /// Whether not everything was looked at: the guest or [`MAX_SAMPLES`] cut it.
+    /// Whether some data was not looked at, because the guest or [`MAX_SAMPLES`] cut it.
     pub cut: bool,
-    /// Names of cgroups and processes that did nothing before the workload began, as far as that is
-    /// known of all that count: what a tool reports of them is all theirs, whether or not it
-    /// reported anything before.
+    /// Cgroups and processes that are known to have done nothing before the workload began.
+    /// Everything that the tool reports about them counts, even without an earlier report.
     pub newcomers: BTreeMap<Whose, BTreeSet<String>>,
 }
 
-/// Keys of a map that a reading lacks, and that the one before had.
+/// Keys of a map that one reading has and the next lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vanished {
-    /// Which of [`Report::figures`].
+    /// Index in [`Report::figures`].
     pub figure: usize,
-    /// As [`Sample::subject`].
+    /// The subject, as in [`Sample::subject`].
     pub subject: Option<String>,
-    /// How many, over all readings.
+    /// Number of keys over all readings.
     pub keys: u64,
-    /// Their counts.
+    /// Sum of the keys' counts.
     pub amount: u64,
-    /// When the first of them was last there, in nanoseconds of the guest's `CLOCK_MONOTONIC`.
+    /// Last time of the first such key, in nanoseconds of the guest's `CLOCK_MONOTONIC`.
     pub last_ns: u64,
-    /// When it was not.
+    /// Time of the first reading without that key.
     pub lacking_ns: u64,
 }
 
 /// Why nothing can be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// A map is to be read and there is no object.
+    /// A map needs an object, and there is none.
     #[error("map `{0}` is described by an object's BTF, and no object was given")]
     NoObject(String),
-    /// The object is none, or has no BTF.
+    /// The object is invalid or has no BTF.
     #[error("cannot read the object's BTF: {0}")]
     Object(String),
-    /// The object does not describe the map.
+    /// The BTF does not describe the map.
     #[error(
         "the object's BTF describes no map `{0}`: declare it with `__type(key, …)` and `__type(value, …)` in section `.maps`"
     )]
     NoMap(String),
-    /// A figure is to be read of a map that a script has not.
+    /// The script does not have the map of a figure.
     #[error("the script has no map `{map}`{nearest}; its maps are {known}")]
     NoScriptMap {
-        /// The map as the tool file has it.
+        /// The map name in the tool file.
         map: String,
-        /// Empty, or a suggestion that begins with `; `.
+        /// A suggestion that begins with `; `, or nothing.
         nearest: String,
-        /// The names that it has, comma-separated.
+        /// The map names in the script, separated by commas.
         known: String,
     },
-    /// A figure is to be read of a key that a script never has.
+    /// The script never uses the key of a figure.
     #[error("the map `{map}` has no key with `{label}` = `{wanted}`{nearest}; it has {known}")]
     NoScriptKey {
         /// The map.
         map: String,
-        /// The part of the key.
+        /// The part of the key, such as `key1`.
         label: String,
-        /// Its value as the tool file has it.
+        /// The part's value in the tool file.
         wanted: String,
-        /// Empty, or a suggestion that begins with `; `.
+        /// A suggestion that begins with `; `, or nothing.
         nearest: String,
-        /// The names that it has, comma-separated.
+        /// The values in the script, separated by commas.
         known: String,
     },
-    /// A figure is to be read of a field that the map has not.
+    /// The map does not have the field of a figure.
     #[error("the map `{map}` has no field `{field}`{nearest}; its fields are {known}")]
     NoField {
         /// The map.
         map: String,
-        /// The field as the tool file has it.
+        /// The field name in the tool file.
         field: String,
-        /// Empty, or a suggestion that begins with `; `.
+        /// A suggestion that begins with `; `, or nothing.
         nearest: String,
-        /// The names that it has, comma-separated.
+        /// The field names of the map, separated by commas.
         known: String,
     },
 }
 
-/// Reads what `capture` holds, as `report` describes. `object`: the bare object's bytes, where a
-/// map is read.
+/// Parses `capture` as `report` describes. `object` has the bare object's bytes if maps are read.
 ///
 /// # Errors
-/// [`ReadError`]; what a tool printed never is an error but counts as unread.
+/// [`ReadError`]. Unreadable output is not an error, but is counted as unread.
 pub fn read(report: &Report, capture: &Capture, object: Option<&[u8]>) -> Result<Readings, ReadError> {
     let readings = Readings { cut: capture.cut, ..Readings::default() };
     let mut sink = Sink { figures: &report.figures, part: None, names: Names::of(report), buckets: 0, readings };
-    // Lines in which the tool says that it lost events are no part of the report.
+    // Lines about lost events are not part of the report.
     let is_lost = |line: &Line, stream: Stream| {
         report.lost.as_ref().is_some_and(|lost| lost.stream == stream && lost.line.regex().is_match(&line.text))
     };
@@ -188,14 +185,14 @@ pub fn read(report: &Report, capture: &Capture, object: Option<&[u8]>) -> Result
     if let Some(lost) = &report.lost {
         count_lost(&mut sink, lost, capture);
     }
-    // What was not looked at may have them.
+    // Missing names could be in the data that was not looked at.
     if !sink.readings.reports.is_empty() && !sink.readings.cut {
         sink.readings.absent = sink.names.iter().flat_map(Names::absent).collect();
     }
     Ok(sink.readings)
 }
 
-/// Adds up what the tool says that it lost.
+/// Adds up the lost events that the tool reports.
 fn count_lost(sink: &mut Sink<'_>, lost: &Lost, capture: &Capture) {
     let mut sum = sink.readings.lost.unwrap_or(0);
     for line in lines(&capture.pieces, lost.stream) {
@@ -208,42 +205,42 @@ fn count_lost(sink: &mut Sink<'_>, lost: &Lost, capture: &Capture) {
     sink.readings.lost = Some(sum);
 }
 
-/// Names and texts that belong together: a line, a sample, an entry of a map.
+/// A row of named texts: a line, a sample, or a map entry.
 type Row<'a> = BTreeMap<Cow<'a, str>, Cow<'a, str>>;
 
-/// Takes rows and makes samples of them.
+/// Converts rows to samples.
 struct Sink<'f> {
     figures: &'f [ReportedFigure],
-    /// The page or map that is being read, where there are several.
+    /// The current page or map, if there are several.
     part: Option<&'f str>,
-    /// The names of all rows, where they have to be known.
+    /// The names of all rows, if they are needed.
     names: Option<Names<'f>>,
-    /// How many buckets of histograms are kept.
+    /// Number of histogram buckets kept so far.
     buckets: usize,
     readings: Readings,
 }
 
 impl<'f> Sink<'f> {
-    /// The figures of the page or map that is being read, with their places.
+    /// The figures of the current page or map, with their indices.
     fn own_figures(&self) -> impl Iterator<Item = (usize, &'f ReportedFigure)> + use<'f> {
         let part = self.part;
         let is_own = move |figure: &ReportedFigure| figure.part.is_none() || figure.part.as_deref() == part;
         self.figures.iter().enumerate().filter(move |(_, figure)| is_own(figure))
     }
 
-    /// A report begins.
+    /// Records the begin of a report.
     fn report(&mut self, at_ns: u64) {
         self.readings.reports.push(at_ns);
     }
 
-    /// Whether no more can be taken.
+    /// Whether the limit of samples or reports is reached.
     const fn is_full(&mut self) -> bool {
         let full = self.readings.samples.len() >= MAX_SAMPLES || self.readings.reports.len() >= MAX_SAMPLES;
         self.readings.cut |= full;
         full
     }
 
-    /// Something could not be read.
+    /// Counts something that could not be read.
     fn unread(&mut self, text: &str, why: &str) {
         self.readings.unread += 1;
         if self.readings.first_unread.is_none() {
@@ -252,14 +249,15 @@ impl<'f> Sink<'f> {
         }
     }
 
-    /// Takes the names of a row to the notes.
+    /// Records the names of a row.
     fn note_names(&mut self, row: &Row<'_>) {
         if let Some(names) = &mut self.names {
             names.add(self.part, row);
         }
     }
 
-    /// The figures of one row; returns whether there was one, or would be with other labels.
+    /// Adds the samples of a row. Returns whether the row has the value of any figure, whatever its
+    /// labels.
     fn row(&mut self, at_ns: u64, row: &Row<'_>, text: &str) -> bool {
         let mut any = false;
         self.note_names(row);
@@ -292,7 +290,7 @@ impl<'f> Sink<'f> {
         any
     }
 
-    /// Adds up the samples from `first` on that are of the same figure and subject: they belong to
+    /// Merges samples from index `first` on that have the same figure and subject. They belong to
     /// one report.
     fn add_up(&mut self, first: usize) {
         let mut sums: BTreeMap<(usize, Option<String>), Sample> = BTreeMap::new();
@@ -308,7 +306,7 @@ impl<'f> Sink<'f> {
 }
 
 impl Readings {
-    /// Why not all that the tool reported is known; `None` where it is.
+    /// Why not everything that the tool reported is known; `None` if it is.
     pub(crate) fn incomplete(&self) -> Option<String> {
         match self.unread {
             _ if self.cut => Some("not all that it reported was looked at".to_owned()),
@@ -317,22 +315,21 @@ impl Readings {
         }
     }
 
-    /// Why nothing follows from what it did not report; `None` where all is known that it did.
+    /// Why missing reports prove nothing; `None` if everything reported is known.
     pub(crate) fn unheard(&self) -> Option<String> {
         if self.reports.is_empty() { Some("the tool reported nothing".to_owned()) } else { self.incomplete() }
     }
 
-    /// What `figure`, which is number `index` of the report, grew by from `from_ns` to `to_ns`, by
-    /// subject.
+    /// The growth of `figure` (index `index` in the report) from `from_ns` to `to_ns`, by subject.
     ///
-    /// Per interval: the sum of what was reported after `from_ns` and until `to_ns`. Cumulative:
-    /// the last value until `to_ns` less the last until `from_ns`, or less 0 where an earlier
-    /// report did not have it; below 0 counts as 0, for which see
-    /// [`crate::finding`]. Without an earlier report, that of [`Self::newcomers`] alone.
+    /// For interval figures: the sum of reports after `from_ns` up to `to_ns`. For cumulative
+    /// figures: the last value up to `to_ns`, minus the last value up to `from_ns`, or minus 0
+    /// without an earlier value. A decrease counts as 0 unless a value is negative; see
+    /// [`crate::finding`]. Without an earlier report, only subjects in [`Self::newcomers`] have a
+    /// growth.
     ///
     /// # Errors
-    /// A message where it is not known: the tool did not report in time, or its figure has no
-    /// value.
+    /// A message if the growth is unknown because the tool did not report in time.
     pub fn grown(
         &self,
         index: usize,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Services that tools expect on a machine, and that guests have not: those that a tool file names,
-//! and what a tool says that it did not find.
+//! Services that tools expect and guests lack: those that a tool file names, and those that a tool
+//! reports as missing.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Service {
-    /// systemd, with its journal.
+    /// systemd with its journal.
     Systemd,
-    /// The system's message bus.
+    /// The D-Bus system bus.
     DBus,
     /// containerd.
     Containerd,
@@ -35,7 +35,7 @@ impl Service {
         ("udev", Self::Udev),
     ];
 
-    /// How it is called in messages.
+    /// Name of the service in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -49,18 +49,18 @@ impl Service {
     }
 }
 
-/// Patterns of lines in which a tool says that it did not find it.
+/// Texts by which a tool reports that a service is missing.
 struct Signs {
     of: Service,
-    /// In lower case: what is only said where the service is missing.
+    /// Lower-case texts that appear only if the service is missing.
     says: &'static [&'static str],
-    /// In lower case: its programs, sockets and directories. A line that names one of them says
-    /// that it is missing by [`MISSING`].
+    /// Programs, sockets and directories of the service, in lower case. A line with one of them and
+    /// a text in [`MISSING`] reports the service as missing.
     parts: &'static [&'static str],
 }
 
-/// In lower case: how the errors ENOENT, ECONNREFUSED and EHOSTDOWN are displayed, and what shells
-/// and Go say of a program that is nowhere.
+/// Lower-case messages of ENOENT, ECONNREFUSED and EHOSTDOWN, and the messages of shells and Go
+/// about a missing program.
 const MISSING: [&str; 6] = [
     "no such file or directory",
     "connection refused",
@@ -71,8 +71,8 @@ const MISSING: [&str; 6] = [
 ];
 
 const SIGNS: &[Signs] = &[
-    // systemctl (src/shared/bus-util.c and src/systemctl/systemctl.c of systemd, 252), go-systemd
-    // (dbus/dbus.go).
+    // Sources: systemctl (src/shared/bus-util.c and src/systemctl/systemctl.c of systemd, 252),
+    // go-systemd (dbus/dbus.go).
     Signs {
         of: Service::Systemd,
         says: &["system has not been booted with systemd as init system"],
@@ -89,7 +89,7 @@ const SIGNS: &[Signs] = &[
     Signs { of: Service::Udev, says: &[], parts: &["/run/udev/", "udevadm"] },
 ];
 
-/// The first service that `message` says is missing, and the line that says it.
+/// Finds the first service that `message` reports as missing, with the line.
 pub(crate) fn missing(message: &str) -> Option<(Service, &str)> {
     message.lines().find_map(|line| {
         let lower = line.to_lowercase();
@@ -121,7 +121,7 @@ mod tests {
                 "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
                 Some("Docker"),
             ),
-            // What it found, looked for elsewhere, or did without.
+            // Services that the tool found, searched elsewhere, or did without.
             ("reading /run/systemd/container\n/etc/tool.conf: no such file or directory", None),
             ("/etc/systemd/tool.conf: no such file or directory", None),
             ("listening, started by systemctl", None),

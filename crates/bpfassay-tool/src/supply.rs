@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The things that a tool or the program of a workload needs in guests: its source, and the files
-//! beside the tool file.
+//! What a tool, or the program of a workload, needs in guests: its source and its additional files.
 
 #![allow(
     clippy::disallowed_methods,
@@ -14,61 +13,61 @@ use std::{
 
 use crate::{Service, Source, ToolError};
 
-/// Most entries of the directories that lie beside a program.
+/// Limit for entries of directories in `files`.
 const MAX_FILES: usize = 4096;
 
-/// The things that a tool or the program of a workload needs in guests.
+/// What a tool, or the program of a workload, needs in guests.
 #[derive(Debug, Clone)]
 pub struct Supply<'a> {
-    /// The name of its place in the guest ([`crate::guest::HOME`]), and in messages.
+    /// Name of its directory in the guest (in [`crate::guest::HOME`]), also used in messages.
     pub name: String,
-    /// The source of the program.
+    /// Source of the program.
     pub source: &'a Source,
-    /// Files and directories that lie beside its program, by their paths relative to the tool file:
-    /// see [`Supply::all_files`].
+    /// Additional files and directories, as paths relative to the tool file; see
+    /// [`Supply::all_files`].
     pub files: &'a [String],
-    /// Services that it cannot do without.
+    /// Required services.
     pub needs: &'a [Service],
-    /// The directory that relative paths begin at; `None`: there is none.
+    /// The directory that relative paths refer to, if there is one.
     pub folder: Option<&'a Path>,
 }
 
 impl Supply<'_> {
-    /// All of the file of this relative path, which has `limit` bytes at most. A symbolic link may
-    /// lead to it, as long as it stays below the directory.
+    /// Reads a whole file by its relative path, `limit` bytes at most. Symbolic links are allowed
+    /// if they stay below the directory.
     ///
     /// # Errors
     /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one;
-    /// [`ToolError::Part`] where the file cannot be read, leaves the directory or is longer than
+    /// [`ToolError::Part`] if the file cannot be read, is outside the directory, or exceeds
     /// `limit`.
     pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ToolError> {
         let folder = self.folder(path)?;
         bpfassay_input::read_beneath(folder, Path::new(path), limit).map_err(self.unread(folder.join(path)))
     }
 
-    /// The directory of this relative path, without symbolic links in what is given back.
+    /// Returns the directory with this relative path, with symbolic links resolved.
     ///
     /// # Errors
     /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one;
-    /// [`ToolError::Part`] where there is no such directory below it.
+    /// [`ToolError::Part`] if there is no such directory below the tool's directory.
     pub fn directory(&self, path: &str) -> Result<PathBuf, ToolError> {
         let folder = self.folder(path)?;
         bpfassay_input::directory_beneath(folder, Path::new(path)).map_err(self.unread(folder.join(path)))
     }
 
-    /// All files that lie beside the program, by their paths relative to the tool file, sorted:
-    /// those of a directory with its subdirectories.
+    /// Lists all additional files as sorted paths relative to the tool file. Directories are listed
+    /// recursively.
     ///
     /// # Errors
-    /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one;
-    /// [`ToolError::Part`] where a directory cannot be read, has a name that is not UTF-8, or holds
-    /// more than 4,096 entries.
+    /// - [`ToolError::Alone`]: the tool has no directory, such as a bundled one.
+    /// - [`ToolError::Part`]: a directory cannot be read, has a name that is not UTF-8, or has more
+    ///   than 4,096 entries.
     pub fn all_files(&self) -> Result<Vec<String>, ToolError> {
         let mut files = Vec::new();
         let mut waiting: Vec<String> = self.files.to_vec();
         let mut entries = 0;
         while let Some(path) = waiting.pop() {
-            // A path that is no directory is read as a file, and refused then.
+            // Reading a path that is neither a directory nor a file fails later.
             let Ok(directory) = self.directory(&path) else {
                 files.push(path);
                 continue;
@@ -91,7 +90,7 @@ impl Supply<'_> {
         Ok(files)
     }
 
-    /// The place of the file of this relative path, for messages.
+    /// Path of the file with this relative path, for messages.
     ///
     /// # Errors
     /// [`ToolError::Alone`] for a tool without a directory, such as a bundled one.
@@ -99,7 +98,7 @@ impl Supply<'_> {
         Ok(self.folder(path)?.join(path))
     }
 
-    /// Why the file or directory at `path` is of no use.
+    /// Creates the error for an unusable file or directory at `path`.
     pub(crate) fn unread(&self, path: PathBuf) -> impl FnOnce(io::Error) -> ToolError {
         let name = self.name.clone();
         move |source| ToolError::Part { name, path, source }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tool as a study carries it: with all that is needed to read its reports, so that results stand
-//! by themselves.
+//! A tool as part of a study, with everything needed to read its reports. Results therefore need no
+//! other files.
 
 use std::{collections::BTreeMap, io};
 
@@ -12,34 +12,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Form, Loaded, Report, Script, Source, Supply, ToolError, ToolFile, bpftrace_script, readings::check_maps};
 
-/// Largest script that is looked at, in bytes.
+/// Size limit of scripts that are checked, in bytes.
 const MAX_SCRIPT: u64 = 1 << 20;
 
-/// Largest bare object, in bytes.
+/// Size limit of bare objects, in bytes.
 pub const MAX_OBJECT: u64 = 1 << 20;
 
 /// A tool under test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnderTest {
-    /// The contents of its file.
+    /// The contents of the tool file.
     pub file: ToolFile,
-    /// The bare objects whose maps are read, in Base64: their BTF describes what the maps hold.
+    /// Bare objects for all kernels whose maps are read, in Base64. Their BTF describes the maps.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub objects: BTreeMap<Arch, String>,
-    /// Those that are for some kernels, by their paths.
+    /// Bare objects for some kernels, by path, in Base64.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub objects_of_kernels: BTreeMap<String, String>,
 }
 
 impl UnderTest {
-    /// A tool without objects.
+    /// Creates a tool without objects.
     #[must_use]
     pub fn of(file: ToolFile) -> Self {
         Self { file, objects: BTreeMap::new(), objects_of_kernels: BTreeMap::new() }
     }
 
-    /// The bare object for `kernel` on `arch`, where its maps are read.
+    /// The bare object for `kernel` on `arch`, if its maps are read.
     #[must_use]
     pub fn object(&self, arch: Arch, kernel: &str) -> Option<Vec<u8>> {
         let (_, object) = self.file.source.object(arch, kernel)?;
@@ -51,14 +51,14 @@ impl UnderTest {
     }
 }
 
-/// Whether bpftrace runs it.
+/// Whether bpftrace runs the script.
 fn is_bpftrace(script: &Script) -> bool {
     script.interpreter.rsplit('/').next() == Some("bpftrace")
 }
 
 impl ToolFile {
-    /// Whether the names in its figures were compared with its bpftrace scripts, so that a map that
-    /// no report has is one in which nothing was counted.
+    /// Whether the names in figures were checked against the bpftrace scripts. A map that no report
+    /// has is then known to be empty.
     #[must_use]
     pub fn names_maps_of_scripts(&self) -> bool {
         let is_json = self.report.as_ref().is_some_and(|report| matches!(report.form, Form::BpftraceJson { .. }));
@@ -66,10 +66,11 @@ impl ToolFile {
     }
 }
 
-/// Compares the maps that `report` names with those of `scripts`.
+/// Checks the maps in `report` against those of `scripts`.
 ///
 /// # Errors
-/// [`ToolError::Part`] where one cannot be read or is no text, [`ToolError::Figures`] where it lacks a map or a key.
+/// [`ToolError::Part`] if a script cannot be read or is not text; [`ToolError::Figures`] if it
+/// lacks a map or a key.
 fn check_scripts(supply: &Supply<'_>, scripts: &[Script], report: &Report) -> Result<(), ToolError> {
     for script in scripts {
         let bytes = supply.read(&script.path, MAX_SCRIPT)?;
@@ -84,12 +85,13 @@ fn check_scripts(supply: &Supply<'_>, scripts: &[Script], report: &Report) -> Re
 }
 
 impl Loaded {
-    /// The tool with the objects whose maps are read.
+    /// Returns the tool with the objects whose maps are read.
     ///
     /// # Errors
-    /// [`ToolError::Part`] where an object cannot be read or is not an ELF file, or a bpftrace script whose maps are read cannot be; [`ToolError::Figures`]
-    /// where it has no map, no field or no key that the tool file reads; [`ToolError::Contents`]
-    /// where an object has none that the tool file sets.
+    /// - [`ToolError::Part`]: an object or bpftrace script cannot be read, or an object is not an
+    ///   ELF file.
+    /// - [`ToolError::Figures`]: a map, field or key of the tool file is missing in it.
+    /// - [`ToolError::Contents`]: an object lacks something that the tool file sets.
     pub fn under_test(&self) -> Result<UnderTest, ToolError> {
         let mut tool = UnderTest::of(self.file.clone());
         if let (true, Source::Script(scripts), Some(report)) =
@@ -100,7 +102,7 @@ impl Loaded {
         let report = self.file.report.as_ref().filter(|report| !report.form.maps().is_empty());
         let of_arch = |&arch: &Arch| self.file.source.objects(arch).map(move |(_, object)| (arch, object));
         for (arch, object) in Arch::ALL.iter().flat_map(of_arch) {
-            // A bundled one reports its types in the guest.
+            // A bundled object reports its types in the guest.
             if object.bundled || (report.is_none() && object.contents.is_empty()) {
                 continue;
             }

@@ -13,28 +13,28 @@ use lzma_rust2::XzReader;
 use super::{FILE_NAME, MAX_FILE, PACKED_NAME, ResultsError};
 use crate::{directory::OpenDirectory, disk};
 
-/// Memory that decompressing may take, in KiB: four times what `xz -9` asks for.
+/// Memory limit for decompression, in KiB: four times what `xz -9` needs.
 const MAX_MEMORY: u32 = 256 << 10;
 
-/// How many times larger than its file what comes out of it may be, besides [`SLACK`]: `xz -9`
-/// makes results 50 times smaller.
+/// How many times larger than its file the decompressed data can be, in addition to [`SLACK`]. `xz
+/// -9` shrinks results by a factor of 50.
 const MOST_GROWTH: u64 = 100;
-/// Bytes that may come out of a small file in any case.
+/// Decompressed bytes allowed for a small file in any case.
 const SLACK: u64 = 16 << 20;
 
-/// Where they are.
+/// Location of the bytes.
 pub(super) struct Content {
     pub(super) path: PathBuf,
-    /// The results directory, where that was named, and the file's name in it.
+    /// The results directory, if the user named one, and the file's name in it.
     within: Option<(OpenDirectory, &'static str)>,
     is_packed: bool,
 }
 
 impl Content {
-    /// Those of the file at `path`, or in the results directory there.
+    /// Finds the results file at `path`, or in the results directory at `path`.
     ///
     /// # Errors
-    /// [`ResultsError::Io`] where the directory cannot be opened.
+    /// [`ResultsError::Io`] if the directory cannot be opened.
     pub(super) fn at(path: &Path) -> Result<Self, ResultsError> {
         if !path.is_dir() {
             let is_packed = path.extension().is_some_and(|extension| extension == "xz");
@@ -47,10 +47,11 @@ impl Content {
         Ok(Self { path: path.join(name), within: Some((directory, name)), is_packed })
     }
 
-    /// Reads from the beginning.
+    /// Opens the file, and decompresses it if needed.
     ///
     /// # Errors
-    /// [`ResultsError::Io`] or [`ResultsError::NotAFile`] where the file cannot be opened, [`ResultsError::TooLarge`].
+    /// [`ResultsError::Io`] or [`ResultsError::NotAFile`] if the file cannot be opened;
+    /// [`ResultsError::TooLarge`].
     pub(super) fn open(&self) -> Result<Box<dyn Read>, ResultsError> {
         let failed = |source| self.error(source);
         let file = match &self.within {
@@ -72,7 +73,7 @@ impl Content {
         })
     }
 
-    /// Reads a compressed file to its end, where its checksums are: what is damaged may begin as
+    /// Reads a compressed file to its end, where its checksums are. A damaged file can begin with
     /// anything.
     ///
     /// # Errors
@@ -84,8 +85,8 @@ impl Content {
         Ok(())
     }
 
-    /// What an error of reading means. One that has no number comes from what decompresses,
-    /// whatever kind it gives it: then it is the file's bytes.
+    /// Classifies an error of reading. The decompressor's errors have no OS error number, whatever
+    /// their kind; they mean that the file's bytes are wrong.
     pub(super) fn error(&self, source: io::Error) -> ResultsError {
         match source.raw_os_error() {
             None if source.kind() == io::ErrorKind::FileTooLarge => ResultsError::Unpacks { path: self.path.clone() },
@@ -95,7 +96,7 @@ impl Content {
     }
 }
 
-/// A stream out of which only so much comes.
+/// A reader that fails after too many bytes.
 struct Bounded<R> {
     reader: R,
     left: u64,
@@ -117,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// The file `results.json.xz` with `begin`, and `zeros` times a zero of JSON behind it.
+    /// Writes a `results.json.xz` that holds `begin` and then `zeros` zeros as JSON text.
     fn packed(begin: &str, zeros: usize) -> (tempfile::TempDir, u64) {
         let directory = tempfile::tempdir().unwrap();
         let mut xz = XzWriter::new(Vec::new(), XzOptions::with_preset(0)).unwrap();

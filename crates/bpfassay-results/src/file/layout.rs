@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How `results.json` is laid out: a line for each thing that a reader looks for, such as a run or
-//! a cell, and not for each number. Printed number by number, 200,000 runs would take 4 GB.
+//! Line layout of `results.json`: one line for each thing that a reader looks for, such as a run or
+//! a cell. One line per number would need 4 GB for 200,000 runs.
 
 use std::io::{self, Write};
 
 use serde_json::ser::Formatter;
 
-/// As deep as this, every key and element has a line of its own.
+/// Down to this depth, every key and element has its own line.
 const LINES: usize = 2;
 
-/// White space in JSON.
+/// Formats the white space of the JSON text.
 #[derive(Default)]
 pub(super) struct Layout {
     depth: usize,

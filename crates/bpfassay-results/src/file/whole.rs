@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results whose raw figures are not held: they are written from the texts of the records, one
-//! after the other.
+//! Writes results without holding the raw figures in memory: the texts of the records are copied
+//! one after the other.
 
 use std::{cell::RefCell, path::PathBuf};
 
@@ -16,17 +16,17 @@ use crate::{
     journal::{Place, Texts},
 };
 
-/// Results, and where the whole record of each run is.
+/// Results, and the place of each run's full record.
 pub struct Whole<'a> {
     results: &'a Results,
     texts: &'a Texts,
     places: &'a [Place],
-    /// Why a text could not be read.
+    /// The error of the first text that could not be read.
     failed: RefCell<Option<JournalError>>,
 }
 
 impl<'a> Whole<'a> {
-    /// `results` with the records at `places`, in the order of its runs.
+    /// Combines `results` with the records at `places`, which have the order of the runs.
     #[must_use]
     pub fn new(results: &'a Results, texts: &'a Texts, places: &'a [Place]) -> Self {
         Self { results, texts, places, failed: RefCell::default() }
@@ -35,16 +35,16 @@ impl<'a> Whole<'a> {
     /// Writes `results.json` into `directory`, as [`super::write_in`] does.
     ///
     /// # Errors
-    /// Where a record cannot be read, why, and otherwise as [`super::write_in`].
+    /// Fails if a record cannot be read; otherwise those of [`super::write_in`].
     pub fn write_in(&self, directory: &OpenDirectory) -> Result<Result<PathBuf, ResultsError>, JournalError> {
         let written = write_value(directory, self);
         self.failed.take().map_or(Ok(written), Err)
     }
 
-    /// The digest that `results.json` has, as [`super::digest`] gives it.
+    /// Returns the digest of `results.json`, as [`super::digest`] does.
     ///
     /// # Errors
-    /// Where a record cannot be read, why; otherwise that the results have no JSON form.
+    /// The outer error: a record cannot be read. The inner one: the results have no JSON form.
     pub fn digest(&self) -> Result<Result<String, serde_json::Error>, JournalError> {
         let printed = print(std::io::sink(), self).map(|(digest, _)| digest);
         self.failed.take().map_or(Ok(printed), Err)
@@ -53,7 +53,7 @@ impl<'a> Whole<'a> {
 
 impl Serialize for Whole<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // As `Results` is written, with other runs.
+        // Keep in step with the derived `Serialize` of `Results`; only `runs` differs.
         let Results {
             version,
             journal,
@@ -93,10 +93,10 @@ impl Serialize for Whole<'_> {
     }
 }
 
-/// The runs, each with its whole record.
+/// Serializes the runs, each with its full record.
 struct Runs<'a>(&'a Whole<'a>);
 
-/// As [`RunResult`] is written.
+/// Serializes like [`RunResult`].
 #[derive(Serialize)]
 struct Run<'a> {
     record: &'a RawValue,

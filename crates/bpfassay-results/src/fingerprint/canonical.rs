@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! JSON text with the keys of every object in order, as [`serde_json::Value`] prints it, without
-//! that value: for hundreds of thousands of records it takes most of the time.
+//! Prints JSON with sorted keys, like [`serde_json::Value`] but without building that value.
+//! Building it takes most of the time for hundreds of thousands of records.
 
 use std::{
     borrow::Cow,
@@ -12,27 +12,27 @@ use std::{
 use serde::Serialize;
 use serde_json::{Serializer, ser::Formatter};
 
-/// Writes values one after the other.
+/// Prints values one after the other, and reuses its buffers.
 #[derive(Debug, Default)]
 pub(super) struct Canonical {
     text: Shared,
-    /// The members of an object, while they are put in order.
+    /// Buffer for sorting the members of an object.
     spare: Vec<u8>,
 }
 
-/// What the serializer writes to and its formatter looks at.
+/// The text buffer that the serializer writes to and its formatter reads.
 #[derive(Debug, Default, Clone)]
 struct Shared(Rc<RefCell<Vec<u8>>>);
 
-/// Puts the members of objects in order as soon as an object is complete.
+/// A formatter that sorts the members of an object when the object is complete.
 struct Sorting<'a> {
     text: Shared,
-    /// The members so far of each object that is being written, the innermost last.
+    /// Members of each open object so far, the innermost object last.
     objects: Vec<Vec<Member>>,
     spare: &'a mut Vec<u8>,
 }
 
-/// Where in the text a member is.
+/// Position of a member in the text.
 #[derive(Clone, Copy)]
 struct Member {
     start: usize,
@@ -41,10 +41,10 @@ struct Member {
 }
 
 impl Canonical {
-    /// The text of `value`.
+    /// Returns the text of `value`.
     ///
     /// # Errors
-    /// Those of its `Serialize`.
+    /// Those of the value's `Serialize`.
     pub(super) fn text<T: Serialize>(&mut self, value: &T) -> serde_json::Result<impl AsRef<[u8]>> {
         self.text.0.borrow_mut().clear();
         let sorting = Sorting { text: self.text.clone(), objects: Vec::new(), spare: &mut self.spare };
@@ -53,7 +53,7 @@ impl Canonical {
     }
 }
 
-/// The text that was written last.
+/// Borrow of the text that was written last.
 struct Borrowed<'a>(std::cell::Ref<'a, Vec<u8>>);
 
 impl AsRef<[u8]> for Borrowed<'_> {
@@ -78,23 +78,23 @@ impl Sorting<'_> {
         self.text.0.borrow().len()
     }
 
-    /// The member that is being written.
+    /// Returns the member that is being written.
     fn member(&mut self) -> Option<&mut Member> {
         self.objects.last_mut()?.last_mut()
     }
 }
 
-/// The key in `text`, which is its JSON text.
+/// Returns the key whose JSON text is `text`.
 fn key(text: &[u8]) -> Cow<'_, [u8]> {
     match text.contains(&b'\\') {
-        // It was written by serde_json.
+        // serde_json wrote it, so parsing cannot fail.
         true => serde_json::from_slice::<String>(text).map_or(Cow::Borrowed(text), |key| key.into_bytes().into()),
         false => Cow::Borrowed(text.get(1..text.len().saturating_sub(1)).unwrap_or_default()),
     }
 }
 
-/// The value of `key`, which has its quotes, in the object that `text` is, with the keys of every
-/// object in order. `text` was written by serde_json without white space.
+/// Returns the value of `key` (with its quotes) in the object `text`, with the keys of every object
+/// sorted. serde_json wrote `text` without white space.
 pub(super) fn member(text: &[u8], key: &[u8]) -> Vec<u8> {
     let mut sorted = Vec::with_capacity(text.len());
     let mut at = 1;
@@ -109,7 +109,7 @@ pub(super) fn member(text: &[u8], key: &[u8]) -> Vec<u8> {
     sorted
 }
 
-/// The string that begins at `at`, with its quotes.
+/// Returns the string that begins at `at`, with its quotes.
 fn string(text: &[u8], at: usize) -> Option<&[u8]> {
     let mut rest = text.get(at..)?.strip_prefix(b"\"")?;
     let from = rest.len();
@@ -123,7 +123,7 @@ fn string(text: &[u8], at: usize) -> Option<&[u8]> {
     }
 }
 
-/// The end of the value that begins at `at`.
+/// Returns the end of the value that begins at `at`.
 fn skip(text: &[u8], mut at: usize) -> usize {
     let mut depth = 0_usize;
     loop {
@@ -138,8 +138,8 @@ fn skip(text: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// Adds the value that begins at `at` to `sorted`, and gives its end. Values lie no deeper in each
-/// other than serde_json reads.
+/// Appends the value that begins at `at` to `sorted`, and returns its end. The recursion is
+/// bounded, because serde_json limits nesting.
 fn copy(text: &[u8], mut at: usize, sorted: &mut Vec<u8>) -> usize {
     let begin = at;
     let (open, is_object) = match text.get(at) {
@@ -229,7 +229,7 @@ impl Formatter for Sorting<'_> {
                 self.spare.extend_from_slice(&text[member.start..member.end]);
             }
             text.truncate(start);
-            // The serializer leaves the commas to the formatter, which wrote none.
+            // The serializer leaves commas to the formatter, and this formatter wrote none.
             debug_assert_eq!(self.spare.len(), end - start + members.len() - 1);
             text.extend_from_slice(self.spare);
         }

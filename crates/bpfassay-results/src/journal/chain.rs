@@ -1,42 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The chain of sums that holds a journal together.
 //!
-//! Every line is a JSON object whose first key is `sum`: SHA-256, in hexadecimal, of the text of
-//! the sum of the line before (of nothing for the first line) and of the line's own object as it
-//! would be written without that key. The form of the beginning is fixed to the byte, so every byte
-//! of a line counts, and so does its place: a line that was changed, left out, repeated, exchanged
-//! or taken from another journal does not fit. What does not show is that lines at the end are
-//! missing; results say how many there were ([`JournalDigest`]).
+//! Every line is a JSON object whose first key is `sum`, a SHA-256 in hexadecimal. It covers two
+//! texts: the sum of the previous line (nothing for the first line), and the line's object without
+//! that key. The beginning of a line is fixed to the byte, so every byte of a line counts, and so
+//! does its position. A line that was changed, removed, repeated, swapped or copied from another
+//! journal does not fit. Missing lines at the end are not detected; results record the number of
+//! lines ([`JournalDigest`]).
 //!
-//! This finds damage, not malice: whoever rewrites all sums makes a journal that fits. What its
-//! entries say is checked apart from this.
+//! The sums detect damage, not malice: anybody can compute new sums. The meaning of entries is
+//! checked separately.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// Every line begins so, with the sum behind it.
+/// Every line begins with this text. The sum follows.
 const HEAD: &[u8] = b"{\"sum\":\"";
 
-/// Between the sum and the rest of the object.
+/// Text between the sum and the rest of the object.
 const AFTER: &[u8] = b"\",";
 
-/// Digits of a sum.
+/// Hexadecimal digits of a sum.
 const DIGITS: usize = 64;
 
-/// The digest of a journal: its number of lines, and the sum of the last one, which covers all
-/// others.
+/// The digest of a journal: its number of lines and the last line's sum, which covers all lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JournalDigest {
-    /// Whole lines, the header included.
+    /// Number of whole lines, including the header.
     pub lines: u64,
-    /// The sum of the last of them, in hexadecimal.
+    /// Sum of the last line, in hexadecimal.
     pub sum: String,
 }
 
 impl JournalDigest {
-    /// The sum of an object whose text is a brace and `rest`.
+    /// Returns the next sum for an object whose text is `{` and `rest`.
     fn next(&self, rest: &[u8]) -> String {
         let mut hash = Sha256::new();
         hash.update(self.sum.as_bytes());
@@ -50,7 +49,8 @@ impl JournalDigest {
         self.sum = sum;
     }
 
-    /// `object`, the text of a JSON object that is not empty, as the next line, with its newline.
+    /// Makes the next line of `object`, with its newline. `object` is the text of a non-empty JSON
+    /// object.
     pub(super) fn seal(&mut self, object: &[u8]) -> Vec<u8> {
         let rest = object.get(1..).unwrap_or_default();
         let sum = self.next(rest);
@@ -64,11 +64,11 @@ impl JournalDigest {
         line
     }
 
-    /// The object that is sealed in `line`, which has no newline. Where there is an error, `line`
-    /// stays as it is.
+    /// Checks the next line, without its newline, and returns the object in it. An error leaves
+    /// `line` unchanged.
     ///
     /// # Errors
-    /// Why it is not the next line.
+    /// The reason why it is not the next line.
     pub(super) fn open<'a>(&mut self, line: &'a mut [u8]) -> Result<&'a [u8], &'static str> {
         let (sum, rest) = parts(line).ok_or("it does not begin with its sum")?;
         let found = self.next(rest);
@@ -80,13 +80,14 @@ impl JournalDigest {
     }
 }
 
-/// The sum of `line` and what stands behind it; `None` where it does not begin as every line does.
+/// Splits `line` into its sum and the rest; `None` if it does not begin like a journal line.
 fn parts(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let (sum, rest) = line.strip_prefix(HEAD)?.split_at_checked(DIGITS)?;
     Some((sum, rest.strip_prefix(AFTER)?))
 }
 
-/// The object of a line that has [`parts`]: the comma behind the sum becomes the object's brace.
+/// Returns the object of a line that has [`parts`]. Overwrites the comma after the sum with the
+/// object's brace.
 fn object(line: &mut [u8]) -> &[u8] {
     let comma = HEAD.len() + DIGITS + AFTER.len() - 1;
     if let Some(place) = line.get_mut(comma) {
@@ -95,8 +96,8 @@ fn object(line: &mut [u8]) -> &[u8] {
     line.get(comma..).unwrap_or_default()
 }
 
-/// The object in `line`, whatever its sum, or the line itself; for finding out what version it is
-/// of.
+/// Returns the object in `line` without checking the sum, or else the line itself. Serves to find
+/// the version.
 pub(super) fn unchecked(line: &mut [u8]) -> &[u8] {
     match parts(line).is_some() {
         true => object(line),
@@ -104,7 +105,7 @@ pub(super) fn unchecked(line: &mut [u8]) -> &[u8] {
     }
 }
 
-/// `bytes` in hexadecimal.
+/// Prints `bytes` in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Testbeds that grew while a plan was executed: who reads a journal finds the whole testbed at its
+//! Testbeds that grew while a plan was executed: readers of a journal find the whole testbed at its
 //! beginning.
 
 use crate::{Entry, Provenance};
 
-/// Puts what the testbed grew to in the place of what it was begun with: in `first`, which the
-/// header has, or in the resumption that it was made for. A resumption with a larger testbed than
-/// was there at an interruption counts as growth. Returns the other entries.
+/// Replaces the initial testbed by the one that it grew to, in `first` (from the header) or in the
+/// resumption that began with it. A resumption whose testbed is larger than before the interruption
+/// counts as growth. Returns the other entries.
 ///
 /// # Errors
-/// The number of the line of an entry that takes something away, and why it cannot be.
+/// The line number of an entry whose testbed lacks something, and a message.
 pub(super) fn fold(first: &mut Provenance, entries: Vec<Entry>) -> Result<Vec<Entry>, (usize, String)> {
     let mut kept = Vec::with_capacity(entries.len());
     let mut grown = Grown { of_header: true, of_entries: Vec::new(), provenance: first.clone() };
@@ -17,7 +17,7 @@ pub(super) fn fold(first: &mut Provenance, entries: Vec<Entry>) -> Result<Vec<En
         match entry {
             Entry::Provisioned { provenance, .. } => {
                 if !provenance.extends(&grown.provenance) {
-                    // The header is the first line.
+                    // Entries begin at line 2, after the header.
                     return Err((index + 2, "the testbed lacks something that was there before".to_owned()));
                 }
                 grown.provenance = *provenance;
@@ -39,7 +39,7 @@ pub(super) fn fold(first: &mut Provenance, entries: Vec<Entry>) -> Result<Vec<En
     Ok(kept)
 }
 
-/// What the testbed grew to, and who has it.
+/// The current testbed, and where it has to be stored.
 struct Grown {
     of_header: bool,
     of_entries: Vec<usize>,
@@ -71,7 +71,7 @@ mod tests {
         Artefact { name: name.to_owned(), ..Artefact::default() }
     }
 
-    /// A testbed of these targets on the host `machine`.
+    /// Creates a testbed with these targets on the host `machine`.
     fn with(targets: &[&str], machine: &str) -> Provenance {
         let target = |kernel: &&str| TargetArtefacts {
             target: Target { arch: Arch::X86_64, kernel: (*kernel).to_owned() },
@@ -104,8 +104,8 @@ mod tests {
         let mut first = one.clone();
         assert_eq!(fold(&mut first, vec![provisioned(&two), provisioned(&all)]), Ok(Vec::new()));
         assert_eq!(first, all);
-        // Interrupted before the last was there, and resumed with all of them at once, or one after
-        // the other.
+        // The run was interrupted before the last target was there. It was resumed with all targets
+        // at once, or with one after the other.
         for later in [vec![resumed(&all)], vec![resumed(&two), provisioned(&all)]] {
             let mut first = one.clone();
             let kept = fold(&mut first, [vec![provisioned(&two)], later].concat()).unwrap();

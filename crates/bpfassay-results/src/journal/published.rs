@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The contents of a journal that results alone are left of, as they are published.
+//! Rebuilds the contents of a journal from published results.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use super::Contents;
 use crate::{BlockEnded, BlockStarted, BootVerdict, Entry, Header, JOURNAL_VERSION, Results, RunRecord};
 
 impl Contents {
-    /// What `results` have of the journal that they follow from: plan, provenance and the record
-    /// that stands for each run. The course of boots, what they counted and what was superseded is
-    /// not in it, so results that are derived of it have less.
+    /// Rebuilds what `results` keep of their journal: plan, provenance, and the record that stands
+    /// for each run. The course of boots, plugin counts and superseded records are missing, so
+    /// results derived from this have less.
     #[must_use]
     pub fn of_results(results: Results) -> Self {
         let Results { started_unix_ms, plan, provenance, boots, runs, .. } = results;
@@ -29,7 +29,7 @@ impl Contents {
             of_boots.entry((run.record.block.clone(), run.record.boot)).or_default().push(run.record);
         }
         for (key, records) in of_boots {
-            // Runs whose boot was not brought to its end do not count for good.
+            // Records of an unfinished boot must stay provisional.
             let verdict = verdicts.get(&key).cloned().flatten().unwrap_or(BootVerdict::Complete);
             let ids: Vec<String> = records.iter().map(|record| record.run.clone()).collect();
             let is_open = matches!(verdict, BootVerdict::Complete | BootVerdict::Interrupted | BootVerdict::Host);

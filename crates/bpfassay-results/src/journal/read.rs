@@ -20,14 +20,14 @@ use super::{
 };
 use crate::{Entry, Header, JOURNAL_VERSION, directory::OpenDirectory, disk};
 
-/// What is being read.
+/// The line reader and its state.
 struct Lines<'a> {
     path: &'a Path,
     reader: BufReader<File>,
     chain: JournalDigest,
-    /// The number of the line that was read last.
+    /// Number of the line read last.
     number: usize,
-    /// Where the next line begins.
+    /// File offset of the next line.
     at: u64,
     torn: Option<Torn>,
 }
@@ -35,15 +35,15 @@ struct Lines<'a> {
 /// Reads the journal in `directory`.
 ///
 /// # Errors
-/// Those of [`read_file`]; [`JournalError::Io`] where the file cannot be opened;
-/// [`JournalError::NotAFile`] where it is no regular file.
+/// Those of [`read_file`]; [`JournalError::Io`] if the file cannot be opened;
+/// [`JournalError::NotAFile`] if it is not a regular file.
 pub(super) fn read(directory: &OpenDirectory) -> Result<Contents, JournalError> {
     let path = directory.path().join(FILE_NAME);
     let file = directory.read(FILE_NAME).map_err(|source| JournalError::io("read", &path, source))?;
     read_file(&path, file, MAX_FILE)
 }
 
-/// Reads the journal that `file` is, from its beginning: `limit` bytes at most.
+/// Reads the journal in `file`, `limit` bytes at most.
 ///
 /// # Errors
 /// Those of [`read_each`].
@@ -51,14 +51,17 @@ pub(super) fn read_file(path: &Path, file: File, limit: u64) -> Result<Contents,
     read_each(path, file, limit, &|_, _, _| (), |_, ()| Ok(()))
 }
 
-/// Reads the journal that `file` is, from its beginning: `limit` bytes at most. Each entry is given
-/// to `make` as soon as it is read, on one of several threads, and with what came of that to
-/// `keep`, in the order of the journal: both may take away what is not needed.
+/// Reads the journal in `file`, `limit` bytes at most. Several threads parse entries and call
+/// `make` on each. This thread passes each entry and the result of `make` to `keep`, in journal
+/// order. Both functions can remove data that is not needed.
 ///
 /// # Errors
-/// [`JournalError::Io`] where the file cannot be read; [`JournalError::TooLarge`] where it, or a
-/// line of it, is larger than a journal may be; [`JournalError::Corrupt`] where the header is
-/// missing, or a line is no entry or does not continue the chain of digests; those of `keep`.
+/// - [`JournalError::Io`]: the file cannot be read.
+/// - [`JournalError::TooLarge`]: the file or a line is too large.
+/// - [`JournalError::Version`]: another version wrote it.
+/// - [`JournalError::Corrupt`]: the header is missing, an entry is invalid or impossible, or a line
+///   does not continue the chain of sums.
+/// - Errors of `keep`.
 pub(super) fn read_each<T: Send>(
     path: &Path,
     file: File,
@@ -79,11 +82,11 @@ pub(super) fn read_each<T: Send>(
             message: "the header is missing, so no run was ever begun".to_owned(),
         });
     };
-    // The capacity in reserve of 200,000 runs would be hundreds of megabytes.
+    // Spare capacity would take hundreds of megabytes for 200,000 runs.
     header.plan.blocks.iter_mut().for_each(|block| block.runs.shrink_to_fit());
     let sound = Sound::new(&header.plan).map_err(|message| lines.corrupt(message))?;
     let makers = makers(size);
-    // One thread reads lines and sums them up, others make entries of them, and this one puts those
+    // One thread reads lines and checks sums, several parse entries, and this one puts the entries
     // in order.
     let (read, entries) = thread::scope(|scope| {
         let (mut senders, mut made) = (Vec::new(), Vec::new());
@@ -104,7 +107,7 @@ pub(super) fn read_each<T: Send>(
             Err(panic) => std::panic::resume_unwind(panic),
         }
     });
-    // What is wrong with an entry comes first: lines are read ahead of it.
+    // Errors of entries come first, because lines are read ahead.
     let entries = entries?;
     read?;
     let entries = provisioned::fold(&mut header.provenance, entries)
@@ -112,44 +115,44 @@ pub(super) fn read_each<T: Send>(
     Ok(Contents { header, entries, torn: lines.torn, digest: Some(lines.chain) })
 }
 
-/// How many threads make entries of a journal of `size` bytes.
+/// Number of threads that parse the entries of a journal of `size` bytes.
 fn makers(size: u64) -> usize {
     let useful = usize::try_from(size / SMALL).unwrap_or(MOST_MAKERS).min(MOST_MAKERS);
     threads(useful).max(1)
 }
 
-/// How many threads work side by side here, `most` at most.
+/// Number of threads that run in parallel on this machine, `most` at most.
 pub(super) fn threads(most: usize) -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).min(most)
 }
 
-/// The text of an entry, and where in the file it begins.
+/// Text of an entry, and its offset in the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Object<'a> {
     pub(super) text: &'a [u8],
     pub(super) at: u64,
 }
 
-/// Whole lines that follow each other, without their sums.
+/// Consecutive whole lines without their sums.
 #[derive(Default)]
 struct Batch {
-    /// The number of the first.
+    /// Line number of the first line.
     first: usize,
     bytes: Vec<u8>,
-    /// Where each ends, and where in the file its object begins.
+    /// End of each line in `bytes`, and offset of its object in the file.
     ends: Vec<(usize, u64)>,
 }
 
-/// A batch is full when it has so many bytes.
+/// Bytes after which a batch is full.
 const BATCH: usize = 1 << 20;
-/// Batches that wait to be made entries of, or to be put in order, for each thread.
+/// Batches per thread that can wait to be parsed, or to be put in order.
 const WAITING: usize = 2;
-/// For so many bytes of a journal another thread is worth its while.
+/// Bytes of a journal that justify another thread.
 const SMALL: u64 = 4 << 20;
-/// Most threads that make entries: reading and summing up keeps no more of them busy.
+/// Limit of parsing threads. Reading and hashing cannot keep more of them busy.
 const MOST_MAKERS: usize = 8;
 
-/// What is made of a batch: entries, and what is wrong with the line after them, with its number.
+/// Entries of a batch, and the error of the line after them with its number.
 struct Made<T> {
     first: usize,
     entries: Vec<(Entry, T)>,
@@ -177,7 +180,7 @@ fn entries_of<T>(batch: &Batch, plan: &Plan, make: &impl Fn(&Plan, Object<'_>, &
     made
 }
 
-/// The entries that `made` gives by turns, each after it went through `keep`.
+/// Takes batches from the receivers of `made` in turn, and passes each entry through `keep`.
 fn in_order<T>(
     path: &Path,
     made: &[mpsc::Receiver<Made<T>>],
@@ -186,7 +189,7 @@ fn in_order<T>(
 ) -> Result<Vec<Entry>, JournalError> {
     let corrupt = |(line, message)| JournalError::Corrupt { path: path.to_path_buf(), line, message };
     let mut entries = Vec::new();
-    // The first that gives no more has no batch after those of the others.
+    // When one receiver has no more batches, no other has a later one.
     for batch in made.iter().cycle().map_while(|made| made.recv().ok()) {
         for (line, (mut entry, of_entry)) in (batch.first..).zip(batch.entries) {
             sound.next(&entry).map_err(|message| corrupt((line, message)))?;
@@ -205,8 +208,8 @@ impl Lines<'_> {
         JournalError::Corrupt { path: self.path.to_path_buf(), line: self.number, message: message.into() }
     }
 
-    /// Puts the next line into `line`, without its newline; `false` where there is none that is
-    /// whole.
+    /// Reads the next line into `line`, without its newline. Returns `false` if there is no whole
+    /// line.
     fn next(&mut self, line: &mut Vec<u8>, limit: usize) -> Result<bool, JournalError> {
         let path = self.path;
         line.clear();
@@ -229,7 +232,7 @@ impl Lines<'_> {
         Ok(true)
     }
 
-    /// Gives all lines to `makers` by turns, until no batch is taken any more.
+    /// Sends all lines to `makers` in turn, until one of them stops receiving.
     fn batches(&mut self, makers: &[mpsc::SyncSender<Batch>]) -> Result<(), JournalError> {
         let mut line = Vec::new();
         let mut batch = Batch::default();
@@ -250,22 +253,22 @@ impl Lines<'_> {
                 batch.bytes.reserve(BATCH);
             }
             batch.bytes.extend_from_slice(object);
-            // The newline is read, and not part of the object.
+            // `at` is after the newline, which is not part of the object.
             batch.ends.push((batch.bytes.len(), self.at.saturating_sub(object.len() as u64 + 1)));
             if batch.bytes.len() >= BATCH && !send(std::mem::take(&mut batch)) {
                 return Ok(());
             }
         };
-        // Whatever ended this, something may be wrong with what came before. One that finds that
-        // takes no more.
+        // The last batch can hold an earlier error. A receiver that found one has already stopped,
+        // so a failed send is fine.
         let _ = send(batch);
         read
     }
 
-    /// The header, if there is a whole line.
+    /// Reads the header, if there is a whole line.
     fn header(&mut self) -> Result<Option<Header>, JournalError> {
-        /// Only the version, whatever else there is: a header of another version need not look like
-        /// ours.
+        /// Reads the version and ignores other keys: a header of another version can have other
+        /// keys.
         #[derive(serde::Deserialize)]
         struct Version {
             journal: u64,
@@ -274,8 +277,7 @@ impl Lines<'_> {
         if !self.next(&mut line, MAX_HEADER)? {
             return Ok(None);
         }
-        // Where the sum does not fit, the version may be why: another one may have other sums, or
-        // none.
+        // A wrong sum can come from another version, which has other sums or none.
         let opened = self.chain.open(&mut line).map(<[u8]>::len);
         let start = opened.map_or(0, |length| line.len().saturating_sub(length));
         let object = if opened.is_ok() { line.get(start..).unwrap_or_default() } else { chain::unchecked(&mut line) };
@@ -291,8 +293,8 @@ impl Lines<'_> {
 }
 
 impl JournalError {
-    /// The system refused to `action` (`read`, `open`) `path`, or what is there is no file, or one
-    /// of several names.
+    /// Classifies an error of the action (`read`, `open`) on `path`: not a regular file, several
+    /// hard links, or a failed system call.
     pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();
         if disk::is_no_file(&source) {

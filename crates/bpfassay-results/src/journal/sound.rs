@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether what a journal contains is possible: every entry is of the plan in the header, and comes
-//! in an order in which things happen.
+//! Checks that a journal is possible: every entry belongs to the plan in the header, and the order
+//! of entries can occur.
 
 use std::collections::{HashMap, HashSet, hash_map};
 
@@ -9,18 +9,18 @@ use bpfassay_study::{Block, Plan, PlannedRun};
 
 use crate::{BlockEnded, BootVerdict, Entry, FailureKind, Outcome, RunRecord};
 
-/// The state of a block so far.
+/// Progress of a block.
 #[derive(Default)]
 struct Known {
-    /// The boot that was started last; 0: none.
+    /// Number of the last started boot; 0 if none.
     started: u32,
-    /// Whether it goes on.
+    /// Whether the boot is still open.
     goes_on: bool,
 }
 
-/// The plan, and what happened of it so far.
+/// The plan, and the state of its blocks.
 pub(super) struct Sound<'a> {
-    /// What entries may be of: the plan, or a shard of it.
+    /// How messages name the scope of entries: the plan, or a shard of it.
     whole: String,
     blocks: HashMap<&'a str, Known>,
     runs: HashMap<&'a str, (&'a Block, &'a PlannedRun)>,
@@ -65,10 +65,10 @@ impl<'a> Sound<'a> {
         Ok(sound)
     }
 
-    /// Takes in the next entry.
+    /// Checks the next entry.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// The reason why the entry is impossible.
     pub(super) fn next(&mut self, entry: &Entry) -> Result<(), String> {
         match entry {
             Entry::BlockStarted(started) => {
@@ -97,7 +97,7 @@ impl<'a> Sound<'a> {
         self.blocks.get_mut(block).ok_or_else(|| format!("{whole} has no block {block}"))
     }
 
-    /// Whether the plan has `run` in `block`.
+    /// Checks that the plan has `run` in `block`.
     fn is_of(&self, run: &str, block: &str) -> Result<(), String> {
         match self.runs.get(run) {
             Some((known, _)) if known.id == block => Ok(()),
@@ -115,8 +115,8 @@ impl<'a> Sound<'a> {
         }
         let is_in = self.known(&block.id)?.is_in(boot);
         match &record.outcome {
-            // What failed may never have begun: its guest could not be started, or was gone
-            // already, or was never meant to be started, which is boot 0.
+            // A failed run possibly never began: its guest did not start, or was already gone. Boot
+            // 0 means that no start was tried.
             Outcome::Failed(failure) if boot > 0 || failure.kind == FailureKind::NotTried => Ok(()),
             Outcome::Refused(Refusal { run: Some(earlier), .. }) if is_in => self.is_of(earlier, &block.id),
             Outcome::Measured(_) | Outcome::Refused(_) if is_in => Ok(()),
@@ -126,7 +126,7 @@ impl<'a> Sound<'a> {
 
     fn ended(&mut self, ended: &BlockEnded) -> Result<(), String> {
         let known = self.known(&ended.block)?;
-        // A guest that could not even be started has a failure, and was not started.
+        // A guest that could not be started has a failure, and no start entry.
         let never = ended.failure.is_some() && ended.boot > known.started;
         if !known.is_in(ended.boot) && !never {
             return Err(not_started("an end is recorded of", ended.boot, &ended.block));
@@ -151,7 +151,7 @@ fn not_started(what: &str, boot: u32, block: &str) -> String {
     format!("{what} boot {boot} of block {block}, which was not in progress")
 }
 
-/// What of `record` differs from what the plan has for its run.
+/// Names the first property of `record` that differs from the plan.
 fn other_than_planned(record: &RunRecord, block: &Block, planned: &PlannedRun) -> Option<&'static str> {
     [
         ("cell", record.cell == planned.cell),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What of a journal counts: which record stands for each run, which of them are settled, and how
-//! far each block came.
+//! Finds the entries of a journal that count: the record that stands for each run, whether it is
+//! settled, and how far each block got.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,49 +9,49 @@ use bpfassay_study::{Block, Plan};
 use super::Contents;
 use crate::{BlockEnded, BootVerdict, Entry, Outcome, RunFailure, RunRecord};
 
-/// What is done again when a run is resumed, besides what was never brought to its end.
+/// What to repeat on resumption, in addition to unfinished work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Again {
     /// Nothing.
     Nothing,
-    /// Runs that failed because the host failed.
+    /// Runs that failed because of the host.
     Host,
-    /// Blocks with runs that failed, whyever, as if nothing were known of them.
+    /// Blocks with failed runs, whatever the reason. Earlier facts about them are dropped.
     Failed,
 }
 
-/// A block that is to be done: all of its runs, and what is known from earlier boots.
+/// A block with work left, and the facts from earlier boots.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToDo {
     /// The block as planned.
     pub block: Block,
-    /// The facts from its earlier boots.
+    /// Facts from earlier boots of the block.
     pub past: Past,
 }
 
 impl ToDo {
-    /// `block`, of which nothing was done yet.
+    /// Creates the entry of a block that was never booted.
     #[must_use]
     pub fn fresh(block: Block) -> Self {
         Self { block, past: Past::default() }
     }
 
-    /// The runs that have no record that counts, in order.
+    /// Returns the runs without a settled record, in order.
     pub fn open(&self) -> impl Iterator<Item = &bpfassay_study::PlannedRun> {
         self.block.runs.iter().filter(|run| !self.past.settled.contains(&run.spec.id))
     }
 }
 
-/// The facts about a block from its earlier boots.
+/// Facts about a block from its earlier boots.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Past {
-    /// The number of its last boot; 0 before the first.
+    /// Number of the last boot; 0 before the first.
     pub boots: u32,
-    /// Which attempt is to be gone on with, from 1.
+    /// The current attempt, from 1.
     pub attempt: u32,
-    /// The boots of that attempt, in order.
+    /// Boots of the current attempt, in order.
     pub history: Vec<PastBoot>,
-    /// Runs whose records count: they are not booted again.
+    /// Runs whose records are settled. They are not repeated.
     pub settled: BTreeSet<String>,
 }
 
@@ -62,7 +62,7 @@ impl Default for Past {
 }
 
 impl Past {
-    /// How the block was given up, if it was because no guest of it was ever ready.
+    /// The failure over which the block was given up, if none of its guests was ever ready.
     #[must_use]
     pub fn never_ready(&self) -> Option<&RunFailure> {
         let ended = self.history.last()?.ended.as_ref()?;
@@ -74,15 +74,15 @@ impl Past {
 /// One boot of a block.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastBoot {
-    /// Its number, from 1.
+    /// Number of the boot, from 1.
     pub boot: u32,
-    /// Its runs.
+    /// Runs of the boot.
     pub runs: Vec<String>,
-    /// The run that it was to confirm something about.
+    /// For a confirming boot: the suspected run.
     pub confirming: Option<String>,
-    /// Whether the guest reported that it was ready.
+    /// Whether the guest reported that it is ready.
     pub ready: bool,
-    /// How it ended, without what was counted; `None`: bpfassay was killed before it wrote it.
+    /// The end of the boot, without counts. `None` if bpfassay was killed before it was written.
     pub ended: Option<BlockEnded>,
 }
 
@@ -104,7 +104,7 @@ pub struct Standing<'a> {
 impl<'a> Standing<'a> {
     fn of(entries: &'a [Entry]) -> Self {
         let mut standing = Self::default();
-        // Runs of the boot that is open, by block.
+        // Runs of the open boot, by block.
         let mut open: BTreeMap<&str, &[String]> = BTreeMap::new();
         for entry in entries {
             match entry {
@@ -137,8 +137,7 @@ impl<'a> Standing<'a> {
                     }
                 }
                 Entry::Run(record) => {
-                    // What is written outside of any boot is the outcome of runs that no boot is
-                    // made for.
+                    // A record outside any boot is final: its run gets no boot.
                     let settled = !open.contains_key(record.block.as_str());
                     standing.runs.insert(&record.run, Stands { record, settled });
                 }
@@ -170,31 +169,31 @@ impl<'a> Standing<'a> {
         self.runs.get(run).map(|stands| stands.record)
     }
 
-    /// Whether the record of `run` counts for good, but for host failure.
+    /// Whether the record of `run` is settled and not a host failure.
     #[must_use]
     pub fn is_final(&self, run: &str) -> bool {
         self.runs.get(run).is_some_and(|stands| stands.settled && !stands.record.is_failed_by_host())
     }
 
-    /// The records that stand, by run.
+    /// All records that stand, by run.
     #[must_use]
     pub fn records(&self) -> BTreeMap<&'a str, &'a RunRecord> {
         self.runs.iter().map(|(&run, stands)| (run, stands.record)).collect()
     }
 
-    /// How many records do not count because the block was booted again, by block.
+    /// Number of records by block that a later boot of the block superseded.
     #[must_use]
     pub fn superseded(&self) -> &BTreeMap<&'a str, usize> {
         &self.superseded
     }
 
-    /// How many records stand that are not settled.
+    /// Number of standing records that are not settled.
     #[must_use]
     pub fn provisional(&self) -> usize {
         self.runs.values().filter(|stands| !stands.settled).count()
     }
 
-    /// What is known of the block named `id`, its settled runs among it.
+    /// The facts about `block`, with its settled runs.
     #[must_use]
     pub fn past(&self, block: &Block) -> Past {
         let mut past = self.blocks.get(block.id.as_str()).cloned().unwrap_or_default();
@@ -203,13 +202,13 @@ impl<'a> Standing<'a> {
         past
     }
 
-    /// The work that is left of `block`, if there is any.
+    /// The work left of `block`, if any.
     fn to_do(&self, block: &Block, again: Again) -> Option<ToDo> {
         let mut past = self.past(block);
         let records = || block.runs.iter().filter_map(|run| self.record(&run.spec.id));
         let is_failed = |record: &RunRecord| matches!(record.outcome, Outcome::Failed(_));
         if again == Again::Failed && records().any(is_failed) {
-            // As if nothing were known: but the numbers of boots go on.
+            // Boot numbers go on, everything else is dropped.
             if past.boots > 0 {
                 past.attempt = past.attempt.saturating_add(1);
             }
@@ -222,7 +221,7 @@ impl<'a> Standing<'a> {
     }
 }
 
-/// `ended` without what was counted, which is large.
+/// Copies `ended` without the counts, which are large.
 fn outline(ended: &BlockEnded) -> BlockEnded {
     BlockEnded {
         block: ended.block.clone(),
@@ -238,22 +237,21 @@ fn outline(ended: &BlockEnded) -> BlockEnded {
 }
 
 impl Contents {
-    /// The entries that count.
+    /// Finds the entries that count.
     #[must_use]
     pub fn standing(&self) -> Standing<'_> {
         Standing::of(&self.entries)
     }
 
-    /// The record that stands for each run: of a block that was not brought to its end, provisional
-    /// ones.
+    /// The record that stands for each run. Records of unfinished blocks are provisional.
     #[must_use]
     pub fn records(&self) -> BTreeMap<&str, &RunRecord> {
         self.standing().records()
     }
 
-    /// What is still to do: the blocks of the plan, or of its shard, of which a run has no record
-    /// that counts, and what `again` asks for besides. A block is measured in one boot, so it is
-    /// done whole; its past shows which of its runs are left out.
+    /// The work left: blocks of the plan, or of its shard, with a run that has no settled record,
+    /// and what `again` adds. A block is measured in one boot, so it is repeated whole. Its past
+    /// tells which runs are left out.
     #[must_use]
     pub fn to_do(&self, again: Again) -> Vec<ToDo> {
         to_do(&self.header.plan, &self.standing(), again)

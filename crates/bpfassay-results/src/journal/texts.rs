@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The records of a journal as text: what results that are too large to be held whole are written
-//! from.
+//! The texts of a journal's records. Results that are too large for memory are written from them.
 //!
-//! The text of a record is the one that it has in `results.json`. A journal that this program wrote
-//! has it already, and is read a second time; where another program wrote the journal, the text is
-//! kept in a file without a name.
+//! The text of a record is the one in `results.json`. A journal that this program wrote already has
+//! that text, and is read a second time. Otherwise the text is kept in an unnamed file.
 
 use std::{
     fs::File,
@@ -27,15 +25,15 @@ use crate::{
     directory::{Draft, OpenDirectory},
 };
 
-/// The text before the keys of a record in the journal, without the comma.
+/// Start of a record's line in the journal, before the comma and the other keys.
 const TAG: &[u8] = b"{\"entry\":\"run\"";
 
-/// Most threads that read texts: what takes them keeps no more of them busy.
+/// Limit of threads that read texts. The consumer cannot keep more of them busy.
 const MOST_MAKERS: usize = 4;
-/// Texts that wait to be taken, for each thread.
+/// Texts per thread that can wait for the consumer.
 const WAITING: usize = 16;
 
-/// The place of the text of a record, and its SHA-256.
+/// Location and SHA-256 of a record's text.
 #[derive(Debug, Clone)]
 pub struct Place {
     source: Source,
@@ -50,7 +48,7 @@ enum Source {
     Spool,
 }
 
-/// A record's text that is not in the journal, until it is kept.
+/// The place of a record's text, and the text itself if the journal does not have it.
 struct Made {
     place: Place,
     other: Option<Vec<u8>>,
@@ -66,12 +64,12 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Reads the journal in `directory`. Each entry is given to `make` as soon as it is read, on
-    /// one of several threads, and with what came of that, and for a record with the place of its
-    /// text, to `keep`, in the order of the journal: both may take away what is not needed.
+    /// Reads the journal in `directory`. Several threads parse entries and call `make` on each. The
+    /// entry, the result of `make`, and the place of a record's text go to `keep`, in journal
+    /// order. Both functions can remove data that is not needed.
     ///
     /// # Errors
-    /// As [`Contents::read`]; [`JournalError::Io`] where a text cannot be kept.
+    /// Those of [`Contents::read`], and [`JournalError::Io`] if a text cannot be kept.
     pub fn read<T: Send>(
         directory: &OpenDirectory,
         make: impl Fn(&Plan, &mut Entry) -> T + Sync,
@@ -110,9 +108,9 @@ impl Texts {
         Ok(place)
     }
 
-    /// Gives what `make` makes of the text at each of `places`, on several threads, to `take`, in
-    /// the order of `places`. In place of that, `take` is given [`JournalError::Io`] where a text
-    /// cannot be read, or is another by now.
+    /// Reads the text at each of `places`, applies `make` on several threads, and passes the
+    /// results to `take` in the order of `places`. A text that cannot be read, or has changed,
+    /// gives [`JournalError::Io`].
     ///
     /// # Errors
     /// Those of `take`.
@@ -133,15 +131,15 @@ impl Texts {
                     made
                 })
                 .collect();
-            // The first that gives no more has no text after those of the others.
+            // When one receiver has no more texts, no other has a later one.
             made.iter().cycle().map_while(|made| made.recv().ok()).try_for_each(&mut take)
         })
     }
 
-    /// The text at `place`.
+    /// Reads the text at `place`.
     ///
     /// # Errors
-    /// [`JournalError::Io`] where it cannot be read, or is another by now.
+    /// [`JournalError::Io`] if the text cannot be read, or has changed.
     fn get(&self, place: &Place) -> Result<String, JournalError> {
         let read = || {
             let file = match place.source {
@@ -163,10 +161,10 @@ impl Texts {
     }
 }
 
-/// The text of `record`, which was read from `object`.
+/// Finds or makes the text of `record`, which was read from `object`.
 ///
 /// # Errors
-/// Where the record has no JSON form.
+/// Fails if the record has no JSON form.
 fn text_of(record: &RunRecord, object: Object<'_>) -> Result<Made, serde_json::Error> {
     let mut text = Vec::with_capacity(object.text.len());
     serde_json::to_writer(&mut text, record)?;
@@ -177,9 +175,9 @@ fn text_of(record: &RunRecord, object: Object<'_>) -> Result<Made, serde_json::E
     Ok(Made { place, other: (!is_in_journal).then_some(text) })
 }
 
-/// A file that is gone when it is closed.
+/// Opens a file that disappears when it is closed.
 fn spool(directory: &OpenDirectory) -> io::Result<File> {
-    // Dropping the draft takes its name away, where it has one.
+    // Dropping the draft removes its name, if it has one.
     Draft::new(directory, ".journal.texts").map(|(_, file)| file)
 }
 

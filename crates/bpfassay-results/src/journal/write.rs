@@ -20,25 +20,24 @@ use crate::{
     directory::{Draft, OpenDirectory},
 };
 
-/// A journal being written. The lock is held until it is dropped.
+/// A journal open for writing. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct Journal {
     directory: OpenDirectory,
     path: PathBuf,
     file: File,
-    /// Of what is in it.
+    /// Digest of the lines written so far.
     chain: JournalDigest,
     failed: bool,
 }
 
 impl Journal {
-    /// Whether a journal can be begun in `directory`, as far as can be known without creating
-    /// anything: for a check before work begins that ends in [`Journal::create`].
+    /// Checks whether a journal can be created in `directory`, without creating anything. Serves as
+    /// an early check before work that ends in [`Journal::create`].
     ///
     /// # Errors
-    /// [`JournalError::Exists`] where there is a journal, [`JournalError::NotADirectory`] where a
-    /// part of the path is a file, [`JournalError::Io`] where the directory could not be written
-    /// to.
+    /// [`JournalError::Exists`] if there is a journal; [`JournalError::NotADirectory`] if a part of
+    /// the path is a file; [`JournalError::Io`] if the directory is not writable.
     pub fn may_create(directory: &Path) -> Result<(), JournalError> {
         let path = directory.join(FILE_NAME);
         let absolute = std::path::absolute(directory).map_err(|source| JournalError::Io {
@@ -64,10 +63,11 @@ impl Journal {
         })
     }
 
-    /// Begins a journal in `directory`, which is made if it does not exist.
+    /// Creates a journal in `directory`, and the directory if absent.
     ///
     /// # Errors
-    /// As [`Journal::create_in`]; [`JournalError::Io`] where the directory cannot be made.
+    /// Those of [`Journal::create_in`], and [`JournalError::Io`] if the directory cannot be
+    /// created.
     pub fn create(directory: &Path, header: &Header) -> Result<Self, JournalError> {
         let opened = OpenDirectory::make(directory).map_err(|source| JournalError::Io {
             action: "create",
@@ -77,12 +77,13 @@ impl Journal {
         Self::create_in(opened, header)
     }
 
-    /// Begins a journal in `directory`.
+    /// Creates a journal in `directory`.
     ///
     /// # Errors
-    /// [`JournalError::Exists`] where there is one already; [`JournalError::Io`] where the file
-    /// cannot be written; [`JournalError::Locked`] where another process has the lock;
-    /// [`JournalError::Json`] or [`JournalError::TooLarge`] where `header` cannot be written.
+    /// - [`JournalError::Exists`]: there is one already.
+    /// - [`JournalError::Io`]: the file cannot be written.
+    /// - [`JournalError::Locked`]: another process has the lock.
+    /// - [`JournalError::Json`], [`JournalError::TooLarge`]: `header` cannot be written.
     pub fn create_in(directory: OpenDirectory, header: &Header) -> Result<Self, JournalError> {
         let path = directory.path().join(FILE_NAME);
         let io = |error: io::Error| match error.kind() {
@@ -92,15 +93,15 @@ impl Journal {
         if directory.has(FILE_NAME).map_err(io)? {
             return Err(JournalError::Exists { path });
         }
-        // Without its name until the header is in it: a run that is killed before that has not
-        // begun, and can be begun again.
+        // The file gets its name when the header is in it. A run killed before that has not begun,
+        // and can be started again.
         let of_draft = directory.clone();
         let (draft, file) = Draft::new(&of_draft, FILE_NAME).map_err(io)?;
         lock(&file, &path)?;
         let mut journal = Self { directory, path: path.clone(), file, chain: JournalDigest::default(), failed: false };
         journal.write(header, MAX_HEADER)?;
         draft.name(&journal.file).map_err(io)?;
-        // The file's name must survive a crash as its contents do.
+        // The file's name must survive a crash, as the contents do.
         journal.directory.sync().map_err(|source| JournalError::Io {
             action: "sync",
             path: journal.directory.path().to_path_buf(),
@@ -109,23 +110,24 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Goes on with the journal in `directory`. A torn last line is moved to [`TORN_FILE_NAME`]
-    /// first.
+    /// Opens the journal in `directory` for more entries. Moves a torn last line to
+    /// [`TORN_FILE_NAME`] first.
     ///
     /// # Errors
-    /// As [`Journal::resume_in`]; [`JournalError::Io`] where the directory cannot be opened.
+    /// Those of [`Journal::resume_in`], and [`JournalError::Io`] if the directory cannot be opened.
     pub fn resume(directory: &Path) -> Result<(Self, Contents), JournalError> {
         let opened = OpenDirectory::open(directory)
             .map_err(|source| JournalError::io("open", &directory.join(FILE_NAME), source))?;
         Self::resume_in(opened)
     }
 
-    /// Goes on with the journal in `directory`, as [`Journal::resume`] does.
+    /// Like [`Journal::resume`], in an open directory.
     ///
     /// # Errors
-    /// As [`Contents::read`]; [`JournalError::HasOtherName`] where another name has the journal,
-    /// too; [`JournalError::Locked`] where another process writes it; [`JournalError::Io`] where a
-    /// torn line cannot be moved.
+    /// - Those of [`Contents::read`].
+    /// - [`JournalError::HasOtherName`]: the journal has another hard link.
+    /// - [`JournalError::Locked`]: another process is writing it.
+    /// - [`JournalError::Io`]: a torn line cannot be moved.
     pub fn resume_in(directory: OpenDirectory) -> Result<(Self, Contents), JournalError> {
         let path = directory.path().join(FILE_NAME);
         let io = |action, path: &Path| {
@@ -154,38 +156,38 @@ impl Journal {
         Ok((Self { directory, path, file, chain, failed: false }, contents))
     }
 
-    /// Adds `entry`; when this returns, it is on disk.
+    /// Appends `entry`. It is on disk when this returns.
     ///
     /// # Errors
-    /// [`JournalError::Io`], after which the journal takes no more entries; [`JournalError::Json`];
-    /// [`JournalError::TooLarge`].
+    /// [`JournalError::Io`], after which the journal accepts no more entries;
+    /// [`JournalError::Json`]; [`JournalError::TooLarge`], after which it accepts none either.
     pub fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
         self.write(entry, MAX_LINE)
     }
 
-    /// Adds what another program could have written.
+    /// Appends an entry that this program would not write.
     #[cfg(test)]
     pub(super) fn append_value(&mut self, value: &serde_json::Value) -> Result<(), JournalError> {
         self.write(value, MAX_LINE)
     }
 
-    /// Adds all of `entries`; when this returns, they are on disk. For what was measured before: a
-    /// crash meanwhile may lose any of them.
+    /// Appends all of `entries`. They are on disk when this returns; a crash before that can lose
+    /// any of them. Suits data that was measured earlier.
     ///
     /// # Errors
-    /// As [`Journal::append`].
+    /// Those of [`Journal::append`].
     pub fn append_all<'a>(&mut self, entries: impl IntoIterator<Item = &'a Entry>) -> Result<(), JournalError> {
         entries.into_iter().try_for_each(|entry| self.put(entry, MAX_LINE))?;
         self.sync()
     }
 
-    /// The directory that it lies in.
+    /// The journal's directory.
     #[must_use]
     pub const fn directory(&self) -> &OpenDirectory {
         &self.directory
     }
 
-    /// The journal's file.
+    /// Path of the journal's file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -206,25 +208,25 @@ impl Journal {
             return Err(JournalError::Failed { path: self.path.clone() });
         }
         let line = line(&mut self.chain, value, &self.path, limit).inspect_err(|error| {
-            // The sums of further lines would rest on it.
+            // Sums of later lines would include this one.
             self.failed |= matches!(error, JournalError::TooLarge { .. });
         })?;
         let written = self.file.write_all(&line);
         self.written(written)
     }
 
-    /// Nothing more is added once something could not be written.
+    /// After a failed write, nothing more is appended.
     fn written(&mut self, written: io::Result<()>) -> Result<(), JournalError> {
         written.map_err(|source| {
-            // Part of the line may be there: another line after it would make it corrupt instead of
-            // torn.
+            // Part of the line can be in the file. A further line would make the journal corrupt
+            // instead of torn.
             self.failed = true;
             JournalError::Io { action: "append to", path: self.path.clone(), source }
         })
     }
 }
 
-/// `value` as the next line of a journal, which nobody could read if it were longer than `limit`.
+/// Makes the next line of a journal from `value`. Readers refuse a line longer than `limit`.
 fn line<T: Serialize>(
     chain: &mut JournalDigest,
     value: &T,
@@ -242,7 +244,7 @@ fn line<T: Serialize>(
     }
 }
 
-/// The text of a journal.
+/// Returns the text of a journal.
 ///
 /// # Errors
 /// Those of [`line`].

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs of other tools under test.
+//! Runs of the other tools under test.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::{
     plan::{LeftOut, PlannedRun},
 };
 
-/// The tools under test that there are for `target`.
+/// The tools under test that support `target`.
 pub(super) fn tools_for(study: &Study, target: &Target) -> Vec<Tool> {
     let of_files = study.tool_files.iter().filter_map(|tool| tool.file.for_target(target.arch, &target.kernel).ok());
     study.tools.iter().cloned().chain(of_files).collect()
@@ -28,7 +28,7 @@ pub(super) fn tools_left_out(study: &Study, targets: &[Target]) -> Vec<LeftOut> 
     for tool in &study.tool_files {
         for target in targets {
             let Err(reason) = tool.file.for_target(target.arch, &target.kernel) else { continue };
-            // Once for all kernels of an architecture, where it is for none of them.
+            // An architecture without any supported kernel is reported once.
             if known.insert((&tool.file.name, target.arch, reason.clone())) {
                 left_out.push(LeftOut { what: format!("tool {} on {}", tool.file.name, target.arch), reason });
             }
@@ -37,8 +37,8 @@ pub(super) fn tools_left_out(study: &Study, targets: &[Target]) -> Vec<LeftOut> 
     left_out
 }
 
-/// The configuration of the bundled tracer that stands beside another tool on `target` as its
-/// reference tracer: one that counts exactly, and that the kernel is not known to refuse.
+/// The bundled tracer's configuration that serves as reference tracer on `target`. It counts
+/// exactly, and no known refusal of the kernel concerns it.
 fn reference_probe(study: &Study, target: &Target) -> ProbeConfiguration {
     let fexit = ProbeConfiguration::with_defaults(Probe::Fexit);
     if let Some(known) = study.reference {
@@ -50,9 +50,9 @@ fn reference_probe(study: &Study, target: &Target) -> ProbeConfiguration {
     }
 }
 
-/// What a tool's figures are compared with, if it reports any: where some are bytes that were asked
-/// for, the same kind of probe at the entry of calls counts those. They count by thread and
-/// variant, which takes longer: they are compared with no other run.
+/// Reference tracers for a tool that reports figures. If some figures are requested bytes, a second
+/// tracer with the same kind of probe at function entry counts those. Reference tracers count by
+/// thread and variant, which takes longer, so their runs are compared with no others.
 fn reference_probes(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'static str, ProbeConfiguration)> {
     let known = study.tool_files.iter().find(|known| known.file.name == tool.name);
     let Some(report) = known.and_then(|known| known.file.report.as_ref()) else { return Vec::new() };
@@ -61,7 +61,7 @@ fn reference_probes(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'stati
     let entry = match returned.probe {
         Probe::Fexit => Some(Probe::Fentry),
         Probe::Kretprobe => Some(Probe::Kprobe),
-        // No other probe has one: what calls were asked to move is then not known.
+        // No other probe has a counterpart at function entry, so requested bytes stay unknown.
         _ => None,
     };
     let second = entry.filter(|_| requested).map(|entry| ("-requested", ProbeConfiguration::with_defaults(entry)));
@@ -69,9 +69,9 @@ fn reference_probes(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'stati
     all.map(|(what, probe)| (what, ProbeConfiguration { map: MapLayout::Threads, ..probe })).collect()
 }
 
-/// One more run of each tool that reports figures, by its tool file, with its reference tracer
-/// beside it, or two with one each. A round of their own, so that they are compared with none: two
-/// that count cost more than one.
+/// Builds the runs with reference tracers: one or two for each tool whose tool file declares
+/// figures. Two tracers cost more than one, so a separate round keeps these runs out of
+/// comparisons.
 pub(super) fn reference_runs(
     spec: impl Fn(ProbeConfiguration) -> RunSpec,
     study: &Study,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Refusals that are expected.
+//! Expected refusals.
 
 use bpfassay_input::document::{self, Field, Invalid, Reported};
 use bpfassay_protocol::{
@@ -12,10 +12,10 @@ use crate::{Expectation, expectation, target::kernel_name};
 
 const STEPS: &[(&str, Step)] = &[("open", Step::Open), ("load", Step::Load), ("attach", Step::Attach)];
 
-/// The expectations compiled in.
+/// The built-in expectations.
 ///
 /// # Errors
-/// None but for an error in the file, which a test would find.
+/// Fails only if the compiled-in file is invalid, which a test would find.
 pub(super) fn built_in() -> Result<Vec<Expectation>, Invalid> {
     document::read("bundled expectations", expectation::BUILT_IN, |root| {
         root.only(&["expected"]);
@@ -23,10 +23,11 @@ pub(super) fn built_in() -> Result<Vec<Expectation>, Invalid> {
     })
 }
 
-/// The tables `[[expected]]`.
+/// Reads the tables `[[expected]]`.
 ///
 /// # Errors
-/// [`Reported`] where a key is unknown or missing or its value is not valid; the document has the complaint.
+/// [`Reported`] if a key is unknown or missing, or a value is invalid. The complaint is in the
+/// document.
 pub(super) fn read(field: &Field<'_, '_>) -> Result<Vec<Expectation>, Reported> {
     field.each(|element| {
         let section = element.table()?;
@@ -50,12 +51,12 @@ pub(super) fn read(field: &Field<'_, '_>) -> Result<Vec<Expectation>, Reported> 
     })
 }
 
-/// The configurations that a name stands for: `fexit` for itself, `fexit+*` for every map layout
-/// that is compared with others, `fexit+*@*` for each of them by every loader.
+/// Expands a configuration name: `fexit` is itself, `fexit+*` every map layout that is compared
+/// with others, `fexit+*@*` all of these with every loader.
 fn configurations(field: &Field<'_, '_>) -> Result<Vec<ProbeConfiguration>, Reported> {
     let text = field.text()?;
     let (rest, any_loader) = text.strip_suffix("@*").map_or((text, false), |rest| (rest, true));
-    // Of a loader that is named the layout may still be any.
+    // The layout can be `*` with a named loader, too.
     let (rest, loader) = rest.split_once('@').map_or((rest, None), |(rest, loader)| (rest, Some(loader)));
     let (rest, any_map) = rest.strip_suffix("+*").map_or((rest, false), |rest| (rest, true));
     let plain = loader.map_or_else(|| rest.to_owned(), |loader| format!("{rest}@{loader}"));

@@ -6,7 +6,7 @@ use bpfassay_protocol::{job::Scheduling, nodes::Node};
 
 use crate::{Addresses, GuestSize};
 
-/// The guests of a study that does not describe them.
+/// The default guest of a study.
 pub(super) fn default() -> GuestSize {
     GuestSize {
         cpus: 1,
@@ -18,7 +18,7 @@ pub(super) fn default() -> GuestSize {
     }
 }
 
-/// The key `scheduling` of guests and of file systems.
+/// Reads the key `scheduling` of guests and file systems.
 pub(super) fn scheduling(section: &Section<'_, '_>) -> Result<Option<Scheduling>, Reported> {
     section.optional("scheduling", |field| {
         field.choice(&Scheduling::ALL.iter().map(|&one| (one.name(), one)).collect::<Vec<_>>())
@@ -28,7 +28,7 @@ pub(super) fn scheduling(section: &Section<'_, '_>) -> Result<Option<Scheduling>
 /// Reads `[guest]`.
 ///
 /// # Errors
-/// [`Reported`] where a key is unknown or its value is not valid; the document has the complaint.
+/// [`Reported`] if a key is unknown or a value is invalid. The complaint is in the document.
 pub(super) fn read(field: &Field<'_, '_>) -> Result<GuestSize, Reported> {
     let default = default();
     let section = field.table()?;
@@ -37,7 +37,7 @@ pub(super) fn read(field: &Field<'_, '_>) -> Result<GuestSize, Reported> {
     let scheduling = scheduling(&section);
     let cpus = section.or("cpus", default.cpus, |cpus| cpus.number(1..=64));
     let nodes = section.or("nodes", default.nodes, |nodes| nodes.number(1..=Node::MOST));
-    // Below this a Debian kernel does not boot with its initramfs.
+    // A Debian kernel does not boot with its initramfs in less memory.
     let memory_mib = section.or("memory_mib", default.memory_mib, |memory| memory.number(384..=1 << 20));
     let kernel_parameters = section.or("kernel_parameters", Vec::new(), |parameters| {
         parameters.distinct("kernel parameter", |field| {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Any program as a workload: where it comes from, and how its output is read.
-//!
-//! What cannot be read is an error with the reason, never a number.
+//! Any program as a workload: its source, and how its output is read. Unreadable output is an error
+//! with a reason, and never a number.
 
 use std::collections::BTreeMap;
 
@@ -20,28 +19,28 @@ use super::{
 };
 use crate::{Clock, clock::DAY_MS};
 
-/// The group of a pattern that holds the number.
+/// Name of the regex group that holds the number.
 const GROUP: &str = "value";
 
-/// How much of a program's output messages quote, in characters.
+/// Characters of a program's output that messages quote.
 const QUOTED: usize = 400;
 
-/// How long a program may take where a study gives no deadline.
+/// Default deadline of a program, in milliseconds.
 const DEADLINE_MS: u64 = 60_000;
 
-/// The unit of the time that the work took.
+/// Unit of the elapsed time under the instruction clock.
 const INSTRUCTIONS: &str = "instructions";
 
-/// Most metrics of a workload.
+/// Largest number of metrics of a workload.
 const MAX_FIGURES: usize = 16;
 
-/// Names that rows have already: of IOR's bandwidths, and of the time that the work took.
+/// Reserved names of rows: IOR's bandwidths, and the time of the work.
 const TAKEN: [&str; 3] = ["read", "write", "work"];
 
 pub(super) const TYPES: &[Type] = &[Type {
     name: "command",
     read: |table| {
-        // Its rows go by that name.
+        // The rows are named after it.
         table.section.need("name", |_| Ok(()))?;
         Ok(Read { kind: WorkloadKind::Command(read(table)?), default_name: None })
     },
@@ -64,10 +63,11 @@ fn read(table: &Table<'_>) -> Result<CommandSpec, Reported> {
     })
 }
 
-/// How long a run may take, in milliseconds, by the key `deadline`.
+/// Reads the key `deadline`: the time limit of a run in milliseconds.
 ///
 /// # Errors
-/// [`Reported`] where the value is no time between 1 s and a day; the document has the complaint.
+/// [`Reported`] if the value is not a time between 1 s and one day. The complaint is in the
+/// document.
 pub(super) fn deadline(section: &Section<'_, '_>) -> Result<u64, Reported> {
     section.or("deadline", DEADLINE_MS, |field| field.milliseconds(1000..=DAY_MS))
 }
@@ -112,7 +112,7 @@ fn unit(field: &Field<'_, '_>) -> Result<String, Reported> {
     Err(field.error("give a unit of at most 20 bytes, such as `1/s`"))
 }
 
-/// The only one of the ways to find a number.
+/// Reads exactly one of `pattern` and `pointer`.
 fn location(section: &Section<'_, '_>) -> Result<ValueLocation, Reported> {
     match (section.get("pattern"), section.get("pointer")) {
         (Some(field), None) => {
@@ -156,33 +156,33 @@ fn bytes(field: &Field<'_, '_>) -> Result<BTreeMap<Operation, ValueLocation>, Re
 /// A program as a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandSpec {
-    /// Where it comes from.
+    /// Source of the program.
     pub source: Source,
-    /// Its arguments, without the program's name; [`bpfassay_protocol::job::DIRECTORY`] stands for
-    /// the directory that it works in.
+    /// Arguments without the program name. [`bpfassay_protocol::job::DIRECTORY`] stands for the
+    /// working directory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
-    /// How long it may take by the guest's clock, in milliseconds.
+    /// Time limit by the guest's clock, in milliseconds.
     pub deadline_ms: u64,
-    /// Its metrics, in the order of display.
+    /// The metrics, in display order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<MetricSpec>,
-    /// Where it prints the bytes that it moved on the file system under test, by operation. What it
-    /// does not print of these counts as not reported, not as 0.
+    /// Place of the bytes moved on the file system under test, by operation. Missing values count
+    /// as not reported, and not as 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bytes: BTreeMap<Operation, ValueLocation>,
 }
 
-/// One metric, and where its value stands.
+/// A metric and the place of its value in the output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MetricSpec {
     /// Name, unique in the workload.
     pub name: MetricName,
     /// Unit: `1/s`.
     pub unit: String,
-    /// Which values are better.
+    /// Whether higher or lower values are better.
     pub better: Better,
-    /// Where it stands.
+    /// Place of the value in the output.
     #[serde(flatten)]
     pub location: ValueLocation,
 }
@@ -193,22 +193,22 @@ impl MetricSpec {
     }
 }
 
-/// Where a number stands in what a program writes to standard output.
+/// Place of a number in a program's standard output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ValueLocation {
-    /// In the group named `value` of the only match of a regular expression.
+    /// The group `value` in the only match of a regular expression.
     Pattern(Pattern),
-    /// Where a JSON pointer (RFC 6901) leads to. All of the output is one JSON document then.
+    /// The target of a JSON pointer (RFC 6901). The whole output must be one JSON document.
     Pointer(String),
 }
 
-/// What a program printed of its work.
+/// What a program printed about its work.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Printed<'a> {
-    /// Its metrics, or why one cannot be read.
+    /// The metrics, or why a metric cannot be read.
     pub figures: Vec<(&'a MetricSpec, Result<f64, String>)>,
-    /// The bytes that it reports as moved, by operation; or why they cannot be read.
+    /// The bytes that the program reports by operation, or why they cannot be read.
     pub bytes: BTreeMap<Operation, Result<u64, String>>,
 }
 
@@ -217,7 +217,7 @@ impl Kind for CommandSpec {
         vec![(name.to_owned(), self.run(name, on.arch).map(Case::from))]
     }
 
-    /// The time of the work, then those of the study.
+    /// The time of the work, then the metrics of the study.
     fn metrics(&self, _: &Named<'_>, clock: Clock) -> Vec<Metric> {
         let time = match clock {
             Clock::Instructions => INSTRUCTIONS,
@@ -226,9 +226,9 @@ impl Kind for CommandSpec {
         [Metric::work(time, Better::Lower)].into_iter().chain(self.figures.iter().map(MetricSpec::metric)).collect()
     }
 
-    /// The work took the time from before the program was started until it had ended: instructions
-    /// where the clock counts them, without those in which the guest was idle where the kernel
-    /// counts these; else seconds.
+    /// The work's time lasts from before the start of the program until its end. Under the
+    /// instruction clock, it is the number of instructions, without idle time if the kernel counts
+    /// that. Under the wall clock, it is in seconds.
     fn measure(&self, clock: Clock, outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
         let Outcome { summary, elapsed_ns, busy_ns } = *outcome;
         let (time, unit) = match (clock, busy_ns) {
@@ -268,9 +268,9 @@ impl Kind for CommandSpec {
 }
 
 impl CommandSpec {
-    /// What a guest of architecture `arch` runs for the workload `name`.
+    /// Builds what a guest of architecture `arch` runs for the workload `name`.
     fn run(&self, name: &str, arch: Arch) -> Result<Workload, String> {
-        // No entry of a workload's source names a kernel.
+        // Sources of workloads never depend on the kernel.
         let (name, any) = (guest::of_workload(name), "");
         let mut command = guest::command(&name, &self.source, &self.arguments, arch, any)?.into_iter();
         let path = command.next().ok_or("its source names no program")?;
@@ -283,7 +283,7 @@ impl CommandSpec {
         })
     }
 
-    /// What the program printed, from all that it wrote to standard output.
+    /// Reads the metrics and bytes from the program's whole standard output.
     #[must_use]
     pub fn read(&self, output: &str) -> Printed<'_> {
         let document = Document { text: output, json: serde_json::from_str(output).map_err(|error| error.to_string()) };
@@ -299,13 +299,13 @@ impl CommandSpec {
     }
 }
 
-/// A program's output.
+/// A program's output, also parsed as JSON.
 struct Document<'a> {
     text: &'a str,
     json: Result<Value, String>,
 }
 
-/// A number in its own notation.
+/// A number as text.
 struct Number(String);
 
 impl Document<'_> {

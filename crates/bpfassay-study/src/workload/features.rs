@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel offers to eBPF tools. No time is measured, so there is no metric.
+//! Tries the kernel's features for eBPF tools. No time is measured, so there is no metric.
 
 use bpfassay_protocol::job::{IorEngine, Workload};
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Case, Kind, Metric, Named, OnTarget, Read, Type, WorkloadKind, ior};
 use crate::Clock;
 
-/// What each probe configuration has to count: 64 writes and 64 reads of 4 KiB by one rank.
+/// IOR options: 64 writes and 64 reads of 4 KiB by one rank, for each probe configuration to count.
 const OPTIONS: [&str; 12] = ["-a", "POSIX", "-w", "-r", "-t", "4k", "-b", "256k", "-s", "1", "-i", "1"];
 
 pub(super) const TYPES: &[Type] = &[Type {
@@ -19,8 +19,7 @@ pub(super) const TYPES: &[Type] = &[Type {
     },
 }];
 
-/// A list of the kernel's features, and for each probe configuration a handful of reads and writes
-/// that it has to count.
+/// Lists the kernel's features. Each probe configuration counts a few reads and writes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FeaturesSpec {}
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! fio, as a program whose arguments and metrics are given: a fixed number of bytes is written to a
-//! file and read again.
+//! fio as a command with fixed arguments and metrics: it writes a fixed number of bytes to a file,
+//! and reads them again.
 
 use bpfassay_input::document::Reported;
 use bpfassay_protocol::{
@@ -14,15 +14,14 @@ use super::{
     command::{CommandSpec, MetricSpec, ValueLocation, deadline},
 };
 
-/// What fio reports of one of its jobs: name of the metric, key of its JSON, unit, which values are
-/// better.
+/// What fio reports for a job: name of the metric, JSON key, unit, and which values are better.
 const OF_A_JOB: [(&str, &str, &str, Better); 3] = [
     ("bandwidth", "bw", "KiB/s", Better::Higher),
     ("iops", "iops", "1/s", Better::Higher),
     ("latency", "lat_ns/mean", "ns", Better::Lower),
 ];
 
-/// Bytes of the file, and of each call, where a study gives none.
+/// Default bytes of the file and of each call.
 const DEFAULT_SIZE: u64 = 4 << 20;
 const DEFAULT_BLOCK: u64 = 4096;
 
@@ -49,8 +48,8 @@ fn fio(table: &Table<'_>) -> Result<CommandSpec, Reported> {
     }
     let (suite, random) = (suite?, random?);
     let (write, read) = if random { ("randwrite", "randread") } else { ("write", "read") };
-    // No files are laid out before (`create_on_open`, `fallocate`): what fio reports as written is
-    // all that it wrote there.
+    // No file is laid out in advance (`create_on_open`, `fallocate`), so fio's report of written
+    // bytes is complete.
     let arguments = format!(
         "--output-format=json --thread --ioengine=psync --randrepeat=1 --create_on_open=1 --fallocate=none \
          --directory={DIRECTORY} --filename=data --bs={block} --size={size} \

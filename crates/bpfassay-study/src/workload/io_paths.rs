@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A known number of bytes by each path that data can take between a program and a file. What a
-//! tracer counts on each path is compared. No time is measured, so there is no metric.
+//! Moves a known number of bytes on each path between a program and a file, to compare the tracer's
+//! counts per path. No time is measured, so there is no metric.
 
 use bpfassay_input::document::Reported;
 use bpfassay_protocol::job::{DIRECTORY, SUMMARY};
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::{Case, Kind, Metric, Named, OnTarget, Read, Table, Type, WorkloadKind, bundled};
 use crate::Clock;
 
-/// What the bytes per path must be a multiple of: a page, and what `O_DIRECT` takes.
+/// The bytes per path must be a multiple of this: a page, also suitable for `O_DIRECT`.
 const UNIT: u64 = 4096;
 
-/// Bytes per path where a study gives none: 16 calls each.
+/// Default bytes per path: 16 calls each.
 const DEFAULT_SIZE: u64 = 256 << 10;
 
 pub(super) const TYPES: &[Type] = &[Type {
@@ -31,14 +31,14 @@ fn size(table: &Table<'_>) -> Result<u64, Reported> {
         if !size.is_multiple_of(UNIT) {
             return Err(field.error(format!("{size} is not a multiple of {UNIT}")));
         }
-        // Two files of that size lie there at once.
+        // Two files of that size exist at the same time.
         let what = format!("two files of {size} bytes");
         table.must_fit(size.saturating_mul(2), &what).map_err(|message| field.error(message))?;
         Ok(size)
     })
 }
 
-/// How much goes by each path.
+/// The amount of data on each path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IoPathsSpec {
     /// Bytes per path.

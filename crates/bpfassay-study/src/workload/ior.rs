@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! IOR: scripts and options of study files, and the program that does its work.
+//! IOR: scripts and options of study files, and the engine that executes them.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
@@ -55,7 +55,7 @@ fn read_spec(table: &Table<'_>) -> Result<IorSpec, Reported> {
     Ok(IorSpec { script, text, files, tests, ranks, engine: engine?, interfaces: interfaces?, neighbour: neighbour? })
 }
 
-/// The options of `plan` that say where files are, each once.
+/// Lists the options in `plan` that say where files are, each once.
 fn named_files(plan: &Plan) -> Vec<String> {
     let default = Options::default().test_file;
     let mut seen = BTreeSet::new();
@@ -64,10 +64,10 @@ fn named_files(plan: &Plan) -> Vec<String> {
     named.chain(plan.output.file.iter().map(|name| format!("-O summaryFile={name}"))).collect()
 }
 
-/// The text of `script`, whose tests share files, as a run of all its tests needs it.
+/// Returns the text of `script` for running all its tests, which share files, in one run.
 ///
 /// # Errors
-/// Where the script says where files are: the agent decides that.
+/// Fails if the script says where files are, because the agent decides that.
 fn in_one_run(script: &Script, plan: &Plan) -> Result<String, String> {
     match !named_files(plan).is_empty() || plan.output != Default::default() {
         false => Ok(script.text.clone()),
@@ -78,7 +78,7 @@ fn in_one_run(script: &Script, plan: &Plan) -> Result<String, String> {
     }
 }
 
-/// The script that `field` names, and its tests.
+/// Reads the script that `field` names, with its tests.
 fn read_script(field: &Field<'_, '_>, scripts: &dyn FindScript) -> Result<(Option<Script>, Plan), Reported> {
     let name = field.text()?;
     let stem = name.strip_suffix(".ior").unwrap_or_default();
@@ -99,7 +99,7 @@ fn read_script(field: &Field<'_, '_>, scripts: &dyn FindScript) -> Result<(Optio
     Ok((Some(Script { name: name.to_owned(), text }), plan))
 }
 
-/// Options as a list of arguments, or as one text that is split as a shell does it.
+/// Reads options as a list of arguments, or as one text that is split like a shell command.
 fn plan_of_options(field: &Field<'_, '_>) -> Result<Plan, Reported> {
     let args = match field.is_list() {
         true => field.each(Field::string)?,
@@ -109,43 +109,42 @@ fn plan_of_options(field: &Field<'_, '_>) -> Result<Plan, Reported> {
     parse_args(&args).map_err(|message| field.error(message))
 }
 
-/// Whether the files of `test` fit into each file system.
+/// Checks that the files of `test` fit into each file system.
 fn fits(test: &IorTest, ranks: u32, table: &Table<'_>) -> Result<(), String> {
     let size = least_size(test, ranks).ok_or("the test moves more bytes than fit into 63 bits")?;
     table.must_fit(size, &format!("its files of {} MiB", size.div_ceil(1 << 20)))
 }
 
-/// An IOR script or inline options, and how to run it.
+/// An IOR script or inline options, with run settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IorSpec {
-    /// File name of the script, if it came from one.
+    /// File name of the script; `None` for inline options.
     pub script: Option<String>,
-    /// The script's text where its tests share files: then all tests are one run. Else each test is
-    /// a case.
+    /// Text of the script if its tests share files. All tests then form one run. Otherwise each
+    /// test is a case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The options that say where files are. They are not used: the agent decides that.
+    /// Options that say where files are. They are ignored, because the agent decides that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
     /// The tests, in order.
     pub tests: Vec<IorTest>,
     /// MPI ranks.
     pub ranks: u32,
-    /// Which program does the work.
+    /// Which engine does the work.
     pub engine: EngineChoice,
-    /// Only tests with these interfaces are run; empty: all.
+    /// Runs only tests with these interfaces; empty for all.
     pub interfaces: Vec<Interface>,
-    /// Whether another process, in a cgroup of its own, reads and writes on the same mount
-    /// meanwhile.
+    /// Whether another process in another cgroup reads and writes on the same mount at the same
+    /// time.
     #[serde(default)]
     pub neighbour: bool,
 }
 
-/// One IOR test: what stands between two `RUN` lines of a script, with everything inherited written
-/// out.
+/// One IOR test: the part of a script between two `RUN` lines, with all inherited options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IorTest {
-    /// Options, one argument each, without program name, `-o` and `-O summary…`.
+    /// Options, one argument each, without the program name, `-o` and `-O summary…`.
     pub options: Vec<String>,
     /// The interface it uses.
     pub interface: Interface,
@@ -153,21 +152,21 @@ pub struct IorTest {
     pub transfer_size: u64,
 }
 
-/// Which program does IOR's work.
+/// Which engine does IOR's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineChoice {
-    /// The real IOR where the user gave one for the architecture and it has the interface, else the
-    /// embedded engine.
+    /// The real IOR if the user gave one for the architecture and it has the interface. Otherwise
+    /// the embedded engine.
     Auto,
     /// The embedded engine.
     Embedded,
-    /// The real IOR; left out where there is none.
+    /// The real IOR. Cases without one are left out.
     External,
 }
 
 impl EngineChoice {
-    /// The names of study files.
+    /// The names in study files.
     pub const NAMES: &'static [(&'static str, Self)] =
         &[("auto", Self::Auto), ("embedded", Self::Embedded), ("external", Self::External)];
 }
@@ -190,7 +189,7 @@ impl Interface {
     /// Every interface.
     pub const ALL: &'static [Self] = &[Self::Posix, Self::Mmap, Self::Mpiio];
 
-    /// IOR's name for it.
+    /// IOR's name of the interface.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -200,7 +199,7 @@ impl Interface {
         }
     }
 
-    /// Whether the embedded engine has it.
+    /// Whether the embedded engine supports the interface.
     #[must_use]
     pub const fn is_embedded(self) -> bool {
         !matches!(self, Self::Mpiio)
@@ -216,7 +215,7 @@ impl fmt::Display for Interface {
 impl FromStr for Interface {
     type Err = UnknownName;
 
-    /// Takes any case, as IOR does.
+    /// Ignores case, as IOR does.
     fn from_str(name: &str) -> Result<Self, UnknownName> {
         Self::ALL.iter().copied().find(|interface| interface.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
             UnknownName {
@@ -228,7 +227,7 @@ impl FromStr for Interface {
     }
 }
 
-/// The timed phases of IOR by the operations that move their data, in the order of display.
+/// IOR's timed phases with their operations, in display order.
 const PHASES: [(Operation, &str); 2] = [(Operation::Write, "write"), (Operation::Read, "read")];
 
 impl Kind for IorSpec {
@@ -251,13 +250,13 @@ impl Kind for IorSpec {
         self.runs(name).map(case).collect()
     }
 
-    /// The bandwidths of the phases that the options ask for; both without any of these, as IOR
-    /// does it. A check of what is there (`-W`) has no bandwidth.
+    /// The bandwidths of the requested phases. IOR runs both if no phase is requested. A check of
+    /// existing data (`-W`) has no bandwidth.
     fn metrics(&self, case: &Named<'_>, _: Clock) -> Vec<Metric> {
         let asks_for = |flags: &[&str]| {
             self.tests(case).iter().any(|test| test.options.iter().any(|option| flags.contains(&option.as_str())))
         };
-        // `-R` reads, too, and IOR reports that like any other read.
+        // `-R` also reads, and IOR reports it like any other read.
         let asked = (asks_for(&["-w"]), asks_for(&["-r", "-R"]));
         let is_meant = |operation: Operation| match (asked, operation) {
             ((false, false), _) => !asks_for(&["-W"]),
@@ -311,21 +310,21 @@ impl Kind for IorSpec {
 }
 
 impl IorSpec {
-    /// The cases of the workload `name` with the tests of each: all where they share files, else
-    /// one.
+    /// The cases of the workload `name` with their tests: all tests if they share files, else one
+    /// test each.
     fn runs(&self, name: &str) -> impl Iterator<Item = (String, &[IorTest])> {
         let size = if self.text.is_some() { self.tests.len() } else { 1 };
         let runs: Vec<&[IorTest]> = self.tests.chunks(size.max(1)).collect();
         case_ids(name, &runs).into_iter().zip(runs)
     }
 
-    /// The tests of a case.
+    /// Finds the tests of a case.
     fn tests(&self, named: &Named<'_>) -> &[IorTest] {
         self.runs(named.workload).find(|(id, _)| id == named.case).map_or(&[], |(_, tests)| tests)
     }
 }
 
-/// What a guest runs for IOR's `options`, with these ranks on so many nodes.
+/// Builds what a guest runs for IOR's `options`, with `ranks` ranks on `nodes` nodes.
 pub(super) fn run(engine: IorEngine, (ranks, nodes): (u32, u32), options: &[String]) -> Workload {
     let places =
         ["-o", &format!("{DIRECTORY}/data"), "-O", "summaryFormat=JSON", "-O", &format!("summaryFile={SUMMARY}")]
@@ -336,16 +335,16 @@ pub(super) fn run(engine: IorEngine, (ranks, nodes): (u32, u32), options: &[Stri
             let node = (nodes > 1).then(|| format!("--node={NODE}"));
             bundled(std::iter::once(format!("--ranks={}", ranks / nodes)).chain(node).chain(args))
         }
-        // The real IOR cannot be held between its phases.
+        // The real IOR cannot be stopped between its phases.
         IorEngine::External => Workload { program: Program::ExternalIor { ranks }, control: false, ..bundled(args) },
     };
     Workload { engine: Some(engine), ..workload }
 }
 
-/// Whether the ranks of `spec` can be on so many nodes.
+/// Checks that the ranks of `spec` can run on `nodes` nodes.
 ///
 /// # Errors
-/// What is not possible, and what to do.
+/// The problem and its solution.
 pub(crate) fn check_nodes(spec: &IorSpec, nodes: u32) -> Result<(), String> {
     if !spec.ranks.is_multiple_of(nodes) {
         return Err(format!(
@@ -356,7 +355,7 @@ pub(crate) fn check_nodes(spec: &IorSpec, nodes: u32) -> Result<(), String> {
     if spec.neighbour {
         return Err("a neighbour is on one guest: leave out `neighbour`".to_owned());
     }
-    // Under MPI, a real IOR's ranks can do whatever its options ask for.
+    // The ranks of a real IOR use MPI, and so support all options.
     let embedded = |test: &&IorTest| spec.engine != EngineChoice::External && test.interface.is_embedded();
     for test in spec.tests.iter().filter(embedded) {
         let args: Vec<&str> = test.options.iter().map(String::as_str).collect();
@@ -366,8 +365,8 @@ pub(crate) fn check_nodes(spec: &IorSpec, nodes: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Names the runs of one workload: by the workload's name alone where there is one run, with the
-/// transfer size where that distinguishes the runs, else with their number.
+/// Names the runs of a workload. A single run has the workload's name. Several runs add the
+/// transfer size if it distinguishes them, else a number.
 fn case_ids(name: &str, runs: &[&[IorTest]]) -> Vec<String> {
     if runs.len() == 1 {
         return vec![name.to_owned()];
@@ -381,7 +380,7 @@ fn case_ids(name: &str, runs: &[&[IorTest]]) -> Vec<String> {
     (1..).zip(&sizes).map(id).collect()
 }
 
-/// `size` bytes in the largest binary unit that holds it exactly: `256KiB`.
+/// Formats `size` in the largest binary unit that divides it: `256KiB`.
 fn binary_size(size: u64) -> String {
     [("GiB", 30), ("MiB", 20), ("KiB", 10)]
         .into_iter()
@@ -389,7 +388,7 @@ fn binary_size(size: u64) -> String {
         .map_or_else(|| format!("{size}B"), |(unit, shift)| format!("{}{unit}", size >> shift))
 }
 
-/// The engine that runs tests with these interfaces, or why none does.
+/// Chooses the engine for tests with these interfaces, or says why none can run them.
 fn engine(
     spec: &IorSpec,
     interfaces: &BTreeSet<Interface>,
@@ -421,13 +420,13 @@ fn engine(
     }
 }
 
-/// The tests of a script, in order.
+/// Parses the tests of a script.
 fn parse_script(name: &str, text: &str) -> Result<Plan, String> {
     let invocation = Invocation { script: Some(name.to_owned()), ..Invocation::default() };
     invocation.plan(Some(text)).map_err(|error| format!("{name}: {}", with_causes(&error)))
 }
 
-/// The one test that options on a line describe.
+/// Parses options into the one test that they describe.
 fn parse_args(args: &[&str]) -> Result<Plan, String> {
     let options = options(args).map_err(|error| with_causes(&error))?;
     if options.script.is_some() {
@@ -436,8 +435,8 @@ fn parse_args(args: &[&str]) -> Result<Plan, String> {
     options.plan(None).map_err(|error| with_causes(&error))
 }
 
-/// Bytes that lie in the test's files at least, with `ranks` ranks; `None` where the number is out
-/// of range.
+/// Smallest total size of the test's files with `ranks` ranks, in bytes. `None` if the number is
+/// out of range.
 fn least_size(test: &IorTest, ranks: u32) -> Option<u64> {
     let args: Vec<&str> = test.options.iter().map(String::as_str).collect();
     options(&args).ok()?.defaults.aggregate_size(ranks)
@@ -454,7 +453,7 @@ fn to_test(options: Options) -> IorTest {
         Api::MpiIo => Interface::Mpiio,
     };
     let transfer_size = options.transfer_size;
-    // The agent decides where the files are.
+    // The agent decides where files are.
     let options = Options { test_file: Options::default().test_file, ..options };
     IorTest { options: options.to_args(), interface, transfer_size }
 }

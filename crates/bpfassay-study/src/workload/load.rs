@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Nothing but loading and attaching: whether a tool starts, and what the verifier and the compiler
-//! make of its programs. What it reports is compared with nothing, and no time is measured, so
-//! there is no metric.
+//! Loads and attaches tools, and does nothing else. Shows whether a tool starts, and what the
+//! verifier and the compiler make of its programs. The tool's reports are not compared. No time is
+//! measured, so there is no metric.
 
 use bpfassay_protocol::job::IorEngine;
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Case, Kind, Metric, Named, OnTarget, Read, Type, WorkloadKind, ior};
 use crate::Clock;
 
-/// The least that a guest can be given to do: one write of 4 KiB.
+/// The smallest workload for a guest: one write of 4 KiB.
 const OPTIONS: [&str; 7] = ["-a", "POSIX", "-w", "-t", "4k", "-b", "4k"];
 
 pub(super) const TYPES: &[Type] = &[Type {
@@ -21,7 +21,7 @@ pub(super) const TYPES: &[Type] = &[Type {
     },
 }];
 
-/// One write: a run has a workload.
+/// Performs one write, because every run needs a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadSpec {}
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Metrics: the figures that runs of a workload have, and what they are read from.
+//! Metrics: the figures of a workload's runs and their inputs.
 
 use std::{fmt, ops::Deref, str::FromStr};
 
@@ -11,14 +11,14 @@ use bpfassay_protocol::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The name of a metric: lower-case letters, digits and `-`. Of a fixed size, so that it can be
-/// part of small keys.
+/// Name of a metric: lower-case letters, digits and `-`. The fixed size allows its use in small
+/// keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "ArrayString<24>")]
 #[schemars(with = "ArrayString<24>")]
 pub struct MetricName(ArrayString<24>);
 
-/// Why a text is no name of a metric.
+/// The text is not a valid metric name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("use at most 24 lower-case letters, digits and `-`")]
 pub struct NoMetricName;
@@ -54,57 +54,57 @@ impl fmt::Display for MetricName {
     }
 }
 
-/// A figure that runs of a workload have.
+/// A figure of a workload's runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metric {
     /// Name, unique in the workload.
     pub name: MetricName,
     /// Unit: `1/s`.
     pub unit: String,
-    /// Which values are better.
+    /// Whether higher or lower values are better.
     pub better: Better,
-    /// The operation whose bytes it is the rate of.
+    /// For a bandwidth: the operation that moves the bytes.
     pub operation: Option<Operation>,
-    /// The bandwidth that it is the time per call of.
+    /// For a time per call: the bandwidth metric that the calls belong to.
     pub calls_of: Option<MetricName>,
 }
 
 impl Metric {
     pub(super) fn new(name: &str, unit: &str, better: Better) -> Self {
-        // The names of this crate are shorter than a name may be.
+        // All names in this crate are short enough.
         Self { name: name.parse().unwrap_or_default(), unit: unit.to_owned(), better, operation: None, calls_of: None }
     }
 
-    /// The time per call of the phases of the bandwidth `name`, where the workload times its calls:
-    /// `write-call`; the trimmed mean.
+    /// The trimmed mean time per call in the phases of the bandwidth `name`, if the workload times
+    /// its calls: `write-call`.
     #[must_use]
     pub fn of_calls(name: MetricName) -> Self {
         Self { calls_of: Some(name), ..Self::new(&format!("{name}-call"), "ns/call", Better::Lower) }
     }
 
-    /// The rate of the bytes of `operation`.
+    /// The rate of the bytes that `operation` moves.
     pub(super) fn bandwidth(name: &str, operation: Operation) -> Self {
         Self { operation: Some(operation), ..Self::new(name, "MiB/s", Better::Higher) }
     }
 
-    /// Whether it is a bandwidth, or the work as a whole: what bytes belong to.
+    /// Whether bytes can be attributed to the metric: a bandwidth, or the whole work.
     #[must_use]
     pub fn has_accuracy(&self) -> bool {
         self.operation.is_some() || &*self.name == WORK
     }
 
-    /// The metric of the work as a whole.
+    /// The metric of the whole work.
     pub(super) fn work(unit: &str, better: Better) -> Self {
         Self::new(WORK, unit, better)
     }
 }
 
-/// What a workload reports of one timed phase of one repetition.
+/// The report of a workload about one timed phase in one repetition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PhaseReport {
-    /// The operation that moves its data.
+    /// The operation that moves the phase's data.
     pub operation: Operation,
-    /// Name of the phase, and of its metric.
+    /// Name of the phase and of its metric.
     pub name: MetricName,
     /// Index of the test in the run, from 0.
     pub test: u32,
@@ -112,28 +112,28 @@ pub struct PhaseReport {
     pub repetition: u32,
     /// Bandwidth in MiB/s.
     pub bandwidth: Option<f64>,
-    /// First open to last close, in seconds.
+    /// Time from first open to last close, in seconds.
     pub total_s: Option<f64>,
-    /// Bytes moved; `None` where the summary's rounded figures do not settle the number.
+    /// Bytes moved; `None` if the rounded figures in the summary do not determine the number.
     pub bytes: Option<u64>,
 }
 
 impl PhaseReport {
-    /// The metric that its bandwidth is a value of.
+    /// The metric of the phase's bandwidth.
     #[must_use]
     pub fn metric(&self) -> Metric {
         Metric::bandwidth(&self.name, self.operation)
     }
 }
 
-/// The outcome of a run, as far as metrics follow from it.
+/// The part of a run's outcome that metrics are computed from.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome<'a> {
-    /// What the workload printed or wrote as its summary: untrusted.
+    /// The summary that the workload printed or wrote. Untrusted.
     pub summary: &'a str,
-    /// Nanoseconds from before the workload was started until it had ended; `None` where the clock
-    /// went back.
+    /// Nanoseconds from before the start of the workload until its end. `None` if the clock went
+    /// back.
     pub elapsed_ns: Option<u64>,
-    /// Nanoseconds of these in which the guest had something to do; `None` where that is not known.
+    /// Nanoseconds in which the guest was not idle; `None` if unknown.
     pub busy_ns: Option<u64>,
 }

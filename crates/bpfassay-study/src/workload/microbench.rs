@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use super::{Case, Kind, Metric, Named, OnTarget, Outcome, Read, Table, Type, WorkloadKind, bundled};
 use crate::Clock;
 
-/// Operations where a study gives no number, and at most.
+/// Default and largest number of operations.
 const DEFAULT_OPERATIONS: u64 = 10_000;
 const MAX_OPERATIONS: u64 = 1_000_000_000;
 
 /// The unit of the rate of operations.
 const UNIT: &str = "operations/s";
 
-/// A study file names the microbenchmark itself.
+/// Study files name the microbenchmark with the key `type`.
 pub(super) const TYPES: &[Type] = &[
     Type { name: Microbenchmark::Futex.name(), read },
     Type { name: Microbenchmark::Tcp.name(), read },
@@ -41,14 +41,14 @@ fn read(table: &Table<'_>) -> Result<Read, Reported> {
     Ok(Read { kind, default_name: Some(table.type_name.to_owned()) })
 }
 
-/// Which operation is done, and how often.
+/// The operation, and how often it is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MicrobenchSpec {
     /// The operation.
     pub microbenchmark: Microbenchmark,
-    /// How many operations.
+    /// Number of operations.
     pub operations: u64,
-    /// Bytes of each; 0 where it has none.
+    /// Bytes per operation; 0 if the operation has no size.
     pub size: u32,
 }
 
@@ -64,7 +64,7 @@ impl Kind for MicrobenchSpec {
         vec![Metric::work(UNIT, Better::Higher)]
     }
 
-    /// Operations per second, by the workload's own clock from before the first to after the last.
+    /// Operations per second, from before the first to after the last, by the workload's own clock.
     fn measure(&self, _: Clock, outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
         let rate = match serde_json::from_str::<MicrobenchmarkSummary>(outcome.summary) {
             Ok(MicrobenchmarkSummary { elapsed_ns: 0, .. }) => {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Workloads: what a study runs on the file systems under test.
 //!
-//! A kind of workload is a file here: the keys of its table in a study file, its cases on a target,
-//! what a guest runs for each, and the metrics of its runs. Its line in `kinds!` registers it;
-//! nothing else in this crate names kinds.
+//! Each kind of workload is one file in this directory. It has the keys of its table in a study
+//! file, the cases on a target, what a guest runs for each, and the metrics. One line in `kinds!`
+//! registers a kind; no other code in this crate names kinds.
 
 mod command;
 mod features;
@@ -44,15 +44,15 @@ use crate::Clock;
 pub struct WorkloadSpec {
     /// Name, unique in the study; part of identifiers.
     pub name: String,
-    /// What it is.
+    /// The kind of workload and its settings.
     #[serde(flatten)]
     pub kind: WorkloadKind,
 }
 
-/// The kinds of workloads: `Variant(Spec) = [reader for each type that a study file can name]`.
+/// Declares the kinds of workloads as `Variant(Spec) = [reader for each type in study files]`.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident($spec:ty) = [$($reader:path),+];)+) => {
-        /// What a workload is (key `type`).
+        /// The kind of a workload (key `type`).
         #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
         #[serde(tag = "type", rename_all = "kebab-case")]
         pub enum WorkloadKind {
@@ -67,125 +67,123 @@ macro_rules! kinds {
             }
         }
 
-        /// What a study file can name with `type`, and how its table is read.
+        /// Values of the key `type`, each with the reader of its table.
         const TYPES: &[&[Type]] = &[$($($reader),+),+];
     };
 }
 
 kinds! {
-    /// IOR.
+    /// IOR, real or embedded.
     Ior(IorSpec) = [ior::TYPES];
-    /// Any program, fio among them.
+    /// Any program, including fio.
     Command(CommandSpec) = [fio::TYPES, command::TYPES];
-    /// A known number of bytes by each path that data can take between a program and a file.
+    /// Moves a known number of bytes on each path between a program and a file.
     IoPaths(IoPathsSpec) = [io_paths::TYPES];
-    /// What the kernel offers to eBPF tools.
+    /// Tries the kernel's features for eBPF tools.
     KernelFeatures(FeaturesSpec) = [features::TYPES];
-    /// Nothing but loading and attaching.
+    /// Loads and attaches tools, and does nothing else.
     Load(LoadSpec) = [load::TYPES];
-    /// A file on each mount.
+    /// Writes and reads a file on each mount.
     Mounts(MountsSpec) = [mounts::TYPES];
     /// A fixed number of operations without files.
     Microbenchmark(MicrobenchSpec) = [microbench::TYPES];
 }
 
-/// What is the same for all workloads of a kind.
+/// Behaviour of a kind of workload.
 trait Kind {
     /// The cases of the workload `name` on a target: the id of each, and what a guest runs for it,
-    /// or why it cannot be run there.
+    /// or why it cannot run.
     fn cases(&self, name: &str, on: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)>;
 
-    /// The metrics that runs of a case have, in the order of display; none where no time is
-    /// measured.
+    /// The metrics of a case, in display order; empty if no time is measured.
     fn metrics(&self, case: &Named<'_>, clock: Clock) -> Vec<Metric>;
 
-    /// The values of [`Self::metrics`] that follow from the outcome of a run, or why there is none;
-    /// empty where the summary reports them phase by phase ([`Self::phases`]).
+    /// The values of [`Self::metrics`] from the outcome of a run, or why there is none. Empty if
+    /// the summary reports values phase by phase ([`Self::phases`]).
     fn measure(&self, _clock: Clock, _outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
         Vec::new()
     }
 
-    /// What the summary of a run reports of each timed phase, or why it cannot be read; `None`
-    /// where it reports no phases.
+    /// What a run's summary reports for each timed phase, or why it cannot be read. `None` if it
+    /// reports no phases.
     fn phases(&self, _summary: &str) -> Option<Result<Vec<PhaseReport>, String>> {
         None
     }
 
-    /// Why the summary reports fewer bytes of `operation` than the case moves, where it does.
+    /// Why the summary reports fewer bytes of `operation` than the case moves; `None` if it does
+    /// not.
     fn not_reported(&self, _case: &Named<'_>, _operation: Operation) -> Option<&'static str> {
         None
     }
 
-    /// The bytes that a run moved by its own report, by operation, or why they cannot be read;
-    /// `None` where it reports none.
+    /// Bytes that a run moved according to its own report, by operation, or why they cannot be
+    /// read. `None` if it reports none.
     fn bytes(&self, _summary: &str) -> Option<Vec<(Operation, Result<u64, String>)>> {
         None
     }
 
-    /// Whether its phases move bytes on the file system under test, and count them.
+    /// Whether phases move bytes on the file system under test, and count them.
     fn counts_bytes(&self) -> bool {
         false
     }
 
-    /// Bytes of each call that moves data, where all have as many.
+    /// Bytes of each call that moves data, if all calls move the same number.
     fn transfer_size(&self, _case: &Named<'_>) -> Option<u64> {
         None
     }
 
-    /// Bytes that go by each I/O path, where it compares those.
+    /// Bytes on each I/O path, if the workload compares paths.
     fn bytes_per_path(&self) -> Option<u64> {
         None
     }
 
-    /// Whether its phases are named after the mounts that they work on.
+    /// Whether phases are named after the mounts that they use.
     fn has_mounts_as_phases(&self) -> bool {
         false
     }
 
-    /// Whether its baseline lists the features of the kernel.
+    /// Whether the baseline run lists the kernel's features.
     fn lists_features(&self) -> bool {
         false
     }
 
-    /// Whether what tools under test report is compared with what really happened.
+    /// Whether the reports of tools under test are compared with what really happened.
     fn compares_tools(&self) -> bool {
         true
     }
 
-    /// Why a run with this output counts as failed: something that it should print cannot be read.
+    /// Why a run with this output failed: required output cannot be read.
     fn unreadable(&self, _output: &str) -> Option<String> {
         None
     }
 
-    /// How long a run may take by the guest's clock, in milliseconds, where the workload has a
-    /// limit of its own.
+    /// The workload's own time limit for a run by the guest's clock, in milliseconds.
     fn deadline_ms(&self) -> Option<u64> {
         None
     }
 
-    /// What guests must be supplied with.
+    /// Files that guests must be supplied with.
     fn supply<'a>(&'a self, _name: &str, _folder: Option<&'a std::path::Path>) -> Option<Supply<'a>> {
         None
     }
 }
 
-/// What is known of a target when cases are made for it.
+/// Facts about a target for building cases.
 pub(crate) struct OnTarget<'a> {
-    /// Its architecture.
     pub(crate) arch: Arch,
-    /// The interfaces of the real IOR that the user gave for it.
+    /// Interfaces of the real IOR that the user gave for this architecture.
     pub(crate) external_ior: Option<&'a BTreeSet<Interface>>,
-    /// The mounts beside the file system under test.
+    /// The mounts in addition to the file system under test.
     pub(crate) mounts: &'a [ExtraMount],
-    /// The nodes that run it together.
+    /// Number of nodes that run the workload together.
     pub(crate) nodes: u32,
 }
 
-/// What a guest runs in one case of a workload.
+/// What a guest runs for one case of a workload.
 pub(crate) struct Case {
-    /// For the run specification.
+    /// The workload of the run specification.
     pub(crate) workload: Workload,
-    /// IOR's interface.
+    /// IOR's interface, if the case uses exactly one.
     pub(crate) interface: Option<Interface>,
 }
 
@@ -195,8 +193,8 @@ impl From<Workload> for Case {
     }
 }
 
-/// What a guest runs: its program for workloads with these arguments, held at barriers, with a file
-/// for its summary.
+/// Builds a workload of the bundled program with these arguments. It stops at barriers and writes
+/// its summary to a file.
 fn bundled(arguments: impl IntoIterator<Item = String>) -> Workload {
     Workload {
         program: Program::Bundled,
@@ -212,16 +210,14 @@ fn bundled(arguments: impl IntoIterator<Item = String>) -> Workload {
     }
 }
 
-/// A case by its names.
+/// The names of a case and its workload.
 struct Named<'a> {
-    /// The workload.
     workload: &'a str,
-    /// The case.
     case: &'a str,
 }
 
 impl WorkloadSpec {
-    /// The MPI ranks of IOR; `None` for other workloads.
+    /// IOR's MPI ranks; `None` for other workloads.
     #[must_use]
     pub const fn ranks(&self) -> Option<u32> {
         match &self.kind {
@@ -230,85 +226,83 @@ impl WorkloadSpec {
         }
     }
 
-    /// The metrics that runs of its case `case` have, in the order of display; none where no time
-    /// is measured.
+    /// The metrics of the case `case`, in display order; empty if no time is measured.
     #[must_use]
     pub fn metrics(&self, case: &str, clock: Clock) -> Vec<Metric> {
         self.kind.kind().metrics(&self.named(case), clock)
     }
 
-    /// The metrics of a run with their values, or why there is none; empty where the summary
-    /// reports them phase by phase.
+    /// The metrics of a run with their values, or why there is none. Empty if the summary reports
+    /// values phase by phase.
     #[must_use]
     pub fn measure(&self, clock: Clock, outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
         self.kind.kind().measure(clock, outcome)
     }
 
-    /// What the summary of a run reports of each timed phase, or why it cannot be read; `None`
-    /// where it reports no phases.
+    /// What a run's summary reports for each timed phase, or why it cannot be read. `None` if it
+    /// reports no phases.
     #[must_use]
     pub fn phases(&self, summary: &str) -> Option<Result<Vec<PhaseReport>, String>> {
         self.kind.kind().phases(summary)
     }
 
-    /// Why the summary reports fewer bytes of `operation` than the case `case` moves, where it
-    /// does.
+    /// Why the summary reports fewer bytes of `operation` than `case` moves; `None` if it does not.
     #[must_use]
     pub fn not_reported(&self, case: &str, operation: Operation) -> Option<&'static str> {
         self.kind.kind().not_reported(&self.named(case), operation)
     }
 
-    /// The bytes that a run moved by its own report, by operation, or why they cannot be read;
-    /// `None` where it reports none.
+    /// Bytes that a run moved according to its own report, by operation, or why they cannot be
+    /// read. `None` if it reports none.
     #[must_use]
     pub fn bytes(&self, summary: &str) -> Option<Vec<(Operation, Result<u64, String>)>> {
         self.kind.kind().bytes(summary)
     }
 
-    /// Whether its phases move bytes on the file system under test, and count them.
+    /// Whether phases move bytes on the file system under test, and count them.
     #[must_use]
     pub fn counts_bytes(&self) -> bool {
         self.kind.kind().counts_bytes()
     }
 
-    /// Bytes of each call that moves data in its case `case`, where all have as many.
+    /// Bytes of each call in `case` that moves data, if all calls move the same number.
     #[must_use]
     pub fn transfer_size(&self, case: &str) -> Option<u64> {
         self.kind.kind().transfer_size(&self.named(case))
     }
 
-    /// Bytes that go by each I/O path, where it compares those.
+    /// Bytes on each I/O path, if the workload compares paths.
     #[must_use]
     pub fn bytes_per_path(&self) -> Option<u64> {
         self.kind.kind().bytes_per_path()
     }
 
-    /// Whether its phases are named after the mounts that they work on.
+    /// Whether phases are named after the mounts that they use.
     #[must_use]
     pub fn has_mounts_as_phases(&self) -> bool {
         self.kind.kind().has_mounts_as_phases()
     }
 
-    /// Why a run with this output counts as failed: something that it should print cannot be read.
+    /// Why a run with this output failed: required output cannot be read.
     #[must_use]
     pub fn unreadable(&self, output: &str) -> Option<String> {
         self.kind.kind().unreadable(output)
     }
 
-    /// What guests must be supplied with for it; `folder`: that of the study file, where there is
-    /// one.
+    /// Files that guests must be supplied with. `folder` is the directory of the study file, if
+    /// there is one.
     #[must_use]
     pub fn supply<'a>(&'a self, folder: Option<&'a std::path::Path>) -> Option<Supply<'a>> {
         self.kind.kind().supply(&self.name, folder)
     }
 
-    /// Whether its baseline lists the features of the kernel.
+    /// Whether the baseline run lists the kernel's features.
     pub(crate) fn lists_features(&self) -> bool {
         self.kind.kind().lists_features()
     }
 
-    /// Whether what tools under test report is compared with what really happened; otherwise they
-    /// are loaded and attached, and that is all.
+    /// Whether the reports of tools under test are compared with what really happened. Otherwise
+    /// tools are only loaded and attached.
     #[must_use]
     pub fn compares_tools(&self) -> bool {
         self.kind.kind().compares_tools()
@@ -322,8 +316,7 @@ impl WorkloadSpec {
         self.kind.kind().deadline_ms()
     }
 
-    /// Whether time is measured in its case `case`, so that runs before the first round change
-    /// something.
+    /// Whether `case` measures time, so that a warm-up makes a difference.
     pub(crate) fn is_timed(&self, case: &str, clock: Clock) -> bool {
         !self.metrics(case, clock).is_empty()
     }
@@ -333,24 +326,24 @@ impl WorkloadSpec {
     }
 }
 
-/// A workload as a study file names it.
+/// A value of the key `type` in study files.
 struct Type {
-    /// The value of the key `type`.
+    /// Value of the key `type`.
     name: &'static str,
-    /// Reads its table.
+    /// Reads the workload's table.
     read: fn(&Table<'_>) -> Result<Read, Reported>,
 }
 
-/// What is read of a table.
+/// The result of reading a table.
 struct Read {
     kind: WorkloadKind,
-    /// The workload's name where the study gives it none.
+    /// The workload's default name.
     default_name: Option<String>,
 }
 
-/// The table of a workload, and what it is checked against.
+/// A workload's table, and the context for its checks.
 struct Table<'a> {
-    /// The value of the key `type`.
+    /// Value of the key `type`.
     type_name: &'static str,
     section: &'a Section<'a, 'a>,
     scripts: &'a dyn FindScript,
@@ -358,18 +351,18 @@ struct Table<'a> {
     mounts: &'a [ExtraMount],
 }
 
-/// Finds the text of the IOR script that a field names; `None` where there is none.
+/// Finds the text of the IOR script that a field names; `None` if there is none.
 pub(crate) trait FindScript {
     fn find(&self, field: &Field<'_, '_>, name: &str) -> Result<Option<String>, Reported>;
 }
 
 impl Table<'_> {
-    /// Reports that files of `bytes` in all do not fit into a file system, if that is so; `what`
-    /// they are.
+    /// Returns an error if files of `bytes` in total do not fit into a file system. `what` names
+    /// the files.
     fn must_fit(&self, bytes: u64, what: &str) -> Result<(), String> {
         let sizes = self.file_systems.iter().filter_map(|file_system| match file_system {
             FileSystem::Nfs(Nfs { size_mib, .. }) | FileSystem::Tmpfs { size_mib } => Some(*size_mib),
-            // Studies name none.
+            // Studies cannot name these.
             FileSystem::Mounted { .. } => None,
         });
         match sizes.min().filter(|&size_mib| bytes > u64::from(size_mib) << 20) {
@@ -384,7 +377,7 @@ impl Table<'_> {
 /// Reads the workloads of a study.
 ///
 /// # Errors
-/// Where something in them is wrong, which the document then has.
+/// Fails if a workload is invalid. The complaint is in the document.
 pub(crate) fn read(
     field: &Field<'_, '_>,
     scripts: &dyn FindScript,

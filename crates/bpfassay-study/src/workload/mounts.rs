@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file on the file system under test and on each of the study's further mounts, written and read
-//! again. What a tracer counts on each is compared. No time is measured, so there is no metric.
+//! Writes and reads a file on the file system under test and on each additional mount, to compare
+//! the tracer's counts per mount. No time is measured, so there is no metric.
 
 use bpfassay_protocol::job::{DIRECTORY, MountOf, SUMMARY};
 use schemars::JsonSchema;
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::{Case, Kind, Metric, Named, OnTarget, Read, Type, WorkloadKind, bundled};
 use crate::Clock;
 
-/// What the bytes must be a multiple of.
+/// The bytes must be a multiple of this.
 const UNIT: u64 = 4096;
 
-/// Bytes on the first mount where a study gives none: two calls.
+/// Default bytes on the first mount: two calls, of 16 KiB and 4 KiB.
 const DEFAULT_SIZE: u64 = 20 << 10;
 
 pub(super) const TYPES: &[Type] = &[Type {
@@ -47,11 +47,10 @@ pub(super) const TYPES: &[Type] = &[Type {
     },
 }];
 
-/// How much goes to each mount.
+/// The amount of data on each mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MountsSpec {
-    /// Bytes on the file system under test; on each further mount once more of them than on the one
-    /// before.
+    /// Bytes on the file system under test. The n-th additional mount has n + 1 times as many.
     pub size: u64,
 }
 

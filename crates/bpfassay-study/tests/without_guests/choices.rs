@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a plan has where the study leaves a choice, or names it for a part only.
+//! Plans of studies that leave a choice open, or make it for one part only.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
 
@@ -40,8 +40,7 @@ fn plan(study: &Study) -> Plan {
     expand(study, &Narrowing::default(), &Available::default()).unwrap()
 }
 
-/// A study shows servers side by side whose threads are scheduled in different ways: each is a file
-/// system with boots of its own.
+/// A study can compare servers with different scheduling. Each is a file system with its own boots.
 #[test]
 fn a_server_has_its_own_scheduling_where_its_file_system_names_one() {
     let other = |scheduling: &str| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Study files: what is refused, where, and with which message.
+//! Study files: which errors are found, where, and with which message.
 
 #![allow(
     clippy::unwrap_used,
@@ -55,7 +55,7 @@ fn parse(text: &str) -> Result<Study, StudyError> {
     })
 }
 
-/// The error for `GOOD` with `from` replaced by `to`.
+/// Returns the error for `GOOD` with `from` replaced by `to`.
 fn refused(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from}");
     parse(&GOOD.replacen(from, to, 1)).map(|_| ()).unwrap_err().to_string()
@@ -72,7 +72,7 @@ fn the_tracers_further_options_are_arguments_that_the_agent_does_not_give() {
         assert!(with(wrong).is_err(), "{wrong}");
     }
     assert!(with(r#"["--map"]"#).unwrap_err().to_string().contains("--map is given by the run"));
-    // A study without them is the one that it always was.
+    // Studies without these options serialize as before.
     assert!(!serde_json::to_string(&parse(GOOD).unwrap()).unwrap().contains("tracer_arguments"));
 }
 
@@ -282,7 +282,7 @@ fn a_model_needs_counted_instructions_and_is_refused_with_the_nearest_name() {
         let study = with(keys).unwrap();
         assert_eq!(study.model, Model::named("cachegrind"));
         assert_eq!((study.clock, study.clock_of_host), (Clock::Instructions, false));
-        // It is part of what the study is.
+        // The model is part of the study's digest.
         assert_ne!(study.digest(), Study { model: None, ..study.clone() }.digest());
     }
     let error = with("model = \"cachegrin\"").unwrap_err().to_string();
@@ -335,7 +335,7 @@ fn a_warm_up_is_a_number_of_runs_or_a_rule() {
         let error = with(value).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
-    // By default one, where there is an interval that it could narrow.
+    // The default is one run if there is an interval that it could narrow.
     let rounds = |rounds: u32| {
         let lines = GOOD.lines().filter(|line| !line.starts_with("rounds") && !line.starts_with("replicates"));
         let text = lines.map(|line| format!("{line}\n")).collect::<String>();
@@ -343,7 +343,7 @@ fn a_warm_up_is_a_number_of_runs_or_a_rule() {
         parse(&text).unwrap().design.warm_up
     };
     assert_eq!([rounds(1), rounds(2)], [WarmUp::Runs(0), WarmUp::Runs(1)]);
-    // Its form in plans.
+    // The form in plans.
     let json = |value: &str| serde_json::to_value(read(value)).unwrap();
     assert_eq!((json("3"), json("\"steady\"")), (3.into(), "steady".into()));
     assert_eq!(read("\"probes\""), WarmUp::Rule(WarmUpRule::Probes));
@@ -417,7 +417,7 @@ fn studies_are_found_by_name_and_by_path() {
 }
 
 proptest::proptest! {
-    /// A damaged study is a study or an error with a line of the file, and never a panic.
+    /// A damaged study is accepted, or gives an error with a line of the file. It never panics.
     #[test]
     fn damage_is_an_error_with_a_place(at in 0..GOOD.len(), cut in 0..40usize, put in "[ -~\n]{0,12}") {
         let end = (at + cut).min(GOOD.len());
@@ -433,7 +433,7 @@ proptest::proptest! {
     }
 }
 
-/// A gate of the command line is a table of the study file, and is refused as that would be.
+/// A gate of the command line has the form of a table in the study file, and the same checks.
 #[test]
 fn gates_are_added_in_the_form_of_the_file() {
     let mut study = load("quick").unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The study `kernel-features` tries everything that the tracer has.
+//! The study `kernel-features` tries everything that the tracer offers.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
 
@@ -18,10 +18,10 @@ fn study() -> Study {
 #[test]
 fn every_probe_of_libbpf_is_tried_with_every_map_layout() {
     let study = study();
-    // Program sets are no way of counting file operations.
+    // Program sets do not count file operations.
     for &probe in Probe::ALL.iter().filter(|&&probe| probe != Probe::Programs) {
         let default = ProbeConfiguration::with_defaults(probe);
-        // The baseline has no maps, and the accounting of tasks no counters in them.
+        // The baseline has no maps, and task accounting has no counters in maps.
         let maps = if probe.distinguishes_mounts() && !default.is_baseline() {
             &MapLayout::COMPARED
         } else {

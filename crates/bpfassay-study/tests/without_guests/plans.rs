@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Expansion: what a plan holds, what it leaves out, and what cannot be planned.
+//! Expansion: what a plan contains, what it leaves out, and what cannot be planned.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
 
@@ -77,7 +77,7 @@ fn a_cell_is_kept_with_its_baseline_and_its_place_in_the_order() {
     let message = "study `small` has no cell `x86_64_7.2_sizes-t1MiB_nfs4.2_fexti`, did you mean \
                 `x86_64_7.2_sizes-t1MiB_nfs4.2_fexit`?: `bpfassay plan small` lists them";
     assert_eq!(error, message);
-    // What other arguments keep away is not there either.
+    // A cell that other arguments exclude is unknown, too.
     let narrowing = Narrowing { archs: vec![Arch::Aarch64], ..cells(&[id]) };
     assert!(matches!(plan(&study, &narrowing), Err(ExpandError::NoCell { .. })));
 }
@@ -86,7 +86,7 @@ fn a_cell_is_kept_with_its_baseline_and_its_place_in_the_order() {
 fn patterns_become_the_builds_that_they_stand_for() {
     let builds = |arch: Arch| -> Result<Vec<String>, ExpandError> {
         let all = ["6.1.170", "6.12.43", "6.12.57", "7.2.6"];
-        // riscv64 has but one of them.
+        // riscv64 has only one of them.
         Ok(all.iter().skip(if arch == Arch::Riscv64 { 3 } else { 0 }).map(|&name| name.to_owned()).collect())
     };
     let target = |arch, kernel: &str| Target { arch, kernel: kernel.to_owned() };
@@ -99,7 +99,7 @@ fn patterns_become_the_builds_that_they_stand_for() {
     assert_eq!(found.unwrap(), ["x86_64 6.12.57", "x86_64 6.12.43", "riscv64 7.2.6"]);
     let error = resolved(vec![target(Arch::Riscv64, "6.12.*")]).unwrap_err().to_string();
     assert!(error.contains("riscv64 6.12.*"), "{error}");
-    // Nobody asked.
+    // Nobody resolved the pattern.
     let left = Study { targets: vec![target(Arch::X86_64, "*")], ..study(1, 1, 1, "auto") };
     assert!(matches!(plan(&left, &Narrowing::default()), Err(ExpandError::NoBuild { .. })));
 }
@@ -138,7 +138,7 @@ fn a_boot_is_warmed_up_by_the_baseline_and_only_for_figures_of_time() {
         assert!(warm.iter().all(|run| run.spec.probe.is_baseline() && !run.control));
         assert_eq!(warm[1].spec.id, format!("{}_w2_none", block.id));
     }
-    // By the rule it is one run, which the guest repeats.
+    // The rule needs one run, which the guest repeats.
     study.design.warm_up = WarmUp::Rule(WarmUpRule::Steady);
     let steady = plan(&study, &Narrowing::default()).unwrap();
     for block in &steady.blocks {
@@ -146,7 +146,7 @@ fn a_boot_is_warmed_up_by_the_baseline_and_only_for_figures_of_time() {
         assert_eq!(rules[0], (true, Some(WarmUp::STEADY)));
         assert!(rules[1..].iter().all(|rule| *rule == (false, None)), "{rules:?}");
     }
-    // One run of each configuration, the baseline first, in whichever order the study has them.
+    // One run per configuration, the baseline first, whatever the order in the study.
     study.design.warm_up = WarmUp::Rule(WarmUpRule::Probes);
     study.probes.reverse();
     let probes = plan(&study, &Narrowing::default()).unwrap();
@@ -173,12 +173,12 @@ fn a_tool_runs_alone_and_once_beside_its_reference_where_there_is_one_for_the_ar
     study.test_tool(tool.clone()).unwrap();
     assert!(study.test_tool(tool.clone()).unwrap_err().contains("two tools are named `mine`"));
     let named = |name: &str| bpfassay_tool::ToolFile { name: name.to_owned(), ..tool.file.clone() };
-    // What reports nothing has nothing that a reference could be held against.
+    // A tool that reports nothing needs no reference tracer.
     let silent = bpfassay_tool::ToolFile { report: None, ..named("silent") };
     study.test_tool(bpfassay_tool::UnderTest::of(silent)).unwrap();
     let fexit = bpfassay_tool::UnderTest { file: named("fexit"), ..tool };
     assert!(study.test_tool(fexit).unwrap_err().contains("a probe configuration named `fexit`"));
-    // The guest can tell that it did not become ready before the host gives up.
+    // The guest can report a late tool before the host gives up.
     assert!(study.deadlines.attach_ms > 600_000);
 
     let plan = plan(&study, &Narrowing::default()).unwrap();
@@ -194,7 +194,7 @@ fn a_tool_runs_alone_and_once_beside_its_reference_where_there_is_one_for_the_ar
         let beside: Vec<_> = runs.iter().filter(|run| run.has_reference()).collect();
         assert_eq!(beside.len(), 1);
         assert_eq!(beside[0].spec.probe.to_string(), "fexit+threads");
-        // A round of its own: compared with no other run.
+        // The separate round keeps the run out of comparisons.
         assert_eq!(beside[0].round, study.design.rounds + 1);
         for tool in ["mine", "silent"] {
             let alone = runs.iter().filter(|run| !run.has_reference() && run.spec.tool.as_ref().unwrap().name == tool);
@@ -215,7 +215,7 @@ fn requested_bytes_have_a_reference_of_their_own_of_the_same_kind() {
     let plan = plan(&study, &Narrowing::default()).unwrap();
     for block in &plan.blocks {
         let probes: Vec<_> = block.runs.iter().filter(|run| run.has_reference()).map(|run| run.spec.probe).collect();
-        // The kernel has no trampolines there.
+        // These kernels have no trampolines.
         let without = block.target.arch == Arch::Aarch64 && ["5.10", "6.1"].contains(&block.target.kernel.as_str());
         let expected = if without { [Probe::Kretprobe, Probe::Kprobe] } else { [Probe::Fexit, Probe::Fentry] };
         let by_thread =
@@ -244,7 +244,7 @@ fn references_count_by_thread_and_no_other_runs_do() {
         assert_eq!(probes(true), kind.map(|probe| format!("{probe}+threads")).into(), "{}", block.id);
         assert_eq!(probes(false), alone.runs.iter().map(|run| run.spec.probe.to_string()).collect());
     }
-    // What kernels refuse is known of the layouts that are compared.
+    // Known refusals concern the compared layouts, which do not include `threads`.
     let expected = plan.study.expectations.iter().flat_map(|expectation| &expectation.probes);
     assert!(expected.clone().count() > 20 && expected.into_iter().all(|probe| !probe.to_string().contains("threads")));
 }
@@ -416,9 +416,9 @@ proptest! {
             prop_assert_eq!((&narrowing.archs[..], &narrowing.kernels[..]), (&[Arch::Riscv64][..], &["6.1".to_owned()][..]));
             return Ok(());
         };
-        // The same again.
+        // Expansion is deterministic.
         prop_assert_eq!(&plan, &self::plan(&study, &narrowing).unwrap());
-        // Identifiers are unique and safe as file names, and every run has its cell.
+        // Ids are unique and safe as file names, and every run has its cell.
         let cells: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.id.as_str()).collect();
         prop_assert_eq!(cells.len(), plan.cells.len());
         let runs: BTreeSet<&str> = plan.runs().map(|(_, run)| run.spec.id.as_str()).collect();
@@ -431,7 +431,7 @@ proptest! {
             prop_assert_eq!((&cell.target, &cell.case, &cell.file_system, cell.probe), (&block.target, &block.case, &block.file_system, run.spec.probe));
             prop_assert_eq!(&cell.workload, &run.spec.workload);
         }
-        // Each round of each block holds every probe configuration once, and the control.
+        // Each round of each block has every probe configuration once, and the control.
         let probes = plan.cells.iter().map(|cell| cell.probe).collect::<BTreeSet<_>>();
         for block in &plan.blocks {
             for round in 1..=rounds {
@@ -445,7 +445,7 @@ proptest! {
         }
     }
 
-    /// What is left after narrowing is run in the order that it has in the whole study.
+    /// After narrowing, runs keep their order in the whole study.
     #[test]
     fn narrowing_keeps_the_order(narrowing in narrowings(), seed in 0..1000u64) {
         let study = study(2, 2, seed, "auto");
@@ -483,7 +483,7 @@ fn a_plan_that_was_changed_is_not_the_one_that_its_digest_names() {
     let mut changed = plan.clone();
     changed.blocks.swap(0, 1);
     assert!(!changed.is_intact());
-    // Fewer boots are another plan, which is its own.
+    // Fewer boots are another plan with another digest.
     let fewer = plan.with_blocks(plan.blocks[..1].to_vec());
     assert!(fewer.is_intact() && fewer.digest != plan.digest && fewer.cells == plan.cells);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every study and script of the project is valid, and so is the example of the format's
-//! description.
+//! Every study and script of the project is valid, and so is the example in FORMAT.md.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +18,7 @@ fn is_sound(study: &Study, available: &Available) {
     let builds = |_| Ok::<_, bpfassay_study::ExpandError>(vec!["6.12.43".to_owned(), "7.2.6".to_owned()]);
     study.resolve_patterns(builds).unwrap();
     if study.probes.is_empty() {
-        // Its tools are named on the command line.
+        // The command line names the tools of this study.
         study.test_tool(UnderTest::of(bpfassay_tool::load("vfsstat").unwrap().file)).unwrap();
     }
     let study = &study;
@@ -55,7 +54,7 @@ fn bundled_scripts() {
 #[test]
 fn studies_of_the_vm_tests() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vm-tests");
-    // Some are for a real IOR alone.
+    // Some studies need a real IOR.
     let interfaces = || Interface::ALL.iter().copied().collect();
     let external_ior = Arch::ALL.iter().map(|&arch| (arch, interfaces())).collect();
     let available = Available { external_ior, ..Available::default() };
@@ -76,6 +75,6 @@ fn the_example_of_the_description() {
     let example = description.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let study = Study::parse("FORMAT.md", example, &|name| Ok(bundled::script(name).map(str::to_owned))).unwrap();
     is_sound(&study, &Available::default());
-    // What it calls a default is one.
+    // The defaults in the example are the real ones.
     assert_eq!(study.deadlines, bpfassay_study::Deadlines::default());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The forms that reports of tools have.
+//! The forms of reports.
 
 use bpfassay_protocol::tool::Stream;
 use schemars::JsonSchema;
@@ -11,92 +11,93 @@ use crate::Pattern;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "form", rename_all = "kebab-case")]
 pub enum Form {
-    /// Lines of JSON, one object each. Values and labels are fields; those of objects inside are
+    /// JSON lines, one object each. Values and labels are fields. Fields of nested objects are
     /// named `outer.inner`.
     JsonLines {
-        /// The stream that it writes them to.
+        /// The stream of the lines.
         stream: Stream,
-        /// Lines with a match of this are no part of the report.
+        /// Matching lines are not part of the report.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ignore: Option<Pattern>,
     },
     /// A page in the text format of Prometheus or OpenMetrics, read over HTTP in the guest. Values
-    /// are sample names, labels are labels.
+    /// are sample names, and labels are labels of the samples.
     Openmetrics {
-        /// TCP port of the loopback interface.
+        /// TCP port on the loopback interface.
         port: u16,
-        /// Path, from the first `/` on.
+        /// Path, beginning with `/`.
         path: String,
-        /// How often it is read beside the barriers, in milliseconds; `None`: as the study samples.
+        /// Interval of readings between barriers, in milliseconds. `None` selects the study's
+        /// sampling interval.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interval_ms: Option<u64>,
     },
-    /// Several such pages, asked one after the other; each figure names its own.
+    /// Several such pages, requested one after the other. Each figure names its page.
     OpenmetricsPages {
-        /// Where they are.
+        /// The pages.
         pages: Vec<MetricsPage>,
-        /// As of one page.
+        /// Like `interval_ms` of a single page.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interval_ms: Option<u64>,
     },
     /// Lines of text. Values and labels are named groups.
     Table {
-        /// The stream that it writes them to.
+        /// The stream of the lines.
         stream: Stream,
-        /// A pattern of lines with figures.
+        /// Pattern of lines with figures.
         line: Pattern,
-        /// Lines with a match of this (headings) are no part of the report. Empty lines never are.
+        /// Matching lines (headings) are not part of the report. Empty lines never are.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ignore: Option<Pattern>,
     },
-    /// Histograms as bcc and libbpf-tools print them. The value is how many values one has, by what
-    /// its title names (`usecs.count`); labels are groups of the line above.
+    /// Histograms in the format of bcc and libbpf-tools. A value is the number of values in a
+    /// histogram, named after its title (`usecs.count`). Labels are groups of the line above.
     Histogram {
-        /// The stream that it writes them to.
+        /// The stream of the lines.
         stream: Stream,
-        /// A line that names what the histograms below it are of.
+        /// Pattern of the line that names the subject of the histograms below it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         heading: Option<Pattern>,
-        /// A line that it prints with each report, also where no histogram has a value.
+        /// Pattern of the line printed with every report, even without any histogram.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         time: Option<Pattern>,
-        /// Lines with a match of this are no part of the report. Empty lines never are.
+        /// Matching lines are not part of the report. Empty lines never are.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ignore: Option<Pattern>,
     },
-    /// A line for each event. Values and labels are named groups, or fields as of lines of JSON.
+    /// One line per event. Values and labels are named groups, or fields as in JSON lines.
     Events {
-        /// The stream that it writes them to.
+        /// The stream of the lines.
         stream: Stream,
-        /// A pattern of lines; `None`: each line is an object in JSON.
+        /// Pattern of the lines; `None` if each line is a JSON object.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         line: Option<Pattern>,
-        /// Lines with a match of this are no part of the report. Empty lines never are.
+        /// Matching lines are not part of the report. Empty lines never are.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ignore: Option<Pattern>,
     },
-    /// Maps as `bpftrace -f json` prints them. Values are maps by name (`@reads`; `@reads.total`
-    /// for `avg` and `stats`); the label `key` is the whole key, `key1`, `key2`, … its parts.
+    /// Maps as `bpftrace -f json` prints them. Values are map names (`@reads`, or `@reads.total`
+    /// for `avg` and `stats`). The label `key` is the whole key; `key1`, `key2`, … are its parts.
     BpftraceJson {
-        /// The stream that it writes them to.
+        /// The stream of the maps.
         stream: Stream,
     },
-    /// A map of a bare object, whose layout is read from its BTF. Values are fields of its values,
-    /// labels those of its keys; the fields of structures inside are named `outer.inner`, and a key
-    /// or value that is no structure `key` and `value`.
+    /// A map of a bare object, with the layout from its BTF. Values are fields of the map's values,
+    /// labels are fields of its keys. Fields of nested structures are named `outer.inner`. A key or
+    /// value that is not a structure is named `key` or `value`.
     Map {
-        /// The map's name in the object.
+        /// Name of the map in the object.
         map: String,
     },
-    /// Several such maps, read one after the other; each figure names its own.
+    /// Several such maps, read one after the other. Each figure names its map.
     Maps {
-        /// Their names in the object.
+        /// Names of the maps in the object.
         maps: Vec<String>,
     },
 }
 
 impl Form {
-    /// The stream that has the report, where it is printed.
+    /// The stream with the report, if the report is printed.
     #[must_use]
     pub const fn stream(&self) -> Option<Stream> {
         match self {
@@ -109,7 +110,7 @@ impl Form {
         }
     }
 
-    /// The maps that are read.
+    /// The maps to read.
     #[must_use]
     pub const fn maps(&self) -> &[String] {
         match self {
@@ -119,7 +120,7 @@ impl Form {
         }
     }
 
-    /// The names of pages or maps, of which each figure names its own; none where there is one.
+    /// The names of pages or maps, if each figure names its own. Empty if there is only one.
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         let (pages, maps): (&[MetricsPage], &[String]) = match self {
             Self::OpenmetricsPages { pages, .. } => (pages, &[]),
@@ -130,14 +131,14 @@ impl Form {
     }
 }
 
-/// One of several pages of metrics.
+/// One of several metrics pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetricsPage {
-    /// The name that figures give it.
+    /// Name of the page in figures.
     pub name: String,
-    /// TCP port of the loopback interface.
+    /// TCP port on the loopback interface.
     pub port: u16,
-    /// Path, from the first `/` on.
+    /// Path, beginning with `/`.
     pub path: String,
 }

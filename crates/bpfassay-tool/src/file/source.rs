@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sources of tools, and the choice of an entry by architecture and kernel.
+//! Sources of tools, and the choice of an entry by architecture and kernel.
 
 use bpfassay_protocol::{Arch, contents::Contents};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The source of a tool. Lists have at most one entry that fits an architecture and a kernel.
+/// The source of a tool. At most one entry of a list matches an architecture and a kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Source {
-    /// Programs that lie beside the tool file.
+    /// Program files next to the tool file.
     Binary(Vec<Binary>),
-    /// Programs of Debian packages.
+    /// Programs in Debian packages.
     Debian(Vec<Debian>),
-    /// A program of a Nix package.
+    /// A program in a Nix package.
     Nix(Nix),
     /// Scripts, each with its interpreter.
     Script(Vec<Script>),
-    /// A program that guests have anyway, by its absolute path.
+    /// A program that guests always have, by its absolute path.
     Guest(String),
-    /// eBPF objects without a program of their own: loaded, and attached as their sections say.
+    /// Bare eBPF objects without a program. They are loaded, and attached as their sections say.
     Object(Vec<Object>),
 }
 
 impl Source {
-    /// Whether there is something for `kernel` on `arch`.
+    /// Whether the source has something for `kernel` on `arch`.
     #[must_use]
     pub fn has(&self, arch: Arch, kernel: &str) -> bool {
         match self {
@@ -37,8 +37,7 @@ impl Source {
         }
     }
 
-    /// The Debian packages that it brings along for `arch`, whatever the kernel, each after the
-    /// program of it that is started.
+    /// The Debian packages for `arch` on any kernel, each paired with the program to start.
     #[must_use]
     pub fn packages(&self, arch: Arch) -> Vec<(&str, &DebianPackage)> {
         match self {
@@ -50,34 +49,33 @@ impl Source {
         }
     }
 
-    /// The bare objects for `arch`, each with its place among all of the file.
+    /// The bare objects for `arch`, each with its index in the tool file.
     pub fn objects(&self, arch: Arch) -> impl Iterator<Item = (usize, &Object)> {
         of_arch(if let Self::Object(list) = self { list } else { &[] }, arch)
     }
 
-    /// The object for `kernel` on `arch`, if it is a bare one, with its place among all of the
-    /// file.
+    /// The bare object for `kernel` on `arch`, with its index in the tool file.
     #[must_use]
     pub fn object(&self, arch: Arch, kernel: &str) -> Option<(usize, &Object)> {
         of_target(if let Self::Object(list) = self { list } else { &[] }, arch, kernel)
     }
 }
 
-/// An entry in a list of sources, which is for some architectures and kernels.
+/// A list entry for some architectures and kernels.
 pub trait Entry {
-    /// The architectures that it is for; empty: all.
+    /// Supported architectures; empty for all.
     fn archs(&self) -> &[Arch];
-    /// The kernels that it is for, as series (`6.12`); empty: all for which no other is.
+    /// Supported kernels as series (`6.12`). Empty for all kernels without another entry.
     fn kernels(&self) -> &[String];
 }
 
-/// The entries of `list` for `arch`, each with its place in the list.
+/// The entries of `list` for `arch`, each with its index.
 pub fn of_arch<T: Entry>(list: &[T], arch: Arch) -> impl Iterator<Item = (usize, &T)> {
     list.iter().enumerate().filter(move |(_, entry)| entry.archs().is_empty() || entry.archs().contains(&arch))
 }
 
-/// The entry of `list` for `kernel` on `arch`, with its place in the list: one that names this
-/// kernel, else one that names none.
+/// The entry of `list` for `kernel` on `arch`, with its index. An entry that names the kernel wins
+/// over one that names none.
 #[must_use]
 pub fn of_target<'a, T: Entry>(list: &'a [T], arch: Arch, kernel: &str) -> Option<(usize, &'a T)> {
     let is_named = |entry: &T| entry.kernels().iter().any(|series| is_of_series(kernel, series));
@@ -85,19 +83,19 @@ pub fn of_target<'a, T: Entry>(list: &'a [T], arch: Arch, kernel: &str) -> Optio
     named.or_else(|| of_arch(list, arch).find(|(_, entry)| entry.kernels().is_empty()))
 }
 
-/// A program that lies beside the tool file.
+/// A program file next to the tool file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Binary {
-    /// For this architecture.
+    /// Architecture of the program.
     pub arch: Arch,
-    /// The kernels that this is for, as series (`6.12`); empty: all for which no other is.
+    /// Supported kernels as series (`6.12`). Empty for all kernels without another entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<String>,
-    /// Its path, relative to the tool file.
+    /// Path relative to the tool file.
     pub path: String,
-    /// The directory of the shared libraries and the dynamic linker that it needs, relative to the
-    /// tool file; `None` for one that is linked statically.
+    /// Directory with the required shared libraries and the dynamic linker, relative to the tool
+    /// file. `None` for a statically linked program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub libraries: Option<String>,
 }
@@ -106,48 +104,48 @@ pub struct Binary {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DebianPackage {
-    /// Suite (`trixie`).
+    /// Suite, such as `trixie`.
     pub suite: String,
-    /// Package; it comes with what it depends on.
+    /// Package name. Its dependencies are installed, too.
     pub package: String,
-    /// Further packages; each comes with what it depends on.
+    /// Further packages, with their dependencies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<String>,
 }
 
-/// A program of a Debian package.
+/// A program in a Debian package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Debian {
-    /// The architectures that this is for; empty: all.
+    /// Supported architectures; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub archs: Vec<Arch>,
-    /// The kernels that this is for, as series (`6.12`); empty: all for which no other is.
+    /// Supported kernels as series (`6.12`). Empty for all kernels without another entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<String>,
-    /// The package that has it.
+    /// The package with the program.
     #[serde(flatten)]
     pub from: DebianPackage,
-    /// The program, as an absolute path.
+    /// Absolute path of the program.
     pub program: String,
 }
 
-/// A program of a Nix package.
+/// A program in a Nix package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nix {
-    /// Attribute of the package set (`bpftrace`, `linuxPackages.bcc`).
+    /// Attribute in the package set, such as `bpftrace` or `linuxPackages.bcc`.
     pub attribute: String,
-    /// The program, relative to the package (`bin/bpftrace`).
+    /// Path of the program in the package, such as `bin/bpftrace`.
     pub program: String,
-    /// The architectures for which the package lies beside the tool file ([`Nix::closure`]): seen
-    /// when the file is loaded.
+    /// Architectures with a package next to the tool file ([`Nix::closure`]). Determined when the
+    /// file is loaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub closures: Vec<Arch>,
 }
 
 impl Nix {
-    /// The directory beside the tool file with the package for `arch`: `nix/store` with all store
-    /// paths that it needs, and a link `package` to its own.
+    /// Directory next to the tool file with the package for `arch`. It has `nix/store` with all
+    /// required store paths, and the link `package` to the package's own.
     #[must_use]
     pub fn closure(arch: Arch) -> String {
         format!("closure/{arch}")
@@ -158,19 +156,19 @@ impl Nix {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    /// The architectures that this is for; empty: all.
+    /// Supported architectures; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub archs: Vec<Arch>,
-    /// The kernels that this is for, as series (`6.12`); empty: all for which no other is.
+    /// Supported kernels as series (`6.12`). Empty for all kernels without another entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<String>,
-    /// Its path, relative to the tool file.
+    /// Path relative to the tool file.
     pub path: String,
-    /// The program that runs it, as an absolute path in the guest. It is given the tool's
-    /// arguments, of which `{script}` stands for the script's place in the guest; without one the
-    /// script comes last.
+    /// Absolute path of the interpreter in the guest. It gets the tool's arguments, in which
+    /// `{script}` stands for the script's path in the guest. If no argument has `{script}`, the
+    /// script is the last argument.
     pub interpreter: String,
-    /// The package that has the interpreter; `None`: it is in the guest already.
+    /// The package with the interpreter; `None` if the guest already has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debian: Option<DebianPackage>,
 }
@@ -179,23 +177,22 @@ pub struct Script {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Object {
-    /// The architectures that this is for; empty: all.
+    /// Supported architectures; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub archs: Vec<Arch>,
-    /// The kernels that this is for, as series (`6.12`); empty: all for which no other is.
+    /// Supported kernels as series (`6.12`). Empty for all kernels without another entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<String>,
-    /// Its path, relative to the tool file.
+    /// Path relative to the tool file.
     pub path: String,
-    /// Whether it lies in the bundled tracer instead, under its name before `.bpf.o`: that of a
-    /// bundled tool file.
+    /// Whether the object is in the bundled tracer, as objects of bundled tool files are. The name
+    /// there is the file name without `.bpf.o`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bundled: bool,
-    /// The programs to attach, by the names of their functions, each where its section attaches it;
-    /// empty: all.
+    /// Function names of the programs to attach, each as its section says. Empty for all programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<String>,
-    /// The contents of its maps and constants before its programs are attached.
+    /// Contents of maps and constants, set before programs are attached.
     #[serde(default, skip_serializing_if = "Contents::is_empty")]
     pub contents: Contents,
 }
@@ -226,7 +223,8 @@ impl Entry for Binary {
     }
 }
 
-/// Whether `kernel` is `series` or one of its builds: `6.12.107+deb13` is of `6.12`, `6.1` is not.
+/// Whether `kernel` is `series` or one of its builds. The series `6.12` includes `6.12.107+deb13`,
+/// but not `6.1`.
 #[must_use]
 pub fn is_of_series(kernel: &str, series: &str) -> bool {
     kernel.strip_prefix(series).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+', '~']))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of a tool file that no report has: the tool is accused of nothing by such a figure, and
-//! the tool file is not passed in silence.
+//! Names of a tool file that no report has. They are evidence against the tool file and not against
+//! the tool.
 
 use super::{
     certainty::{Certainty, Line},
@@ -11,14 +11,14 @@ use crate::{Readings, ReportedFigure, readings::Absent};
 /// Names that no report has.
 #[derive(Debug, Default)]
 pub(super) struct Absence {
-    /// Those of what happened: evidence against the tool file.
+    /// Names whose operations happened: evidence against the tool file.
     pub(super) absent: Vec<Line>,
-    /// The same where nothing of it is known to have happened.
+    /// Names whose operations are not known to have happened.
     pub(super) open: Vec<String>,
 }
 
-/// What to report of `one` where nothing that its figure counts is known to have happened: what it
-/// names may come with the first event.
+/// Describes a missing name if nothing that its figure counts is known to have happened. The name
+/// could appear with the first event.
 pub(super) fn open(one: &Absent) -> String {
     let Absent { what, nearest, .. } = one;
     format!(
@@ -26,12 +26,12 @@ pub(super) fn open(one: &Absent) -> String {
     )
 }
 
-/// Checks that reports have what `figure`, which is number `index`, names, or nothing of it had to
-/// be there; what they lack is recorded in `absence`. A label without its value from the tool file
-/// is left to the tool: it may not see what has this value.
+/// Checks that reports have the names of `figure` (index `index`), unless nothing that it counts is
+/// certain to have happened. Records missing names in `absence`. A missing label value is not an
+/// error, because the tool possibly cannot see that value.
 ///
 /// # Errors
-/// What they lack first.
+/// The first missing name.
 pub(super) fn check(
     index: usize,
     figure: &ReportedFigure,
@@ -40,7 +40,7 @@ pub(super) fn check(
     absence: &mut Absence,
 ) -> Result<(), String> {
     let of_figure = || readings.absent.iter().filter(|one| one.figure == index);
-    // What rounding down can make nothing of is not certain to be there.
+    // An amount that rounding can hide is not certain to appear.
     let happened = comparisons.iter().filter(|one| one.at_least > one.slack).map(|one| one.at_least);
     let happened = happened.fold(0_u64, u64::saturating_add);
     if happened == 0 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of cgroups and mounts that only the tool knows. A figure that is right shows which subject
-//! such a name stands for, and the other figures of that name are compared with that subject.
+//! Names of cgroups and mounts that only the tool knows. A figure with exactly the missing amount
+//! of a subject shows which subject such a name stands for. Other figures with that name are then
+//! compared with that subject.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +11,14 @@ use super::{
 };
 use crate::{ReportedFigure, Whose};
 
-/// The names, each with that of the only subject which it can be; `None` where that is not certain.
+/// Maps each unknown name to its only possible subject; `None` if that is uncertain.
 #[derive(Debug, Default)]
 pub(super) struct Aliases(BTreeMap<(Whose, String), Option<String>>);
 
 impl Aliases {
-    /// Looks for them: an unknown name stands for a subject that was not reported, if a figure of
-    /// it is exactly what that lacks, and lacks alone. Of several, it is that of which the name is
-    /// the last component.
+    /// Finds aliases. An unknown name stands for an unreported subject if a figure under that name
+    /// is exactly what this subject alone lacks. If several subjects fit, the one whose last path
+    /// component is the name wins.
     pub(super) fn found(figures: &[ComparedFigure<'_>], truth: &Truth) -> Self {
         let mut found = Self::default();
         if !truth.is_whole_system {
@@ -41,8 +42,8 @@ impl Aliases {
                 }
             }
         }
-        // Nothing has two other names: one of them is right by chance, and that is not its last
-        // component.
+        // A subject has only one other name. If two names fit, one of them fits by chance: the one
+        // that is not the last path component.
         let mut names: BTreeMap<(Whose, String), Vec<String>> = BTreeMap::new();
         for ((whose, name), subject) in &found.0 {
             if let Some(subject) = subject {
@@ -58,15 +59,15 @@ impl Aliases {
         found
     }
 
-    /// Adds what was reported under other names to what they stand for, where that was not
-    /// reported.
+    /// Adds amounts reported under an alias to the subject that it stands for, if the subject was
+    /// not reported by its own name.
     pub(super) fn apply(&self, figure: &ReportedFigure, comparisons: &mut [Comparison<'_>], grown: &Grown) {
         let of_figure = self.0.iter().filter(|((whose, _), _)| *whose == figure.whose);
         for ((_, name), subject) in of_figure {
             let is_meant = |one: &Comparison<'_>| one.reported == 0 && subject.as_deref() == Some(one.subject.shown());
             let place = comparisons.iter().position(is_meant);
             let (Some(place), Some(&value)) = (place, grown.get(&Some(name.clone()))) else { continue };
-            // Where several did something, it may be the name of all.
+            // The name can stand for several subjects that did something.
             let has_its_name = |(at, one): (usize, &Comparison<'_>)| {
                 at != place && one.reported == 0 && one.at_least > 0 && is_last_component(name, one.subject.shown())
             };
@@ -80,9 +81,8 @@ impl Aliases {
     }
 }
 
-/// Whether `name`, of which a figure is `value`, may stand for a subject that was not reported by a
-/// name of its own. What a correct tool may leave out is not missing: there the amount alone says
-/// too little.
+/// Whether `name` with the amount `value` can stand for a subject that was not reported by its own
+/// name. If a correct tool can leave out the subject, the amount alone is not enough evidence.
 fn may_stand_for(name: &str, value: u64, one: &Comparison<'_>) -> bool {
     let is_by_name = || is_last_component(name, one.subject.shown()) && one.may_be(value);
     one.reported == 0 && (one.lacks(value) || is_by_name())
@@ -93,7 +93,7 @@ pub(super) fn is_last_component(name: &str, of: &str) -> bool {
     of.rsplit_once('/').is_some_and(|(_, last)| last == name)
 }
 
-/// The only one of `all`, or the only one that is preferred.
+/// Returns the only element, or the only preferred one.
 fn only<T>(all: &[T], is_preferred: impl Fn(&T) -> bool) -> Option<&T> {
     if let [one] = all {
         return Some(one);
@@ -102,8 +102,8 @@ fn only<T>(all: &[T], is_preferred: impl Fn(&T) -> bool) -> Option<&T> {
     preferred.next().filter(|_| preferred.next().is_none())
 }
 
-/// What `figure` grew by under names that are not known. Without a name are pipes, sockets and
-/// other things that are on no mount.
+/// The growth of `figure` under unknown names. Pipes, sockets and other things without a mount have
+/// an empty name.
 pub(super) fn unknown<'g>(
     figure: &ReportedFigure,
     grown: &'g Grown,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is as much as what a tool's number lacks: calls that failed or are of one variant, parts of
-//! what happened, operations, the first call of each key. Calls that failed or are of one variant
-//! come before all others; any other cause is named only where nothing else is as much.
+//! Candidates for a missing amount: failed calls or calls of one variant, parts of what happened,
+//! operations, and the first call of each key. Failed calls and variants have priority. Other
+//! causes are named only if no other cause explains the same amount.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,13 @@ use crate::{ReportedFigure, Unit, Whose};
 /// Most parts that are shown.
 const MOST_PARTS: usize = 4;
 
-/// Of more operations in one figure, what is missing is not attributed to several of them: sets of
-/// so many fit by chance.
+/// A larger number of operations is cut to this, because sets of more operations fit by chance.
 const MOST_OPERATIONS: usize = 12;
 
 /// A part of what happened.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
-    /// A mount, cgroup or process, with its kind: `mount /mnt`.
+    /// A mount, cgroup or process with its kind: `mount /mnt`.
     Subject(String),
     Operation(Operation),
     /// A phase of the workload.
@@ -37,30 +36,31 @@ impl Part {
     }
 }
 
-/// All that is exactly as much as what is missing of one number.
+/// All causes that explain exactly the missing amount of one number.
 pub(super) struct Candidates {
-    /// Calls that failed or are of one variant: several where more than one are as much.
+    /// Sets of failed calls or variants; several if more than one set fits.
     left_out: Vec<LeftOut>,
-    /// How sure it is that what is exactly as much is missing.
+    /// How certain it is that an exactly fitting amount is the missing one.
     certainty: Certainty,
-    /// Parts, and the operations of each. Of a subject that is one part only, this says nothing.
+    /// Parts with the operations of each. A subject with a single part has none here, because that
+    /// part would be everything.
     parts: BTreeMap<Part, BTreeSet<Operation>>,
-    /// The fewest operations, where only one such set is as much.
+    /// The smallest set of operations, if only one such set fits.
     operations: Option<(Certainty, Vec<Operation>)>,
-    /// The first call of each key.
+    /// Amount of the first call of each key.
     first_calls: Option<u64>,
 }
 
-/// Operations that alone are as much as what is missing.
+/// Operations that alone explain the missing amount.
 pub(super) struct Unseen<'c> {
     pub(super) certainty: Certainty,
     pub(super) operations: &'c [Operation],
-    /// When they were done, where that was one phase.
+    /// The phase of the operations, if it was only one.
     pub(super) phases: String,
 }
 
 impl Candidates {
-    /// Those of what `figure` lacks of `one`.
+    /// Finds the candidates for what `figure` lacks in `one`.
     pub(super) fn of(figure: &ReportedFigure, one: &Comparison<'_>) -> Self {
         Self {
             left_out: LeftOut::of(figure, one),
@@ -71,7 +71,7 @@ impl Candidates {
         }
     }
 
-    /// That the calls of variants are missing, if these and no operations are as much.
+    /// The missing calls of a variant, if no operations explain the amount.
     pub(super) fn variants(&self) -> Option<(Certainty, String)> {
         let [one] = self.left_out.as_slice() else { return None };
         if !one.is_of_variants() || self.operations.is_some() {
@@ -81,9 +81,9 @@ impl Candidates {
         Some((if is_alone { self.certainty } else { Certainty::Fitting }, one.missing()))
     }
 
-    /// The operations, if no mount, cgroup, process or other operation and no other way of counting
-    /// explains the same amount. A phase in which nothing but these operations was done says only
-    /// when they were.
+    /// The operations, if no mount, cgroup, process, other operation or other way of counting
+    /// explains the amount. A phase with only these operations does not count as another
+    /// explanation.
     pub(super) fn operations(&self) -> Option<Unseen<'_>> {
         let (certainty, operations) = self.operations.as_ref()?;
         let is_same = |(part, of): (&Part, &BTreeSet<Operation>)| match part {
@@ -100,12 +100,12 @@ impl Candidates {
         Some(Unseen { certainty, operations, phases: as_much_as(phases) })
     }
 
-    /// What the first call of each key is, if nothing else is as much.
+    /// The amount of the first calls, if nothing else explains it.
     pub(super) fn first_calls(&self) -> Option<u64> {
         self.first_calls.filter(|_| self.left_out.is_empty() && self.operations.is_none() && self.parts.is_empty())
     }
 
-    /// All of them, for the end of a line of evidence.
+    /// Lists all candidates for the end of an evidence line.
     pub(super) fn shown(&self) -> String {
         let operations = self.operations.as_ref().map_or(&[][..], |(_, operations)| operations.as_slice());
         match self.left_out.as_slice() {
@@ -122,7 +122,7 @@ impl Candidates {
         if more > 0 {
             all.push(format!("one of {more} other parts"));
         }
-        // A single one is a part.
+        // A single operation is already listed as a part.
         if let several @ [_, _, ..] = operations {
             all.push(format!("operations {}", names(several)));
         }
@@ -135,16 +135,15 @@ fn as_much_as(all: Vec<String>) -> String {
     if all.is_empty() { String::new() } else { format!("; as much as {}", all.join(", or ")) }
 }
 
-/// The names of operations, for evidence.
+/// Joins the names of operations for evidence.
 pub(super) fn names(operations: &[Operation]) -> String {
     operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(" and ")
 }
 
-/// Parts of what happened that are exactly what is missing: of one operation, mount, cgroup,
-/// process or phase of the workload.
+/// Finds parts with exactly the missing amount: of one operation, mount, cgroup, process or phase.
 fn parts(figure: &ReportedFigure, one: &Comparison<'_>) -> BTreeMap<Part, BTreeSet<Operation>> {
     let mut parts: BTreeMap<Part, (u64, BTreeSet<Operation>)> = BTreeMap::new();
-    // By id, processes are parts beside those of a name where several have it.
+    // If several processes share a name, their ids are parts, too.
     let ids: BTreeSet<&Vec<String>> = one.subject.shares.iter().map(|share| &share.process.id).collect();
     let mut subjects =
         vec![(Whose::Mount, ProcessKey::Name), (Whose::Cgroup, ProcessKey::Name), (Whose::Process, ProcessKey::Name)];
@@ -174,8 +173,8 @@ fn parts(figure: &ReportedFigure, one: &Comparison<'_>) -> BTreeMap<Part, BTreeS
     parts.into_iter().map(|(part, (_, operations))| (part, operations)).collect()
 }
 
-/// The fewest operations, but not all, whose amounts together are missing; `None` where there are
-/// none, or several such sets: then it is not known which.
+/// The smallest proper subset of the operations with exactly the missing amount. `None` if there is
+/// none, or several.
 fn operations(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<(Certainty, Vec<Operation>)> {
     let with_amount = |&operation: &Operation| (operation, one.subject.of(operation, figure.unit));
     let happened = figure.operations.iter().map(with_amount).filter(|(_, amount)| *amount > 0);
@@ -183,7 +182,7 @@ fn operations(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<(Certaint
     let set = |bits: u32| amounts.iter().enumerate().filter(move |(at, _)| bits >> at & 1 == 1).map(|(_, one)| *one);
     let is_set_missing = |bits: &u32| one.lacks(set(*bits).fold(0, |sum, (_, amount)| sum.saturating_add(amount)));
     let mut missing: Vec<u32> = (1..(1_u32 << amounts.len()) - 1).filter(is_set_missing).collect();
-    // Larger sets that fit as well are possible.
+    // Larger sets that also fit are possible.
     let certainty = if missing.len() == 1 { Certainty::of_amount(one) } else { Certainty::Fitting };
     let fewest = missing.iter().map(|bits| bits.count_ones()).min()?;
     missing.retain(|bits| bits.count_ones() == fewest);
@@ -193,8 +192,8 @@ fn operations(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<(Certaint
     }
 }
 
-/// What is missing, if exactly the first call of each key is. Keys are the truth's shares, without
-/// processes where the figure is of none, or coarser: the operations.
+/// The missing amount, if it is exactly the first call of each key. Keys are the truth's shares
+/// without processes, or else only operations.
 fn first_calls(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<u64> {
     let mut shares: BTreeMap<_, (u64, Option<u64>)> = BTreeMap::new();
     for share in one.subject.shares.iter().filter(|share| share.calls > 0) {
@@ -203,13 +202,13 @@ fn first_calls(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<u64> {
         *calls = calls.saturating_add(share.calls);
         *amount = amount.zip(share.amount(figure.unit)).map(|(sum, more)| sum.saturating_add(more));
     }
-    // Where nothing was done twice, what is missing is all that happened.
+    // If no operation was done twice, the first calls are all that happened.
     let twice = |operation: &&Operation| matches!(one.subject.of(**operation, Unit::Calls), 0 | 2..);
     if shares.is_empty() || !figure.operations.iter().all(|operation| twice(&operation)) {
         return None;
     }
     let by_shares = shares.values().all(|(calls, _)| *calls > 1);
-    // A call of average size, where all may have had the same.
+    // Size of a call if all calls can have had the same size.
     let of_one_call = |amount: u64, calls: u64| amount.is_multiple_of(calls).then(|| amount / calls);
     let by_share: Option<u64> = by_shares
         .then_some(())

@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How sure a finding is, and on what evidence.
+//! The certainty of a finding.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::comparison::Comparison;
 
-/// How sure it is that a tool has a fault: by the surest of its evidence.
+/// How certain it is that a tool has a fault. The most certain evidence decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Certainty {
-    /// What is missing, or too much, fits what the finding names and nothing else that was looked
-    /// at; the truth is uncertain by less than that, but not certain to the unit, or the tool
-    /// rounds.
+    /// The difference fits this finding and nothing else that was considered. But the truth is not
+    /// exact, though its uncertainty is smaller than the difference, or the tool rounds.
     Fitting,
-    /// The tool, its loader or the kernel states it: an error, a counter, a type.
+    /// The tool, its loader or the kernel states it: an error, a counter or a type.
     Reported,
-    /// An amount is outside the bounds of the truth, or a measured value above its limit. Why is
-    /// not claimed.
+    /// An amount is outside the bounds of the truth, or a measured value exceeds its limit. No
+    /// cause is claimed.
     Bounded,
-    /// It was seen itself, or an amount is to the unit that of what the finding names, and of
-    /// nothing else that was looked at.
+    /// The fault itself was observed, or the exact difference matches this finding and nothing else
+    /// that was considered.
     Proven,
 }
 
 impl Certainty {
-    /// Every one, from the least sure on.
+    /// All certainties, from the least certain on.
     pub const ALL: [Self; 4] = [Self::Fitting, Self::Reported, Self::Bounded, Self::Proven];
 
     /// The name used in files and output.
@@ -39,7 +38,7 @@ impl Certainty {
         }
     }
 
-    /// Of an amount that is what a finding names, as far as can be known of `one`.
+    /// Certainty of an amount that matches a finding, given the bounds in `one`.
     pub(super) const fn of_amount(one: &Comparison<'_>) -> Self {
         if one.at_least == one.at_most && one.slack == 0 { Self::Proven } else { Self::Fitting }
     }
@@ -48,18 +47,18 @@ impl Certainty {
 /// A line of evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
-    /// The certainty of the finding with it.
+    /// The certainty that this line gives the finding.
     pub(super) certainty: Certainty,
     pub(super) text: String,
 }
 
 impl Certainty {
-    /// Evidence that is as sure as this.
+    /// Creates a line of evidence with this certainty.
     pub(super) fn line(self, text: impl Into<String>) -> Line {
         Line { certainty: self, text: text.into() }
     }
 
-    /// The same of several lines.
+    /// Creates several lines of evidence with this certainty.
     pub(super) fn lines(self, texts: impl IntoIterator<Item = String>) -> Vec<Line> {
         texts.into_iter().map(|text| self.line(text)).collect()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compares each number that a tool reported with the bounds of the ground truth.
+//! Compares each reported number with the bounds of the ground truth.
 
 use std::collections::BTreeMap;
 
@@ -12,57 +12,57 @@ use crate::{
     readings::{self, negative},
 };
 
-/// The figures whose units `truth` has, with their places in the report.
+/// The figures whose units `truth` has, with their indices in the report.
 pub(super) fn comparable<'r>(report: &'r Report, truth: &Truth) -> impl Iterator<Item = (usize, &'r ReportedFigure)> {
     report.figures.iter().enumerate().filter(|(_, figure)| truth.units.contains(&figure.unit))
 }
 
-/// One number of a figure beside what it should be.
+/// A reported number and its expected value.
 pub(super) struct Comparison<'t> {
     pub(super) subject: Subject<'t>,
     /// What happened.
     pub(super) expected: u64,
-    /// The least that a correct tool reports: see [`Truth::optional`].
+    /// The least that a correct tool reports; see [`Truth::optional`].
     pub(super) at_least: u64,
-    /// The most that a correct tool reports: see [`Truth::earlier`].
+    /// The most that a correct tool reports; see [`Truth::earlier`].
     pub(super) at_most: u64,
-    /// In two's complement where it is negative: see [`Comparison::negative`].
+    /// The reported number, in two's complement if negative; see [`Comparison::negative`].
     pub(super) reported: u64,
-    /// The amount that the tool may have rounded down by.
+    /// The largest amount lost by the tool's rounding.
     pub(super) slack: u64,
     /// Whether findings explain the whole difference.
     pub(super) explained: bool,
-    /// How much of what is missing findings explain.
+    /// How much of the missing amount findings explain.
     pub(super) accounted: u64,
-    /// Which findings explain a part of it, as sentences without an end.
+    /// Findings that explain a part of the difference, as sentences without a full stop.
     pub(super) causes: Vec<String>,
-    /// Names that are not known, under which it was reported as well: see `aliases.rs`.
+    /// Unknown names under which the subject was also reported; see `aliases.rs`.
     pub(super) also: Vec<String>,
 }
 
 impl Comparison<'_> {
-    /// Whether the tool's number may stand for `amount`.
+    /// Whether the tool's number can stand for `amount`.
     pub(super) const fn is(&self, amount: u64) -> bool {
         self.reported <= amount && amount - self.reported <= self.slack
     }
 
-    /// The bytes that calls asked for, of a figure of bytes returned; `None` where that is not
-    /// known, or they returned as many.
+    /// Requested bytes, for a figure of returned bytes. `None` if unknown or equal to the returned
+    /// bytes.
     pub(super) fn asked(&self) -> Option<u64> {
         self.subject.total(Unit::BytesRequested).filter(|asked| *asked != self.expected)
     }
 
-    /// Whether the tool's number is what calls asked for.
+    /// Whether the tool's number is the requested bytes.
     pub(super) fn is_asked(&self) -> bool {
         self.is_open() && self.asked().is_some_and(|asked| self.is(asked))
     }
 
-    /// Whether a correct tool may report `amount`.
+    /// Whether a correct tool can report `amount`.
     pub(super) const fn may_be(&self, amount: u64) -> bool {
         self.at_least <= amount.saturating_add(self.slack) && amount <= self.at_most
     }
 
-    /// The number, where it is negative: nothing that counts what happened is.
+    /// The number, if negative. Correct counts are never negative.
     pub(super) fn negative(&self) -> Option<i64> {
         negative(self.reported)
     }
@@ -71,23 +71,23 @@ impl Comparison<'_> {
         !self.explained && self.negative().is_none() && !self.may_be(self.reported)
     }
 
-    /// The sum of what was reported and of what findings explain besides.
+    /// Sum of the reported amount and the amount that findings explain.
     fn with_accounted(&self) -> u64 {
         self.reported.saturating_add(self.accounted)
     }
 
-    /// Whether something is missing that is not explained.
+    /// Whether an unexplained amount is missing.
     pub(super) fn is_too_low(&self) -> bool {
         self.is_open() && self.with_accounted().saturating_add(self.slack) < self.at_least
     }
 
-    /// How much is missing that no finding explains, at least.
+    /// The least amount that is missing without an explanation.
     pub(super) fn missing(&self) -> u64 {
         let known = self.with_accounted().saturating_add(self.slack);
         if self.is_too_low() { self.at_least.saturating_sub(known) } else { 0 }
     }
 
-    /// Explains `amount` of what is missing, and no more, by `cause`.
+    /// Explains at most `amount` of what is missing by `cause`.
     pub(super) fn account(&mut self, amount: u64, cause: &str) {
         if !self.is_too_low() || amount == 0 {
             return;
@@ -100,16 +100,16 @@ impl Comparison<'_> {
         }
     }
 
-    /// Whether exactly `amount` is missing, as far as can be known: an amount no greater than what
-    /// the truth is uncertain by would fit by chance.
+    /// Whether exactly `amount` is missing, as far as known. An amount within the truth's
+    /// uncertainty is rejected, because it would fit by chance.
     pub(super) fn lacks(&self, amount: u64) -> bool {
         let with = self.reported.saturating_add(amount);
-        // What findings explain of it is not known to the unit.
+        // Amounts that findings explain are not exact.
         self.accounted == 0 && self.is_too_low() && self.may_be(with) && amount > self.at_most - self.at_least
     }
 }
 
-/// `value` of `whose subject`, for evidence.
+/// Prints the comparison for evidence.
 pub(super) fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> String {
     let Comparison { subject, expected, at_least, at_most, reported, causes, .. } = comparison;
     let really = match at_least == at_most {
@@ -125,10 +125,10 @@ pub(super) fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> Str
     format!("`{name}` ({}, {unit}){of}: {reported}, really {really}{causes}", figure.counted())
 }
 
-/// The growth of a figure, by subject.
+/// Growth of a figure by subject.
 pub(super) type Grown = BTreeMap<Option<String>, u64>;
 
-/// A figure with its place in the report, compared, or why it cannot be.
+/// A figure with its index in the report, compared, or the reason why that is impossible.
 pub(super) struct ComparedFigure<'a> {
     pub(super) index: usize,
     pub(super) figure: &'a ReportedFigure,
@@ -136,7 +136,7 @@ pub(super) struct ComparedFigure<'a> {
 }
 
 impl<'a> ComparedFigure<'a> {
-    /// Every figure that is defined as the truth is, in the order of the report.
+    /// Compares every figure that is defined like the truth, in the order of the report.
     pub(super) fn all(report: &'a Report, readings: &Readings, truth: &'a Truth) -> Vec<Self> {
         let figures = comparable(report, truth).filter(|(_, figure)| figure.differs.is_none());
         figures
@@ -145,10 +145,10 @@ impl<'a> ComparedFigure<'a> {
     }
 }
 
-/// `figure` beside the truth, subject by subject, and what it grew by.
+/// Compares `figure` with the truth, subject by subject. Also returns the figure's growth.
 ///
 /// # Errors
-/// A message that names what the report or the ground truth lacks for a comparison.
+/// A message that names what is missing in the report or the ground truth.
 pub(super) fn compare<'t>(
     index: usize,
     figure: &ReportedFigure,
@@ -180,7 +180,7 @@ pub(super) fn compare<'t>(
         let reported =
             grown.iter().filter(|(name, _)| is_of(name)).fold(0_u64, |sum, (_, value)| readings::sum(sum, *value));
         let samples = readings.samples.iter().filter(|sample| sample.figure == index && is_of(&sample.subject)).count();
-        // Each number that it reported may have been rounded down.
+        // Each reported number can have been rounded down.
         let slack = (figure.scale - 1).saturating_mul(u64::try_from(samples).unwrap_or(u64::MAX));
         comparisons.push(Comparison {
             subject,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The course of cumulative figures from report to report.
+//! The sequence of values of cumulative figures.
 
 use std::collections::BTreeMap;
 
 use crate::{Counting, Readings, Report, Sample};
 
-/// Values of each cumulative figure and subject, in the order in which they were reported.
+/// Values of each cumulative figure and subject, in the order of reports.
 pub(super) fn series<'r>(
     report: &Report,
     readings: &'r Readings,
@@ -19,29 +19,28 @@ pub(super) fn series<'r>(
     series
 }
 
-/// A figure and its subject, for evidence.
+/// Names a figure and its subject for evidence.
 pub(super) fn of(report: &Report, figure: usize, subject: Option<&str>) -> String {
     let value = report.figures.get(figure).map(crate::ReportedFigure::name).unwrap_or_default();
     subject.map_or_else(|| format!("`{value}`"), |subject| format!("`{value}` of {subject}"))
 }
 
-/// Whether each report has everything, as a page or a map does: then what is not in it is not
-/// there.
+/// Whether each report is complete, as pages and maps are. Missing names then do not exist.
 pub(super) const fn reports_all(report: &Report) -> bool {
     report.form.stream().is_none()
 }
 
-/// Says that the map of `figure` evicts, if it does.
+/// Says that the figure's map evicts keys, if it does.
 pub(super) fn eviction(report: &Report, figure: usize, evicting: &[String]) -> String {
     let maps = report.form.maps();
     let part = report.figures.get(figure).and_then(|figure| figure.part.as_ref());
     let Some(map) = part.or(if let [map] = maps { Some(map) } else { None }) else { return String::new() };
-    // The kernel has 15 bytes of a name.
+    // The kernel keeps 15 bytes of a map's name.
     match evicting.iter().any(|name| name == map || name.len() == 15 && map.starts_with(name.as_str())) {
         true => format!("; its map `{map}` evicts keys (LRU), on several CPUs before it is full"),
         false => String::new(),
     }
 }
 
-/// Why the course of figures cannot be evaluated.
+/// Reason for not evaluating sequences of values.
 pub(super) const NEEDS_TWO: &str = "no figure that counts cumulatively was reported twice";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The definition of one kind of finding: each file of `kind/` has one.
+//! The definition of a kind of finding. Each file in `kind/` has one.
 
 use super::{
     certainty::Line,
@@ -12,24 +12,23 @@ use crate::{Readings, Report};
 
 /// One kind of finding.
 pub(super) struct Definition {
-    /// The name used in files and output.
+    /// Name in files and output.
     pub(super) name: &'static str,
-    /// The fault of the tool, and where it cannot be evaluated.
+    /// The fault of the tool, and when it cannot be evaluated.
     pub(super) explanation: &'static str,
-    /// The sources that it is evaluated from: it is clear only where each of them answered.
+    /// Sources of the evaluation. The kind can be clear only if all sources answered.
     pub(super) sources: Sources,
-    /// When it is clear, for docs/findings.md.
+    /// When the kind is clear, for docs/findings.md.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test compares the page with it"))]
     pub(super) clear: &'static str,
-    /// Explains what a figure and the ground truth differ by, as far as this finding does. Kinds
-    /// explain in the order of
-    /// [`super::Kind::ALL`], each what those before it left open.
+    /// Explains differences between a figure and the ground truth, as far as this kind does. Kinds
+    /// explain in the order of [`super::Kind::ALL`], each what earlier kinds left open.
     pub(super) explain: Option<Explain>,
-    /// Evaluates it, after all figures are explained.
+    /// Evaluates the kind after all figures are explained.
     pub(super) evaluate: fn(&Known<'_>) -> FindingStatus,
 }
 
-/// The facts that a kind is evaluated from.
+/// The inputs of a kind's evaluation.
 pub(super) struct Known<'a> {
     /// The evidence of the run.
     pub(super) evidence: &'a Evidence<'a>,
@@ -39,22 +38,22 @@ pub(super) struct Known<'a> {
     pub(super) figures: &'a Result<Explained, &'static str>,
     /// The sources of this kind.
     pub(super) sources: &'a Sources,
-    /// The place of this kind's tally among them.
+    /// Index of this kind's tally in `figures`.
     pub(super) place: usize,
 }
 
 impl Known<'_> {
-    /// What the tool reports by its tool file, and what it reported; or why there is nothing of it.
+    /// Returns the tool file's report and the readings.
     ///
     /// # Errors
-    /// That reason.
+    /// The reason why they are missing.
     pub(super) fn reported(&self) -> Result<(&Report, &Readings), &'static str> {
         self.evidence.reported()
     }
 
-    /// The status by the figures that this kind explains, and by `more`, which is evidence beside
-    /// theirs. It is clear only where each figure that may have it could be compared. `otherwise`
-    /// is why it is not evaluated where there is none.
+    /// The status from the figures that this kind explains, and from the additional evidence
+    /// `more`. It is clear only if every relevant figure could be compared. `otherwise` is the
+    /// reason if no figure was relevant.
     pub(super) fn of_figures(&self, otherwise: &str, more: Vec<Line>) -> FindingStatus {
         let figures = match self.figures {
             Ok(figures) => figures,
@@ -70,18 +69,18 @@ impl Known<'_> {
         }
     }
 
-    /// The status by the figures that this kind explains, and by `more`, which is evidence enough.
+    /// The status from the figures that this kind explains, and from `more`, which suffices alone.
     pub(super) fn with_more(&self, more: Vec<Line>) -> FindingStatus {
         FindingStatus::from_lines([more, self.tally().map(|tally| tally.evidence).unwrap_or_default()].concat())
     }
 
-    /// What the figures have of this kind; or why nothing of them is known.
+    /// The figures' evidence for this kind, or why there is none.
     pub(super) fn tally(&self) -> Result<Tally, &'static str> {
         let figures = self.figures.as_ref().map_err(|reason| *reason)?;
         Ok(figures.tallies.get(self.place).cloned().unwrap_or_default())
     }
 
-    /// A fact that the kernel or the guest has of the tool.
+    /// Picks a fact of the kernel or the guest about the tool.
     pub(super) fn fact<T>(&self, pick: impl FnOnce(&KernelFacts) -> Option<T>) -> Option<T> {
         self.evidence.kernel.and_then(pick)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures beside the ground truth. Each difference is explained once, by the first kind of finding
-//! that fits to the unit.
+//! Compares figures with the ground truth. Each difference is explained once, by the first kind of
+//! finding that fits exactly.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -24,60 +24,59 @@ use crate::{
     readings::{Absent, Bucket},
 };
 
-/// One number of a tool beside what really happened.
+/// A reported number and what really happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Compared {
-    /// The figure, by the name of its value.
+    /// Name of the figure's value.
     pub figure: String,
-    /// The operations that it counts.
+    /// The operations that the figure counts.
     pub operations: Vec<Operation>,
-    /// The variants of them that it counts: [`ReportedFigure::variants`].
+    /// The variants that the figure counts; see [`ReportedFigure::variants`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
-    /// The unit that it counts of them.
+    /// The unit of the count.
     pub unit: Unit,
-    /// Whose.
+    /// The kind of subject.
     pub whose: Whose,
-    /// Which cgroup, mount or process, by the first of its names; `None` for the whole system.
+    /// The cgroup, mount or process, by its first name; `None` for the whole system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// The number that the tool reported, in two's complement where it is negative.
+    /// The reported number, in two's complement if negative.
     pub reported: u64,
-    /// What happened.
+    /// What happened, in the same unit.
     pub really: u64,
-    /// What calls moved of the bytes that they were asked to move, in a run of the same; `None`
-    /// where it is not such bytes that are counted, or that is not known.
+    /// For requested bytes: the bytes that the calls moved in a run of the same workload. `None` if
+    /// unknown, or for other units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved: Option<u64>,
-    /// The name by which the tool reported it, where it is not known otherwise.
+    /// The name that the tool used, if it is not a known name of the subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_as: Option<String>,
-    /// The amount that it may be less by because the tool rounds down.
+    /// The largest amount lost by the tool's rounding.
     pub rounding: u64,
-    /// What the values of a histogram were of which this is the number, as far as its buckets show.
-    /// There is no truth for them.
+    /// Bounds of the values in a histogram that this is the count of. No truth is known for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Values>,
-    /// [`ReportedFigure::differs`].
+    /// How the figure differs; see [`ReportedFigure::differs`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs: Option<String>,
 }
 
-/// Bounds of a histogram's values, as the tool writes them.
+/// Bounds of a histogram's values, as the tool prints them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Values {
-    /// Half of them are up to this.
+    /// Upper bound of half of the values.
     pub half_up_to: String,
-    /// 99 of 100 are.
+    /// Upper bound of 99 % of the values.
     pub most_up_to: String,
-    /// All are.
+    /// Upper bound of all values.
     pub all_up_to: String,
 }
 
 impl Values {
-    /// Of values in ascending buckets; `None` where there are none.
+    /// Computes the bounds from ascending buckets; `None` if there are no values.
     fn of(buckets: &[Bucket]) -> Option<Self> {
         let all = buckets.iter().fold(0_u128, |sum, bucket| sum + u128::from(bucket.count));
         let up_to = |hundredths: u128| {
@@ -93,20 +92,20 @@ impl Values {
 }
 
 impl Compared {
-    /// The operations that it counts, and the variants of which it counts no others.
+    /// Describes the counted operations and the variants they are limited to.
     #[must_use]
     pub fn counted(&self) -> String {
         counted(&self.operations, &self.variants)
     }
 
-    /// Whether the two agree.
+    /// Whether the two numbers agree.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
         self.reported <= self.really && self.really - self.reported <= self.rounding
     }
 }
 
-/// Every number that can be compared, and that was reported or should have been.
+/// Lists every comparable number that was reported or should have been.
 #[must_use]
 pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Compared> {
     let mut all = Vec::new();
@@ -120,7 +119,7 @@ pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Comp
                 None => figure.whose == Whose::System,
                 Some(name) => one.subject.has_name(name) || one.also.contains(name),
             };
-            // Of several names there is no histogram of all together.
+            // Histograms of several names cannot be combined.
             let mut of_subject = values.iter().filter(|(name, _)| is_of(name)).map(|(_, buckets)| buckets);
             of_subject.next().filter(|_| of_subject.next().is_none()).and_then(|buckets| Values::of(buckets))
         };
@@ -143,21 +142,20 @@ pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Comp
     all
 }
 
-/// A figure of a tool file that was beside no truth, and why.
+/// A figure that could not be compared with the truth, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NotCompared {
-    /// The place of the figure in the tool file, from 0.
+    /// Index of the figure in the tool file, from 0.
     pub index: usize,
-    /// The figure, by the name of its value and what it counts.
+    /// Name of the figure's value, and what it counts.
     pub figure: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// The figures of `report` that are defined as the truth is and cannot be compared with it. Nothing
-/// was read where there are no `readings`, and nothing happened that is known where there is no
-/// `truth`.
+/// Lists the figures in `report` that are defined like the truth but cannot be compared with it.
+/// Without `readings`, nothing was read. Without `truth`, nothing is known to have happened.
 #[must_use]
 pub fn not_compared(report: &Report, readings: Option<&Readings>, truth: Option<&Truth>) -> Vec<NotCompared> {
     let declared = report.figures.iter().enumerate().filter(|(_, figure)| figure.differs.is_none());
@@ -177,17 +175,17 @@ pub fn not_compared(report: &Report, readings: Option<&Readings>, truth: Option<
     declared.filter_map(of_figure).collect()
 }
 
-/// What calls moved of the bytes that they were asked to move, for each of the report's figures of
-/// such bytes: the figure's value, the subject's first name, and the bytes.
+/// Bytes that calls moved, for each figure of requested bytes in the report: the figure's name, the
+/// subject's first name, and the bytes.
 #[must_use]
 pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(String, Option<&'t str>, u64)> {
     let requested = report.figures.iter().filter(|figure| figure.unit == Unit::BytesRequested);
     let of_figure = requested.flat_map(|figure| {
-        // Ids are others in each run.
+        // Ids differ between runs, so names are used.
         truth.subjects(figure, ProcessKey::Name).into_iter().filter_map(|subject| {
             let name = match subject.names {
                 Cow::Borrowed(names) => names.first().map(String::as_str),
-                // Only what a tool calls by one name is united.
+                // A subject that unites several has no own names.
                 Cow::Owned(_) => None,
             };
             Some((figure.name(), name, subject.total(Unit::BytesReturned)?))
@@ -196,8 +194,7 @@ pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(String, Option<&'
     of_figure.collect()
 }
 
-/// The places of the figures of bytes returned that are exactly the bytes requested, which were
-/// others.
+/// Indices of the figures of returned bytes that equal the requested bytes, where these differ.
 #[must_use]
 pub fn requested(report: &Report, readings: &Readings, truth: &Truth) -> BTreeSet<usize> {
     let is_requested = |&(index, figure): &(usize, &ReportedFigure)| {
@@ -208,61 +205,61 @@ pub fn requested(report: &Report, readings: &Readings, truth: &Truth) -> BTreeSe
     comparable(report, truth).filter(is_requested).map(|(index, _)| index).collect()
 }
 
-/// Why a kind is not evaluated that any figure may show.
+/// Reason for not evaluating a kind that any figure can show.
 pub(super) const NONE: &str = "no figure of it can be compared with the truth";
 
-/// Evidence of one kind, and whether a figure could have had it.
+/// Evidence for one kind, and whether any figure could show it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
     pub(super) evidence: Vec<Line>,
     pub(super) evaluated: bool,
-    /// Why it is not clear, though figures could have had it: what shows it may be of others.
+    /// Why the kind is not clear although it was evaluated: the difference can come from others.
     pub(super) open: Option<String>,
 }
 
-/// The differences of one figure from the ground truth.
+/// Differences between one figure and the ground truth.
 pub(super) struct Differences<'a> {
     pub(super) report: &'a Report,
     pub(super) readings: &'a Readings,
     pub(super) truth: &'a Truth,
-    /// Its programs, compared with the kernel's prototypes, as far as that is known.
+    /// The tool's programs, compared with the kernel's prototypes, as far as known.
     pub(super) prototypes: &'a [Checked],
-    /// The names of its maps that evict, as the kernel has them.
+    /// Names of the tool's maps that evict keys, as the kernel has them.
     pub(super) evicting: &'a [String],
-    /// The place of the figure in the report.
+    /// Index of the figure in the report.
     pub(super) index: usize,
     pub(super) figure: &'a ReportedFigure,
-    /// Whether it is of requested bytes, by phases of the run.
+    /// Whether phases of the run show that the figure has requested bytes.
     pub(super) is_requested: bool,
     pub(super) comparisons: Vec<Comparison<'a>>,
-    /// What it reported, by subject: without what is explained as that of several subjects.
+    /// The reported amounts by subject, without those explained as amounts of several subjects.
     pub(super) grown: Grown,
 }
 
-/// Every figure, explained.
+/// All figures, explained.
 #[derive(Debug)]
 pub(super) struct Explained {
-    /// By kind.
+    /// One tally per kind.
     pub(super) tallies: Vec<Tally>,
-    /// Why a figure could not be compared, with what it counts and whose: then nothing that it may
-    /// show is clear. `None`: why all of them could not be compared as a whole.
+    /// Reasons why figures could not be compared, with unit and kind of subject. Kinds that such a
+    /// figure can show are not clear. `None` stands for all figures.
     obstacles: Vec<(Option<(Unit, Whose)>, String)>,
-    /// Names of figures that no report has.
+    /// Names that no report has.
     pub(super) names: Absence,
 }
 
 impl Explained {
-    /// Why not every figure that `sources` are could be compared.
+    /// The first reason why a figure relevant for `sources` could not be compared.
     pub(super) fn obstacle(&self, sources: &Sources) -> Option<&str> {
         let is_of = |figure: &Option<(Unit, Whose)>| figure.is_none_or(|(unit, whose)| sources.compares(unit, whose));
         self.obstacles.iter().find(|(figure, _)| is_of(figure)).map(|(_, reason)| reason.as_str())
     }
 }
 
-/// A kind's way to explain differences.
+/// A kind's function for explaining differences.
 pub(super) type Explain = fn(&mut Tally, &mut Differences<'_>);
 
-/// Explains every figure by `kinds`, in their order.
+/// Explains every figure with `kinds`, in their order.
 ///
 /// # Errors
 /// Why no figure can be explained: the tool has none or reported none, or there is no ground truth.
@@ -284,7 +281,7 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
                 continue;
             }
         };
-        // What others send and receive is not known.
+        // Network traffic of other processes is not known.
         let is_network = figure.operations.iter().any(|operation| operation.is_network());
         if figure.whose == Whose::System && (is_network || !truth.is_whole_system) {
             let is_enough = |one: &Comparison<'_>| one.at_least <= one.reported.saturating_add(one.slack);
@@ -292,11 +289,11 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
                 let reason = "the ground truth does not cover the whole system: what others did may hide a difference";
                 explained.obstacles.push((counted, reason.to_owned()));
             }
-            // More than is known of is no finding then.
+            // An excess is no finding then, because others can have caused it.
             comparisons.retain(|one| one.negative().is_some() || one.reported < one.at_least);
         }
         aliases.apply(figure, &mut comparisons, &grown);
-        // What is missing may be in the part that was not read.
+        // The missing amount can be in the part that was not read.
         if readings.cut {
             comparisons.retain(|one| one.negative().is_none() && one.reported >= one.at_least);
         }

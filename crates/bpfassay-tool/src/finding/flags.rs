@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that take the flags of vectored calls for what these returned, as one that counts on
-//! the four arguments of `vfs_read` does: `vfs_readv` and `vfs_writev` have five since Linux 4.6.
-//! Such a tool lacks the bytes of these calls, but for the sum of their flags, which it counts as
-//! bytes.
+//! Programs that take the flags of vectored calls for the return value. A program that assumes the
+//! four arguments of `vfs_read` does this: `vfs_readv` and `vfs_writev` have five since Linux 4.6.
+//! Such a tool lacks the bytes of these calls, and counts the sum of their flags as bytes.
 
 use bpfassay_protocol::{Operation, prototype::Checked};
 
 use super::{candidates::names, comparison::Comparison};
 use crate::{ReportedFigure, Unit};
 
-/// The operations that a kernel function is called for.
+/// Operations and the kernel functions that execute them.
 const FUNCTIONS: [(Operation, &str); 2] = [(Operation::Readv, "vfs_readv"), (Operation::Writev, "vfs_writev")];
 
-/// How `bpfassay_btf::prototype` describes it.
+/// How `bpfassay_btf::prototype` describes the mistake.
 const TAKEN: &str = "takes argument 5 for a number of 64 bits, where the return value would be with one argument less";
 
-/// The largest value of the flags: all that are known up to Linux 7.2 (`RWF_HIPRI` to
-/// `RWF_NOSIGNAL`, include/uapi/linux/fs.h). The kernel refuses others.
+/// Largest value of the flags: all flags up to Linux 7.2 (`RWF_HIPRI` to `RWF_NOSIGNAL`,
+/// include/uapi/linux/fs.h). The kernel refuses others.
 const MOST: u64 = 0x1ff;
 
-/// The program that takes the flags of `operation` for what it returned, if there is one.
+/// The program that takes the flags of `operation` for the return value, if there is one.
 fn program(checked: &[Checked], operation: Operation) -> Option<&Checked> {
     let (_, function) = FUNCTIONS.iter().find(|(of, _)| *of == operation)?;
     checked.iter().find(|one| {
@@ -28,13 +27,13 @@ fn program(checked: &[Checked], operation: Operation) -> Option<&Checked> {
     })
 }
 
-/// A program and what it is attached to, for evidence.
+/// Names a program and its hook for evidence.
 pub(super) fn shown(one: &Checked) -> String {
     format!("{} ({})", one.program, one.section)
 }
 
-/// Why the bytes of all `operations` are missing, by the kernel's prototypes; empty where these do
-/// not show it.
+/// Why the bytes of all `operations` are missing, according to the kernel's prototypes. Empty if
+/// the prototypes do not show it.
 pub(super) fn reason(checked: &[Checked], figure: &ReportedFigure, operations: &[Operation]) -> String {
     let programs: Vec<String> =
         operations.iter().filter_map(|&operation| program(checked, operation)).map(shown).collect();
@@ -45,8 +44,8 @@ pub(super) fn reason(checked: &[Checked], figure: &ReportedFigure, operations: &
     format!(": {} {verb} argument 5, the flags, for the bytes that a call returned", programs.join(" and "))
 }
 
-/// What is missing, and why, if that is the bytes of the operations whose flags are taken for them,
-/// but for their flags: of all of these, or of one alone.
+/// Describes the missing amount if flags were taken for bytes. It must be the bytes of all such
+/// operations, or of one alone, minus the flags.
 pub(super) fn missing(checked: &[Checked], figure: &ReportedFigure, one: &Comparison<'_>) -> Option<String> {
     let is_taken = |operation: &Operation| {
         program(checked, *operation).is_some() && one.subject.of(*operation, Unit::BytesReturned) > 0
@@ -69,12 +68,12 @@ pub(super) fn missing(checked: &[Checked], figure: &ReportedFigure, one: &Compar
     Some(format!("what is missing is all of {}{but}{}", names(&operations), reason(checked, figure, &operations)))
 }
 
-/// How much of what `operations` returned is there, least and most, if so much can be their flags.
+/// Smallest and largest counted amount of `operations`, if their flags can add up to it.
 fn counted(operations: &[Operation], one: &Comparison<'_>) -> Option<(u64, u64)> {
     let sum = |unit| operations.iter().fold(0_u64, |sum, of| sum.saturating_add(one.subject.of(*of, unit)));
     let (moved, flags) = (sum(Unit::BytesReturned), sum(Unit::Calls).saturating_mul(MOST));
-    // Of short calls, any amount could be their flags; one below what the truth is uncertain by
-    // fits by chance.
+    // Any amount could be the flags of short calls. An amount within the truth's uncertainty fits
+    // by chance.
     if flags >= moved || moved <= one.at_most - one.at_least {
         return None;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kinds of findings: a file for each, which has its name, its explanation and its evaluation,
-//! and a line here that registers it.
+//! The kinds of findings. Each has a file with its name, explanation and evaluation, and a line
+//! here that registers it.
 
 mod cgroups_merged;
 mod counts_go_backwards;
@@ -34,14 +34,14 @@ use super::definition::Definition;
 
 macro_rules! kinds {
     ($($kind:ident = $module:ident),+ $(,)?) => {
-        /// A fault of a tool. [`Kind::explanation`] explains each.
+        /// A kind of fault in a tool; see [`Kind::explanation`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Kind {
             $(#[doc = concat!("See `finding/kind/", stringify!($module), ".rs`.")] $kind),+
         }
 
         impl Kind {
-            /// Every kind, in the order in which they explain differences and are displayed.
+            /// Every kind, in the order of explaining differences and of display.
             pub const ALL: &'static [Self] = &[$(Self::$kind),+];
 
             pub(super) const fn definition(self) -> &'static Definition {
@@ -79,35 +79,35 @@ kinds! {
 }
 
 impl Kind {
-    /// The name used in files and output.
+    /// Name in files and output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.definition().name
     }
 
-    /// The fault of the tool, and where it cannot be evaluated.
+    /// The fault of the tool, and when it cannot be evaluated.
     #[must_use]
     pub const fn explanation(self) -> &'static str {
         self.definition().explanation
     }
 }
 
-/// What docs/findings.md says of a kind, without marks of code.
+/// What docs/findings.md says about a kind, without code markup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice {
-    /// What it means.
+    /// Meaning of the finding.
     pub meaning: String,
-    /// How to check it by hand.
+    /// How to check the finding by hand.
     pub check: String,
-    /// How tools usually repair it.
+    /// How tools usually fix the fault.
     pub repair: String,
 }
 
-/// docs/findings.md, by a link.
+/// docs/findings.md through a symbolic link.
 const PAGE: &str = include_str!("../../findings.md");
 
 impl Kind {
-    /// Its section of docs/findings.md.
+    /// Returns the kind's section of docs/findings.md.
     #[must_use]
     pub fn advice(self) -> Advice {
         let section = PAGE.split("\n## ").skip(1).find_map(|section| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls that tools leave out all together: those that failed, and those of one variant of an
-//! operation. What is exactly as much needs no other cause.
+//! Calls that tools leave out together: failed calls, and calls of one variant of an operation. If
+//! they match the missing amount exactly, no other cause is needed.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ use crate::{ReportedFigure, Unit, Whose};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Calls {
     Of(Variant),
-    /// Calls that failed and are of no variant in the same set.
+    /// Failed calls that belong to no variant in the same set.
     Failed,
 }
 
 impl Calls {
-    /// `many` of them, as `the 8 calls of fdatasync`.
+    /// Describes `many` of these calls, such as `the 8 calls of fdatasync`.
     fn shown(self, many: u64) -> String {
         let (noun, of) = match self {
             Self::Of(Variant::Open) => ("open", "by other calls than execve"),
@@ -36,15 +36,15 @@ impl Calls {
     }
 }
 
-/// Some of these that are together as much as what is missing.
+/// A set of such calls that together match the missing amount.
 #[derive(Debug)]
 pub(super) struct LeftOut {
     calls: Vec<(Calls, u64)>,
 }
 
 impl LeftOut {
-    /// The fewest that are as much as what `figure` lacks of `one`: several where more than one set
-    /// of so few is.
+    /// Finds the smallest sets that match what `figure` lacks in `one`. Returns several if more
+    /// than one set of that size matches.
     pub(super) fn of(figure: &ReportedFigure, one: &Comparison<'_>) -> Vec<Self> {
         let all = sets(figure, one).into_iter().map(|set| Self { calls: amounts(figure, one, &set) });
         let is_whole = |set: &Self| set.calls.iter().all(|(_, amount)| *amount > 0);
@@ -59,26 +59,26 @@ impl LeftOut {
         self.calls.iter().fold(0, |sum, (_, amount)| sum.saturating_add(*amount))
     }
 
-    /// Whether they are all those of variants, whether or not they failed.
+    /// Whether the set consists of variants only, whether or not the calls failed.
     pub(super) fn is_of_variants(&self) -> bool {
         self.calls.iter().all(|(calls, _)| *calls != Calls::Failed)
     }
 
-    /// Shown as `the 8 calls of fdatasync and the 2 calls that failed`.
+    /// Prints `the 8 calls of fdatasync and the 2 calls that failed`.
     pub(super) fn shown(&self) -> String {
         let all: Vec<String> = self.calls.iter().map(|(calls, amount)| calls.shown(*amount)).collect();
         all.join(" and ")
     }
 
-    /// That they are missing.
+    /// Says that these calls are missing.
     pub(super) fn missing(&self) -> String {
         let verb = if self.amount() == 1 { "is" } else { "are" };
         format!("{} {verb} missing", self.shown())
     }
 }
 
-/// All that tools may leave out together: at most one variant of each operation, if the operation
-/// has others as well.
+/// All sets that tools can leave out: at most one variant of each operation, unless it is the only
+/// one, and failed calls.
 fn sets(figure: &ReportedFigure, one: &Comparison<'_>) -> Vec<Vec<Calls>> {
     let mut sets = vec![Vec::new()];
     for operation in [Operation::Open, Operation::Fsync] {
@@ -103,7 +103,7 @@ fn of_variant(figure: &ReportedFigure, one: &Comparison<'_>, variant: Variant) -
     shares.filter_map(|share| share.amount(figure.unit)).fold(0, u64::saturating_add)
 }
 
-/// How much each of `set` is.
+/// Amount of each element of `set`.
 fn amounts(figure: &ReportedFigure, one: &Comparison<'_>, set: &[Calls]) -> Vec<(Calls, u64)> {
     let is_other = |share: &&&Share| !share.variant.is_some_and(|variant| set.contains(&Calls::Of(variant)));
     let amount = |calls: &Calls| match *calls {
@@ -116,8 +116,8 @@ fn amounts(figure: &ReportedFigure, one: &Comparison<'_>, set: &[Calls]) -> Vec<
     set.iter().map(|calls| (*calls, amount(calls))).collect()
 }
 
-/// Says of what has nothing in `figure` that it was all by another call than the one that the
-/// operation is named after.
+/// Says that all calls of an unreported figure used another system call than the operation's
+/// namesake.
 pub(super) fn only(figure: &ReportedFigure, one: &Comparison<'_>) -> String {
     let is_all = |variant: &&Variant| one.expected > 0 && of_variant(figure, one, **variant) == one.expected;
     let unusual = [Variant::Exec, Variant::Fdatasync];
@@ -125,8 +125,8 @@ pub(super) fn only(figure: &ReportedFigure, one: &Comparison<'_>) -> String {
     variant.map(|variant| format!(", which is {}", Calls::Of(*variant).shown(one.expected))).unwrap_or_default()
 }
 
-/// Says which calls `figure` has of `one` besides, where that is exactly those that it does not
-/// count by the tool file.
+/// Names calls that `figure` counts too many in `one`, if they are exactly those that the tool file
+/// excludes.
 pub(super) fn besides(figure: &ReportedFigure, one: &Comparison<'_>, truth: &Truth) -> String {
     let is_excess = |amount: u64| {
         amount > one.at_most - one.at_least && one.reported.checked_sub(amount).is_some_and(|rest| one.may_be(rest))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures in which one cgroup or mount has what several did.
+//! Figures that count several cgroups or mounts as one.
 
 use super::{
     aliases::is_last_component,
@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{ReportedFigure, Whose};
 
-/// Explains the figures by cgroup, or by mount: one of them has what several moved, the others have
-/// nothing.
+/// Explains figures by cgroup or mount in which one subject has the amounts of several, and the
+/// others have nothing.
 pub(super) fn explain(tally: &mut Tally, differences: &mut Differences<'_>, whose: Whose) {
     let Differences { figure, comparisons, grown, .. } = differences;
     if figure.whose != whose {
@@ -30,27 +30,27 @@ pub(super) fn explain(tally: &mut Tally, differences: &mut Differences<'_>, whos
     }
 }
 
-/// A name under which several are reported, the evidence, and whether that explains each of
-/// `comparisons`.
+/// Finds a name under which several subjects are reported. Returns the name, the evidence, and
+/// whether it explains each of `comparisons`.
 fn one_of_several(
     figure: &ReportedFigure,
     comparisons: &[Comparison<'_>],
     grown: &Grown,
     slack: u64,
 ) -> Option<(String, Line, Vec<bool>)> {
-    // What rounding down can make nothing of is not missing.
+    // An amount that rounding can hide is not missing.
     let is_missing = |one: &Comparison<'_>| !one.explained && one.expected > one.slack && one.reported == 0;
-    // What a correct tool may leave out is missing of a wrong one for that reason, or because it is
-    // merged, too.
+    // A subject that a correct tool can leave out is missing for that reason, or because it is
+    // merged.
     let certain = |one: &Comparison<'_>| is_missing(one) && one.at_least > one.slack;
     let groups: [&dyn Fn(&Comparison<'_>) -> bool; 2] = [&certain, &is_missing];
-    // A name that is taken for that of one is not that of several.
+    // An alias of one subject is not the name of several.
     let is_taken = |name: &str| comparisons.iter().any(|one| one.also.iter().any(|also| also == name));
     let names = || {
         grown.iter().filter_map(|(name, &value)| Some((name.as_deref()?, value))).filter(|(name, _)| !is_taken(name))
     };
-    // Other mounts may be missing for another reason. Those of one last component belong together
-    // before all that are missing.
+    // Mounts can be missing for other reasons. Mounts with the same last path component are tried
+    // before all missing mounts.
     let sum_of = |name: &str, value: u64, belongs: &dyn Fn(&Comparison<'_>) -> bool| {
         let missing: Vec<&Comparison<'_>> = comparisons.iter().filter(|one| belongs(one)).collect();
         let evidence = sum(figure, &missing, comparisons, (name, value), slack)?;
@@ -65,7 +65,7 @@ fn one_of_several(
     by_name.or_else(|| groups.iter().find_map(|group| names().find_map(|(name, value)| sum_of(name, value, group))))
 }
 
-/// The evidence, where what all of `all_missing` did was reported under `name` as well.
+/// Returns evidence if the amounts of all of `all_missing` were also reported under `name`.
 fn sum(
     figure: &ReportedFigure,
     all_missing: &[&Comparison<'_>],
@@ -75,15 +75,15 @@ fn sum(
 ) -> Option<Line> {
     let sum = |of: fn(&Comparison<'_>) -> u64| all_missing.iter().fold(0_u64, |sum, one| sum.saturating_add(of(one)));
     let (missing, at_least, at_most) = (sum(|one| one.expected), sum(|one| one.at_least), sum(|one| one.at_most));
-    // What may all be missing is merged with nothing.
+    // Subjects that can all be left out prove no merge.
     if at_least <= slack {
         return None;
     }
     let of_name = comparisons.iter().find(|one| one.subject.has_name(name));
     let (own, own_least, own_most) = of_name.map_or((0, 0, 0), |one| (one.expected, one.at_least, one.at_most));
     let parts = all_missing.len() + usize::from(own > 0);
-    // More than its own, and as much as all together. Of a single one it would be another name, not
-    // a sum.
+    // The value exceeds the subject's own amount, and equals the sum of all. A single missing
+    // subject would be an alias, and not a sum.
     let is_sum = parts >= 2
         && value > own_most
         && own_least.saturating_add(at_least) <= value.saturating_add(slack)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Subjects that a tool has nothing of, though it counts what they did: a mount, cgroup or process
-//! is missed there, and no operation.
+//! Subjects that a tool reports nothing about, although it counts their operations elsewhere. The
+//! mount, cgroup or process is missed, and not the operation.
 
 use bpfassay_protocol::Operation;
 
 use super::{aliases::unknown, comparison::Comparison, figures::Differences};
 use crate::Whose;
 
-/// The operations of `one`, of which `differences` has nothing, that the figure shows of others;
-/// none where it has something of `one`, or no other shows an operation of it.
+/// The operations of `one`, an unreported subject, that the figure reports for other subjects.
+/// Empty if something is reported for `one`, or if no other subject shows its operations.
 pub(super) fn shown_of_others(differences: &Differences<'_>, one: &Comparison<'_>) -> Vec<Operation> {
     let Differences { figure, truth, comparisons, grown, .. } = differences;
     if one.reported != 0 || figure.whose == Whose::System {
@@ -16,8 +16,8 @@ pub(super) fn shown_of_others(differences: &Differences<'_>, one: &Comparison<'_
     }
     let done: Vec<Operation> =
         figure.operations.iter().copied().filter(|&operation| one.subject.of(operation, figure.unit) > 0).collect();
-    // Under a name that is not known, something is reported of whatever happened; that is of `one`
-    // what happened, if nothing else did.
+    // An amount under an unknown name can be any operation that happened. If `one` did all of
+    // these, it shows them.
     let happened = |operation: &Operation| truth.shares.iter().any(|share| share.operation == *operation);
     let is_all = figure.operations.iter().filter(|operation| happened(operation)).all(|of| done.contains(of));
     if is_all && unknown(figure, grown, truth).next().is_some() {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool calls processes by: their ids, those of their threads, or names. What it reports
-//! shows which.
+//! How a tool names processes: by process id, thread id or name. Its reports show which.
 
 use super::truth::{Process, Share, Truth};
 use crate::{Readings, ReportedFigure, Whose};
@@ -8,14 +7,14 @@ use crate::{Readings, ReportedFigure, Whose};
 /// Most names that are shown.
 const MOST_NAMES: usize = 3;
 
-/// The kind of name that a tool calls processes by.
+/// The kind of name that a tool uses for processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProcessKey {
-    /// The id of the process.
+    /// The process id.
     Id,
-    /// That of the thread.
+    /// The thread id.
     Thread,
-    /// The thread's name.
+    /// The name of the thread.
     Name,
 }
 
@@ -30,7 +29,7 @@ impl ProcessKey {
         }
     }
 
-    /// What cannot be said where that is not known.
+    /// Text for messages if names of this kind are unknown.
     const fn unknown(self) -> &'static str {
         match self {
             Self::Id => "which process, by its id,",
@@ -39,12 +38,11 @@ impl ProcessKey {
         }
     }
 
-    /// What `figure`, which is number `index`, calls processes by in `readings`; [`Self::Name`]
-    /// where it is of none.
+    /// Determines how `figure` (index `index`) names processes in `readings`. Returns
+    /// [`Self::Name`] if the figure is not about processes.
     ///
     /// # Errors
-    /// What a comparison lacks: it is not known whose something is that the figure counts, or
-    /// nobody has a name that was reported.
+    /// The names of counted processes are unknown, or no process has a reported name.
     pub(super) fn of(
         index: usize,
         figure: &ReportedFigure,
@@ -65,7 +63,7 @@ impl ProcessKey {
         };
         let lacks = |key: Self| certain().filter(move |share| key.names(&share.process).is_empty());
         let key = match reported.as_slice() {
-            // It has nothing of any process, whatever it calls them by.
+            // If no processes are reported, any kind of name with complete data works.
             [] => Self::ALL.into_iter().find(|&key| lacks(key).next().is_none()).unwrap_or(Self::Id),
             reported => Self::reported(reported, truth),
         };
@@ -92,8 +90,8 @@ impl ProcessKey {
         Ok(key)
     }
 
-    /// What `reported` are: the id of a thread that is no process's shows that all are those of
-    /// threads.
+    /// Determines the kind of the `reported` names. A thread id that is not a process id shows that
+    /// all are thread ids.
     fn reported(reported: &[&str], truth: &Truth) -> Self {
         let is_number = |name: &&str| name.bytes().all(|byte| byte.is_ascii_digit());
         let is = |key: Self, name: &str| knows(truth, key, name);
@@ -109,7 +107,7 @@ impl ProcessKey {
     }
 }
 
-/// Whether a process or thread that is known has this name.
+/// Whether a known process or thread has this name.
 fn knows(truth: &Truth, key: ProcessKey, name: &str) -> bool {
     let of_shares = truth.shares.iter().chain(&truth.earlier).map(|share| &share.process);
     of_shares.chain(&truth.threads).flat_map(|process| key.names(process)).any(|known| known == name)

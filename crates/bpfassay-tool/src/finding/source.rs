@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sources that kinds of findings are evaluated from. Where one of its sources does not answer,
-//! a kind is not clear.
+//! The sources of findings. A kind is not clear if one of its sources does not answer.
 
 use crate::{Unit, Whose};
 
@@ -17,7 +16,7 @@ macro_rules! sources {
             #[cfg(test)]
             pub(super) const ALL: &'static [Self] = &[$(Self::$source),+];
 
-            /// Its name in docs/findings.md.
+            /// Name in docs/findings.md.
             #[cfg(test)]
             pub(super) const fn name(self) -> &'static str {
                 match self {
@@ -48,20 +47,21 @@ sources! {
 
 /// The sources of a kind.
 pub(super) enum Sources {
-    /// Figures beside the truth: those of which the function holds, by what they count and whose.
+    /// Figures that can be compared with the truth, if the function accepts unit and kind of
+    /// subject.
     Figures(fn(Unit, Whose) -> bool),
-    /// These.
+    /// This list of sources.
     Of(
         #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the code and the page against it"))]
         &'static [Source],
     ),
 }
 
-/// Every figure beside the truth.
+/// Every figure that can be compared with the truth.
 pub(super) const EVERY_FIGURE: Sources = Sources::Figures(|_, _| true);
 
 impl Sources {
-    /// Whether a figure of `unit` and `whose` may show the kind beside the truth.
+    /// Whether a comparable figure of `unit` and `whose` can show the kind.
     pub(super) fn compares(&self, unit: Unit, whose: Whose) -> bool {
         matches!(self, Self::Figures(is_of) if is_of(unit, whose))
     }

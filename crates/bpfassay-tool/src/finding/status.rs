@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use super::certainty::{Certainty, Line};
 
-/// Most lines of evidence for one finding; what there is beyond is counted.
+/// Largest number of evidence lines per finding. The remaining ones are only counted.
 const MAX_EVIDENCE: usize = 16;
 
 /// Whether one kind of fault was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "kebab-case")]
 pub enum FindingStatus {
-    /// It is there.
+    /// The fault was found.
     Found {
-        /// The evidence with its numbers, one line each.
+        /// Evidence with numbers, one line per element.
         evidence: Vec<String>,
-        /// How sure it is; `None` in results of versions that did not record it.
+        /// Certainty of the finding; `None` in results of versions that did not record it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         certainty: Option<Certainty>,
     },
-    /// It was looked for and is not there.
+    /// The fault was looked for, and is absent.
     Clear,
-    /// It could not be looked for.
+    /// The fault could not be looked for.
     NotEvaluated {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -35,24 +35,24 @@ impl FindingStatus {
         Self::NotEvaluated { reason: reason.into() }
     }
 
-    /// Whether it is there.
+    /// Whether the fault was found.
     #[must_use]
     pub const fn is_found(&self) -> bool {
         matches!(self, Self::Found { .. })
     }
 
-    /// Found by `evidence`, which is as sure as `certainty`.
+    /// Creates a finding from `evidence` with this certainty.
     #[must_use]
     pub fn found(certainty: Certainty, evidence: Vec<String>) -> Self {
         Self::Found { evidence, certainty: Some(certainty) }
     }
 
-    /// Found where there is evidence, all of it as sure as `certainty`, else clear.
+    /// Found if there is evidence, all with this certainty. Otherwise clear.
     pub(super) fn from_evidence(certainty: Certainty, evidence: Vec<String>) -> Self {
         Self::from_lines(certainty.lines(evidence))
     }
 
-    /// Found where there is evidence, else clear.
+    /// Found if there is evidence. Otherwise clear.
     pub(super) fn from_lines(lines: Vec<Line>) -> Self {
         let Some(certainty) = lines.iter().map(|line| line.certainty).max() else { return Self::Clear };
         let more = lines.len().saturating_sub(MAX_EVIDENCE);
@@ -63,7 +63,7 @@ impl FindingStatus {
         Self::found(certainty, evidence)
     }
 
-    /// Found where `measured` is above `limit`; `evidence` describes it.
+    /// Found if `measured` exceeds `limit`. The function `evidence` describes the value.
     pub(super) fn of_limit<N: PartialOrd>(measured: Option<N>, limit: N, evidence: impl FnOnce(N) -> String) -> Self {
         match measured {
             None => Self::not_evaluated("not measured"),

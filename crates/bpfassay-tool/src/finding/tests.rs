@@ -65,7 +65,7 @@ fn report(figures: Vec<ReportedFigure>) -> Report {
     }
 }
 
-/// Reports at 10, 50 and 100 ns; samples are (time, figure, subject, value).
+/// Creates reports at 10, 50 and 100 ns. Samples are (time, figure, subject, value).
 fn readings(samples: &[(u64, usize, Option<&str>, u64)]) -> Readings {
     let sample = |&(at_ns, figure, subject, value): &(u64, usize, Option<&str>, u64)| Sample {
         at_ns,
@@ -136,7 +136,7 @@ fn operations_that_are_not_seen() {
     let results = counts(&both, &readings(&[]), &truth);
     assert_eq!(found(&results), [Kind::OperationsNotSeen]);
     assert!(evidence_of(&results, Kind::OperationsNotSeen).contains("nothing of read, readv"));
-    // No figure is of readv, though one is of read; the tool does not claim to count writes.
+    // No figure has readv, though one has read. The tool does not claim to count writes.
     let one = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
     let results = counts(&one, &readings(&[(100, 0, None, 400)]), &truth);
     assert_eq!(evidence_of(&results, Kind::OperationsNotSeen), "no figure counts readv: 3 calls, 30 bytes");
@@ -158,10 +158,10 @@ fn requested_bytes_passed_off_as_moved_bytes() {
     let whole = truth(vec![share("a", "m", Operation::Read, 4, 400, 400)]);
     let results = counts(&tool, &readings(&[(100, 0, None, 400)]), &whole);
     assert!(reason(&results, Kind::RequestedAsMoved).contains("moved less than they were asked to"));
-    // Declared as requested, they are what they are declared to be.
+    // A figure declared as requested bytes is correct.
     let honest = report(vec![figure(&[Operation::Read], Unit::BytesRequested, Whose::System)]);
     assert!(found(&counts(&honest, &readings(&[(100, 0, None, 512)]), &short)).is_empty());
-    // KiB, rounded down each time.
+    // KiB values are rounded down in each report.
     let mut kib = figure(&[Operation::Read], MOVED, Whose::System);
     kib.scale = 1024;
     let rounded = truth(vec![share("a", "m", Operation::Read, 4, 3000, 9000)]);
@@ -196,8 +196,8 @@ fn counts_that_go_back_or_vanish() {
     let results = counts(&tool, &back, &truth);
     assert_eq!(found(&results), [Kind::CountsGoBackwards]);
     assert_eq!(evidence_of(&results, Kind::CountsGoBackwards), "`v` of a: 500 at 50 ns, 400 at 100 ns");
-    // What it lost by that is no finding of its own; what another lacks is, and what it lacks
-    // besides.
+    // The decrease explains its own amount. Amounts missing elsewhere, or in addition, are separate
+    // findings.
     let less = readings(&[(50, 0, Some("a"), 300), (100, 0, Some("a"), 100), (100, 0, Some("b"), 44)]);
     assert_eq!(found(&counts(&tool, &less, &truth)), [Kind::CountsGoBackwards, Kind::CountsTooLow]);
     let evidence = evidence_of(&counts(&tool, &less, &truth), Kind::CountsTooLow);
@@ -207,7 +207,7 @@ fn counts_that_go_back_or_vanish() {
     assert_eq!(found(&counts(&tool, &less, &truth)), [Kind::CountsGoBackwards]);
     let both = readings(&[(50, 0, Some("a"), 300), (100, 0, Some("a"), 200), (100, 0, Some("b"), 20)]);
     assert_eq!(found(&counts(&tool, &both, &truth)), [Kind::CountsGoBackwards, Kind::CountsTooLow]);
-    // The map evicted `a` and started to count again.
+    // The map evicted `a`, which then started again from 0.
     let evicted = readings(&[(10, 0, Some("a"), 300), (100, 0, Some("a"), 400), (100, 0, Some("b"), 44)]);
     assert_eq!(found(&counts(&tool, &evicted, &truth)), [Kind::CountsVanish]);
     let evicted = readings(&[(10, 0, Some("a"), 100), (100, 0, Some("a"), 140), (100, 0, Some("b"), 44)]);
@@ -237,12 +237,12 @@ fn first_calls_and_other_calls_lost() {
     ]);
     let of = |unit| report(vec![figure(&[Operation::Read, Operation::Write], unit, Whose::Cgroup)]);
     let results = |unit, value| counts(&of(unit), &readings(&[(100, 0, Some("a"), value)]), &truth);
-    // One call of each of three keys; or of two, where the key has no mount.
+    // One call of each of three keys, or of two if the key has no mount.
     for (unit, value) in [(Unit::Calls, 18), (Unit::Calls, 19), (MOVED, 990)] {
         assert_eq!(found(&results(unit, value)), [Kind::FirstTouchLost], "{value}");
     }
-    // As many calls are all that was done with one of the mounts: then it is not known which, and
-    // all are shown.
+    // The same amount is also all calls on one of the mounts. The cause is then unknown, and all
+    // are shown.
     let mut also = truth.clone();
     also.shares.push(share("a", "o", Operation::Read, 4, 0, 0));
     let lost = counts(&of(Unit::Calls), &readings(&[(100, 0, Some("a"), 21)]), &also);
@@ -253,7 +253,7 @@ fn first_calls_and_other_calls_lost() {
     assert!(is_clear(&results(Unit::Calls, 21), Kind::FirstTouchLost));
     assert_eq!(found(&results(Unit::Calls, 15)), [Kind::CountsTooLow]);
     assert!(evidence_of(&results(Unit::Calls, 15), Kind::CountsTooLow).ends_with("of cgroup a: 15, really 21"));
-    // As much as one mount's, in two operations of which the other mount has one, too.
+    // The amount is that of one mount with two operations, one of which the other mount has, too.
     let results = counts(&of(MOVED), &readings(&[(100, 0, Some("a"), 400)]), &truth);
     assert_eq!(found(&results), [Kind::CountsTooLow]);
     assert!(evidence_of(&results, Kind::CountsTooLow).ends_with("400, really 1200; as much as mount n"), "{results:?}");
@@ -270,11 +270,11 @@ fn counts_too_low_and_too_high_and_events_dropped() {
     let results = |calls, events| counts(&tool, &lost(calls, events), &truth);
     assert_eq!(evidence_of(&results(4, Some(3)), Kind::EventsDropped), "it reports that it lost 3 events");
     assert!(is_clear(&results(4, Some(0)), Kind::EventsDropped) && is_clear(&results(4, Some(0)), Kind::CountsTooLow));
-    // What it lost explains as much as that.
+    // Lost events explain up to their number.
     assert_eq!(found(&results(1, Some(3))), [Kind::EventsDropped]);
     assert!(evidence_of(&results(1, Some(3)), Kind::EventsDropped).contains("1, really 4"));
     assert_eq!(found(&results(1, Some(1))), [Kind::EventsDropped, Kind::CountsTooLow]);
-    // One event has the bytes of one call.
+    // One event accounts for the bytes of one call.
     let bytes = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
     let moved = |bytes_seen, events| {
         counts(&bytes, &Readings { lost: Some(events), ..readings(&[(100, 0, None, bytes_seen)]) }, &truth)
@@ -284,13 +284,13 @@ fn counts_too_low_and_too_high_and_events_dropped() {
     assert_eq!(found(&moved(250, 1)), [Kind::EventsDropped, Kind::CountsTooLow]);
     let evidence = evidence_of(&moved(250, 1), Kind::CountsTooLow);
     assert!(evidence.contains("250, really 400; 100 of what is missing is in events that it lost"), "{evidence}");
-    // Events are not reported as lost because something is missing.
+    // A missing amount does not imply lost events.
     assert_eq!(found(&results(1, None)), [Kind::CountsTooLow]);
     assert_eq!(reason(&results(1, None), Kind::EventsDropped), "its output has no place for lost events");
     let high = readings(&[(100, 0, None, 5)]);
     assert_eq!(found(&counts(&tool, &high, &truth)), [Kind::CountsTooHigh]);
     assert!(is_clear(&counts(&tool, &readings(&[(100, 0, None, 4)]), &truth), Kind::CountsTooHigh));
-    // Others may have done the rest.
+    // Other processes can have caused the excess.
     truth.is_whole_system = false;
     let results = counts(&tool, &high, &truth);
     assert!(found(&results).is_empty());
@@ -301,12 +301,12 @@ fn counts_too_low_and_too_high_and_events_dropped() {
     cut.cut = true;
     truth.is_whole_system = true;
     assert!(reason(&counts(&tool, &cut, &truth), Kind::CountsTooLow).contains("not all that it reported"));
-    // What is missing may be in the part that was not read.
+    // The missing amount can be in the part that was not read.
     cut.samples[0].value = 1;
     assert!(found(&counts(&tool, &cut, &truth)).is_empty());
 }
 
-/// The commonest way to count bytes adds up what calls return, errors included.
+/// Tools often count bytes by adding up return values, including errors.
 #[test]
 fn a_negative_sum_is_said_to_be_negative() {
     let failing = Share { errors: Some(22), ..share("a", "m", Operation::Read, 40, 300, 900) };
@@ -319,10 +319,10 @@ fn a_negative_sum_is_said_to_be_negative() {
     let expected = "of cgroup a: -162, really 300: negative, 462 less; as much as 22 failed calls that returned -21";
     assert!(evidence.ends_with(expected), "{evidence}");
     assert!(evidence_of(&counts(&tool, &reported(-7), &truth), Kind::CountsTooLow).ends_with("negative, 307 less"));
-    // Not every such sum is negative.
+    // Such a sum can also be positive.
     let evidence = evidence_of(&counts(&tool, &reported(300 - 22 * 2), &truth), Kind::CountsTooLow);
     assert!(evidence.ends_with("256, really 300; as much as 22 failed calls that returned -2"), "{evidence}");
-    // It went backwards, too, where it was reported between.
+    // The value also decreased, if there was a report in between.
     let back =
         readings(&[(50, 0, Some("a"), 30), (100, 0, Some("a"), (-162_i64).cast_unsigned()), (100, 0, Some("b"), 44)]);
     let results = counts(&tool, &back, &truth);
@@ -330,12 +330,11 @@ fn a_negative_sum_is_said_to_be_negative() {
     assert_eq!(evidence_of(&results, Kind::CountsGoBackwards), "`v` of a: 30 at 50 ns, -162 at 100 ns");
 }
 
-/// What may have happened before or after a report is no fault of a tool, whether it counts it or
-/// not.
+/// Operations just before or after a report are optional in the tool's counts.
 #[test]
 fn only_what_is_outside_the_bounds_of_the_truth_is_found() {
     let bounded = Truth {
-        // 2 of the calls may be missing, and 3 more may be there.
+        // At most 2 of the calls can be missing, and at most 3 can be additional.
         optional: vec![share("a", "m", Operation::Read, 2, 47, 47)],
         earlier: vec![share("a", "m", Operation::Read, 3, 176, 176)],
         ..truth(vec![share("a", "m", Operation::Read, 10, 1000, 1000), share("a", "m", Operation::Readv, 4, 400, 400)])
@@ -359,21 +358,21 @@ fn only_what_is_outside_the_bounds_of_the_truth_is_found() {
         assert_eq!(kinds, [Kind::CountsTooLow]);
         assert!(evidence_of(&results, Kind::CountsTooLow).contains("1352, really 1353 to 1576"), "{results:?}");
         assert_eq!(of(MOVED, 1577).0, [Kind::CountsTooHigh]);
-        // Without readv, within the same bounds.
+        // The amount lacks readv, within the same bounds.
         for bytes in [953, 1000, 1176] {
             let (kinds, results) = of(MOVED, bytes);
             assert_eq!(kinds, [Kind::OperationsNotSeen], "{bytes}");
             assert!(evidence_of(&results, Kind::OperationsNotSeen).ends_with("what is missing is exactly readv"));
         }
     }
-    // What only the agent or the tool itself did may be left out altogether.
+    // Operations of only the agent or the tool itself can be missing altogether.
     let own = Truth { optional: bounded.shares.clone(), ..bounded };
     let tool = report(vec![figure(&[Operation::Read, Operation::Readv], MOVED, Whose::Cgroup)]);
     assert_eq!(found(&counts(&tool, &readings(&[]), &own)), []);
 }
 
-/// The agent writes to files in memory (memfd), which are of no mount. A tool of regular files has
-/// them.
+/// The agent writes to memory files (memfd), which have no mount. A tool that counts regular files
+/// has them.
 #[test]
 fn what_the_agent_does_with_files_of_no_mount_may_be_counted() {
     let on_mount = share("a", "m", Operation::Write, 5, 2000, 2000);
@@ -407,7 +406,7 @@ fn a_bundle_of_operations_that_is_missing_is_named_where_it_is_certain() {
     let results = counts(&tool, &readings(&[(100, 0, None, 1050)]), &truth);
     assert_eq!(found(&results), [Kind::OperationsNotSeen]);
     assert!(evidence_of(&results, Kind::OperationsNotSeen).ends_with("what is missing is exactly readv and writev"));
-    // Each of the four has four calls: which of them it was is not known.
+    // Each of the four has four calls, so the missing one is unknown.
     let tool = report(vec![figure(&operations, Unit::Calls, Whose::System)]);
     let results = counts(&tool, &readings(&[(100, 0, None, 12)]), &truth);
     assert_eq!(found(&results), [Kind::CountsTooLow]);
@@ -439,7 +438,7 @@ fn a_figure_of_another_definition_is_shown_and_is_no_finding() {
     }
 }
 
-/// A tool that has figures and did not start is not one that has none.
+/// The reason distinguishes a tool that did not start from one without figures.
 #[test]
 fn why_figures_are_not_evaluated_is_true() {
     let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);

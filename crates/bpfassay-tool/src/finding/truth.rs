@@ -8,51 +8,50 @@ use bpfassay_protocol::{Operation, operation::Variant, tracer::Task};
 use super::process::ProcessKey;
 use crate::{ReportedFigure, Unit, Whose};
 
-/// Ground truth of one run.
+/// The ground truth of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Truth {
-    /// When it begins, in nanoseconds of the guest's `CLOCK_MONOTONIC`: the tool was ready, and
-    /// nothing had been done.
+    /// Begin of the truth, in nanoseconds of the guest's `CLOCK_MONOTONIC`. The tool was ready, and
+    /// no operation had been done.
     pub from_ns: u64,
-    /// When it ends: everything was done, and a tool that reports at intervals had the time to
-    /// report it.
+    /// End of the truth. All operations were done, and a tool that reports at intervals had time to
+    /// report them.
     pub to_ns: u64,
-    /// All that happened, each thing once.
+    /// All operations, each listed once.
     pub shares: Vec<Share>,
-    /// What of `shares` a correct tool may lack: what happened after its last report was made and
-    /// before the truth was read, and what the guest's agent, kernel threads and the tool itself
-    /// did.
+    /// The part of `shares` that a correct tool can lack. It includes operations after the tool's
+    /// last report and before the truth was read. It also includes those of the agent, kernel
+    /// threads and the tool itself.
     pub optional: Vec<Share>,
-    /// What of `shares` a figure of processes may lack: what the agent's copy did in the workload's
-    /// cgroup until it was executed, with the agent's name.
+    /// The part of `shares` that a figure by process can lack: what the agent's fork did under the
+    /// agent's name in the workload's cgroup, before it executed the workload.
     pub copies: Vec<Share>,
-    /// What a correct tool may have besides: what happened after its first report was made and
-    /// before the truth was read.
+    /// Additional operations that a correct tool can have: those after its first report and before
+    /// the truth was read.
     pub earlier: Vec<Share>,
-    /// What of `shares` happened in each phase of the workload, by its name, where that is known.
+    /// The part of `shares` in each phase of the workload, by phase name, as far as known.
     pub phases: Vec<(String, Vec<Share>)>,
-    /// Threads of the workload, whether or not any of `shares` is known to be theirs.
+    /// Threads of the workload, whether or not any of `shares` is attributed to them.
     pub threads: Vec<Process>,
-    /// Whether that is all that happened in the whole system. Otherwise figures of the whole system
-    /// may be higher.
+    /// Whether `shares` covers the whole system. Otherwise, figures of the whole system can be
+    /// higher.
     pub is_whole_system: bool,
-    /// Whether other programs work on the same machine, with mounts and cgroups of which this does
-    /// not have every name: those of other mount namespaces.
+    /// Whether other programs use the same machine, with mounts and cgroups whose names are partly
+    /// unknown (other mount namespaces).
     pub is_shared: bool,
-    /// The units that it has amounts of. What counts something else is left to the truth of another
-    /// run, or part of one: what calls were asked to move is not counted where what they moved is.
+    /// The units with known amounts. Figures with other units need the truth of another run or
+    /// phase. For example, requested and moved bytes are not counted together.
     pub units: Vec<Unit>,
 }
 
-/// The names of a thread and its process that a tool may use, by kind; none where they are not
-/// known.
+/// The names that a tool can use for a thread and its process, by kind. Empty if unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Process {
     /// The id of the process.
     pub id: Vec<String>,
-    /// The id of the thread, and that of both in one number (`bpf_get_current_pid_tgid`).
+    /// The id of the thread, and both ids in one number (`bpf_get_current_pid_tgid`).
     pub thread: Vec<String>,
-    /// The thread's name.
+    /// The name of the thread.
     pub name: Vec<String>,
 }
 
@@ -68,8 +67,8 @@ impl From<&Task> for Process {
     }
 }
 
-/// The calls of one operation by one process on one mount. Names are all those that a tool may use:
-/// see [`Whose`].
+/// The calls of one operation by one process on one mount. The lists have all names that a tool can
+/// use; see [`Whose`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
     /// Names of the cgroup.
@@ -78,26 +77,26 @@ pub struct Share {
     pub mount: Vec<String>,
     /// Names of the process.
     pub process: Process,
-    /// Whether it was done with a file of a mounted file system.
+    /// Whether the calls used a file of a mounted file system.
     pub is_file: bool,
-    /// The type of the file system (`nfs4`); `None`: not known, or there is none.
+    /// Type of the file system (`nfs4`); `None` if unknown or absent.
     pub file_system: Option<String>,
     /// The operation.
     pub operation: Operation,
-    /// Which of its calls; `None`: it has one kind only, or that is not known.
+    /// Variant of the calls; `None` if unknown, or if the operation has only one.
     pub variant: Option<Variant>,
-    /// Calls, those that failed included.
+    /// Number of calls, including failed ones.
     pub calls: u64,
-    /// Calls that failed; `None`: not known.
+    /// Number of failed calls; `None` if unknown.
     pub errors: Option<u64>,
-    /// Bytes that the calls returned; `None`: not known.
+    /// Bytes that the calls returned; `None` if unknown.
     pub bytes_returned: Option<u64>,
-    /// Bytes that the calls asked for; `None`: not known.
+    /// Bytes that the calls requested; `None` if unknown.
     pub bytes_requested: Option<u64>,
 }
 
 impl Share {
-    /// The amount of it that `unit` counts; `None` where that is not known.
+    /// Returns the amount in `unit`; `None` if unknown.
     pub(super) const fn amount(&self, unit: Unit) -> Option<u64> {
         match unit {
             Unit::BytesReturned => self.bytes_returned,
@@ -111,7 +110,8 @@ impl Share {
         }
     }
 
-    /// The names of whose it is, of processes those of one kind; none for the whole system.
+    /// Returns the subject's names. For processes, only names of the kind `key`. Empty for the
+    /// whole system.
     pub(super) fn names(&self, whose: Whose, key: ProcessKey) -> &[String] {
         match whose {
             Whose::System => &[],
@@ -121,14 +121,14 @@ impl Share {
         }
     }
 
-    /// Whether `figure` counts its operation, and what it is done with; what may be on any file
-    /// system, too.
+    /// Whether `figure` counts the operation on this kind of object. True if the file system is
+    /// unknown.
     pub(super) fn is_of(&self, figure: &ReportedFigure) -> bool {
         figure.operations.contains(&self.operation) && self.is_on(figure) != Some(false)
     }
 
-    /// Whether `figure` counts what is done with the things that this was done with; `None`: it
-    /// counts some file systems, and which one this was done on is not known.
+    /// Whether `figure` counts operations on the object of this share. `None` if the figure is
+    /// limited to some file systems, and this one is unknown.
     pub(super) fn is_on(&self, figure: &ReportedFigure) -> Option<bool> {
         if figure.file_systems.is_empty() {
             return Some(self.is_file || !figure.only_files);
@@ -140,21 +140,20 @@ impl Share {
         }
     }
 
-    /// Whether `figure` counts it; what may be of any variant, too.
+    /// Whether `figure` counts the share. True if the variant is unknown.
     pub(super) fn is_counted(&self, figure: &ReportedFigure) -> bool {
         self.is_of(figure) && self.has_variant_of(figure)
     }
 
-    /// Whether `figure` counts its variant; what may be of any variant, too.
+    /// Whether `figure` counts the variant. True if the variant is unknown.
     fn has_variant_of(&self, figure: &ReportedFigure) -> bool {
         let is_wanted = |variant| !figure.distinguishes(self.operation) || figure.variants.contains(&variant);
         self.variant.is_none_or(is_wanted)
     }
 
-    /// Whether `figure` counts files in memory (memfd), and this was written to a thing of no mount,
-    /// which can be such a file. Files in memory have the magic number of tmpfs. The agent, which
-    /// makes them, writes to them and never reads them
-    /// (`crates/bpfassay-guest/src/free_memory.rs`).
+    /// Whether `figure` counts files in memory (memfd), and the calls can be writes to such a file:
+    /// it has no mount, and the magic number of tmpfs. The agent writes to files in memory and never
+    /// reads them (`crates/bpfassay-guest/src/free_memory.rs`).
     fn may_be_in_memory(&self, figure: &ReportedFigure) -> bool {
         let counts_files_in_memory = match &figure.file_systems[..] {
             [] => figure.only_files,
@@ -164,28 +163,28 @@ impl Share {
         counts_files_in_memory && is_written && figure.operations.contains(&self.operation)
     }
 
-    /// Whether `figure` counts some variants of its operation, and which it is is not known.
+    /// Whether `figure` counts only some variants of the operation, and this variant is unknown.
     pub(super) fn may_be_counted(&self, figure: &ReportedFigure) -> bool {
         self.is_of(figure) && self.variant.is_none() && figure.distinguishes(self.operation)
     }
 }
 
-/// Shares of one subject, which one number of a figure should be the sum of.
+/// Shares of one subject. One number of a figure should be their sum.
 #[derive(Debug)]
 pub(super) struct Subject<'t> {
-    /// Its names; none for the whole system.
+    /// Names of the subject; empty for the whole system.
     pub(super) names: Cow<'t, [String]>,
     pub(super) shares: Vec<&'t Share>,
-    /// Those of [`Truth::optional`].
+    /// The subject's part of [`Truth::optional`].
     pub(super) optional: Vec<&'t Share>,
-    /// A correct tool may have these besides: [`Truth::earlier`], shares on a file system that is
-    /// not known, and what the agent did with files in memory.
+    /// What a correct tool can have in addition: [`Truth::earlier`], shares on an unknown file
+    /// system, and the agent's operations on files in memory.
     pub(super) besides: Vec<&'t Share>,
-    /// Those of [`Truth::phases`].
+    /// The subject's part of [`Truth::phases`].
     pub(super) phases: Vec<(&'t str, Vec<&'t Share>)>,
 }
 
-/// The amount of `shares` that `unit` counts; `None` where that is not known.
+/// Sums up `shares` in `unit`; `None` if an amount is unknown.
 pub(super) fn total(shares: &[&Share], unit: Unit) -> Option<u64> {
     shares.iter().try_fold(0_u64, |sum, share| Some(sum.saturating_add(share.amount(unit)?)))
 }
@@ -195,23 +194,23 @@ impl Subject<'_> {
         total(&self.shares, unit)
     }
 
-    /// The amount of it that is of one operation.
+    /// Sums up the shares of one operation.
     pub(super) fn of(&self, operation: Operation, unit: Unit) -> u64 {
         let shares = self.shares.iter().filter(|share| share.operation == operation);
         shares.filter_map(|share| share.amount(unit)).fold(0, u64::saturating_add)
     }
 
-    /// Whether `name` is one of its names.
+    /// Whether `name` is one of the subject's names.
     pub(super) fn has_name(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
     }
 
-    /// How it is called in evidence.
+    /// Name of the subject for evidence.
     pub(super) fn shown(&self) -> &str {
         self.names.first().map_or("whole system", String::as_str)
     }
 
-    /// The same, of a process that is called by its id with its name: `17 (cat)`.
+    /// Like [`Self::shown`]. For a process that is named by its id, adds its name: `17 (cat)`.
     pub(super) fn shown_of(&self, whose: Whose) -> Cow<'_, str> {
         let most = self.shares.iter().max_by_key(|share| share.calls).filter(|_| whose == Whose::Process);
         match most.and_then(|share| share.process.name.first()) {
@@ -221,8 +220,8 @@ impl Subject<'_> {
     }
 }
 
-/// `subjects`, where those are one that a tool calls by one of the names in `reported`: several
-/// mounts of a file system have its device, and who reports by device reports their sum.
+/// Unites subjects that a tool reports under one name from `reported`. For example, several mounts
+/// of a file system share its device, and a tool that reports by device reports their sum.
 pub(super) fn united<'t, 'n>(
     mut subjects: Vec<Subject<'t>>,
     reported: impl Iterator<Item = &'n String>,
@@ -257,18 +256,18 @@ pub(super) fn united<'t, 'n>(
 }
 
 impl Truth {
-    /// Whether a `whose` of this name did anything that is known of.
+    /// Whether a subject of kind `whose` with this name did anything.
     pub(super) fn knows(&self, whose: Whose, name: &str) -> bool {
         let all = || self.shares.iter().chain(&self.earlier);
         ProcessKey::ALL.iter().any(|&key| all().flat_map(|share| share.names(whose, key)).any(|known| known == name))
     }
 
-    /// The subjects that `figure` should count; processes are those of `key`.
+    /// The subjects that `figure` should count. Processes are named by `key`.
     pub(super) fn subjects(&self, figure: &ReportedFigure, key: ProcessKey) -> Vec<Subject<'_>> {
         let mut subjects: Vec<Subject<'_>> = Vec::new();
         for share in self.shares.iter().filter(|share| share.is_counted(figure)) {
             let names = share.names(figure.whose, key);
-            // The name by which a tool would report it is not known.
+            // It is unknown which name a tool would report.
             if names.is_empty() && figure.whose != Whose::System {
                 continue;
             }
@@ -279,7 +278,7 @@ impl Truth {
         subjects
     }
 
-    /// The subject `names`, with the shares that `figure` counts.
+    /// Builds the subject `names` from the shares that `figure` counts.
     fn subject<'t>(&'t self, figure: &ReportedFigure, key: ProcessKey, names: &'t [String]) -> Subject<'t> {
         let is_of = |share: &&Share| share.is_counted(figure) && share.names(figure.whose, key) == names;
         let is_certain = |share: &&Share| is_of(share) && share.is_on(figure) == Some(true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A bpftrace script: what it adds up in maps is a proposal.
+//! Drafts for bpftrace scripts. Sums in maps become proposed figures.
 
 use bpfassay_protocol::Operation;
 
@@ -12,10 +12,10 @@ use crate::{
     bpftrace_script::{Change, Clause, What, changes, clauses, without_comments},
 };
 
-/// Labels and the values that they must have.
+/// Labels with their required values.
 type Labels = Vec<(String, String)>;
 
-/// A tool file for the script `named`.
+/// Drafts a tool file for the script `named`.
 pub(super) fn draft(name: &str, named: &str, text: &str) -> Draft {
     let code = without_comments(text);
     let clauses = clauses(&code);
@@ -66,7 +66,7 @@ pub(super) fn draft(name: &str, named: &str, text: &str) -> Draft {
     }
 }
 
-/// Adds `figure`; where one is the same but for its operations, to that.
+/// Adds `figure`, or its operations to an otherwise equal figure.
 fn add(figures: &mut Vec<Figure>, figure: Figure) {
     let is_same = |known: &&mut Figure| Figure { operations: figure.operations.clone(), ..(**known).clone() } == figure;
     match figures.iter_mut().find(is_same) {
@@ -79,7 +79,7 @@ fn add(figures: &mut Vec<Figure>, figure: Figure) {
     }
 }
 
-/// The figures that a map may be.
+/// Figures that a map change can be.
 fn figures_of(clause: &Clause<'_>, change: &Change) -> Vec<Figure> {
     let is_exit = |probe: &&str| {
         ["kretprobe", "kretfunc", "fexit", "uretprobe"].iter().any(|kind| probe.starts_with(kind))
@@ -112,7 +112,7 @@ fn figures_of(clause: &Clause<'_>, change: &Change) -> Vec<Figure> {
     }
     let named = |text: &str| guess::operation(&guess::words(text));
     let function = |probe: &str| probe.rsplit(':').next().unwrap_or(probe).to_owned();
-    // Each probe by itself, or all of them together.
+    // One case per probe, or one for all probes together.
     let cases: Vec<(Labels, Vec<Operation>)> = match by_probe {
         Some((key, is_function)) => clause
             .probes

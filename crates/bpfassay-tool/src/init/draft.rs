@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The text of a tool file that is being written.
+//! The text of a drafted tool file.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use bpfassay_protocol::Operation;
 
 use crate::{TOOL_SCHEMA, Unit, Whose, read::MAX_ENTRIES};
 
-/// Most characters of what was seen that stand in a comment.
+/// Most characters of untrusted text in a comment.
 const MOST_SHOWN: usize = 120;
 
-/// The parts of a tool file that is written.
+/// The parts of a drafted tool file.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    /// The name of the source, which the tool's is made of.
+    /// Name of the source. The tool's name is derived from it.
     pub(super) name: String,
-    /// A line that names what was looked at.
+    /// Line that names the source.
     pub(super) seen: String,
     /// The lines of `[source]`.
     pub(super) source: Vec<String>,
@@ -23,16 +23,16 @@ pub(super) struct Draft {
     pub(super) start: Vec<String>,
     /// The lines of `[report]`, without figures.
     pub(super) report: Vec<String>,
-    /// Values that may be figures.
+    /// Values that could be figures.
     pub(super) figures: Vec<Figure>,
 }
 
-/// A value that may be a figure.
+/// A value that could be a figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Figure {
     pub(super) value: String,
     pub(super) labelled: Vec<(String, String)>,
-    /// None: open.
+    /// The operations; empty if they are to be decided.
     pub(super) operations: Vec<Operation>,
     pub(super) unit: Option<Unit>,
     pub(super) scale: u64,
@@ -41,14 +41,14 @@ pub(super) struct Figure {
 }
 
 impl Figure {
-    /// Whether a tool file can name all of it.
+    /// Whether a tool file can name all parts of the figure.
     fn is_readable(&self) -> bool {
         is_name(&self.value)
             && self.label.as_deref().is_none_or(is_name)
             && self.labelled.iter().all(|(key, value)| is_name(key) && value.len() <= 255)
     }
 
-    /// A line of `figures`, and what of it is open.
+    /// Formats an entry of `figures`, with a comment about open decisions.
     fn line(&self) -> String {
         let mut parts = vec![format!("value = {}", quoted(&self.value))];
         if !self.labelled.is_empty() {
@@ -76,7 +76,7 @@ impl Figure {
 }
 
 impl Draft {
-    /// The whole file.
+    /// Formats the whole file.
     pub(super) fn text(&self) -> String {
         let name = short_name(&self.name);
         let mut lines = vec![
@@ -133,14 +133,15 @@ impl Draft {
     }
 }
 
-/// `text` as a string of TOML.
+/// Formats `text` as a TOML string.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
             c if c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() => quoted.push(c),
-            // Whoever prints the text may replace what no terminal shows, by what is no TOML.
+            // Escapes keep invisible characters out. Another program could replace them when
+            // printing the text, which would break the TOML.
             c if u32::from(c) <= 0xffff => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
         }
@@ -149,13 +150,13 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// `text` as a key of TOML.
+/// Formats `text` as a TOML key.
 pub(super) fn key_of(text: &str) -> String {
     let is_bare = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     if is_bare { text.to_owned() } else { quoted(text) }
 }
 
-/// `text` as it can stand in a comment.
+/// Makes `text` safe for a comment.
 pub(super) fn shown(text: &str) -> String {
     let mut shown: String = text.chars().take(MOST_SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().nth(MOST_SHOWN).is_some() {
@@ -164,8 +165,7 @@ pub(super) fn shown(text: &str) -> String {
     shown
 }
 
-/// Names, separated by commas, as they can stand in a comment: as many as fit, and how many there
-/// are beyond.
+/// Joins names for a comment: as many as fit, and the number of the others.
 pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<String> = names.into_iter().map(shown).collect();
     let mut length = 0;
@@ -173,19 +173,19 @@ pub(super) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
         length += name.chars().count() + 2;
         length <= MOST_SHOWN
     });
-    // A single long one is shown as far as it fits.
+    // A single long name is cut by `shown`.
     let fitting = fitting.count().max(1).min(names.len());
     let more = names.len() - fitting;
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     names[..fitting].join(", ") + &more
 }
 
-/// Whether a tool file can name a value, a label or a map like this.
+/// Whether a tool file can use this name for a value, label or map.
 pub(super) fn is_name(text: &str) -> bool {
     (1..=127).contains(&text.len()) && text.chars().all(|c| c.is_ascii_graphic())
 }
 
-/// The name of a tool, made of that of a file.
+/// Derives a tool name from a file name.
 fn short_name(text: &str) -> String {
     let stem = text
         .strip_suffix(".bpf.o")

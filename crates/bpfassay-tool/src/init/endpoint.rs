@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asks a tool that runs on this machine for its metrics. HTTP 1.0: the answer is one piece, and
-//! ends with the connection.
+//! Requests metrics from a tool on this machine. The protocol is HTTP 1.0, so the answer is not
+//! chunked and ends with the connection.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -10,9 +10,9 @@ use std::{
 
 use super::InitError;
 
-/// Longest answer, in bytes.
+/// Size limit of the answer, in bytes.
 const MAX_ANSWER: u64 = 16 << 20;
-/// How long a step of it may take.
+/// Time limit for each step.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An endpoint on the loopback interface.
@@ -25,7 +25,7 @@ pub(super) struct Url {
 }
 
 impl Url {
-    /// `http://HOST[:PORT][/PATH]` with a host that is this machine.
+    /// Parses `http://HOST[:PORT][/PATH]`. The host must be this machine.
     fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("http://")?;
         let (authority, path) = rest.find('/').map_or((rest, "/metrics"), |at| rest.split_at(at));
@@ -43,11 +43,11 @@ impl Url {
     }
 }
 
-/// The answer of the endpoint at `text`.
+/// Requests the page at the URL `text`.
 ///
 /// # Errors
-/// [`InitError::Url`] where `text` is no address that is taken; [`InitError::Endpoint`] where nothing answers there in time, or the answer is
-/// no page of metrics.
+/// [`InitError::Url`] if `text` is not a supported URL; [`InitError::Endpoint`] if there is no
+/// answer in time, or the answer is not a text page.
 pub(super) fn ask(text: &str) -> Result<(Url, String), InitError> {
     let url = Url::parse(text).ok_or_else(|| InitError::Url { url: text.chars().take(300).collect() })?;
     let page = answer(&url).map_err(|source| InitError::Endpoint { url: text.to_owned(), source })?;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What names suggest. Nothing of it is certain: it goes into proposals.
+//! Guesses from names. They are uncertain and used only for proposals.
 
 use bpfassay_protocol::Operation;
 
 use crate::{Unit, Whose};
 
-/// The words of a name: `readBytes_total` has `read`, `bytes`, `total`.
+/// Splits a name into words: `readBytes_total` gives `read`, `bytes`, `total`.
 pub(super) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
@@ -43,7 +43,7 @@ pub(super) fn operation(words: &[String]) -> Option<Operation> {
     words.iter().find_map(named)
 }
 
-/// What one of `words` says is counted, and how much one of it stands for.
+/// The unit that one of `words` names, and its scale.
 pub(super) fn unit(words: &[String]) -> (Option<Unit>, u64) {
     let has = |any: &[&str]| words.iter().any(|word| any.contains(&word.as_str()));
     match () {
@@ -58,7 +58,7 @@ pub(super) fn unit(words: &[String]) -> (Option<Unit>, u64) {
     }
 }
 
-/// The label of `labels` that names whose a figure is.
+/// The label in `labels` that names a subject, with the kind of subject.
 pub(super) fn subject<'a>(labels: impl IntoIterator<Item = &'a str>) -> (Whose, Option<String>) {
     const KNOWN: [(Whose, &[&str]); 3] = [
         (Whose::Cgroup, &["cgroup", "cgroupid", "cgid", "cg", "job", "pod", "container"]),

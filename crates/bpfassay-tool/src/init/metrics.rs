@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A page of metrics.
+//! Drafts for pages of metrics.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use super::{
 };
 use crate::{Unit, readings::metrics_sample};
 
-/// The port that stands where none is known.
+/// Port in the draft if none is known.
 const NO_PORT: u16 = 9100;
 
-/// Most values of one label by which samples differ.
+/// Largest number of values kept per label.
 const MAX_VALUES: usize = 16;
 
-/// Whether `text` is one: it has samples, and nothing else.
+/// Whether `text` is a page of metrics: it has samples, comments and nothing else.
 pub(super) fn is_page(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).peekable();
     lines.peek().is_some() && lines.all(|line| metrics_sample(line).is_some())
 }
 
-/// The labels of a metric: for each the values that it has.
+/// Labels of a metric, with their values.
 type Labels = BTreeMap<String, Vec<String>>;
 
-/// A tool file for a tool with the page `text`, at `url` where that is known.
+/// Drafts a tool file for a tool with the page `text`, which `url` serves if given.
 pub(super) fn draft(name: &str, seen: &str, url: Option<&Url>, text: &str) -> Draft {
     let mut metrics = BTreeMap::<String, Labels>::new();
     let mut kinds = BTreeMap::new();
@@ -55,7 +55,7 @@ pub(super) fn draft(name: &str, seen: &str, url: Option<&Url>, text: &str) -> Dr
             .is_none_or(|kind| matches!(kind.as_str(), "counter" | "unknown" | "untyped"))
     };
     let figures = metrics.iter().filter(|(name, _)| is_name(name) && is_counter(name));
-    // What is a process's own, and not of what it watches.
+    // These metrics are about the exporter itself.
     let figures = figures
         .filter(|(name, _)| !["process_", "go_", "promhttp_", "scrape_"].iter().any(|own| name.starts_with(own)));
     let mut figures: Vec<Figure> = figures.flat_map(|(name, labels)| figures_of(name, labels)).collect();
@@ -84,7 +84,7 @@ pub(super) fn draft(name: &str, seen: &str, url: Option<&Url>, text: &str) -> Dr
     }
 }
 
-/// The figures that samples of this name may be: one for each operation that a label names.
+/// Figures that samples of this name can be: one per operation that a label names.
 fn figures_of(name: &str, labels: &Labels) -> Vec<Figure> {
     let words = guess::words(name);
     let (unit, scale) = guess::unit(&words);

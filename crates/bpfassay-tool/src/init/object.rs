@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An eBPF object: its programs, and the maps that its BTF describes.
+//! Drafts for eBPF objects: programs, and maps described by BTF.
 
 use bpfassay_btf::{Btf, Field, MapTypes, Scalar, TypeLayout};
 use bpfassay_protocol::Operation;
@@ -10,11 +10,11 @@ use super::{
 };
 use crate::{MAX_OBJECT, elf};
 
-/// A map that can be read.
+/// A readable map.
 struct Map {
     name: String,
     key: Vec<String>,
-    /// The numbers of its value.
+    /// Numeric fields of the value.
     value: Vec<String>,
 }
 
@@ -32,8 +32,8 @@ impl Map {
         }
     }
 
-    /// What may be figures; `of_programs`: the operation that all programs are attached to, if it
-    /// is one.
+    /// Figures that the map's fields can be. `of_programs` is the operation that all programs are
+    /// attached to, if it is only one.
     fn figures(&self, of_programs: Option<Operation>) -> Vec<Figure> {
         let (whose, label) = guess::subject(self.key.iter().map(String::as_str));
         let of_map = guess::words(&self.name);
@@ -56,7 +56,7 @@ impl Map {
     }
 }
 
-/// A tool file for the object `named`.
+/// Drafts a tool file for the object `named`.
 pub(super) fn draft(name: &str, named: &str, bytes: &[u8]) -> Draft {
     let programs = elf::programs(bytes);
     let names = |of: &[elf::Named]| of.iter().map(|one| format!("{} ({})", one.name, one.section)).collect::<Vec<_>>();
@@ -77,7 +77,7 @@ pub(super) fn draft(name: &str, named: &str, bytes: &[u8]) -> Draft {
     let (maps, unread) = maps(bytes);
     let mut draft =
         Draft { name: name.to_owned(), seen: format!("the eBPF object {named}"), source, ..Draft::default() };
-    // Of several, the one with the most numbers by subject is most likely what it reports.
+    // The map with the most numbers and a key is most likely the report.
     let best = maps.iter().rev().max_by_key(|map| (!map.key.is_empty(), map.value.len()));
     let Some(best) = best else {
         draft.source.push(format!(
@@ -101,7 +101,7 @@ pub(super) fn draft(name: &str, named: &str, bytes: &[u8]) -> Draft {
     draft
 }
 
-/// The operation that the functions name to which programs are attached, if all name the same.
+/// The operation of the functions that programs are attached to, if all name the same.
 fn attached_to(programs: &[elf::Named]) -> Option<Operation> {
     let named = |program: &elf::Named| guess::operation(&guess::words(program.section.rsplit('/').next()?));
     let (first, rest) = programs.split_first()?;
@@ -119,7 +119,7 @@ fn shown_map(name: &str, key: &str, value: &str) -> String {
     format!("# map {}: fields of the key: {key}; of the value: {value}", shown(name))
 }
 
-/// The maps that the object's BTF describes with numbers, and the names of the others.
+/// Maps that the BTF describes with numbers, and the names of the other maps.
 fn maps(bytes: &[u8]) -> (Vec<Map>, Vec<String>) {
     let declared = elf::maps(bytes);
     let (mut maps, mut unread) = (Vec::new(), Vec::new());

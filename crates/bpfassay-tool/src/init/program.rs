@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs, and scripts other than those of bpftrace.
+//! Drafts for programs, and for scripts other than bpftrace scripts.
 
 use bpfassay_protocol::Arch;
 
 use super::draft::{Draft, listed, quoted, shown};
 use crate::elf;
 
-/// How a program that prints may be read: its output is not known.
+/// Proposals for the report of a program with unknown output.
 fn report() -> Vec<String> {
     [
         "# Decide: what it prints. Run it by hand and look. One of these forms (a line of JSON each, a page of metrics, or lines with named groups):",
@@ -20,7 +20,7 @@ fn report() -> Vec<String> {
     .to_vec()
 }
 
-/// When it is ready.
+/// Proposals for readiness.
 fn ready() -> Vec<String> {
     [
         "# Decide: its arguments: arguments = [\"-i\", \"1\"]",
@@ -31,7 +31,7 @@ fn ready() -> Vec<String> {
     .to_vec()
 }
 
-/// A tool file for the program `named`.
+/// Drafts a tool file for the program `named`.
 pub(super) fn draft(name: &str, named: &str, arch: Arch, bytes: &[u8]) -> Draft {
     let entry = |libraries: &str| {
         format!("binary = [{{ arch = {}, path = {}{libraries} }}]", quoted(arch.name()), quoted(named))
@@ -59,12 +59,12 @@ pub(super) fn draft(name: &str, named: &str, arch: Arch, bytes: &[u8]) -> Draft 
     }
 }
 
-/// A tool file for the script `named`.
+/// Drafts a tool file for the script `named`.
 pub(super) fn script(name: &str, named: &str, text: &str) -> Draft {
     let line = text.lines().next().unwrap_or_default().trim_start_matches("#!");
     let mut words = line.split_whitespace();
     let first = words.next().unwrap_or("/bin/sh");
-    // `env` looks for a program by its name, which is not known to be anywhere.
+    // `env` searches PATH, which could find the program anywhere.
     let interpreter = match first.rsplit('/').next() {
         Some("env") => {
             words.find(|word| !word.starts_with('-') && !word.contains('=')).map(|name| format!("/usr/bin/{name}"))
@@ -111,7 +111,7 @@ pub(super) fn script(name: &str, named: &str, text: &str) -> Draft {
     }
 }
 
-/// Whether a tool file can name this program of guests.
+/// Whether a tool file can name this program path.
 fn is_program(path: &str) -> bool {
     let parts = path.split('/').skip(1);
     path.starts_with('/')

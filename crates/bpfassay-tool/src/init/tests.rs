@@ -12,14 +12,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Counting, Form, Loaded, Ready, Source, Unit, Whose};
 
-/// What is written for a file called `name` with `contents`.
+/// Drafts a tool file for the file `name` with `contents`.
 fn written(name: &str, contents: &[u8]) -> String {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(name), contents).unwrap();
     tool_file(&folder.path().join(name).display().to_string(), None).unwrap()
 }
 
-/// `text` with its proposals taken.
+/// Activates all proposals in `text`.
 fn accepted(text: &str) -> String {
     let line = |line: &str| match line.strip_prefix('#') {
         Some(rest) if !rest.is_empty() && !rest.starts_with(' ') => rest.to_owned(),
@@ -52,7 +52,7 @@ fn an_object_is_written_with_its_programs_and_the_fields_of_its_map() {
         text.contains("# Decide: a figure for each value of operation, with where = { operation = \"0\" }."),
         "{text}"
     );
-    // All that is proposed is in the object.
+    // The object has all proposed names.
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("Counts_1.bpf.o"), bytes).unwrap();
     Loaded { file, folder: Some(folder.path().to_owned()) }.under_test().unwrap();
@@ -115,7 +115,7 @@ fn a_bpftrace_script_is_written_with_what_it_adds_up() {
     assert_eq!(report.figures[0].counting, Counting::Interval);
     assert!(!text.contains("prints its maps at its end only"), "{text}");
     assert!(written("a.bt", b"kprobe:vfs_read { @++; }").contains("prints its maps at its end only"));
-    // Without the key, both functions are one figure.
+    // Both functions give one figure if the map has no key.
     let both =
         read(&accepted(&written("b.bt", b"kprobe:vfs_read { @x++; }\nkprobe:vfs_readv { @x++ }"))).report.unwrap();
     assert_eq!(both.figures.len(), 1);
@@ -250,7 +250,7 @@ proptest! {
     ) {
         let text = written("x.bt", format!("kprobe:vfs_read {{ @{map}[{key}] = {call}(1); }}").as_bytes());
         let accepted = accepted(&text);
-        // Without figures there is no report.
+        // A draft without figures has no report.
         if accepted.contains("{ value") {
             read(&accepted);
         }
@@ -287,7 +287,7 @@ fn an_object_that_no_guest_can_load_is_refused_with_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("big.bpf.o");
     let mut header = [0_u8; 64];
-    // A relocatable ELF file of 64 bits, big-endian, for eBPF (machine 247).
+    // A relocatable 64-bit big-endian ELF file for eBPF (machine 247).
     header[..7].copy_from_slice(b"\x7fELF\x02\x02\x01");
     header[16..24].copy_from_slice(&[0, 1, 0, 247, 0, 0, 0, 1]);
     header[52..54].copy_from_slice(&64_u16.to_be_bytes());

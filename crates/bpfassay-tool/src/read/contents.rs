@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads what a tool file sets in its object: entries of maps, and constants.
+//! Reads the contents that a tool file sets in its object: map entries and constants.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,16 @@ use super::entries;
 
 /// Longest text, in bytes.
 const MAX_TEXT: usize = 255;
-/// Most fields of a key or value, and most constants.
+/// Limit for fields of a key or value, and for constants.
 const MAX_FIELDS: usize = 64;
-/// Deepest tables within tables.
+/// Deepest nesting of tables.
 const MAX_DEPTH: u32 = 8;
 
-/// The keys `set` and `rodata` of `section`.
+/// Reads the keys `set` and `rodata` of `section`.
 ///
 /// # Errors
-/// [`Reported`] where a value is not valid or a name is part of a structure; the document has the complaint.
+/// [`Reported`] if a value is invalid, or a name is part of a structure. The complaint is in the
+/// document.
 pub(super) fn read(section: &Section<'_, '_>) -> Result<Contents, Reported> {
     let set = section.or("set", Vec::new(), |field| entries(field, entry));
     let rodata = section.or("rodata", Fields::new(), |field| {
@@ -43,7 +44,7 @@ fn entry(field: &Field<'_, '_>) -> Result<MapEntry, Reported> {
     Ok(MapEntry { map: map?, key: key?, value: value? })
 }
 
-/// A table of fields, or what stands for the one of a type without: `whole`.
+/// Reads a table of fields, or a single value, which is then named `whole`.
 fn fields(field: &Field<'_, '_>, whole: &str) -> Result<Fields, Reported> {
     let mut fields = BTreeMap::new();
     if field.is_table() {
@@ -54,7 +55,7 @@ fn fields(field: &Field<'_, '_>, whole: &str) -> Result<Fields, Reported> {
     Ok(fields)
 }
 
-/// Adds the fields of a table, those of tables inside as `outer.inner`.
+/// Adds the fields of a table. Fields of nested tables are named `outer.inner`.
 fn add_table(section: &Section<'_, '_>, outer: &str, depth: u32, fields: &mut Fields) -> Result<(), Reported> {
     for (key, field) in section.entries() {
         let name = if outer.is_empty() { key.to_owned() } else { format!("{outer}.{key}") };

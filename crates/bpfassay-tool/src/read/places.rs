@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Paths and names of tool files, none of which may lead anywhere else.
+//! Reads paths and names. None of them can lead outside its directory.
 
 use std::path::{Component, Path};
 
@@ -8,10 +8,10 @@ use bpfassay_input::document::{Field, Reported};
 /// Longest path, in bytes.
 const MAX_PATH: usize = 255;
 
-/// A path below the tool file's directory.
+/// Reads a path below the tool file's directory.
 ///
 /// # Errors
-/// [`Reported`] where the value is no such path; the document has the complaint.
+/// [`Reported`] if the value is not such a path. The complaint is in the document.
 pub(super) fn relative(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = plain(field)?;
     if Path::new(text).components().all(|part| matches!(part, Component::Normal(_))) {
@@ -20,18 +20,18 @@ pub(super) fn relative(field: &Field<'_, '_>) -> Result<String, Reported> {
     Err(field.error("give a path below the directory that this begins at: no `/` at the front, no `.` and no `..`"))
 }
 
-/// A program in the guest.
+/// Reads the path of a program in the guest.
 ///
 /// # Errors
-/// [`Reported`] where the value is no such path; the document has the complaint.
+/// [`Reported`] if the value is not such a path. The complaint is in the document.
 pub(super) fn in_the_guest(field: &Field<'_, '_>) -> Result<String, Reported> {
     absolute(field, "give a program by its absolute path in the guest, without `..`")
 }
 
-/// A mount point in the guest.
+/// Reads the path of a mount point in the guest.
 ///
 /// # Errors
-/// [`Reported`] where the value is no such path; the document has the complaint.
+/// [`Reported`] if the value is not such a path. The complaint is in the document.
 pub(super) fn mount_point(field: &Field<'_, '_>) -> Result<String, Reported> {
     absolute(field, "give a mount point by its absolute path in the guest, without `..`; not `/` itself")
 }
@@ -54,27 +54,30 @@ fn plain<'d>(field: &Field<'d, '_>) -> Result<&'d str, Reported> {
     Err(field.error(format!("give a path of at most {MAX_PATH} bytes")))
 }
 
-/// The name of a Debian package or suite (Debian Policy, 5.6.1; suites are named alike).
+/// Reads the name of a Debian package or suite (Debian Policy, 5.6.1; the same rule is used for
+/// suites).
 ///
 /// # Errors
-/// [`Reported`] where the value is too long, empty, looks like an option, or has other characters; the document has the complaint.
+/// [`Reported`] if the value is empty or too long, looks like an option, or has other characters.
+/// The complaint is in the document.
 pub(super) fn package(field: &Field<'_, '_>) -> Result<String, Reported> {
     named(field, "lower-case letters, digits, `+`, `-` and `.`", |c| {
         c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '+' | '-' | '.')
     })
 }
 
-/// The attribute of a Nix package.
+/// Reads the attribute of a Nix package.
 ///
 /// # Errors
-/// [`Reported`] where the value is too long, empty, looks like an option, or has other characters; the document has the complaint.
+/// [`Reported`] if the value is empty or too long, looks like an option, or has other characters.
+/// The complaint is in the document.
 pub(super) fn attribute(field: &Field<'_, '_>) -> Result<String, Reported> {
     named(field, "letters, digits, `_`, `-` and `.`", |c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
 fn named(field: &Field<'_, '_>, of: &str, may_be: impl Fn(char) -> bool) -> Result<String, Reported> {
     let text = field.text()?;
-    // An option, seen from the program that this is given to.
+    // A program that gets this name would take it for an option.
     let is_option = text.starts_with('-');
     if (1..=100).contains(&text.len()) && !is_option && text.chars().all(may_be) {
         return Ok(text.to_owned());
@@ -82,13 +85,13 @@ fn named(field: &Field<'_, '_>, of: &str, may_be: impl Fn(char) -> bool) -> Resu
     Err(field.error(format!("use at most 100 {of}")))
 }
 
-/// One argument of a command line, or the value of an environment variable.
+/// Reads a command-line argument, or the value of an environment variable.
 ///
 /// # Errors
-/// [`Reported`] where the value is too long or has a NUL; the document has the complaint.
+/// [`Reported`] if the value is too long or has a NUL. The complaint is in the document.
 pub(super) fn argument(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = field.text()?;
-    // A bpftrace program may stand here, with its line feeds.
+    // The text can be a bpftrace program with line feeds.
     if text.len() <= 4096 && !text.contains('\0') {
         return Ok(text.to_owned());
     }

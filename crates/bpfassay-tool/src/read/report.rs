@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The part `[report]`: the form, and what the figures mean.
+//! Reads the part `[report]`: the form, and the meaning of figures.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use bpfassay_protocol::{Operation, UnknownName, operation::Variant};
 use super::{HOUR_MS, MAX_ENTRIES, line, one_of, pattern, places::mount_point};
 use crate::{Counting, Form, Lost, MetricsPage, Report, ReportedFigure, Stream, Unit, Whose, readings::MAX_KEYS};
 
-/// How long a tool that reports by itself is waited for, where its file does not say.
+/// Default wait for a tool that reports by itself, in milliseconds.
 const WITHIN_MS: u64 = 10_000;
 
 const FORMS: &[&str] = &["json-lines", "openmetrics", "table", "histogram", "events", "bpftrace-json", "map", "maps"];
 
-/// Most maps and most pages of a report.
+/// Limit for maps and pages of a report.
 const MAX_PARTS: usize = 8;
 
-/// Reads it; `is_object`: whether the tool is a bare object.
+/// Reads the report. `is_object` says whether the tool is a bare object.
 ///
 /// # Errors
-/// [`Reported`] where a key is unknown or missing, or a value is not valid or does not fit the form of the report; the document has the
-/// complaint.
+/// [`Reported`] if a key is unknown or missing, a value is invalid, or it does not fit the report's
+/// form. The complaint is in the document.
 pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Reported> {
     let section = field.table()?;
     section.only(
@@ -49,7 +49,7 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Rep
         true => Err(field.error("an event counts once: this form has no other way of counting")),
         false => field.choice(Counting::NAMES).map(Some),
     });
-    // An exporter may write lines beside its page; a bare object writes none.
+    // An exporter can print lines in addition to its page; a bare object prints none.
     let lost = section.optional("lost", |field| match is_map {
         true => Err(field.error("this form has no lines in which a tool says that it lost events")),
         false => lost(field),
@@ -59,7 +59,7 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Rep
     let only_files = section.or("only_files", false, Field::boolean);
     let excludes_itself = section.or("excludes_itself", false, Field::boolean);
     let leaves_out = section.or("leaves_out", Vec::new(), |field| field.distinct("mount point", mount_point));
-    // What a figure can be depends on the form.
+    // The form determines which keys a figure can have.
     let form = form?;
     let usual = Usual { counting: counting?, unit: unit?, whose: whose?, only_files: only_files? };
     let figures = section.need("figures", |list| {
@@ -79,7 +79,7 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Rep
     })
 }
 
-/// Lines in which the tool says that it lost events.
+/// Reads the part about lines that report lost events.
 fn lost(field: &Field<'_, '_>) -> Result<Lost, Reported> {
     let section = field.table()?;
     section.only(&["line", "stream"]);
@@ -93,7 +93,7 @@ fn lost(field: &Field<'_, '_>) -> Result<Lost, Reported> {
     Ok(Lost { line: line?, stream: stream? })
 }
 
-/// No more of something than a report may have, and two at least.
+/// Checks that the report has 2 to [`MAX_PARTS`] pages or maps.
 fn several<T>(field: &Field<'_, '_>, parts: Vec<T>) -> Result<Vec<T>, Reported> {
     match parts.len() {
         2..=MAX_PARTS => Ok(parts),
@@ -101,7 +101,7 @@ fn several<T>(field: &Field<'_, '_>, parts: Vec<T>) -> Result<Vec<T>, Reported> 
     }
 }
 
-/// Several pages of metrics, each with a name.
+/// Reads several pages of metrics, each with a name.
 fn pages(field: &Field<'_, '_>) -> Result<Form, Reported> {
     let pages = field.distinct("page", |element| {
         let section = element.table()?;
@@ -122,7 +122,7 @@ fn pages(field: &Field<'_, '_>) -> Result<Form, Reported> {
     if pages.iter().enumerate().any(is_twice) {
         return Err(field.error("two of the pages have the same name, or the same port and path"));
     }
-    // All are asked together.
+    // All pages are requested together, at the shortest interval.
     let interval_ms = pages.iter().filter_map(|(_, interval_ms)| *interval_ms).min();
     Ok(Form::OpenmetricsPages { pages: pages.into_iter().map(|(page, _)| page).collect(), interval_ms })
 }
@@ -179,7 +179,7 @@ fn form(kind: &str, field: &Field<'_, '_>) -> Result<Form, Reported> {
     })
 }
 
-/// A path that can stand in the first line of an HTTP request.
+/// Reads a path that is safe in the first line of an HTTP request.
 fn url_path(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = field.text()?;
     if text.starts_with('/') && text.len() <= 255 && text.chars().all(|c| c.is_ascii_graphic()) {
@@ -188,7 +188,7 @@ fn url_path(field: &Field<'_, '_>) -> Result<String, Reported> {
     Err(field.error("give a path that begins with `/`, of at most 255 visible ASCII characters"))
 }
 
-/// The name of a value, a label or a map.
+/// Reads the name of a value, label or map.
 fn name(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = field.text()?;
     check_name(text).map_err(|message| field.error(message))?;
@@ -200,7 +200,7 @@ fn check_name(text: &str) -> Result<(), &'static str> {
     if valid { Ok(()) } else { Err("use a name of at most 127 visible ASCII characters") }
 }
 
-/// The defaults of figures.
+/// Default values of figures.
 struct Usual {
     counting: Option<Counting>,
     unit: Option<Unit>,
@@ -230,7 +230,7 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
         "differs",
     ]);
     let part = part(section, part_key, form);
-    // A figure of events may count them all.
+    // A figure of events can count all of them.
     let value = match form {
         Form::Events { .. } => section.or("value", String::new(), |field| group(field, form)),
         Form::Histogram { .. } => section.need("value", |field| count_of(field)),
@@ -300,7 +300,7 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
     })
 }
 
-/// The type of a file system, as `/proc/filesystems` lists it.
+/// Reads a file system type, as in `/proc/filesystems`.
 fn file_system(field: &Field<'_, '_>) -> Result<String, Reported> {
     let text = field.text()?;
     let is_type = (1..=64).contains(&text.len())
@@ -308,7 +308,7 @@ fn file_system(field: &Field<'_, '_>) -> Result<String, Reported> {
     if is_type { Ok(text.to_owned()) } else { Err(field.error("give the type of a file system, such as \"nfs4\"")) }
 }
 
-/// Variants of the figure's own operations.
+/// Checks that variants belong to the figure's operations.
 fn check_variants(
     section: &Section<'_, '_>,
     variants: Vec<Variant>,
@@ -324,7 +324,7 @@ fn check_variants(
     }
 }
 
-/// The page or map of a figure, where there are several.
+/// Reads the page or map of a figure, if the report has several.
 fn part(section: &Section<'_, '_>, key: &str, form: &Form) -> Result<Option<String>, Reported> {
     let known: Vec<&str> = form.parts().collect();
     match section.get(key) {
@@ -345,7 +345,7 @@ fn part(section: &Section<'_, '_>, key: &str, form: &Form) -> Result<Option<Stri
     }
 }
 
-/// The number of values of a histogram.
+/// Reads the name of a histogram's number of values.
 fn count_of(field: &Field<'_, '_>) -> Result<String, Reported> {
     let name = name(field)?;
     match name.strip_suffix(".count") {
@@ -378,7 +378,7 @@ fn group(field: &Field<'_, '_>, form: &Form) -> Result<String, Reported> {
     Ok(name)
 }
 
-/// Labels of bpftrace's maps are their keys.
+/// Labels in bpftrace maps are their keys.
 fn check_label(name: &str, form: &Form) -> Result<(), String> {
     if !matches!(form, Form::BpftraceJson { .. }) {
         return check_group(name, form);
@@ -392,7 +392,7 @@ fn check_label(name: &str, form: &Form) -> Result<(), String> {
     }
 }
 
-/// In a table, what figures speak of are groups of the line.
+/// Names in a table must be groups of its line pattern.
 fn check_group(name: &str, form: &Form) -> Result<(), String> {
     let (Form::Table { line, .. } | Form::Events { line: Some(line), .. }) = form else {
         return check_heading(name, form);
@@ -405,7 +405,7 @@ fn check_group(name: &str, form: &Form) -> Result<(), String> {
     Err(format!("{of} has no group named `{name}`; it has {known}"))
 }
 
-/// In histograms, labels are groups of the line above them.
+/// Labels of histograms must be groups of the heading pattern.
 fn check_heading(name: &str, form: &Form) -> Result<(), String> {
     let Form::Histogram { heading, .. } = form else { return Ok(()) };
     let known: Vec<&str> = heading.iter().flat_map(crate::Pattern::groups).collect();

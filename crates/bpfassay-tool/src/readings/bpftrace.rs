@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `bpftrace -f json` prints: an object per line with `type` and `data` (src/output.cpp, 0.14
-//! to 0.23). Later versions print what their compiler warns of as text before the first object.
+//! Output of `bpftrace -f json`: one object with `type` and `data` per line (src/output.cpp, 0.14
+//! to 0.23). Later versions print compiler warnings as text before the first object.
 
 use std::borrow::Cow;
 
@@ -8,14 +8,14 @@ use serde_json::{Map, Value};
 
 use super::{Bucket, Row, Sink, json::scalar, lines::Line};
 
-/// Most parts of a key that have labels.
+/// Largest number of key parts with labels.
 pub(crate) const MAX_KEYS: usize = 16;
 
 pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
-    // bpftrace reports lost events, so no report means none.
+    // bpftrace reports lost events, so no such report means none were lost.
     sink.readings.lost = Some(0);
-    // Text before the first object is no report, but where no object follows, it is what should
-    // have been one.
+    // Text before the first object is not part of the report. It counts as unread if no object
+    // follows.
     let mut unread_before = Some((sink.readings.unread, sink.readings.first_unread.clone()));
     for line in lines {
         if sink.is_full() {
@@ -46,8 +46,8 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
                 Some(events) => sink.readings.lost = sink.readings.lost.map(|lost| lost.saturating_add(events)),
                 None => sink.unread(&line.text, "lost events without a number"),
             },
-            // `time()` is printed by tools that clear their maps at every interval, also when a map
-            // is empty and therefore not printed: that is a report as well.
+            // Tools that clear their maps at every interval print `time()`. It is a report even if
+            // all maps are empty and therefore not printed.
             Some("time") => sink.report(line.at_ns),
             Some(_) => {}
             None => sink.unread(&line.text, "no `type`"),
@@ -55,14 +55,14 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
     }
 }
 
-/// One map: a number, an object of statistics, or either by key.
+/// Reads a map: a number, an object of statistics, or either of these by key.
 fn entries(sink: &mut Sink<'_>, at_ns: u64, map: &str, value: &Value, text: &str) {
     let Value::Object(by_key) = value else {
         entry(sink, at_ns, map, None, value, text);
         return;
     };
-    // A map without a key whose values are statistics looks like one with the keys `count`,
-    // `average` and `total`.
+    // Statistics in a map without a key look like a map with the keys `count`, `average` and
+    // `total`.
     if is_statistics(by_key) {
         entry(sink, at_ns, map, None, value, text);
         return;
@@ -72,8 +72,8 @@ fn entries(sink: &mut Sink<'_>, at_ns: u64, map: &str, value: &Value, text: &str
     }
 }
 
-/// A histogram: a list of buckets, or one by key. A figure of it can be how many values it has in
-/// all, `@map.count`.
+/// Reads a histogram: a list of buckets, or one list by key. The figure `@map.count` is its number
+/// of values.
 fn buckets(sink: &mut Sink<'_>, at_ns: u64, map: &str, value: &Value, text: &str) {
     let values: Vec<(Option<&String>, &Value)> = match value {
         Value::Object(by_key) => by_key.iter().map(|(key, value)| (Some(key), value)).collect(),
@@ -105,13 +105,13 @@ fn is_statistics(object: &Map<String, Value>) -> bool {
     object.len() == 3 && ["count", "average", "total"].iter().all(|key| object.contains_key(*key))
 }
 
-/// A bucket whose count is known. The last one may have no largest value.
+/// Converts a bucket with a known count. The last bucket can lack an upper bound.
 fn shown(bucket: &Value) -> Bucket {
     let up_to = bucket.get("max").and_then(Value::as_i64).map_or_else(|| "+Inf".to_owned(), |most| most.to_string());
     Bucket { up_to, count: bucket.get("count").and_then(Value::as_u64).unwrap_or(0) }
 }
 
-/// The labels of a key: all of it, and its parts.
+/// Makes labels from a key: the whole key and its parts.
 fn row_of(key: Option<&String>) -> Row<'_> {
     let mut row = Row::new();
     if let Some(key) = key {

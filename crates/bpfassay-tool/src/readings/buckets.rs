@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The buckets of Prometheus' histograms on a page: whether they agree with each other, and what
-//! they hold.
+//! Buckets of Prometheus histograms on a page: consistency checks and values.
 //!
-//! `name_bucket{le="x"}` counts the values up to `x`, those of the smaller buckets included; that
-//! of `+Inf` is `name_count` (<https://prometheus.io/docs/concepts/metric_types/#histogram>).
+//! `name_bucket{le="x"}` counts the values up to `x`, including those of smaller buckets. The
+//! bucket `+Inf` equals `name_count`
+//! (<https://prometheus.io/docs/concepts/metric_types/#histogram>).
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use super::{Bucket, Row, Sink, number::whole};
 
-/// The label that bounds a bucket.
+/// The label with a bucket's bound.
 const BOUND: &str = "le";
 
-/// Histograms of one page, by name and labels.
+/// The histograms of one page, by name and labels.
 #[derive(Default)]
 pub(super) struct Histograms(BTreeMap<(String, Vec<(String, String)>), Histogram>);
 
 #[derive(Default)]
 struct Histogram {
-    /// Not cumulative, in the order of the page.
+    /// Non-cumulative counts, in the order of the page.
     buckets: Vec<Bucket>,
-    /// The bound and count of the last bucket, as the page has it.
+    /// Bound and count of the last bucket, as on the page.
     last: Option<(f64, u64)>,
-    /// `name_count`, and its line.
+    /// Value and line of `name_count`.
     count: Option<(u64, String)>,
-    /// The first line that does not agree with those before, and why.
+    /// The first inconsistent line, and the reason.
     wrong: Option<(String, &'static str)>,
 }
 
 impl Histograms {
-    /// Adds the sample `name` with the labels of `row` if it is of a histogram that figures speak
-    /// of. Such figures are of its `_count`, `_sum` or `_bucket`.
+    /// Adds the sample `name` with the labels of `row`, if a figure uses its histogram. Such a
+    /// figure has the suffix `_count`, `_sum` or `_bucket`.
     pub(super) fn add(&mut self, sink: &Sink<'_>, name: &str, row: &Row<'_>, line: &str) {
         let Some((base, is_count)) = name
             .strip_suffix("_bucket")
@@ -62,11 +62,11 @@ impl Histograms {
         }
     }
 
-    /// Reports what does not agree on the page that was read at `at_ns`, and gives on what the
-    /// others hold.
+    /// Reports inconsistent histograms of the page read at `at_ns`, and keeps the values of the
+    /// others.
     pub(super) fn end(self, sink: &mut Sink<'_>, at_ns: u64) {
         for ((base, labels), histogram) in self.0 {
-            // A summary has a count, and no buckets.
+            // A summary has a count, but no buckets.
             let wrong = histogram.wrong.or_else(|| match (&histogram.count, histogram.last?) {
                 (_, (bound, _)) if bound != f64::INFINITY => Some((format!("{base}_bucket"), "no bucket of `+Inf`")),
                 (Some((count, line)), (_, last)) if *count != last => {
@@ -81,7 +81,7 @@ impl Histograms {
                     let labels = labels.iter().map(|(key, value)| (Cow::from(key.as_str()), Cow::from(value.as_str())));
                     let mut row: Row<'_> = labels.collect();
                     sink.distribution(at_ns, &row, &format!("{base}_count"), &histogram.buckets);
-                    // Where a page has no sum, it has no count; the largest bucket is one as well.
+                    // A page without a sum also has no count. The largest bucket serves as count.
                     row.insert(BOUND.into(), "+Inf".into());
                     sink.distribution_of_all(at_ns, &row, &format!("{base}_bucket"), &histogram.buckets);
                 }
@@ -91,13 +91,13 @@ impl Histograms {
 }
 
 impl Histogram {
-    /// Adds a bucket; what is wrong with it.
+    /// Adds a bucket. Returns what is wrong with it, if anything.
     fn bucket(&mut self, bound: Option<&Cow<'_, str>>, cumulative: u64) -> Option<&'static str> {
         let Some((text, bound)) = bound.and_then(|text| Some((text, text.parse::<f64>().ok()?))) else {
             return Some("a bucket without a number as its `le`");
         };
         let (least, before) = self.last.unwrap_or((f64::NEG_INFINITY, 0));
-        // Not a number is above nothing.
+        // NaN is not greater than any bound.
         if bound.partial_cmp(&least) != Some(std::cmp::Ordering::Greater) {
             return Some("a bucket that does not lie above the one before it");
         }

@@ -1,49 +1,49 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The values of a tool's histograms: shown, and compared with nothing.
+//! Values of a tool's histograms. They are shown, and not compared with anything.
 
 use std::collections::BTreeMap;
 
 use super::{MAX_LABEL, MAX_SAMPLES, Readings, Row, Sink};
 use crate::{Counting, ReportedFigure};
 
-/// Values up to a bound, those of smaller buckets not included.
+/// Number of values up to a bound, without those of smaller buckets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bucket {
-    /// The bound, as the tool writes it: `127`, `0.005`, `+Inf`.
+    /// The bound, as the tool prints it: `127`, `0.005`, `+Inf`.
     pub up_to: String,
-    /// How many.
+    /// Number of values in the bucket.
     pub count: u64,
 }
 
 /// The values of one histogram in one report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Distribution {
-    /// When the guest read it.
+    /// Time when the guest read it.
     pub at_ns: u64,
-    /// The figure that is their number.
+    /// Index of the figure that is the number of values.
     pub figure: usize,
     /// The cgroup, mount or process.
     pub subject: Option<String>,
-    /// In ascending order.
+    /// Buckets in ascending order.
     pub buckets: Vec<Bucket>,
 }
 
 impl Sink<'_> {
-    /// Keeps what a histogram held, for the figures that are its number of values: `value`, with
-    /// the labels of `row`.
+    /// Keeps a histogram's buckets for figures that are its number of values. Such a figure is
+    /// named `value` and fits the labels in `row`.
     pub(super) fn distribution(&mut self, at_ns: u64, row: &Row<'_>, value: &str, buckets: &[Bucket]) {
         self.keep(at_ns, row, buckets, |figure| figure.value == value);
     }
 
-    /// The same for the figures that are the bucket of all values: by `value`, if their labels name
-    /// its bound.
+    /// Like [`Self::distribution`], for figures that are the bucket of all values. They are named
+    /// `value`, and their labels name its bound.
     pub(super) fn distribution_of_all(&mut self, at_ns: u64, row: &Row<'_>, value: &str, buckets: &[Bucket]) {
         self.keep(at_ns, row, buckets, |figure| figure.value == value && figure.labelled.contains_key("le"));
     }
 
     fn keep(&mut self, at_ns: u64, row: &Row<'_>, buckets: &[Bucket], is_of: impl Fn(&ReportedFigure) -> bool) {
         for (figure, of) in self.own_figures().filter(|(_, figure)| is_of(figure)) {
-            // It is shown alone: no figure is less certain without.
+            // Buckets are only shown, so dropping them makes no figure less certain.
             if self.buckets + buckets.len() > MAX_SAMPLES {
                 return;
             }
@@ -63,8 +63,8 @@ impl Sink<'_> {
 type Counts = BTreeMap<String, u64>;
 
 impl Readings {
-    /// The values that histograms of `figure`, which is number `index` of the report, got from
-    /// `from_ns` to `to_ns`, by subject, in ascending order. Empty where there is no histogram.
+    /// The histogram values of `figure` (index `index` in the report) from `from_ns` to `to_ns`, by
+    /// subject in ascending order. Empty without a histogram.
     #[must_use]
     pub fn values(
         &self,
@@ -75,7 +75,7 @@ impl Readings {
     ) -> BTreeMap<Option<String>, Vec<Bucket>> {
         let mut by_subject: BTreeMap<&Option<String>, Counts> = BTreeMap::new();
         let of_figure = || self.distributions.iter().filter(|one| one.figure == index && one.at_ns <= to_ns);
-        // The last report of each subject, and the last one before.
+        // Time of each subject's last report, and of its last report before the start.
         let mut last: BTreeMap<&Option<String>, [Option<u64>; 2]> = BTreeMap::new();
         for one in of_figure() {
             let [end, start] = last.entry(&one.subject).or_default();
@@ -94,7 +94,7 @@ impl Readings {
             let counts = by_subject.entry(&one.subject).or_default();
             for bucket in &one.buckets {
                 let count = counts.entry(bucket.up_to.clone()).or_default();
-                // Those before come first.
+                // Earlier reports come first.
                 *count = match counts_now {
                     true => count.wrapping_add(bucket.count),
                     false => count.wrapping_sub(bucket.count),
@@ -105,7 +105,7 @@ impl Readings {
             let mut buckets: Vec<Bucket> = counts.into_iter().map(|(up_to, count)| Bucket { up_to, count }).collect();
             let bound = |bucket: &Bucket| bucket.up_to.parse::<f64>().unwrap_or(f64::INFINITY);
             buckets.sort_by(|one, other| bound(one).total_cmp(&bound(other)));
-            // What went back is no count.
+            // A decreased count is invalid.
             buckets.retain(|bucket| bucket.count > 0 && bucket.count < 1 << 63);
             buckets
         };

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Event streams: a line for each event, which is counted here.
+//! Event streams: one line per event. The events are counted here.
 //!
-//! A figure of calls counts the lines, and so does one of successes of a tool that has no lines for
-//! others. `value` is what the call returned: bytes, or a negative number where it failed.
+//! A figure of calls counts lines. A figure of successes does the same for a tool that prints only
+//! successes. `value` is what the call returned: bytes, or a negative number if it failed.
 
 use std::borrow::Cow;
 
 use super::{MAX_LABEL, Row, Sample, Sink, json::object, lines::Line, number::whole};
 use crate::{Pattern, ReportedFigure, Unit};
 
-/// `form`: what a line looks like; `None`: it is an object in JSON.
+/// Reads the events. `form` is the pattern of lines; `None` for JSON objects.
 pub(super) fn read(
     sink: &mut Sink<'_>,
     lines: impl Iterator<Item = Line>,
@@ -37,7 +37,7 @@ pub(super) fn read(
     }
 }
 
-/// What one event counts of `figure`; an error message where it cannot be known.
+/// The amount that one event adds to `figure`, or a message if it is unknown.
 fn amount(figure: &ReportedFigure, row: &Row<'_>) -> Result<u64, String> {
     if figure.value.is_empty() {
         return Ok(1);

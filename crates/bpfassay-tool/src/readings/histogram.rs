@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Histograms as bcc and libbpf-tools print them (`print_log2_hist` and `print_linear_hist`,
+//! Histograms in the format of bcc and libbpf-tools (`print_log2_hist` and `print_linear_hist`,
 //! libbpf-tools/trace_helpers.c of bcc 0.31):
 //!
 //! ```text
@@ -9,26 +9,27 @@
 //!          2 -> 3          : 40       |****************************************|
 //! ```
 //!
-//! A figure is the number of values of one, `usecs.count`; labels are groups of the line above it.
+//! A figure is the number of values, named `usecs.count`. Labels are groups of the line above.
 
 use super::{Bucket, Row, Sink, lines::Line, number::whole};
 use crate::Pattern;
 
-/// A line of a histogram.
+/// A bucket of a histogram.
 struct Range {
     least: u64,
     most: u64,
     count: u64,
 }
 
-/// Most buckets of one histogram: a logarithmic one has 64, a linear one as many as the tool has.
+/// Limit for buckets of one histogram. A logarithmic histogram has 64; the tool decides for a
+/// linear one.
 const MAX_BUCKETS: usize = 4096;
 
-/// How they are read.
+/// The patterns of lines other than histograms.
 pub(super) struct Settings<'a> {
-    /// A line that names what the histograms below it are of.
+    /// Pattern of the line that names the subject of the histograms below it.
     pub(super) heading: Option<&'a Pattern>,
-    /// A line that is a report by itself.
+    /// Pattern of a line that is a report by itself.
     pub(super) time: Option<&'a Pattern>,
     pub(super) ignore: Option<&'a Pattern>,
 }
@@ -65,14 +66,14 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>, setti
     end(sink, table, &labels);
 }
 
-/// A histogram that has begun.
+/// An unfinished histogram.
 struct Table {
-    /// Its title, which names its values.
+    /// The title, which names the values.
     name: String,
-    /// When its last line was read.
+    /// Time when the last line was read.
     at_ns: u64,
     buckets: Vec<Range>,
-    /// Whether one of its lines was not as it should be: then it has no number of values.
+    /// Whether a line was invalid. The number of values is then unknown.
     is_wrong: bool,
 }
 
@@ -95,7 +96,7 @@ impl Table {
     }
 }
 
-/// The title in a histogram's first line, if `text` is one.
+/// Returns the title if `text` is the first line of a histogram.
 fn title(text: &str) -> Option<&str> {
     let (name, columns) = text.split_once(':')?;
     let name = name.trim();
@@ -103,8 +104,8 @@ fn title(text: &str) -> Option<&str> {
     (is_title && !name.is_empty() && name.chars().all(|c| c.is_ascii_graphic())).then_some(name)
 }
 
-/// `2 -> 3 : 40 |****|`, or `2 : 40 |****|`. `Some(None)`: such a line with something that is no
-/// whole number.
+/// Parses `2 -> 3 : 40 |****|` or `2 : 40 |****|`. Returns `Some(None)` for such a line with an
+/// invalid number.
 fn bucket(text: &str) -> Option<Option<Range>> {
     let (range, rest) = text.split_once(':')?;
     let (count, stars) = rest.split_once('|')?;
@@ -117,7 +118,7 @@ fn bucket(text: &str) -> Option<Option<Range>> {
     Some(read().filter(|bucket| bucket.least <= bucket.most))
 }
 
-/// The figures of a histogram that has ended.
+/// Adds the figures of a finished histogram.
 fn end(sink: &mut Sink<'_>, table: Option<Table>, labels: &[(String, String)]) {
     let Some(Table { name, at_ns, buckets, is_wrong: false }) = table else { return };
     sink.report(at_ns);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines of JSON.
+//! JSON lines.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Row, Sink, lines::Line};
 use crate::Pattern;
 
-/// Most fields of a line. serde_json itself refuses what is nested more than 128 deep.
+/// Limit for fields of a line. serde_json limits nesting to 128 levels.
 const MAX_FIELDS: usize = 1024;
 
 pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>, ignore: Option<&Pattern>) {
@@ -26,7 +26,7 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>, ignor
     }
 }
 
-/// Gives `read` the fields of the object that `line` is.
+/// Parses `line` as an object, and passes its fields to `read`.
 pub(super) fn object(sink: &mut Sink<'_>, line: &Line, read: impl FnOnce(&mut Sink<'_>, &Row<'_>)) {
     match serde_json::from_str::<Map<String, Value>>(&line.text) {
         Ok(object) => {
@@ -51,8 +51,7 @@ fn flatten<'a>(object: &'a Map<String, Value>, prefix: &str, row: &mut Row<'a>) 
     }
 }
 
-/// The text of a value that is neither list nor object nor null. Numbers keep the digits that whole
-/// ones are written with.
+/// The text of a value other than lists, objects and null. Integers keep their digits.
 pub(super) fn scalar(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::String(text) => Some(text.into()),

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines of one stream, put together from the pieces in which it was read.
+//! Assembles the lines of one stream from captured pieces.
 
 use super::MAX_LINE;
 use crate::{Stream, capture::Piece};
 
-/// A line, and when its end was read.
+/// A line, and the time when its end was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) at_ns: u64,
     pub(super) text: String,
 }
 
-/// The lines of `stream`, without what is meant for terminals (`\r`, and the sequences that clear a
-/// screen), the empty ones left out. What stands behind the last end of a line is a line, too. A
-/// line longer than [`MAX_LINE`] is cut.
+/// The non-empty lines of `stream`, without `\r` and terminal control sequences. Text after the
+/// last line feed is also a line. Lines longer than [`MAX_LINE`] are cut.
 pub(super) fn lines(pieces: &[Piece], stream: Stream) -> impl Iterator<Item = Line> {
     let mut pieces = pieces.iter().filter(move |piece| piece.stream == stream);
     let mut rest: &[u8] = &[];
@@ -49,7 +48,7 @@ fn take(line: &mut Vec<u8>, part: &[u8]) {
     line.extend(&part[..part.len().min(room)]);
 }
 
-/// Without carriage returns and control sequences (ECMA-48: ESC `[`, parameters, one final byte
+/// Removes carriage returns and control sequences (ECMA-48: ESC `[`, parameters, one final byte
 /// from `@` to `~`).
 fn plain(bytes: &[u8]) -> String {
     let mut kept = Vec::with_capacity(bytes.len());

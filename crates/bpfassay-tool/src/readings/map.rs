@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A map of a bare object, by the object's BTF.
+//! Maps of a bare object, with the layout from the object's BTF.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use bpfassay_input::document::suggestion;
 use super::{ReadError, Row, Sample, Sink, Vanished};
 use crate::{Report, ReportedFigure, capture::Dump};
 
-/// A reading of a map: when, and the samples of each key.
+/// A reading of a map: its time, and the samples of each key.
 type Keys<'f> = (u64, BTreeMap<&'f [u8], Vec<Sample>>);
 
-/// Reads what `dumps` hold of the maps of `object` that `report` names, into `sink`.
+/// Reads the maps of `object` that `report` names from `dumps`.
 ///
 /// # Errors
-/// [`ReadError::NoObject`] where there is no object to take the layout of maps from; other [`ReadError`]s where its BTF cannot be read, or
-/// lacks a map or a field that the report names.
+/// [`ReadError::NoObject`] without an object; other [`ReadError`]s if the BTF cannot be read, or
+/// lacks a map or field of the report.
 pub(super) fn read<'f>(
     sink: &mut Sink<'f>,
     report: &Report,
@@ -41,7 +41,7 @@ pub(super) fn read<'f>(
             keys.insert(key.as_slice(), sink.readings.samples[of_key..].to_vec());
         }
         sink.add_up(first);
-        // What was not looked at may be there.
+        // Missing keys could be in the data that was not looked at.
         if !sink.readings.cut
             && let Some((last_ns, earlier)) = before.insert(&dump.map, (dump.at_ns, keys))
             && let Some((_, keys)) = before.get(dump.map.as_str())
@@ -53,7 +53,7 @@ pub(super) fn read<'f>(
     Ok(())
 }
 
-/// Adds to `all` a key that had `samples` when it was last there.
+/// Records a disappeared key in `all`. `samples` are its last ones.
 fn vanish(all: &mut Vec<Vanished>, samples: Vec<Sample>, last_ns: u64, lacking_ns: u64) {
     for Sample { figure, subject, value, .. } in samples.into_iter().filter(|sample| sample.value > 0) {
         match all.iter_mut().find(|one| (one.figure, &one.subject) == (figure, &subject)) {
@@ -66,10 +66,10 @@ fn vanish(all: &mut Vec<Vanished>, samples: Vec<Sample>, last_ns: u64, lacking_n
     }
 }
 
-/// The layouts of the report's maps by their names, of which every figure can be read.
+/// Layouts of the report's maps by name. Every figure can be read from them.
 ///
 /// # Errors
-/// [`ReadError`] for an object that does not describe the maps, or no field that a figure needs.
+/// [`ReadError`] if the object lacks a map, or a field of a figure.
 pub(crate) fn check<'r>(report: &'r Report, object: &[u8]) -> Result<BTreeMap<&'r str, MapTypes>, ReadError> {
     let of_map = |map: &'r String| {
         let is_of = |figure: &&ReportedFigure| figure.part.as_ref().is_none_or(|part| part == map);
@@ -91,7 +91,7 @@ fn check_map<'f>(
     let known = [fields(&layout.key, "key"), fields(&layout.value, "value")].concat();
     let mut needed = figures.flat_map(|figure| {
         let labels = figure.labelled.keys().chain(&figure.label);
-        // What may be missing from an entry may be missing from all.
+        // A field that can be missing in one entry can be missing in all.
         labels.chain(Some(&figure.value).filter(|_| !figure.blank_is_zero))
     });
     match needed.find(|field| !known.contains(field)) {
@@ -105,7 +105,7 @@ fn check_map<'f>(
     }
 }
 
-/// `object` is an ELF file, or the BTF of one alone.
+/// `object` is an ELF file, or only its BTF.
 fn layout(map: &str, object: &[u8]) -> Result<MapTypes, ReadError> {
     if let Ok(btf) = Btf::new(object) {
         return btf.map(map).ok_or_else(|| ReadError::NoMap(map.to_owned()));
@@ -156,8 +156,7 @@ fn entry(sink: &mut Sink<'_>, dump: &Dump, layout: &MapTypes, key: &[u8], value:
     }
 }
 
-/// Numbers are summed over the copies of a per-CPU map, modulo 2^64; of texts the first copy
-/// counts.
+/// Sums up numbers over the copies of a per-CPU map, modulo 2^64. For texts, the first copy counts.
 fn sum(field: &Field, value: &[u8], stride: usize) -> Option<String> {
     let mut copies = value.chunks_exact(stride);
     if field.scalar == Scalar::Text || value.len() == stride {
@@ -179,7 +178,7 @@ fn scalar(field: &Field, bytes: &[u8]) -> Option<String> {
     number(field, bytes).map(|value| shown(field.scalar, value))
 }
 
-/// The number, extended to 64 bits. Guests are little-endian on every architecture.
+/// Reads a number and extends it to 64 bits. Guests are little-endian on every architecture.
 fn number(field: &Field, bytes: &[u8]) -> Option<u64> {
     let bytes = bytes.get(field.offset..field.offset.checked_add(field.size)?)?;
     let mut word = [0; 8];

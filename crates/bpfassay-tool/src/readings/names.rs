@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of the tool file that no report has. Such a name is misspelt, or of something that the
-//! tool shows only once it has happened: a counter of an exporter, a key of a map. Of tables,
-//! events in lines of text and maps of bare objects, names are checked before anything is read.
+//! Names of the tool file that no report has. Such a name is misspelt, or the tool shows it only
+//! after an event, like an exporter's counter or a map key. Names in tables, text events and bare
+//! objects' maps are checked before reading.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,48 +10,47 @@ use bpfassay_input::document::suggestion;
 use super::Row;
 use crate::{Form, Report, ReportedFigure};
 
-/// Most names, and most values of a label, that are kept to suggest one of them.
+/// Limit for names, and for values of a label, that are kept for suggestions.
 const MOST: usize = 1024;
 
-/// A name, or a value of a label, that a figure of the tool file has and no report.
+/// A name or label value that a figure of the tool file has, and no report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent {
-    /// Which of [`Report::figures`] has it.
+    /// Index of the figure in [`Report::figures`].
     pub figure: usize,
-    /// What is absent, for messages: a value or a label by its name, or a label with the value that
-    /// the tool file asks for.
+    /// Description for messages: a value or label by its name, or a label with its required value.
     pub what: String,
-    /// Whether it is a label's value, and not a name.
+    /// Whether the value of a label is absent, and not a name.
     pub is_value: bool,
-    /// Empty, or the nearest of those that are there and that no figure has, as a suggestion that
-    /// begins with `; `.
+    /// Either nothing, or a suggestion that begins with `; `. It is the nearest reported name that
+    /// no figure uses.
     pub nearest: String,
 }
 
-/// The parts of one figure that rows have.
+/// The parts of a figure that rows have.
 #[derive(Default)]
 struct Seen<'f> {
     has_value: bool,
-    /// Labels that stood beside its value.
+    /// Labels in rows with the figure's value.
     labels: BTreeSet<&'f str>,
-    /// Labels of `where` that had the value of the tool file there.
+    /// Labels of `where` that had the required value in such rows.
     values: BTreeSet<&'f str>,
-    /// All names that stood there.
+    /// All names in such rows.
     beside: BTreeSet<String>,
-    /// All values that labels of `where` had there.
+    /// All values that labels of `where` had in such rows.
     others: BTreeMap<&'f str, BTreeSet<String>>,
 }
 
-/// The names of all rows.
+/// The names in all rows.
 pub(super) struct Names<'f> {
     figures: &'f [ReportedFigure],
     seen: Vec<Seen<'f>>,
-    /// By page, where there are several.
+    /// Names by page, if there are several.
     all: BTreeMap<Option<&'f str>, BTreeSet<String>>,
 }
 
 impl<'f> Names<'f> {
-    /// For the figures of `report`; `None` where its form leaves no name unchecked.
+    /// Creates the record for `report`. `None` if all names of its form are checked earlier.
     pub(super) fn of(report: &'f Report) -> Option<Self> {
         let figures = report.figures.as_slice();
         match report.form {
@@ -67,7 +66,7 @@ impl<'f> Names<'f> {
         }
     }
 
-    /// Takes a row of the page `part`.
+    /// Adds a row of the page `part`.
     pub(super) fn add(&mut self, part: Option<&'f str>, row: &Row<'_>) {
         let all = self.all.entry(part).or_default();
         row.keys().for_each(|name| keep(all, name));
@@ -127,7 +126,7 @@ impl<'f> Names<'f> {
     }
 }
 
-/// The labels of a figure.
+/// Names of the figure's labels.
 fn labels(figure: &ReportedFigure) -> impl Iterator<Item = &str> {
     figure.labelled.keys().chain(&figure.label).map(String::as_str)
 }

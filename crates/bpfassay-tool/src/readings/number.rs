@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whole numbers as tools print them.
+//! Integers as tools print them.
 
-/// The whole number that `text` writes in decimal, exactly: `12`, `+12`, `12.0`, `1.5e+03` (as
-/// Prometheus' client libraries print). `None` where it is no number, not whole, negative, or 2^64
-/// and more.
+/// Parses a decimal integer exactly: `12`, `+12`, `12.0`, `1.5e+03` (as Prometheus client libraries
+/// print). `None` if `text` is not a number, not an integer, negative, or at least 2^64.
 pub(super) fn whole(text: &str) -> Option<u64> {
     let text = text.trim();
     let text = text.strip_prefix('+').unwrap_or(text);
@@ -21,7 +20,7 @@ pub(super) fn whole(text: &str) -> Option<u64> {
     if digits.is_empty() {
         return Some(0);
     }
-    // The last digit stands for ten to this power.
+    // The last digit has this power of ten.
     let power = i64::from(exponent) - i64::try_from(fraction.len()).ok()?;
     if power < 0 {
         let places = usize::try_from(power.unsigned_abs()).ok()?;
@@ -31,8 +30,8 @@ pub(super) fn whole(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(10_u64.checked_pow(u32::try_from(power).ok()?)?)
 }
 
-/// The whole number that `text` writes in decimal, times `scale`. A negative number is in two's
-/// complement: see [`negative`]. `None` where `text` is no whole number, or 64 bits cannot hold it.
+/// Parses a decimal integer and multiplies it by `scale`. A negative result is in two's complement;
+/// see [`negative`]. `None` if `text` is not an integer, or the result exceeds 64 bits.
 pub(super) fn scaled(text: &str, scale: u64) -> Option<u64> {
     match text.trim().strip_prefix('-') {
         None => whole(text)?.checked_mul(scale),
@@ -44,20 +43,19 @@ pub(super) fn scaled(text: &str, scale: u64) -> Option<u64> {
     }
 }
 
-/// The negative number that `value` stands for, if it is one in two's complement. No counter
-/// reaches 2^63.
+/// Interprets `value` in two's complement, and returns it if negative. No counter reaches 2^63.
 #[must_use]
 pub fn negative(value: u64) -> Option<i64> {
     Some(value.cast_signed()).filter(|value| *value < 0)
 }
 
-/// `value` as a number in decimal, with a sign where it is negative.
+/// Prints `value` in decimal, with a sign if it is negative.
 #[must_use]
 pub fn shown(value: u64) -> String {
     negative(value).map_or_else(|| value.to_string(), |value| value.to_string())
 }
 
-/// `a` + `b`, and [`u64::MAX`] where both are positive and 64 bits cannot hold the sum.
+/// Adds `a` and `b`, saturating if both are positive.
 pub(crate) fn sum(a: u64, b: u64) -> u64 {
     if negative(a).is_some() || negative(b).is_some() { a.wrapping_add(b) } else { a.saturating_add(b) }
 }

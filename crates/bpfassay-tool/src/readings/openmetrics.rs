@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prometheus' text format and OpenMetrics.
 //!
-//! A small parser of our own: existing crates read large numbers as floating point, which drops
-//! their last digits, or refuse a page with a single error. Formats:
+//! The parser is small and implemented here. Existing crates parse large numbers as floating point,
+//! which loses digits, or refuse a whole page for a single error. Formats:
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/> and
-//! <https://prometheus.io/docs/specs/om/open_metrics_spec/>. Time stamps and exemplars are not
-//! looked at: what counts is when the guest asked.
+//! <https://prometheus.io/docs/specs/om/open_metrics_spec/>. Time stamps and exemplars are ignored;
+//! the time of the guest's request counts.
 
 use std::borrow::Cow;
 
 use super::{MAX_LINE, Row, Sink, buckets::Histograms};
 use crate::{Form, capture::Page};
 
-/// Most labels of a sample.
+/// Limit for labels of a sample.
 const MAX_LABELS: usize = 64;
 
 pub(super) fn read<'f>(sink: &mut Sink<'f>, form: &'f Form, pages: &[Page]) {
     for page in pages {
         if let Form::OpenmetricsPages { pages, .. } = form {
-            // That of no page of the tool file.
+            // The page is not in the tool file.
             let Some(of) = pages.get(page.place) else { continue };
             sink.part = Some(&of.name);
         }
@@ -51,7 +51,7 @@ pub(super) fn read<'f>(sink: &mut Sink<'f>, form: &'f Form, pages: &[Page]) {
     }
 }
 
-/// `name{label="value",…} number [time stamp] [# exemplar]`
+/// Parses `name{label="value",…} number [time stamp] [# exemplar]`.
 pub(crate) fn sample(line: &str) -> Option<Row<'_>> {
     let end = line.find(|c: char| c == '{' || c.is_ascii_whitespace())?;
     let (name, mut rest) = line.split_at(end);
@@ -74,7 +74,7 @@ pub(crate) fn sample(line: &str) -> Option<Row<'_>> {
     let is_name = |text: &str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':'))
     };
-    // Whatever number it is: most samples of a page are none of ours, and may be fractions.
+    // Any number is accepted: most samples belong to no figure, and can be fractions.
     value.parse::<f64>().ok()?;
     if !is_name(name) || !row.keys().all(|label| is_name(label)) {
         return None;
@@ -83,7 +83,7 @@ pub(crate) fn sample(line: &str) -> Option<Row<'_>> {
     Some(row)
 }
 
-/// Text in quotes with `\\`, `\"` and `\n`, and what stands behind it.
+/// Parses quoted text with `\\`, `\"` and `\n`. Returns it with the text that follows.
 fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let inner = text.strip_prefix('"')?;
     let mut value = String::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines of text, by a regular expression with named groups.
+//! Text lines that match a regular expression with named groups.
 
 use super::{Row, Sink, lines::Line};
 use crate::Pattern;

@@ -10,8 +10,7 @@ use crate::{
     capture::{Dump, Page, Piece},
 };
 
-/// The report of a tool file whose part `[report]` is `report`; with `object`, that of a bare
-/// object.
+/// Parses `report` as the part `[report]` of a tool file; with `object`, of a bare object.
 fn report(report: &str, object: bool) -> Report {
     let source =
         if object { "object = { path = \"a.bpf.o\" }" } else { "nix = { attribute = \"a\", program = \"bin/a\" }" };
@@ -29,7 +28,7 @@ fn printed(stream: Stream, pieces: &[(u64, &str)]) -> Capture {
     Capture { pieces: pieces.collect(), ..Capture::default() }
 }
 
-/// (time, figure, subject, value) of each sample.
+/// Returns (time, figure, subject, value) of each sample.
 fn shown(readings: &Readings) -> Vec<(u64, usize, &str, u64)> {
     let sample = |sample: &'_ Sample| (sample.at_ns, sample.figure, sample.value);
     readings
@@ -44,7 +43,7 @@ fn shown(readings: &Readings) -> Vec<(u64, usize, &str, u64)> {
 
 #[test]
 fn vfsstat_of_libbpf_tools() {
-    // As libbpf-tools/vfsstat.c of bcc 0.31 prints: "%-8s  ", " %6s/s"; "%-8s: ", " %8llu".
+    // Format of libbpf-tools/vfsstat.c in bcc 0.31: "%-8s  ", " %6s/s"; "%-8s: ", " %8llu".
     let text = "TIME        READ/s  WRITE/s  FSYNC/s   OPEN/s CREATE/s UNLINK/s  MKDIR/s  RMDIR/s\r\n\
                 21:30:38:       12        7        0        3        0        0        0        0\r\n\
                 21:30:39:      131     4096        1        0        2        5        6        7\r\n";
@@ -58,7 +57,7 @@ fn vfsstat_of_libbpf_tools() {
 
 #[test]
 fn vfsstat_of_bcc() {
-    // As tools/vfsstat.py of bcc 0.31 prints: "%-8s  ", " %8s"; "%-8s: ", " %8d".
+    // Format of tools/vfsstat.py in bcc 0.31: "%-8s  ", " %8s"; "%-8s: ", " %8d".
     let text = "TIME         READ/s  WRITE/s  FSYNC/s   OPEN/s CREATE/s UNLINK/s  MKDIR/s  RMDIR/s\n\
                 18:35:32:      231       12        4       98        0        3        2        1\n";
     let readings = read(&bundled("bcc-vfsstat"), &printed(Stream::Stdout, &[(1, text)]), None).unwrap();
@@ -80,7 +79,7 @@ fn vfsstat_of_bcc() {
 
 #[test]
 fn filetop_of_libbpf_tools() {
-    // libbpf-tools/filetop.c: "%-7d %-16s %-6lld %-6lld %-7lld %-7lld %c %s", after a line of
+    // libbpf-tools/filetop.c: "%-7d %-16s %-6lld %-6lld %-7lld %-7lld %c %s", after a line from
     // /proc/loadavg and a heading.
     let text = "16:33:18 loadavg: 0.09 0.03 0.01 1/81 206\n\
                 TID     COMM             READS  WRITES R_Kb    W_Kb    T FILE\n\
@@ -95,7 +94,7 @@ fn filetop_of_libbpf_tools() {
 
 #[test]
 fn vfsstat_of_bpftrace() {
-    // src/output.cpp, `JsonOutput`: messages, maps; keys of several parts are joined by commas.
+    // src/output.cpp, `JsonOutput`: messages and maps. Commas join the parts of a key.
     let text = r#"{"type": "attached_probes", "data": {"probes": 8}}
 {"type": "printf", "data": "Tracing key VFS calls... Hit Ctrl-C to end.\n"}
 {"type": "time", "data": "21:30:38\n"}
@@ -135,8 +134,7 @@ no json
 
 #[test]
 fn strace_counts() {
-    // strace 6.1, as it was printed here by `strace -c -f dd if=/dev/zero of=/dev/null bs=4k
-    // count=20`.
+    // Output of strace 6.1 for `strace -c -f dd if=/dev/zero of=/dev/null bs=4k count=20`.
     let text = "20+0 records in
 20+0 records out
 81920 bytes (82 kB, 80 KiB) copied, 0.000937286 s, 87.4 MB/s
@@ -163,7 +161,7 @@ figures = [
     );
     let readings = read(&report, &printed(Stream::Stderr, &[(1, text)]), None).unwrap();
     assert_eq!(shown(&readings), [(1, 0, "-", 23), (1, 1, "-", 0), (1, 2, "-", 16)]);
-    // What dd wrote.
+    // The lines of dd.
     assert_eq!(readings.unread, 3);
     assert_eq!(readings.first_unread.unwrap(), "not such a line: 20+0 records in");
 }
@@ -237,7 +235,7 @@ figures = [
     assert!(readings.first_unread.unwrap().starts_with("`io.bytes` comes without `cg`"));
 }
 
-/// As clang 19 made it of counts.bpf.c beside it.
+/// clang 19 compiled this from counts.bpf.c in the same directory.
 const OBJECT: &[u8] = include_bytes!("../../tests/data/counts.bpf.o");
 
 fn map_report() -> Report {
@@ -273,7 +271,7 @@ fn maps_of_bare_objects() {
     let readings = read(&map_report(), &capture, Some(OBJECT)).unwrap();
     assert_eq!(shown(&readings), [(4, 0, "7", 130), (4, 1, "ior", 3), (4, 1, "sh", 0)]);
     assert_eq!(readings.unread, 1);
-    // Of a bundled object there are only the types.
+    // A bundled object has only its types here.
     let types = {
         use object::{Object as _, ObjectSection as _};
         object::File::parse(OBJECT).unwrap().section_by_name(".BTF").unwrap().data().unwrap().to_vec()
@@ -290,7 +288,7 @@ fn maps_of_bare_objects() {
     assert!(error(&other, Some(OBJECT)).contains("describes no map `count`"));
 }
 
-/// A subject that is still there may lack keys that the reading before had.
+/// A subject that is still reported can lack keys of the previous reading.
 #[test]
 fn keys_that_a_reading_lacks_are_noted_with_what_they_had() {
     let (first, second) = (entry(7, 0, "ior", &[(1, 100, 1), (2, 28, 0)]), entry(7, 0, "sh", &[(1, 2, 0), (0, 0, 0)]));
@@ -302,15 +300,15 @@ fn keys_that_a_reading_lacks_are_noted_with_what_they_had() {
     assert_eq!(vanished(false, vec![second.clone(), first.clone()]), []);
     let gone = Vanished { figure: 0, subject: Some("7".to_owned()), keys: 1, amount: 2, last_ns: 4, lacking_ns: 9 };
     assert_eq!(vanished(false, vec![first.clone()]), [gone]);
-    // It may be in the part that was not looked at.
+    // The key could be in the data that was not looked at.
     assert_eq!(vanished(true, vec![first.clone()]), []);
 }
 
-/// As clang 19 made it of globals.bpf.c beside it.
+/// clang 19 compiled this from globals.bpf.c in the same directory.
 const GLOBALS: &[u8] = include_bytes!("../../tests/data/globals.bpf.o");
 
-/// Where a global variable is, clang leaves to the linker: by the type information alone, all would
-/// be at 0.
+/// The linker sets the addresses of global variables. clang's type information has offset 0 for all
+/// of them.
 #[test]
 fn global_variables_are_read_where_the_linker_puts_them() {
     let report = report(
@@ -336,7 +334,7 @@ fn global_variables_are_read_where_the_linker_puts_them() {
     assert_eq!((readings.unread, readings.first_unread), (0, None));
 }
 
-/// A misspelt field is a mistake of the tool file and no finding about the tool.
+/// A misspelt field is an error in the tool file, and not a finding about the tool.
 #[test]
 fn a_map_has_the_fields_of_every_figure() {
     let with = |figure: &str| report(&format!("map = {{ map = \"counts\" }}\nfigures = [{{ {figure} }}]"), true);
@@ -398,7 +396,7 @@ fn growth_is_between_two_instants() {
         readings.grown(0, figure, from, to).map(|grown| grown.into_values().collect::<Vec<_>>())
     };
     assert_eq!(grown(&figure, 10, 25), Ok(vec![4, 4]));
-    // A clock that stands at its end has nothing after it.
+    // Nothing comes after the largest time.
     assert!(grown(&ReportedFigure { counting: Counting::Interval, ..figure.clone() }, u64::MAX, u64::MAX).is_err());
     assert!(grown(&figure, 5, 25).unwrap_err().contains("before the workload began"));
     assert!(grown(&figure, 30, 40).unwrap_err().contains("after the workload ran"));

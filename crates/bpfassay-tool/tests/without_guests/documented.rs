@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What docs/tools.md and FORMAT.md say is so: their files are tool files, and the output shown
-//! before a file is read by it.
+//! Checks docs/tools.md and FORMAT.md: their files are valid tool files, and each reads the output
+//! shown before it.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ use bpfassay_tool::{
     read,
 };
 
-/// The blocks of code of a page: language and text.
+/// Code blocks of a page: language and text.
 fn blocks(page: &str) -> Vec<(&str, &str)> {
     let mut parts = page.split("```").skip(1).step_by(2);
     std::iter::from_fn(|| parts.next()?.split_once('\n')).collect()
@@ -45,7 +45,7 @@ fn files_of_the_book_read_the_output_that_stands_before_them() {
         let tool = ToolFile::parse("docs/tools.md", text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let report = tool.report.unwrap();
         let Some(output) = output.take() else {
-            // The object stands for the one that the tests have.
+            // The test object stands for the object of the page.
             assert!(matches!(report.form, Form::Map { .. }));
             let object = include_bytes!("../data/counts.bpf.o");
             assert!(read(&report, &Capture::default(), Some(object)).is_ok());
@@ -95,12 +95,12 @@ fn the_draft_of_the_book_is_what_is_written() {
     assert_eq!(drafts, [("toml draft", tool_file(object, None).unwrap().as_str())]);
 }
 
-/// The example of FORMAT.md with one source and one form of those that it shows.
+/// The example of FORMAT.md, reduced to one source and one form.
 fn example(source: &str, form: &str) -> String {
     let page = include_str!("../../FORMAT.md");
     let (_, text) = *blocks(page).iter().find(|(language, _)| *language == "toml").unwrap();
     let is_other = |line: &&str, kinds: &[&str], wanted: &str| {
-        // A figure has a key `map`, too.
+        // A figure also has a key `map`.
         let begins = |kind: &str| if kind == "map" { "map = {".to_owned() } else { format!("{kind} = ") };
         kinds.iter().any(|kind| *kind != wanted && line.starts_with(&begins(kind)))
     };
@@ -111,15 +111,15 @@ fn example(source: &str, form: &str) -> String {
                 &["json-lines", "openmetrics", "table", "histogram", "events", "bpftrace-json", "map", "maps"],
                 form,
             )
-            // A bare object has neither arguments, variables nor output.
+            // A bare object has no arguments, variables or output.
             || (source == "object" && ["arguments", "environment", "needs", "files"].iter().any(|key| line.starts_with(key)))
-            // Nor does one wait for what is asked.
+            // Forms that are requested have no wait time.
             || (["openmetrics", "map", "maps"].contains(&form) && ["within", "lost"].iter().any(|key| line.starts_with(key)))
-            // The line of the example has no groups of such names.
+            // The example's line pattern has no groups with these names.
             || (["table", "histogram", "events"].contains(&form) && ["where", "label"].iter().any(|key| line.starts_with(key)))
             // An event counts once.
             || (form == "events" && line.starts_with("counting"))
-            // There is one of it, or it is a form.
+            // The report has only one page or map, or the key is a form.
             || line.starts_with("page = ")
             || (line.starts_with("map = \"") && form != "maps")
     };
@@ -162,7 +162,7 @@ fn every_key_of_the_format_is_a_key() {
     }
 }
 
-/// Every kind has its section, in the order of the kinds, and no section is of none.
+/// Every kind has a section, in the order of kinds, and there are no other sections.
 #[test]
 fn every_finding_has_its_section() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/findings.md");
@@ -179,7 +179,7 @@ fn every_finding_has_its_section() {
         let parts = [advice.meaning, advice.check, advice.repair];
         assert!(parts.iter().all(|part| part.len() > 5 && !part.contains('*')), "{name}: {parts:?}");
         let words: usize = parts.iter().map(|part| part.split(' ').count()).sum();
-        // Without its heading, and `*Check*:` and `*Repair*:`.
+        // The heading, `*Check*:` and `*Repair*:` are not part of the advice.
         assert_eq!(words, section.split_whitespace().count() - 3, "{name}");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tool files: what they mean, what is refused, where, and with which message.
+//! Tool files: their meaning, and which errors are found, where, and with which message.
 
 #![allow(
     clippy::unwrap_used,
@@ -56,7 +56,7 @@ fn parse(text: &str) -> ToolFile {
     ToolFile::parse("t.toml", text).unwrap()
 }
 
-/// The error for `good` with `from` replaced by `to`.
+/// Returns the error for `good` with `from` replaced by `to`.
 fn refused_in(good: &str, from: &str, to: &str) -> String {
     assert!(good.contains(from), "{from}");
     ToolFile::parse("t.toml", &good.replacen(from, to, 1)).map(|_| ()).unwrap_err().to_string()
@@ -177,7 +177,7 @@ fn objects_are_chosen_by_kernel() {
         let error = ToolFile::parse("t.toml", &objects(list)).unwrap_err().to_string();
         assert!(error.contains(complaint), "{list}: {error}");
     }
-    // What is no object is chosen in the same way.
+    // Other sources are chosen in the same way.
     let other = GOOD.replacen("path = \"bin/counter\" }", "path = \"bin/counter\", kernels = \"6.1\" }", 1);
     let source = parse(&other).source;
     assert_eq!([source.has(Arch::X86_64, "6.1.9"), source.has(Arch::X86_64, "6.12")], [true, false]);
@@ -268,7 +268,7 @@ fn histograms_and_events_have_figures_of_their_own() {
         refused(&format!("{events}\nlost = {{ line = 'lost' }}"), "operations = 'read', unit = 'calls'")
             .contains("name the number of events with a group")
     );
-    // What an exporter writes is no part of its page. An object writes nothing.
+    // An exporter can print lines in addition to its page. An object prints nothing.
     let lost = "lost = { line = '(?<lost>\\d+) lost' }";
     let page = format!("openmetrics = {{ port = 1 }}\n{lost}");
     assert!(form(&page, "value = 'a', operations = 'read', unit = 'calls'").is_ok());
@@ -394,7 +394,7 @@ fn a_map_of_bpftrace_has_its_key_as_labels() {
     }
 }
 
-/// What a script cannot report is refused before anything boots.
+/// Figures that a script cannot report are refused before anything boots.
 #[test]
 fn the_maps_of_a_bpftrace_script_are_those_that_figures_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -413,7 +413,7 @@ fn the_maps_of_a_bpftrace_script_are_those_that_figures_name() {
     assert_eq!(refusal(text, script.as_bytes()).unwrap(), expected);
     assert_eq!(refusal(&text.replace("@reads", "@raeds"), script.as_bytes()), None);
     assert!(refusal(text, b"\xff").unwrap().ends_with("is no text in UTF-8"));
-    // What another interpreter makes of it is not known.
+    // Scripts of other interpreters are not checked.
     assert_eq!(refusal(&text.replace("/usr/bin/bpftrace", "/bin/sh"), script.as_bytes()), None);
 }
 
@@ -422,7 +422,7 @@ fn bundled_tools_are_tool_files_named_as_their_files() {
     for name in bundled::NAMES {
         let loaded = load(name).unwrap();
         assert_eq!((&loaded.file.name.as_str(), loaded.folder), (name, None));
-        // There is nothing beside it; an object lies in the tracer.
+        // Bundled tools have no files of their own; their objects are in the tracer.
         match loaded.file.source {
             Source::Debian(_) | Source::Nix(_) | Source::Guest(_) => {}
             Source::Object(objects) => {

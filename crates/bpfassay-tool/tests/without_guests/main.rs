@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests without guests, in one program: linking one for each file would take longer than to run
-//! them.
+//! Tests without guests in a single binary: linking one per file would take longer than the tests.
 
 mod documented;
 mod files;

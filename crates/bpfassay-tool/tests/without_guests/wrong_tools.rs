@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The deliberately wrong tools, as far as they show themselves without a kernel.
+//! Checks the deliberately wrong tools as far as possible without a kernel.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../../bpfassay/tests/common/wrong_tools.rs"]
@@ -30,7 +30,7 @@ fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
             assert_eq!(tool.name, *name);
             let path = match &tool.source {
                 Source::Object(_) => tool.source.object(arch, "6.12").unwrap().1.path.clone(),
-                // The tool is a script or runs commands: it has no object.
+                // The tool is a script or runs commands, so it has no object.
                 Source::Script(scripts) if !scripts[0].path.ends_with(".bpf.o") => continue,
                 Source::Script(scripts) => scripts[0].path.clone(),
                 other => panic!("{name}: {other:?}"),
@@ -109,7 +109,7 @@ fn their_maps_are_read_by_their_objects_types() {
             continue;
         };
         let object = fs::read(directory.path().join(format!("{name}.bpf.o"))).unwrap();
-        // Cgroup 7, device 9, the operation of the figure, process `ior`.
+        // The key has cgroup 7, device 9, the figure's operation, and process `ior`.
         let operation: u32 = match name.as_str() {
             "argument-for-return" | "vlen" => 2,
             "backwards" | "evicting" => 1,

@@ -69,7 +69,7 @@ fn a_guest_runs_the_program_where_it_lies() {
     }]);
     let spec = CommandSpec { source: binary, ..spec() };
     let workload = spec.run("mine", Arch::Aarch64).unwrap();
-    // Never a tool's place: their names have no `_`.
+    // This path cannot collide with a tool, because tool names have no `_`.
     assert_eq!(path(&workload), "/tools/workload_mine/program");
     assert_eq!(spec.run("mine", Arch::X86_64).unwrap_err(), "its file has no program for x86_64");
 }

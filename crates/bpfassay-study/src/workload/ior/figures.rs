@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The figures of IOR's summary against each other: bytes are bandwidth times time.
+//! Checks the figures of IOR's summary against each other: bytes = bandwidth × time.
 
 use bpfassay_ior::{Access, Repetition, Summary, TestSummary};
 
-/// Half of the last decimal that IOR writes.
+/// Half a unit of the last decimal that IOR prints.
 const ROUNDING: f64 = 0.000_05;
 
-/// Room for the last bits of figures that were divided and printed as doubles.
+/// Tolerance for rounding of doubles in divisions and printing.
 const LAST_BITS: f64 = 1e-9;
 
-/// The shortest time that a phase can take, in seconds: no clock that IOR reads tells less.
+/// The shortest possible phase in seconds: IOR's clocks have no finer resolution.
 const SHORTEST_S: f64 = 1e-9;
 
 const MIB: f64 = 1_048_576.0;
 
-/// Checks `summary` as far as its figures say something of each other.
+/// Checks that the figures in `summary` are consistent.
 ///
 /// # Errors
-/// What contradicts what.
+/// Names the contradiction.
 pub(super) fn check(summary: &Summary) -> Result<(), String> {
     for test in &summary.tests {
         of_test(test).map_err(|what| format!("IOR's summary, test {}: {what}", test.id))?;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The files that the tests of an IOR script leave to later tests.
+//! Files that tests of an IOR script leave for later tests.
 
 use bpfassay_ior::Options;
 
-/// The options that decide on the names of a test's files: a file for each task, a directory for
-/// each task, a file for each repetition.
+/// The options that determine a test's file names: one file per task, one directory per task, one
+/// file per repetition.
 type Layout = (bool, bool, bool);
 
-/// Whether a test works on files that an earlier test of `tests` wrote; `ranks` is how many tasks
-/// there are.
+/// Whether any test uses files that an earlier test wrote. `ranks` is the number of tasks.
 ///
 /// # Errors
-/// Where a test reads bytes that no earlier test wrote: which test, and what to do.
+/// Fails if a test reads bytes that no earlier test wrote. The message names the test and a
+/// solution.
 pub(super) fn are_shared(tests: &[Options], ranks: u32) -> Result<bool, String> {
     let mut kept: Vec<(Layout, u64)> = Vec::new();
     let mut shared = false;

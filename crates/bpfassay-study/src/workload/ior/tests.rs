@@ -31,8 +31,8 @@ fn the_real_ior_gets_the_same_options_and_cannot_be_held() {
     assert!(!workload.control);
 }
 
-/// What a guest runs for each workload of a bundled study, in words: the rest is as for all of the
-/// program for workloads.
+/// Summarizes what guests run for each workload of a bundled study. Everything else is the same for
+/// all workloads of the bundled program.
 #[test]
 fn every_kind_has_its_run_specification() {
     let workloads = |study: &str| {
@@ -90,7 +90,7 @@ fn metrics_are_those_that_a_case_asks_for() {
     assert_eq!(only(&["-w", "-r"]), [Some(Operation::Write), Some(Operation::Read)]);
 }
 
-/// The plan names the options that say where files are, each once, since none of them is used.
+/// The plan lists unused options that name files, each once.
 #[test]
 fn options_that_name_files_are_left_out_in_so_many_words() {
     let left_out = |options: &str| {
@@ -110,7 +110,7 @@ fn options_that_name_files_are_left_out_in_so_many_words() {
     assert_eq!(named_files(&parse_script("s.ior", script).unwrap()), ["-o a", "-o b"]);
 }
 
-/// The cases of a workload whose script is `text`, each with its arguments, or what is wrong.
+/// The cases and workloads of a script with this text, or the error.
 fn of_script(text: &str) -> Result<Vec<(String, Workload)>, String> {
     let study = format!("{STUDY}script = \"s.ior\"\n");
     let study = crate::Study::parse("s.toml", &study, &|_| Ok(Some(text.to_owned())));
@@ -146,7 +146,7 @@ fn tests_that_share_files_are_one_run_with_the_script() {
     assert_eq!(id, "s");
     assert_eq!(workload.script, Some(Script { name: "s.ior".to_owned(), text: text.to_owned() }));
     assert!(workload.arguments.join(" ").starts_with("--ranks=1 -f {script} -o {directory}/data"));
-    // A test that removes its files leaves nothing to the next one.
+    // A test that removes its files leaves nothing for the next test.
     let apart = of_script(&text.replace("writeFile=0, readFile=1, keepFile=0", "readFile=1")).unwrap();
     let ids: Vec<&str> = apart.iter().map(|(id, _)| id.as_str()).collect();
     assert_eq!(ids, ["s-t64KiB", "s-t256KiB"]);

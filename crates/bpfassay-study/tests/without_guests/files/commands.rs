@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Workloads that are any program: `command`, and `fio`, which is one with its arguments and
-//! metrics given.
+//! Workloads that run any program: `command`, and `fio`, a command with fixed arguments and
+//! metrics.
 
 use bpfassay_study::{Study, WorkloadKind};
 
 use super::{GOOD, parse};
 
-/// A workload of type `command` in place of the one of [`GOOD`].
+/// Parses [`GOOD`] with a workload of type `command` in place of its own.
 fn command(lines: &str) -> Result<Study, String> {
     let workload = format!("type = \"command\"\n{lines}");
     parse(&GOOD.replace("options = \"-a POSIX -w -r -t 256k -b 4m\"", &workload)).map_err(|error| error.to_string())
@@ -24,7 +24,7 @@ fn a_command_declares_how_it_is_read() {
     let WorkloadKind::Command(spec) = &study.workload("w").unwrap().kind else { panic!("{study:?}") };
     assert_eq!((spec.deadline_ms, spec.figures[0].name.to_string()), (600_000, "rate".to_owned()));
     assert!(spec.bytes.contains_key(&bpfassay_protocol::Operation::Readv));
-    // The guest reports its end before the host gives up.
+    // The guest reports the program's end before the host gives up.
     assert!(study.deadlines.workload_ms > 600_000);
 
     for (lines, said) in [
@@ -80,7 +80,7 @@ fn fio_is_a_command() {
         "{names:?}"
     );
     assert_eq!(spec.bytes.len(), 2);
-    // The beginning of what fio 3.39 writes, shortened.
+    // Shortened start of the output of fio 3.39.
     let job = |one: &str, other: &str| {
         format!(
             r#"{{"jobname":"{one}","{one}":{{"io_bytes":4194304,"bw":2048,"iops":512.5,"lat_ns":{{"mean":1234.5}}}},"{other}":{{"io_bytes":0}}}}"#

@@ -23,16 +23,16 @@ pub(super) const FINDING: Definition = Definition {
     evaluate,
 };
 
-/// Each two reports of which the later one has less.
+/// Finds pairs of consecutive reports in which the value decreases.
 fn falls<'r>(samples: &[&'r Sample]) -> impl Iterator<Item = (&'r Sample, &'r Sample)> {
     let pairs = samples.iter().copied().zip(samples.iter().copied().skip(1));
     pairs.filter(|(earlier, later)| later.value.cast_signed() < earlier.value.cast_signed())
 }
 
-/// What is missing of a figure that fell is explained as far as it fell.
+/// Explains a missing amount up to the sum of the decreases.
 fn explain(_: &mut Tally, differences: &mut Differences<'_>) {
     for ((figure, subject), samples) in series(differences.report, differences.readings) {
-        // What keys took with them that vanished is explained by these.
+        // Decreases through vanished keys are explained by `counts_vanish`.
         let is_vanished = |one: &Vanished| one.figure == figure && one.subject == *subject;
         if figure != differences.index || differences.readings.vanished.iter().any(is_vanished) {
             continue;
@@ -68,7 +68,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
         }
     }
     match readings.incomplete() {
-        // What is missing of a page or a map makes sums of it smaller.
+        // A missing part of a page or map reduces its sums.
         Some(reason) if evidence.is_empty() || readings.cut && reports_all(report) => {
             FindingStatus::not_evaluated(reason)
         }

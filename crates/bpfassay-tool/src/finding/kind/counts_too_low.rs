@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool counts less than happened, and why is not known.
+//! The tool counts less than happened, for an unknown reason.
 
 use crate::{
     ReportedFigure, Unit,
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// The largest error of Linux' C library: `EHWPOISON`.
+/// Largest error number of Linux: `EHWPOISON`.
 const MAX_ERRNO: i128 = 133;
 
 pub(super) const FINDING: Definition = Definition {
@@ -44,8 +44,8 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     }
 }
 
-/// Says whether failed calls, each of which returns a negative number, account for what is missing
-/// of a sum of return values.
+/// Says whether failed calls explain the amount missing from a sum of return values. Each failed
+/// call adds a negative number.
 fn errors(figure: &ReportedFigure, one: &Comparison<'_>) -> String {
     let sum = one.negative().map_or_else(|| i128::from(one.reported), i128::from);
     let missing = i128::from(one.expected) - sum;
@@ -60,8 +60,7 @@ fn errors(figure: &ReportedFigure, one: &Comparison<'_>) -> String {
     }
 }
 
-/// What to say of a mount, cgroup or process that it has nothing of, though it counts what that
-/// did.
+/// Describes a subject that is not reported, although the figure counts its operations elsewhere.
 fn missed(differences: &Differences<'_>, one: &Comparison<'_>) -> Option<String> {
     let operations = shown_of_others(differences, one);
     let names = operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ");

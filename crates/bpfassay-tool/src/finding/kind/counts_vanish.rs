@@ -24,14 +24,14 @@ pub(super) const FINDING: Definition = Definition {
     evaluate,
 };
 
-/// A subject that a report lacks which had been in an earlier one.
+/// A subject that was reported and then is missing from a report.
 struct Gone<'r> {
     figure: usize,
     subject: &'r Option<String>,
-    /// The last sample before the first such report.
+    /// The last sample before the first report without the subject.
     last: &'r Sample,
     lacking_ns: u64,
-    /// Its counts each time that it vanished.
+    /// Sum of the last counts before each disappearance.
     amount: u64,
 }
 
@@ -53,14 +53,13 @@ fn gone<'r>(report: &Report, readings: &'r Readings) -> Vec<Gone<'r>> {
     if reports_all(report) { series(report, readings).into_iter().filter_map(of_one).collect() } else { Vec::new() }
 }
 
-/// Keys of maps that vanished while their subject was still there, which has others.
+/// Keys that vanished from maps while other keys of their subject remained.
 fn within<'r>(gone: &[Gone<'_>], readings: &'r Readings) -> impl Iterator<Item = &'r Vanished> {
     let whole: Vec<_> = gone.iter().map(|one| (one.figure, one.subject.clone())).collect();
     readings.vanished.iter().filter(move |one| !whole.contains(&(one.figure, one.subject.clone())))
 }
 
-/// What is missing of a subject that vanished, or of which keys did, is explained as far as these
-/// had counted.
+/// Explains what a subject lacks by the counts that vanished with it, or with its keys.
 fn explain(_: &mut Tally, differences: &mut Differences<'_>) {
     let Differences { report, readings, index, comparisons, .. } = differences;
     let gone = gone(report, readings);

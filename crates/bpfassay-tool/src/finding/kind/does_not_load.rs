@@ -32,11 +32,11 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
     }
 }
 
-/// Why nothing of its start is evaluated of a tool that runs, of which nothing else is known.
+/// Reason for not evaluating the start of a running tool without any sign of loading.
 pub(super) const NO_SIGN: &str = "its tool file names no sign of it, and neither does the kernel nor any figure";
 
-/// Why neither loading nor attaching is evaluated of a tool that never became ready, of which
-/// `message` was seen.
+/// Reason for not evaluating loading or attaching if a tool never became ready. `message` is what
+/// was observed.
 pub(super) fn step_unknown(message: &str) -> String {
     format!("it never became ready, and nothing shows which step failed: {message}")
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool does not become ready, and why is not known.
+//! The tool does not become ready, for an unknown reason.
 
 use super::does_not_load::NO_SIGN;
 use crate::{
@@ -29,7 +29,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
         Some(Start::Running { .. }) => FindingStatus::not_evaluated(NO_SIGN),
         Some(Start::NotReady { message }) => {
             let mut lines = vec![Certainty::Bounded.line(format!("it never became ready: {message}"))];
-            // First, as it may be all that is read.
+            // This line comes first because a reader sees it first.
             if let Some((service, line)) = missing(message) {
                 let text = format!("it asks for {}, which is not there: `{line}`", service.name());
                 lines.insert(0, Certainty::Reported.line(text));

@@ -23,8 +23,8 @@ pub(super) const FINDING: Definition = Definition {
     evaluate,
 };
 
-/// Explains what lost events can be the reason for: as many calls of one figure, or the bytes of as
-/// many.
+/// Explains what lost events can cause: as many missing calls of one figure, or the bytes of as
+/// many calls.
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     let Some(lost) = differences.readings.lost.filter(|&lost| lost > 0) else { return };
     let unit = differences.figure.unit;
@@ -43,8 +43,8 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     }
 }
 
-/// The fewest events, of at most `events`, that have what is missing of `one`, and their bytes, if
-/// each has the mean of what one process did on one mount by one operation.
+/// The smallest number of lost events, up to `events`, that explains what `one` lacks, and their
+/// bytes. Assumes the mean size of calls per process, mount and operation.
 fn bytes(one: &Comparison<'_>, unit: Unit, events: u64) -> (u64, u64) {
     let mean = |share: &&Share| Some((share.amount(unit)?.div_ceil(share.calls.max(1)), share.calls));
     let mut means: Vec<(u64, u64)> = one.subject.shares.iter().filter_map(mean).collect();

@@ -26,7 +26,7 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
             && let Some(lost) = Candidates::of(differences.figure, one).first_calls()
         {
             let text = format!("{}: {lost} less, as much as the first calls", shown(differences.figure, one));
-            // Any other call of that size would look the same.
+            // Any other call of that size looks the same.
             tally.evidence.push(Certainty::Fitting.line(text));
             one.explained = true;
         }

@@ -21,7 +21,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
     let memory = known.fact(|facts| facts.memory_bytes);
     let status = FindingStatus::of_limit(memory, limit, |bytes| format!("{bytes} bytes; limit {limit}"));
     match known.fact(|facts| facts.memory_lacks.clone()) {
-        // What is not known of makes it more, and not less.
+        // Unknown memory can only add to the sum.
         Some(what) if status == FindingStatus::Clear => FindingStatus::not_evaluated(what),
         _ => status,
     }

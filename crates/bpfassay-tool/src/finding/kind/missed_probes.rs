@@ -23,19 +23,19 @@ pub(super) const FINDING: Definition = Definition {
     evaluate,
 };
 
-/// Program types of include/uapi/linux/bpf.h that the kernel runs by `trace_call_bpf`.
+/// Program types in include/uapi/linux/bpf.h that `trace_call_bpf` runs.
 const KPROBE: u32 = 2;
 const TRACEPOINT: u32 = 5;
 const PERF_EVENT: u32 = 7;
-/// Those that it runs by `__bpf_trace_run`.
+/// Program types that `__bpf_trace_run` runs.
 const RAW_TRACEPOINTS: [u32; 2] = [17, 24];
-/// Those that a trampoline runs.
+/// Program types that a trampoline runs.
 const TRACING: u32 = 26;
 const LSM: u32 = 29;
-/// All of them.
+/// All of these types.
 const COUNTED: [u32; 7] = [KPROBE, TRACEPOINT, PERF_EVENT, RAW_TRACEPOINTS[0], RAW_TRACEPOINTS[1], TRACING, LSM];
 
-/// Calls of which one figure has all, and another, of the same calls, does not.
+/// Finds calls that one figure counts completely and another figure of the same calls does not.
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     let Differences { report, readings, truth, figure, index, comparisons, .. } = differences;
     if !matches!(figure.unit, Unit::Calls | Unit::Successes) || comparisons.iter().all(|one| !is_less(one)) {
@@ -56,7 +56,7 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     }
 }
 
-/// Whether it has calls, and fewer than there were.
+/// Whether the figure has some calls, but fewer than happened.
 fn is_less(one: &Comparison<'_>) -> bool {
     one.reported > 0 && one.negative().is_none() && one.reported.saturating_add(one.slack) < one.at_least
 }
@@ -82,14 +82,13 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
     }
 }
 
-/// Names the source that does not answer for a program; `None` where all do.
+/// Names the source that does not answer for a program; `None` if all answer.
 ///
 /// Sources: `bpf_trampoline_enter` counts since Linux 5.12 (9ed9e9ba2337), `__bpf_trace_run` skips
-/// and counts since 6.1 (05b24ff9b2cf), `trace_call_bpf` counts since 6.7 (dd8657894c11), as links
-/// do.
+/// and counts since 6.1 (05b24ff9b2cf), `trace_call_bpf` and links count since 6.7 (dd8657894c11).
 fn unanswered(facts: &KernelFacts) -> Option<&'static str> {
     let has = |types: &[u32]| facts.programs.iter().any(|of| types.contains(of));
-    // Only a kernel that counts the misses of programs has those of links.
+    // A kernel that counts missed hits of links also counts those of programs.
     let counts_all = facts.missed_probes.is_some() || facts.kernel.is_some_and(|kernel| kernel >= (6, 7));
     let is_counted = facts.recursion_misses.is_some();
     let links = facts.links.and_then(|links| usize::try_from(links).ok()).unwrap_or(0);
@@ -100,7 +99,7 @@ fn unanswered(facts: &KernelFacts) -> Option<&'static str> {
             "before Linux 6.7, the kernel does not count how often programs on kprobes, tracepoints and perf events are skipped",
         )
     } else if has(&[KPROBE]) && (facts.missed_probes.is_none() || links < facts.programs.len()) {
-        // Which program a link is of is not known.
+        // It is unknown which program a link belongs to.
         Some("the kernel reports missed hits only of kprobes that are attached by links")
     } else if has(&[TRACING, LSM]) && !is_counted {
         Some("before Linux 5.12, the kernel does not count how often programs are skipped")

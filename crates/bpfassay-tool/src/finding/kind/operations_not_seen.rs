@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An operation that no figure, or not the right one, counts.
+//! No figure counts an operation, or the wrong figure does.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(super) const FINDING: Definition = Definition {
 };
 
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
-    // What is reported of others is seen: there a subject is missed, for which see counts-too-low.
+    // If other subjects report the operation, the subject is missed; see counts-too-low.
     let is_missed = |one: &Comparison<'_>| !shown_of_others(differences, one).is_empty();
     let missed: Vec<bool> = differences.comparisons.iter().map(is_missed).collect();
     let Differences { readings, prototypes, figure, index, comparisons, .. } = differences;
@@ -41,7 +41,7 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
             continue;
         }
         if let Some((mut certainty, unseen)) = unseen(prototypes, figure, one) {
-            // A misspelt value of a label looks like that as well.
+            // A misspelt label value has the same effect.
             let is_there = readings.samples.iter().any(|sample| sample.figure == *index);
             let hint = if is_there {
                 String::new()
@@ -67,7 +67,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
     }
 }
 
-/// Operations that a figure does not see.
+/// Describes operations that a figure does not see.
 fn unseen(prototypes: &[Checked], figure: &ReportedFigure, one: &Comparison<'_>) -> Option<(Certainty, String)> {
     if !one.is_too_low() || one.accounted > 0 {
         return None;
@@ -90,15 +90,15 @@ fn unseen(prototypes: &[Checked], figure: &ReportedFigure, one: &Comparison<'_>)
         let text = format!("{shown}: what is missing is exactly {names}{}{phases}", why(operations));
         return Some((certainty, text));
     }
-    // That these are missing is certain by the prototypes, even where something else is as much.
+    // The prototypes show this cause even if other causes fit.
     let missing = flags::missing(prototypes, figure, one)?;
     Some((Certainty::Fitting, format!("{shown}: {missing}{}", candidates.shown())))
 }
 
 const ENTRIES: &str = "the reference tracer counts what calls ask for: ways that data went are compared beside another";
 
-/// Ways that data went that no figure counts, though others of the same direction are reported;
-/// `None` where the truth does not know what moved.
+/// Operations that no figure counts, although figures count others of the same direction. `None` if
+/// the truth does not know what moved.
 fn unreported(report: &Report, truth: &Truth) -> Option<Vec<String>> {
     if !truth.units.contains(&Unit::BytesReturned) {
         return None;

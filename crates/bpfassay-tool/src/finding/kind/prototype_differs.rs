@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A program does not have the prototype of the function that it traces.
+//! A program does not match the prototype of the function that it traces.
 
 use bpfassay_protocol::prototype::Checked;
 
@@ -34,17 +34,17 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
     if lines.is_empty() && checked.iter().any(|one| !one.differs.is_empty()) {
         return FindingStatus::not_evaluated(DEAD);
     }
-    // What is found is found; that there is nothing, only a look at everything can show.
+    // A difference counts even if some programs were not checked. Its absence needs a check of all.
     if lines.is_empty() && (checked.is_empty() || checked.iter().any(|one| one.unchecked.is_some())) {
         return FindingStatus::not_evaluated(NOT_COMPARED);
     }
     FindingStatus::from_evidence(Certainty::Reported, lines)
 }
 
-/// Whether the verifier refuses a program that does what `line` says: it lets programs of fentry,
-/// fexit and fmod_ret read no argument that the function does not have (`btf_ctx_access` in
-/// kernel/bpf/btf.c). What a loaded program has of that is in a branch that the verifier removed,
-/// because CO-RE, a constant of the loader or the kernel's version decides it.
+/// Whether the verifier refuses a program that does what `line` says. Programs of fentry, fexit and
+/// fmod_ret cannot read an argument that the function does not have (`btf_ctx_access` in
+/// kernel/bpf/btf.c). A loaded program can have such a read only in a branch that the verifier
+/// removed, because CO-RE, a constant or the kernel version decides it.
 fn would_be_refused(one: &Checked, line: &str) -> bool {
     !one.section.starts_with("kprobe") && line.starts_with("reads argument ")
 }

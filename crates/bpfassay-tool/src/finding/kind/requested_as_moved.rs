@@ -30,7 +30,7 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     if differences.figure.unit != Unit::BytesReturned {
         return;
     }
-    // What is found in phases in which the requested bytes are known explains the whole.
+    // Phases with known requested bytes explain the whole run.
     if differences.is_requested {
         tally.evaluated = true;
         let too_high = differences.comparisons.iter_mut().filter(|one| one.reported > one.at_most);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool reports a cgroup or a mount that is not known by this name.
+//! The tool reports a cgroup or mount under an unknown name.
 
 use crate::{
     Whose,
@@ -24,7 +24,7 @@ pub(super) const FINDING: Definition = Definition {
 
 fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     let Differences { figure, truth, comparisons, grown, .. } = differences;
-    // Of processes, the truth knows the workload's alone.
+    // The truth knows only processes of the workload.
     if !matches!(figure.whose, Whose::Cgroup | Whose::Mount) || !truth.is_whole_system {
         return;
     }
@@ -41,11 +41,11 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
             }
             Some(one) => {
                 one.explained = true;
-                // That of several by chance.
+                // The equal amount can be a coincidence if no other figure shows an alias.
                 let certainty = if is_also(one) { Certainty::of_amount(one) } else { Certainty::Fitting };
                 (certainty, format!("the same as really of {whose} {}", one.subject.shown()))
             }
-            // What others did on a mount that only their namespace has.
+            // Other mount namespaces can have mounts with this name.
             None if truth.is_shared => {
                 let open = || format!("`{name}`, which it reports of, may be a {whose} of others on this machine");
                 tally.open.get_or_insert_with(open);

@@ -27,7 +27,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
         (readings.unread > 0).then(|| Certainty::Proven.line(format!("{} times; first: {first}", readings.unread)));
     let (absent, open) = match known.figures {
         Ok(figures) => (figures.names.absent.clone(), figures.names.open.clone()),
-        // There is no truth.
+        // There is no truth to compare names with.
         Err(_) => (Vec::new(), readings.absent.iter().map(absent::open).collect()),
     };
     let lines: Vec<_> = unread.into_iter().chain(absent).collect();

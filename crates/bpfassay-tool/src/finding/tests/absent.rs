@@ -12,8 +12,8 @@ fn read() -> Truth {
     truth(vec![share("a", "m", Operation::Read, 4, 400, 400), share("a", "m", Operation::Write, 7, 70, 70)])
 }
 
-/// What is found of a tool with two figures, of which the first was reported nowhere as `one` says,
-/// and the second is exact.
+/// Evaluates a tool with two figures. The first is missing from reports as `one` says, and the
+/// second is exact.
 fn of(one: &Absent, truth: &Truth) -> Vec<FindingResult> {
     let operations = [Operation::Read, Operation::Write];
     let figures = [figure(&operations[..1], Unit::Calls, Whose::System), figure(&operations, MOVED, Whose::System)];
@@ -22,7 +22,7 @@ fn of(one: &Absent, truth: &Truth) -> Vec<FindingResult> {
     counts(&report(figures.to_vec()), &readings, truth)
 }
 
-/// It is misspelt, or the tool does not see what happened: the tool is not accused.
+/// The name is misspelt, or the tool does not see the operations. The tool is not blamed.
 #[test]
 fn a_name_that_no_report_has_is_found_of_the_tool_file_where_what_it_counts_happened() {
     let results = of(&absent("`raeds`", false), &read());
@@ -30,18 +30,18 @@ fn a_name_that_no_report_has_is_found_of_the_tool_file_where_what_it_counts_happ
     let evidence = evidence_of(&results, Kind::Unreadable);
     let expected = "no report has `raeds`, though 4 of it happened (read, calls); did you mean `reads`?";
     assert_eq!(evidence, expected);
-    // Nothing that this figure might have shown is clear.
+    // Kinds that this figure could show are not clear.
     for kind in [Kind::CountsTooLow, Kind::CountsTooHigh, Kind::OperationsNotSeen, Kind::FirstTouchLost] {
         assert_eq!(reason(&results, kind), expected, "{kind}");
     }
 }
 
-/// Counters and keys of maps appear with the first event: neither are they called misspelt, nor is
-/// it said that they are right.
+/// Counters and map keys appear with the first event. Before that, a name is neither wrong nor
+/// right.
 #[test]
 fn a_name_of_what_did_not_happen_is_open() {
     let nothing = truth(vec![share("a", "m", Operation::Write, 4, 400, 400)]);
-    // The agent alone may have done it.
+    // The agent alone can have done it.
     let optional = Truth { optional: read().shares, ..read() };
     for (one, truth) in [
         (absent("`raeds`", false), &nothing),
@@ -54,14 +54,14 @@ fn a_name_of_what_did_not_happen_is_open() {
         assert!(reason(&results, Kind::Unreadable).starts_with(&expected), "{results:?}");
         assert!(is_clear(&results, Kind::CountsTooLow), "{results:?}");
     }
-    // Nor where nothing is known of what happened.
+    // The same holds without a truth.
     let figures = vec![figure(&[Operation::Read], MOVED, Whose::System)];
     let (report, readings) = (report(figures), Readings { absent: vec![absent("`raeds`", false)], ..readings(&[]) });
     let known = Evidence { report: Some(&report), readings: Some(&readings), ..Evidence::default() };
     assert!(reason(&evaluate(&known, &Limits::default()), Kind::Unreadable).starts_with("no report has `raeds`"));
 }
 
-/// A tool that has other values of a label may not see what has this one.
+/// A tool with other values of a label possibly cannot see this value.
 #[test]
 fn a_label_s_value_that_no_report_has_is_of_what_the_tool_does_not_see() {
     let results = of(&absent("`op` = `raed` beside `calls`", true), &read());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How sure findings are, and which part of what happened is missing.
+//! Certainty of findings, and the choice of the missing part.
 
 use super::*;
 use crate::readings::{Bucket, Distribution};
@@ -16,8 +16,7 @@ fn grown(subject: Option<&str>, value: u64) -> Readings {
     readings(&[(10, 0, subject, 0), (50, 0, subject, value), (100, 0, subject, value)])
 }
 
-/// What is found of a tool that reported `value` of reads and ways beside them, and the truth has
-/// these shares.
+/// Evaluates a tool that reported `value` for read and readv, with these shares as truth.
 fn of(value: u64, truth: &Truth) -> Vec<FindingResult> {
     let report = report(vec![figure(&[Operation::Read, Operation::Readv], MOVED, Whose::System)]);
     counts(&report, &grown(None, value), truth)
@@ -37,11 +36,11 @@ fn an_amount_to_the_unit_proves_and_one_within_bounds_fits() {
     let results = of(490, &exact);
     assert_eq!(found(&results), [Kind::OperationsNotSeen]);
     assert_eq!(certainty(&results, Kind::OperationsNotSeen), Some(Certainty::Proven));
-    // Something else may have happened while the tool reported.
+    // Something else can have happened during the report.
     let bounded = Truth { earlier: vec![share("a", "m", Operation::Read, 1, 9, 9)], ..truth(shares()) };
     let results = of(490, &bounded);
     assert_eq!(certainty(&results, Kind::OperationsNotSeen), Some(Certainty::Fitting));
-    // One that stays at nothing needs no amount.
+    // A figure that stays at 0 needs no amount.
     let results = of(0, &bounded);
     assert_eq!(certainty(&results, Kind::OperationsNotSeen), Some(Certainty::Proven));
     assert_eq!(certainty(&of(501, &exact), Kind::CountsTooLow), Some(Certainty::Bounded));
@@ -58,8 +57,8 @@ fn where_something_else_is_as_much_no_cause_is_named_and_all_are_shown() {
     let evidence = evidence_of(&results, Kind::CountsTooLow);
     assert!(evidence.ends_with("400, really 455; as much as cgroup b, or operation readv"), "{evidence}");
     assert_eq!(certainty(&results, Kind::CountsTooLow), Some(Certainty::Bounded));
-    // As much as two operations together are the first calls of all keys: 10 bytes a read, and 1 of
-    // each other.
+    // Two operations together have the same amount as the first calls of all keys: 10 bytes per
+    // read, and 1 for each other operation.
     let operations = [(Operation::Read, 40, 400), (Operation::Write, 5, 5), (Operation::Fsync, 7, 7)];
     let of_operation = |(operation, calls, bytes)| share("a", "m", operation, calls, bytes, bytes);
     let both = truth(operations.into_iter().map(of_operation).collect());
@@ -71,7 +70,7 @@ fn where_something_else_is_as_much_no_cause_is_named_and_all_are_shown() {
     assert!(evidence.ends_with(all), "{evidence}");
 }
 
-/// A phase in which one operation alone was done is no other cause than that operation.
+/// A phase with a single operation is not another cause than that operation.
 #[test]
 fn a_phase_of_an_operation_does_not_hide_it() {
     let phase = |operation| ("write".to_owned(), vec![share("a", "m", operation, 7, 55, 55)]);
@@ -123,7 +122,7 @@ fn every_finding_says_how_sure_it_is_and_older_results_do_not() {
     assert_eq!(older, FindingStatus::Found { evidence: vec!["x".to_owned()], certainty: None });
 }
 
-/// Others send and receive, too.
+/// Other processes also send and receive.
 #[test]
 fn what_the_whole_system_sent_is_not_known() {
     let sent = |whose| {
@@ -171,7 +170,7 @@ fn values_of_histograms_stand_beside_their_number() {
     };
     readings.distributions = vec![values(10, [5, 0, 1]), values(100, [103, 100, 3])];
     let truth = truth(vec![share("a", "m", Operation::Read, 200, 0, 0)]);
-    // 98, 100 and 2 between the two reports.
+    // Between the two reports: 98, 100 and 2.
     let expected = Values { half_up_to: "10".to_owned(), most_up_to: "10".to_owned(), all_up_to: "127".to_owned() };
     assert_eq!(compared(&report, &readings, &truth)[0].values, Some(expected));
     assert_eq!(found(&counts(&report, &readings, &truth)), []);

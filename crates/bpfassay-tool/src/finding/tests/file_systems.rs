@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures of one type of file system.
+//! Figures about one type of file system.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn on(mount: &str, file_system: Option<&str>, calls: u64) -> Share {
     Share { file_system, ..share("a", mount, Operation::Read, calls, 0, 0) }
 }
 
-/// 33 reads of NFS, 8 of tmpfs, 5 of a file system that is not known, and 100 of pipes.
+/// 33 reads on NFS, 8 on tmpfs, 5 on an unknown file system, and 100 on pipes.
 fn happened() -> Truth {
     let pipes = Share { is_file: false, ..on("", None, 100) };
     truth(vec![on("/nfs", Some("nfs4"), 33), on("/tmp", Some("tmpfs"), 8), on("/proc", None, 5), pipes])
@@ -30,7 +30,7 @@ fn other_file_systems_do_not_count() {
     assert!(found(&reported(&["nfs4", "tmpfs"], 41, &happened())).is_empty());
     assert!(!found(&reported(&["nfs4"], 41, &happened())).is_empty());
     assert!(!found(&reported(&["nfs4"], 32, &happened())).is_empty());
-    // Pipes are on none.
+    // Pipes belong to no file system.
     assert!(!found(&reported(&["nfs4"], 133, &happened())).is_empty());
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bytes of vectored calls that are missing but for their flags, because a program takes those for
-//! what a call returned.
+//! Missing bytes of vectored calls whose flags a program takes for the return value.
 
 use bpfassay_protocol::prototype::Checked;
 
@@ -17,7 +16,7 @@ fn takes_flags(program: &str, function: &str) -> Checked {
     }
 }
 
-/// Reads and vectored reads of 1000 bytes each, vectored writes of 10,000.
+/// Read and readv with 1000 bytes per call, writev with 10,000.
 fn happened() -> Truth {
     truth(vec![
         share("a", "m", Operation::Read, 100, 100_000, 100_000),
@@ -26,7 +25,7 @@ fn happened() -> Truth {
     ])
 }
 
-/// What is found of a tool with these programs that reported `bytes` of all of `operations`.
+/// Evaluates a tool with these programs that reported `bytes` for all of `operations`.
 fn of(checked: &[Checked], operations: &[Operation], bytes: u64, truth: &Truth) -> Vec<FindingResult> {
     let (report, readings) =
         (report(vec![figure(operations, MOVED, Whose::Mount)]), readings(&[(100, 0, Some("m"), bytes)]));
@@ -55,7 +54,7 @@ fn what_is_missing_but_for_the_flags_is_named() {
         let FindingStatus::Found { certainty, .. } = status(&results, Kind::OperationsNotSeen) else { panic!() };
         assert_eq!(*certainty, Some(if there == 0 { Certainty::Proven } else { Certainty::Fitting }));
     }
-    // A figure of it alone.
+    // A figure with readv alone.
     for (there, missing) in [(0, "nothing of readv"), (16, "what is missing is all of readv but 16 bytes")] {
         let results = of(&wrong, &[Operation::Readv], there, &happened());
         let evidence = evidence_of(&results, Kind::OperationsNotSeen);
@@ -75,12 +74,12 @@ fn without_such_a_program_or_with_more_than_flags_can_be_it_is_not() {
     let mut other = takes_flags("on_readv", "vfs_readv");
     other.differs = vec!["reads argument 7 of 5: ssize_t f()".to_owned()];
     assert!(too_low(&[other], 100_016, &happened()));
-    // 50 calls with all flags.
+    // 50 calls with all flags set.
     assert!(!too_low(&wrong, 100_000 + 50 * 511, &happened()));
     assert!(too_low(&wrong, 100_000 + 50 * 511 + 1, &happened()));
-    // More than readv moved.
+    // More bytes than readv moved.
     assert!(too_low(&wrong, 99_999, &happened()));
-    // Of calls as short as that, any amount could be flags.
+    // Any amount could be the flags of such short calls.
     let short = truth(vec![
         share("a", "m", Operation::Read, 100, 100_000, 100_000),
         share("a", "m", Operation::Readv, 50, 50 * 511, 50 * 511),
@@ -95,7 +94,7 @@ fn both_directions_are_missing_together_where_both_are_taken_so() {
     let evidence = evidence_of(&results, Kind::OperationsNotSeen);
     let missing = "what is missing is all of readv and writev but 10 bytes: on_readv (fexit/vfs_readv) and on_writev (fexit/vfs_writev) take";
     assert!(evidence.contains(missing), "{evidence}");
-    // The other one is attached by a program that is right.
+    // The other operation has a correct program.
     let results = of(&wrong, &ALL, 800_010, &happened());
     assert!(evidence_of(&results, Kind::OperationsNotSeen).contains("all of readv but 10 bytes: on_readv"));
 }
@@ -111,7 +110,7 @@ fn how_many_bytes_are_there_has_the_bounds_of_the_truth() {
     let results = of(&wrong, &READS, 100_016, &bounded);
     let evidence = evidence_of(&results, Kind::OperationsNotSeen);
     assert!(evidence.contains("100016, really 149996 to 150030: what is missing is "), "{evidence}");
-    // It is exact within these bounds, but by chance.
+    // The value is exact within these bounds, but by chance.
     assert!(evidence.contains("exactly readv: on_readv"), "{evidence}");
     let results = of(&wrong, &READS, 100_116, &bounded);
     assert!(evidence_of(&results, Kind::OperationsNotSeen).contains("all of readv but 86 to 120 bytes"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools that know mounts by the last component of their paths, with the figures of the guests of
+//! Tools that name mounts by the last path component. The figures are from guests of
 //! vm-tests/mounts.toml.
 
 use super::*;
@@ -10,8 +10,8 @@ fn read(mount: &str, bytes: u64) -> Share {
     share("a", mount, Operation::Read, 7, bytes, bytes)
 }
 
-/// What happened there: two mounts have one last component, and a third has by chance as much as
-/// both. The guest's agent alone read of /sys/fs/cgroup.
+/// What happened in these guests. Two mounts have the same last component, and a third has the sum
+/// of both by chance. Only the agent read from /sys/fs/cgroup.
 fn mounts() -> Truth {
     let shares = vec![
         read("/proc", 179_114),
@@ -42,7 +42,7 @@ fn two_mounts_of_one_last_component_are_merged_where_a_third_has_as_much() {
         evidence_of(&results, Kind::MountsMerged),
         "`v` of mount data: 102400, which is 0 of its own and 102400 of /mnt/a/data, /mnt/b/data"
     );
-    // The other names are not known, and each is taken for whose it is.
+    // The other names are unknown, and each is matched to its mount.
     let unknown = evidence_of(&results, Kind::SubjectUnknown);
     for (name, path) in
         OTHERS.iter().zip(["/mnt/again", LONG, "/sys/fs/cgroup", "/mnt/nfs", "/proc"]).map(|(one, path)| (one.0, path))
@@ -66,7 +66,7 @@ fn each_name_of_several_mounts_is_found() {
     assert!(
         merged.contains("`v` of mount log: 352, which is 0 of its own and 352 of /srv/c/log, /srv/d/log, /srv/e/log")
     );
-    // One that is not seen beside them is not merged.
+    // A mount that is merely not reported is not merged.
     let (results, _) = by_mount(&truth, &[&OTHERS[1..], &[("data", 102_400), ("log", 352)]].concat());
     assert_eq!(found(&results), [Kind::MountsMerged, Kind::SubjectUnknown, Kind::CountsTooLow], "{results:?}");
     assert_eq!(
@@ -75,7 +75,7 @@ fn each_name_of_several_mounts_is_found() {
     );
 }
 
-/// Equal amounts are distinguished by the names.
+/// The last component distinguishes equal amounts.
 #[test]
 fn of_equal_mounts_each_is_called_by_its_last_component() {
     let truth = truth(vec![read("/mnt/x", 400), read("/mnt/y", 400), read("/mnt/z", 90)]);
@@ -85,7 +85,7 @@ fn of_equal_mounts_each_is_called_by_its_last_component() {
     assert_eq!(shown, [("/mnt/x", Some("x")), ("/mnt/y", Some("y")), ("/mnt/z", Some("z"))]);
 }
 
-/// A name with another amount is evidence of nothing.
+/// A name with another amount proves nothing.
 #[test]
 fn less_than_all_of_one_name_is_not_merged() {
     let truth = truth(vec![read("/a/data", 400), read("/b/data", 30)]);
@@ -96,7 +96,7 @@ fn less_than_all_of_one_name_is_not_merged() {
     assert!(evidence_of(&results, Kind::SubjectUnknown).ends_with("the same as really of mount /a/data"));
 }
 
-/// One of them is alone in another figure.
+/// One of the mounts appears alone in another figure.
 #[test]
 fn a_name_of_one_is_that_of_several_where_they_did_something() {
     let written = |mount, bytes| share("a", mount, Operation::Write, 3, bytes, bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What holds for every tool.
+//! Properties that hold for every tool.
 
 use super::super::process::ProcessKey;
 use proptest::prelude::*;

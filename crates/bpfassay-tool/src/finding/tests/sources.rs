@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What does not answer clears nothing: every kind by every source, and what is answered in part.
+//! A missing source clears no finding: tests every kind with every source, and partial answers.
 
 use bpfassay_protocol::prototype::Checked;
 
 use super::*;
 use crate::finding::source::{Source, Sources};
 
-/// Everything that is known of a run of a tool of which every kind is clear.
+/// Complete data on a run of a tool without any finding.
 #[derive(Clone)]
 struct Whole {
     start: Option<Start>,
@@ -65,7 +65,7 @@ impl Whole {
         match source {
             Source::Start => self.start = None,
             Source::Prototypes => self.prototypes = None,
-            // Without figures in the file, no report is read.
+            // No report is read if the tool file has no figures.
             Source::Figures => (self.report, self.readings) = (None, None),
             Source::Reports => self.readings = None,
             Source::Truth => self.truth = None,
@@ -100,8 +100,8 @@ impl Whole {
         evaluate(&evidence, &Limits::default())
     }
 
-    /// Asserts that the kinds of `open` are not evaluated, those of `found` found, and all others
-    /// clear.
+    /// Asserts that the kinds in `open` are not evaluated, those in `found` are found, and all
+    /// others are clear.
     fn assert(&self, what: &str, open: &[Kind], found: &[Kind]) {
         for FindingResult { kind, status } in self.evaluated() {
             let expected = match status {
@@ -115,7 +115,7 @@ impl Whole {
 }
 
 impl Kind {
-    /// What it is evaluated from.
+    /// The sources that the kind is evaluated from.
     fn answers_of(self) -> &'static [Source] {
         match &self.definition().sources {
             Sources::Figures(_) => &[Source::Figures, Source::Reports, Source::Truth],
@@ -135,7 +135,7 @@ fn a_kind_is_clear_only_where_each_of_its_sources_answers() {
     }
 }
 
-/// Every kind that a figure may show, of which reports are the source.
+/// Every kind that figures can show.
 const OF_FIGURES: [Kind; 8] = [
     Kind::RequestedAsMoved,
     Kind::MountsMerged,
@@ -161,7 +161,7 @@ fn what_is_answered_in_part_clears_nothing_that_the_rest_may_show() {
     with(|whole| whole.readings().unread = 1).assert("a line", &of_reports, &[Kind::Unreadable]);
     let silent = with(|whole| *whole.readings() = Readings { lost: Some(0), ..Readings::default() });
     silent.assert("no report", &[&of_reports[..], &[Kind::Unreadable]].concat(), &[]);
-    // Those by cgroup and mount need a report from before the workload.
+    // Kinds by cgroup and mount need a report from before the workload.
     let late = with(|whole| {
         whole.report.as_mut().unwrap().figures[0].counting = Counting::Interval;
         whole.readings().reports.remove(0);
@@ -198,7 +198,7 @@ fn what_the_kernel_answers_in_part_clears_nothing() {
     with(|kernel| kernel.memory_lacks = Some("of 1 map".to_owned()), &[Kind::MemoryHeld]);
     with(|kernel| kernel.left_lacks = Some("links".to_owned()), &[Kind::LeftBehind]);
     with(|kernel| kernel.idle_cpu = Some((0, 0)), &[Kind::IdleCpu]);
-    // One of two programs may be attached without a link; and nobody counts those of XDP.
+    // One of two programs can be attached without a link. The kernel does not count misses of XDP.
     with(|kernel| kernel.links = Some(1), &[Kind::MissedProbes]);
     with(|kernel| kernel.programs = vec![26, 6], &[Kind::MissedProbes]);
     let mut whole = Whole::new();
@@ -220,7 +220,7 @@ fn a_tool_that_shows_no_sign_may_have_failed_to_load() {
     of(false, false, &[Kind::DoesNotLoad, Kind::DoesNotAttach, Kind::DoesNotStart]);
 }
 
-/// What is found stays found, whatever else is not known.
+/// Missing data does not hide a finding.
 #[test]
 fn a_part_that_does_not_answer_hides_no_finding() {
     let mut whole = Whole::new();
@@ -231,7 +231,7 @@ fn a_part_that_does_not_answer_hides_no_finding() {
     whole.assert("found", &[], &[Kind::LeftBehind, Kind::MemoryHeld]);
 }
 
-/// A figure of which one run knows nothing may be compared in another.
+/// A figure without data in one run can be compared in another.
 #[test]
 fn what_no_run_compares_is_left_open() {
     let report = Whole::new().report.unwrap();
@@ -245,7 +245,7 @@ fn what_no_run_compares_is_left_open() {
     }
 }
 
-/// docs/findings.md has a table of the sources, as they are here.
+/// The table of sources in docs/findings.md matches the code.
 #[test]
 fn the_page_has_the_sources_of_every_kind() {
     let mut table = String::from("| finding | its sources | clear | not evaluated |\n|---|---|---|---|\n");

@@ -17,7 +17,7 @@ fn mounts_and_cgroups_merged() {
         }
         let results = counts(&tool, &readings(&[(100, 0, Some(names[0]), 400), (100, 0, Some(names[1]), 30)]), &truth);
         assert!(is_clear(&results, kind) && found(&results).is_empty(), "{results:?}");
-        // One is just not seen.
+        // One subject is merely not reported.
         let results = counts(&tool, &readings(&[(100, 0, Some(names[0]), 400)]), &truth);
         assert!(is_clear(&results, kind));
         assert_eq!(found(&results), [Kind::CountsTooLow]);
@@ -26,8 +26,7 @@ fn mounts_and_cgroups_merged() {
     }
 }
 
-/// The agent's own cgroup may have nothing, or all that it did: it is merged with another's all the
-/// same.
+/// The counts of the agent's own cgroup are optional. It can still be merged with another cgroup.
 #[test]
 fn what_is_merged_into_a_subject_of_uncertain_figures_is_merged() {
     let shares =
@@ -36,16 +35,17 @@ fn what_is_merged_into_a_subject_of_uncertain_figures_is_merged() {
     let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Cgroup)]);
     let results = |value| counts(&tool, &readings(&[(100, 0, Some("1"), value)]), &truth);
     assert_eq!(found(&results(142_032)), [Kind::CgroupsMerged]);
-    // No more than its own: the other is missed.
+    // The value is at most the agent's own, so the other cgroup is missed.
     for value in [75_690, 75_691] {
         assert_eq!(found(&results(value)), [Kind::CountsTooLow], "{value}");
     }
     assert_eq!(found(&results(142_033)), [Kind::CountsTooLow, Kind::CountsTooHigh]);
-    // Of none of both: no read is seen.
+    // Neither is reported: no read is seen.
     assert_eq!(found(&results(0)), [Kind::OperationsNotSeen]);
 }
 
-/// Two mounts of one file system have its device: who reports by device is right with their sum.
+/// Two mounts of one file system share a device. A tool that reports by device correctly reports
+/// the sum.
 #[test]
 fn mounts_that_a_tool_calls_by_one_name_are_one() {
     let on = |mount: &[&str], bytes| Share {
@@ -65,7 +65,7 @@ fn mounts_that_a_tool_calls_by_one_name_are_one() {
     assert!(evidence_of(&low, Kind::CountsTooLow).contains("of mount 0:40: 400, really 430"), "{low:?}");
 }
 
-/// What a correct tool may leave out is no part of a sum that is right without it.
+/// Optional amounts are not part of a sum that is right without them.
 #[test]
 fn what_is_merged_is_what_is_certain() {
     let shares = vec![
@@ -91,20 +91,20 @@ fn subjects_that_are_not_known_are_shown() {
     ]);
     let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Mount)]);
     let results = |samples: &[_]| counts(&tool, &readings(samples), &truth);
-    // Misnamed: the figure is that of one that is missing.
+    // The figure of a missing mount has another name.
     let misnamed = results(&[(100, 0, Some("/nfs"), 491_528), (100, 0, Some("/tmp"), 30)]);
     assert_eq!(found(&misnamed), [Kind::SubjectUnknown]);
     assert_eq!(
         evidence_of(&misnamed, Kind::SubjectUnknown),
         "`v` of mount /nfs: 491528; the same as really of mount /mnt/nfs"
     );
-    // Merged under a name that is not known: that is one finding, not two.
+    // Merging under an unknown name is one finding, not two.
     assert_eq!(found(&results(&[(100, 0, Some("/nfs"), 491_558)])), [Kind::MountsMerged]);
     let more = results(&[(100, 0, Some("/mnt/nfs"), 491_528), (100, 0, Some("/tmp"), 30), (100, 0, Some("/x"), 5)]);
     assert_eq!(found(&more), [Kind::SubjectUnknown]);
     assert!(evidence_of(&more, Kind::SubjectUnknown).ends_with("/x: 5; no mount did anything under this name"));
-    // On a machine that others work on, what nothing else explains is of a mount of theirs; a wrong
-    // name is one there, too.
+    // On a shared machine, an unexplained name can be a mount of others. A wrong name is still
+    // found.
     let shared = Truth { is_shared: true, ..truth.clone() };
     let beside = |samples: &[_]| found(&counts(&tool, &readings(samples), &shared));
     assert_eq!(
@@ -112,7 +112,7 @@ fn subjects_that_are_not_known_are_shown() {
         [Kind::SubjectUnknown; 0]
     );
     assert_eq!(beside(&[(100, 0, Some("/nfs"), 491_528), (100, 0, Some("/tmp"), 30)]), [Kind::SubjectUnknown]);
-    // Known, of another operation; of nothing; and without a name, as of pipes.
+    // A known mount with another operation, an amount of 0, and an empty name as for pipes.
     let known = results(&[
         (100, 0, Some("/mnt/nfs"), 491_528),
         (100, 0, Some("/tmp"), 30),
@@ -139,8 +139,7 @@ fn what_is_reported_under_another_name_is_compared_with_whose_it_is() {
     let tool = report(vec![figure(&reads, Unit::Calls, Whose::Mount), figure(&reads, MOVED, Whose::Mount)]);
     let results = |samples: &[_]| counts(&tool, &readings(samples), &truth);
     let tmp = [(100, 0, Some("/tmp"), 3), (100, 1, Some("/tmp"), 30)];
-    // By its calls, /nfs is /mnt/nfs: so that of its bytes, those of readv are missing, and not
-    // all.
+    // The call counts show that /nfs is /mnt/nfs. Therefore its bytes lack only those of readv.
     let misnamed = results(&[tmp[0], tmp[1], (100, 0, Some("/nfs"), 83), (100, 1, Some("/nfs"), 491_528)]);
     assert_eq!(found(&misnamed), [Kind::SubjectUnknown, Kind::OperationsNotSeen]);
     assert_eq!(
@@ -150,21 +149,21 @@ fn what_is_reported_under_another_name_is_compared_with_whose_it_is() {
     );
     let missing = evidence_of(&misnamed, Kind::OperationsNotSeen);
     assert!(missing.ends_with("/mnt/nfs: 491528, really 1277960: what is missing is exactly readv"), "{missing}");
-    // Two names that are both the same as one mount, by a figure each: one of them is by chance.
+    // Two names each match the same mount in one figure. One of them matches by chance.
     let two = [tmp[0], tmp[1], (100, 0, Some("/nfs"), 83), (100, 0, Some("/x"), 5), (100, 1, Some("/x"), 1_277_960)];
     let shown = evidence_of(&results(&two), Kind::SubjectUnknown);
     assert!(!shown.contains("taken for"), "{shown}");
-    // It has its own name as well: nothing is added to it.
+    // The mount is also reported by its own name, so nothing is added.
     let own =
         [tmp[0], tmp[1], (100, 0, Some("/nfs"), 83), (100, 1, Some("/nfs"), 9), (100, 1, Some("/mnt/nfs"), 1_277_960)];
     assert_eq!(found(&results(&own)), [Kind::SubjectUnknown]);
-    // Which of two it is, no figure shows: nothing is taken for anything.
+    // No figure shows which of two mounts the name is, so it is matched to none.
     let unclear = results(&[tmp[0], (100, 0, Some("/nfs"), 83), (100, 1, Some("/nfs"), 30)]);
     let shown = evidence_of(&unclear, Kind::SubjectUnknown);
     assert!(!shown.contains("taken for"), "{shown}");
 }
 
-/// A mount that is missed is no operation that is not seen: reads of others are reported.
+/// A missed mount is not an unseen operation: reads of other mounts are reported.
 #[test]
 fn a_mount_that_is_missed_is_no_operation_that_is_not_seen() {
     let reads = [Operation::Read, Operation::Readv];
@@ -189,21 +188,21 @@ fn a_mount_that_is_missed_is_no_operation_that_is_not_seen() {
         FindingStatus::Found { certainty: Some(Certainty::Bounded), .. }
     ));
     assert!(is_clear(&missed, Kind::OperationsNotSeen));
-    // Nothing shows readv: neither that it is reported of others, nor that it is not the operation.
+    // No report shows whether other mounts have readv, or whether the operation is unseen.
     let unseen = results(&reads, &[("/mnt/nfs", 400), ("/tmp", 30)]);
     assert_eq!(found(&unseen), [Kind::OperationsNotSeen]);
     assert!(evidence_of(&unseen, Kind::OperationsNotSeen).ends_with("of mount /srv: 0, really 20: nothing of readv"));
-    // Under a name that is not known, reads are seen.
+    // Reads are seen under an unknown name.
     let elsewhere = results(&[Operation::Read], &[("/x", 77)]);
     assert_eq!(found(&elsewhere), [Kind::SubjectUnknown, Kind::OperationsNotSeen, Kind::CountsTooLow]);
     let unreported = evidence_of(&elsewhere, Kind::OperationsNotSeen);
     assert_eq!(unreported, "no figure counts readv: 2 calls, 20 bytes");
-    // Of two operations it is not known which.
+    // Two operations fit, so it is unknown which one was seen.
     let either = results(&reads, &[("/x", 77)]);
     assert_eq!(found(&either), [Kind::SubjectUnknown, Kind::OperationsNotSeen]);
 }
 
-/// What another mount did by other operations shows nothing: 25 bytes may be those of readv alone.
+/// The other mount's number is explained by other operations: 25 bytes can be those of readv alone.
 #[test]
 fn what_other_operations_explain_shows_none() {
     let tool = report(vec![figure(&[Operation::Read, Operation::Readv], MOVED, Whose::Mount)]);
@@ -221,7 +220,7 @@ fn what_other_operations_explain_shows_none() {
     assert_eq!(found(&of(26)), [Kind::CountsTooLow]);
 }
 
-/// An LRU map by file and process: what it evicts is missing of the process, which is still there.
+/// An LRU map by file and process. Evicted keys are missing from a process that is still reported.
 #[test]
 fn keys_that_vanish_within_a_subject_are_named_with_their_map() {
     let truth = truth(vec![share("a", "m", Operation::Read, 9, 900, 900)]);
@@ -249,7 +248,8 @@ fn keys_that_vanish_within_a_subject_are_named_with_their_map() {
     assert_eq!(found(&explained), [Kind::CountsVanish]);
     let expected = "`v` of a: 2 of its keys, with 200, were there at 50 ns or later, and not at 100 ns or later";
     assert_eq!(evidence_of(&explained, Kind::CountsVanish), format!("{expected}{cause}"));
-    // What was evicted between reports is in none; and what fell with the keys is explained once.
+    // Keys evicted between reports are in no report. A decrease through evicted keys is explained
+    // once.
     let less = results(400);
     assert_eq!(found(&less), [Kind::CountsGoBackwards, Kind::CountsVanish, Kind::CountsTooLow]);
     let evidence = evidence_of(&less, Kind::CountsTooLow);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls that a tool leaves out all together: variants of operations, and calls that failed.
+//! Calls that a tool leaves out together: variants of operations, and failed calls.
 
 use bpfassay_protocol::operation::Variant;
 
@@ -9,8 +9,10 @@ fn of(variant: Option<Variant>, operation: Operation, calls: u64, failed: u64) -
     Share { variant, errors: Some(failed), ..share("a", "m", operation, calls, 0, 0) }
 }
 
-/// 33 calls of fsync and 8 of fdatasync in two phases, one of which has as many calls; 40 opens, 6
-/// of which fail, and 3 by execve, 1 of which fails.
+/// Some calls of fsync and open.
+///
+/// - 33 calls of fsync and 8 of fdatasync
+/// - 40 opens, of which 6 fail, and 3 opens by execve, of which 1 fails
 fn shares() -> Vec<Share> {
     vec![
         of(Some(Variant::Fsync), Operation::Fsync, 33, 0),
@@ -38,7 +40,7 @@ fn plain(operations: &[Operation], unit: Unit) -> ReportedFigure {
     figure(operations, unit, Whose::System)
 }
 
-/// The evidence of the only finding, and which one that is.
+/// Returns the only finding and its evidence.
 fn only(results: &[FindingResult]) -> (Kind, String) {
     let [kind] = found(results)[..] else { panic!("{:?}", found(results)) };
     (kind, evidence_of(results, kind))
@@ -57,12 +59,12 @@ fn a_variant_that_is_missing_is_named_and_no_other_cause() {
         truth(vec![of(Some(Variant::Open), Operation::Open, 271, 0), of(Some(Variant::Exec), Operation::Open, 1, 0)]);
     let open = reported(plain(&[Operation::Open], Unit::Calls), &one, 271);
     assert!(only(&open).1.ends_with("271, really 272: the 1 open by execve is missing"), "{open:?}");
-    // Of both operations.
+    // Variants of both operations are missing.
     let both = reported(plain(&[Operation::Open, Operation::Fsync], Unit::Calls), &happened(), 84 - 8 - 3);
     let (kind, evidence) = only(&both);
     let expected = "73, really 84: the 3 opens by execve and the 8 calls of fdatasync are missing";
     assert!(kind == Kind::OperationsNotSeen && evidence.ends_with(expected), "{evidence}");
-    // Any other amount is none of them.
+    // Another amount matches no variant.
     let fsync = reported(plain(&[Operation::Fsync], Unit::Calls), &happened(), 32);
     let expected = "`v` (fsync, calls): 32, really 41";
     assert_eq!(only(&fsync), (Kind::CountsTooLow, expected.to_owned()));
@@ -73,7 +75,7 @@ fn failed_calls_that_are_missing_are_named() {
     let results = reported(plain(&[Operation::Open], Unit::Calls), &happened(), 36);
     let expected = "`v` (open, calls): 36, really 43: the 7 calls that failed are missing";
     assert_eq!(only(&results), (Kind::CountsTooLow, expected.to_owned()));
-    // Those by execve, and those of others that failed.
+    // The execve calls and the other failed calls.
     let results = reported(plain(&[Operation::Open], Unit::Calls), &happened(), 34);
     let expected = "34, really 43: the 3 opens by execve and the 6 calls that failed are missing";
     let (kind, evidence) = only(&results);
@@ -115,7 +117,7 @@ fn a_figure_of_some_variants_is_compared_with_these() {
         (by(Operation::Open, Variant::Open, Unit::Calls), 40),
         (by(Operation::Open, Variant::Open, Unit::Successes), 34),
         (by(Operation::Open, Variant::Exec, Unit::Errors), 1),
-        // The variants of one operation say nothing of another.
+        // The variants of one operation do not limit another operation.
         (
             ReportedFigure {
                 variants: vec![Variant::Fsync],
@@ -136,7 +138,7 @@ fn a_figure_of_some_variants_is_compared_with_these() {
     assert!(evidence.ends_with("43, really 36; as much more as the 7 calls that failed"), "{evidence}");
 }
 
-/// As in records of earlier versions, and of requests of io_uring.
+/// Variants are unknown in records of earlier versions, and for io_uring requests.
 #[test]
 fn variants_that_are_not_recorded_are_compared_with_nothing() {
     let old = truth(vec![of(None, Operation::Fsync, 41, 0), of(None, Operation::Open, 43, 7)]);
@@ -153,7 +155,7 @@ fn variants_that_are_not_recorded_are_compared_with_nothing() {
     assert_eq!(found(&reported(plain(&[Operation::Fsync], Unit::Calls), &old, 41)), []);
 }
 
-/// Within the bounds of the truth: an amount below what it is uncertain by is not named.
+/// Within the truth's bounds, an amount below the uncertainty is not named.
 #[test]
 fn a_variant_that_fits_within_bounds_is_less_sure() {
     let certainty = |truth: &Truth| {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is found without a figure: how the tool started, what the kernel saw, what could not be
-//! read.
+//! Findings without figures: how the tool started, what the kernel saw, and what could not be read.
 
 use bpfassay_protocol::{
     prototype::Checked,
@@ -62,7 +61,7 @@ fn prototypes_are_passed_on() {
     let evidence = evidence_of(&results(&[of(&lines, None)]), Kind::PrototypeDiffers);
     assert!(evidence.starts_with("on_read (fexit/vfs_read): argument 0\n"), "{evidence}");
     assert!(evidence.ends_with("argument 15\nand 4 more"), "{evidence}");
-    // That nothing differs is not known of what could not be followed; what differs is.
+    // Unchecked programs can hide a difference, but a found difference counts.
     assert!(reason(&results(&[of(&[], Some("x"))]), Kind::PrototypeDiffers).contains("were not compared"));
     assert_eq!(found(&results(&[of(&lines, Some("x"))])), [Kind::PrototypeDiffers]);
 }
@@ -117,7 +116,7 @@ fn what_the_kernel_saw() {
     assert!(kinds.iter().all(|&kind| matches!(status(&unknown, kind), FindingStatus::NotEvaluated { .. })));
 }
 
-/// A program that chooses between two prototypes when it is loaded is right on both kernels.
+/// A program that selects one of two prototypes when it is loaded is right on both kernels.
 #[test]
 fn a_branch_that_the_verifier_would_refuse_is_no_fault_of_a_loaded_program() {
     let checked = |section: &str, lines: &[&str]| {
@@ -131,14 +130,14 @@ fn a_branch_that_the_verifier_would_refuse_is_no_fault_of_a_loaded_program() {
     let beyond = "reads argument 5 of 2: f(a, b)";
     let guarded = checked("fexit/inet_csk_accept", &[beyond]);
     assert!(reason(&results(&guarded, &Start::Ready), Kind::PrototypeDiffers).contains("does not execute it"));
-    // The verifier says nothing about registers, and nothing about how a value is used.
+    // The verifier checks neither registers nor how a value is used.
     let of_registers = checked("kprobe/inet_csk_accept", &[beyond]);
     assert_eq!(found(&results(&of_registers, &Start::Ready)), [Kind::PrototypeDiffers]);
     let narrow = "takes argument 1 of 2, a pointer, for a number of 32 bits: f(a, b)";
     let both = results(&checked("fexit/inet_csk_accept", &[beyond, narrow]), &Start::Ready);
     assert!(!evidence_of(&both, Kind::PrototypeDiffers).contains("argument 5"), "{both:?}");
     assert!(evidence_of(&both, Kind::PrototypeDiffers).contains("argument 1 of 2"));
-    // Of one that was refused, it may be why.
+    // The difference can be the reason for a refusal.
     let refused = Start::NotReady { message: "ended".to_owned() };
     assert!(found(&results(&guarded, &refused)).contains(&Kind::PrototypeDiffers));
 }
@@ -161,11 +160,11 @@ fn missed_probes_are_clear_only_where_the_kernel_counts_those_of_every_program()
     };
     let (kprobe, tracepoint, raw, fexit) = (2, 5, 17, 26);
     let none = |status: String, part: &str| assert!(status.contains(part), "{status}");
-    // libbpf on 6.1: the kernel counts neither the kprobe's hits nor the program's.
+    // libbpf on 6.1: the kernel counts neither misses of the kprobe nor of the program.
     none(status(&[kprobe], (6, 1), None, Some(0), 1), "before Linux 6.7");
     none(status(&[tracepoint], (6, 6), None, Some(0), 1), "before Linux 6.7");
     assert_eq!(status(&[tracepoint], (6, 7), None, Some(0), 0), "clear");
-    // bpftrace on 6.12: attached by perf events, without links; and one of two by a link.
+    // bpftrace on 6.12 attaches by perf events without links. Then one of two programs has a link.
     none(status(&[kprobe], (6, 12), None, Some(0), 0), "attached by links");
     none(status(&[kprobe, kprobe], (6, 12), Some(0), Some(0), 1), "attached by links");
     assert_eq!(status(&[kprobe, fexit], (6, 12), Some(0), Some(0), 2), "clear");
@@ -176,7 +175,7 @@ fn missed_probes_are_clear_only_where_the_kernel_counts_those_of_every_program()
     none(status(&[], (6, 12), None, Some(0), 0), "no BPF program");
 }
 
-/// As of 40 readers that wait under a kretprobe with the default number of instances.
+/// Example: 40 readers wait under a kretprobe with the default number of instances.
 #[test]
 fn returns_that_are_missed_are_found_by_the_entries() {
     let truth = truth(vec![share("a", "m", Operation::Read, 2230, 400, 400)]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Histograms, event streams, and reports of several pages or maps.
+//! Histograms, event streams, and reports with several pages or maps.
 
 use super::*;
 
-/// As `print_log2_hist` of libbpf-tools prints it (fsdist of bcc 0.31 with `-T 1`).
+/// Output of `print_log2_hist` of libbpf-tools (fsdist of bcc 0.31 with `-T 1`).
 const FSDIST: &str = "Tracing nfs operation latency... Hit Ctrl-C to end.
 
 08:00:01
@@ -112,7 +112,7 @@ fn buckets_of_prometheus_agree_with_each_other() {
     assert_eq!((readings.unread, &readings.first_unread), (0, &None));
     let values = readings.values(0, &report.figures[0], 0, 2);
     assert_eq!(bounds(&values[&Some("7".to_owned())]), [("0.001", 2), ("0.1", 3), ("+Inf", 1)]);
-    // Cumulative: nothing happened between the two pages.
+    // Cumulative buckets: nothing happened between the two pages.
     assert_eq!(readings.values(0, &report.figures[0], 1, 2)[&Some("7".to_owned())], []);
     for (from, to, why) in [
         (
@@ -161,7 +161,7 @@ figures = [
     };
     let of = |ior: u64, sh: u64| vec![("ior".to_owned(), ior), ("sh".to_owned(), sh)];
     assert_eq!([sums(0), sums(1), sums(2), sums(3)], [of(2, 1), of(4096, 0), of(1, 0), of(1, 1)]);
-    // A tool that has lines for successes only.
+    // The tool prints successes only.
     assert_eq!(sums(4), of(2, 1));
     assert_eq!((readings.unread, readings.lost), (0, Some(7)));
     for (line, why) in [
@@ -227,7 +227,7 @@ fn each_figure_is_read_of_its_own_map() {
         );
         report(&text, true)
     };
-    // What the object does not describe is missing of either.
+    // Both forms report a map that the object does not describe.
     let error = read(&maps("other"), &Capture::default(), Some(OBJECT)).unwrap_err().to_string();
     assert!(error.contains("describes no map `other`"), "{error}");
     let one = report(
@@ -250,7 +250,7 @@ proptest! {
     #[test]
     fn any_lines_are_read_or_counted(text in "((operation = 'read'|     usecs  : count    distribution|[0-9]{1,3} -> [0-9]{1,3} : [0-9]{1,3} \\|\\*+ *\\||[a-z:>|*0-9 -]{0,20})\n){0,20}") {
         let readings = read(&fsdist(), &printed(Stream::Stdout, &[(1, &text)]), None).unwrap();
-        // A histogram has as many values as its buckets, and all are of figures.
+        // The figure of a histogram is the sum of its buckets.
         for one in &readings.distributions {
             let count: u64 = one.buckets.iter().map(|bucket| bucket.count).sum();
             prop_assert!(readings.samples.iter().any(|sample| (sample.figure, sample.value) == (one.figure, count)));
@@ -259,7 +259,7 @@ proptest! {
         prop_assert!(readings.samples.len() <= readings.distributions.len());
     }
 
-    /// Whatever a histogram counts, its buckets agree, and nothing that disagrees is taken for it.
+    /// Consistent buckets are accepted whatever their counts, and inconsistent ones never.
     #[test]
     fn agreeing_buckets_are_read_and_others_are_not(counts in proptest::collection::vec(0_u64..1000, 1..8), more in 1_u64..9) {
         let report = report(
@@ -287,7 +287,7 @@ fn what_the_compiler_of_bpftrace_says_before_its_first_object_is_no_report() {
         "bpftrace-json = {}\nunit = \"bytes-returned\"\ncounting = \"cumulative\"\nfigures = [{ value = \"@b\", operations = \"read\" }]",
         false,
     );
-    // bpftrace of forky, as it was printed in a guest, with -f json.
+    // Output of bpftrace from Debian forky with -f json, recorded in a guest.
     let warning = r"/tools/b/script:6:28-35: WARNING: Unnecessary cast: expression is already of type int64
     @read_bytes[comm] = sum((int64)retval > 0 ? retval : 0);
                             ~~~~~~~
@@ -299,7 +299,7 @@ fn what_the_compiler_of_bpftrace_says_before_its_first_object_is_no_report() {
         (readings.unread, readings.first_unread, figures)
     };
     assert_eq!(unread(&format!("{warning}{map}")), (0, None, 1));
-    // Among reports, and where there is none, text is no output of `-f json`.
+    // Text between reports, or without any report, counts as unread.
     let (lines, first, figures) = unread(&format!("{map}{warning}{map}"));
     assert_eq!((lines, figures), (3, 2));
     assert!(first.unwrap().contains("Unnecessary cast"));

@@ -5,8 +5,8 @@ use super::*;
 
 const LINES: &str = "{\"op\":\"read\",\"bytes\":5,\"cg\":\"a\"}\n{\"op\":\"write\",\"bytes\":7,\"cg\":\"a\"}\n";
 
-/// What is absent of a report of this form with these figures, of `capture`: the figure, what,
-/// whether it is a value, and the suggestion.
+/// Returns the absent names for this form, these figures and `capture`: the figure, the
+/// description, whether it is a value, and the suggestion.
 fn absent(form: &str, figures: &str, capture: &Capture) -> Vec<(usize, String, bool, String)> {
     let report = report(&format!("{form}\nunit = 'calls'\ncounting = 'cumulative'\nfigures = [{figures}]"), false);
     let absent = read(&report, capture, None).unwrap().absent;
@@ -35,7 +35,7 @@ fn names_and_values_of_labels_that_no_line_has_are_absent() {
     for (from, to, expected) in cases {
         assert_eq!(of_json(&right.replace(from, to), LINES), expected, "{to}");
     }
-    // A label beside other values is not that of this one.
+    // A label beside other values does not count for this value.
     let more = format!("{LINES}{{\"calls\":1}}\n");
     let figure = "{ value = 'calls', operations = 'read', where = { op = 'read' } }";
     assert_eq!(of_json(figure, &more), one("`op` beside `calls`", false, ""));
@@ -56,7 +56,7 @@ fn nothing_is_absent_of_what_was_not_reported_or_looked_at() {
     assert_eq!(of_json(figure, "no json\n"), []);
     let capture = Capture { cut: true, ..printed(Stream::Stdout, &[(1, LINES)]) };
     assert_eq!(absent("json-lines = {}", figure, &capture), []);
-    // A table's groups are compared with its line before.
+    // Groups of a table are checked against its line pattern earlier.
     let table = "table = { line = '^(?<x>\\d+)$', ignore = '.' }";
     assert_eq!(absent(table, figure, &printed(Stream::Stdout, &[(1, "y\n")])), []);
 }
@@ -71,7 +71,7 @@ fn other_forms_have_names_as_well() {
     assert_eq!(absent(form, &figure("reads_total"), &capture), []);
     let nearest = "; did you mean `reads_total`?";
     assert_eq!(absent(form, &figure("raeds_total"), &capture), one("`raeds_total`", false, nearest));
-    // The other page has it.
+    // The other page has the name.
     let pages = "openmetrics = [{ name = 'a', port = 1 }, { name = 'b', port = 2 }]";
     let figures =
         "{ page = 'a', value = 'x', operations = 'read' }, { page = 'b', value = 'other', operations = 'write' }";
@@ -82,7 +82,7 @@ fn other_forms_have_names_as_well() {
     let bpftrace = "{\"type\": \"map\", \"data\": {\"@reads\": {\"7\": 5}}}\n{\"type\": \"time\", \"data\": \"\"}\n";
     let expected = one("`@raeds`", false, "; did you mean `@reads`?");
     assert_eq!(absent("bpftrace-json = {}", &figure("@raeds"), &printed(bpftrace)), expected);
-    // No map had anything in it yet.
+    // All maps were still empty.
     let empty = "{\"type\": \"time\", \"data\": \"\"}\n";
     assert_eq!(absent("bpftrace-json = {}", &figure("@reads"), &printed(empty)), one("`@reads`", false, ""));
 

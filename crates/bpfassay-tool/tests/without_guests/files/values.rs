@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Values of figures and of `[start]` that have a grammar of their own.
+//! Values of figures and of `[start]` with a special syntax.
 
 use bpfassay_protocol::operation::Variant;
 
