@@ -25,8 +25,7 @@ fn main() -> Result<()> {
     let clang = find_clang()?;
     let status = Command::new(&clang)
         .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-std=gnu17", "-Wall", "-Wextra", "-Wno-unused-parameter"])
-        // No header of the build machine is included: the same source gives the same object
-        // everywhere.
+        // The same source gives the same object everywhere: no header of this machine is included.
         .args(["-Werror", "-nostdinc", "-fdebug-compilation-dir=."])
         .arg(format!("-D__TARGET_ARCH_{arch}"))
         .arg("-isystem")
@@ -43,7 +42,7 @@ fn variable(name: &str) -> Result<String> {
     env::var(name).map_err(|error| format!("cargo did not set {name}: {error}").into())
 }
 
-/// `BPFASSAY_CLANG`, or `clang`, or the newest `clang-NN` on `PATH`.
+/// Returns `BPFASSAY_CLANG`, else `clang`, else the newest `clang-NN` on `PATH`.
 fn find_clang() -> Result<PathBuf> {
     if let Some(clang) = env::var_os("BPFASSAY_CLANG") {
         return Ok(clang.into());

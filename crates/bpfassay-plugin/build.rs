@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles the plugin itself, for the machine that QEMU is to run on, once for each version of
-//! QEMU's plugin interface. Where that is another machine than this one, it takes cargo's linker
-//! for it. Where the plugin cannot be compiled, there is none, and the library reports that when it
-//! is asked for one.
+//! Compiles the plugin for the machine that QEMU is to run on, once for each version of QEMU's
+//! plugin interface. For another architecture than the build machine's, cargo's linker for the
+//! target is used. If the plugin cannot be compiled, its file is empty, and the library reports
+//! that when it is asked for a plugin.
 
 use std::{env, error::Error, ffi::OsString, fs, io, path::Path, process::Command};
 
@@ -26,20 +26,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the plugin is compiled with.
+/// The compiler and its settings.
 struct Compiler {
     rustc: OsString,
     target: String,
-    /// None for this machine.
+    /// `None` for the build machine.
     linker: Option<OsString>,
 }
 
-/// The compiler for the machine that QEMU is to run on; none where cargo has no linker for it.
+/// Returns the compiler for QEMU's machine; `None` if cargo has no linker for it.
 fn compiler() -> Result<Option<Compiler>, Box<dyn Error>> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let (host, target) = (env::var("HOST")?, env::var("TARGET")?);
     let arch = |triple: &str| triple.split('-').next().map(str::to_owned);
-    // For the C library that QEMU has, and not for that of a static program.
+    // The plugin needs the C library of QEMU, not that of a static program.
     if arch(&host) == arch(&target) {
         return Ok(Some(Compiler { rustc, target: host, linker: None }));
     }
@@ -49,14 +49,13 @@ fn compiler() -> Result<Option<Compiler>, Box<dyn Error>> {
 }
 
 impl Compiler {
-    /// Whether it made the plugin for version `api` of the interface, as `file`.
+    /// Compiles the plugin for version `api` of the interface as `file`. Returns the success.
     fn makes(&self, api: &str, file: &Path) -> io::Result<bool> {
         let mut rustc = Command::new(&self.rustc);
         rustc.args(["--crate-type", "cdylib", "--crate-name", "bpfassay_plugin", "--edition", "2024"]);
         rustc.args(["--target", &self.target, "-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols"]);
-        // A wrapper of QEMU, such as a shell, loads the plugin before the C library, too. With
-        // partial RELRO, functions of QEMU, which a wrapper does not have, are looked up when they
-        // are called.
+        // A wrapper of QEMU, such as a shell, loads the plugin before the C library, too, but has
+        // no functions of QEMU. Partial RELRO makes the linker look functions up when called.
         rustc.args(["-C", "relro-level=partial", "-C", "codegen-units=1"]);
         rustc.arg("--cfg").arg(format!("bpfassay_plugin_api=\"{api}\""));
         if let Some(linker) = &self.linker {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A map that holds a bounded number of entries, and gives up the oldest.
+//! A map with a bounded number of entries, which evicts the oldest.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// See the module.
+/// A map that evicts its oldest entries.
 #[derive(Debug)]
 pub(crate) struct Aged<K, V> {
     most: usize,
@@ -14,13 +14,13 @@ pub(crate) struct Aged<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V> Aged<K, V> {
-    /// Holds `most` entries, at least one.
+    /// A map for `most` entries, or for one if `most` is 0.
     pub(crate) fn new(most: usize) -> Self {
         Self { most: most.max(1), next: 0, entries: HashMap::new(), by_age: BTreeMap::new() }
     }
 
-    /// Puts an entry, and returns those that went: an older one of the same key, and the oldest
-    /// where there were too many.
+    /// Inserts an entry. Returns the removed entries: an older one with the same key, and the
+    /// oldest one if the map was full.
     pub(crate) fn insert(&mut self, key: K, value: V) -> impl Iterator<Item = V> + use<K, V> {
         let replaced = self.remove(key);
         let oldest =
@@ -42,7 +42,7 @@ impl<K: Copy + Eq + Hash, V> Aged<K, V> {
         Some(value)
     }
 
-    /// Takes out all entries whose key is wanted, the oldest first.
+    /// Removes and returns all entries with a wanted key, the oldest first.
     pub(crate) fn take(&mut self, wanted: impl Fn(K) -> bool) -> Vec<V> {
         let keys: Vec<K> = self.by_age.values().copied().filter(|&key| wanted(key)).collect();
         keys.into_iter().filter_map(|key| self.remove(key)).collect()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events become spans.
+//! Turns events into spans.
 //!
-//! A file that a process opens is a span of its own, from the begin of `MPI_File_open` to the end
-//! of `MPI_File_close`, and the root of a trace. Calls on the file are its children, and the system
+//! A file that a process opens becomes a span from the start of `MPI_File_open` to the end of
+//! `MPI_File_close`. The span is the root of a trace. Calls on the file are its children. System
 //! calls that read and write are children of the call in which they happened.
 
 use std::borrow::Cow;
@@ -17,36 +17,36 @@ use crate::{
     span::{Identifiers, Of, Span, Value},
 };
 
-/// Most files that are open at once; of more, the oldest count as never closed.
+/// Most files that are open at once. Beyond that, the oldest count as never closed.
 const MAX_FILES: usize = 65_536;
-/// Most processes whose ranks are kept; those of others are looked up again.
+/// Most processes whose ranks are cached.
 const MAX_PROCESSES: usize = 16_384;
 
-/// The name of the span of a file.
+/// The name of a file's span.
 pub const FILE: &str = "MPI file";
 
-/// What was seen, in numbers.
+/// Counts of what was seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Seen {
     /// Calls of MPI-IO.
     pub calls: u64,
-    /// Files that were opened.
+    /// Opened files.
     pub files: u64,
-    /// System calls that read and write within them.
+    /// System calls that read and write within calls of MPI-IO.
     pub system_calls: u64,
-    /// Bytes that calls moved, as far as they are known.
+    /// Bytes that calls moved, if known.
     pub bytes: u64,
-    /// Calls that moved data, of which the number of bytes is not known.
+    /// Calls that moved an unknown number of bytes.
     pub calls_of_unknown_bytes: u64,
-    /// Calls on files whose opening was not seen: their spans have no parent.
+    /// Calls on files whose opening was not seen. Their spans have no parent.
     pub calls_without_file: u64,
     /// Files whose closing was not seen.
     pub files_not_closed: u64,
-    /// Records that no program writes.
+    /// Records that none of the eBPF programs writes.
     pub malformed: u64,
 }
 
-/// A file that is open.
+/// An open file.
 #[derive(Debug)]
 struct OpenFile {
     when: When,
@@ -59,7 +59,7 @@ struct OpenFile {
     written: u64,
 }
 
-/// Makes spans of events.
+/// Turns events into spans.
 #[derive(Debug)]
 pub struct Assembler<R> {
     identifiers: Identifiers,
@@ -71,11 +71,10 @@ pub struct Assembler<R> {
     seen: Seen,
 }
 
-/// How far the clock of the events, which begins at the start of the system, is behind the time of
-/// day.
+/// The difference between the time of day and the clock of events, which starts at boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock {
-    /// In nanoseconds.
+    /// The difference in nanoseconds.
     pub offset: u64,
 }
 
@@ -86,8 +85,8 @@ impl Clock {
 }
 
 impl<R: FnMut(u32) -> Option<u32>> Assembler<R> {
-    /// An assembler whose identifiers follow from `seed`; `libraries` has the families by their
-    /// numbers in events, `rank` finds the rank of a process.
+    /// An assembler that derives identifiers from `seed`. `libraries` has the families by the
+    /// library numbers in events. `rank` finds the rank of a process.
     pub fn new(seed: [u8; 16], clock: Clock, libraries: Vec<Family>, rank: R) -> Self {
         Self {
             identifiers: Identifiers::new(seed),
@@ -100,12 +99,12 @@ impl<R: FnMut(u32) -> Option<u32>> Assembler<R> {
         }
     }
 
-    /// What was seen so far.
+    /// Returns the counts so far.
     pub fn seen(&self) -> Seen {
         self.seen
     }
 
-    /// Gives `out` the spans that follow from one record of the ring buffer.
+    /// Passes the spans that follow from one ring-buffer record to `out`.
     pub fn take(&mut self, record: &[u8], out: &mut impl FnMut(Span)) {
         match decode(record) {
             Some(Event::System(event)) => self.system_call(&event, out),
@@ -117,7 +116,7 @@ impl<R: FnMut(u32) -> Option<u32>> Assembler<R> {
         }
     }
 
-    /// Gives `out` the spans of the files that are still open.
+    /// Passes the spans of files that are still open to `out`.
     pub fn finish(&mut self, out: &mut impl FnMut(Span)) {
         for file in self.files.take(|_| true) {
             self.not_closed(file, out);
@@ -128,7 +127,7 @@ impl<R: FnMut(u32) -> Option<u32>> Assembler<R> {
         let process = event.when.process;
         match event.function.shape {
             Shape::Init => {
-                // A new program: what an earlier one of this number had open is gone.
+                // A new program runs under this process id. Files of an earlier one are gone.
                 self.ranks.remove(process);
                 for file in self.files.take(|(of, _)| of == process) {
                     self.not_closed(file, out);
@@ -176,7 +175,7 @@ impl<R: FnMut(u32) -> Option<u32>> Assembler<R> {
             read: 0,
             written: 0,
         };
-        // One that is there already was closed unseen.
+        // An open file with the same key was closed unseen.
         let gone: Vec<OpenFile> = self.files.insert((event.when.process, handle), file).collect();
         for file in gone {
             self.not_closed(file, out);
@@ -208,7 +207,7 @@ impl<R: FnMut(u32) -> Option<u32>> Assembler<R> {
         rank
     }
 
-    /// Facts that every span has.
+    /// Returns the attributes that every span has.
     fn common(&mut self, when: When) -> Vec<(&'static str, Value)> {
         let mut attributes = Vec::with_capacity(16);
         attributes.push(("process.pid", Value::Number(when.process.into())));
@@ -248,7 +247,7 @@ impl<R: FnMut(u32) -> Option<u32>> Assembler<R> {
     fn system_call(&mut self, event: &SystemCall, out: &mut impl FnMut(Span)) {
         let When { process, thread, begin, end } = event.when;
         self.seen.system_calls += 1;
-        // Opening a file has no handle yet, and is itself where its trace begins.
+        // A call that opens a file has no handle yet, and its trace begins with the call.
         let opened = event.handle.and_then(|handle| self.files.get_mut((process, handle))).map(|file| file.when);
         let root = opened.map_or((thread, event.call_begin), |file| (file.thread, file.begin));
         let mut attributes = self.common(event.when);
@@ -311,7 +310,7 @@ impl OpenFile {
     }
 }
 
-/// The name of a file. OpenTelemetry's texts are UTF-8: other bytes are replaced.
+/// Adds the path of a file. OpenTelemetry's strings are UTF-8, so other bytes are replaced.
 fn path_attributes(path: Option<&(Vec<u8>, bool)>, attributes: &mut Vec<(&'static str, Value)>) {
     if let Some((path, whole)) = path {
         attributes.push(("file.path", Value::Text(Cow::Owned(String::from_utf8_lossy(path).into_owned()))));

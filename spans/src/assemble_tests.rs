@@ -13,7 +13,7 @@ fn assembler() -> Assembler<impl FnMut(u32) -> Option<u32>> {
     Assembler::new([7; 16], Clock { offset: 1000 }, vec![Family::Mpich], |process| process.checked_sub(67))
 }
 
-/// Status, type size and handle were read.
+/// The flags for status and handle.
 const READ: u32 = 1 | 4;
 
 fn spans(records: &[Vec<u8>]) -> (Vec<Span>, Seen) {
@@ -86,7 +86,7 @@ fn without_the_opening_a_call_is_a_trace_of_its_own() {
 #[test]
 fn what_was_read_while_opening_belongs_to_the_opening() {
     let (spans, _) = spans(&[
-        // The record of a call that has no handle yet.
+        // A system call inside a call without a handle.
         {
             let mut record = system_record(0, number("open"), 12, 10, 25);
             record[32..40].fill(0);
@@ -136,21 +136,20 @@ fn records_of_no_program_are_counted() {
 #[test]
 fn bytes_that_are_not_known_are_counted() {
     let mut derived = call_record(1, "write_at", 5, 9, 4, b"");
-    // The fifth argument, a datatype whose handle does not say its size.
+    // The fifth argument is a datatype whose handle does not tell the size.
     derived[72..80].copy_from_slice(&0x8c00_0000u64.to_ne_bytes());
     let (spans, seen) = spans(&[derived]);
     assert_eq!(attribute(&spans[0], "mpi.io.bytes.moved"), None);
     assert_eq!((seen.bytes, seen.calls_of_unknown_bytes), (0, 1));
 }
 
-/// A step of a program: which record.
+/// A step of a program: kind of record, length, handle, function.
 fn record() -> impl Strategy<Value = (u8, u64, u64, usize)> {
     (0..5u8, 0..1000u64, 0..3u64, 4..FUNCTIONS.len())
 }
 
 proptest! {
-    /// Whatever comes, each span has another identifier, ends after it begins, and its parent's
-    /// trace.
+    /// Any records: span identifiers are unique, ends follow begins, children share traces.
     #[test]
     fn any_order_of_records_gives_sound_spans(steps in proptest::collection::vec(record(), 0..60)) {
         let mut time = 10;
@@ -174,8 +173,8 @@ proptest! {
             prop_assert!(span.begin <= span.end);
             let names: BTreeSet<_> = span.attributes.iter().map(|(name, _)| name).collect();
             prop_assert_eq!(names.len(), span.attributes.len());
-            // OpenTelemetry forbids a name that others have as their namespace: receivers that make
-            // trees of names keep only one of them.
+            // OpenTelemetry forbids a name that is the namespace of another name. Receivers that
+            // build trees of names keep only one of the two.
             let is_namespace = |name: &str| names.iter().any(|other| other.starts_with(&format!("{name}.")));
             prop_assert!(names.iter().all(|name| !is_namespace(name)), "{names:?}");
             if let Some(parent) = span.parent.and_then(|id| spans.iter().find(|other| other.id == id)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The eBPF programs in the kernel.
+//! Loads and attaches the eBPF programs.
 
 use std::{
     io,
@@ -16,13 +16,13 @@ use serde::Serialize;
 
 use crate::{functions::FUNCTIONS, library::Library};
 
-/// Bytes where libelf may read words.
+/// Bytes with the alignment of the words that libelf reads.
 #[repr(C, align(8))]
 struct Aligned<T: ?Sized>(T);
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/spans.o")));
 
-/// Longest text of libbpf and the verifier that is kept, in bytes; of a longer one, the end.
+/// Longest log of libbpf and the verifier in bytes. The start of a longer one is dropped.
 const MAX_LOG: usize = 64 << 10;
 
 static LOG: Mutex<String> = Mutex::new(String::new());
@@ -36,19 +36,19 @@ fn keep_log(_: PrintLevel, text: String) {
     }
 }
 
-/// Why the kernel does not take the programs.
+/// The kernel refuses the programs.
 #[derive(Debug, thiserror::Error)]
 #[error("the kernel refuses to {step}: {source}{}", hint(step, log))]
 pub(crate) struct Refused {
-    /// What was to be done.
+    /// The step that failed.
     step: String,
-    /// What libbpf and the verifier printed.
+    /// The output of libbpf and the verifier.
     log: String,
     #[source]
     source: libbpf_rs::Error,
 }
 
-/// The last lines of the log, which have the reason, and what to do.
+/// Returns the last lines of the log, which have the reason, and advice.
 fn hint(step: &str, log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let end = lines[lines.len().saturating_sub(4)..].join("; ");
@@ -56,26 +56,25 @@ fn hint(step: &str, log: &str) -> String {
     format!("{}{end}{instead}", if end.is_empty() { "" } else { ": " })
 }
 
-/// What no event was written for.
+/// Counts of missing events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Lost {
-    /// Events for which the ring buffer had no place.
+    /// Events for which the ring buffer had no room.
     pub ring_full: u64,
-    /// Calls for which the map of calls had no place.
+    /// Calls for which the map of calls had no room.
     pub calls_full: u64,
-    /// Returns of calls whose beginning was not seen.
+    /// Returns from calls whose start was not seen.
     pub unmatched: u64,
     /// Calls within calls.
     pub nested: u64,
     /// Calls that never returned.
     pub abandoned: u64,
-    /// System calls that the programs missed; `None` where it does not count them (before Linux
-    /// 5.12).
+    /// System calls that the programs missed; `None` if the kernel has no count (before 5.12).
     pub missed: Option<u64>,
 }
 
 impl Lost {
-    /// Whether nothing was lost, as far as that is known.
+    /// Whether nothing was lost, as far as known.
     #[must_use]
     pub(crate) fn is_nothing(&self) -> bool {
         let Self { ring_full, calls_full, unmatched, nested, abandoned, missed } = *self;
@@ -83,7 +82,7 @@ impl Lost {
     }
 }
 
-/// Loaded programs, attached.
+/// Loaded and attached programs.
 pub(crate) struct Programs {
     object: Object,
     links: Vec<Link>,
@@ -91,17 +90,17 @@ pub(crate) struct Programs {
     functions: usize,
 }
 
-/// How programs are attached to functions of libraries.
+/// How programs are attached to library functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Way {
-    /// All functions of a file by one link (`BPF_TRACE_UPROBE_MULTI`, Linux 6.6).
+    /// One link for all functions of a file (`BPF_TRACE_UPROBE_MULTI`, Linux 6.6).
     Together,
-    /// Each by an event of its own.
+    /// One perf event per function.
     Single,
 }
 
-/// What is attached at one of `places`: a function by its number, and where it begins.
+/// Where programs are attached: function numbers and offsets in the file.
 type Places<'a> = &'a [(usize, usize)];
 
 fn single(
@@ -140,28 +139,28 @@ fn together(
 
 const EVERY_PROCESS: i32 = -1;
 
-/// What `multi_enter` of src/bpf/spans.bpf.c needs to know of a function.
+/// Encodes what `multi_enter` of src/bpf/spans.bpf.c needs to know about a function.
 fn cookie(function: usize) -> u64 {
-    /// `NONE` of that file.
+    /// `NONE` in spans.bpf.c.
     const NONE: u8 = 255;
     let (datatype, status) = FUNCTIONS[function].shape.places();
-    // The number of a function is less than a byte has: see the test.
+    // A function's number fits into a byte; a test checks that.
     function as u64 | u64::from(datatype.unwrap_or(NONE)) << 8 | u64::from(status.unwrap_or(NONE)) << 16
 }
 
-/// The error of a step, with what libbpf printed.
+/// Makes the error of a step, with the output of libbpf.
 fn refused(step: &str) -> impl FnOnce(libbpf_rs::Error) -> Refused {
     let step = step.to_owned();
     move |source| Refused { step, log: LOG.lock().unwrap_or_else(PoisonError::into_inner).clone(), source }
 }
 
 impl Programs {
-    /// Loads the programs and attaches them to the functions of `libraries`, and, if wanted, to
-    /// system calls. The ring buffer has `ring_bytes`. Where no `way` is asked for, it is the newer
-    /// one if the kernel has it.
+    /// Loads the programs and attaches them to the functions of `libraries` and, if `system_calls`
+    /// is set, to system calls. `ring_bytes` is the size of the ring buffer. If `way` is `None`,
+    /// the newer way is used if the kernel supports it.
     ///
     /// # Errors
-    /// [`Refused`].
+    /// [`Refused`] if the kernel refuses a step.
     pub(crate) fn attach(
         libraries: &[Library],
         system_calls: bool,
@@ -170,7 +169,7 @@ impl Programs {
     ) -> Result<Self, Refused> {
         set_print(Some((PrintLevel::Warn, keep_log)));
         let by = |way| Self::attach_by(way, libraries, system_calls, ring_bytes);
-        // Whatever it is that a kernel refuses of the newer way, it may take the older one.
+        // If a kernel refuses the newer way for whatever reason, it may accept the older one.
         way.map_or_else(|| by(Way::Together).or_else(|_| by(Way::Single)), by)
     }
 
@@ -188,7 +187,7 @@ impl Programs {
         }
         let object = open.load().map_err(refused("load the programs"))?;
         let mut links = Vec::new();
-        // Returns first: then there is no call of which only the beginning is seen.
+        // Attach returns first, so that no call is seen without its return.
         for prefix in ["leave_", "enter_", "multi_leave_", "multi_enter", "system_"] {
             for program in object.progs_mut() {
                 let name = program.name().to_string_lossy().into_owned();
@@ -221,20 +220,20 @@ impl Programs {
         Ok(Self { object, links, way, functions })
     }
 
-    /// To how many functions programs are attached.
+    /// Returns the number of functions with programs attached.
     pub(crate) fn functions(&self) -> usize {
         self.functions
     }
 
-    /// How.
+    /// Returns how the programs are attached.
     pub(crate) fn way(&self) -> Way {
         self.way
     }
 
-    /// The records, each of which `take` gets.
+    /// Returns a reader that passes each record to `take`.
     ///
     /// # Errors
-    /// The kernel's, where the ring buffer cannot be mapped.
+    /// The kernel's error if the ring buffer cannot be mapped.
     pub(crate) fn records<'a>(&self, mut take: impl FnMut(&[u8]) + 'a) -> io::Result<Records<'a>> {
         let map =
             self.object.maps().find(|map| map.name() == "events").ok_or_else(|| io::Error::other("no ring buffer"))?;
@@ -248,17 +247,17 @@ impl Programs {
         builder.build().map(Records).map_err(other)
     }
 
-    /// Detaches the programs; what is in the ring buffer stays. For each single uprobe the kernel
-    /// waits until no CPU runs it any more, about 0.1 s, and holds a lock meanwhile
-    /// (`perf_uprobe_destroy`), so that several threads would not be faster.
+    /// Detaches the programs. The ring buffer keeps its content. For each single uprobe the kernel
+    /// waits until no CPU runs it any more, about 0.1 s. It holds a lock meanwhile
+    /// (`perf_uprobe_destroy`), so more threads would not help.
     pub(crate) fn detach(&mut self) {
         self.links.clear();
     }
 
-    /// What was lost so far.
+    /// Returns what was lost so far.
     ///
     /// # Errors
-    /// The kernel's, where a count cannot be read.
+    /// The kernel's error if a count cannot be read.
     pub(crate) fn lost(&self) -> io::Result<Lost> {
         let map =
             self.object.maps().find(|map| map.name() == "tallies").ok_or_else(|| io::Error::other("no tallies"))?;
@@ -269,8 +268,7 @@ impl Programs {
         };
         let mut missed = Some(0_u64);
         for program in self.object.progs() {
-            // uprobes run without a check for recursion; those that are not loaded have no
-            // descriptor.
+            // Uprobes run without a check for recursion. Unloaded programs have no descriptor.
             if program.name().to_string_lossy().starts_with("system_") && program.autoload() {
                 let of_one = bpfassay_bpf::program_info(program.as_fd())?.recursion_misses;
                 missed = missed.zip(of_one).map(|(sum, one)| sum.wrapping_add(one));
@@ -291,7 +289,7 @@ fn other(error: libbpf_rs::Error) -> io::Error {
     io::Error::other(error)
 }
 
-/// Whether a program is needed for these libraries.
+/// Whether a program is needed for `libraries`.
 fn is_wanted(name: &str, way: Way, libraries: &[Library], system_calls: bool) -> bool {
     let is_library = |number: &str| number.parse::<usize>().is_ok_and(|number| number < libraries.len());
     let has = |short: &str| {
@@ -308,14 +306,14 @@ fn is_wanted(name: &str, way: Way, libraries: &[Library], system_calls: bool) ->
     }
 }
 
-/// The reader of the ring buffer.
+/// A reader of the ring buffer.
 pub(crate) struct Records<'a>(RingBuffer<'a>);
 
 impl Records<'_> {
-    /// Takes the records that are there, and waits at most `pause` for one.
+    /// Reads the available records. Waits at most `pause` if there are none.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub(crate) fn wait(&self, pause: Duration) -> io::Result<()> {
         match self.0.poll_raw(pause) {
             status if status >= 0 => Ok(()),
@@ -325,10 +323,10 @@ impl Records<'_> {
         }
     }
 
-    /// Takes the records that are there.
+    /// Reads the available records without waiting.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub(crate) fn rest(&self) -> io::Result<()> {
         self.0.consume().map_err(other)
     }

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the arguments of a call are in bytes, by the library's way of laying out datatypes and
-//! status.
+//! Computes bytes from a call's arguments, by the library's layout of datatypes and status.
 
 use crate::{event::CallEvent, functions::Shape};
 
-/// A family of implementations of MPI, whose handles and `MPI_Status` have the same layout.
+/// A family of MPI implementations with the same layout of handles and `MPI_Status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// MPICH and what is compatible with its ABI (Intel MPI, MVAPICH, Cray MPICH).
+    /// MPICH and libraries with its ABI (Intel MPI, MVAPICH, Cray MPICH).
     Mpich,
     /// Open MPI.
     OpenMpi,
 }
 
 impl Family {
-    /// Its name in spans.
+    /// Name of the family in spans.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -24,17 +23,17 @@ impl Family {
     }
 }
 
-/// Where a number of bytes comes from.
+/// The source of a number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// From the status that the library filled in: what it moved.
+    /// The status that the library filled in: the bytes moved.
     Status,
-    /// From count and datatype, of a call that succeeded and whose caller ignores the status.
+    /// Count and datatype of a successful call whose caller ignores the status.
     Arguments,
 }
 
 impl Source {
-    /// Its name in spans.
+    /// Name of the source in spans.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -44,21 +43,20 @@ impl Source {
     }
 }
 
-/// A call's data. Everything is `None` where it is not known, or the function has none.
+/// The data of a call. A field is `None` if it is unknown or the function has no such value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Data {
-    /// The offset as the caller gave it: in elements of the file's view, which are bytes without
-    /// one.
+    /// The caller's offset, in elements of the file's view, or in bytes without a view.
     pub offset: Option<i64>,
-    /// Elements of the datatype.
+    /// Number of elements of the datatype.
     pub count: Option<i64>,
     /// Bytes that the caller asked for.
     pub requested: Option<u64>,
-    /// Bytes that were moved, and how that is known.
+    /// Bytes that were moved, and the source of that number.
     pub moved: Option<(u64, Source)>,
 }
 
-/// The data of `call`, whose function is in a library of `family`.
+/// Returns the data of `call` to a library of `family`.
 #[must_use]
 pub fn data(call: &CallEvent, family: Family) -> Data {
     let status = call.status.and_then(|status| in_status(status, family)).map(|bytes| (bytes, Source::Status));
@@ -80,14 +78,14 @@ pub fn data(call: &CallEvent, family: Family) -> Data {
     }
 }
 
-/// An `int` in a register.
+/// Reads an `int` from a register.
 pub(crate) fn low_half(register: u64) -> i64 {
     i64::from((register as u32).cast_signed())
 }
 
-/// The bytes in a status. Of MPICH it has `count_lo` and `count_hi_and_cancelled` first, two of 32
-/// bits (src/include/mpi.h.in); of Open MPI `_ucount` behind four of 32 bits
-/// (`ompi_status_public_t`).
+/// Returns the bytes in a status. MPICH's status starts with the 32-bit `count_lo` and
+/// `count_hi_and_cancelled` (src/include/mpi.h.in). Open MPI's has `_ucount` after four 32-bit
+/// fields (`ompi_status_public_t`).
 fn in_status(status: [u64; 3], family: Family) -> Option<u64> {
     let bytes = match family {
         Family::Mpich => {
@@ -96,12 +94,12 @@ fn in_status(status: [u64; 3], family: Family) -> Option<u64> {
         }
         Family::OpenMpi => status[2],
     };
-    // Negative where the library reports an undefined count.
+    // The number is negative if the library reports an undefined count.
     i64::try_from(bytes).is_ok().then_some(bytes)
 }
 
-/// The size of an element. MPICH has it in the handles of predefined datatypes, 0x4c00SSNN; of
-/// derived ones it is not known.
+/// Returns the size of an element. MPICH encodes it in handles of predefined datatypes, 0x4c00SSNN.
+/// The size of derived ones is unknown.
 fn element(datatype: u64, type_size: Option<u64>, family: Family) -> Option<u64> {
     match family {
         Family::Mpich => {
@@ -140,7 +138,7 @@ mod tests {
         }
     }
 
-    /// `MPI_BYTE` and `MPI_DOUBLE` of MPICH.
+    /// MPICH's handles of `MPI_BYTE` and `MPI_DOUBLE`.
     const BYTE: u64 = 0x4c00_010d;
     const DOUBLE: u64 = 0x4c00_080b;
 

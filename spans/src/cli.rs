@@ -11,8 +11,8 @@ use crate::{
     otlp::{Endpoint, Protocol, Target},
 };
 
-/// Traces MPI-IO: each call becomes a span of OpenTelemetry, from all processes that use a library
-/// of MPI, until SIGINT or SIGTERM.
+/// Traces MPI-IO: each call becomes a span of OpenTelemetry. Traces all processes that use an MPI
+/// library, until SIGINT or SIGTERM.
 #[derive(Debug, Clone, Parser)]
 #[command(
     version,
@@ -22,10 +22,10 @@ use crate::{
                   kernel refuses the programs, 2 for invalid arguments, 1 for everything else."
 )]
 pub(crate) struct Arguments {
-    /// Something else than tracing.
+    /// Do something other than tracing.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// A library of MPI, or a static program (at most four times).
+    /// An MPI library or a static program (at most four times).
     #[arg(long = "library", value_name = "FILE", required = true)]
     pub libraries: Vec<PathBuf>,
     /// The receiver, http://HOST:PORT [default: the usual port on this machine].
@@ -37,17 +37,17 @@ pub(crate) struct Arguments {
     /// The name of the service in the spans.
     #[arg(long, value_name = "NAME", default_value = "mpi-io", env = "OTEL_SERVICE_NAME")]
     pub service: String,
-    /// Leave out the system calls within calls, whose tracepoints need tracefs at
-    /// /sys/kernel/tracing, and type information of the kernel.
+    /// Leave out system calls within calls. Their tracepoints need tracefs at /sys/kernel/tracing,
+    /// and the kernel's BTF.
     #[arg(long)]
     pub no_system_calls: bool,
-    /// How uprobes are attached [default: together where the kernel has that].
+    /// How uprobes are attached [default: together if the kernel can].
     #[arg(long, value_enum, value_name = "WAY")]
     pub(crate) uprobes: Option<Way>,
     /// Size of the ring buffer of events, a power of two.
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = ring_bytes)]
     pub ring_bytes: u32,
-    /// Spans that wait to be sent; when there are so many, events stay in the ring buffer.
+    /// Most spans that wait to be sent. If there are more, events stay in the ring buffer.
     #[arg(long, value_name = "SPANS", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub queue: u32,
     /// Most spans in a message.
@@ -59,34 +59,33 @@ pub(crate) struct Arguments {
     /// How long the receiver may take to answer.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub timeout: u64,
-    /// How long a message is sent again where the receiver asks for that, or cannot be reached.
+    /// How long a message is repeated if the receiver asks for that or is out of reach.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=3600))]
     pub patience: u64,
-    /// How long it may take to send the rest at the end.
+    /// How long the rest may take to be sent at the end.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=600))]
     pub flush: u64,
 }
 
-/// What does not trace.
+/// Commands that do not trace.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Command {
-    /// Compare spans with what Darshan recorded of the same run: bytes by rank and by time, as
-    /// lines of JSON.
+    /// Compare spans with Darshan's record of the same run: bytes by rank and by time, as lines of
+    /// JSON.
     ///
-    /// Exit status: 0 where all bytes are equal, by rank as far as Darshan has that, 4 where they
+    /// Exit status: 0 if all bytes are equal (by rank as far as Darshan has ranks), 4 if they
     /// differ.
     Darshan {
-        /// The spans, as a collector's exporter to files writes them: a message of OTLP in JSON per
-        /// line.
+        /// The spans as a collector's file exporter writes them: one OTLP message in JSON per line.
         #[arg(long, value_name = "FILE")]
         spans: PathBuf,
-        /// What `darshan-parser` prints of the log.
+        /// The output of `darshan-parser` for the log.
         #[arg(long, value_name = "FILE")]
         parsed: PathBuf,
     },
 }
 
-/// Sizes that a ring buffer can have.
+/// Parses a size of the ring buffer.
 fn ring_bytes(text: &str) -> Result<u32, String> {
     let bytes: u32 = text.parse().map_err(|error| format!("{error}"))?;
     let is_possible = bytes.is_power_of_two() && (1 << 16..=1 << 30).contains(&bytes);
@@ -94,7 +93,7 @@ fn ring_bytes(text: &str) -> Result<u32, String> {
 }
 
 impl Arguments {
-    /// How spans are sent.
+    /// Returns the limits for sending spans.
     #[must_use]
     pub(crate) fn limits(&self) -> Limits {
         Limits {
@@ -106,10 +105,10 @@ impl Arguments {
         }
     }
 
-    /// Where they are sent.
+    /// Returns the receiver.
     ///
     /// # Errors
-    /// Never for the addresses of [`Protocol::usual_endpoint`].
+    /// If a default of [`Protocol::usual_endpoint`] is not an address, which does not happen.
     pub(crate) fn target(&self) -> Result<Target, String> {
         let endpoint = match &self.endpoint {
             Some(endpoint) => endpoint.clone(),
@@ -139,7 +138,7 @@ mod tests {
         assert_eq!(parse(&[]).unwrap().limits().queue, 65_536);
     }
 
-    /// Sources that are built without the pages (Nix, a package) have none to compare.
+    /// Sources without the pages (Nix, a package) have nothing to compare.
     #[test]
     fn the_page_names_options_that_exist() {
         let Ok(page) = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/spans.md")) else {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What Darshan recorded of MPI-IO, from the text that `darshan-parser` prints of its log (Darshan
-//! 3.4 and later).
+//! Reads Darshan's record of MPI-IO from the output of `darshan-parser` (Darshan 3.4 and later).
 
 use std::{
     collections::BTreeMap,
@@ -11,14 +10,14 @@ use crate::functions::Direction;
 
 /// Longest line, in bytes.
 const MAX_LINE: u64 = 64 << 10;
-/// Most ranks, and most bins of time; Darshan has far fewer of these.
+/// Most ranks and most time bins. Darshan has far fewer time bins.
 const MAX_RANKS: usize = 1 << 20;
 const MAX_BINS: usize = 100_000;
 
-/// The name of the record with MPI-IO's bytes by time.
+/// The name of the record with bytes of MPI-IO by time.
 const HEATMAP: &str = "heatmap:MPIIO";
 
-/// Bytes that were read and written.
+/// Bytes read and written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Amounts {
     pub(crate) read: u64,
@@ -32,47 +31,47 @@ impl Amounts {
     }
 }
 
-/// A log.
+/// The content of a log.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Log {
-    /// By rank, from the records of files that one rank used.
+    /// Bytes by rank, for files that one rank used.
     pub(crate) by_rank: BTreeMap<u32, Amounts>,
-    /// Of files that all ranks used, which Darshan adds up over them.
+    /// Bytes of files that all ranks used. Darshan adds them up over the ranks.
     pub(crate) shared: Amounts,
-    /// Seconds from Darshan's start to the first opening of a file, by rank; `None` stands for
+    /// Seconds from Darshan's start to the first opening of a file, by rank. `None` stands for
     /// files that all ranks used.
     pub(crate) first_open: BTreeMap<Option<u32>, f64>,
-    /// The width of a bin of time, in seconds.
+    /// The width of a time bin, in seconds.
     pub(crate) width: Option<f64>,
-    /// By rank and bin.
+    /// Bytes by rank and time bin.
     pub(crate) bins: BTreeMap<(u32, usize), Amounts>,
 }
 
-/// Why a text is not that of `darshan-parser`.
+/// The text is not the output of `darshan-parser`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DarshanError {
-    /// It cannot be read.
+    /// The text cannot be read.
     #[error("cannot read it")]
     Read(#[source] std::io::Error),
-    /// It is another text.
+    /// A line has another form.
     #[error("line {line}: {problem}")]
     Line {
-        /// Its number.
+        /// The line's number.
         line: usize,
         /// What is wrong.
         problem: String,
     },
-    /// It has nothing of MPI-IO.
+    /// The text has no record of MPI-IO.
     #[error(
         "it has no record of the module MPI-IO: is it what darshan-parser prints, of a program that was run with Darshan?"
     )]
     NoRecord,
 }
 
-/// Reads the text.
+/// Parses the text.
 ///
 /// # Errors
-/// [`DarshanError`].
+/// [`DarshanError`] if the text cannot be read or is of another form.
 pub(crate) fn read(mut text: impl BufRead) -> Result<Log, DarshanError> {
     let mut log = Log::default();
     let mut has_records = false;
@@ -125,7 +124,7 @@ impl Log {
             "MPIIO_BYTES_WRITTEN" => Direction::Write,
             "MPIIO_F_OPEN_START_TIMESTAMP" => {
                 let time = seconds(value)?;
-                // 0 where it was not opened.
+                // The value is 0 if the file was not opened.
                 if time > 0.0 {
                     self.bounded(rank)?;
                     let first = self.first_open.entry(rank).or_insert(time);
@@ -145,7 +144,7 @@ impl Log {
         Ok(())
     }
 
-    /// Refuses a rank beyond those that there can be.
+    /// Refuses a rank beyond the maximum.
     fn bounded(&self, rank: Option<u32>) -> Result<(), String> {
         let is_possible = rank.is_none_or(|rank| (rank as usize) < MAX_RANKS);
         if is_possible { Ok(()) } else { Err(format!("there are more than {MAX_RANKS} ranks")) }
@@ -154,7 +153,7 @@ impl Log {
     fn heatmap(&mut self, rank: Option<u32>, counter: &str, value: &str) -> Result<(), String> {
         if counter == "HEATMAP_F_BIN_WIDTH_SECONDS" {
             let width = seconds(value)?;
-            // All have the same: Darshan widens the bins of all ranks where one needs that.
+            // All ranks have the same width: Darshan widens all bins if one rank needs that.
             if self.width.is_some_and(|known| known != width) || width <= 0.0 {
                 return Err("the bins are not of one width".to_owned());
             }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The records of the ring buffer: the structures of src/bpf/spans.bpf.c.
+//! Decodes the records of the ring buffer: the structures of src/bpf/spans.bpf.c.
 
 use crate::functions::{Function, by_number};
 
-/// Largest name of a file, in bytes, with the zero at its end.
+/// Longest file name, in bytes, including the final zero.
 const PATH_BYTES: usize = 1024;
 const CALL_BYTES: usize = 136;
 const OPEN_BYTES: usize = CALL_BYTES + PATH_BYTES;
@@ -18,72 +18,72 @@ const READ_TYPE_SIZE: u32 = 2;
 const READ_HANDLE: u32 = 4;
 const READ_PATH: u32 = 8;
 
-/// Who did something, and when, in nanoseconds of the monotonic clock.
+/// The thread that did something, and the time in nanoseconds of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct When {
-    /// The process, by its number in the initial namespace.
+    /// The process id in the initial pid namespace.
     pub process: u32,
-    /// The thread of it.
+    /// The thread id.
     pub thread: u32,
-    /// Begin.
+    /// Start of the call.
     pub begin: u64,
-    /// End; never before the begin.
+    /// End of the call, never before the start.
     pub end: u64,
 }
 
-/// A call of MPI that returned.
+/// An MPI call that returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallEvent {
-    /// Which function.
+    /// The function.
     pub function: &'static Function,
-    /// Who called it, and when.
+    /// The calling thread, and the time.
     pub when: When,
-    /// The library's handle of the file; `None` where it could not be read, or there is none.
+    /// The library's handle of the file; `None` if it could not be read or there is none.
     pub handle: Option<u64>,
-    /// The arguments as they were in registers.
+    /// The argument registers.
     pub arguments: [u64; 6],
-    /// The beginning of the caller's `MPI_Status`; `None` where the caller ignores it.
+    /// The first words of the caller's `MPI_Status`; `None` if the caller ignores it.
     pub status: Option<[u64; 3]>,
-    /// What Open MPI's datatype has as its size.
+    /// The size of the datatype, read from Open MPI's structure.
     pub type_size: Option<u64>,
-    /// What the function returned: 0, or the number of an error.
+    /// The function's result: 0 or an error number.
     pub result: i32,
-    /// The number of the file that the function is in.
+    /// The number of the library with the function.
     pub library: u32,
-    /// The name of the file that was opened, and whether that is all of it.
+    /// The name of the opened file, and whether it is complete.
     pub path: Option<(Vec<u8>, bool)>,
 }
 
-/// The system calls that read and write, by their numbers in records.
+/// The system calls that read and write, in the order of their numbers in records.
 pub const SYSTEM_CALLS: [&str; 10] =
     ["read", "write", "pread64", "pwrite64", "readv", "writev", "preadv", "pwritev", "preadv2", "pwritev2"];
 
-/// A system call that reads or writes, within a call of MPI-IO.
+/// A system call that reads or writes within a call of MPI-IO.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemCall {
-    /// Its name.
+    /// Name of the system call.
     pub name: &'static str,
-    /// Who, and when.
+    /// The calling thread, and the time.
     pub when: When,
-    /// The handle of the file of the call.
+    /// The file handle of the MPI call.
     pub handle: Option<u64>,
-    /// The function of MPI that was called.
+    /// The MPI function that was called.
     pub function: &'static Function,
-    /// When that call began.
+    /// When the MPI call began.
     pub call_begin: u64,
-    /// The number of the inode.
+    /// The inode number of the file.
     pub inode: u64,
-    /// Major and minor number of its file system.
+    /// Major and minor number of the file system's device.
     pub device: (u32, u32),
-    /// Where the data are in the file.
+    /// The offset of the data in the file.
     pub offset: Option<u64>,
-    /// Bytes that were asked for.
+    /// Bytes that were requested.
     pub requested: Option<u64>,
-    /// Bytes that were moved, or a negative number of an error.
+    /// Bytes that were moved, or a negative error number.
     pub result: i64,
 }
 
-/// A record.
+/// A decoded record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A call of MPI.
@@ -92,7 +92,7 @@ pub enum Event {
     System(SystemCall),
 }
 
-/// Reads words of a record, one after the other.
+/// Reads words from a record.
 struct Words<'a>(&'a [u8]);
 
 impl Words<'_> {
@@ -109,7 +109,7 @@ impl Words<'_> {
     }
 }
 
-/// The event of a record; `None` where no program writes such a one.
+/// Decodes a record; `None` if no program writes such a record.
 #[must_use]
 pub fn decode(record: &[u8]) -> Option<Event> {
     let mut words = Words(record);
@@ -141,7 +141,7 @@ fn call(mut words: Words<'_>) -> Option<CallEvent> {
         None
     } else {
         let text = words.0.get(..path_bytes.checked_sub(1)?)?;
-        // What is between is never followed: this is a text, not a file to open.
+        // The content is not checked: it is text, not a file to open.
         Some((text.to_vec(), path_bytes < PATH_BYTES))
     };
     Some(CallEvent {
@@ -188,7 +188,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A record of a call, as src/bpf/spans.bpf.c writes it.
+    /// A record of a call in the format of src/bpf/spans.bpf.c.
     pub(crate) fn call_record(kind: u32, function: &str, begin: u64, end: u64, read: u32, path: &[u8]) -> Vec<u8> {
         let number = crate::functions::FUNCTIONS.iter().position(|known| known.short == function).unwrap();
         let mut record = Vec::new();
@@ -281,7 +281,7 @@ pub(crate) mod tests {
 
 #[cfg(test)]
 mod sources {
-    /// Each system call of the programs in src/bpf has the number of its place here.
+    /// The number of each system call in src/bpf equals its index in this list.
     #[test]
     fn system_calls_are_those_of_the_programs() {
         let source = include_str!("bpf/spans.bpf.c");

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way of spans to a receiver: a bounded queue, batches, repetition, and counts of what was
-//! lost.
+//! Sends spans to a receiver: bounded queue, batches, repetition, and counts of losses.
 //!
-//! Where the receiver is slow the queue fills, and whoever puts spans into it waits: events then
-//! stay in the ring buffer of the kernel, which counts those that it has no place for. Nothing else
-//! is dropped before it was offered to the receiver.
+//! If the receiver is slow, the queue fills and the producer waits. Events then stay in the
+//! kernel's ring buffer, which counts those without room. Nothing else is dropped before it was
+//! offered to the receiver.
 
 use std::{
     io,
@@ -21,76 +20,76 @@ use serde::Serialize;
 
 use crate::span::Span;
 
-/// Sends batches.
+/// A way to send batches.
 pub trait Transport {
-    /// Sends `spans`, and returns what the receiver made of them.
+    /// Sends `spans`, and returns the receiver's response.
     ///
     /// # Errors
-    /// [`Failed`] where it did not take them.
+    /// [`Failed`] if the receiver did not accept the batch.
     fn send(&mut self, spans: &[Span]) -> Result<Accepted, Failed>;
 }
 
-/// What a receiver made of a batch that it took.
+/// The response to an accepted batch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accepted {
-    /// Spans of it that it refused.
+    /// Spans of the batch that the receiver refused.
     pub rejected: u64,
-    /// Why.
+    /// The reason.
     pub message: Option<String>,
 }
 
-/// Why a receiver did not take a batch.
+/// The receiver did not accept a batch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failed {
-    /// Whether sending it again can succeed.
+    /// Whether another attempt can succeed.
     pub again: bool,
-    /// When to do so at the earliest, where the receiver asks for that.
+    /// The least delay before another attempt, if the receiver asks for one.
     pub after: Option<Duration>,
-    /// What happened.
+    /// The reason.
     pub message: String,
 }
 
-/// How spans are sent.
+/// Limits for sending spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Spans in the queue.
+    /// Capacity of the queue in spans.
     pub queue: usize,
     /// Most spans in a batch.
     pub batch: usize,
-    /// How long a span waits for others to come into its batch.
+    /// How long a span waits for others in its batch.
     pub delay: Duration,
-    /// How long a batch is sent again and again.
+    /// How long a batch is repeated.
     pub patience: Duration,
-    /// How long it may take to send the rest at the end.
+    /// How long the rest may take to be sent at the end.
     pub flush: Duration,
 }
 
-/// What became of the spans.
+/// The fate of the spans.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Sent {
-    /// Spans that the receiver took.
+    /// Spans that the receiver accepted.
     pub accepted: u64,
-    /// Spans of batches that it took, and refused.
+    /// Spans that the receiver refused in batches that it accepted.
     pub rejected: u64,
     /// Spans that could not be sent.
     pub unsent: u64,
-    /// Batches that were sent more than once, counted each time.
+    /// Repeated attempts to send a batch.
     pub repeated: u64,
-    /// The last reason for one of these.
+    /// The last reason for a refusal, a failure or a repetition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 /// Longest reason that is kept, in bytes.
 const MAX_REASON: usize = 500;
-/// First pause before a batch is sent again; each further one is twice as long.
+/// First pause before a batch is repeated. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How often somebody who waits looks whether it is the end.
+/// How often a waiting thread checks whether the end has come.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// When the rest must be sent.
+/// The deadline for sending the rest.
 #[derive(Debug, Default)]
 struct End(Mutex<Option<Instant>>);
 
@@ -108,7 +107,7 @@ impl End {
     }
 }
 
-/// The queue, and the thread that empties it.
+/// The queue and the thread that empties it.
 #[derive(Debug)]
 pub struct Exporter {
     queue: SyncSender<Span>,
@@ -119,10 +118,10 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Starts sending by `transport`, which is made in the thread that uses it.
+    /// Starts to send by `transport`, which is made in the thread that uses it.
     ///
     /// # Errors
-    /// The system's, where it gives no thread; or that of `transport`.
+    /// The system's error if it cannot start a thread, or the error of `transport`.
     pub fn start<T: Transport>(
         limits: Limits,
         transport: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -145,30 +144,30 @@ impl Exporter {
         Ok(Self { queue, worker, end, flush: limits.flush, waited: AtomicU64::new(0) })
     }
 
-    /// Puts a span into the queue; waits while it is full.
+    /// Puts a span into the queue. Waits while the queue is full.
     pub fn put(&self, span: Span) {
         use std::sync::mpsc::TrySendError;
         if let Err(TrySendError::Full(span)) = self.queue.try_send(span) {
             self.waited.fetch_add(1, Ordering::Relaxed);
-            // The thread takes spans until nobody can put any.
+            // The thread receives spans until no sender is left.
             let _ = self.queue.send(span);
         }
     }
 
-    /// How many spans waited because the queue was full.
+    /// Returns how many spans waited because the queue was full.
     pub fn waited(&self) -> u64 {
         self.waited.load(Ordering::Relaxed)
     }
 
-    /// For another thread than the one that may wait in [`Exporter::put`].
+    /// Returns a handle for another thread than one that may wait in [`Exporter::put`].
     pub fn hurry(&self) -> Hurry {
         Hurry { end: Arc::clone(&self.end), flush: self.flush }
     }
 
-    /// Sends the rest, as long as that may take, and returns what became of all spans.
+    /// Sends the rest within the allowed time. Returns the fate of all spans.
     ///
     /// # Errors
-    /// Where the thread ended unexpectedly.
+    /// If the thread panicked.
     pub fn finish(self) -> io::Result<Sent> {
         self.hurry().now();
         drop(self.queue);
@@ -176,7 +175,7 @@ impl Exporter {
     }
 }
 
-/// Ends the patience of an [`Exporter`].
+/// Limits the remaining time of an [`Exporter`].
 #[derive(Debug)]
 pub struct Hurry {
     end: Arc<End>,
@@ -184,18 +183,18 @@ pub struct Hurry {
 }
 
 impl Hurry {
-    /// What is in the queue has only the time for the end, which begins now.
+    /// Starts the time for sending the rest.
     pub fn now(&self) {
         self.end.set(Some(Instant::now() + self.flush));
     }
 
-    /// It has all time again, until [`Hurry::now`] or the end.
+    /// Removes the limit until [`Hurry::now`] or the end.
     pub fn not_yet(&self) {
         self.end.set(None);
     }
 }
 
-/// The side that sends.
+/// The sending side.
 struct Worker<T> {
     transport: T,
     limits: Limits,
@@ -206,7 +205,7 @@ struct Worker<T> {
 impl<T: Transport> Worker<T> {
     fn run(mut self, spans: &Receiver<Span>) -> Sent {
         let mut batch = Vec::with_capacity(self.limits.batch);
-        // A span begins a batch, which is sent when it is full or late.
+        // A batch starts with a span, and is sent when it is full or the delay is over.
         while let Ok(first) = spans.recv() {
             batch.push(first);
             let late = Instant::now() + self.limits.delay;
@@ -222,7 +221,7 @@ impl<T: Transport> Worker<T> {
         self.sent
     }
 
-    /// Sends a batch, until it is taken or the time is over.
+    /// Sends a batch until it is accepted or the time is over.
     fn send(&mut self, batch: &[Span]) {
         let give_up = Instant::now() + self.limits.patience;
         let mut pause = FIRST_PAUSE;
@@ -257,7 +256,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Waits; whether the time at the end was not over meanwhile.
+    /// Waits. Returns whether time is left.
     fn wait(&self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         while Instant::now() < until {
@@ -304,7 +303,7 @@ mod tests {
         Failed { again, after, message: "no".to_owned() }
     }
 
-    /// Answers from a list, then takes everything; keeps what it took.
+    /// Answers from a list, then accepts everything. Keeps what it accepted.
     struct Scripted {
         answers: Vec<Result<Accepted, Failed>>,
         taken: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -356,7 +355,7 @@ mod tests {
         assert_eq!(taken, [[3, 4, 5]]);
         assert_eq!((sent.accepted, sent.rejected, sent.unsent, sent.repeated), (1, 2, 3, 0));
         assert_eq!(sent.reason.unwrap().len(), MAX_REASON);
-        // More than there were cannot be refused.
+        // More spans cannot be refused than there were.
         let (sent, _) = run(limits, 3, vec![Ok(Accepted { rejected: 90, message: None })]);
         assert_eq!((sent.accepted, sent.rejected), (0, 3));
     }

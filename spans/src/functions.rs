@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The functions of MPI-IO that are traced (MPI 4.1, chapter 14), and what their arguments mean.
+//! The MPI-IO functions that are traced (MPI 4.1, chapter 14), and the meaning of their arguments.
 
-/// What a function does to the data of a file.
+/// The direction in which a function moves data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// It reads.
@@ -10,10 +10,10 @@ pub enum Direction {
     Write,
 }
 
-/// Which arguments a function has.
+/// The arguments of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Of `MPI_Init`: not of MPI-IO; a process begins.
+    /// `MPI_Init`, which is not part of MPI-IO: a process starts.
     Init,
     /// (communicator, name, mode, info, file)
     Open,
@@ -23,28 +23,28 @@ pub enum Shape {
     Other,
     /// ([file], \[offset], buffer, count, datatype, …)
     Data {
-        /// What it does.
+        /// The direction of the data.
         direction: Direction,
         /// Whether an offset follows the file.
         at: bool,
-        /// Whether all data are moved when it returns, and a status is the last argument.
+        /// Whether all data are moved on return, and the last argument is a status.
         completes: bool,
     },
-    /// (file, buffer, status): the data of the call before it are moved when it returns.
+    /// (file, buffer, status): the data of the preceding call are moved on return.
     End(Direction),
 }
 
 /// A function of MPI-IO.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function {
-    /// Its name in MPI.
+    /// The MPI name.
     pub name: &'static str,
-    /// The part of the name by which the programs in src/bpf know it.
+    /// The part of the name that the programs in src/bpf use.
     pub short: &'static str,
-    /// Which arguments it has.
+    /// The arguments.
     pub shape: Shape,
-    /// Whether counts have 64 bits (MPI 4.0); otherwise they are an `int`, of which the upper half
-    /// of a register is undefined.
+    /// Whether counts have 64 bits (MPI 4.0). Otherwise they are an `int`, and the upper half of
+    /// the register is undefined.
     pub large_count: bool,
 }
 
@@ -54,8 +54,7 @@ const fn plain(name: &'static str, short: &'static str, shape: Shape) -> Functio
 
 macro_rules! table {
     ($($kind:ident($direction:ident): $($short:literal)*;)*) => {
-        /// All functions; the number of one is its place. The list in src/bpf/spans.bpf.c has the
-        /// same order.
+        /// All functions, by number. The list in src/bpf/spans.bpf.c has the same order.
         pub const FUNCTIONS: &[Function] = &[
             plain("MPI_Init", "init", Shape::Init),
             plain("MPI_Init_thread", "init_thread", Shape::Init),
@@ -107,8 +106,7 @@ table! {
 }
 
 impl Shape {
-    /// The numbers of the datatype and of the status among the arguments, where a function has
-    /// them.
+    /// Returns the argument indices of the datatype and the status, if the function has them.
     #[must_use]
     pub const fn places(self) -> (Option<u8>, Option<u8>) {
         match self {
@@ -122,7 +120,7 @@ impl Shape {
     }
 }
 
-/// The function of this number.
+/// Returns the function with this number.
 #[must_use]
 pub fn by_number(number: u32) -> Option<&'static Function> {
     FUNCTIONS.get(usize::try_from(number).ok()?)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The readers of untrusted bytes, for fuzzing alone (`tests/fuzzed.rs`, and `fuzz/` beside this
-//! workspace). Each function passes its input to one reader and asserts
-//! what always holds of the result; nothing else may use them.
+//! Entry points to the readers of untrusted bytes, only for fuzzing (`tests/fuzzed.rs`, and `fuzz/`
+//! beside this workspace). Each function passes its input to one reader and asserts what must
+//! always hold for the result.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use crate::{
     witness::{self, Line, Pair},
 };
 
-/// Records of the ring buffer, each behind its length in two bytes.
+/// Records of the ring buffer, each after its length in two bytes.
 ///
 /// # Panics
-/// Where spans are not sound, or a call is lost.
+/// If spans are not sound, or a call is lost.
 pub fn events(mut bytes: &[u8]) {
     let mut assembler = Assembler::new([7; 16], Clock { offset: 1 }, vec![Family::Mpich, Family::OpenMpi], Some);
     let mut spans: Vec<Span> = Vec::new();
@@ -44,7 +44,7 @@ pub fn events(mut bytes: &[u8]) {
 /// The symbols of a library.
 ///
 /// # Panics
-/// Only where a reader does.
+/// Only if a reader panics.
 pub fn library(elf: &[u8]) {
     let _ = library::symbols(elf);
 }
@@ -52,15 +52,15 @@ pub fn library(elf: &[u8]) {
 /// `/proc/PID/environ`.
 ///
 /// # Panics
-/// Only where a reader does.
+/// Only if a reader panics.
 pub fn environment(bytes: &[u8]) {
     let _ = process::rank_in(bytes);
 }
 
-/// What `darshan-parser` prints.
+/// Output of `darshan-parser`.
 ///
 /// # Panics
-/// Where a log agrees with no spans though it has bytes.
+/// If a log with bytes equals no spans.
 pub fn darshan(text: &[u8]) {
     let Ok(log) = darshan::read(text) else { return };
     let (equal, read, written) = sums(&witness::Calls::default(), &log);
@@ -68,17 +68,17 @@ pub fn darshan(text: &[u8]) {
     assert_eq!(equal, read.darshan == Some(0) && written.darshan == Some(0));
 }
 
-/// Spans as a collector writes them.
+/// Spans in the format of a collector.
 ///
 /// # Panics
-/// Where spans agree with no log though they have bytes.
+/// If spans with bytes equal an empty log.
 pub fn otlp(text: &[u8]) {
     let Ok(calls) = witness::read(text) else { return };
     let (equal, read, written) = sums(&calls, &darshan::Log::default());
     assert!(!equal || (read.spans, written.spans) == (0, 0));
 }
 
-/// The last line of a comparison.
+/// Returns the last line of a comparison.
 fn sums(calls: &witness::Calls, log: &darshan::Log) -> (bool, Pair, Pair) {
     match witness::compare(calls, log).pop() {
         Some(Line::Compared { equal, read, written, .. }) => (equal, read, written),

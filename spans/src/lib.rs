@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay-spans`: calls of MPI-IO as spans of OpenTelemetry, a program of its own for the host.
+//! `bpfassay-spans`, a program for the host: turns calls of MPI-IO into spans of OpenTelemetry.
 //!
-//! Here: uprobes on the functions of MPI-IO of MPICH and Open MPI, the system calls that read and
-//! write within their calls, spans of both, and sending these by OTLP. Not here: counting calls and
-//! bytes by cgroup and mount (bpfassay-tracer), which a guest's digest covers and which therefore
-//! gets none of the crates that OTLP needs; and any verdict.
+//! It attaches uprobes to the MPI-IO functions of MPICH and Open MPI, traces the system calls that
+//! read and write within their calls, and sends spans of both by OTLP. It gives no verdict.
+//! bpfassay-tracer counts calls and bytes by cgroup and mount. A guest's digest covers that
+//! program, so it uses none of the crates that OTLP needs.
 //!
 //! Each module uses only those below it:
 //!
 //! - `run`: the life of the program; `cli`: its command line.
-//! - `witness`: spans beside what Darshan recorded, which `darshan` reads.
-//! - `otlp`: sending; `export`: the queue before it, repetition, counts of what was lost.
-//! - `attach`: the eBPF programs in the kernel; `library`: where functions begin.
-//! - `assemble`: events become spans; `span`, `bytes`, `event`, `functions`: what these are. All of
-//!   it is pure.
+//! - `witness`: compares spans with Darshan's record, which `darshan` reads.
+//! - `otlp`: sending; `export`: the queue, repetition, counts of losses.
+//! - `attach`: the eBPF programs in the kernel; `library`: the addresses of functions.
+//! - `assemble`: turns events into spans; `span`, `bytes`, `event`, `functions`: the data for it.
+//!   All of these are pure.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files with functions of MPI-IO: where each begins, and which family of implementations they are
-//! of.
+//! Reads files with MPI-IO functions: where each begins, and the family of the library.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,64 +11,64 @@ use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, Sym
 
 use crate::{bytes::Family, functions::FUNCTIONS};
 
-/// Most files at once: the programs at returns in src/bpf/spans.bpf.c.
+/// Most files at once: src/bpf/spans.bpf.c has a program at returns for each.
 pub(crate) const MOST: usize = 4;
 
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 1 << 30;
 
-/// A file with functions of MPI-IO.
+/// A file with MPI-IO functions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Library {
-    /// Its path, without symbolic links.
+    /// The canonical path.
     pub path: PathBuf,
     /// Its family.
     pub family: Family,
-    /// Where each function begins, by its number in [`FUNCTIONS`], in bytes from the beginning of
-    /// the file. One whose names `MPI_…` and `PMPI_…` are different code has two places.
+    /// File offsets of each function, by its number in [`FUNCTIONS`]. If `MPI_…` and `PMPI_…` are
+    /// different code, the function has two offsets.
     pub places: BTreeMap<usize, BTreeSet<u64>>,
 }
 
-/// Why a file cannot be traced.
+/// A file that cannot be traced.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LibraryError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// It is no 64-bit ELF file.
+    /// The file is not a 64-bit ELF file.
     #[error("{} is no 64-bit program or library", path.display())]
     Elf {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// What is wrong.
+        /// The parser's error.
         #[source]
         source: object::Error,
     },
-    /// It defines no `MPI_File_open`.
+    /// The file does not define `MPI_File_open`.
     #[error("{} has no function MPI_File_open: name the library of MPI, such as libmpich.so.12 or libmpi.so.40", path.display())]
     NoMpi {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
     },
-    /// Its layout of status and datatypes is not known.
+    /// The layout of the library's status and datatypes is unknown.
     #[error("{} is of neither MPICH nor Open MPI: the layout of its MPI_Status is not known", path.display())]
     Family {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
     },
 }
 
 impl Library {
-    /// Reads the library, or the static program, at `path`.
+    /// Reads the library or static program at `path`.
     ///
     /// # Errors
-    /// [`LibraryError`].
+    /// [`LibraryError`] if the file cannot be traced.
     pub(crate) fn open(path: &Path) -> Result<Self, LibraryError> {
         let failed = |source| LibraryError::Read { path: path.to_owned(), source };
         let path = fs::canonicalize(path).map_err(failed)?;
@@ -89,7 +88,7 @@ impl Library {
     }
 }
 
-/// What the symbols of a file are about.
+/// The relevant symbols of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Symbols {
     family: Option<Family>,
@@ -102,7 +101,7 @@ pub(crate) fn symbols(elf: &[u8]) -> Result<Symbols, object::Error> {
     let object = ElfFile64::<Endianness>::parse(elf)?;
     let mut found = Symbols { family: None, places: BTreeMap::new() };
     for symbol in object.dynamic_symbols().chain(object.symbols()) {
-        // What this file imports is in no section.
+        // Imported symbols have no section.
         let (Some(section), Ok(name)) = (symbol.section_index(), symbol.name()) else { continue };
         match name {
             "ompi_mpi_comm_world" => found.family = Some(Family::OpenMpi),
@@ -115,7 +114,7 @@ pub(crate) fn symbols(elf: &[u8]) -> Result<Symbols, object::Error> {
         }
         let section = object.section_by_index(section)?;
         let Some((start, _)) = section.file_range() else { continue };
-        // Headers may hold any values.
+        // The values in headers are untrusted.
         let inside = symbol.address().checked_sub(section.address());
         let Some(offset) = inside.and_then(|inside| inside.checked_add(start)) else { continue };
         found.places.entry(number).or_default().insert(offset);
@@ -130,8 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// An object with functions of these names, each of one byte, or two names for the same one
-    /// (`a=b`).
+    /// An object with these functions of one byte each. `a=b` gives one function two names.
     fn functions(names: &[&str]) -> Vec<u8> {
         let mut object = write::Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
         let text = object.section_id(write::StandardSection::Text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program; all of it is in the library, where tests reach it.
+//! Calls the library's `main`. All code is in the library, so that tests can reach it.
 
 use std::process::ExitCode;
 

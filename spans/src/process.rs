@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rank of a process, from the variables that launchers of MPI set.
+//! Finds the rank of a process in the variables that MPI launchers set.
 
 use std::{fs::File, io::Read as _};
 
-/// The variables, the more specific ones first: PMI (MPICH, its relatives, Slurm), PMIx, Open MPI,
+/// Variables, the more specific ones first: PMI (MPICH and its relatives, Slurm), PMIx, Open MPI,
 /// MVAPICH, Cray, Slurm.
 const VARIABLES: [&str; 6] =
     ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "ALPS_APP_PE", "SLURM_PROCID"];
 
-/// Most bytes of an environment that are read.
+/// Longest part of an environment that is read, in bytes.
 const MAX_ENVIRONMENT: u64 = 1 << 20;
 
-/// The rank of the process in `MPI_COMM_WORLD`; `None` where its environment has none, or cannot be
-/// read any more.
+/// Returns a process's rank in `MPI_COMM_WORLD`; `None` if its environment is unreadable or has
+/// none.
 #[must_use]
 pub(crate) fn rank(process: u32) -> Option<u32> {
     let mut environment = Vec::new();

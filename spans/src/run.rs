@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The life of the program: attach, read, send, report.
+//! The main flow of the program: attach, read, send, report.
 
 use std::{
     cell::RefCell,
@@ -31,10 +31,10 @@ use crate::{
     witness::{self, SpansError},
 };
 
-/// How long nothing may happen until it is looked at whether the end has come.
+/// Interval for checking whether the end has come, if there are no events.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Why the program ended early.
+/// The reason why the program ended early.
 #[derive(Debug, thiserror::Error)]
 enum RunError {
     #[error(transparent)]
@@ -73,9 +73,9 @@ fn system(action: &'static str) -> impl FnOnce(io::Error) -> RunError {
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Line<'a> {
-    /// From now on calls are seen.
+    /// Calls are traced from now on.
     Attached { functions: usize, uprobes: Way, libraries: Vec<Named<'a>> },
-    /// All that was seen, and what became of it.
+    /// The counts of what was seen, and the fate of the spans.
     Finished { complete: bool, seen: Seen, lost: Lost, sent: Sent, waited: u64 },
 }
 
@@ -104,7 +104,7 @@ pub fn main() -> ExitCode {
                 text.push_str(&format!(": {cause}"));
                 source = cause.source();
             }
-            // Names of files may hold anything, and this may be a terminal.
+            // File names may contain anything, and this may be a terminal.
             let text: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
             let _ = writeln!(io::stderr(), "{text}");
             ExitCode::from(if matches!(error, RunError::Refused(_)) { 3 } else { 1 })
@@ -112,7 +112,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints spans beside what Darshan recorded; whether they are equal.
+/// Prints a comparison of spans with Darshan's record. Returns whether they are equal.
 fn compare(spans: &Path, parsed: &Path) -> Result<bool, RunError> {
     let of_spans = |source| RunError::Spans { path: spans.to_owned(), source };
     let of_darshan = |source| RunError::Darshan { path: parsed.to_owned(), source };
@@ -130,7 +130,7 @@ fn compare(spans: &Path, parsed: &Path) -> Result<bool, RunError> {
     Ok(outcome)
 }
 
-/// Traces until a signal comes; whether nothing was lost.
+/// Traces until a signal arrives. Returns whether nothing was lost.
 fn run(arguments: &Arguments) -> Result<bool, RunError> {
     if arguments.libraries.len() > library::MOST {
         return Err(RunError::TooMany(arguments.libraries.len()));
@@ -138,7 +138,7 @@ fn run(arguments: &Arguments) -> Result<bool, RunError> {
     let mut libraries: Vec<Library> = Vec::new();
     for path in &arguments.libraries {
         let library = Library::open(path)?;
-        // By two names: each call would be two.
+        // A library under two names would make each call two spans.
         if !libraries.contains(&library) {
             libraries.push(library);
         }
@@ -172,7 +172,7 @@ fn run(arguments: &Arguments) -> Result<bool, RunError> {
     while outcome.is_ok() && !stop.load(Ordering::Relaxed) {
         outcome = records.wait(PAUSE);
     }
-    // Detaching takes seconds, in which the queue may empty itself.
+    // Detaching takes seconds. The queue may drain in that time.
     hurry.not_yet();
     programs.detach();
     hurry.now();
@@ -199,7 +199,7 @@ fn print(line: &impl Serialize) -> Result<(), RunError> {
     write().map_err(system("write to standard output"))
 }
 
-/// Sets `stop` when SIGINT or SIGTERM comes.
+/// Sets `stop` on SIGINT or SIGTERM.
 fn watch_signals(stop: &Arc<AtomicBool>, hurry: crate::export::Hurry) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate) = {
@@ -215,15 +215,14 @@ fn watch_signals(stop: &Arc<AtomicBool>, hurry: crate::export::Hurry) -> io::Res
             }
         });
         stop.store(true, Ordering::Relaxed);
-        // Where the receiver does not take anything, nobody looks at `stop` until the queue has a
-        // place.
+        // If the receiver accepts nothing, `stop` is only checked when the queue has room.
         hurry.now();
     })?;
     Ok(())
 }
 
-/// How far the clock of events is behind the time of day now. Later changes of the time of day do
-/// not change it, so that the spans of one run fit.
+/// Returns the current difference between the time of day and the clock of events. Later changes of
+/// the time of day do not affect it, so all spans of a run share one clock.
 fn clock() -> Clock {
     let nanoseconds = |time: Timespec| {
         u64::try_from(time.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000) + u64::try_from(time.tv_nsec).unwrap_or(0)

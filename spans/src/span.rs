@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A span, and its identifiers.
+//! A span and its identifiers.
 
 use std::borrow::Cow;
 
@@ -12,41 +12,41 @@ pub enum Value {
     Number(i64),
     /// A text.
     Text(Cow<'static, str>),
-    /// Yes or no.
+    /// A Boolean.
     Flag(bool),
 }
 
 impl Value {
-    /// A number of bytes or the like; the largest number in place of larger ones, which no file
-    /// has.
+    /// Converts a number such as a count of bytes. Numbers that are too large, which no file has,
+    /// become the largest one.
     #[must_use]
     pub fn unsigned(value: u64) -> Self {
         Self::Number(i64::try_from(value).unwrap_or(i64::MAX))
     }
 }
 
-/// A span, as OpenTelemetry understands it.
+/// A span in the sense of OpenTelemetry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
-    /// The trace: all that happened between opening a file and closing it, in one process.
+    /// The trace: everything between the opening and closing of a file in one process.
     pub trace: [u8; 16],
-    /// The span in the trace.
+    /// The identifier of the span.
     pub id: [u8; 8],
-    /// The span that it is part of.
+    /// The span that contains this one.
     pub parent: Option<[u8; 8]>,
-    /// The function, or `MPI file` for the time in which a file is open.
+    /// The function's name, or `MPI file` for the time in which a file is open.
     pub name: &'static str,
-    /// Begin, in nanoseconds since 1970.
+    /// Start, in nanoseconds since 1970.
     pub begin: u64,
-    /// End, as the begin.
+    /// End, in nanoseconds since 1970.
     pub end: u64,
     /// Whether the function reported an error.
     pub failed: bool,
-    /// Further facts; each name once.
+    /// Attributes with unique names.
     pub attributes: Vec<(&'static str, Value)>,
 }
 
-/// What an identifier is for.
+/// The kind of thing that an identifier names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
     Trace,
@@ -55,20 +55,20 @@ pub(crate) enum Of {
     SystemCall,
 }
 
-/// Makes identifiers. They follow from what they identify, so that a span can name a parent whose
-/// own record comes later.
+/// Makes identifiers. They are derived from the named things, so a span can name a parent whose
+/// record comes later.
 #[derive(Debug, Clone)]
 pub(crate) struct Identifiers {
     seed: [u8; 16],
 }
 
 impl Identifiers {
-    /// Identifiers that no other `seed` gives, as far as such things can be certain.
+    /// A generator whose identifiers differ from those of any other `seed`, with high probability.
     pub(crate) fn new(seed: [u8; 16]) -> Self {
         Self { seed }
     }
 
-    /// Of what a thread began at a time.
+    /// Returns the identifier of the thing that a thread began at `begin`.
     pub(crate) fn of(&self, what: Of, process: u32, thread: u32, begin: u64) -> [u8; 16] {
         let mut hasher = Sha256::new();
         hasher.update(self.seed);
@@ -79,12 +79,12 @@ impl Identifiers {
         let digest = hasher.finalize();
         let mut id = [0; 16];
         id.copy_from_slice(&digest[..16]);
-        // Zero in all bytes stands for none; span identifiers are the first eight.
+        // Identifiers must not be all zero. Span identifiers are the first eight bytes.
         id[0] |= 1;
         id
     }
 
-    /// The identifier of a span.
+    /// Returns the identifier of a span.
     pub(crate) fn span(&self, what: Of, process: u32, thread: u32, begin: u64) -> [u8; 8] {
         let [a, b, c, d, e, f, g, h, ..] = self.of(what, process, thread, begin);
         [a, b, c, d, e, f, g, h]

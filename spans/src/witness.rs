@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Spans beside what Darshan recorded of the same run: bytes by rank, and by bins of time.
+//! Compares spans with Darshan's record of the same run: bytes by rank and by time bin.
 //!
-//! Darshan counts what calls that succeeded asked for, so that this is what is added up of the
-//! spans, too. It adds up files that several ranks used unless `DARSHAN_DISABLE_SHARED_REDUCTION`
-//! is set; then only the sums can be compared.
+//! Darshan counts the bytes that successful calls requested, so the spans are summed in the same
+//! way. Darshan adds up files that several ranks used, unless `DARSHAN_DISABLE_SHARED_REDUCTION` is
+//! set. Then only the sums can be compared.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,14 +18,14 @@ use crate::{
     functions::{Direction, FUNCTIONS, Shape},
 };
 
-/// Longest line of spans, in bytes: a message of a receiver.
+/// Longest line of spans, in bytes. A line is a message from a receiver.
 const MAX_LINE: u64 = 64 << 20;
 /// Most calls.
 const MAX_CALLS: usize = 20_000_000;
-/// Most bins of one call; it lasted unreasonably long if there are more.
+/// Most time bins of one call. A call with more lasted unreasonably long.
 const MAX_BINS: u64 = 100_000;
 
-/// Why spans cannot be read.
+/// An error in the file of spans.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpansError {
     #[error("cannot read it")]
@@ -87,7 +87,7 @@ struct Value {
     text: Option<String>,
 }
 
-/// Protocol Buffers write numbers of 64 bits as texts in JSON.
+/// The JSON mapping of Protocol Buffers writes 64-bit numbers as strings.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Number {
@@ -115,23 +115,22 @@ struct Call {
     bytes: u64,
 }
 
-/// What is in spans.
+/// The calls that spans contain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Calls {
     calls: Vec<Call>,
-    /// When each rank opened its first file, in nanoseconds since 1970.
+    /// When each rank first opened a file, in nanoseconds since 1970.
     first_open: BTreeMap<Option<u32>, u64>,
-    /// Calls of which it is not known how many bytes they asked for.
+    /// Calls that requested an unknown number of bytes.
     unknown: u64,
-    /// The traces of the files that are Darshan's own log, which it writes by MPI-IO, and does not
-    /// count.
+    /// Traces of Darshan's own log files. Darshan writes them by MPI-IO but does not count them.
     logs: BTreeSet<u128>,
 }
 
-/// Reads spans, a message of OTLP in JSON per line.
+/// Reads spans, one OTLP message in JSON per line.
 ///
 /// # Errors
-/// [`SpansError`].
+/// [`SpansError`] if a line cannot be read or parsed.
 pub(crate) fn read(mut text: impl BufRead) -> Result<Calls, SpansError> {
     let mut found = Calls::default();
     let mut bytes = Vec::new();
@@ -187,16 +186,16 @@ impl Calls {
     }
 }
 
-/// Whether Darshan gives its log such a name, while it writes it or at the end.
+/// Whether `path` has a name of Darshan's log, finished or partial.
 fn is_log(path: &str) -> bool {
     path.ends_with(".darshan") || path.ends_with(".darshan_partial")
 }
 
-/// A figure of the spans, and Darshan's.
+/// A figure of the spans and the figure of Darshan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Pair {
     pub(crate) spans: u64,
-    /// `None` where Darshan has none of its own.
+    /// `None` if Darshan has no such figure.
     pub(crate) darshan: Option<u64>,
 }
 
@@ -204,13 +203,13 @@ pub(crate) struct Pair {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Line {
-    /// All bytes that a rank asked for.
+    /// All bytes that a rank requested.
     Rank { rank: u32, read: Pair, written: Pair },
-    /// A rank's bytes in a bin of time, the first of which begins when Darshan does; those of a
-    /// call that lasts over several are spread over them.
+    /// The bytes of a rank in a time bin. The first bin begins when Darshan starts. The bytes of a
+    /// call are spread over all bins that it spans.
     Bin { rank: u32, bin: usize, read: Pair, written: Pair },
-    /// All bytes, whether they and those of each rank that Darshan has are equal, and how many
-    /// calls the spans have without a rank or a known number of bytes.
+    /// All bytes, and whether they and the bytes of each rank in Darshan's record are equal. Also
+    /// counts the calls without a rank or a known number of bytes.
     Compared {
         equal: bool,
         read: Pair,
@@ -218,7 +217,7 @@ pub(crate) enum Line {
         /// The width of a bin in seconds.
         #[serde(skip_serializing_if = "Option::is_none")]
         width: Option<f64>,
-        /// What Darshan wrote to its own log, which is in no other figure.
+        /// Bytes that Darshan wrote to its own log. No other figure contains them.
         log_written: u64,
         calls_of_unknown_bytes: u64,
         calls_without_rank: u64,
@@ -230,7 +229,7 @@ fn pairs(ours: Amounts, theirs: Option<Amounts>) -> (Pair, Pair) {
     (pair(ours.read, theirs.map(|amounts| amounts.read)), pair(ours.written, theirs.map(|amounts| amounts.written)))
 }
 
-/// Compares; the last line is the sum.
+/// Compares spans with a log. The last line has the sums.
 pub(crate) fn compare(calls: &Calls, log: &Log) -> Vec<Line> {
     let mut ranks: BTreeMap<u32, Amounts> = BTreeMap::new();
     let (mut all, mut own, mut without_rank) = (Amounts::default(), Amounts::default(), 0);
@@ -276,9 +275,9 @@ pub(crate) fn compare(calls: &Calls, log: &Log) -> Vec<Line> {
     lines
 }
 
-/// When the clock of Darshan began in the process of a rank, in nanoseconds since 1970: the first
-/// opening of a file is at the same time in both. Of files that all ranks used, it has only the
-/// earliest opening.
+/// Returns when Darshan's clock began in a rank's process, in nanoseconds since 1970. The first
+/// opening of a file is at the same time in both records. For files that all ranks used, Darshan
+/// has only the earliest opening.
 fn zero(rank: u32, calls: &Calls, log: &Log) -> Option<u64> {
     let of_rank = calls.first_open.get(&Some(rank)).zip(log.first_open.get(&Some(rank)));
     let of_all = || calls.first_open.values().min().zip(log.first_open.get(&None));
@@ -286,7 +285,7 @@ fn zero(rank: u32, calls: &Calls, log: &Log) -> Option<u64> {
     Some(first.saturating_sub((opened * 1e9) as u64))
 }
 
-/// The bins, where Darshan has them.
+/// Compares time bins, if Darshan has them.
 fn bins(calls: &Calls, log: &Log) -> Vec<Line> {
     let Some(width) = log.width else { return Vec::new() };
     let width_ns = ((width * 1e9) as u64).max(1);
@@ -307,7 +306,7 @@ fn bins(calls: &Calls, log: &Log) -> Vec<Line> {
     all.into_iter().map(line).collect()
 }
 
-/// The bytes of a call, spread evenly over its time.
+/// Spreads the bytes of a call evenly over its duration.
 fn spread(call: &Call, zero: u64, width: u64, mut add: impl FnMut(usize, u64)) {
     let (begin, end) = (call.begin.saturating_sub(zero), call.end.saturating_sub(zero));
     let (first, last) = (begin / width, end / width);
@@ -316,7 +315,7 @@ fn spread(call: &Call, zero: u64, width: u64, mut add: impl FnMut(usize, u64)) {
     for bin in first..last {
         let until = (bin + 1).saturating_mul(width);
         let inside = until.saturating_sub(begin.max(bin * width));
-        // In 128 bits: a product of bytes and nanoseconds.
+        // 128 bits hold a product of bytes and nanoseconds.
         let share = u128::from(call.bytes) * u128::from(inside) / u128::from((end - begin).max(1));
         let share = u64::try_from(share).unwrap_or(rest).min(rest);
         rest -= share;
@@ -325,10 +324,10 @@ fn spread(call: &Call, zero: u64, width: u64, mut add: impl FnMut(usize, u64)) {
     add(usize::try_from(last).unwrap_or(usize::MAX), rest);
 }
 
-/// Opens a file of either kind.
+/// Opens a file with spans or with a log.
 ///
 /// # Errors
-/// The system's; what is no regular file is refused.
+/// The system's error. A file that is not regular is refused.
 pub(crate) fn open(path: &std::path::Path) -> std::io::Result<std::io::BufReader<File>> {
     bpfassay_input::open(path).map(std::io::BufReader::new)
 }

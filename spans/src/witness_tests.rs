@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A span in JSON, as a collector writes it; a negative number of bytes stands for none.
+/// A span in a collector's JSON. A negative `bytes` leaves the number out.
 fn span(name: &str, begin: u64, end: u64, rank: i64, bytes: i64) -> String {
     let number = |key: &str, value: i64| format!(r#"{{"key":"{key}","value":{{"intValue":"{value}"}}}}"#);
     let mut attributes = vec![number("mpi.result", 0), number("mpi.rank", rank)];
@@ -40,7 +40,7 @@ fn calls() -> Calls {
 fn log() -> Log {
     Log {
         by_rank: [(0, Amounts { read: 0, written: 100 }), (1, Amounts { read: 7, written: 0 })].into(),
-        // The clock of Darshan begins at 8 s.
+        // Darshan's clock begins at 8 s.
         first_open: [(Some(0), 2.0), (Some(1), 4.0)].into(),
         width: Some(1.5),
         bins: [((0, 4), Amounts { read: 0, written: 75 })].into(),
@@ -95,7 +95,7 @@ fn each_rank_has_a_clock_of_its_own() {
     };
     let later = Log { first_open: [(Some(0), 2.0), (Some(1), 5.5)].into(), ..log() };
     assert_eq!(bins(&later), [(0, 4, 0, 75), (0, 5, 0, 25), (1, 5, 7, 0)]);
-    // Of shared files only the first opening is known, that of rank 0 here.
+    // For shared files only the first opening is known, here the one of rank 0.
     let shared = Log { first_open: [(None, 2.0)].into(), ..log() };
     assert_eq!(bins(&shared), [(0, 4, 0, 75), (0, 5, 0, 25), (1, 4, 7, 0)]);
     let unknown = Log { first_open: BTreeMap::new(), ..log() };
@@ -148,7 +148,7 @@ fn calls_that_fail_or_say_nothing_are_left_out() {
     let unknown = span("MPI_File_write", 1, 2, 0, -1);
     let found = read(message(&[failed, unknown]).as_bytes()).unwrap();
     assert_eq!((found.calls.len(), found.unknown), (0, 1));
-    // Numbers as such, which some write.
+    // Some exporters write plain numbers.
     let plain = span("MPI_File_write", 1, 2, 0, 5).replace(r#""5""#, "5").replace(r#""1""#, "1");
     assert_eq!(read(message(&[plain]).as_bytes()).unwrap().calls.len(), 1);
     assert!(matches!(read(&b"{}\nno JSON\n"[..]), Err(SpansError::Json { line: 2, .. })));

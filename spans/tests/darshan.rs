@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Spans of an IOR beside the log of Darshan, under which it ran: both files were recorded in one
-//! run of IOR 4.1 with MPICH 4.0 and Darshan 3.5 on two ranks (`ci/checks/spans` does so again); of
-//! what darshan-parser printed, the lines on MPI-IO are kept.
+//! Compares the spans of an IOR run with the log of Darshan. Both files were recorded in one run of
+//! IOR 4.1 with MPICH 4.0 and Darshan 3.5 on two ranks (`ci/checks/spans` repeats that). Only the
+//! lines on MPI-IO are kept of darshan-parser's output.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

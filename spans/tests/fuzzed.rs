@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Each reader of untrusted bytes with its corpus and mutations of it, as crates/bpfassay-fuzz
-//! gives them to the readers of the other
-//! crates: no panic, no overflow, no input that takes long or the machine's memory. `fuzz/` has the
-//! same readers for libFuzzer.
+//! Runs each reader of untrusted bytes with its corpus and mutations, as crates/bpfassay-fuzz does
+//! for the other crates. A panic, an overflow, or an input that takes too much time or memory is a
+//! failure. `fuzz/` has the same readers for libFuzzer.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -22,14 +21,14 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-/// Longest input, in bytes: longer ones of a corpus are cut, and no mutation grows beyond.
+/// Maximum input length in bytes. Longer inputs are truncated, and mutations stay below it.
 const MAX_INPUT: usize = 64 << 10;
-/// Most processor time that an input may take, in a program without optimisation.
+/// Maximum processor time of an input, in a program without optimisation.
 const MOST_TIME: Duration = Duration::from_secs(1);
-/// Most memory of the whole program, in bytes: beyond it, the program ends.
+/// Maximum memory of the whole program in bytes. The program ends beyond it.
 const MOST_MEMORY: u64 = 2 << 30;
 
-/// Gives `count` inputs to `reader`: files, all files of directories, and mutations of them.
+/// Passes `count` inputs to `reader`: files, all files in directories, and mutations of them.
 fn fuzz(reader: fn(&[u8]), count: u64, places: &[&str]) {
     setrlimit(Resource::As, Rlimit { current: Some(MOST_MEMORY), maximum: None }).unwrap();
     let mut corpus = Vec::new();
@@ -50,7 +49,7 @@ fn fuzz(reader: fn(&[u8]), count: u64, places: &[&str]) {
     }
 }
 
-/// The file at `place`, or the files in it, in the order of their names.
+/// Returns the file at `place`, or the files in the directory, sorted by name.
 fn files(place: &Path) -> Vec<PathBuf> {
     if !place.is_dir() {
         return vec![place.to_owned()];
@@ -60,7 +59,7 @@ fn files(place: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// That of this thread: other programs on the machine do not matter.
+/// Returns the time of this thread, which other programs on the machine do not affect.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Spans reach a receiver of OTLP, by gRPC and by HTTP; what it answers is understood.
+//! Sends spans to a receiver of OTLP by gRPC and HTTP, and checks that its answers are understood.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -48,7 +48,7 @@ fn refusing(rejected_spans: i64) -> ExportTraceServiceResponse {
     ExportTraceServiceResponse { partial_success: Some(ExportTracePartialSuccess { rejected_spans, error_message }) }
 }
 
-/// The identifiers of the spans of a request.
+/// Returns the identifiers of the spans in a request.
 fn ids(request: &ExportTraceServiceRequest) -> Vec<u8> {
     let of_resource = &request.resource_spans[0];
     of_resource.scope_spans[0].spans.iter().map(|span| span.span_id[0]).collect()
@@ -56,7 +56,7 @@ fn ids(request: &ExportTraceServiceRequest) -> Vec<u8> {
 
 type Answers = VecDeque<Result<ExportTraceServiceResponse, Code>>;
 
-/// Answers from a list, and then with success; keeps what it took.
+/// Answers from a list, then with success. Keeps what it accepted.
 #[derive(Clone, Default)]
 struct Service {
     answers: Arc<Mutex<Answers>>,
@@ -81,7 +81,7 @@ impl TraceService for Service {
     }
 }
 
-/// Starts a receiver of gRPC, which lives as long as the test.
+/// Starts a gRPC receiver that lives as long as the test.
 fn grpc(answers: impl IntoIterator<Item = Result<ExportTraceServiceResponse, Code>>) -> (SocketAddr, Service) {
     let service = Service { answers: Arc::new(Mutex::new(answers.into_iter().collect())), ..Service::default() };
     let served = service.clone();
@@ -99,13 +99,13 @@ fn grpc(answers: impl IntoIterator<Item = Result<ExportTraceServiceResponse, Cod
     (address.recv().unwrap(), service)
 }
 
-/// An answer of HTTP: its status, a further header, its body.
+/// An HTTP answer: status, a further header, body.
 type Answer = (&'static str, &'static str, Vec<u8>);
 
 /// The head and the body of a request.
 type Asked = (String, Vec<u8>);
 
-/// Starts a receiver of HTTP, which gives these answers and then ends; it returns the requests.
+/// Starts an HTTP receiver that gives `answers` and then ends. It returns the requests.
 fn http(answers: Vec<Answer>) -> (SocketAddr, thread::JoinHandle<Vec<Asked>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -228,7 +228,7 @@ fn through_the_queue_each_span_arrives_once_or_is_counted() {
     let exporter = Exporter::start(limits, move || Ok(receiver(address, Protocol::Grpc))).unwrap();
     (0..100).for_each(|number| exporter.put(span(number)));
     let sent = exporter.finish().unwrap();
-    // The first batch is sent again and then refused for good; of the second, two spans are.
+    // The first batch is repeated, then refused for good. The second has two refused spans.
     assert_eq!(sent, Sent { accepted: 78, rejected: 2, unsent: 20, repeated: 1, reason: Some("too old".to_owned()) });
     let taken: Vec<u8> = service.taken.lock().unwrap().iter().flat_map(ids).collect();
     assert_eq!(taken, (20..100).collect::<Vec<_>>());

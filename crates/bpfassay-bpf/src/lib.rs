@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The system call `bpf(2)`, for programs that do not link libbpf and for those that need the kernel's own error.
+//! The system call `bpf(2)`, for programs that do not link libbpf or that need the kernel's error.
 //!
-//! Here: safe functions over commands of `bpf(2)`, each with the attributes that it needs (include/uapi/linux/bpf.h). Types
-//! of programs, maps and attachments are the kernel's numbers. Not here: object files, BTF, perf events, and what an answer
-//! means.
+//! This crate has safe functions over commands of `bpf(2)`. Each sets the attributes that it needs
+//! (include/uapi/linux/bpf.h). Types of programs, maps and attachments are the kernel's numbers.
+//! Object files, BTF, perf events and the interpretation of answers are left to others.
 //!
-//! Every error is the kernel's, as an [`std::io::Error`] with its number, unless documented otherwise.
+//! Unless documented otherwise, errors are the kernel's, as [`std::io::Error`] with their number.
 
 mod link;
 mod map;

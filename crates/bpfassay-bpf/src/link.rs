@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Links: what attaches a program.
+//! Links, which attach programs.
 
 use std::{
     ffi::CStr,
@@ -20,26 +20,27 @@ const KPROBE_MULTI: u32 = 8;
 const KPROBE: u32 = 3;
 const KRETPROBE: u32 = 4;
 const TRACEPOINT: u32 = 5;
-/// As many bytes of `struct bpf_link_info` as a kernel fills in that counts missed hits (Linux 6.7 and later).
+/// Size of `struct bpf_link_info` in bytes in kernels that count missed hits (Linux 6.7 and later).
 const BYTES_WITH_MISSED: usize = 56;
 
 /// Information on a link (`struct bpf_link_info`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkInfo {
-    /// Its type.
+    /// The link's type.
     pub kind: u32,
     /// Whether this kernel counts missed hits.
     pub counts_misses: bool,
-    /// Whether it is of a tracepoint's perf event, which misses no hits by itself.
+    /// Whether the link is of a tracepoint's perf event, which itself misses no hits.
     pub is_tracepoint: bool,
-    /// Hits of a kprobe, kretprobe or multi link that ran no program; `None` for another link.
+    /// Hits of a kprobe, kretprobe or multi link that ran no program; `None` for other links.
     pub missed: Option<u64>,
 }
 
 /// Asks the kernel about a link.
 ///
 /// # Errors
-/// The kernel's error; `EINVAL` or `EOPNOTSUPP` for a perf event, which is what kprobes are before Linux 5.15.
+/// The kernel's error; `EINVAL` or `EOPNOTSUPP` for a perf event, as which kprobes are attached
+/// before Linux 5.15.
 pub fn link_info(link: BorrowedFd<'_>) -> io::Result<LinkInfo> {
     Info::of(link).map(|info| parse(&info))
 }
@@ -60,41 +61,43 @@ fn parse(info: &Info) -> LinkInfo {
     }
 }
 
-/// What a link attaches to, beside the descriptor that it may name.
+/// The target of a link, apart from a descriptor that it may name.
 #[derive(Debug, Clone, Copy)]
 pub enum LinkTarget<'a> {
-    /// What the program names itself, or an iterator.
+    /// The target that the program itself names, or an iterator.
     Program,
-    /// The function that a tracing program names itself, with a number that goes to the program.
+    /// The function that a tracing program itself names, and a number for the program.
     Tracing {
         /// The number.
         cookie: u64,
     },
-    /// A perf event, with a number that goes to the program.
+    /// A perf event, and a number for the program.
     PerfEvent {
         /// The event.
         event: BorrowedFd<'a>,
-        /// The number; 0 for none, which every kernel with such links takes (Linux 5.15 and later).
+        /// The number, or 0 for none, which every kernel with such links accepts (5.15 and later).
         cookie: u64,
     },
-    /// Functions of the kernel, through fprobe. Each gets its place in the list, from 1, as its number.
+    /// Kernel functions, through fprobe. The number of each is its position in the list, from 1.
     KprobeMulti(&'a [&'a CStr]),
-    /// A place in a file.
+    /// An offset in a file.
     UprobeMulti {
-        /// The file.
+        /// The path of the file.
         path: &'a CStr,
-        /// Bytes from its beginning.
+        /// The offset in bytes.
         offset: u64,
     },
 }
 
-/// Creates a link of `program`; `attach` is its `enum bpf_attach_type`.
+/// Creates a link of `program`. `attach` is the `enum bpf_attach_type`.
 ///
 /// # Errors
-/// The kernel's error where it refuses the link: the program's type does not fit `attach`, the target does not exist or cannot be hooked, or
-/// `CAP_BPF` or `CAP_PERFMON` is missing. `InvalidInput` for more functions than a `u32` counts.
+/// The kernel's error if it refuses the link: the program's type does not fit `attach`, the target
+/// does not exist or cannot be hooked, or `CAP_BPF` or `CAP_PERFMON` is missing. `InvalidInput` if
+/// the number of functions does not fit into a `u32`.
 pub fn link_create(program: BorrowedFd<'_>, attach: u32, target: LinkTarget<'_>) -> io::Result<OwnedFd> {
-    /// The part of `union bpf_attr`; the last five words are a union by `attach_type`.
+    /// The part of `union bpf_attr` for this command. The last six words are a union by
+    /// `attach_type`.
     #[repr(C)]
     #[derive(Default)]
     struct Attributes {
@@ -115,7 +118,8 @@ pub fn link_create(program: BorrowedFd<'_>, attach: u32, target: LinkTarget<'_>)
         LinkTarget::KprobeMulti(names) => {
             symbols = names.iter().map(|name| name.as_ptr()).collect();
             cookies = (1..=names.len() as u64).collect();
-            // Flags in the lower half, which is first in memory on little-endian machines; then the number of functions.
+            // Flags are in the lower half, which comes first on little-endian machines. The number
+            // of functions follows.
             let count = u32::try_from(names.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
             let [a, b, c, d] = count.to_ne_bytes();
             attributes.rest[0] = u64::from_ne_bytes([0, 0, 0, 0, a, b, c, d]);
@@ -126,20 +130,20 @@ pub fn link_create(program: BorrowedFd<'_>, attach: u32, target: LinkTarget<'_>)
             offsets = [offset];
             attributes.rest[0] = path.as_ptr() as u64;
             attributes.rest[1] = offsets.as_ptr() as u64;
-            // One place; no flags.
+            // One offset, no flags.
             let [a, b, c, d] = 1u32.to_ne_bytes();
             attributes.rest[4] = u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]);
         }
     }
-    // SAFETY: the addresses are of strings and lists that outlive the call, with their lengths beside; the command returns a new
-    // descriptor.
+    // SAFETY: the addresses are of strings and lists that outlive the call, with their lengths
+    // beside them. The command returns a new descriptor.
     unsafe { open(Command::LinkCreate, &mut attributes) }
 }
 
-/// Attaches a raw tracepoint, or a tracing program that names its target itself where `name` is `None`.
+/// Attaches a raw tracepoint, or, without a `name`, a tracing program that names its target.
 ///
 /// # Errors
-/// The kernel's error where there is no such tracepoint, or the program cannot be attached to it.
+/// The kernel's error if there is no such tracepoint, or the program cannot be attached to it.
 pub fn raw_tracepoint(program: BorrowedFd<'_>, name: Option<&CStr>) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Attributes {
@@ -148,17 +152,17 @@ pub fn raw_tracepoint(program: BorrowedFd<'_>, name: Option<&CStr>) -> io::Resul
         unused: u32,
     }
     let name = name.map_or(ptr::null(), CStr::as_ptr) as u64;
-    // SAFETY: the name is null or outlives the call; the command returns a new descriptor.
+    // SAFETY: the name is null or outlives the call. The command returns a new descriptor.
     unsafe { open(Command::RawTracepointOpen, &mut Attributes { name, program: number(program), unused: 0 }) }
 }
 
-/// A reading of the iterator behind `link`.
+/// Opens the iterator of `link` for reading.
 ///
 /// # Errors
-/// The kernel's error where `link` is not a link of an iterator, or no descriptor is left.
+/// The kernel's error if `link` is not a link of an iterator, or no descriptor is left.
 pub fn iterator(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    // Link, flags.
-    // SAFETY: no addresses; the command returns a new descriptor.
+    // The attributes are link and flags.
+    // SAFETY: there are no addresses, and the command returns a new descriptor.
     unsafe { open(Command::IterCreate, &mut [number(link), 0]) }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Maps: making them and reading them.
+//! Creating, reading and writing maps.
 
 use std::{
     fs, io,
@@ -22,30 +22,31 @@ const LRU_PERCPU_HASH: u32 = 10;
 const RING_BUFFER: u32 = 27;
 const TASK_STORAGE: u32 = 29;
 
-/// `BPF_F_RDONLY_PROG`: programs cannot write to it.
+/// `BPF_F_RDONLY_PROG`: programs cannot write to the map.
 const READ_ONLY: u32 = 1 << 7;
 
-/// Most memory that one batch of entries is to take, in bytes, unless a single bucket needs more.
+/// Memory limit of a batch of entries in bytes, unless a single bucket needs more.
 const BATCH: usize = 64 << 20;
 
 /// A map to create.
 #[derive(Debug, Clone, Copy)]
 pub struct MapSpec<'a> {
-    /// Its type.
+    /// The map's type.
     pub kind: u32,
-    /// Bytes of a key.
+    /// Size of a key in bytes.
     pub key: u32,
-    /// Bytes of a value.
+    /// Size of a value in bytes.
     pub value: u32,
-    /// Most entries.
+    /// Maximum number of entries.
     pub entries: u32,
-    /// `BPF_F_…`.
+    /// Flags (`BPF_F_…`).
     pub flags: u32,
-    /// Types of keys and values: the BTF, and the two ids.
+    /// Types of keys and values: the BTF, and the two type ids.
     pub types: Option<(BorrowedFd<'a>, u32, u32)>,
-    /// BTF id of a structure of the kernel, for maps of operations; 0 for none.
+    /// BTF id of a kernel structure, for maps of operations; 0 for none.
     pub kernel_type: u32,
-    /// The right to create it, in place of the process' own; needs its flag in `flags`.
+    /// A token with the right to create the map, in place of the process's rights. `flags` must
+    /// contain `BPF_F_TOKEN_FD`.
     pub token: Option<BorrowedFd<'a>>,
 }
 
@@ -56,10 +57,11 @@ impl MapSpec<'_> {
         Self { kind: ARRAY, key: 4, value: size, entries: 1, flags: 0, types: None, kernel_type: 0, token: None }
     }
 
-    /// Creates it.
+    /// Creates the map.
     ///
     /// # Errors
-    /// The kernel's error where it does not have this type of map, refuses its sizes or flags, or has no memory for it, or where `CAP_BPF` is missing.
+    /// The kernel's error if it does not have this type of map, refuses the sizes or flags, or has
+    /// no memory, or if `CAP_BPF` is missing.
     pub fn create(self) -> io::Result<OwnedFd> {
         #[repr(C)]
         #[derive(Default)]
@@ -96,12 +98,12 @@ impl MapSpec<'_> {
             token: self.token.map_or(0, number),
             ..Attributes::default()
         };
-        // SAFETY: no addresses; the command returns a new descriptor.
+        // SAFETY: there are no addresses, and the command returns a new descriptor.
         unsafe { open(Command::MapCreate, &mut attributes) }
     }
 }
 
-/// A key and the values that each CPU holds of it, one after the other, or the only one.
+/// A key with its values: one per CPU, or a single one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
@@ -110,7 +112,7 @@ pub struct Entry {
     pub values: Vec<Vec<u8>>,
 }
 
-/// A map that is read or written.
+/// A map for reading and writing.
 #[derive(Debug)]
 pub struct Map {
     fd: OwnedFd,
@@ -119,9 +121,9 @@ pub struct Map {
     kind: u32,
     flags: u32,
     per_cpu: bool,
-    /// Of an array, how many elements it has.
+    /// The number of elements of an array; `None` for other maps.
     elements: Option<u32>,
-    /// Values per key: one for each possible CPU in per-CPU maps.
+    /// Values per key: the number of possible CPUs for per-CPU maps, otherwise 1.
     values: usize,
 }
 
@@ -136,10 +138,10 @@ struct Element {
 }
 
 impl Map {
-    /// Asks the kernel what kind of map `fd` is.
+    /// Wraps the map `fd` and asks the kernel for its properties.
     ///
     /// # Errors
-    /// The kernel's error, or `InvalidData` where it does not list the CPUs that a per-CPU map has values of.
+    /// The kernel's error; `InvalidData` for a per-CPU map if possible CPUs are not listed.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         let info = map_info(fd.as_fd())?;
         let per_cpu = matches!(info.kind, PERCPU_HASH | PERCPU_ARRAY | LRU_PERCPU_HASH);
@@ -163,28 +165,28 @@ impl Map {
         self.fd.as_fd()
     }
 
-    /// Bytes of a key.
+    /// Returns the size of a key in bytes.
     #[must_use]
     pub const fn key_size(&self) -> usize {
         self.key_size
     }
 
-    /// Bytes of a value.
+    /// Returns the size of a value in bytes.
     #[must_use]
     pub const fn value_size(&self) -> usize {
         self.value_size
     }
 
-    /// How often each value is there.
+    /// Returns the number of values per key.
     #[must_use]
     pub const fn copies(&self) -> usize {
         self.values
     }
 
-    /// The values of `key`, one per CPU or the only one; `None` if it is not there.
+    /// Returns the values of `key`, one per CPU or a single one; `None` if there is no such key.
     ///
     /// # Errors
-    /// The kernel's error, or `InvalidInput` for a key of another size.
+    /// The kernel's error, or `InvalidInput` if the key has another size.
     pub fn lookup(&self, key: &[u8]) -> io::Result<Option<Vec<Vec<u8>>>> {
         if key.len() != self.key_size {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a key of another size than the map's"));
@@ -192,7 +194,8 @@ impl Map {
         let stride = self.stride();
         let mut buffer = vec![0u8; stride * self.values];
         let mut element = self.element(key.as_ptr() as u64, buffer.as_mut_ptr() as u64);
-        // SAFETY: the key has the map's key size, and the buffer has room for what the kernel writes for this map.
+        // SAFETY: the key has the map's key size, and the buffer has room for everything that the
+        // kernel writes for this map.
         match unsafe { call(Command::MapLookupElem, &mut element) } {
             Ok(_) => Ok(Some(buffer.chunks_exact(stride).map(|value| value[..self.value_size].to_vec()).collect())),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
@@ -203,7 +206,7 @@ impl Map {
     /// Sets the value of `key` in a map that is not per-CPU.
     ///
     /// # Errors
-    /// The kernel's error, or `InvalidInput` for a key or value of another size.
+    /// The kernel's error, or `InvalidInput` for a per-CPU map or another size of key or value.
     pub fn update(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         if key.len() != self.key_size || value.len() != self.value_size || self.per_cpu {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a key or value of another size than the map's"));
@@ -213,11 +216,11 @@ impl Map {
         unsafe { call(Command::MapUpdateElem, &mut element) }.map(drop)
     }
 
-    /// Brings it back to the state in which it was created, as far as programs wrote to it: no key in a hash map, zeros in an array. Nothing may
-    /// write to it meanwhile.
+    /// Undoes what programs wrote: deletes all keys of a hash map, and zeroes an array. Nothing may
+    /// write to the map meanwhile.
     ///
-    /// Maps that programs cannot write to are left as they are, and so are two kinds: the content of a ring buffer belongs to
-    /// its reader, and what is stored with tasks ends with them.
+    /// Some maps are left as they are: those that programs cannot write to, and program arrays. The
+    /// content of a ring buffer belongs to its reader. Task storage ends with the tasks.
     ///
     /// # Errors
     /// The kernel's error, or `Unsupported` for other types of maps.
@@ -233,7 +236,8 @@ impl Map {
                 (0..self.elements.unwrap_or(0)).try_for_each(|index| {
                     let key = index.to_ne_bytes();
                     let mut element = self.element(key.as_ptr() as u64, zeros.as_ptr() as u64);
-                    // SAFETY: the key is an index, and there are as many zeros as the kernel reads for this map.
+                    // SAFETY: the key is an index, and the kernel reads no more zeros than there
+                    // are.
                     unsafe { call(Command::MapUpdateElem, &mut element) }.map(drop)
                 })
             }
@@ -241,22 +245,23 @@ impl Map {
         }
     }
 
-    /// Deletes a key that [`Map::entries`] returned; one that is gone is no error.
+    /// Deletes a key that [`Map::entries`] returned. A missing key is not an error.
     fn delete(&self, key: &[u8]) -> io::Result<()> {
         let mut element = self.element(key.as_ptr() as u64, 0);
-        // SAFETY: the key has the map's key size, as the kernel returned it.
+        // SAFETY: the key has the map's key size, because the kernel returned it.
         match unsafe { call(Command::MapDeleteElem, &mut element) } {
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Forbids changes by system calls from now on, so that programs may take the content for constant.
+    /// Forbids later changes by system calls, so the verifier can treat the content as constant.
     ///
     /// # Errors
-    /// The kernel's error where the map cannot be frozen: it is mapped as writable, or of a type without this command.
+    /// The kernel's error if the map cannot be frozen: it is mapped writable, or its type does not
+    /// support the command.
     pub fn freeze(&self) -> io::Result<()> {
-        // SAFETY: no addresses.
+        // SAFETY: there are no addresses.
         unsafe { call(Command::MapFreeze, &mut [number(self.fd())]) }.map(drop)
     }
 
@@ -264,17 +269,19 @@ impl Map {
         Element { map: number(self.fd()), unused: 0, key, value, flags: 0 }
     }
 
-    /// Every key of a hash map and its values. Keys that come or go meanwhile may or may not be among them.
+    /// Returns every key of a hash map with its values. Concurrent changes may or may not show.
     ///
-    /// Asked for in batches (Linux 5.6 and later): a walk from key to key begins anew after one that an LRU map threw out.
+    /// Keys are read in batches (Linux 5.6 and later). A walk from key to key would restart after a
+    /// key that an LRU map evicted.
     ///
     /// # Errors
-    /// The kernel's error where a lookup fails, and where the map is of a type that cannot be looked up in batches.
+    /// The kernel's error if a lookup fails or the map's type does not support batches.
     pub fn entries(&self) -> io::Result<Vec<Entry>> {
         self.first_entries(usize::MAX)
     }
 
-    /// The elements of an array up to `most`, by index: per-CPU arrays have no batches before 5.13.
+    /// Returns up to `most` elements of an array, by index: before 5.13, per-CPU arrays have no
+    /// batches.
     fn first_elements(&self, elements: u32, most: usize) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for index in (0..elements).take(most) {
@@ -286,10 +293,10 @@ impl Map {
         Ok(entries)
     }
 
-    /// As [`Map::entries`], until there are `most` of them or more.
+    /// Like [`Map::entries`], but stops when there are `most` entries or more.
     ///
     /// # Errors
-    /// As [`Map::entries`]: the kernel's error where a lookup fails.
+    /// Those of [`Map::entries`].
     pub fn first_entries(&self, most: usize) -> io::Result<Vec<Entry>> {
         #[repr(C)]
         struct Batch {
@@ -308,7 +315,7 @@ impl Map {
         let per_key = stride * self.values;
         let mut entries = Vec::new();
         let mut room = (BATCH / (self.key_size + per_key).max(1)).clamp(1, 256);
-        // The kernel's place marker: a bucket number, though it asks for the room of a key.
+        // The kernel's position marker: a bucket number, for which it wants the size of a key.
         let mut place: Option<Vec<u8>> = None;
         loop {
             let (mut keys, mut values) = (vec![0u8; room * self.key_size], vec![0u8; room * per_key]);
@@ -322,12 +329,13 @@ impl Map {
                 map: number(self.fd()),
                 flags: [0; 2],
             };
-            // SAFETY: keys and values have room for `count` of the map's, and both place markers for a key.
+            // SAFETY: keys and values have room for `count` entries of the map, and both position
+            // markers for a key.
             let last = match unsafe { call(Command::MapLookupBatch, &mut batch) } {
                 Ok(_) => false,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::ENOENT) => true,
-                    // One bucket has more keys than there is room for.
+                    // A bucket has more keys than there is room for.
                     Some(libc::ENOSPC) if room < 1 << 20 => {
                         room *= 4;
                         continue;
@@ -347,13 +355,13 @@ impl Map {
         }
     }
 
-    /// Bytes from one value to the next: per-CPU values are padded to eight bytes each.
+    /// Returns the distance between values in bytes. Per-CPU values are padded to multiples of 8.
     const fn stride(&self) -> usize {
         if self.per_cpu { self.value_size.next_multiple_of(8) } else { self.value_size }
     }
 }
 
-/// CPUs that may ever be online: as many values as per-CPU maps have.
+/// Returns the number of possible CPUs, which is the number of values in per-CPU maps.
 fn possible_cpus() -> io::Result<usize> {
     const PATH: &str = "/sys/devices/system/cpu/possible";
     let text = fs::read_to_string(PATH)?;
@@ -361,7 +369,7 @@ fn possible_cpus() -> io::Result<usize> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{PATH} holds no list of CPUs")))
 }
 
-/// How many CPUs a list has: `0-3,5`.
+/// Counts the CPUs in a list such as `0-3,5`.
 fn count(list: &str) -> Option<usize> {
     let ranges = list.split(',').map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -375,7 +383,8 @@ fn count(list: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A map of 16 entries with keys of 8 bytes and values of `value`; `None` where this machine forbids it, which is printed.
+    /// Creates a map of 16 entries with keys of 8 bytes and values of `value` bytes; prints and
+    /// returns `None` if this machine forbids it.
     fn map(kind: u32, value: u32, flags: u32) -> Option<Map> {
         let key = if matches!(kind, ARRAY | PERCPU_ARRAY) { 4 } else { 8 };
         match (MapSpec { kind, key, value, entries: 16, flags, ..MapSpec::array(value) }).create() {
@@ -400,7 +409,7 @@ mod tests {
         for kind in [HASH, PERCPU_HASH, LRU_HASH, LRU_PERCPU_HASH] {
             let Some(map) = map(kind, 20, 0) else { return };
             for round in 0..3 {
-                // As many as fit: all places are free again each time.
+                // The map is filled up: all slots must be free in each round.
                 (0..16_u64).for_each(|key| write(&map, &(key + round).to_ne_bytes(), 7).unwrap());
                 assert!(!map.entries().unwrap().is_empty());
                 map.empty().unwrap();

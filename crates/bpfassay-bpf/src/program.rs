@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs: loading, running, statistics.
+//! Loading and running programs, and their statistics.
 
 use std::{
     fmt, io,
@@ -14,37 +14,37 @@ use crate::{
 /// Information on a program (`struct bpf_prog_info`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramInfo {
-    /// Its type.
+    /// The program's type.
     pub kind: u32,
-    /// Its id.
+    /// The program's id.
     pub id: u32,
-    /// Its name, cut off behind 15 bytes.
+    /// The program's name, truncated to 15 bytes.
     pub name: String,
-    /// Bytes of machine code; 0 where the kernel interprets it.
+    /// Size of the machine code in bytes; 0 if the kernel interprets the program.
     pub jited_bytes: u32,
     /// Instructions after the verifier's rewriting.
     pub instructions: u32,
     /// Instructions that the verifier processed (Linux 5.16 and later).
     pub verified_instructions: Option<u32>,
-    /// Runs that were skipped because it was running on that CPU already (Linux 5.12 and later).
+    /// Runs skipped because the program was already running on the CPU (Linux 5.12 and later).
     pub recursion_misses: Option<u64>,
     /// Runs while statistics were on (Linux 5.1 and later).
     pub run_time: Option<RunTime>,
 }
 
-/// Runs of a program.
+/// Statistics of a program's runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunTime {
-    /// How many.
+    /// Number of runs.
     pub runs: u64,
-    /// Nanoseconds in them.
+    /// Total duration of the runs in nanoseconds.
     pub nanoseconds: u64,
 }
 
 /// Asks the kernel about a program.
 ///
 /// # Errors
-/// The kernel's error where `program` is not a descriptor of a program, or the command fails.
+/// The kernel's error if `program` is not a descriptor of a program, or the command fails.
 pub fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
     Info::of(program).map(|info| parse(&info))
 }
@@ -63,12 +63,14 @@ fn parse(info: &Info) -> ProgramInfo {
     }
 }
 
-/// Name of a program, and address and length in bytes of the machine code of each of its functions; none where the kernel interprets it.
+/// Returns a program's name, and address and length in bytes of the machine code of each function.
+/// There are no functions if the kernel interprets the program.
 ///
 /// # Errors
-/// As [`program_info`]; the kernel gives no addresses to those whom `kernel.kptr_restrict` or a missing `CAP_SYS_ADMIN` keep from them.
+/// Those of [`program_info`]. The kernel hides addresses because of `kernel.kptr_restrict` or a
+/// missing `CAP_SYS_ADMIN`; then the list is empty.
 pub fn program_code(program: BorrowedFd<'_>) -> io::Result<(String, Vec<(u64, u32)>)> {
-    /// Far more functions than a program has (`BPF_MAX_SUBPROGS`).
+    /// The most functions of a program (`BPF_MAX_SUBPROGS`).
     const MOST: u32 = 256;
     let asked = Info::of(program)?;
     let count = asked.half(104).min(asked.half(108)).min(MOST);
@@ -79,40 +81,40 @@ pub fn program_code(program: BorrowedFd<'_>) -> io::Result<(String, Vec<(u64, u3
     words[13] = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
     words[14] = addresses.as_mut_ptr() as u64;
     words[15] = lengths.as_mut_ptr() as u64;
-    // SAFETY: both addresses are of lists that outlive the call, with their lengths beside.
+    // SAFETY: both addresses are of lists that outlive the call, with their lengths beside them.
     unsafe { Info::fill(program, &mut words)? };
     let code = addresses.into_iter().zip(lengths).filter(|(address, length)| *address != 0 && *length != 0);
     Ok((asked.text(64), code.collect()))
 }
 
-/// Has the kernel keep statistics of every program, for as long as the descriptor is open (Linux 5.8 and later).
+/// Enables statistics of every program while the descriptor is open (Linux 5.8 and later).
 ///
 /// # Errors
-/// The kernel's error where it is older than Linux 5.8, or `CAP_SYS_ADMIN` is missing.
+/// The kernel's error if it is older than Linux 5.8, or `CAP_SYS_ADMIN` is missing.
 pub fn enable_statistics() -> io::Result<OwnedFd> {
     /// `BPF_STATS_RUN_TIME`.
     const RUN_TIME: u32 = 0;
-    // SAFETY: no addresses; the command returns a new descriptor.
+    // SAFETY: there are no addresses, and the command returns a new descriptor.
     unsafe { open(Command::EnableStats, &mut [RUN_TIME]) }
 }
 
-/// A program to load, under the licence GPL.
+/// A program to load, with the licence GPL.
 #[derive(Debug, Clone, Copy)]
 pub struct ProgramSpec<'a> {
-    /// Its type.
+    /// The program's type.
     pub kind: u32,
-    /// What it attaches to (`enum bpf_attach_type`), 0 for nothing in particular.
+    /// The attach type (`enum bpf_attach_type`); 0 for nothing in particular.
     pub attach: u32,
-    /// BTF id of what it attaches to, 0 for none.
+    /// BTF id of the target; 0 for none.
     pub target: u32,
-    /// `BPF_F_…`.
+    /// Flags (`BPF_F_…`).
     pub flags: u32,
-    /// Types of its functions: the BTF and the functions, in the order of their instructions.
+    /// The BTF and the functions with their types, in the order of their instructions.
     pub types: Option<(BorrowedFd<'a>, &'a [FunctionInfo])>,
 }
 
 impl ProgramSpec<'_> {
-    /// A program of this type that attaches to nothing in particular.
+    /// A program of this type without a particular target.
     #[must_use]
     pub const fn new(kind: u32) -> Self {
         Self { kind, attach: 0, target: 0, flags: 0, types: None }
@@ -123,9 +125,9 @@ impl ProgramSpec<'_> {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FunctionInfo {
-    /// Its first instruction.
+    /// The function's first instruction.
     pub instruction: u32,
-    /// Its type.
+    /// The function's type id.
     pub type_id: u32,
 }
 
@@ -134,7 +136,7 @@ pub struct FunctionInfo {
 pub struct LoadError {
     /// The kernel's error.
     pub source: io::Error,
-    /// The verifier's log; empty where it did not get to see the program.
+    /// The verifier's log; empty if the verifier did not see the program.
     pub log: String,
 }
 
@@ -150,13 +152,13 @@ impl std::error::Error for LoadError {
     }
 }
 
-/// Loads the program of these instructions, each as the kernel reads it from memory.
+/// Loads a program. `instructions` are in the kernel's memory format.
 ///
 /// # Errors
-/// [`LoadError`]. A log of more than 64 KiB is cut by the kernel, which then refuses with `ENOSPC`.
+/// [`LoadError`]. The kernel truncates a log of more than 64 KiB and then returns `ENOSPC`.
 pub fn load(program: ProgramSpec<'_>, instructions: &[u64]) -> Result<OwnedFd, LoadError> {
     const LOG: usize = 64 << 10;
-    /// How often the kernel may be interrupted, as libbpf has it.
+    /// How often loading may be interrupted, as in libbpf.
     const ATTEMPTS: usize = 5;
     #[repr(C)]
     #[derive(Default)]
@@ -206,8 +208,8 @@ pub fn load(program: ProgramSpec<'_>, instructions: &[u64]) -> Result<OwnedFd, L
     };
     let mut attempts = 1;
     loop {
-        // SAFETY: instructions, licence, log and functions outlive the call, with their lengths beside; the command returns a new
-        // descriptor.
+        // SAFETY: instructions, licence, log and functions outlive the call, with their lengths
+        // beside them. The command returns a new descriptor.
         match unsafe { open(Command::ProgLoad, &mut attributes) } {
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && attempts < ATTEMPTS => attempts += 1,
             Err(source) => {
@@ -219,10 +221,10 @@ pub fn load(program: ProgramSpec<'_>, instructions: &[u64]) -> Result<OwnedFd, L
     }
 }
 
-/// Runs `program` once without data or context; what it returned.
+/// Runs `program` once without data or context. Returns the program's result.
 ///
 /// # Errors
-/// The kernel's error where programs of this type cannot be run so, or this one cannot without data or context.
+/// The kernel's error if it cannot run this type of program, or not without data or a context.
 pub fn test_run(program: BorrowedFd<'_>) -> io::Result<u32> {
     #[repr(C)]
     #[derive(Default)]
@@ -239,18 +241,19 @@ pub fn test_run(program: BorrowedFd<'_>) -> io::Result<u32> {
         cpu: u32,
     }
     let mut attributes = Attributes { program: number(program), ..Attributes::default() };
-    // SAFETY: no addresses.
+    // SAFETY: there are no addresses.
     unsafe { call(Command::ProgTestRun, &mut attributes)? };
     Ok(attributes.returned)
 }
 
-/// Makes a token from the root directory of a file system `bpf` (Linux 6.9 and later).
+/// Creates a token from the root directory of a bpffs (Linux 6.9 and later).
 ///
 /// # Errors
-/// The kernel's error where it is older than Linux 6.9, `root` is not the root of a file system `bpf`, or that was mounted without delegation.
+/// The kernel's error if it is older than Linux 6.9, `root` is not the root of a bpffs, or the
+/// bpffs was mounted without delegation.
 pub fn token(root: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    // Flags, directory.
-    // SAFETY: no addresses; the command returns a new descriptor.
+    // The attributes are flags and directory.
+    // SAFETY: there are no addresses, and the command returns a new descriptor.
     unsafe { open(Command::TokenCreate, &mut [0, number(root)]) }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a loaded program was made from: its instructions, and which of them which source line is of.
+//! Instructions of a loaded program, and the source lines that they belong to.
 
 use std::{
     io,
@@ -11,9 +11,10 @@ use crate::{
     syscall::{Command, open},
 };
 
-/// Most instructions of a program that are copied: as many as the verifier looks at (`BPF_COMPLEXITY_LIMIT_INSNS`).
+/// Most instructions of a program that are copied: the verifier's limit
+/// (`BPF_COMPLEXITY_LIMIT_INSNS`).
 const MOST_INSTRUCTIONS: u32 = 1_000_000;
-/// Most line records that are copied. The kernel takes no more of them than a program has instructions.
+/// Most line records that are copied. The kernel accepts at most one per instruction of a program.
 const MOST_LINES: u32 = 1 << 18;
 /// Largest BTF that is copied, in bytes (`BTF_MAX_SIZE` of include/linux/btf.h).
 const LARGEST_BTF: u32 = 16 << 20;
@@ -24,47 +25,49 @@ const LARGEST_BTF: u32 = 16 << 20;
 pub struct LineInfo {
     /// The first instruction of the line, after the verifier's rewriting.
     pub instruction: u32,
-    /// Where in the strings of the program's BTF the name of the file is.
+    /// Offset of the file name in the strings of the program's BTF.
     pub file: u32,
-    /// Where the text of the line is.
+    /// Offset of the line's text in the strings of the program's BTF.
     pub text: u32,
     /// The line in the upper 22 bits, the column in the lower 10.
     pub line_and_column: u32,
 }
 
 impl LineInfo {
-    /// The line, from 1; 0 where the compiler knew none (`BPF_LINE_INFO_LINE_NUM`).
+    /// Returns the line, from 1; 0 if the compiler knew none (`BPF_LINE_INFO_LINE_NUM`).
     #[must_use]
     pub const fn line(self) -> u32 {
         self.line_and_column >> 10
     }
 
-    /// The column, from 1; 0 where the compiler knew none (`BPF_LINE_INFO_LINE_COL`).
+    /// Returns the column, from 1; 0 if the compiler knew none (`BPF_LINE_INFO_LINE_COL`).
     #[must_use]
     pub const fn column(self) -> u32 {
         self.line_and_column & 0x3ff
     }
 }
 
-/// What a program was made from, as far as the kernel kept it.
+/// The source information of a program that the kernel kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProgramSource {
-    /// The id of its BTF; 0 for none.
+    /// The id of the program's BTF; 0 for none.
     pub btf: u32,
-    /// Its instructions after the verifier's rewriting, those of all of its functions; empty where the kernel does not show them.
+    /// Instructions of all functions as the verifier rewrote them; empty if the kernel hides them.
     pub instructions: Vec<u64>,
-    /// Its line records, by instruction; empty where it was loaded without.
+    /// Line records, sorted by instruction; empty if the program was loaded without them.
     pub lines: Vec<LineInfo>,
-    /// The address of the machine code of each of `lines`; empty where the kernel interprets the program, or does not show addresses.
+    /// Addresses of the machine code of `lines`; empty if the kernel interprets the program or does
+    /// not show addresses.
     pub addresses: Vec<u64>,
 }
 
-/// Asks the kernel what `program` was made from (Linux 5.0 and later).
+/// Asks the kernel for the source information of `program` (Linux 5.0 and later).
 ///
 /// # Errors
-/// The kernel's error where `program` is not a descriptor of a program, or the command fails; `E2BIG` where there is more of it than any program has.
+/// The kernel's error if `program` is not a descriptor of a program, or the command fails; `E2BIG`
+/// if there is more information than any program has.
 pub fn program_source(program: BorrowedFd<'_>) -> io::Result<ProgramSource> {
-    // Offsets in `struct bpf_prog_info`, in words of 64 bits.
+    // Offsets in `struct bpf_prog_info`, in 64-bit words.
     const INSTRUCTIONS_LENGTH: usize = 2;
     const INSTRUCTIONS: usize = 4;
     const LINE_COUNT: usize = 18;
@@ -93,12 +96,13 @@ pub fn program_source(program: BorrowedFd<'_>) -> io::Result<ProgramSource> {
     if addresses > 0 {
         words[ADDRESSES] = source.addresses.as_mut_ptr() as u64;
     }
-    // The sizes of records have to be these where records are asked for (`set_info_rec_size`, kernel/bpf/syscall.c).
+    // The record sizes must have these values if records are requested (`set_info_rec_size`,
+    // kernel/bpf/syscall.c).
     words[ADDRESS_COUNT] = pair(addresses, size_of::<LineInfo>() as u32);
     words[ADDRESS_SIZE] = pair(size_of::<u64>() as u32, 0);
-    // SAFETY: the addresses are of lists that outlive the call, with their lengths beside.
+    // SAFETY: the addresses are of lists that outlive the call, with their lengths beside them.
     unsafe { Info::fill(program, &mut words)? };
-    // The kernel sets an address to 0 whose contents it does not show.
+    // The kernel sets the address of a list to 0 if it does not show the content.
     if words[INSTRUCTIONS] == 0 {
         source.instructions.clear();
     }
@@ -108,26 +112,27 @@ pub fn program_source(program: BorrowedFd<'_>) -> io::Result<ProgramSource> {
     Ok(source)
 }
 
-/// Two numbers of 32 bits as they lie in memory one after the other.
+/// Combines two 32-bit numbers that are adjacent in memory.
 const fn pair(first: u32, second: u32) -> u64 {
     let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
     u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// The bytes of the BTF with this id; `None` where there is none any more.
+/// Returns the bytes of the BTF with this id; `None` if it no longer exists.
 ///
 /// # Errors
-/// The kernel's error where it refuses a descriptor or does not give the bytes; `E2BIG` for more than the kernel loads.
+/// The kernel's error if it refuses a descriptor or the bytes; `E2BIG` if the BTF is larger than
+/// the kernel's limit.
 pub fn btf_bytes(id: u32) -> io::Result<Option<Vec<u8>>> {
-    // SAFETY: no addresses; the command returns a new descriptor.
+    // SAFETY: there are no addresses, and the command returns a new descriptor.
     let btf = match unsafe { open(Command::BtfGetFdById, &mut [id, 0, 0]) } {
         Ok(btf) => btf,
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
         Err(error) => return Err(error),
     };
-    // `struct bpf_btf_info`: the address of the bytes, and how many they are.
+    // The fields of `struct bpf_btf_info`: the address of the bytes, and their number.
     let mut words = [0_u64; 2];
-    // SAFETY: the address is 0, by which only the length is asked for.
+    // SAFETY: the address is 0, so the kernel returns only the length.
     unsafe { Info::fill(btf.as_fd(), &mut words)? };
     let [length, _] = halves(words[1]);
     if length > LARGEST_BTF {
@@ -135,12 +140,12 @@ pub fn btf_bytes(id: u32) -> io::Result<Option<Vec<u8>>> {
     }
     let mut bytes = vec![0_u8; length as usize];
     let mut words = [bytes.as_mut_ptr() as u64, pair(length, 0)];
-    // SAFETY: the address is of a buffer that outlives the call, with its length beside.
+    // SAFETY: the address is of a buffer that outlives the call, with its length beside it.
     unsafe { Info::fill(btf.as_fd(), &mut words)? };
     Ok(Some(bytes))
 }
 
-/// The two numbers of 32 bits that a word holds in memory.
+/// Splits a word into the two 32-bit numbers that are adjacent in memory.
 fn halves(word: u64) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
     [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The call itself.
+//! The raw system call.
 
 use std::{
     io,
@@ -32,41 +32,42 @@ pub(crate) enum Command {
     TokenCreate = 36,
 }
 
-/// Calls the kernel with the part of `union bpf_attr` that the command has; what it returns.
+/// Calls the kernel with a command's part of `union bpf_attr`. Returns the kernel's result.
 ///
 /// # Errors
 /// The kernel's error.
 ///
 /// # Safety
-/// Addresses in `attributes` are 0 or valid for what the kernel reads and writes there by this command.
+/// Addresses in `attributes` are 0, or valid for the command's reads and writes.
 pub(crate) unsafe fn call<T>(command: Command, attributes: &mut T) -> io::Result<i32> {
-    // SAFETY: the kernel reads and writes within the attributes, whose size goes with them, and at addresses in them, for which
-    // the caller vouches.
+    // SAFETY: the kernel reads and writes within the attributes, whose size it gets. It also uses
+    // addresses in the attributes, for which the caller vouches.
     let status = unsafe {
         libc::syscall(libc::SYS_bpf, command as libc::c_long, std::ptr::from_mut(attributes), size_of::<T>())
     };
-    // Descriptors and zero fit.
+    // Descriptors and zero fit into an `i32`.
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(status as i32) }
 }
 
-/// The same for a command that makes a descriptor.
+/// Like [`call`], for a command that returns a descriptor.
 ///
 /// # Errors
 /// The kernel's error.
 ///
 /// # Safety
-/// As [`call`], and the command returns a new descriptor.
+/// Those of [`call`]. The command must return a new descriptor.
 pub(crate) unsafe fn open<T>(command: Command, attributes: &mut T) -> io::Result<OwnedFd> {
-    // SAFETY: the caller vouches for the addresses; the kernel just made the descriptor, and nobody else owns it.
+    // SAFETY: the caller vouches for the addresses. The kernel has just created the descriptor, so
+    // it has no other owner.
     unsafe { call(command, attributes).map(|fd| OwnedFd::from_raw_fd(fd)) }
 }
 
-/// A descriptor as attributes have it.
+/// Returns a descriptor as a number for attributes.
 pub(crate) fn number(fd: BorrowedFd<'_>) -> u32 {
     fd.as_raw_fd().cast_unsigned()
 }
 
-/// A name as attributes have it: 15 bytes at most.
+/// Returns a name for attributes, truncated to 15 bytes.
 pub(crate) fn name(text: &str) -> [u8; 16] {
     let mut name = [0; 16];
     for (to, byte) in name.iter_mut().take(15).zip(text.bytes()) {

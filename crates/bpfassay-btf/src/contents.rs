@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The bytes of what is set in an object before it runs: keys and values of its maps, and its constants, by the names in its types.
+//! Encodes contents that are set in an object before it runs: keys and values of maps, and
+//! constants, by their names in the object's types.
 
 use bpfassay_protocol::contents::{Constant, Contents, Fields, MapEntry};
 use object::{Object as _, ObjectSection as _};
 
 use crate::{Btf, Field, Scalar, TypeLayout, linked};
 
-/// Most bytes of one key or value.
+/// Largest key or value in bytes.
 const MAX_SIZE: usize = 1 << 20;
 
-/// Why contents cannot be set.
+/// Contents that cannot be set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContentsError {
     /// The object or its types cannot be read.
@@ -23,63 +24,63 @@ pub enum ContentsError {
     /// A key, a value or the constants have no such field.
     #[error("{place} has no `{field}`: it has {known}")]
     NoField {
-        /// Where it was looked for.
+        /// The map, key, value or section.
         place: String,
-        /// Its name.
+        /// The unknown field's name.
         field: String,
-        /// What there is, comma-separated.
+        /// The known names, separated by commas.
         known: String,
     },
-    /// A number that the field cannot hold.
+    /// The field cannot hold a number.
     #[error("{field} is a number of {bits} bits, which cannot hold {value}")]
     Number {
-        /// The field.
+        /// The field's name.
         field: String,
-        /// Its size in bits.
+        /// The field's size in bits.
         bits: u32,
-        /// What it should hold.
+        /// The value that does not fit.
         value: i64,
     },
-    /// A number where there is text.
+    /// There is a number in place of text.
     #[error("{0} is text: give a string")]
     IsText(String),
-    /// A text where there is a number.
+    /// There is text in place of a number.
     #[error("{0} is a number: give a whole number")]
     IsNumber(String),
-    /// A text that is too long.
+    /// A text is too long.
     #[error("{field} holds at most {most} bytes of text and none that is NUL")]
     Text {
-        /// The field.
+        /// The field's name.
         field: String,
-        /// How many bytes fit before the NUL.
+        /// Number of bytes that fit before the NUL.
         most: usize,
     },
 }
 
-/// A constant, and where it lies.
+/// A constant with its place and value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variable {
-    /// Its section: `.rodata`, or one whose name begins so.
+    /// The section: `.rodata`, or one with this prefix.
     pub section: String,
-    /// Bytes from the beginning of the section.
+    /// Offset in the section in bytes.
     pub offset: usize,
-    /// What it shall hold.
+    /// The value as bytes.
     pub bytes: Vec<u8>,
 }
 
-/// Contents as bytes.
+/// Contents in binary form.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Encoded {
-    /// Maps by name, with a key and a value each, in the order of [`Contents::set`].
+    /// A map's name, a key and a value for each entry, in the order of [`Contents::set`].
     pub entries: Vec<(String, Vec<u8>, Vec<u8>)>,
     /// The constants.
     pub variables: Vec<Variable>,
 }
 
-/// The bytes of `contents` by the types of `object`, an ELF file.
+/// Encodes `contents` with the types of `object`, an ELF file.
 ///
 /// # Errors
-/// [`ContentsError`] for an object without these maps, fields and constants, and for values that they cannot hold.
+/// [`ContentsError`] if the object lacks a map, field or constant, or one cannot hold its value.
 pub fn encode(object: &[u8], contents: &Contents) -> Result<Encoded, ContentsError> {
     if contents.is_empty() {
         return Ok(Encoded::default());
@@ -125,7 +126,8 @@ fn no_field<'a>(place: String, field: &str, known: impl Iterator<Item = &'a str>
     ContentsError::NoField { place, field: field.to_owned(), known }
 }
 
-/// Numbers and texts among the global variables of the sections `.rodata`, each as zeros, with the field that describes these.
+/// Returns numbers and texts among the global variables of `.rodata` sections. Each is filled with
+/// zeros and has the field that describes it.
 fn constants(file: &object::File<'_>, btf: &Btf<'_>) -> Vec<(Variable, Field)> {
     let sections = file.sections().filter_map(|section| Some(section.name().ok()?.to_owned()));
     let mut found = Vec::new();
@@ -139,7 +141,8 @@ fn constants(file: &object::File<'_>, btf: &Btf<'_>) -> Vec<(Variable, Field)> {
     found
 }
 
-/// Writes `value` into `bytes`, where `field` lies; `name` is for messages. Guests are little-endian on every architecture.
+/// Writes `value` into the place of `field` in `bytes`. `name` is for messages. Guests are
+/// little-endian on every architecture.
 fn write(bytes: &mut [u8], field: &Field, name: &str, value: &Constant) -> Result<(), ContentsError> {
     let short = || ContentsError::Object(format!("{name} lies outside of what holds it"));
     let end = field.offset.checked_add(field.size).ok_or_else(short)?;
@@ -155,7 +158,7 @@ fn write(bytes: &mut [u8], field: &Field, name: &str, value: &Constant) -> Resul
         (Constant::Text(_), _) => return Err(ContentsError::IsNumber(name.to_owned())),
         (&Constant::Number(value), _) => {
             let bits = 8 * u32::try_from(field.size).unwrap_or(u32::MAX).min(8);
-            // With a sign or without: -1 stands for all ones in either.
+            // The number may be signed or unsigned: -1 stands for all ones in both cases.
             let range = -(1_i128 << (bits - 1))..1_i128 << bits;
             if !range.contains(&i128::from(value)) {
                 return Err(ContentsError::Number { field: name.to_owned(), bits, value });

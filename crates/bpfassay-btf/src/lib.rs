@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! BTF (Documentation/bpf/btf.rst), the type information of kernels and eBPF objects: prototypes of functions, and how the
-//! keys and values of maps are laid out; whether an object's programs read what a kernel's functions have ([`prototype::check`]); and the bytes
-//! of what is set in an object before it runs ([`contents::encode`]).
+//! BTF (Documentation/bpf/btf.rst), the type information of kernels and eBPF objects.
 //!
-//! Here: functions of bytes, which are untrusted: nothing panics and work is bounded. Not here: reading files.
+//! This crate reads prototypes of functions and the layout of maps' keys and values. It checks
+//! whether an object's programs match the prototypes of a kernel ([`prototype::check`]). It encodes
+//! contents that are set in an object before it runs ([`contents::encode`]).
 //!
-//! One pass records the offset of each type, so that a kernel's five megabytes cost little; only requested types are decoded.
+//! All input is untrusted bytes: nothing panics, and work is bounded. The crate reads no files. One
+//! pass records the offset of each type, and only requested types are decoded, so a kernel's five
+//! megabytes cost little.
 
 #![forbid(unsafe_code)]
 
@@ -21,15 +23,16 @@ pub use linked::{ObjectError, of_object};
 pub use map_types::{Field, MapTypes, Scalar, TypeLayout};
 pub use strings::Strings;
 
-/// Where the kernel gives its own.
+/// The file with the kernel's BTF.
 pub const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 
 /// `BTF_MAGIC` (include/uapi/linux/btf.h).
 const MAGIC: u16 = 0xeb9f;
-/// Deepest chain of modifiers and type definitions that is followed.
+/// Deepest chain of modifiers and typedefs that is followed.
 const MAX_DEPTH: u32 = 32;
-/// Longest list of arguments as text, and most text of all prototypes, in bytes. Arguments can share the name of one type, and
-/// functions can share arguments, so that a small BTF could stand for any amount of text.
+/// Longest list of arguments as text, and longest text of all prototypes, in bytes. Arguments can
+/// share a type's name and functions can share arguments, so a small BTF could otherwise produce
+/// any amount of text.
 const MAX_PROTOTYPE: usize = 64 << 10;
 const MAX_PROTOTYPES: usize = 4 << 20;
 
@@ -59,30 +62,30 @@ mod kind {
 /// BTF that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BtfError {
-    /// It does not begin as BTF does.
+    /// The bytes do not begin with a BTF header.
     #[error("no BTF header")]
     Header,
-    /// Something points outside of it.
+    /// A section or reference lies outside of the BTF.
     #[error("the BTF is cut off or points outside itself")]
     Bounds,
-    /// A type is of a kind that is newer than this program.
+    /// A type has a kind that is newer than this program.
     #[error("type {id} is of kind {kind}, which this program does not know")]
     Kind {
-        /// The type.
+        /// The type's id.
         id: usize,
-        /// Its kind.
+        /// The type's kind.
         kind: u32,
     },
 }
 
-/// What a value is, as far as it decides whether a program reads it right.
+/// The kind of a value, as far as it matters for reading the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
-    /// Nothing.
+    /// No value.
     Void,
-    /// A number, an enumeration or a truth value, with its size in bytes.
+    /// A number, an enumeration or a Boolean, with its size in bytes.
     Integer(u32),
-    /// A pointer to a structure or union of this name.
+    /// A pointer to a structure or union with this name.
     Pointer(String),
     /// A pointer to anything else: characters, `void`, numbers, functions.
     Address,
@@ -93,11 +96,11 @@ pub enum Shape {
 /// A function's prototype.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prototype {
-    /// As C writes it, with the kernel's own names of types.
+    /// The prototype in C, with the kernel's type names.
     pub text: String,
-    /// What it returns.
+    /// The return value.
     pub returns: Shape,
-    /// Its arguments, in order.
+    /// The arguments, in order.
     pub arguments: Vec<Shape>,
 }
 
@@ -107,12 +110,12 @@ impl fmt::Display for Prototype {
     }
 }
 
-/// Type information.
+/// Parsed BTF.
 #[derive(Debug)]
 pub struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
-    /// Where each type begins in `types`; element 0 is type 1, as type 0 is `void`.
+    /// The offset of each type in `types`. Element 0 is type 1, because type 0 is `void`.
     starts: Vec<usize>,
 }
 
@@ -121,13 +124,13 @@ pub struct Btf<'a> {
 struct Type {
     name: u32,
     kind: u32,
-    /// Members, arguments, or constants.
+    /// Number of members, arguments or constants.
     length: usize,
-    /// Size in bytes, or another type.
+    /// Size in bytes, or a type id.
     size_or_type: u32,
-    /// The flag of the kind: members may be bit fields.
+    /// The flag of the kind: members can be bit fields.
     flag: bool,
-    /// Where the rest begins.
+    /// Offset of the variable part.
     rest: usize,
 }
 
@@ -135,8 +138,8 @@ impl<'a> Btf<'a> {
     /// Records the offset of each type.
     ///
     /// # Errors
-    /// [`BtfError::Header`] where the bytes do not begin as BTF, [`BtfError::Bounds`] where a section or a type leaves them, [`BtfError::Kind`] for a
-    /// kind of type that is not known.
+    /// [`BtfError::Header`] if the bytes do not begin with a BTF header, [`BtfError::Bounds`] if a
+    /// section or type exceeds them, [`BtfError::Kind`] for an unknown kind of type.
     pub fn new(bytes: &'a [u8]) -> Result<Self, BtfError> {
         let (types, strings) = sections(bytes)?;
         let mut btf = Self { types, strings, starts: Vec::new() };
@@ -165,13 +168,15 @@ impl<'a> Btf<'a> {
         if at == types.len() { Ok(btf) } else { Err(BtfError::Bounds) }
     }
 
-    /// The prototypes of those of `wanted` that are there. A name that several functions have comes several times.
+    /// Returns the prototypes of `wanted` functions that exist. A name that several functions have
+    /// occurs several times.
     ///
     /// # Errors
-    /// [`BtfError::Bounds`] where a type refers to a name or a type outside the sections, or the prototypes are too long together.
+    /// [`BtfError::Bounds`] if a reference leaves the sections, or all prototypes are too long.
     pub fn prototypes(&self, wanted: &std::collections::BTreeSet<&str>) -> Result<Vec<(String, Prototype)>, BtfError> {
         let (mut found, mut length) = (Vec::new(), 0usize);
-        // Most of a kernel's 60,000 functions begin otherwise than those that are wanted: this much is looked at of each.
+        // A kernel has 60,000 functions, and most begin differently from the wanted ones. So only
+        // the first bytes of a name are compared at first.
         let mut beginnings: Vec<u32> = wanted.iter().map(|name| beginning(name.as_bytes())).collect();
         beginnings.sort_unstable();
         beginnings.dedup();
@@ -203,7 +208,7 @@ impl<'a> Btf<'a> {
         let mut length = 0;
         for index in 0..proto.length {
             let argument = u32_at(self.types, proto.rest + 8 * index + 4)?;
-            // The last argument of a function with a variable number of them is `void`.
+            // The last argument of a variadic function is `void`.
             arguments.push(self.shape(argument)?);
             let text = if argument == 0 { "...".to_owned() } else { self.text(argument, 0)? };
             length += text.len();
@@ -222,7 +227,7 @@ impl<'a> Btf<'a> {
         })
     }
 
-    /// `id` behind all modifiers and type definitions; `Some(None)` for `void`.
+    /// Follows modifiers and typedefs from `id`; `Some(None)` for `void`.
     fn resolve(&self, mut id: u32) -> Option<Option<Type>> {
         for _ in 0..MAX_DEPTH {
             match self.get(id)? {
@@ -254,7 +259,7 @@ impl<'a> Btf<'a> {
         })
     }
 
-    /// The type as C writes it.
+    /// Returns the type in C.
     fn text(&self, id: u32, depth: u32) -> Option<String> {
         let Some(found) = self.get(id)? else { return Some("void".to_owned()) };
         if depth > MAX_DEPTH {
@@ -272,7 +277,7 @@ impl<'a> Btf<'a> {
             }
             kind::CONST => inner("const ")?,
             kind::VOLATILE => inner("volatile ")?,
-            // `__user`, `__rcu` and the like: of no importance to a tracing program.
+            // `__user`, `__rcu` and similar tags do not matter to a tracing program.
             kind::RESTRICT | kind::TYPE_TAG => inner("")?,
             kind::STRUCT | kind::FWD => format!("struct {name}"),
             kind::UNION => format!("union {name}"),
@@ -283,7 +288,7 @@ impl<'a> Btf<'a> {
         })
     }
 
-    /// Type `id`; `Some(None)` for `void`, `None` where there is none.
+    /// Reads type `id`; `Some(None)` for `void`, `None` if it does not exist.
     fn get(&self, id: u32) -> Option<Option<Type>> {
         match usize::try_from(id).ok()?.checked_sub(1) {
             None => Some(None),
@@ -315,7 +320,7 @@ impl<'a> Btf<'a> {
     }
 }
 
-/// The types and the strings in `bytes`.
+/// Returns the sections of types and of strings in `bytes`.
 fn sections(bytes: &[u8]) -> Result<(&[u8], &[u8]), BtfError> {
     let magic = bytes.get(..2).and_then(|magic| magic.try_into().ok()).map(u16::from_ne_bytes);
     if magic != Some(MAGIC) {
@@ -329,7 +334,7 @@ fn sections(bytes: &[u8]) -> Result<(&[u8], &[u8]), BtfError> {
     section(8).zip(section(16)).ok_or(BtfError::Bounds)
 }
 
-/// The first four bytes of a name that may end in a zero byte; zeros behind its end.
+/// Returns the first four bytes of a name, padded with zeros after a zero byte or the end.
 fn beginning(name: &[u8]) -> u32 {
     let mut begins = [0; 4];
     for (to, &byte) in begins.iter_mut().zip(name.iter().take_while(|byte| **byte != 0)) {

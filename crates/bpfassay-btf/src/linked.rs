@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The type information of an object file, with what clang leaves to the linker.
+//! The BTF of an object file, completed as a linker would do it.
 
 use std::collections::HashMap;
 
@@ -7,50 +7,52 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _, ReadRef};
 
 use crate::{Btf, BtfError, kind, u32_at};
 
-/// Type information that cannot be taken from an object file.
+/// BTF cannot be taken from an object file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// It is no object file.
+    /// It is not an object file.
     #[error("{0}")]
     File(String),
-    /// It has no type information.
+    /// There is no BTF.
     #[error("there is no section `.BTF`: compile it with -g")]
     NoTypes,
-    /// The type information cannot be read.
+    /// The BTF cannot be read.
     #[error(transparent)]
     Types(#[from] BtfError),
-    /// The symbols do not say where a variable is.
+    /// No symbol has the address of a variable.
     #[error("the variable `{variable}` of the section `{section}` has no symbol")]
     NoSymbol {
         /// The variable's name.
         variable: String,
-        /// Its section.
+        /// The section with the variable.
         section: String,
     },
 }
 
-/// The section `.BTF` of `object`, an ELF file, with the size of each section of global variables, and the place of each variable in it.
+/// Returns the section `.BTF` of `object`, an ELF file, with the size of each section of global
+/// variables and the offset of each variable.
 ///
-/// clang writes 0 for these, because a linker decides them. They are in the headers of sections and in the symbols
-/// (`btf_fixup_datasec` of libbpf 1.5 takes them from there, too). What is not 0 is as a linker wrote it.
+/// clang writes 0 for these numbers, because a linker decides them. They are in the section headers
+/// and in the symbols, from which libbpf 1.5 takes them, too (`btf_fixup_datasec`). Numbers other
+/// than 0 come from a linker and stay.
 ///
 /// # Errors
-/// [`ObjectError`] for what is no object file or has no readable type information, and where a global variable has no symbol.
+/// [`ObjectError`] for a file without readable BTF, or a global variable without a symbol.
 pub fn of_object(object: &[u8]) -> Result<Vec<u8>, ObjectError> {
     let file = object::File::parse(object).map_err(|error| ObjectError::File(error.to_string()))?;
     of_file(&file)
 }
 
-/// [`of_object`] for a file that was parsed.
+/// Like [`of_object`], for a parsed file.
 ///
 /// # Errors
-/// As there.
+/// Those of [`of_object`].
 pub(crate) fn of_file<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> Result<Vec<u8>, ObjectError> {
     let section = file.section_by_name(".BTF").ok_or(ObjectError::NoTypes)?;
     let original = section.data().map_err(|error| ObjectError::File(error.to_string()))?;
     let btf = Btf::new(original)?;
     let mut linked = original.to_vec();
-    // Where the types begin in the section: behind the header.
+    // The types begin after the header.
     let word = |at| u32_at(original, at).and_then(|word| usize::try_from(word).ok());
     let types = word(4).and_then(|header| header.checked_add(word(8)?)).ok_or(BtfError::Bounds)?;
     let mut put = |at: usize, value: u64| {
@@ -67,7 +69,7 @@ pub(crate) fn of_file<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> Result<V
             continue;
         }
         let name = btf.string(found.name).ok_or(BtfError::Bounds)?;
-        // Not the declarations of maps, whose places mean nothing, and not what the kernel has (.ksyms).
+        // Skip declarations of maps, whose places have no meaning, and kernel symbols (.ksyms).
         let Some(section) = file.section_by_name(name).filter(|_| has_variables(name)) else { continue };
         put(start + 8, section.size())?;
         for index in 0..found.length {
@@ -82,7 +84,7 @@ pub(crate) fn of_file<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> Result<V
     Ok(linked)
 }
 
-/// Whether a section holds global variables, as libbpf decides it (`bpf_object__elf_collect`).
+/// Whether a section has global variables, by the rules of libbpf (`bpf_object__elf_collect`).
 fn has_variables(section: &str) -> bool {
     [".data", ".rodata", ".bss"]
         .iter()

@@ -1,68 +1,68 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the keys and values of an object's maps are laid out, field by field.
+//! The layout of maps' keys and values, field by field.
 
 use super::{Btf, MAX_DEPTH, Type, kind, u32_at};
 
-/// Most fields of a key or value.
+/// Maximum number of fields in a key or value.
 const MAX_FIELDS: usize = 512;
-/// Most types that are followed for one key or value: structures can name each other without end.
+/// Most types that are followed for one key or value. Structures can name each other endlessly.
 const MAX_STEPS: u32 = 10_000;
-/// Longest name of a field, in bytes: structures within structures add up to names without end.
+/// Longest name of a field in bytes. Names of nested structures add up.
 const MAX_NAME: usize = 1024;
-/// Most elements of an array that are fields of their own.
+/// Maximum number of array elements that become separate fields.
 const MAX_ELEMENTS: u32 = 64;
 
-/// What a field holds.
+/// The kind of value in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scalar {
-    /// A number without sign, an enumeration, a truth value or a pointer.
+    /// An unsigned number, an enumeration, a Boolean or a pointer.
     Unsigned,
-    /// A number with sign.
+    /// A signed number.
     Signed,
     /// Characters up to the first NUL.
     Text,
 }
 
-/// One field of a key or value that can be read.
+/// A readable field of a key or value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Its name: `outer.inner` within structures, `name.0` in arrays; empty where the type is no structure.
+    /// The name: `outer.inner` in structures, `name.0` in arrays; empty if there is no structure.
     pub name: String,
-    /// Bytes from the beginning.
+    /// Offset in bytes.
     pub offset: usize,
-    /// Size in bytes: 1, 2, 4 or 8, or the length of the text.
+    /// Size in bytes: 1, 2, 4 or 8, or the length of a text.
     pub size: usize,
-    /// What it holds.
+    /// The kind of value.
     pub scalar: Scalar,
 }
 
 impl Field {
-    /// Its name in tool files: `whole` where the type is no structure.
+    /// Returns the name in tool files: `whole` if the type is not a structure.
     #[must_use]
     pub fn name_of<'a>(&'a self, whole: &'a str) -> &'a str {
         if self.name.is_empty() { whole } else { &self.name }
     }
 }
 
-/// A key or value.
+/// The layout of a key or value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeLayout {
     /// Size in bytes.
     pub size: usize,
-    /// What can be read of it, in order; bit fields and floating point are left out.
+    /// The readable fields, in order. Bit fields and floating point are left out.
     pub fields: Vec<Field>,
 }
 
 /// The key and the value of a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapTypes {
-    /// `None` where the object gives the key's size only.
+    /// The key; `None` if the object has only the key's size.
     pub key: Option<TypeLayout>,
-    /// Likewise.
+    /// The value; `None` if the object has only the value's size.
     pub value: Option<TypeLayout>,
 }
 
-/// What was found so far.
+/// The fields found so far, and the number of steps.
 #[derive(Default)]
 struct Walk {
     fields: Vec<Field>,
@@ -70,9 +70,12 @@ struct Walk {
 }
 
 impl Btf<'_> {
-    /// The layout of `map`, as libbpf's section `.maps` declares it (`struct { __type(key, …); … } name SEC(".maps")`), or of
-    /// the global variables of a section that is a map (`.bss`): then without a key, and the fields are the variables.
-    /// `None` where there is no such map, or its description points outside the BTF.
+    /// Returns the layout of `map`. `None` means that there is no such map, or its description
+    /// points outside of the BTF.
+    ///
+    /// A map is declared in libbpf's section `.maps` (`struct { __type(key, …); … } name
+    /// SEC(".maps")`). It can also be a section of global variables, such as `.bss`: then there is
+    /// no key, and the fields are the variables.
     #[must_use]
     pub fn map(&self, map: &str) -> Option<MapTypes> {
         for &start in &self.starts {
@@ -134,7 +137,8 @@ impl Btf<'_> {
         Some(TypeLayout { size: self.size(id, 0)?, fields: walk.fields })
     }
 
-    /// Adds what can be read of the type `id`. Types that cannot be read, and what there is beyond [`MAX_FIELDS`], are left out.
+    /// Adds the readable fields of the type `id`. Unreadable types, and fields beyond
+    /// [`MAX_FIELDS`], are left out.
     fn flatten(&self, id: u32, name: &str, offset: usize, depth: u32, walk: &mut Walk) -> Option<()> {
         walk.steps += 1;
         if depth > MAX_DEPTH || walk.steps > MAX_STEPS || name.len() > MAX_NAME {
@@ -146,14 +150,15 @@ impl Btf<'_> {
         let Some(found) = self.resolve(id)? else { return Some(()) };
         let inner = |part: &str| match (name, part) {
             ("", part) => part.to_owned(),
-            // An anonymous member: its own members belong to the one around it.
+            // The members of an anonymous member belong to the structure around it.
             (name, "") => name.to_owned(),
             (name, part) => format!("{name}.{part}"),
         };
         match found.kind {
             kind::INT | kind::ENUM | kind::ENUM64 | kind::PTR => {
                 let size = if found.kind == kind::PTR { 8 } else { usize::try_from(found.size_or_type).ok()? };
-                // BTF_INT_SIGNED is the first bit of an integer's encoding; the flag of an enumeration means the same.
+                // BTF_INT_SIGNED is the first bit of an integer's encoding. The flag of an
+                // enumeration has the same meaning.
                 let signed = match found.kind {
                     kind::INT => u32_at(self.types, found.rest)? >> 24 & 1 == 1,
                     kind::PTR => false,
@@ -166,7 +171,7 @@ impl Btf<'_> {
             }
             kind::STRUCT | kind::UNION => {
                 for index in 0..found.length {
-                    // Bit fields are left out, but checked.
+                    // Bit fields are left out but count as steps.
                     walk.steps += 1;
                     if walk.steps > MAX_STEPS {
                         return None;
@@ -201,7 +206,7 @@ impl Btf<'_> {
         Some(())
     }
 
-    /// Size in bytes.
+    /// Returns the size of a type in bytes.
     fn size(&self, id: u32, depth: u32) -> Option<usize> {
         let Some(found) = self.resolve(id)? else { return Some(0) };
         match found.kind {
@@ -225,8 +230,9 @@ mod tests {
     use super::*;
     use crate::tests::Builder;
 
-    /// `struct { __type(key, struct key); __type(value, u64[2]); __uint(max_entries, 8); } counts SEC(".maps")`, where a key is
-    /// `{ u64 cgroup; struct { u32 major, minor; } dev; char comm[16]; int flags: 3; }`, and a variable in `.bss`.
+    /// A map and a variable in `.bss`. The map is `struct { __type(key, struct key); __type(value,
+    /// u64[2]); __uint(max_entries, 8); } counts SEC(".maps")`. The key is `{ u64 cgroup; struct {
+    /// u32 major, minor; } dev; char comm[16]; int flags: 3; }`.
     fn sample() -> Builder {
         let mut b = Builder::default();
         let u64_ = b.add("u64", kind::INT, 0, 8, &[64]);
@@ -283,7 +289,7 @@ mod tests {
     fn a_structure_within_itself_and_a_giant_array_come_to_an_end() {
         let mut b = Builder::default();
         let name = b.name("value");
-        // Structure 1 has a member of type 1.
+        // The structure is type 1, and its members have type 1: it contains itself.
         let own = b.add("own", kind::STRUCT, 2, 8, &[name, 1, 0, name, 1, 0]);
         let giant = b.add("", kind::ARRAY, 0, 0, &[own, own, u32::MAX]);
         let pointer = b.add("", kind::PTR, 0, giant, &[]);
@@ -295,7 +301,7 @@ mod tests {
 
     #[test]
     fn names_that_add_up_and_bit_fields_without_number_come_to_an_end() {
-        // 30 structures within each other under a name of 100,000 letters, 64 times.
+        // 30 nested structures, each under a name of 100,000 letters, 64 times.
         let mut b = Builder::default();
         let name = b.name("value");
         let long = b.name(&"x".repeat(100_000));
@@ -305,7 +311,7 @@ mod tests {
             inner = b.add("", kind::STRUCT, 1, 8, &[long, inner, 0]);
         }
         let many = b.add("", kind::ARRAY, 0, 0, &[inner, number, 64]);
-        // As many structures of as many bit fields.
+        // 64 structures of 60,000 bit fields each.
         let fields = [0, number, 3 << 24 | 1].repeat(60_000);
         let bits = b.add("", 1 << 7 | kind::STRUCT, 60_000, 8, &fields);
         let more = b.add("", kind::ARRAY, 0, 0, &[bits, number, 64]);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the programs of an object read what the kernel's functions have: a program that reads the wrong argument counts wrongly
-//! without an error.
+//! Checks whether the programs of an object match the prototypes of kernel functions. A program
+//! that reads the wrong argument counts wrongly without an error.
 //!
-//! From the object's instructions, followed along all branches, and the kernel's BTF. A program of `SEC("fentry/…")` and its kin finds
-//! the arguments in 8 bytes each, and behind the last one, on `fexit` and `fmod_ret`, the return value (`btf_ctx_access`,
-//! kernel/bpf/btf.c, 6.12); one of `SEC("kprobe/…")` finds the registers of the call (`struct pt_regs`).
-//! What cannot be followed (the context handed to a function or reckoned with) is reported as not checked.
+//! The check follows the object's instructions along all branches and compares with the kernel's
+//! BTF. Programs in `SEC("fentry/…")` and similar sections find each argument in 8 bytes. `fexit`
+//! and `fmod_ret` have the return value after the last one (`btf_ctx_access`, kernel/bpf/btf.c,
+//! 6.12). Programs in `SEC("kprobe/…")` find the registers of the call (`struct pt_regs`).
+//!
+//! If a program passes its context to a function or calculates with the address, the check is
+//! reported as incomplete.
 
 mod flow;
 
@@ -22,7 +25,7 @@ use crate::{Btf, Prototype, Shape};
 /// Largest program that is checked, in bytes: 100,000 instructions.
 const MAX_PROGRAM: usize = 800_000;
 
-/// Why nothing can be checked.
+/// The check is not possible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PrototypeError {
     /// The object cannot be read.
@@ -33,19 +36,20 @@ pub enum PrototypeError {
     Btf(String),
 }
 
-/// How a program finds arguments.
+/// The place where a program finds arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hook {
-    /// In slots of 8 bytes; with the return value behind them, or without.
+    /// Slots of 8 bytes, with or without the return value at the end.
     Slots { returns: bool },
-    /// In registers.
+    /// Registers.
     Registers,
 }
 
-/// Checks the programs of `object` whose sections name a kernel function, against the BTF of a kernel of `arch`.
+/// Checks programs of `object` whose section names a kernel function against the BTF of a kernel of
+/// `arch`.
 ///
 /// # Errors
-/// Where one of the two cannot be read.
+/// [`PrototypeError`] if the object or the BTF cannot be read.
 pub fn check(object: &[u8], kernel: &[u8], arch: Arch) -> Result<Vec<Checked>, PrototypeError> {
     let unread = |error: object::Error| PrototypeError::Object(error.to_string());
     let file = object::File::parse(object).map_err(unread)?;
@@ -93,12 +97,12 @@ fn hooked(section: &str) -> Option<(Hook, &str)> {
         "kprobe" => Hook::Registers,
         _ => return None,
     };
-    // With an offset it is not the function's entry, and the registers are no arguments.
+    // An offset is not the function's entry, so the registers do not hold the arguments.
     let is_name = !function.is_empty() && function.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     is_name.then_some((hook, function))
 }
 
-/// Compares what a program reads with what there is. `value`: what it does with the value in a slot.
+/// Compares a program's accesses with the prototype. `value` returns the use of a slot's value.
 fn compare(
     hook: Hook,
     found: &Accesses,
@@ -107,7 +111,7 @@ fn compare(
     arch: Arch,
 ) -> (Vec<String>, Option<String>) {
     let escapes = found.escapes.map(str::to_owned);
-    // Structures by value take two slots or registers, or none.
+    // A structure by value takes two slots or registers, or none.
     if prototype.arguments.iter().any(|argument| matches!(argument, Shape::Other | Shape::Void)) {
         return (Vec::new(), Some(format!("{prototype} has arguments that do not fit into one register")));
     }
@@ -126,8 +130,8 @@ fn compare(
     for &slot in slots.iter().filter(|&&slot| slot > count || (slot == count && !returns_value)) {
         differs.push(format!("reads argument {} of {count}: {prototype}", slot + 1));
     }
-    // The return value lies behind the last argument. A program that takes a narrower number there for one of 64 bits, and never reads what is
-    // behind it, counts on one argument less.
+    // The return value comes after the last argument. A program may use a narrower last argument as
+    // a 64-bit number and read nothing after it. Then it assumes one argument less.
     if returns_value
         && differs.is_empty()
         && !found.asks_for_return
@@ -154,7 +158,8 @@ fn compare(
     (differs, escapes)
 }
 
-/// Which argument, from 0, the register at `offset` of `struct pt_regs` holds at a function's entry; `None`: another register.
+/// Returns which argument, from 0, the register at `offset` of `struct pt_regs` holds at a
+/// function's entry; `None` for other registers.
 fn argument_register(arch: Arch, offset: usize) -> Option<usize> {
     arch.facts().argument_offsets.iter().position(|&register| register == offset)
 }

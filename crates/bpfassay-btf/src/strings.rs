@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The strings of BTF alone, which line records refer to.
+//! The strings of BTF without the types; line records refer to them.
 
 use std::borrow::Cow;
 
 use crate::{BtfError, sections};
 
-/// The strings of BTF. Types are not looked at, so that one of a new kind is no obstacle.
+/// The strings of BTF. Types are ignored, so an unknown kind is not an error.
 #[derive(Debug, Clone, Copy)]
 pub struct Strings<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Strings<'a> {
-    /// The strings in `bytes`, which are BTF.
+    /// Finds the strings in `bytes`, which are BTF.
     ///
     /// # Errors
-    /// [`BtfError::Header`] where the bytes do not begin as BTF, [`BtfError::Bounds`] where a section leaves them.
+    /// [`BtfError::Header`] if the bytes do not begin with a BTF header, [`BtfError::Bounds`] if a
+    /// section exceeds them.
     pub fn of(bytes: &'a [u8]) -> Result<Self, BtfError> {
         let (_, bytes) = sections(bytes)?;
         Ok(Self { bytes })
     }
 
-    /// The string at `offset`, of which bytes that are no UTF-8 are replaced; `None` where none begins there, or none ends.
+    /// Returns the string at `offset`, with invalid UTF-8 replaced; `None` without start or end.
     #[must_use]
     pub fn at(&self, offset: u32) -> Option<Cow<'a, str>> {
         let rest = self.bytes.get(usize::try_from(offset).ok()?..)?;
@@ -35,7 +36,7 @@ mod tests {
     use super::*;
 
     fn btf(strings: &[u8]) -> Vec<u8> {
-        // Magic, version, flags, length of the header; offset and length of types and of strings.
+        // Magic, version, flags, header length; offset and length of types and of strings.
         let mut bytes = 0xeb9f_u16.to_ne_bytes().to_vec();
         bytes.extend([1, 0]);
         for number in [24_u32, 0, 0, 0, strings.len() as u32] {

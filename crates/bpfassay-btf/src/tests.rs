@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! BTF that is built here type by type, and what is read from it.
+//! Builds BTF type by type, and checks what is read from it.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Builds BTF, type by type.
+/// A builder of BTF.
 #[derive(Default)]
 pub(crate) struct Builder {
     types: Vec<u8>,
@@ -16,13 +16,13 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// The place of a name.
+    /// Adds a name and returns its offset.
     pub(crate) fn name(&mut self, name: &str) -> u32 {
         if name.is_empty() {
             return 0;
         }
         self.strings.extend(name.bytes().chain([0]));
-        // Behind the empty string that every BTF begins with.
+        // The empty string, which starts every BTF, comes first.
         (self.strings.len() - name.len()) as u32
     }
 
@@ -49,7 +49,7 @@ impl Builder {
     }
 }
 
-/// `ssize_t vfs_read(struct file *, char *, size_t, loff_t *)` and some more.
+/// `ssize_t vfs_read(struct file *, char *, size_t, loff_t *)` and some other functions.
 fn sample() -> Builder {
     let mut b = Builder::default();
     let long = b.add("long int", kind::INT, 0, 8, &[0x0100_0040]);
@@ -114,7 +114,7 @@ fn a_small_file_does_not_stand_for_any_amount_of_text() {
     b.add("f", kind::FUNC, 0, proto, &[]);
     let bytes = b.build();
     assert_eq!(Btf::new(&bytes).unwrap().prototypes(&BTreeSet::from(["f"])), Err(BtfError::Bounds));
-    // As would 100,000 functions of one prototype.
+    // The same goes for 100,000 functions with one prototype.
     let mut b = Builder::default();
     let long = b.add(&"x".repeat(60_000), kind::STRUCT, 0, 8, &[]);
     let proto = b.add("", kind::FUNC_PROTO, 1, 0, &[0, long]);
@@ -128,7 +128,7 @@ fn a_small_file_does_not_stand_for_any_amount_of_text() {
     assert_eq!(Btf::new(&bytes).unwrap().prototypes(&BTreeSet::from(["f"])), Err(BtfError::Bounds));
 }
 
-/// [`Btf::prototypes`], looking at the whole name of every function.
+/// Works like [`Btf::prototypes`], but compares the whole name of every function.
 fn prototypes_by_names(btf: &Btf<'_>, wanted: &BTreeSet<&str>) -> Option<Vec<(String, Prototype)>> {
     let functions = btf.starts.iter().filter_map(|&start| btf.read(start)).filter(|found| found.kind == kind::FUNC);
     let named = functions.filter_map(|function| Some((btf.string(function.name)?, function.size_or_type)));

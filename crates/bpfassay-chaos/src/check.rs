@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks whether the result of a command is allowed. Pure: everything observed is a parameter.
+//! Checks whether the result of a command is allowed. The functions are pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +11,19 @@ use crate::{
     trial::{End, Expected},
 };
 
-/// The record of each run that counts.
+/// The record of each run that counts, by the run's id.
 pub type Records = BTreeMap<String, RunRecord>;
 
 /// How far a study has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// The command was interrupted: the records are incomplete, and not final.
+    /// The command was interrupted: the records are incomplete and not final.
     Interrupted,
     /// The command ended.
     Ended,
 }
 
-/// The kind of a failure as `results.json` has it.
+/// Returns the kind of a failure, as in `results.json`.
 #[must_use]
 pub fn kind(outcome: &Outcome) -> Option<String> {
     let Outcome::Failed(failure) = outcome else { return None };
@@ -31,7 +31,7 @@ pub fn kind(outcome: &Outcome) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
-/// What is wrong with `records`, a sentence each.
+/// Returns a sentence for each fault of `records`.
 #[must_use]
 pub fn records(study: &TrialStudy, expected: &Expected, records: &Records, stage: Stage) -> Vec<String> {
     let mut wrong = outcomes(&study.plan, expected, records, stage);
@@ -41,7 +41,7 @@ pub fn records(study: &TrialStudy, expected: &Expected, records: &Records, stage
     wrong
 }
 
-/// What is wrong with the outcomes in `records`, whatever their figures.
+/// Returns a sentence for each wrong outcome in `records`. Figures are not checked.
 #[must_use]
 pub fn outcomes(plan: &Plan, expected: &Expected, records: &Records, stage: Stage) -> Vec<String> {
     let planned: BTreeSet<&str> = plan.runs().map(|(_, run)| run.spec.id.as_str()).collect();
@@ -51,7 +51,7 @@ pub fn outcomes(plan: &Plan, expected: &Expected, records: &Records, stage: Stag
     wrong
 }
 
-/// What is wrong with the outcome of one run.
+/// Returns what is wrong with the outcome of one run.
 fn outcome(expected: &Expected, run: &str, record: Option<&RunRecord>, stage: Stage) -> Option<String> {
     let blame = expected.blamed.get(run);
     let is_lie = expected.lies.contains(run);
@@ -78,14 +78,14 @@ fn outcome(expected: &Expected, run: &str, record: Option<&RunRecord>, stage: St
     }
 }
 
-/// What is wrong with the figures of one block: all of them come from one boot that did all its
-/// runs in order, except those that are to blame.
+/// Returns what is wrong with the figures of one block. All figures must come from one boot that
+/// did all its runs in order, except for blamed runs.
 fn figures(study: &TrialStudy, expected: &Expected, block: &Block, records: &Records) -> Vec<String> {
     let was_in_boot = |run: &&PlannedRun| {
         let id = &run.spec.id;
         records.get(id).is_some_and(|record| match &record.outcome {
-            // A false message that contradicts the agent's earlier ones is a protocol error, after
-            // which the block is booted again without it.
+            // A false message that contradicts the agent's earlier ones is a protocol error. The
+            // block is then booted again without the run.
             outcome @ Outcome::Failed(_) => {
                 expected.lies.contains(id) && kind(outcome).as_deref() == Some("run")
                     || expected.blamed.get(id).is_some_and(|blame| blame.in_guest)
@@ -113,7 +113,7 @@ fn figures(study: &TrialStudy, expected: &Expected, block: &Block, records: &Rec
     wrong
 }
 
-/// What is wrong with the way a command ended, given what it recorded.
+/// Returns what is wrong with the way a command ended, given its records.
 #[must_use]
 pub fn end(
     study: &TrialStudy,
@@ -129,7 +129,7 @@ pub fn end(
         return None;
     }
     let code = code(&study.plan, records);
-    // Figures that cannot be, or are missing, are not measured, which fails the study.
+    // Impossible or missing figures count as not measured, which fails the study.
     let is_measured =
         |id: &String| matches!(records.get(id), Some(record) if matches!(record.outcome, Outcome::Measured(_)));
     if code == 0 && end == End::Code(4) && expected.lies.iter().any(is_measured) {
@@ -138,7 +138,7 @@ pub fn end(
     (end != End::Code(code)).then(|| format!("the command ended with {end:?} where its records mean {code}"))
 }
 
-/// The exit code that follows from the records.
+/// Returns the exit code that follows from the records.
 #[must_use]
 pub fn code(plan: &Plan, records: &Records) -> i32 {
     let mut host = false;
@@ -154,13 +154,13 @@ pub fn code(plan: &Plan, records: &Records) -> i32 {
     if host { 3 } else { 0 }
 }
 
-/// The fingerprint of all records except those of `lies`.
+/// Returns the fingerprint of all records except those of `lies`.
 #[must_use]
 pub fn fingerprint(records: &Records, lies: &BTreeSet<String>) -> String {
     bpfassay_results::fingerprint(records.values().filter(|record| !lies.contains(&record.run)))
 }
 
-/// The first control character in what a command printed for people.
+/// Describes the first control character in what a command printed for people.
 #[must_use]
 pub fn control_character(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
@@ -170,7 +170,7 @@ pub fn control_character(text: &[u8]) -> Option<String> {
     Some(format!("U+{:04X} after `{}`", u32::from(bad), text[from..index].escape_debug()))
 }
 
-/// The beginning of `text`.
+/// Returns the start of `text`, escaped.
 #[must_use]
 pub fn shortened(text: &str) -> String {
     text.chars().take(200).flat_map(char::escape_debug).collect()
@@ -188,7 +188,7 @@ mod tests {
         TrialStudy::new(Shape { clock: Clock::Instructions, rounds: 2, replicates: 2 }).unwrap()
     }
 
-    /// Everything measured in boot 1, except the runs of `without`.
+    /// All runs measured in boot 1, except for those of `without`.
     fn measured(study: &TrialStudy, without: &[&str]) -> Records {
         let mut all = Records::new();
         for block in &study.plan.blocks {
@@ -255,7 +255,7 @@ mod tests {
         assert!(records(&study, &expected, &all, Stage::Ended).is_empty());
         assert_eq!(end(&study, &expected, End::Code(4), &all, false), None);
         assert!(end(&study, &expected, End::Code(3), &all, false).is_some(), "only the host's failure is 3");
-        // Of another kind, without evidence, not at all.
+        // A failure of another kind, or without evidence, or none at all.
         fail(&study, &mut all, &id, FailureKind::ProtocolError, "x");
         assert_eq!(records(&study, &expected, &all, Stage::Ended).len(), 1);
         fail(&study, &mut all, &id, FailureKind::Panic, "");
@@ -281,8 +281,8 @@ mod tests {
         let study = study();
         let ids = ids(&study);
         let mut all = measured(&study, &[]);
-        // The second half in a boot of its own, without the warm-up: what an incorrectly resumed
-        // block would have.
+        // The second half comes from another boot without the warm-up, as if the block had been
+        // resumed in the middle.
         let rest = measured(&study, &ids[..4].iter().map(String::as_str).collect::<Vec<_>>());
         all.extend(rest.into_iter().filter(|(id, _)| ids[4..].contains(id)).map(|(id, mut record)| {
             record.boot = 2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The channel between the scripted guest and the driver: a request for an action of the host, and
-//! its acknowledgement.
+//! The channel on which the scripted guest requests an action of the host from the driver, and gets
+//! an acknowledgement.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ const SOCKET: &str = "control";
 /// Requests the host's part `index` from the driver and waits until it is done.
 ///
 /// # Errors
-/// The system's error where no driver listens in `state`, or it has not replied within 20 s.
+/// The system's error if no driver listens in `state`, or it has not replied within 20 s.
 pub fn ask(state: &Path, index: usize) -> io::Result<()> {
     let mut socket = UnixStream::connect(state.join(SOCKET))?;
     socket.set_read_timeout(Some(PATIENCE))?;
@@ -28,15 +28,15 @@ pub fn ask(state: &Path, index: usize) -> io::Result<()> {
     socket.read_exact(&mut [0])
 }
 
-/// Where the driver listens.
+/// The driver's end of the channel.
 #[derive(Debug)]
 pub struct Listener(UnixListener);
 
 impl Listener {
-    /// In `state`, for everybody.
+    /// Creates the socket in `state`. Any user may connect.
     ///
     /// # Errors
-    /// The system's error where the socket cannot be made in `state`.
+    /// The system's error if the socket cannot be made in `state`.
     pub fn bind(state: &Path) -> io::Result<Self> {
         let path = state.join(SOCKET);
         let listener = UnixListener::bind(&path)?;
@@ -45,10 +45,10 @@ impl Listener {
         Ok(Self(listener))
     }
 
-    /// Executes what is requested, if anything is.
+    /// Executes the pending request, if there is one.
     ///
     /// # Errors
-    /// What `act` returns, and the system's error where the socket cannot be read or written to.
+    /// Those of `act`, and the system's error if the socket cannot be read or written to.
     pub fn serve(&self, act: impl FnOnce(usize) -> io::Result<()>) -> io::Result<()> {
         let mut socket = match self.0.accept() {
             Ok((socket, _)) => socket,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cache of its own for one trial: the objects of another one, one of them with a bit flipped.
+//! Copies a cache for one trial and flips a bit of one object.
 
 use std::{
     fs, io,
@@ -8,12 +8,11 @@ use std::{
 
 use bpfassay_testbed::cache::MARKER;
 
-/// Makes a cache at `directory` from the one of which `manifest` names objects. A file that guests
-/// of `arch` need is damaged: their kernel or a part of their initramfs. `draw` decides which one,
-/// and where.
+/// Makes a cache at `directory` from the cache whose objects `manifest` names. Damages the kernel
+/// or a part of the initramfs for guests of `arch`. `draw` decides which file and where.
 ///
 /// # Errors
-/// Those of the file system; `NotFound` or similar for a manifest without such objects.
+/// Errors of the file system, or an error if the manifest names no objects of a cache.
 pub fn make(manifest: &Path, arch: &str, directory: &Path, draw: u64) -> io::Result<()> {
     let needed = needed(&fs::read(manifest)?, arch)
         .ok_or_else(|| io::Error::other(format!("{} names no objects of a cache", manifest.display())))?;
@@ -34,13 +33,13 @@ pub fn make(manifest: &Path, arch: &str, directory: &Path, draw: u64) -> io::Res
         *byte ^= 1 << (draw % 8);
     }
     let copy = directory.join(object.strip_prefix(root).map_err(io::Error::other)?);
-    // Only the name is removed: the file belongs to the other cache, too.
+    // Only this name is removed: the file itself belongs to the other cache, too.
     fs::remove_file(&copy)?;
     fs::write(copy, bytes)
 }
 
-/// The kernel and the first two parts of the initramfs of `arch` 6.12 in a manifest: all guests of
-/// that target need them.
+/// Returns the kernel and the first two parts of the initramfs of target 6.12 of `arch` in a
+/// manifest. All guests of that target need them.
 fn needed(manifest: &[u8], arch: &str) -> Option<Vec<PathBuf>> {
     let manifest: serde_json::Value = serde_json::from_slice(manifest).ok()?;
     let is_target = |target: &&serde_json::Value| target["arch"] == arch && target["name"] == "6.12";
@@ -51,15 +50,15 @@ fn needed(manifest: &[u8], arch: &str) -> Option<Vec<PathBuf>> {
     paths.iter().all(|path| root(path).is_some()).then_some(paths)
 }
 
-/// The cache that the file at `path` is in.
+/// Returns the root of the cache that contains the file at `path`.
 fn root(path: &Path) -> Option<&Path> {
     path.ancestors().find(|above| above.join(MARKER).exists())
 }
 
-/// The files in `from` by hard links in `to`; copies of them on another file system.
+/// Links the files in `from` into the new directory `to`, or copies them to another file system.
 ///
 /// # Errors
-/// Where `to` exists, or a directory or file cannot be read, linked or copied.
+/// If `to` exists, or a directory or file cannot be read, linked or copied.
 fn link(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir(to)?;
     for entry in fs::read_dir(from)? {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One trial from its beginning to the fingerprint of the study without faults.
+//! Runs one trial from its start to the fingerprint of the study without faults.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,38 +25,38 @@ use bpfassay_results::Contents;
 
 /// How long a command may take that has nothing to wait for.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How much longer for each guest that hangs: the longest deadline of the study and 10 s.
+/// Additional time for each guest that hangs: the longest deadline of the study and 10 s.
 const PER_HANG: Duration = Duration::from_secs(22);
 /// How often the driver polls.
 const PERIOD: Duration = Duration::from_millis(5);
-/// Memory of the host that a guest may take besides its QEMU, in KiB.
+/// Memory of the host that a guest may use in addition to its QEMU process, in KiB.
 const PER_GUEST: u64 = 256 << 10;
-/// Memory of the command itself, in KiB.
+/// Memory that the command itself may use, in KiB.
 const ITSELF: u64 = 96 << 10;
-/// How often a study is resumed until it must be complete.
+/// How often a study is resumed before it must be complete.
 const RESUMES: usize = 4;
 
-/// The programs of trials, and what studies without faults give.
+/// The programs of trials, and the records of studies without faults.
 #[derive(Debug)]
 pub struct Driver {
     workshop: Workshop,
-    /// Why no file system can be mounted; `None` where that is possible.
+    /// Why no file system can be mounted; `None` if one can be.
     pub cannot_mount: Option<String>,
     references: Mutex<BTreeMap<Shape, Records>>,
 }
 
 impl Driver {
-    /// With the programs in `workshop`.
+    /// A driver that uses the programs in `workshop`.
     #[must_use]
     pub fn new(workshop: Workshop, cannot_mount: Option<String>) -> Self {
         Self { workshop, cannot_mount, references: Mutex::default() }
     }
 
-    /// Makes the trial that was drawn.
+    /// Runs the trial that was drawn.
     ///
     /// # Errors
-    /// Where the environment cannot be made, the command cannot be started or supervised, or the
-    /// study without faults has violations.
+    /// If the environment cannot be made, the command cannot be started or supervised, or the study
+    /// without faults has violations.
     pub fn run(&self, drawn: &Drawn) -> Result<TrialResult, ChaosError> {
         if drawn.fault.mounts
             && let Some(reason) = &self.cannot_mount
@@ -70,13 +70,13 @@ impl Driver {
         RunningTrial::new(self, &drawn.study, &drawn.trial)?.whole(&reference)
     }
 
-    /// The fingerprint of the study without faults.
+    /// Returns the records of the study without faults.
     ///
     /// # Errors
-    /// Where the environment cannot be made, the command cannot be started, or the study without
+    /// If the environment cannot be made, the command cannot be started, or the study without
     /// faults has violations.
     fn reference(&self, study: &TrialStudy) -> Result<Records, ChaosError> {
-        // Other trials that need it wait for it.
+        // Other trials that need the reference wait for the lock.
         let mut references = self.references.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reference) = references.get(&study.shape) {
             return Ok(reference.clone());
@@ -130,10 +130,10 @@ impl<'a> RunningTrial<'a> {
         if let Some(damage) = self.trial.damage {
             records = self.damaged(damage, &records)?;
         }
-        // From here on the host works. The guests continue to fail where they were to blame.
+        // From here on, the host works. Guests that were to blame continue to fail.
         let lasts = expected.lasts && !expected.interrupted.is_empty();
         if lasts {
-            // The signal is not sent again, whatever its act counted.
+            // Rules of the host are left out, so the signal is not sent again.
             let rules: Vec<_> = self.trial.rules.iter().filter(|act| !is_of_host(act)).cloned().collect();
             self.environment.script(&rules)?;
         } else {
@@ -170,10 +170,10 @@ impl<'a> RunningTrial<'a> {
         Ok(self.result)
     }
 
-    /// Resumes the study, or starts it where nothing had been started.
+    /// Resumes the study, or starts it if nothing was started.
     ///
     /// # Errors
-    /// Where what was left of a study that had not started cannot be removed, or as with
+    /// If the remains of a study that had not started cannot be removed; otherwise those of
     /// [`Self::command`].
     fn go_on(&mut self, again_failed: bool) -> Result<(), ChaosError> {
         let output = self.environment.output();
@@ -189,12 +189,11 @@ impl<'a> RunningTrial<'a> {
         self.command(&args)
     }
 
-    /// A file is damaged: the command reports it, or continues correctly; then the file is
-    /// repaired.
+    /// Damages a file. The command must report it or continue correctly. Then the file is repaired.
     ///
     /// # Errors
-    /// Where the file to damage cannot be read, written or repaired, the script cannot be written,
-    /// or as with [`Self::command`].
+    /// If the file to damage cannot be read, written or repaired, or the script cannot be written;
+    /// otherwise those of [`Self::command`].
     fn damaged(&mut self, damage: crate::trial::Damage, before: &Records) -> Result<Records, ChaosError> {
         if !self.environment.output().join("journal.jsonl").exists() {
             return Ok(before.clone());
@@ -217,8 +216,7 @@ impl<'a> RunningTrial<'a> {
     /// Runs the command to its end.
     ///
     /// # Errors
-    /// Where the files for its output cannot be made, or it cannot be started, waited for or
-    /// killed.
+    /// If the output files cannot be made, or the command cannot be started, waited for or killed.
     fn command(&mut self, args: &[PathBuf]) -> Result<(), ChaosError> {
         let mut child = self.environment.command(&self.driver.workshop.bpfassay)?.args(args).spawn()?;
         self.process = child.id();
@@ -265,7 +263,7 @@ impl<'a> RunningTrial<'a> {
         records
     }
 
-    /// What the command left behind and what it printed; and the journal's records.
+    /// Checks what the command left behind and what it printed. Returns the journal's records.
     fn left_and_printed(&mut self, stage: &str) -> Records {
         let mut wrong =
             self.before.left(self.environment.root(), &self.environment.directory(Directory::Temporary), self.process);
@@ -311,7 +309,7 @@ impl<'a> RunningTrial<'a> {
     }
 }
 
-/// Whether there was nothing left to act on.
+/// Whether `error` says that there was nothing left to act on.
 fn is_too_late(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
@@ -320,10 +318,10 @@ const fn is_of_host(act: &crate::script::Rule) -> bool {
     matches!(act.action, crate::script::Action::Host(_))
 }
 
-/// The valid records in the journal of `directory`; none where nothing was started.
+/// Returns the valid records in the journal of `directory`, or none if nothing was started.
 ///
 /// # Errors
-/// Where the journal is damaged, or cannot be read.
+/// If the journal is damaged or cannot be read.
 fn read(directory: &Path) -> Result<Records, bpfassay_results::JournalError> {
     let text = fs::read(directory.join("journal.jsonl")).unwrap_or_default();
     if !text.contains(&b'\n') {
@@ -334,7 +332,7 @@ fn read(directory: &Path) -> Result<Records, bpfassay_results::JournalError> {
     Ok(results.runs.into_iter().map(|result| (result.record.run.clone(), *result.record)).collect())
 }
 
-/// The peak memory of a process, and the size of the files in memory that it holds now, in KiB.
+/// Returns the peak memory of a process plus the size of its current memfd files, in KiB.
 fn memory(process: u32) -> u64 {
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let mut files = BTreeMap::new();

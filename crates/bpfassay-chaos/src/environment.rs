@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The environment of a trial: its directories, its guests, the stand-in on its own `PATH`, and
-//! what the host does in it.
+//! The environment of a trial: directories, guests, a `PATH` with the stand-in for QEMU, and
+//! actions of the host.
 
 use std::{
     fs::{self, Permissions},
@@ -41,11 +41,11 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// A new one for `study`. `stand_in` is a copy of this program that anybody may execute, `qemu`
-    /// the real one.
+    /// An environment for `study`. `stand_in` is a copy of this program that any user may execute.
+    /// `qemu` is the real QEMU.
     ///
     /// # Errors
-    /// [`ChaosError`] where a directory, a file or the small file system of the study cannot be made.
+    /// [`ChaosError`] if a directory, a file or the small file system of the study cannot be made.
     pub fn new(study: &TrialStudy, stand_in: &Path, qemu: &Path, small: Option<Directory>) -> Result<Self, ChaosError> {
         let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
         let root = directory.path();
@@ -79,7 +79,7 @@ impl Environment {
         Ok(environment)
     }
 
-    /// Its directory, which is unique.
+    /// The root directory, which no other environment uses.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.directory.path()
@@ -108,25 +108,25 @@ impl Environment {
     /// Sets what the guests do from now on.
     ///
     /// # Errors
-    /// The system's error where the script cannot be written.
+    /// The system's error if the script cannot be written.
     pub fn script(&self, rules: &[Rule]) -> io::Result<()> {
         let script = Script { qemu: self.qemu.clone(), state: self.path("state"), rules: rules.to_vec() };
         script.write(&self.path("bin"))
     }
 
-    /// The command in this environment. Its output goes to `stdout` and `stderr` in it.
+    /// The command in this environment. Output goes to the files `stdout` and `stderr`.
     ///
     /// # Errors
-    /// The system's error where the files for the command's output cannot be made.
+    /// The system's error if the output files cannot be made.
     pub fn command(&self, bpfassay: &Path) -> io::Result<Command> {
         self.dressed(Command::new(bpfassay), "")
     }
 
-    /// `command` in this environment, to which the command's own arguments are to be added. Its
-    /// output goes to the files `stdout` and `stderr` with `name` at their ends.
+    /// Prepares `command` for this environment; the caller adds the arguments. Output goes to the
+    /// files `stdout` and `stderr` with `name` appended.
     ///
     /// # Errors
-    /// The system's error where the files for its output cannot be made.
+    /// The system's error if the output files cannot be made.
     pub fn dressed(&self, mut command: Command, name: &str) -> io::Result<Command> {
         let path = std::env::var("PATH").unwrap_or_default();
         command
@@ -136,8 +136,8 @@ impl Environment {
             .env("HOME", self.path("home"))
             .env("TMPDIR", self.directory(Directory::Temporary))
             .arg("--cache")
-            // Not the directory itself: a file that fills it up would make it a directory that is
-            // no cache.
+            // The cache is a subdirectory: a file that fills the file system lies in the directory
+            // above, which would no longer count as a cache.
             .arg(self.directory(Directory::Cache).join("bpfassay"))
             .stdin(Stdio::null())
             .stdout(fs::File::create(self.path(&format!("stdout{name}")))?)
@@ -145,7 +145,7 @@ impl Environment {
         Ok(command)
     }
 
-    /// Arguments that start the study, with `jobs` guests side by side.
+    /// Arguments that start the study with up to `jobs` guests at once.
     #[must_use]
     pub fn begin(&self, jobs: u32) -> Vec<PathBuf> {
         let mut args = vec![PathBuf::from("run"), self.path("study.toml"), "--output".into(), self.output()];
@@ -153,7 +153,7 @@ impl Environment {
         args
     }
 
-    /// Arguments that resume it.
+    /// Arguments that resume the study.
     #[must_use]
     pub fn resume(&self, jobs: u32, again_failed: bool) -> Vec<PathBuf> {
         let mut args = vec![PathBuf::from("run"), "--resume".into(), self.output()];
@@ -176,20 +176,20 @@ impl Environment {
         ]
     }
 
-    /// What the command printed.
+    /// Returns what the command printed.
     #[must_use]
     pub fn printed(&self) -> Vec<u8> {
         let names = ["stderr", "stdout", "stderr-2", "stdout-2"];
         names.iter().flat_map(|name| fs::read(self.path(name)).unwrap_or_default()).collect()
     }
 
-    /// Executes what a guest requests of the host, if one does.
+    /// Executes the action of the host that a guest requests, if there is a request.
     ///
     /// # Errors
-    /// The system's error where an action fails, or no reply can be sent to the stand-in.
+    /// The system's error if an action fails, or no reply can be sent to the stand-in.
     pub fn serve(&mut self, actions: &[HostAction], command: u32) -> io::Result<()> {
         let mut asked = None;
-        // The guest continues only when it is done.
+        // The guest continues only when the action is done.
         let this =
             &mut HostActions { small: self.small.as_deref(), root: self.directory.path(), filler: &mut self.filler };
         self.listener.serve(|index| {
@@ -201,17 +201,17 @@ impl Environment {
     /// Applies `action` to the process `command`.
     ///
     /// # Errors
-    /// The system's error where the action fails, such as a mount or a signal.
+    /// The system's error if the action, such as a mount or a signal, fails.
     pub fn perform(&mut self, action: &HostAction, command: u32) -> io::Result<()> {
         let mut actions =
             HostActions { small: self.small.as_deref(), root: self.directory.path(), filler: &mut self.filler };
         actions.perform(action, command)
     }
 
-    /// Damages a file, and returns what undoes it: the file and its contents.
+    /// Damages a file. Returns the file and its original contents if the caller has to restore it.
     ///
     /// # Errors
-    /// The system's error where the file to damage cannot be read or written.
+    /// The system's error if the file to damage cannot be read or written.
     pub fn damage(&self, damage: Damage) -> io::Result<Option<(PathBuf, Vec<u8>)>> {
         match damage {
             Damage::Image(image, share) => {
@@ -228,7 +228,7 @@ impl Environment {
             Damage::JournalCut(count) => {
                 let path = self.output().join("journal.jsonl");
                 let whole = fs::read(&path)?;
-                // Not its header: a study without one cannot be resumed.
+                // The header stays: a study without one cannot be resumed.
                 let header = whole.iter().position(|byte| *byte == b'\n').map_or(whole.len(), |at| at + 1);
                 let kept = usize::try_from(count).map_or(header, |count| whole.len().saturating_sub(count).max(header));
                 fs::File::options().write(true).open(&path)?.set_len(kept as u64)?;
@@ -240,7 +240,7 @@ impl Environment {
     /// Restores the host.
     ///
     /// # Errors
-    /// The system's error where what was damaged cannot be restored.
+    /// The system's error if something that was damaged cannot be restored.
     pub fn mend(&mut self) -> io::Result<()> {
         if let Some(filler) = self.filler.take() {
             fs::remove_file(filler)?;
@@ -265,13 +265,13 @@ impl Environment {
 impl Drop for Environment {
     fn drop(&mut self) {
         if let Some(small) = &self.small {
-            // No process is left in it; if one is, it is killed with it.
+            // A lazy unmount succeeds even if a process still uses the file system.
             let _ = unmount(small, UnmountFlags::DETACH);
         }
     }
 }
 
-/// What actions of the host need of an environment.
+/// The parts of an environment that actions of the host need.
 struct HostActions<'a> {
     small: Option<&'a Path>,
     root: &'a Path,
@@ -310,8 +310,8 @@ impl HostActions<'_> {
             }
             HostAction::Descriptors(most) => {
                 let pid = i32::try_from(command).ok().and_then(Pid::from_raw);
-                // The hard limit, which the command inherits from this program, stays: not even
-                // root may raise it beyond fs.nr_open.
+                // The hard limit, inherited from this program, stays: not even root may raise it
+                // beyond fs.nr_open.
                 let limit = Rlimit { current: Some(*most), ..getrlimit(Resource::Nofile) };
                 prlimit(pid, Resource::Nofile, limit)?;
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Trials with real guests: tools that misbehave in them, signals to the command, QEMU killed and
-//! stopped, at drawn times.
+//! Trials with real guests: tools misbehave in them, the command gets signals, and QEMU is killed
+//! or stopped, at drawn times.
 
 mod environment;
 
@@ -19,24 +19,24 @@ use crate::{
     trial::{End, Expected, TrialResult},
 };
 
-/// What a tool does to its guest.
+/// A tool that does something to its guest.
 pub struct ToolFault {
-    /// Its name.
+    /// Name of the fault.
     pub name: &'static str,
-    /// Its program, in Perl; `ready()` prints that it is ready, `sys` makes a system call.
+    /// Program in Perl. `ready()` reports that the tool is ready, `sys` makes a system call.
     script: &'static str,
-    /// How its runs may have failed.
+    /// The failure kinds that runs of the tool may have.
     kinds: &'static [&'static str],
-    /// Whether at least one of them must have failed.
+    /// Whether at least one run must have failed.
     must: bool,
-    /// In how many rounds of its boot it takes part. Two where what follows its run matters: in one
-    /// of them other runs follow, in the other none.
+    /// Number of rounds in which the tool takes part. Two are needed if the time after a run
+    /// matters: other runs follow in one of them, none in the other.
     rounds: u32,
 }
 
-/// How a guest that is killed may be reported.
+/// How the death of a guest may be reported.
 const DEATH: &[&str] = &["panic", "unsound", "not_tried"];
-/// How a kernel without resources may be reported.
+/// How a kernel that ran out of resources may be reported.
 const STARVED: &[&str] = &[
     "out_of_memory",
     "run",
@@ -51,7 +51,7 @@ const STARVED: &[&str] = &[
     "bug",
 ];
 
-/// Tools, one line each.
+/// The tools.
 pub const TOOLS: &[ToolFault] = &[
     ToolFault {
         name: "guest/panics",
@@ -83,7 +83,7 @@ pub const TOOLS: &[ToolFault] = &[
     },
     ToolFault {
         name: "guest/unmounts",
-        // Perl passes no constant to a system call.
+        // Perl passes no constant to a system call, hence the variable.
         script: "my $at = '/mnt/tmpfs'; $SIG{INT} = sub { sys(166, $at, 2); exit 0 }; ready(); stay();",
         kinds: &["unsound", "run", "agent", "not_tried"],
         must: true,
@@ -126,7 +126,7 @@ pub const TOOLS: &[ToolFault] = &[
     },
 ];
 
-/// What is done to the command or its guests.
+/// A fault of the host.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum HostFault {
     /// The command gets this signal.
@@ -137,7 +137,7 @@ enum HostFault {
     Object,
 }
 
-/// Faults of the host, one line each.
+/// The faults of the host, one line each.
 const HOST: &[(&str, HostFault)] = &[
     ("guest/interrupted", HostFault::Signal(2)),
     ("guest/terminated", HostFault::Signal(15)),
@@ -148,13 +148,13 @@ const HOST: &[(&str, HostFault)] = &[
     ("guest/damaged-object", HostFault::Object),
 ];
 
-/// What a seed draws.
+/// The fault that a seed draws.
 enum Fault {
     Tool(&'static ToolFault),
     Host(HostFault, u64),
 }
 
-/// The programs and guests of trials with real guests.
+/// The command and guests of trials with real guests.
 #[derive(Debug)]
 pub struct GuestDriver {
     /// The command.
@@ -164,28 +164,28 @@ pub struct GuestDriver {
     reference: Mutex<Option<(Records, Duration)>>,
 }
 
-/// A trial that was made: its name, its parameters, its result.
+/// A trial that was made: name, parameters, result.
 pub type Made = (&'static str, String, TrialResult);
 
 impl GuestDriver {
-    /// With the guests of a testbed.
+    /// A driver that uses the guests of a testbed.
     #[must_use]
     pub fn new(bpfassay: PathBuf, manifest: PathBuf) -> Self {
         Self { bpfassay, manifest, reference: Mutex::default() }
     }
 
-    /// Makes the trial of `seed`, one of those whose name contains `only`.
+    /// Runs the trial of `seed`, among the faults whose name contains `only`.
     ///
     /// # Errors
-    /// Where the environment cannot be made, the command cannot be started or supervised, or the
-    /// study without faults has violations.
+    /// If the environment cannot be made, the command cannot be started or supervised, or the study
+    /// without faults has violations.
     pub fn run(&self, seed: u64, only: &str) -> Result<Option<Made>, ChaosError> {
         let mut random = Random::new(seed);
         let at = random.below(1000);
         let tools = TOOLS.iter().map(|tool| (tool.name, Fault::Tool(tool)));
         let host = HOST.iter().map(|(name, fault)| (*name, Fault::Host(*fault, at)));
         let all: Vec<_> = tools.chain(host).filter(|(name, _)| name.contains(only)).collect();
-        // Each in turn, from seed to seed: there are few trials with guests.
+        // Trials with guests are few, so consecutive seeds take the faults in turn.
         let Some(count) = u64::try_from(all.len()).ok().filter(|count| *count > 0) else { return Ok(None) };
         let chosen = usize::try_from(seed % count).ok().and_then(|index| all.into_iter().nth(index));
         let Some((name, fault)) = chosen else { return Ok(None) };
@@ -221,11 +221,11 @@ impl GuestDriver {
         Ok((records, took))
     }
 
-    /// The study with a tool that misbehaves: its own runs may fail, all others are measured.
+    /// Runs the study with a misbehaving tool. Its runs may fail; all others must be measured.
     ///
     /// # Errors
-    /// Where the environment cannot be made, the command cannot be started or supervised, or it
-    /// wrote no journal that can be read.
+    /// If the environment cannot be made, the command cannot be started or supervised, or it wrote
+    /// no readable journal.
     fn with_tool(&self, tool: &ToolFault) -> Result<TrialResult, ChaosError> {
         let mut environment = GuestEnvironment::new(self, Some(tool))?;
         environment.command(&environment.begin(), None)?;
@@ -240,7 +240,7 @@ impl GuestDriver {
             environment.wrong("first", vec!["wrong verdict: no run of the tool failed".to_owned()]);
         }
         let code = check::code(&plan, &records);
-        // A tool that is not ready, or counts wrongly, is unexpected by itself.
+        // A tool that is not ready or counts wrongly is a surprise of its own, with exit code 4.
         if !environment.result.ends.iter().all(|end| *end == End::Code(code) || *end == End::Code(4)) {
             environment.wrong(
                 "first",
@@ -250,10 +250,10 @@ impl GuestDriver {
         Ok(environment.result)
     }
 
-    /// The study with a failure of the host.
+    /// Runs the study with a failure of the host.
     ///
     /// # Errors
-    /// Where the environment or a damaged cache cannot be made, or the command cannot be started or
+    /// If the environment or a damaged cache cannot be made, or the command not started or
     /// supervised.
     fn disturbed(&self, fault: HostFault, after: Duration, reference: &Records) -> Result<TrialResult, ChaosError> {
         let mut environment = GuestEnvironment::new(self, None)?;
@@ -296,7 +296,7 @@ impl GuestDriver {
                     .wrong("resumed", vec![format!("the command ended with {:?}", environment.result.ends.last())]);
             }
         }
-        // Nothing is left to do, so nothing is done.
+        // Nothing is left to do, so a resumption must add nothing.
         let journal = environment.journal();
         environment.command(&environment.resume(&[]), None)?;
         if environment.result.ends.last() != Some(&End::Code(0)) || environment.journal() != journal {

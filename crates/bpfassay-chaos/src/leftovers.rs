@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a command left behind: processes, files, mounts, cgroups, shared memory.
+//! Finds what a command left behind: processes, files, mounts, cgroups, shared memory.
 
 use std::{
     collections::BTreeSet,
@@ -11,9 +11,9 @@ use std::{
 
 use crate::process::{Process, marked, signal};
 
-/// How long processes may take to exit after the command: its death kills them.
+/// How long processes may take to exit after the command, whose death kills them.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often in a row there must be no process.
+/// How many looks in a row must find no process.
 const LOOKS: u32 = 3;
 /// How deep cgroups are searched.
 const DEPTH: usize = 4;
@@ -33,8 +33,8 @@ impl Before {
         Self { shared_memory: shared_memory(), cgroups: cgroups(), mounts: mounts(root) }
     }
 
-    /// What exists now and did not before, a sentence each. `process` is the command, which has
-    /// ended; processes of it that still exist are killed.
+    /// Returns a sentence for each thing that exists now and did not before. `process` is the
+    /// command, which has ended. Processes of the trial that still exist are killed.
     #[must_use]
     pub fn left(&self, root: &Path, temporary: &Path, process: u32) -> Vec<String> {
         let mut left: Vec<String> = processes(root).into_iter().map(|found| format!("left behind: {found}")).collect();
@@ -43,7 +43,7 @@ impl Before {
         let now = Self::now(root);
         now.mounts.difference(&self.mounts).for_each(|mount| add("the mount", mount.clone()));
         now.shared_memory.difference(&self.shared_memory).for_each(|name| add("the shared memory", name.clone()));
-        // Other users use this machine as well: their processes have other numbers.
+        // Other users of this machine have cgroups, too, with the numbers of other processes.
         let number = process.to_string();
         let ours = now.cgroups.difference(&self.cgroups).filter(|path| path.to_string_lossy().contains(&number));
         ours.for_each(|path| add("the cgroup", path.display().to_string()));
@@ -51,7 +51,7 @@ impl Before {
     }
 }
 
-/// Processes of the trial at `root` that do not exit.
+/// Returns the processes of the trial at `root` that do not exit, and kills them.
 fn processes(root: &Path) -> Vec<String> {
     let marker = root.display().to_string();
     let since = Instant::now();
@@ -59,8 +59,8 @@ fn processes(root: &Path) -> Vec<String> {
     let mut nobody = 0;
     loop {
         left = marked(&marker);
-        // A process that is executing execve has no environment for a moment (execve(2) replaces
-        // the memory first and writes the strings later): finding none once is no proof.
+        // A process in execve(2) has no environment for a moment: the kernel replaces the memory
+        // first and writes the strings later. So one look that finds none proves nothing.
         nobody = if left.is_empty() { nobody + 1 } else { 0 };
         if nobody == LOOKS || since.elapsed() > PATIENCE {
             break;
@@ -68,7 +68,7 @@ fn processes(root: &Path) -> Vec<String> {
         thread::sleep(Duration::from_millis(10));
     }
     for process in &left {
-        // It has exited meanwhile.
+        // An error means that the process has exited meanwhile.
         let _ = signal(process.id, rustix::process::Signal::KILL.as_raw());
     }
     let described = |process: Process| {
@@ -77,7 +77,7 @@ fn processes(root: &Path) -> Vec<String> {
     left.into_iter().map(described).collect()
 }
 
-/// Every file and directory in `directory`.
+/// Returns every file and directory below `directory`.
 #[must_use]
 pub fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -139,7 +139,7 @@ mod tests {
         let left = before.left(root.path(), &temporary, 1).join("\n");
         assert!(left.contains(&format!("the process {} sleep 100", child.id())), "{left}");
         assert!(left.contains("bpfassay-x/initramfs"), "{left}");
-        // It was killed.
+        // The child was killed.
         assert!(!child.wait().unwrap().success());
     }
 }

@@ -3,12 +3,15 @@
 //! outcome with the allowed ones.
 //!
 //! The command and QEMU are real, with their processes, signals, sockets and files. The guest is
-//! either scripted ([`agent`]), which is quick and has figures that are known beforehand, or real
-//! ([`guests`]). A fault ([`fault`]) defines what is done and which outcomes are allowed; the
-//! checks ([`check`], [`leftovers`]) decide whether one of them occurred. Whatever the fault, the
-//! study must have the fingerprint of the one without faults when it is resumed. Faults with
-//! strangers' files ([`stranger`]) have a course of their own: whatever the file, the host beside
-//! it must stay as it was.
+//! scripted ([`agent`]) or real ([`guests`]). A scripted guest is quick, and its figures are known
+//! beforehand.
+//!
+//! A fault ([`fault`]) defines what is done and which outcomes are allowed. The checks ([`check`],
+//! [`leftovers`]) decide whether an allowed outcome occurred. When the study is resumed, it must
+//! have the fingerprint of the study without faults.
+//!
+//! Faults with strangers' files ([`stranger`]) have another course: whatever the file, the host
+//! must stay as it was.
 
 pub mod agent;
 pub mod check;

@@ -26,7 +26,7 @@ use bpfassay_chaos::{
 };
 use clap::Parser;
 
-/// Set in the mount namespace of this program.
+/// The environment variable that is set inside this program's mount namespace.
 const OWN_MOUNTS: &str = "CHAOS_OWN_MOUNTS";
 
 /// Draws faults by seed, injects them into a study, and compares the outcome with the allowed ones.
@@ -56,7 +56,7 @@ struct Arguments {
     #[arg(long, value_name = "N")]
     parallel: Option<u32>,
 
-    /// With real guests, those of --manifest
+    /// Use real guests, those of --manifest
     #[arg(long, requires = "manifest")]
     guests: bool,
 
@@ -72,7 +72,7 @@ struct Arguments {
     #[arg(long)]
     list: bool,
 
-    /// Print a page of Markdown at the end, as results/chaos.md is one
+    /// Print a page of Markdown at the end, like results/chaos.md
     #[arg(long)]
     markdown: bool,
 }
@@ -93,15 +93,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints one line; a closed standard output is no error.
+/// Prints one line. A closed standard output is not an error.
 fn print_line(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// The seeds of the trials.
+/// Returns the seeds of the trials.
 ///
 /// # Errors
-/// Where the plan of a study for a fault cannot be made.
+/// If the plan of a study for a fault cannot be made.
 fn seeds(arguments: &Arguments) -> Result<Vec<u64>, ChaosError> {
     let all = arguments.seed..arguments.seed.saturating_add(arguments.faults);
     if !arguments.once {
@@ -116,11 +116,11 @@ fn seeds(arguments: &Arguments) -> Result<Vec<u64>, ChaosError> {
     Ok(firsts.into_values().collect())
 }
 
-/// How many trials had violations.
+/// Returns how many trials had violations.
 ///
 /// # Errors
-/// Where the plan of a study cannot be made, the program `bpfassay` or what the trials need is not
-/// there, or a trial itself could not be made.
+/// If the plan of a study cannot be made, `bpfassay` or anything else that trials need is missing,
+/// or a trial itself fails.
 fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
     let seeds = seeds(arguments)?;
     if arguments.list {
@@ -149,7 +149,7 @@ fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
     let summary = Mutex::new(Summary::default());
     let broken = Mutex::new(None);
     let work = || {
-        // The lock is not held meanwhile.
+        // A closure, so that the lock is released before the trial.
         let drawn = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
         while let Some(seed) = drawn() {
             match trial(&driver, seed, arguments) {
@@ -179,7 +179,7 @@ fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
     }
 }
 
-/// The programs and guests of trials.
+/// The driver for scripted or real guests.
 enum Either {
     Scripted(Box<Driver>),
     Guests(GuestDriver),
@@ -217,8 +217,7 @@ fn trial(driver: &Either, seed: u64, arguments: &Arguments) -> Result<Option<Lin
     Ok(Some(line))
 }
 
-/// Continues in a mount namespace of its own, so that no mount remains. Returns why it cannot, if
-/// it cannot.
+/// Re-executes this program in a mount namespace, so no mount remains. Returns why it cannot.
 fn own_mounts() -> Option<String> {
     if std::env::var_os(OWN_MOUNTS).is_some() {
         return None;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes by their id.
+//! Finding and signalling processes by id.
 
 use std::{fs, io};
 
@@ -8,8 +8,8 @@ use rustix::process::{Pid, Signal};
 /// Sends `signal` to `process`.
 ///
 /// # Errors
-/// ESRCH for process 0 and for one that does not exist, EINVAL for a number that is no signal,
-/// EPERM for a process of another user.
+/// `ESRCH` for process 0 and one that does not exist, `EINVAL` for a number that is not a signal,
+/// `EPERM` for a process of another user.
 pub fn signal(process: u32, signal: i32) -> io::Result<()> {
     let none = || io::Error::from(rustix::io::Errno::SRCH);
     let pid = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or_else(none)?;
@@ -22,11 +22,11 @@ pub fn signal(process: u32, signal: i32) -> io::Result<()> {
 pub struct Process {
     /// Its id.
     pub id: u32,
-    /// Its command line, with spaces between the arguments.
+    /// The command line, with spaces between the arguments.
     pub command: String,
 }
 
-/// The processes besides this one whose environment contains `marker`, without zombies.
+/// Returns the processes whose environment contains `marker`, without this one and without zombies.
 #[must_use]
 pub fn marked(marker: &str) -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -43,7 +43,7 @@ pub fn marked(marker: &str) -> Vec<Process> {
         .collect()
 }
 
-/// Peak memory of `process`, in KiB, as far as it is known.
+/// Returns the peak memory of `process` in KiB, if it is known.
 #[must_use]
 pub fn peak_kib(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
@@ -62,7 +62,7 @@ mod tests {
         let marker = format!("CHAOS_TEST=processes-{}", std::process::id());
         let (name, value) = marker.split_once('=').unwrap();
         let mut child = Command::new("sleep").arg("60").env(name, value).spawn().unwrap();
-        // Its environment is complete once it has become `sleep`.
+        // The environment is complete once the child has executed `sleep`.
         let found = (0..100).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             marked(&marker).into_iter().next()

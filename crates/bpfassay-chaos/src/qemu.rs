@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The QEMU that tests start, found as the command finds its own: the host's on `PATH`, or that of
-//! `testbed.lock`.
+//! Finds the QEMU for tests as the command does: on `PATH`, or the one of `testbed.lock`.
 //!
-//! That of the lock lies in the user's cache, where other users may have no access, and a test's
-//! QEMU may run as another
-//! user. So it is copied, and a script starts the copy.
+//! The QEMU of the lock lies in the user's cache. A test's QEMU may run as another user without
+//! access to the cache. So QEMU is copied, and a script starts the copy.
 
 use std::{
     env, fs, io,
@@ -25,32 +23,31 @@ use bpfassay_testbed::{
 /// Why a test has no QEMU.
 #[derive(Debug, thiserror::Error)]
 pub enum QemuError {
-    /// The QEMU of the lock is not in the cache, and cannot be made there.
+    /// The QEMU of the lock is not in the cache and cannot be made there.
     #[error("no {program} on PATH, and that of testbed.lock cannot be had: install QEMU, or make the cache reachable")]
     Lock {
         /// The program that `PATH` lacks.
         program: String,
-        /// Why.
+        /// The error of the testbed.
         #[source]
         source: bpfassay_testbed::Error,
     },
-    /// It cannot be copied.
+    /// The QEMU of the lock cannot be copied.
     #[error("cannot copy the QEMU of testbed.lock to {}: free space there, or name another place with TMPDIR", directory.display())]
     Copy {
-        /// The place.
+        /// The destination.
         directory: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
-/// Finds the QEMU for guests of `arch`: a program that any user may start who may enter
-/// `directory`. That of the lock is
-/// copied there, once.
+/// Finds the QEMU for guests of `arch`. Any user with access to `directory` may start the result.
+/// The QEMU of the lock is copied to `directory`, once.
 ///
 /// # Errors
-/// [`QemuError`] where `PATH` has none, and that of the lock cannot be downloaded or copied.
+/// [`QemuError`] if `PATH` has none, and the QEMU of the lock cannot be downloaded or copied.
 pub fn program(arch: Arch, directory: &Path) -> Result<PathBuf, QemuError> {
     let name = format!("qemu-system-{arch}");
     let paths = env::var_os("PATH").unwrap_or_default();
@@ -64,8 +61,8 @@ pub fn program(arch: Arch, directory: &Path) -> Result<PathBuf, QemuError> {
     Ok(script)
 }
 
-/// Takes the QEMU of the lock from the cache, or makes it there; the environment names the same
-/// places as for the command.
+/// Returns the QEMU of the lock from the cache, or makes it there. It honours the command's
+/// environment variables for sources.
 fn of_lock() -> bpfassay_testbed::Result<Emulator> {
     let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let place = |name: &str| variable(name).and_then(|text| text.parse::<AssetSource>().ok());
@@ -79,11 +76,11 @@ fn of_lock() -> bpfassay_testbed::Result<Emulator> {
     Emulator::prepare(&Apt::new(&cache, options), &TrustedPackages::default())
 }
 
-/// Copies `emulator` to `root` unless it is there, and writes the `script` that starts it for
+/// Copies `emulator` to `root` unless it exists, and writes `script`, which starts the copy for
 /// guests of `arch`.
 ///
 /// # Errors
-/// The system's error where a file cannot be read or made.
+/// The system's error if a file cannot be read or made.
 fn placed(emulator: &Emulator, arch: Arch, root: &Path, script: &Path) -> io::Result<()> {
     if !root.exists() {
         copy(&emulator.root, root)?;
@@ -91,7 +88,7 @@ fn placed(emulator: &Emulator, arch: Arch, root: &Path, script: &Path) -> io::Re
     let at = |path: &Path| quoted(&root.join(path));
     let libraries: Vec<_> = emulator.libraries.iter().map(|path| root.join(path).display().to_string()).collect();
     let firmware: String = emulator.firmware.iter().map(|path| format!(" -L {}", at(path))).collect();
-    // As `bpfassay_vm::OwnRoot` starts it: no library of the host takes the place of its own.
+    // Options of `bpfassay_vm::OwnRoot`: the host's libraries do not replace those of QEMU.
     let text = format!(
         "#!/bin/sh\nexec {} --inhibit-cache --library-path {} {}{firmware} \"$@\"\n",
         at(emulator.loader()),
@@ -102,15 +99,15 @@ fn placed(emulator: &Emulator, arch: Arch, root: &Path, script: &Path) -> io::Re
     fs::set_permissions(script, fs::Permissions::from_mode(0o755))
 }
 
-/// The path as one word for a shell.
+/// Quotes the path as one word for a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", String::from_utf8_lossy(path.as_os_str().as_bytes()).replace('\'', r"'\''"))
 }
 
-/// Copies the directory `from`: its files by links to them where one file system has both.
+/// Copies the directory `from`, with hard links to its files where one file system holds both.
 ///
 /// # Errors
-/// The system's error where a file cannot be read or made.
+/// The system's error if a file cannot be read or made.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir(to)?;
     fs::set_permissions(to, fs::Permissions::from_mode(0o755))?;

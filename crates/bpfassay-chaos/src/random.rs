@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Drawing by seed: SplitMix64. The same seed gives the same numbers on every machine.
+//! Random numbers by seed: SplitMix64. The same seed gives the same numbers on every machine.
 
 /// A generator of numbers.
 #[derive(Debug, Clone)]
@@ -18,30 +18,30 @@ impl Random {
         mixed(self.0)
     }
 
-    /// A number below `limit`; 0 where `limit` is 0.
+    /// Returns a number below `limit`, or 0 if `limit` is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
-        // The high half of a product: uniform but for one part in 2^64 / limit.
+        // The high half of a product is uniform but for one part in 2^64 / limit.
         u64::try_from((u128::from(self.bits()) * u128::from(limit)) >> 64).unwrap_or_default()
     }
 
-    /// A number from `first` to `last`.
+    /// Returns a number from `first` to `last`, inclusive.
     pub fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last.saturating_sub(first) + 1)
     }
 
-    /// Whether an event occurs that has this frequency.
+    /// Draws whether an event occurs, with a probability of `share` percent.
     pub fn percent(&mut self, share: u64) -> bool {
         self.below(100) < share
     }
 
-    /// One of `all`; `None` where there is none.
+    /// Picks one of `all`; `None` if it is empty.
     pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         let index = self.below(all.len() as u64);
         all.get(usize::try_from(index).ok()?)
     }
 }
 
-/// `value` with every bit depending on every bit (the finalizer of SplitMix64).
+/// Mixes `value` so that every bit depends on every bit (the finalizer of SplitMix64).
 #[must_use]
 pub const fn mixed(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -61,7 +61,7 @@ mod tests {
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));
-        // As other implementations of SplitMix64 have it.
+        // The value of other implementations of SplitMix64.
         assert_eq!(Random::new(1_234_567).bits(), 6_457_827_717_110_365_317);
     }
 

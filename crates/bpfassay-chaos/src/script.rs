@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the stand-in for QEMU is to do, and when: a file beside it, which the driver writes before
-//! each command.
+//! The script of the stand-in for QEMU: what to do, and when. The driver writes the script to a
+//! file beside the stand-in before each command.
 
 use std::{
     fs, io,
@@ -10,7 +10,7 @@ use std::{
 use bpfassay_protocol::message::{GuestFacts, GuestMessage, RunOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Name of the file, in the directory of the stand-in.
+/// Name of the script, in the directory of the stand-in.
 pub const FILE_NAME: &str = "script.json";
 
 /// The instructions of the stand-in.
@@ -18,29 +18,29 @@ pub const FILE_NAME: &str = "script.json";
 pub struct Script {
     /// The real QEMU.
     pub qemu: PathBuf,
-    /// The directory of what outlives a boot, and of the driver's socket. Any user may write there.
+    /// Directory for the counts of actions and the driver's socket. Any user may write there.
     pub state: PathBuf,
-    /// What it does besides the part of a correct guest.
+    /// Actions of the guest in addition to those of a correct guest.
     pub rules: Vec<Rule>,
 }
 
 /// An action at a moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
-    /// When.
+    /// When the action is done.
     pub when: When,
-    /// What.
+    /// What is done.
     pub action: Action,
 }
 
 /// A moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct When {
-    /// Only in boots of this block; `None`: in any.
+    /// Restricts the rule to boots of this block; `None` is any boot.
     pub block: Option<String>,
-    /// Any of these points.
+    /// The points in a boot at which the action is done.
     pub points: Vec<Point>,
-    /// How many times at most; `None`: every time.
+    /// The maximum number of times; `None` is every time.
     pub times: Option<u32>,
 }
 
@@ -51,13 +51,13 @@ pub enum Point {
     Launch,
     /// Before the agent's first message.
     Boot,
-    /// After it.
+    /// After the agent's first message.
     Hello,
     /// In the phase set-up.
     SetUp,
     /// After the guest reported that it is ready.
     Ready,
-    /// In a run, just after that phase began; [`Step::End`]: just before its end is reported.
+    /// In a run, just after the step's phase began; for [`Step::End`], just before the report.
     Run(String, Step),
     /// Between this run and the next.
     After(String),
@@ -83,33 +83,33 @@ pub enum Step {
 /// Something to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Action {
-    /// The driver does the host's part with this number; the guest waits until it is done.
+    /// The driver does the host's action with this number. The guest waits until it is done.
     Host(usize),
     /// QEMU exits before it opens its monitor.
     Refuse {
-        /// With this status.
+        /// The exit status.
         status: u8,
-        /// With this message.
+        /// The message on standard error.
         message: String,
     },
     /// QEMU gets this signal.
     Kill(i32),
-    /// QEMU is stopped, and the guest with it; `Some`: for so many milliseconds.
+    /// QEMU and with it the guest are stopped, for so many milliseconds if `Some`.
     Stop(Option<u64>),
-    /// The guest sends this, then continues in this way.
+    /// The guest sends the pieces, then continues as given.
     Send(Vec<Piece>, Then),
-    /// The guest reports this about itself when it is ready (at [`Point::SetUp`]).
+    /// The guest reports these facts about itself when it is ready (at [`Point::SetUp`]).
     Facts(Box<GuestFacts>),
     /// The run that ends now ends with this outcome.
     Outcome(Box<RunOutcome>),
 }
 
-/// What a guest does after it sent something.
+/// The guest's behaviour after it has sent something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Then {
     /// It continues normally.
     GoesOn,
-    /// Nothing more, for ever.
+    /// It does nothing more, for ever.
     Hangs,
     /// It powers off.
     PowersOff,
@@ -120,8 +120,7 @@ pub enum Then {
 /// Part of what a guest sends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Piece {
-    /// A message in its frame. Its run may be [`crate::agent::player::THIS`] or another
-    /// placeholder.
+    /// A message in its frame. Its run may be a placeholder ([`crate::agent::player::THIS`]).
     Message(GuestMessage),
     /// The end of a run, with the figures that it would have.
     Measured(String),
@@ -129,7 +128,7 @@ pub enum Piece {
     Bytes(Vec<u8>),
     /// A frame with this payload.
     Payload(Vec<u8>),
-    /// A message for the log in a frame whose payload has so many bytes.
+    /// A message for the log, in a frame with a payload of so many bytes.
     Large(usize),
     /// Lines on the console.
     Console(Vec<String>),
@@ -139,7 +138,7 @@ pub enum Piece {
     AgentFlood(u64),
     /// A pause in milliseconds.
     Pause(u64),
-    /// The same repeatedly, so many times, with a pause in milliseconds after each.
+    /// A piece so many times, with a pause in milliseconds after each.
     Repeated(u32, u64, Box<Piece>),
     /// The bytes of a piece one by one, with a pause in milliseconds after each.
     ByteByByte(u64, Box<Piece>),
@@ -151,23 +150,22 @@ impl Script {
     /// Reads the script in `directory`.
     ///
     /// # Errors
-    /// The system's error where the file cannot be read; `InvalidData` where it is not a script.
+    /// The system's error if the file cannot be read; `InvalidData` if it is not a script.
     pub fn read(directory: &Path) -> io::Result<Self> {
         Ok(serde_json::from_slice(&fs::read(directory.join(FILE_NAME))?)?)
     }
 
-    /// Writes the script into `directory`, in place of another.
+    /// Writes the script into `directory` and replaces another one.
     ///
     /// # Errors
-    /// The system's error where the file cannot be written.
+    /// The system's error if the file cannot be written.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
         let new = directory.join("script.new");
         fs::write(&new, serde_json::to_vec(self)?)?;
         fs::rename(new, directory.join(FILE_NAME))
     }
 
-    /// The act at `point` of a boot that does `runs`, if it is to be done. From then on it counts
-    /// as done.
+    /// Returns the action due at `point` of a boot that does `runs`. It then counts as done.
     #[must_use]
     pub fn action(&self, point: &Point, runs: &[&str]) -> Option<&Action> {
         self.rules.iter().enumerate().find_map(|(index, act)| {
@@ -180,8 +178,7 @@ impl Script {
         })
     }
 
-    /// Whether the act `index` may be done once more. Boots of several guests at the same time
-    /// count together.
+    /// Whether the rule `index` may act once more. All guests' boots share one count.
     fn counts(&self, index: usize, times: Option<u32>) -> bool {
         let Some(times) = times else { return true };
         (0..times).any(|time| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The study that faults are injected into, and its artificial guests.
+//! The study into which faults are injected, and its artificial guests.
 
 use std::{
     fmt, fs, io,
@@ -18,26 +18,26 @@ use crate::{
     qemu::QemuError,
 };
 
-/// Seed of the study; the seed of a block's machine is this plus its replicate.
+/// Seed of the study. The seed of a block's machine is this plus the replicate.
 const SEED: u64 = 1000;
 
 /// The clock of guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Clock {
-    /// The output of guests goes to files.
+    /// The instruction clock; the output of guests goes to files.
     Instructions,
-    /// It goes to sockets.
+    /// The wall clock; the output of guests goes to sockets.
     Wall,
 }
 
-/// How large a study is, and its clock.
+/// The size and the clock of a study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shape {
     /// The clock.
     pub clock: Clock,
-    /// Rounds of each boot.
+    /// Number of rounds in each boot.
     pub rounds: u32,
-    /// Boots.
+    /// Number of boots.
     pub replicates: u32,
 }
 
@@ -51,10 +51,10 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Why there is no study for faults: an error of this program.
+/// Why a trial cannot be made: an error of this program or of the host.
 #[derive(Debug, thiserror::Error)]
 pub enum ChaosError {
-    /// The study is wrong.
+    /// The study cannot be parsed or expanded, or a result is not what it must be.
     #[error("the study of the test is wrong: {0}")]
     Study(String),
     /// A file could not be written.
@@ -68,19 +68,19 @@ pub enum ChaosError {
 /// A study with its plan.
 #[derive(Debug, Clone)]
 pub struct TrialStudy {
-    /// Its size and clock.
+    /// The size and clock.
     pub shape: Shape,
-    /// Its text.
+    /// The study file's text.
     pub text: String,
-    /// Its plan.
+    /// The plan of the study.
     pub plan: Plan,
 }
 
 impl TrialStudy {
-    /// The study of that shape.
+    /// Makes the study of `shape`.
     ///
     /// # Errors
-    /// [`ChaosError::Study`] where the study of this shape cannot be parsed or expanded.
+    /// [`ChaosError::Study`] if the study cannot be parsed or expanded.
     pub fn new(shape: Shape) -> Result<Self, ChaosError> {
         let text = text(shape);
         let wrong = |error: &dyn fmt::Display| ChaosError::Study(error.to_string());
@@ -89,7 +89,7 @@ impl TrialStudy {
         Ok(Self { shape, text, plan })
     }
 
-    /// The figures that `wanted` has in a boot of its block that does `runs`, if it is among them.
+    /// Returns the figures of the run `wanted` in a boot that does `runs`, if it is among them.
     #[must_use]
     pub fn figures<'a>(
         &self,
@@ -99,7 +99,7 @@ impl TrialStudy {
     ) -> Option<RunFigures> {
         let seed = match self.shape.clock {
             Clock::Instructions => SEED + u64::from(replicate),
-            // Such guests do not get any.
+            // Guests under the wall clock get no seed.
             Clock::Wall => 0,
         };
         let mut past = Past::new(seed);
@@ -113,15 +113,16 @@ impl TrialStudy {
     }
 }
 
-/// Whether a run can be blamed: one with a probe or a tool.
+/// Whether a run can be blamed: it has a probe or a tool.
 #[must_use]
 pub fn is_tool_run(spec: &RunSpec) -> bool {
     !spec.probe.is_baseline() || spec.tool.is_some()
 }
 
-/// Deadlines are time of the host, and six times as long as written under the instruction clock. A
-/// loaded host must get from QEMU's start to the agent's first message within the first, and from a
-/// phase to the next within the second: a guest that has no CPU for so long is one that hangs.
+/// Returns the study file. Its deadlines are time of the host, and bpfassay multiplies them by six
+/// under the instruction clock. Even a loaded host must reach the agent's first message within the
+/// first deadline, and the next phase within the second. A guest without CPU time for longer counts
+/// as hanging.
 fn text(shape: Shape) -> String {
     let (clock, boot, phase) = match shape.clock {
         Clock::Instructions => ("instructions", "2s", "2s"),
@@ -142,8 +143,7 @@ fn text(shape: Shape) -> String {
     .to_string()
 }
 
-/// The file of a study with faults: the differences between the scripted one and the one with real
-/// guests.
+/// The study file. The fields are what differs between scripted and real guests.
 pub(crate) struct StudyText {
     /// The architecture of the guests.
     pub(crate) arch: &'static str,
@@ -156,9 +156,9 @@ pub(crate) struct StudyText {
     pub(crate) seed: u64,
     /// Further lines after the seed.
     pub(crate) more: &'static str,
-    /// The deadline of the boot, with its unit.
+    /// The boot deadline, with its unit.
     pub(crate) boot: &'static str,
-    /// The deadline of every other phase.
+    /// The deadline of every other phase, with its unit.
     pub(crate) phase: &'static str,
 }
 
@@ -199,20 +199,20 @@ tear-down = "{phase}"
     }
 }
 
-/// Files of the artificial testbed.
+/// The files of an artificial testbed.
 #[derive(Debug, Clone)]
 pub struct Testbed {
-    /// The manifest.
+    /// Path of the manifest.
     pub manifest: PathBuf,
-    /// A kernel image and an initramfs, which are never booted.
+    /// Paths of a kernel image and an initramfs, which are never booted.
     pub images: [PathBuf; 2],
 }
 
 impl Testbed {
-    /// Writes it into `directory`.
+    /// Writes the testbed into `directory`.
     ///
     /// # Errors
-    /// [`ChaosError::Io`] where a file of the testbed cannot be written.
+    /// [`ChaosError::Io`] if a file of the testbed cannot be written.
     pub fn make(directory: &Path) -> Result<Self, ChaosError> {
         let images = ["kernel", "base.cpio"].map(|name| directory.join(name));
         let mut archive = Archive::default();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The results of many trials, as text.
+//! Text about the results of many trials.
 
 use std::{collections::BTreeMap, fmt::Write};
 
 use crate::trial::{End, TrialResult};
 
-/// The introduction of the page.
+/// The introduction of the Markdown page.
 const HEAD: &str = "\
 # Faults by seed
 
@@ -27,26 +27,26 @@ for ever (after 60 s, a command that does nothing for 20 s is one that waits), a
 one that is documented for it.
 ";
 
-/// Most violations of one trial that are shown.
+/// How many violations of one trial are shown at most.
 const MOST: usize = 12;
 
-/// One trial.
+/// A trial, as one line of output.
 #[derive(Debug)]
 pub struct Line {
     /// The seed.
     pub seed: u64,
-    /// The drawn fault.
+    /// The name of the drawn fault.
     pub fault: &'static str,
-    /// Its parameters.
+    /// The drawn parameters.
     pub parameters: String,
-    /// Its result.
+    /// The result.
     pub result: TrialResult,
-    /// Seconds.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
 impl Line {
-    /// One line, with the violations below it.
+    /// Returns one line, with the violations below it.
     #[must_use]
     pub fn text(&self) -> String {
         let Self { seed, fault, parameters, result, seconds } = self;
@@ -107,20 +107,20 @@ impl Summary {
         self.peak_kib = self.peak_kib.max(line.result.peak_kib);
     }
 
-    /// How many trials had violations.
+    /// Returns how many trials had violations.
     #[must_use]
     pub fn violated(&self) -> u32 {
         self.faults.values().map(|counts| counts.violated).sum()
     }
 
-    /// How many trials there were.
+    /// Returns how many trials there were.
     #[must_use]
     pub fn trials(&self) -> u32 {
         self.faults.values().map(|counts| counts.trials).sum()
     }
 
-    /// A page of Markdown: what was done, the results, a line per fault. `command` is the one that
-    /// was run.
+    /// Returns a Markdown page with an introduction, the results, and a line per fault. `command`
+    /// is the command that was run.
     #[must_use]
     pub fn markdown(&self, command: &str) -> String {
         let mut text = format!("{HEAD}\n```sh\n{command}\n```\n\n**{}.**\n\n", self.text());
@@ -134,7 +134,7 @@ impl Summary {
         text
     }
 
-    /// A message.
+    /// Returns the totals in one sentence.
     #[must_use]
     pub fn text(&self) -> String {
         let skipped: u32 = self.faults.values().map(|counts| counts.skipped).sum();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A trial: a study, its fault, and the allowed outcomes.
+//! A trial: a study, a fault, and the allowed outcomes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,28 +9,28 @@ use crate::{
     study::Shape,
 };
 
-/// What is done to one study.
+/// A fault with its parameters, and what it may lead to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
-    /// The study.
+    /// The shape of the study.
     pub shape: Shape,
-    /// Guests side by side.
+    /// Maximum number of guests at once.
     pub jobs: u32,
-    /// What the guests do.
+    /// Rules for the guests.
     pub rules: Vec<Rule>,
-    /// What the host does when an act requests it ([`Action::Host`]).
+    /// Actions of the host that rules request by index ([`Action::Host`]).
     pub host: Vec<HostAction>,
-    /// What the host does so many milliseconds after the command started.
+    /// An action of the host, so many milliseconds after the start of the command.
     pub timed: Option<(u64, HostAction)>,
-    /// Which directory is a small file system of its own, and whether it is full from the start.
+    /// The directory that is a small file system, and whether it is full from the start.
     pub small: Option<(Directory, bool)>,
-    /// What is damaged after the command ended and before it is resumed.
+    /// Damage done after the command ended and before the study is resumed.
     pub damage: Option<Damage>,
     /// The allowed outcomes.
     pub expected: Expected,
-    /// What is drawn of a trial that has a course of its own.
+    /// The choice of a trial with another course (see [`crate::fault::Fault::course`]).
     pub choice: u64,
-    /// The drawn parameters, for people.
+    /// The drawn parameters as text.
     pub parameters: String,
 }
 
@@ -39,86 +39,85 @@ pub struct Trial {
 pub struct TrialResult {
     /// How each command ended.
     pub ends: Vec<End>,
-    /// How many of them resumed a study.
+    /// How many commands resumed a study.
     pub resumes: u32,
-    /// Violations, a sentence each.
+    /// A sentence for each violation.
     pub violations: Vec<String>,
-    /// What the commands printed, where there were violations.
+    /// Output of the commands, if there were violations.
     pub printed: String,
-    /// Why the trial could not be made.
+    /// Why the trial was skipped.
     pub skipped: Option<String>,
-    /// Most memory that a command took with its guests' output, in KiB.
+    /// Peak memory of a command and its guests' output, in KiB.
     pub peak_kib: u64,
 }
 
 /// A directory that the command writes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Directory {
-    /// That of the results.
+    /// The directory of results.
     Output,
-    /// That of temporary files.
+    /// The directory of temporary files.
     Temporary,
     /// The cache.
     Cache,
 }
 
-/// An action of the host on the command.
+/// An action of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostAction {
-    /// It receives this signal so many times, 50 ms apart.
+    /// The command gets this signal so many times, 50 ms apart.
     Signal(i32, u32),
-    /// It is stopped for so many milliseconds.
+    /// The command is stopped for so many milliseconds.
     Pause(u64),
     /// The small file system is filled up.
     Fill,
-    /// Its limit of open descriptors from now on.
+    /// The command can have at most so many open descriptors from now on.
     Descriptors(u64),
-    /// The program QEMU is removed.
+    /// QEMU's program is removed.
     NoQemu,
-    /// The directory of console logs is removed, and a file put in its place.
+    /// The directory of console logs is moved away, and an empty file takes its place.
     NoLogs,
-    /// Something is put in the place of this file or directory of the results directory.
+    /// A plant replaces this file or directory of the results directory.
     Plant(String, Plant),
 }
 
-/// What is damaged between two commands.
+/// Damage between two commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
-    /// A bit of a guest's image (0: kernel, 1: initramfs), at this share of its length in
-    /// thousandths.
+    /// Flips a bit of an image (0: kernel, 1: initramfs) at this position, in thousandths.
     Image(usize, u64),
-    /// The last so many bytes of the journal are lost, as after a crash of the host.
+    /// Cuts so many bytes off the journal's end, as after a crash of the host.
     JournalCut(u64),
 }
 
 /// The allowed outcomes of a trial.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Expected {
-    /// Runs that may fail or must.
+    /// Runs that may or must fail.
     pub blamed: BTreeMap<String, Blame>,
-    /// Runs that may fail by the host, or remain undone.
+    /// Runs that may fail as host failures or remain undone.
     pub by_host: BTreeSet<String>,
     /// Runs with false figures: their figures are not checked.
     pub lies: BTreeSet<String>,
-    /// The command may be interrupted, and then ends with that; otherwise it runs to its end.
+    /// How the command may end if it is interrupted; if empty, it must run to its end.
     pub interrupted: Vec<End>,
-    /// The command may be unable to record anything, or to start.
+    /// Whether the command may be unable to record anything or to start.
     pub may_give_up: bool,
-    /// Whether the guests' faults continue when the study is resumed: the guests, not the host, are
-    /// faulty.
+    /// Whether the faults continue in a resumed study, because they are the guests', not the
+    /// host's.
     pub lasts: bool,
-    /// Guests that may have to be waited for until a deadline.
+    /// How many guests may have to be waited for until a deadline.
     pub hangs: u32,
 }
 
 /// How a run that failed may be reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blame {
-    /// The kinds, as in `results.json`.
+    /// The failure kinds, as in `results.json`.
     pub kinds: Vec<&'static str>,
-    /// Whether it has to fail.
+    /// Whether the run must fail.
     pub must: bool,
-    /// Whether the guest continued, so that the run was part of its boot.
+    /// Whether the guest continued after the failure, so that the run was part of the boot.
     pub in_guest: bool,
 }
 
@@ -129,12 +128,12 @@ pub enum End {
     Code(i32),
     /// By a signal.
     Signal(i32),
-    /// It had to be killed: it exceeded its time limit.
+    /// It exceeded the time limit and was killed.
     Never,
 }
 
 impl Trial {
-    /// No fault, and everything is measured.
+    /// A trial without a fault in which everything is measured.
     #[must_use]
     pub fn quiet(shape: Shape) -> Self {
         Self {
@@ -160,13 +159,13 @@ impl Trial {
 }
 
 impl When {
-    /// Once in a boot of `block`.
+    /// Once, in a boot of `block`.
     #[must_use]
     pub fn once(block: &str, point: Point) -> Self {
         Self { block: Some(block.to_owned()), points: vec![point], times: Some(1) }
     }
 
-    /// Every time.
+    /// Every time; in boots of `block`, if given.
     #[must_use]
     pub fn always(block: Option<&str>, points: Vec<Point>) -> Self {
         Self { block: block.map(str::to_owned), points, times: None }
@@ -174,12 +173,12 @@ impl When {
 }
 
 impl Expected {
-    /// `run` fails with one of `kinds`.
+    /// Expects `run` to fail with one of `kinds`.
     pub fn blame(&mut self, run: &str, kinds: &[&'static str], must: bool) {
         self.blamed.insert(run.to_owned(), Blame { kinds: kinds.to_vec(), must, in_guest: false });
     }
 
-    /// `run` fails with one of `kinds` in a guest that continues.
+    /// Expects `run` to fail with one of `kinds` in a guest that continues.
     pub fn fails_in_guest(&mut self, run: &str, kinds: &[&'static str]) {
         self.blamed.insert(run.to_owned(), Blame { kinds: kinds.to_vec(), must: true, in_guest: true });
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! 17 seeds with real guests: each of the 17 faults once. Faults of tools have no drawn parameter:
-//! no other seed would add to it.
+//! Runs 17 seeds with real guests, so that each of the 17 faults occurs once. Faults of tools have
+//! no drawn parameters, so more seeds would add nothing to them.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-/// Runs these seeds with the guests of the testbed, if guests are wanted.
+/// Runs `count` seeds from `first` with the testbed's guests, if tests with guests are enabled.
 fn seeds(first: u64, count: u64) {
     if env::var("BPFASSAY_VM_TESTS").is_ok_and(|value| value == "required") {
         let manifest = env::var("BPFASSAY_TEST_MANIFEST").unwrap();
@@ -38,5 +38,5 @@ macro_rules! parts {
     };
 }
 
-// Those of the host together, because each is compared with the study without a fault.
+// Seeds of the host's faults are together, because each is compared with the study without a fault.
 parts!(host_seeds_10_to_16 = 10, 7; tool_seeds_17_to_21 = 17, 5; tool_seeds_22_to_26 = 22, 5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Each fault against scripted guests. More: `chaos --seed N --faults M`.
+//! Injects each fault into scripted guests. `chaos --seed N --faults M` does more.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it saw")]
 
 use std::{
@@ -9,11 +9,10 @@ use std::{
     process::{Command, Output},
 };
 
-/// So many seeds draw every fault.
+/// So many seeds draw every fault at least once.
 const SEEDS: &str = "3000";
 
-/// The command, which cargo builds beside this program where the whole workspace is tested; by
-/// itself this crate does not build it.
+/// Returns the command. Cargo builds it with the whole workspace, but not for this crate alone.
 fn bpfassay() -> PathBuf {
     let beside = Path::new(env!("CARGO_BIN_EXE_chaos")).with_file_name("bpfassay");
     let program = env::var_os("BPFASSAY_CHAOS_COMMAND").map_or(beside, PathBuf::from);
@@ -27,8 +26,8 @@ fn chaos(args: &[&str], command: &Path) -> Output {
     output
 }
 
-/// Of 200 seeds in a row, two thirds draw a fault that another one draws, too, and a quarter of the
-/// faults is drawn by none.
+/// Takes one seed per fault. Among 200 consecutive seeds, two thirds repeat a fault, and a quarter
+/// of the faults does not occur.
 #[test]
 fn each_fault_once() {
     let output = chaos(&["--seed", "1", "--faults", SEEDS, "--once", "--parallel", "6", "--verbose"], &bpfassay());
@@ -38,26 +37,25 @@ fn each_fault_once() {
     assert!(String::from_utf8_lossy(&output.stdout).contains(&summary), "not {summary}");
 }
 
-/// A program in place of the command that runs the real one and then damages its results.
+/// Writes a program that runs the real command and then the shell code `after`.
 fn spoiling(directory: &Path, after: &str) -> PathBuf {
     let path = directory.join("bpfassay");
-    // The journal of the study without faults is not changed: the others are compared with it.
+    // `after` must not change the journal of the study without faults, the reference.
     let text = format!("#!/bin/sh\n'{}' \"$@\"\ncode=$?\n{after}\nexit $code\n", bpfassay().display());
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
 }
 
-/// What `chaos` prints for a seed whose fault changes nothing by itself, with a command that does
-/// `after` at its end.
+/// Returns what `chaos` prints for a fault that changes nothing, if the command ends with `after`.
 fn violation(after: &str) -> String {
     violation_of("agent/talkative", after)
 }
 
-/// What `chaos` prints for a seed of `fault`, with a command that does `after` at its end.
+/// Returns what `chaos` prints for a seed of `fault`, with a command that does `after` at its end.
 fn violation_of(fault: &str, after: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
-    // Another user may run it.
+    // Another user may run the command.
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let command = spoiling(directory.path(), after);
     let output = chaos(&["--seed", "1", "--only", fault], &command);
@@ -65,7 +63,7 @@ fn violation_of(fault: &str, after: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The faulty study is the one whose guest acted: its stand-in recorded that.
+/// Selects the study with a fault: the stand-in has recorded an action.
 const DISTURBED: &str = "ls state/done-* >/dev/null 2>&1 &&";
 
 #[test]
@@ -95,8 +93,8 @@ fn bytes_for_the_terminal_are_found() {
     assert!(printed.contains("a control character for the terminal: U+001B"), "{printed}");
 }
 
-/// Does `after` in the room of the drawn trial, which the command may not do, and looks for
-/// `expected` in what `chaos` prints.
+/// Does `after`, which is forbidden, in the room of the drawn trial, and expects `expected` in what
+/// `chaos` prints.
 fn harm_is_found(fault: &str, after: &str, expected: &str) {
     let printed = violation_of(fault, after);
     assert!(printed.contains(expected), "{fault}: {printed}");

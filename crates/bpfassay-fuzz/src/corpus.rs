@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Inputs to begin with.
+//! Seed inputs of targets.
 
 use std::{
     fs, io,
@@ -14,17 +14,18 @@ pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Where the inputs of `target` lie: its own corpus, if it has one, then what else the table names.
+/// Returns the places with inputs of `target`: its directory in `fuzz/corpus`, if there is one,
+/// then those in the table.
 #[must_use]
 pub fn places(target: &Target) -> Vec<PathBuf> {
     let own = workspace().join("fuzz/corpus").join(target.name);
     own.is_dir().then_some(own).into_iter().chain(target.more.iter().map(|path| workspace().join(path))).collect()
 }
 
-/// The inputs of `target`, in the order of their paths; each cut at [`MAX_INPUT`] bytes.
+/// Reads the inputs of `target` in the order of their paths, each truncated to [`MAX_INPUT`] bytes.
 ///
 /// # Errors
-/// Where a place or a file in it cannot be read, with its path.
+/// An error with the path of the place or file that cannot be read.
 pub fn read(target: &Target) -> io::Result<Vec<Vec<u8>>> {
     let mut inputs = Vec::new();
     for place in places(target) {

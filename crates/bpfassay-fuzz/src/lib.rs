@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fuzzing: the table of all entry points for bytes from outside, and mutated inputs for each.
 //!
-//! Here: [`TARGETS`], their corpora, and a generator of mutations that gives the same input for the
-//! same seed and number on every machine. `tests/mutated.rs` runs each target on stable, `fuzz/`
-//! runs the same functions with libFuzzer. Not here: the readers themselves. Those that are private
-//! are reached by the module `fuzz` of their crate.
+//! This crate has [`TARGETS`], their corpora, and a generator of mutations. The generator gives the
+//! same input for the same seed and number on every machine. `tests/mutated.rs` runs each target on
+//! stable Rust, and `fuzz/` runs the same functions with libFuzzer. Private readers are reached
+//! through the module `fuzz` of their crate.
 //!
-//! A function of a target takes any bytes and panics where something does not hold that must hold
-//! of every input; an input that is refused is as good as one that is read.
+//! A target's function accepts any bytes. It panics if a property does not hold that must hold for
+//! every input. Refusing an input is as good as reading it.
 
 pub mod corpus;
 pub mod mutate;
@@ -17,29 +17,28 @@ use std::{borrow::Cow, io};
 
 pub use targets::TARGETS;
 
-/// Longest input, in bytes: longer seeds are cut, and no mutation grows beyond.
+/// Maximum input length in bytes. Longer seeds are truncated, and mutations do not grow beyond it.
 pub const MAX_INPUT: usize = 64 << 10;
 
 /// An entry point for bytes from outside.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// Its name, and that of its corpus in `fuzz/corpus`.
+    /// Name of the target and of its corpus in `fuzz/corpus`.
     pub name: &'static str,
-    /// What takes the input.
+    /// The function that reads the input.
     entry: Entry,
-    /// Files and directories with more inputs, relative to the workspace: test data that is there
-    /// anyway.
+    /// Files and directories of existing test data with more inputs, relative to the workspace.
     pub more: &'static [&'static str],
-    /// Makes more inputs, of what no file can hold for long.
+    /// Makes inputs that would soon be outdated as files.
     made: fn() -> io::Result<Vec<Vec<u8>>>,
-    /// How many inputs a test gives to it, so that it takes a second or less.
+    /// Number of inputs in a test, chosen so that the test takes at most a second.
     pub inputs: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Entry {
     Bytes(fn(&[u8])),
-    /// Readers of text get what is not UTF-8 replaced, as their callers replace it.
+    /// Invalid UTF-8 is replaced before the reader gets the text, as the reader's callers do.
     Text(fn(&str)),
 }
 
@@ -56,10 +55,10 @@ impl Target {
         Self { made, ..self }
     }
 
-    /// Gives `input` to the entry point.
+    /// Passes `input` to the entry point.
     ///
     /// # Panics
-    /// Where something does not hold that must: that is what is looked for.
+    /// If a property does not hold: that is what fuzzing looks for.
     pub fn run(&self, input: &[u8]) {
         match self.entry {
             Entry::Bytes(run) => run(input),
@@ -76,16 +75,16 @@ fn lossy(input: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(input)
 }
 
-/// The target called `name`.
+/// Returns the target called `name`.
 #[must_use]
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// Gives `input` to the target called `name`; for the program in `fuzz/src/bin`.
+/// Passes `input` to the target called `name`. The program in `fuzz/src/bin` uses it.
 ///
 /// # Panics
-/// As [`Target::run`], and where there is no such target.
+/// If [`Target::run`] panics or no target has this name.
 pub fn run(name: &str, input: &[u8]) {
     let target = target(name);
     assert!(target.is_some(), "no target is called {name}");

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Inputs of fuzz targets, by hand:
+//! Handles inputs of fuzz targets by hand:
 //!
-//! - `bpfassay-fuzz list` names the targets,
-//! - `bpfassay-fuzz seeds TARGET DIRECTORY` writes what the target begins with into a directory,
-//!   for libFuzzer,
-//! - `bpfassay-fuzz run TARGET FILE…` gives files to a target: one that it fails on ends the
-//!   program.
+//! - `bpfassay-fuzz list` names the targets.
+//! - `bpfassay-fuzz seeds TARGET DIRECTORY` writes the seed inputs of a target into a directory,
+//!   for libFuzzer.
+//! - `bpfassay-fuzz run TARGET FILE…` passes files to a target. A failure ends the program.
 
 use std::{
     env, fs,
@@ -27,7 +26,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nothing is left to do if that fails too.
+            // Nothing is left to do if this fails, too.
             let _ = writeln!(io::stderr(), "bpfassay-fuzz: {error}");
             ExitCode::FAILURE
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mutations of inputs: the same for the same seed and number, on every machine.
+//! Mutations of inputs. The same seed and number give the same input on every machine.
 
 use bpfassay_stats::random::Generator;
 
 use crate::MAX_INPUT;
 
-/// Numbers at which readers go wrong.
+/// Numbers at which readers tend to fail.
 const NUMBERS: [&[u8]; 16] = [
     b"0",
     b"1",
@@ -25,7 +25,7 @@ const NUMBERS: [&[u8]; 16] = [
     b"0x7fffffff",
 ];
 
-/// Words and bytes that mean something to some reader.
+/// Words and bytes with a meaning for some reader.
 const TOKENS: [&[u8]; 26] = [
     b"\0",
     b"\n",
@@ -55,17 +55,17 @@ const TOKENS: [&[u8]; 26] = [
     b"\xe2\x80\xae",
 ];
 
-/// Whole numbers as they stand in binary formats.
+/// Integers in binary formats.
 const BINARY: [u64; 9] = [0, 1, 0x7f, 0x80, 0xff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, u64::MAX];
 
-/// Input number `number` of the stream `seed`, made from `corpus`.
+/// Returns input `number` of the stream `seed`, made from `corpus`.
 #[must_use]
 pub fn input(corpus: &[Vec<u8>], seed: u64, number: u64) -> Vec<u8> {
     let mut random = Generator::new(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut bytes = match corpus.get(random.index(corpus.len())) {
-        // Every input of the corpus as it is, at first.
+        // The first inputs are those of the corpus, unchanged.
         Some(_) if number < corpus.len() as u64 => return corpus[number as usize].clone(),
-        // Noise, now and then.
+        // Sometimes, noise.
         Some(chosen) if random.index(50) != 0 => chosen.clone(),
         _ => (0..random.index(200)).map(|_| random.next_u64() as u8).collect(),
     };
@@ -112,7 +112,7 @@ fn mutate(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Generator) {
             bytes.splice(at..at, piece);
         }
         9 => {
-            // The same over and over: nesting, long tokens, many lines.
+            // Repetition: nesting, long tokens, many lines.
             let size = 1 + random.index(40);
             let start = at.min(bytes.len().saturating_sub(size));
             let unit = bytes[start..bytes.len().min(start + size)].to_vec();
@@ -140,7 +140,7 @@ fn mutate(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Generator) {
     }
 }
 
-/// Mostly short.
+/// Draws a length, mostly a short one.
 fn length(random: &mut Generator) -> usize {
     let bound = 4 << random.index(9);
     random.index(bound)
@@ -152,7 +152,7 @@ fn piece<'a>(bytes: &'a [u8], random: &mut Generator) -> &'a [u8] {
     &bytes[start..end]
 }
 
-/// The digits at or behind `at`.
+/// Returns the range of the digits at or after `at`.
 fn number(bytes: &[u8], at: usize) -> std::ops::Range<usize> {
     let Some(start) = bytes[at..].iter().position(u8::is_ascii_digit).map(|first| at + first) else { return at..at };
     let end =
@@ -160,7 +160,7 @@ fn number(bytes: &[u8], at: usize) -> std::ops::Range<usize> {
     start..end
 }
 
-/// Takes the line at `at` away, or gives it another place, or makes two of it.
+/// Removes, moves or duplicates the line at `at`.
 fn line(bytes: &mut Vec<u8>, at: usize, random: &mut Generator) {
     let start = bytes[..at].iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     let end = bytes[at..].iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |end| at + end + 1);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Each target with its corpus and mutations of it: no panic, no overflow, no input that takes long
-//! or much memory.
+//! Runs each target with its corpus and mutations. A panic, an overflow, or an input that takes too
+//! much time or memory is a failure.
 //!
-//! `BPFASSAY_FUZZ_SEED` gives other inputs, `BPFASSAY_FUZZ_SECONDS` more of them,
-//! `BPFASSAY_FUZZ_INPUT=NUMBER` only one; a failure names all that it takes to repeat it, and
-//! leaves the input in `target/fuzz-failures`. What ends the whole program (a stack that is too
-//! small) leaves the number of its input there, in `TARGET.running`.
+//! `BPFASSAY_FUZZ_SEED` chooses other inputs, `BPFASSAY_FUZZ_SECONDS` runs more of them, and
+//! `BPFASSAY_FUZZ_INPUT=NUMBER` runs only one. A failure prints how to repeat it and leaves the
+//! input in `target/fuzz-failures`. If an input ends the whole program (a stack overflow), its
+//! number is in `TARGET.running` there.
 
 mod memory;
 
@@ -33,13 +33,13 @@ const SEED: &str = "BPFASSAY_FUZZ_SEED";
 const SECONDS: &str = "BPFASSAY_FUZZ_SECONDS";
 const INPUT: &str = "BPFASSAY_FUZZ_INPUT";
 
-/// Most processor time that an input may take, in a program without optimisation.
+/// Maximum processor time of an input, in a program without optimisation.
 const MOST_TIME: Duration = Duration::from_secs(1);
 
-/// After this time by the clock an input counts as one that never ends.
+/// An input that takes this much elapsed time counts as one that never ends.
 const MOST_WAITED: Duration = Duration::from_secs(60);
 
-/// Most memory that an input may take: so much, and so much for each byte of it.
+/// Maximum memory of an input: a constant, plus an amount for each input byte.
 const MOST_MEMORY: usize = 64 << 20;
 const MOST_MEMORY_PER_BYTE: usize = 1000;
 
@@ -50,12 +50,12 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), each.chain(others).collect()).exit();
 }
 
-/// What of a target's inputs is run.
+/// Selects the inputs of a target to run.
 struct Order {
     seed: u64,
     /// Only this input.
     only: Option<u64>,
-    /// Go on for so long.
+    /// Continue for at least this time.
     at_least: Duration,
 }
 
@@ -84,7 +84,7 @@ fn fuzz(target: &'static Target) -> Result<(), Failed> {
     let running = directory.join(format!("{}.running", target.name));
     let file = fs::File::create(&running)?;
     let note = move |number: u64| {
-        // Without the note there is only the end of the program; nothing else depends on it.
+        // Without the note, only the end of the program is known; nothing else depends on it.
         let _ = file.write_all_at(format!("{number:20}\n").as_bytes(), 0);
     };
     let outcome = run(order, corpus, target.inputs, note, |input| target.run(input));
@@ -106,7 +106,7 @@ fn fuzz(target: &'static Target) -> Result<(), Failed> {
     }
 }
 
-/// An input for which something did not hold.
+/// An input for which a property does not hold.
 #[derive(Debug)]
 struct Failure {
     what: String,
@@ -115,7 +115,7 @@ struct Failure {
     input: Vec<u8>,
 }
 
-/// Runs inputs in a thread of its own, so that one that never ends is noticed; how many there were.
+/// Runs inputs in another thread, to notice one that never ends. Returns the number of inputs.
 fn run(
     order: Order,
     corpus: Vec<Vec<u8>>,
@@ -128,8 +128,7 @@ fn run(
     let failure = |what: String, (number, input): (u64, Vec<u8>)| Box::new(Failure { what, seed, number, input });
     let (ended, ends) = mpsc::channel();
     let known = Arc::clone(&current);
-    // Large enough for what main threads have; a reader that needs more is one that an input can
-    // kill.
+    // This is the stack size of main threads. An input can kill a reader that needs more.
     let runner = thread::Builder::new().stack_size(8 << 20).spawn(move || {
         let began = Instant::now();
         let last = only.map_or(inputs, |only| only + 1);
@@ -162,7 +161,7 @@ fn run(
     runner.join().map_err(|_| failure("the thread died".to_owned(), begun()))
 }
 
-/// Gives one input to the target; the error is what does not hold.
+/// Passes one input to the target. The error says what does not hold.
 fn one(target: &impl Fn(&[u8]), input: &[u8], number: u64, seed: u64) -> Result<(), String> {
     let most = MOST_MEMORY + MOST_MEMORY_PER_BYTE * input.len();
     memory::begin(seed, number);
@@ -183,13 +182,13 @@ fn one(target: &impl Fn(&[u8]), input: &[u8], number: u64, seed: u64) -> Result<
     Ok(())
 }
 
-/// Of this thread: other programs on the machine do not matter.
+/// Returns the time of this thread, which other programs on the machine do not affect.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.try_into().unwrap_or_default(), time.tv_nsec.try_into().unwrap_or_default())
 }
 
-/// Fails where a name stands for two targets.
+/// Fails if two targets have the same name.
 fn names() -> Result<(), Failed> {
     let names: BTreeSet<&str> = TARGETS.iter().map(|target| target.name).collect();
     if names.len() != TARGETS.len() {
@@ -198,8 +197,7 @@ fn names() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The test itself: a panic, an overflow, memory and time are noticed, with the number of the
-/// input.
+/// Tests the test: it must notice a panic, an overflow, memory and time, and name the input.
 fn findings() -> Result<(), Failed> {
     let order = || Order { seed: 1, only: None, at_least: Duration::ZERO };
     let corpus = || vec![b"first".to_vec(), b"second".to_vec()];

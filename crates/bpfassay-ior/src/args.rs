@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! IOR's command line, to options and back.
+//! Parses IOR's command line into options, and formats options as arguments.
 
 use std::{fmt, slice};
 
@@ -15,20 +15,20 @@ use crate::{
 /// One command line of IOR.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Invocation {
-    /// The options given, from which the tests of a script start.
+    /// The given options, from which the tests of a script start.
     pub defaults: Options,
-    /// The script (`-f`).
+    /// The name of the script (`-f`).
     pub script: Option<String>,
-    /// Where results go, as far as the command line sets it.
+    /// The destination of results, as far as the command line sets it.
     pub output: Output,
 }
 
-/// What one command line of IOR does: its tests, in order.
+/// The work of one command line of IOR: its tests, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// The tests; never empty, every one valid.
+    /// The tests. There is at least one, and all are valid.
     pub tests: Vec<Options>,
-    /// Where results go.
+    /// The destination of results.
     pub output: Output,
 }
 
@@ -36,7 +36,7 @@ impl Invocation {
     /// Parses the arguments of a command line, without the program's name.
     ///
     /// # Errors
-    /// [`OptionsError`] at the first argument that is wrong. Rules about combinations are checked by [`Invocation::plan`].
+    /// [`OptionsError`] for the first wrong argument. [`Invocation::plan`] checks combinations.
     pub fn parse<'a>(args: impl IntoIterator<Item = &'a str>) -> Result<Self, OptionsError> {
         let args: Vec<&str> = args.into_iter().collect();
         let mut invocation = Self::default();
@@ -48,10 +48,11 @@ impl Invocation {
         Ok(invocation)
     }
 
-    /// The tests; `script` is the text of the file that [`Invocation::script`] names.
+    /// Returns the tests. `script` is the text of the file that [`Invocation::script`] names.
     ///
     /// # Errors
-    /// [`OptionsError`] for a script that cannot be read and for tests that break a rule ([`Options::validate`]).
+    /// [`OptionsError`] if the script cannot be parsed, or a test breaks a rule
+    /// ([`Options::validate`]).
     pub fn plan(&self, script: Option<&str>) -> Result<Plan, OptionsError> {
         let mut output = self.output.clone();
         let mut tests = match (&self.script, script) {
@@ -185,7 +186,7 @@ impl Invocation {
         Ok(())
     }
 
-    /// `None`: no such flag.
+    /// Applies a flag; `None` if it does not exist.
     fn flag(&mut self, letter: char) -> Option<Result<(), OptionsError>> {
         let options = &mut self.defaults;
         let too_often = |flag: &str| OptionsError::FlagTwice { flag: flag.to_owned() };
@@ -230,10 +231,12 @@ const fn takes_value(letter: char) -> bool {
 }
 
 impl Plan {
-    /// The plan of a command line: [`Invocation::parse`] and [`Invocation::plan`], with a reader for the script.
+    /// Makes the plan of a command line with [`Invocation::parse`] and [`Invocation::plan`]. `read`
+    /// reads the script.
     ///
     /// # Errors
-    /// [`OptionsError`] where an option is unknown, lacks its value or contradicts another; what `read` returns where the script cannot be read.
+    /// [`OptionsError`] if an option is unknown, lacks its value or contradicts another one; the
+    /// error of `read` if the script cannot be read.
     pub fn from_args<'a, E: From<OptionsError>>(
         args: impl IntoIterator<Item = &'a str>,
         read: impl FnOnce(&str) -> Result<String, E>,
@@ -245,9 +248,9 @@ impl Plan {
 }
 
 impl Options {
-    /// The options as arguments of a command line, which [`Invocation::parse`] reads back to the same.
+    /// Returns the options as arguments, which [`Invocation::parse`] reads as the same options.
     ///
-    /// What has its default value is left out, but for the interface, the sizes and the phases.
+    /// Options with default values are omitted, except for the interface, the sizes and the phases.
     #[must_use]
     pub fn to_args(&self) -> Vec<String> {
         let default = Self::default();
@@ -336,7 +339,7 @@ impl Args {
     }
 }
 
-/// A size with the largest of IOR's suffixes up to `g` that leaves a whole number.
+/// Formats a size with the largest of IOR's suffixes up to `g` that leaves an integer.
 fn size(bytes: u64) -> String {
     [("g", 30), ("m", 20), ("k", 10)]
         .into_iter()

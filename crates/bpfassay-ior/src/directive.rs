@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! IOR's directives: `key=value`, as scripts and `-O` have them.
+//! IOR's directives: `key=value`, in scripts and after `-O`.
 
 use crate::{
     OptionsError,
@@ -8,7 +8,8 @@ use crate::{
     output::{Output, SummaryFormat},
 };
 
-/// Where the settings of the POSIX and MMAP interfaces go: IOR keeps them apart from the rest (see [`super::script`]).
+/// The destination of directives. IOR keeps the settings of the POSIX and MMAP interfaces separate
+/// (see [`super::script`]).
 pub(crate) struct Target<'a> {
     pub(crate) options: &'a mut Options,
     pub(crate) output: &'a mut Output,
@@ -16,7 +17,7 @@ pub(crate) struct Target<'a> {
     pub(crate) mmap: &'a mut MmapOptions,
 }
 
-/// Directives for things that this project does not do; zero, their default, is accepted.
+/// Directives for features that this project does not have. Zero, their default, is accepted.
 const UNSUPPORTED: &[&str] = &[
     "allocatebufferongpu",
     "debug",
@@ -37,7 +38,7 @@ const UNSUPPORTED: &[&str] = &[
     "--randomprefill",
 ];
 
-/// Applies one line of comma-separated directives; `#` begins a comment.
+/// Applies one line of comma-separated directives. `#` starts a comment.
 pub(crate) fn line(text: &str, target: &mut Target<'_>) -> Result<(), OptionsError> {
     let text = text.split('#').next().unwrap_or_default();
     for piece in text.split(',') {
@@ -47,7 +48,7 @@ pub(crate) fn line(text: &str, target: &mut Target<'_>) -> Result<(), OptionsErr
     Ok(())
 }
 
-/// Key and value of one directive, both without blanks.
+/// Returns key and value of one directive, without blanks.
 fn split(piece: &str) -> Option<(&str, &str)> {
     let (key, value) = piece.split_once('=')?;
     let (key, value) = (key.trim(), value.trim());
@@ -141,10 +142,10 @@ fn directive(key: &str, value: &str, target: &mut Target<'_>) -> Result<(), Opti
     Ok(())
 }
 
-/// What [`bytes`] accepts, for messages.
+/// A description of what [`bytes`] accepts, for messages.
 pub(crate) const SIZE: &str = "a number of bytes such as 8, 4k, 2m, 1g";
 
-/// A size as IOR writes it: a number and at most one of the letters k, m, g, t, p (powers of 1024).
+/// Parses a size in IOR's format: a number and maybe a letter of k, m, g, t, p (powers of 1024).
 pub(crate) fn bytes(text: &str) -> Option<u64> {
     let (digits, shift) = match text.char_indices().last()? {
         (at, letter) if letter.is_ascii_alphabetic() => {
@@ -157,7 +158,7 @@ pub(crate) fn bytes(text: &str) -> Option<u64> {
     value.checked_mul(1 << shift).filter(|&value| i64::try_from(value).is_ok())
 }
 
-/// A number from 0 that fits into IOR's `int`.
+/// Parses a number from 0 that fits into IOR's `int`.
 pub(crate) fn count(text: &str) -> Option<u32> {
     digits_only(text)?.parse::<u32>().ok().filter(|&value| i32::try_from(value).is_ok())
 }
@@ -166,7 +167,7 @@ fn digits_only(text: &str) -> Option<&str> {
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
 }
 
-/// The seed of `-z`; IOR takes −1 for "none given".
+/// Parses the seed of `-z`. IOR uses −1 for "none given".
 pub(crate) fn seed(option: &str, value: &str) -> Result<Option<i32>, OptionsError> {
     let seed = value.parse::<i32>().map_err(|_| OptionsError::bad(option, value, "a 32-bit number"))?;
     Ok((seed != -1).then_some(seed))

@@ -1,50 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be wrong with options and scripts.
+//! Errors in options and scripts.
 
-/// Why arguments or a script are not options of IOR that this project accepts.
+/// Arguments or a script are not options of IOR that this project accepts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
-    /// No option is called so.
+    /// There is no such option.
     #[error("unknown IOR option `{option}`")]
     UnknownOption {
         /// The option as given.
         option: String,
     },
-    /// IOR has the option, this project does not.
+    /// IOR has the option, but this project does not support it.
     #[error("IOR option `{option}` is not supported: remove it")]
     Unsupported {
         /// The option.
         option: String,
     },
-    /// The option needs a value and has none.
+    /// The option needs a value but has none.
     #[error("IOR option `{option}` needs a value")]
     MissingValue {
         /// The option.
         option: String,
     },
-    /// The value is not what the option takes.
+    /// The option does not accept the value.
     #[error("IOR option `{option}`: `{value}` is not {expected}")]
     BadValue {
         /// The option.
         option: String,
         /// The value as given.
         value: String,
-        /// What would have been right.
+        /// A description of correct values.
         expected: &'static str,
     },
-    /// A flag that means something only once: IOR counts, and then often takes 2 for `off`.
+    /// A flag that may be given only once. IOR counts flags, and often takes 2 for `off`.
     #[error("IOR flag `{flag}` is given twice: once is enough, and IOR takes two for something else")]
     FlagTwice {
         /// The flag.
         flag: String,
     },
-    /// A value glued to its option: IOR reads its letters as flags too.
+    /// A value without a space before it: IOR reads its letters as flags, too.
     #[error("IOR option `{argument}`: put a space before the value, IOR reads its letters as flags too")]
     Attached {
         /// The argument as given.
         argument: String,
     },
-    /// Not `key=value`.
+    /// The text is not `key=value`.
     #[error("`{text}` is not a directive: write key=value, several separated by commas")]
     Directive {
         /// The text as given.
@@ -56,12 +56,12 @@ pub enum OptionsError {
         /// The rule broken.
         rule: &'static str,
     },
-    /// Something is wrong in a line of a script.
+    /// A line of a script is wrong.
     #[error("line {line} of the script")]
     Line {
-        /// Number of the line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The error in the line.
         #[source]
         source: Box<OptionsError>,
     },
@@ -70,22 +70,22 @@ pub enum OptionsError {
     Test {
         /// Index of the test, from 0.
         test: usize,
-        /// What is wrong.
+        /// The broken rule.
         #[source]
         source: Box<OptionsError>,
     },
-    /// The script has no beginning.
+    /// The script has no start.
     #[error("the script has no line `IOR START`")]
     NoStart,
-    /// The script is too big.
+    /// The script is too long.
     #[error("the script is longer than {limit} {what}")]
     TooLong {
-        /// How much is allowed.
+        /// The limit.
         limit: usize,
-        /// Of what.
+        /// The unit of the limit.
         what: &'static str,
     },
-    /// `-f` was given, and no text for it.
+    /// `-f` was given, but no text of the script.
     #[error("the options name a script (`-f {script}`), whose text was not given")]
     ScriptMissing {
         /// The script's name.
@@ -99,7 +99,7 @@ impl OptionsError {
     }
 }
 
-/// `text` cut to a length that a message can hold.
+/// Truncates `text` for a message.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().take(80).collect()
 }

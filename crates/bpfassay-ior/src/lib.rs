@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! IOR from the outside: its command-line options, its script files and its JSON summary, as types.
+//! Types for IOR's command-line options, script files and JSON summary.
 //!
-//! Here: parsing options and scripts into the tests that they describe ([`Invocation`], [`Plan`], [`Options`]), the rules that
-//! IOR itself checks before it starts, options back to arguments, and the figures of a summary ([`Summary`]). All input is
-//! untrusted: sizes are bounded, and every error quotes at most a few words of it.
-//! Not here: input and output of any kind, the embedded engine that does IOR's work (`bpfassay-workload`), and what a study
-//! makes of a test (`bpfassay-study`).
+//! This crate parses options and scripts into tests ([`Invocation`], [`Plan`], [`Options`]) and
+//! turns options back into arguments. It checks the rules that IOR checks before it starts, and
+//! reads the figures of a summary ([`Summary`]). All input is untrusted: sizes are bounded, and
+//! errors quote at most a few words.
+//!
+//! The crate does no input or output. `bpfassay-workload` has the embedded engine that does IOR's
+//! work. `bpfassay-study` uses tests in studies.
 
 mod args;
 mod directive;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The options of one IOR test, and the rules that IOR itself checks before it starts.
+//! The options of one IOR test, and the rules that IOR checks before it starts.
 
 use std::fmt;
 
 use crate::OptionsError;
 
-/// Bytes in a MiB.
+/// Number of bytes in a MiB.
 pub(crate) const MIB: u64 = 1 << 20;
 
 /// IOR's interface to storage.
@@ -15,15 +15,15 @@ pub enum Api {
     Posix,
     /// Loads and stores in a shared mapping.
     Mmap,
-    /// MPI-IO: only the real IOR has it.
+    /// MPI-IO, which only the real IOR supports.
     MpiIo,
 }
 
 impl Api {
-    /// Every interface, in the order used for display.
+    /// Every interface, in display order.
     pub const ALL: &'static [Self] = &[Self::Posix, Self::Mmap, Self::MpiIo];
 
-    /// IOR's name for it, as in `-a` and in its JSON.
+    /// Returns IOR's name of the interface, as in `-a` and in its JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl Api {
         }
     }
 
-    /// The interface called `name`, in upper or lower case.
+    /// Returns the interface called `name`, in upper or lower case.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|api| api.name().eq_ignore_ascii_case(name))
@@ -46,25 +46,25 @@ impl fmt::Display for Api {
     }
 }
 
-/// What the bytes that IOR writes look like (`-l`).
+/// The pattern of the bytes that IOR writes (`-l`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Packet {
-    /// Rank and time stamp; every transfer of a rank the same. IOR's default.
+    /// Rank and time stamp, the same in every transfer of a rank. This is IOR's default.
     #[default]
     Timestamp,
-    /// As [`Packet::Timestamp`], with the file offset at every 4 KiB.
+    /// Like [`Packet::Timestamp`], with the file offset at every 4 KiB.
     Offset,
     /// One pseudo-random word for the whole rank, with the file offset at every 4 KiB.
     Incompressible,
-    /// Pseudo-random words, other ones for every transfer.
+    /// Pseudo-random words that differ between transfers.
     Random,
 }
 
 impl Packet {
-    /// Every kind, by IOR's number for it.
+    /// Every pattern, in the order of IOR's numbers.
     pub const ALL: &'static [Self] = &[Self::Timestamp, Self::Offset, Self::Incompressible, Self::Random];
 
-    /// The letter used with `-l`.
+    /// Returns the letter for `-l`.
     #[must_use]
     pub const fn letter(self) -> char {
         match self {
@@ -75,13 +75,14 @@ impl Packet {
         }
     }
 
-    /// IOR's number, as its JSON shows it.
+    /// Returns IOR's number, as in its JSON.
     #[must_use]
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The kind called `name`: IOR looks at the first letter only, this accepts its four names and their letters.
+    /// Returns the pattern called `name`. IOR looks only at the first letter; this accepts the four
+    /// names and their letters.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -94,13 +95,13 @@ impl Packet {
     }
 }
 
-/// How tasks are permuted before they read back (`-Z`).
+/// The permutation of tasks before they read back (`-Z`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReorderRandom {
-    /// Not at all.
+    /// No permutation.
     #[default]
     Off,
-    /// Each rank draws its own offset (`-Z`); several may read the same file.
+    /// Each rank draws its own offset (`-Z`). Several may read the same file.
     Draw,
     /// One shuffle for all ranks (`-Z -Z`).
     Shuffle,
@@ -114,14 +115,14 @@ pub enum AccessOrder {
     Sequential,
     /// Every transfer once, shuffled (`-z`).
     Shuffled,
-    /// Blocks at random places of an existing file, possibly the same several times (`-z -z`); reading only.
+    /// Random blocks of an existing file, maybe repeated (`-z -z`); only for reading.
     Random,
 }
 
 macro_rules! levels {
     ($name:ident: $($variant:ident = $level:literal),+) => {
         impl $name {
-            /// How often the flag has to be given for it: IOR's number in scripts and JSON.
+            /// Returns how often the flag must be given: IOR's number in scripts and JSON.
             #[must_use]
             pub const fn level(self) -> u8 {
                 match self { $(Self::$variant => $level),+ }
@@ -156,42 +157,43 @@ pub struct MmapOptions {
 
 /// One IOR test.
 ///
-/// Fields are named after IOR's directives where those are words; the short option is given with each.
+/// Fields have the names of IOR's directives if these are words. Comments have short options.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// `-a`.
+    /// `-a`: the interface.
     pub api: Api,
-    /// `-A`: a number shown in the summary.
+    /// `-A`: a number for the summary.
     pub reference: i32,
     /// `-b`: contiguous bytes per task and segment.
     pub block_size: u64,
     /// `-t`: bytes per transfer.
     pub transfer_size: u64,
-    /// `-s`: segments.
+    /// `-s`: number of segments.
     pub segments: u64,
-    /// `-c`: collective calls; for POSIX and MMAP only stonewalling looks at it.
+    /// `-c`: collective calls; for POSIX and MMAP this only affects stonewalling.
     pub collective: bool,
-    /// `-C`: read back what a task at a constant distance wrote.
+    /// `-C`: read back the data of a task at a constant distance.
     pub reorder_tasks: bool,
-    /// `-Q`: the distance, in nodes.
+    /// `-Q`: that distance, in nodes.
     pub task_per_node_offset: i32,
-    /// `-Z`.
+    /// `-Z`: permutation of tasks before they read back.
     pub reorder_random: ReorderRandom,
-    /// `-X`: seed of `-Z`; a negative one changes with the repetition.
+    /// `-X`: seed of `-Z`; a negative seed changes with the repetition.
     pub reorder_random_seed: i32,
     /// `-d`: seconds that rank 0 waits before each phase.
     pub inter_test_delay: u32,
-    /// `-D`: seconds after which a phase stops (stonewalling); 0: never.
+    /// `-D`: seconds after which a phase stops (stonewalling); 0 is never.
     pub deadline: u32,
-    /// `-O stoneWallingWearOut=1`: after the deadline every rank goes on until it has made as many transfers as the fastest.
+    /// `-O stoneWallingWearOut=1`: after the deadline, every rank continues until it has made as
+    /// many transfers as the fastest one.
     pub wear_out: bool,
-    /// `-O stoneWallingWearOutIterations=N`: stop after so many transfers per rank; 0: no such bound.
+    /// `-O stoneWallingWearOutIterations=N`: stop after so many transfers per rank; 0 is no limit.
     pub wear_out_iterations: u64,
-    /// `-O stoneWallingStatusFile=FILE`: hands the number of transfers of a stonewalled write to a later read.
+    /// `-O stoneWallingStatusFile=FILE`: passes a stonewalled write's transfers to a later read.
     pub status_file: Option<String>,
-    /// `-O minTimeDuration=N`: seconds that a phase lasts at least; it starts again from the beginning of the file.
+    /// `-O minTimeDuration=N`: least seconds of a phase, which restarts at the file's beginning.
     pub min_time: u32,
-    /// `-T`: minutes after which no further phase begins; 0: no bound.
+    /// `-T`: minutes after which no further phase begins; 0 is no limit.
     pub max_time: u32,
     /// `-e`: `fsync` after the last write of a phase.
     pub fsync: bool,
@@ -203,52 +205,52 @@ pub struct Options {
     pub file_per_process: bool,
     /// `-g`: barriers between open, transfers and close.
     pub intra_test_barriers: bool,
-    /// `-G`: the time stamp in the data; 0: the time of the repetition.
+    /// `-G`: the time stamp in the data; 0 is the time of the repetition.
     pub signature: i32,
-    /// `-i`.
+    /// `-i`: number of repetitions.
     pub repetitions: u32,
-    /// `-k`: leave the files behind.
+    /// `-k`: keep the files.
     pub keep: bool,
-    /// `-K`: leave files behind in which wrong data was found.
+    /// `-K`: keep files with wrong data.
     pub keep_with_error: bool,
-    /// `-l`.
+    /// `-l`: pattern of the data.
     pub packet: Packet,
     /// `-m`: a file for each repetition.
     pub multi_file: bool,
-    /// `-N`: tasks that take part; `None`: all.
+    /// `-N`: number of tasks that take part; `None` is all.
     pub tasks: Option<u32>,
-    /// `-O numNodes=N`: claim so many nodes; `None`: what is there.
+    /// `-O numNodes=N`: claim so many nodes; `None` is the actual number.
     pub nodes: Option<u32>,
-    /// `-O numTasksOnNode0=N`: claim so many tasks on the first node; `None`: what is there.
+    /// `-O numTasksOnNode0=N`: claim so many tasks on the first node; `None` is the actual number.
     pub tasks_on_node0: Option<u32>,
-    /// `-o`: file to work on, several separated by `@`.
+    /// `-o`: the file to use, or several separated by `@`.
     pub test_file: String,
-    /// `-w`.
+    /// `-w`: write.
     pub write: bool,
-    /// `-r`.
+    /// `-r`: read.
     pub read: bool,
     /// `-W`: read back and compare after writing.
     pub check_write: bool,
-    /// `-R`: compare what the read phase reads.
+    /// `-R`: compare the data of the read phase.
     pub check_read: bool,
     /// `-u`: a directory for each task's file.
     pub unique_dir: bool,
-    /// `-x`: give up when a transfer moves fewer bytes than asked.
+    /// `-x`: give up if a transfer moves fewer bytes than requested.
     pub single_attempt: bool,
-    /// `-z`.
+    /// `-z`: order of accesses.
     pub order: AccessOrder,
-    /// `--random-offset-seed`: seed of `-z`; `None`: the time.
+    /// `--random-offset-seed`: seed of `-z`; `None` is the time.
     pub random_seed: Option<i32>,
-    /// `-v`: how much to print.
+    /// `-v`: verbosity.
     pub verbose: u8,
-    /// `--posix.…`.
+    /// `--posix.…`: options of the POSIX interface.
     pub posix: PosixOptions,
-    /// `--mmap.…`.
+    /// `--mmap.…`: options of the MMAP interface.
     pub mmap: MmapOptions,
 }
 
 impl Default for Options {
-    /// What IOR does without options: POSIX, one block of 1 MiB in transfers of 256 KiB, written and read once.
+    /// IOR's defaults: POSIX, one block of 1 MiB in transfers of 256 KiB, written and read once.
     fn default() -> Self {
         Self {
             api: Api::Posix,
@@ -299,11 +301,11 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Checks what ranks of several nodes, `tasks` in all, need beside [`Self::validate`]: the embedded engine has them meet at barriers only, and exchanges no
-    /// numbers between nodes.
+    /// Checks additional rules for ranks on several nodes, `tasks` in total. The embedded engine
+    /// lets nodes meet only at barriers, and exchanges no numbers between nodes.
     ///
     /// # Errors
-    /// [`OptionsError::Rule`] with the first rule that the options break.
+    /// [`OptionsError::Rule`] for the first broken rule.
     pub fn fits_nodes(&self, tasks: u32) -> Result<(), OptionsError> {
         let broken = [
             (self.tasks.is_some_and(|asked| asked != tasks), "with several nodes, all tasks take part: leave out -N"),
@@ -333,9 +335,9 @@ impl Options {
         }
     }
 
-    /// Bytes that `tasks` tasks move in one phase that no deadline cuts short.
+    /// Returns the bytes that `tasks` tasks move in one phase without a deadline.
     ///
-    /// `None` where the product does not fit into 63 bits, which [`Options::validate`] refuses.
+    /// The result is `None` if it does not fit into 63 bits, which [`Options::validate`] refuses.
     #[must_use]
     pub fn aggregate_size(&self, tasks: u32) -> Option<u64> {
         self.block_size
@@ -344,7 +346,7 @@ impl Options {
             .filter(|&size| i64::try_from(size).is_ok())
     }
 
-    /// Where no phase was asked for, asks for writing and reading, as IOR does once all options are known.
+    /// Requests writing and reading if no phase was requested, as IOR does after all options.
     pub(crate) fn settle(&mut self) {
         if !(self.write || self.read || self.check_write || self.check_read) {
             self.write = true;
@@ -352,10 +354,10 @@ impl Options {
         }
     }
 
-    /// The rules that IOR checks before a test starts, and those that keep an engine from running into IOR's own crashes.
+    /// Checks the rules that IOR checks before a test, and rules that prevent crashes of IOR.
     ///
     /// # Errors
-    /// [`OptionsError::Rule`] with the first rule that the options break.
+    /// [`OptionsError::Rule`] for the first broken rule.
     pub fn validate(&self) -> Result<(), OptionsError> {
         let tasks = self.tasks.unwrap_or(1);
         let broken = [

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the results of IOR go, and in which form.
+//! The destination and format of IOR's results.
 
 use std::fmt;
 
-/// The form of IOR's results.
+/// The format of IOR's results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum SummaryFormat {
     /// Tables for people.
@@ -16,7 +16,7 @@ pub enum SummaryFormat {
 }
 
 impl SummaryFormat {
-    /// IOR's name for it.
+    /// Returns IOR's name of the format.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,11 +37,11 @@ impl fmt::Display for SummaryFormat {
     }
 }
 
-/// Where results go (`-O summaryFormat=…`, `-O summaryFile=…`).
+/// The destination of results (`-O summaryFormat=…`, `-O summaryFile=…`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Output {
-    /// In which form.
+    /// The format.
     pub format: SummaryFormat,
-    /// To which file; `None`: standard output.
+    /// The file; `None` is standard output.
     pub file: Option<String>,
 }

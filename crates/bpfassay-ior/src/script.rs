@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! IOR's script files: several tests, each inheriting what the one before had.
+//! IOR's script files: several tests, each of which inherits the options of the previous one.
 //!
 //! ```text
 //! IOR START
@@ -11,10 +11,12 @@
 //! IOR STOP
 //! ```
 //!
-//! Two properties of the real IOR are kept because they change what a script does: directives after the last `RUN`
-//! make one more test, and the options of an interface (`useO_DIRECT`, `--posix.…`, `--mmap.…`) are shared between a
-//! test and the next one of that interface's settings: IOR makes its copy of them only when the following test ends,
-//! so that such a directive reaches one test too far back.
+//! Two properties of the real IOR are kept, because they change what a script does:
+//!
+//! - Directives after the last `RUN` make another test.
+//! - A test shares the options of an interface (`useO_DIRECT`, `--posix.…`, `--mmap.…`) with the
+//!   next test of that interface's settings. IOR copies them only when the following test ends, so
+//!   such a directive also affects one test too early.
 
 use crate::{
     OptionsError,
@@ -23,16 +25,16 @@ use crate::{
     output::Output,
 };
 
-/// Longest script accepted, in bytes.
+/// Longest script in bytes.
 pub const MAX_SCRIPT: usize = 1 << 20;
 
-/// Longest line that IOR reads whole, in bytes.
+/// Longest line that IOR reads in one piece, in bytes.
 const MAX_LINE: usize = 1022;
 
-/// Most tests of a script.
+/// Maximum number of tests in a script.
 const MAX_TESTS: usize = 4096;
 
-/// The settings of one interface, and which of their copies each test will look at.
+/// The settings of one interface, with the copies that tests use.
 struct Copies<T>(Vec<T>);
 
 impl<T: Copy> Copies<T> {
@@ -41,7 +43,8 @@ impl<T: Copy> Copies<T> {
         &mut self.0[last]
     }
 
-    /// Makes the copy that a test gets when it ends and that later directives still change; returns its index.
+    /// Makes a test's copy of the settings when the test ends. Later directives still change the
+    /// copy. Returns its index.
     fn seal(&mut self) -> usize {
         let copy = *self.current();
         self.0.push(copy);
@@ -62,7 +65,7 @@ impl Reader<'_> {
         &mut self.tests[last]
     }
 
-    /// Ends the last test: its interface settings are copied now.
+    /// Ends the last test and copies its interface settings.
     fn seal(&mut self) {
         let copy = match self.last().0.api {
             Api::Posix => self.posix.seal(),
@@ -110,7 +113,8 @@ impl Reader<'_> {
     }
 }
 
-/// The tests of the script `text`, which start from `defaults`; directives about output go to `output`.
+/// Parses the script `text` into tests, which start from `defaults`. Directives about output go to
+/// `output`.
 pub(crate) fn parse(text: &str, defaults: &Options, output: &mut Output) -> Result<Vec<Options>, OptionsError> {
     if text.len() > MAX_SCRIPT {
         return Err(OptionsError::TooLong { limit: MAX_SCRIPT, what: "bytes" });
@@ -152,7 +156,7 @@ pub(crate) fn parse(text: &str, defaults: &Options, output: &mut Output) -> Resu
     Ok(reader.finish())
 }
 
-/// Whether `line` holds `keyword` and blanks only, in upper or lower case.
+/// Whether `line` contains only `keyword`, in upper or lower case, and blanks.
 fn is_only(line: &str, keyword: &str) -> bool {
     line.trim().eq_ignore_ascii_case(keyword)
 }

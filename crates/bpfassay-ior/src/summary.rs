@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! IOR's JSON summary (`-O summaryFormat=JSON`), read as what an untrusted program wrote.
+//! Reads IOR's JSON summary (`-O summaryFormat=JSON`) as untrusted data.
 //!
-//! IOR writes it piece by piece and not quite as JSON: a quotient 0/0 becomes a bare `nan`, an infinite one the string
-//! `inf`. Both are read as "no such figure". Times have four decimals, bandwidths too; bytes moved are not written at
-//! all and follow from what is ([`Moved`]).
+//! IOR writes the summary piece by piece, and not quite as JSON. A quotient 0/0 becomes a bare
+//! `nan`, and an infinite one the string `inf`. Both are read as missing figures. Times and
+//! bandwidths have four decimals. The bytes moved are missing and computed ([`Moved`]).
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::options::MIB;
 
-/// Longest summary accepted, in bytes.
+/// Longest summary in bytes.
 pub const MAX_SUMMARY: usize = 8 << 20;
 
 /// Half of the last decimal that IOR writes.
 const ROUNDING: f64 = 0.000_05;
 
-/// Why a text is not a summary of IOR.
+/// A text is not a summary of IOR.
 #[derive(Debug, thiserror::Error)]
 pub enum SummaryError {
-    /// Too long.
+    /// The text is too long.
     #[error("IOR's summary has {length} bytes, more than the {MAX_SUMMARY} allowed")]
     TooLong {
-        /// Its length.
+        /// The text's length.
         length: usize,
     },
-    /// Nothing in it: IOR ended before its first test.
+    /// The text is empty: IOR ended before its first test.
     #[error("IOR's summary is empty: see what IOR wrote to its output")]
     Empty,
-    /// Not JSON, or not IOR's.
+    /// The text is not JSON, or not IOR's.
     #[error("IOR's summary is not valid (IOR ended early, or other output is mixed in: use -O summaryFile)")]
     Json(#[from] serde_json::Error),
-    /// Figures that contradict each other.
+    /// Figures contradict each other.
     #[error("IOR's summary, test {test}: {what}")]
     Inconsistent {
         /// The test's id.
         test: u32,
-        /// What contradicts what.
+        /// The contradiction.
         what: String,
     },
 }
@@ -45,9 +45,9 @@ pub enum SummaryError {
 pub struct Summary {
     /// IOR's version.
     pub version: String,
-    /// The command line that it was started with.
+    /// The command line of the run.
     pub command_line: String,
-    /// Its tests, in order.
+    /// The tests, in order.
     pub tests: Vec<TestSummary>,
 }
 
@@ -56,21 +56,21 @@ pub struct Summary {
 pub struct TestSummary {
     /// Index of the test, from 0.
     pub id: u32,
-    /// The interface, as IOR names it.
+    /// IOR's name of the interface.
     pub api: String,
-    /// Tasks that took part.
+    /// Number of tasks that took part.
     pub tasks: u32,
     /// Bytes per task and segment.
     pub block_size: u64,
     /// Bytes per transfer.
     pub transfer_size: u64,
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
-    /// Repetitions asked for.
+    /// Number of requested repetitions.
     pub repetitions: u32,
-    /// Seconds after which a phase is cut short; 0: never.
+    /// Seconds after which a phase is cut short; 0 is never.
     pub deadline: u32,
-    /// What was measured, in the order in which it happened.
+    /// The measured phases, in order of time.
     pub results: Vec<Repetition>,
 }
 
@@ -86,25 +86,26 @@ pub enum Access {
 /// One timed phase of one repetition. Figures that IOR could not compute (0/0, x/0) are `None`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Repetition {
-    /// Repetition, from 0.
+    /// Number of the repetition, from 0.
     pub repetition: u32,
     /// Direction.
     pub access: Access,
-    /// Bytes moved / total time, in MiB/s.
+    /// Bandwidth in MiB/s: bytes moved / total time.
     pub bw_mib: Option<f64>,
     /// Transfers per second of transfer time.
     pub iops: Option<f64>,
-    /// Least mean time of one transfer over tasks, in seconds.
+    /// The least mean time of one transfer among tasks, in seconds.
     pub latency_s: Option<f64>,
-    /// First open begun to last open done, in seconds.
+    /// Time from the first open's start to the last open's end, in seconds.
     pub open_s: Option<f64>,
-    /// First transfer begun to last transfer done, in seconds.
+    /// Time from the first transfer's start to the last transfer's end, in seconds.
     pub transfer_s: Option<f64>,
-    /// First close begun to last close done, in seconds.
+    /// Time from the first close's start to the last close's end, in seconds.
     pub close_s: Option<f64>,
-    /// First open begun to last close done, in seconds: what `bw_mib` divides by.
+    /// Time from the first open's start to the last close's end, in seconds: the divisor of
+    /// `bw_mib`.
     pub total_s: Option<f64>,
-    /// Bytes moved by all tasks; `None` where the summary does not have it.
+    /// Bytes moved by all tasks; `None` if the summary does not determine them.
     pub moved: Option<Moved>,
 }
 
@@ -113,7 +114,7 @@ pub struct Repetition {
 pub struct Moved {
     /// The bytes.
     pub bytes: u64,
-    /// Whether the figures leave no other number of whole transfers.
+    /// Whether the figures permit no other number of whole transfers.
     pub exact: bool,
 }
 
@@ -121,8 +122,9 @@ impl Summary {
     /// Reads a summary.
     ///
     /// # Errors
-    /// [`SummaryError::TooLong`] or [`SummaryError::Empty`] by its length, [`SummaryError::Json`] where it is not IOR's JSON,
-    /// [`SummaryError::Inconsistent`] where its figures contradict each other.
+    /// [`SummaryError::TooLong`] or [`SummaryError::Empty`] depending on the length,
+    /// [`SummaryError::Json`] if it is not IOR's JSON, [`SummaryError::Inconsistent`] if figures
+    /// contradict each other.
     pub fn parse(text: &[u8]) -> Result<Self, SummaryError> {
         if text.len() > MAX_SUMMARY {
             return Err(SummaryError::TooLong { length: text.len() });
@@ -137,7 +139,7 @@ impl Summary {
     }
 }
 
-/// `text` with `null` for every `nan` and `-nan` outside of strings.
+/// Returns `text` with `null` in place of `nan` and `-nan` outside of strings.
 pub(crate) fn without_nan(text: &[u8]) -> Vec<u8> {
     let mut clean = Vec::with_capacity(text.len());
     let (mut at, mut in_string) = (0, false);
@@ -243,7 +245,8 @@ struct RawTotals {
     size_mib: Option<f64>,
 }
 
-/// A number; `null` (was `nan`) and the strings that `printf` makes of infinities are no figure.
+/// Reads a number. `null` (was `nan`) and the strings that `printf` writes for infinities become
+/// `None`.
 fn figure<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -330,7 +333,7 @@ impl RawTest {
     }
 }
 
-/// Range of MiB that a bandwidth and a time, both rounded, can stand for.
+/// Returns the range of MiB that a rounded bandwidth and a rounded time permit.
 fn product(bw_mib: Option<f64>, total_s: Option<f64>) -> Option<(f64, f64)> {
     let (bw, total) = (bw_mib?, total_s?);
     Some(((bw - ROUNDING).max(0.0) * (total - ROUNDING).max(0.0), (bw + ROUNDING) * (total + ROUNDING)))
@@ -341,11 +344,12 @@ fn contains((low, high): (f64, f64), bytes: u64) -> bool {
     low <= mib && mib <= high
 }
 
-/// The number of bytes within a range of MiB that is a whole number of transfers (IOR gives up on partial ones);
-/// where there are several, the middle one. `None`: there is none, or it is no number of bytes.
+/// Returns the number of bytes in a range of MiB that is a whole number of transfers, because IOR
+/// gives up on partial ones. If there are several, it is the middle one. `None` means that there is
+/// none, or it is not a number of bytes.
 fn whole_transfers((low, high): (f64, f64), transfer: u64) -> Option<Moved> {
     let per_mib = MIB as f64 / transfer as f64;
-    // The figures were divided and printed as doubles: allow for the last bits.
+    // The figures were divided and printed as doubles: allow for errors in the last bits.
     let slack = 1e-9;
     let first = (low.max(0.0) * per_mib * (1.0 - slack)).ceil();
     let last = (high * per_mib * (1.0 + slack)).floor();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The script files in `ior-configs/`: all of them are valid, and say what they are for.
+//! Checks that the script files in `ior-configs/` are valid and state their purpose.
 
 #![allow(
     clippy::unwrap_used,

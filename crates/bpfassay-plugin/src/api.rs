@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The part of QEMU's plugin interface that is used (include/qemu/qemu-plugin.h of QEMU), as safe
-//! as it can be. Distributions do not ship the header.
+//! Safe bindings to the part of QEMU's plugin interface that the plugin uses
+//! (include/qemu/qemu-plugin.h of QEMU). Distributions do not ship the header.
 //!
-//! Version 1 is that of QEMU 7.2 to 8.2; QEMU 9.0 and later accept version 2
-//! (`QEMU_PLUGIN_MIN_VERSION`).
+//! QEMU 7.2 to 8.2 have version 1. QEMU 9.0 and later accept version 2 (`QEMU_PLUGIN_MIN_VERSION`).
 
 use std::{
     ffi::{c_char, c_int, c_uint, c_void},
@@ -21,7 +20,7 @@ pub static qemu_plugin_version: c_int = 2;
 
 pub type PluginId = u64;
 
-/// The beginning of `qemu_info_t`, of which nothing else is read.
+/// The first field of `qemu_info_t`; the plugin reads no other.
 #[repr(C)]
 pub struct Info {
     pub target_name: *const c_char,
@@ -44,7 +43,7 @@ const NO_REGISTERS: c_int = 0;
 const ADD: c_int = 0;
 /// `QEMU_PLUGIN_MEM_RW`.
 const READS_AND_WRITES: c_int = 3;
-/// Bytes of the longest instruction that is looked at.
+/// Length of the longest supported instruction, in bytes.
 const LONGEST: usize = 16;
 
 unsafe extern "C" {
@@ -76,7 +75,7 @@ unsafe extern "C" {
     fn qemu_plugin_mem_size_shift(access: u32) -> c_uint;
 }
 
-/// How many bytes an access has, from QEMU's description of it (`qemu_plugin_meminfo_t`).
+/// Returns the size of an access in bytes, from QEMU's description (`qemu_plugin_meminfo_t`).
 pub fn access_bytes(access: u32) -> u64 {
     // SAFETY: takes a number only.
     let shift = unsafe { qemu_plugin_mem_size_shift(access) };
@@ -98,12 +97,12 @@ mod version {
         );
     }
 
-    /// Counters that translated code adds to: one thread executes it.
+    /// Counters that translated code adds to. A single thread executes it.
     pub struct Counters(&'static [AtomicU64]);
 
     impl Counters {
         pub fn new(count: usize) -> Self {
-            // Translated code keeps their addresses as long as QEMU lives.
+            // Translated code keeps the addresses of the counters as long as QEMU lives.
             Self(Vec::leak((0..count).map(|_| AtomicU64::new(0)).collect()))
         }
 
@@ -155,10 +154,10 @@ mod version {
         );
     }
 
-    /// Counters that translated code adds to, of each virtual processor its own.
+    /// Counters that translated code adds to, one set per virtual CPU.
     pub struct Counters(*mut Scoreboard);
 
-    // SAFETY: QEMU locks what it does with a scoreboard.
+    // SAFETY: QEMU locks scoreboards itself.
     unsafe impl Send for Counters {}
 
     impl Counters {
@@ -196,7 +195,7 @@ mod version {
 
 pub use self::version::Counters;
 
-/// A block while it is translated.
+/// A block while QEMU translates it.
 pub struct Block<'a> {
     raw: *mut TranslationBlock,
     during: PhantomData<&'a ()>,
@@ -204,7 +203,7 @@ pub struct Block<'a> {
 
 impl<'a> Block<'a> {
     /// # Safety
-    /// `raw` is a block that is being translated, for as long as `'a`.
+    /// `raw` is a block that is being translated for the whole of `'a`.
     pub unsafe fn new(raw: *mut TranslationBlock) -> Self {
         Self { raw, during: PhantomData }
     }
@@ -221,7 +220,7 @@ impl<'a> Block<'a> {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    /// Bytes of its code, whose instructions lie one behind the other.
+    /// Returns the size of the block's code in bytes. The instructions are contiguous.
     pub fn bytes(&self) -> u64 {
         let Some(last) = self.instructions().checked_sub(1) else { return 0 };
         let last = self.instruction(last).raw;
@@ -230,19 +229,19 @@ impl<'a> Block<'a> {
         end.wrapping_sub(self.address())
     }
 
-    /// The instruction at `index`, which is below [`Self::instructions`].
+    /// Returns the instruction at `index`, which must be below [`Self::instructions`].
     pub fn instruction(&self, index: u32) -> Instruction<'a> {
         // SAFETY: the block is valid (`new`), and QEMU gives an instruction of it.
         Instruction { raw: unsafe { qemu_plugin_tb_get_insn(self.raw, index as usize) }, during: PhantomData }
     }
 
-    /// Has every execution of the block add `amount` to a counter.
+    /// Makes every execution of the block add `amount` to a counter.
     pub fn count(&self, counters: &Counters, index: usize, amount: u64) {
         // SAFETY: the block is being translated (`new`).
         unsafe { counters.add(self.raw, index, amount) };
     }
 
-    /// Has every execution of the block begin with a call of `callback` with `number`.
+    /// Makes every execution of the block call `callback` with `number` first.
     pub fn call(&self, callback: OnInstruction, number: usize) {
         // SAFETY: the block is being translated (`new`); the number goes to the callback as it is.
         unsafe {
@@ -252,7 +251,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// An instruction while it is translated.
+/// An instruction while QEMU translates it.
 pub struct Instruction<'a> {
     raw: *mut RawInstruction,
     during: PhantomData<&'a ()>,
@@ -264,7 +263,7 @@ impl Instruction<'_> {
         unsafe { qemu_plugin_insn_vaddr(self.raw) }
     }
 
-    /// Its bytes, and how many they are.
+    /// Returns the bytes of the instruction and their number.
     pub fn bytes(&self) -> ([u8; LONGEST], usize) {
         let mut bytes = [0; LONGEST];
         // SAFETY: the instruction is being translated, and has as many bytes as QEMU gives.
@@ -276,7 +275,7 @@ impl Instruction<'_> {
         (bytes, length)
     }
 
-    /// Has every execution of it call `callback` with `code`.
+    /// Makes every execution of the instruction call `callback` with `code`.
     pub fn call(&self, callback: OnInstruction, code: u8) {
         // SAFETY: the instruction is being translated; the number goes to the callback as it is.
         unsafe {
@@ -284,7 +283,7 @@ impl Instruction<'_> {
             qemu_plugin_register_vcpu_insn_exec_cb(self.raw, callback, NO_REGISTERS, data);
         }
     }
-    /// Has every read and write of it call `callback` with `number`.
+    /// Makes every read and write of the instruction call `callback` with `number`.
     pub fn call_at_accesses(&self, callback: OnAccess, number: usize) {
         // SAFETY: the instruction is being translated; the number goes to the callback as it is.
         unsafe {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which source lines and branches of programs ran, from the executions of blocks and the programs'
+//! Finds which source lines and branches of programs ran, from block executions and the programs'
 //! line tables. docs/measurement.md has the rules.
 
 use std::collections::BTreeMap;
@@ -18,24 +18,24 @@ use crate::{
     flow::{Conditional, Flow},
 };
 
-/// Most programs, bytes of text, and numbers of a boot that are kept: its entry in the journal is
-/// one line.
+/// Most programs, bytes of text, and numbers that are kept of a boot, because a boot's entry in the
+/// journal is one line.
 const MAX_PROGRAMS: usize = 4096;
 const MAX_TEXT: usize = 4 << 20;
 const MAX_NUMBERS: usize = 1 << 20;
-/// Most bytes of the line tables that a guest sent.
+/// Most bytes of line tables that a guest may send.
 const MAX_TABLES: usize = 64 << 20;
 /// Most functions of one program (`BPF_MAX_SUBPROGS`).
 const MAX_FUNCTIONS: usize = 256;
 
-/// What ran of the programs under test in a boot, as far as it has come.
+/// The lines and branches of programs under test that have run in a boot so far.
 #[derive(Debug, Default)]
 pub struct Coverage {
     /// Line tables by the programs' ids.
     tables: BTreeMap<u32, SourceLines>,
-    /// Bytes of all of them.
+    /// The size of all tables in bytes.
     size: usize,
-    /// The programs under test that were loaded when the guest last listed them.
+    /// The loaded programs under test, as the guest listed them last.
     loaded: Vec<ProgramCode>,
     boot: BootCoverage,
     text: usize,
@@ -43,7 +43,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Takes in the source lines of a program.
+    /// Adds the source lines of a program.
     pub fn source(&mut self, source: Reported) {
         self.size = self.size.saturating_add(source.size());
         let lines = match self.size > MAX_TABLES || self.tables.len() >= MAX_PROGRAMS {
@@ -55,15 +55,15 @@ impl Coverage {
         }
     }
 
-    /// Takes in where the machine code of the loaded programs is.
+    /// Adds the addresses of the loaded programs' machine code.
     pub fn symbols(&mut self, symbols: &Symbols) {
         if symbols.functions.is_empty() {
             self.loaded = symbols.programs.iter().filter(|program| program.is_under_test).cloned().collect();
         }
     }
 
-    /// `run`, with the programs under test that the guest listed last, has come to its end; these
-    /// windows are its phases', or there is a reason why there are none.
+    /// Adds the finished `run`. `windows` are those of the run's phases, or the reason why there
+    /// are none. The programs are those that the guest listed last.
     pub fn run(&mut self, run: &str, windows: Result<&[Window], String>) {
         let programs = match windows {
             Ok(windows) => self.executed(windows).map_or_else(Figure::missing, Figure::Value),
@@ -72,7 +72,7 @@ impl Coverage {
         self.boot.runs.push(RunCoverage { run: run.to_owned(), programs });
     }
 
-    /// What ran in all runs so far.
+    /// Returns what ran in all runs so far.
     #[must_use]
     pub fn finish(self) -> BootCoverage {
         self.boot
@@ -105,7 +105,7 @@ impl Coverage {
         Ok(all)
     }
 
-    /// The index of `source`, which is kept once.
+    /// Returns the index of `source`. Equal sources are kept once.
     fn program(&mut self, source: ProgramSource) -> Result<u32, String> {
         let index = match self.boot.programs.iter().position(|known| *known == source) {
             Some(index) => index,
@@ -125,11 +125,11 @@ impl Coverage {
     }
 }
 
-/// A program whose line table holds together.
+/// A program with a consistent line table.
 struct Prepared {
     lines: ProgramLines,
-    /// For each line record in the table's order: its address, where its code ends, whether a
-    /// function begins there, and the index of its line.
+    /// The line records in the table's order: address, end of the code, whether a function begins
+    /// at the record, and the index of its line.
     records: Vec<(u64, u64, bool, Option<usize>)>,
     flow: Flow,
     /// The conditional jumps of [`ProgramLines::branches`].
@@ -138,7 +138,7 @@ struct Prepared {
 
 impl Prepared {
     /// # Errors
-    /// Why the table, which the guest sent, cannot be used.
+    /// The reason why the table, which the guest sent, cannot be used.
     fn of(table: &LineTable, functions: &[(u64, u32)]) -> Result<Self, String> {
         check(table, functions)?;
         let begins = |address| functions.iter().any(|(start, _)| *start == address);
@@ -146,7 +146,7 @@ impl Prepared {
             let (file, text) = (table.files.get(record.file as usize)?, table.texts.get(record.text as usize)?);
             (record.line > 0).then_some(((file, record.line), text))
         };
-        // Of several texts of a line, which macros make, the first one stays.
+        // If macros give a line several texts, the first one is kept.
         let mut texts = BTreeMap::new();
         for ((file, line), text) in table.records.iter().filter_map(place) {
             texts.entry((file, line)).or_insert(text);
@@ -188,10 +188,10 @@ impl Prepared {
         Ok(Self { lines, records, flow, conditionals })
     }
 
-    /// How often each line ran, and how each branch came out.
+    /// Returns how often each line ran and how often each branch had which outcome.
     fn executed(&self, executions: &Executions) -> (Vec<u64>, Vec<Option<[u64; 2]>>) {
         let of_record = |&(address, end, is_entry, _): &(u64, u64, bool, Option<usize>)| match is_entry {
-            // A tail call enters behind the prologue.
+            // A tail call enters after the prologue.
             true => executions.most(address, end),
             false => executions.at(address),
         };
@@ -208,10 +208,10 @@ impl Prepared {
     }
 }
 
-/// The conditional jump of a line record with the instructions from `first` to `last`: the only one
-/// among them, and the last of them. Others belong to no condition of the source, or nobody knows
-/// to which: where the verifier puts instructions in the place of a call, of a division or of a
-/// load, these end otherwise.
+/// Returns the conditional jump of a line record with the instructions from `first` to `last`. It
+/// must be their only conditional jump and the last of them. Other jumps belong to no condition of
+/// the source, or to an unknown one. If the verifier replaces a call, a division or a load by
+/// instructions, these do not end with a conditional jump.
 fn own_condition(table: &LineTable, first: u32, last: u32, flow: &Flow) -> Option<Conditional> {
     let begin = table.transfers.partition_point(|transfer| transfer.at < first);
     let within = table.transfers.get(begin..).unwrap_or_default().iter().take_while(|transfer| transfer.at <= last);
@@ -220,7 +220,7 @@ fn own_condition(table: &LineTable, first: u32, last: u32, flow: &Flow) -> Optio
     flow.conditional(only.at)
 }
 
-/// Whether the parts of `table` fit together, and with the machine code.
+/// Checks that the parts of `table` fit together and fit the machine code.
 fn check(table: &LineTable, functions: &[(u64, u32)]) -> Result<(), String> {
     let is_in_code = |address: u64| {
         functions.iter().any(|(start, length)| (*start..start.saturating_add(u64::from(*length))).contains(&address))

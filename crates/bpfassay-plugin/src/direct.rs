@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What of the executed instructions is on a probe's path. docs/measurement.md has the rule.
+//! Finds which executed instructions are on a probe's path. docs/measurement.md has the rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::{Count, Executed, Profile, role};
 pub struct Phase {
     /// The run.
     pub run: String,
-    /// What is the same of runs that do the same: what is under test, on what.
+    /// What runs that do the same have in common: the thing under test, and the workload.
     pub cell: String,
     /// Whether nothing was under test.
     pub is_baseline: bool,
@@ -24,27 +24,27 @@ pub struct Phase {
     pub test: u32,
     /// Repetition within the test, from 0.
     pub repetition: u32,
-    /// Calls of the workload in it; 0 where they are not known.
+    /// Calls of the workload in the phase; 0 if unknown.
     pub calls: u64,
-    /// What was executed in it.
+    /// What was executed in the phase.
     pub profile: Figure<Profile>,
 }
 
-/// Why the user space of a tool is not known.
+/// The reason why the user space of a tool is not known.
 const SHARED: &str = "the tool and another process have code at the same addresses: their programs are linked to fixed ones, or the study has `addresses = \"fixed\"`";
-/// Names of what is no function.
+/// The name of code that belongs to no function.
 const GENERATED: &str = "generated code";
 
 /// The baseline's executions of one phase.
 #[derive(Default)]
 struct Baseline<'a> {
-    /// Sums over the runs that are no warm-ups, and what warm-ups alone executed, with 0.
+    /// Sums over the measured runs. Code that only warm-ups executed has an entry with 0.
     sums: BTreeMap<&'a Executed, Count>,
     runs: u64,
 }
 
 impl Baseline<'_> {
-    /// The mean per run; `None` for what the baseline never executed.
+    /// Returns mean instructions and entries per run; `None` for code that no baseline executed.
     fn mean(&self, executed: &Executed) -> Option<(f64, f64)> {
         let sum = self.sums.get(executed)?;
         let runs = self.runs.max(1) as f64;
@@ -52,8 +52,8 @@ impl Baseline<'_> {
     }
 }
 
-/// What each phase cost directly: of runs with something under test, what their phases executed on
-/// the probe's path; of the baseline nothing. All phases are of one boot.
+/// Returns the direct cost of each phase: the instructions on the probe's path if something was
+/// under test, and nothing for a baseline. All phases must come from one boot.
 #[must_use]
 pub fn direct(phases: &[Phase]) -> Vec<RunCount> {
     let mut baselines: BTreeMap<_, Baseline<'_>> = BTreeMap::new();
@@ -99,11 +99,12 @@ pub fn direct(phases: &[Phase]) -> Vec<RunCount> {
 /// A phase of runs of the same cell.
 type OfCell<'a> = (&'a str, (&'a str, u32, u32));
 
-/// Of each phase of each cell, the functions that come with each call in all runs that do as many
-/// calls, warm-ups among them. What the kernel does by itself may come a whole number of times in
-/// one of them (seen on x86_64 6.1: 26 instructions per write of `check_new_pages`, which the page
-/// allocator enters for each page that the workload writes to if it has to look for some), and has
-/// no reason to do so in all.
+/// Returns, for each phase of each cell, the functions that come with each call in all runs with
+/// the same number of calls, including warm-ups.
+///
+/// The kernel's own work can by chance come a whole number of times in one run, but not in all. It
+/// was seen on x86_64 6.1: 26 instructions per write of `check_new_pages`. The page allocator
+/// enters it for each page that the workload writes to, if it has to look for pages.
 fn coming(phases: &[Phase]) -> BTreeMap<OfCell<'_>, BTreeSet<&str>> {
     let mut coming: BTreeMap<OfCell<'_>, BTreeSet<&str>> = BTreeMap::new();
     let counted = phases.iter().filter(|phase| !phase.is_warm_up);
@@ -151,7 +152,7 @@ fn totals(profile: &Profile, direct: Vec<FunctionCount>, is_baseline: bool) -> I
     }
 }
 
-/// What a model found in all; `None` without one.
+/// Returns the sum of what a model found; `None` without a model.
 fn misses(profile: &Profile) -> Option<PhaseMisses> {
     let user = profile.get(&Executed::User)?.misses?;
     let found = profile.values().filter_map(|count| count.misses);
@@ -161,14 +162,14 @@ fn misses(profile: &Profile) -> Option<PhaseMisses> {
 /// How often programs were entered in a phase.
 #[derive(Clone, Copy)]
 struct Hits {
-    /// In all.
+    /// Entries of all programs.
     all: u64,
-    /// How often for each of the workload's calls, 1 where that is less or not known.
+    /// Entries per call of the workload, rounded; 1 if fewer, or without a number of calls.
     per_call: u64,
 }
 
 impl Hits {
-    /// In a phase with so many calls of the workload.
+    /// Counts the entries in a phase with `calls` calls of the workload.
     fn of(profile: &Profile, calls: u64) -> Self {
         let hits = profile.iter().filter(|(executed, _)| match executed {
             Executed::Program(_) => true,
@@ -180,14 +181,14 @@ impl Hits {
         Self { all, per_call: if calls == 0 { 1 } else { (per_call as u64).max(1) } }
     }
 
-    /// The calls in which they were entered; `None` where there are none.
+    /// Returns the calls in which programs were entered; `None` if there are none.
     fn calls(self) -> Option<f64> {
         (self.all > 0).then(|| self.all as f64 / self.per_call as f64)
     }
 }
 
-/// The functions on the probe's path, the largest first. `coming`: those that come with each call
-/// in all runs.
+/// Returns the functions on the probe's path, the largest first. `coming` are the functions that
+/// come with each call in all runs.
 fn path(profile: &Profile, baseline: &Baseline<'_>, coming: &BTreeSet<&str>, hits: Hits) -> Vec<FunctionCount> {
     let on_path = |(executed, count): (&Executed, &Count)| {
         let (function, role, instructions) = match executed {
@@ -199,13 +200,13 @@ fn path(profile: &Profile, baseline: &Baseline<'_>, coming: &BTreeSet<&str>, hit
             }
             Executed::Function(name) => match (role::of(name), baseline.mean(executed)) {
                 (Some(role), None) => (name.as_str(), role, count.instructions),
-                // Nothing is known of it, but that it comes with the probe only, and as often.
+                // The function is unknown, but comes only with the probe, and as often.
                 (None, None) if coming.contains(name.as_str()) => (name.as_str(), Role::Trampoline, count.instructions),
                 (None, _) => return None,
                 (Some(role), Some(before)) => (name.as_str(), role, share(count, before, hits)?),
             },
         };
-        // Of a function that is on the path in part, as large a part of what was found.
+        // A function that is partly on the path gets the same part of its misses.
         let misses = count.misses.map(|misses| misses.part(instructions, count.instructions));
         (instructions > 0).then(|| FunctionCount { function: function.to_owned(), role, instructions, misses })
     };
@@ -215,9 +216,9 @@ fn path(profile: &Profile, baseline: &Baseline<'_>, coming: &BTreeSet<&str>, hit
 }
 
 /// Whether a function that only a phase with a probe entered, `entries` times, comes with the
-/// probe: a whole number of times for each call, but for 2 %. What the kernel does by itself in
-/// some phases has any number (seen on x86_64 7.2: 17 instructions per call of DAMON, which sorts
-/// its regions at times).
+/// probe: a whole number of times per call, within 2 %. The kernel's own work in some phases has
+/// any number. It was seen on x86_64 7.2: 17 instructions per call of DAMON, which sorts its
+/// regions at times.
 fn comes_with(entries: u64, hits: Hits) -> bool {
     hits.calls().map(|calls| entries as f64 / calls).is_some_and(|times| {
         let whole = times.round();
@@ -225,12 +226,14 @@ fn comes_with(entries: u64, hits: Hits) -> bool {
     })
 }
 
-/// The instructions on the path of a function that the baseline executes, too, with `before`
-/// instructions and entries: a path enters it a whole number of times for each call, which may
-/// enter several programs (copies of one, or one at the call's beginning and one at its end), and
-/// what leads to them once for all. What else there is more or less of it varies from run to run
-/// for other reasons. Of code that is entered elsewhere than at its beginning (vectors of
-/// exceptions) a path executes a whole number of instructions.
+/// Returns the instructions on the path of a function that the baseline executes, too. `before` are
+/// the baseline's instructions and entries.
+///
+/// A path enters the function a whole number of times for each call. A call may enter several
+/// programs: copies of one, or one at the call's beginning and one at its end. The code that leads
+/// to them is entered once for all. Any other difference varies between runs for other reasons.
+/// Exception vectors are not entered at their beginning: a path executes a whole number of their
+/// instructions.
 fn share(count: &Count, before: (f64, f64), hits: Hits) -> Option<u64> {
     let calls = hits.calls()?;
     let (instructions, entries) = (count.instructions as f64 - before.0, count.entries as f64 - before.1);
@@ -263,7 +266,7 @@ mod tests {
         Phase { run, cell, is_baseline, is_warm_up, name, test: 0, repetition: 0, calls: 10, profile }
     }
 
-    /// What the last of `phases` cost directly.
+    /// Returns the direct cost of the last of `phases`.
     fn last(phases: &[Phase]) -> Instructions {
         let runs = direct(phases);
         let Figure::Value(count) = runs.last().unwrap().phases[0].count.clone() else { panic!("no count") };
@@ -305,10 +308,10 @@ mod tests {
         let wanted = [
             ("on_read", Role::Program, 1280),
             ("generated code", Role::Trampoline, 400),
-            // 43 entries more are 4 for each of 10 hits, and 3 of something else.
+            // 43 additional entries are 4 for each of 10 hits, and 3 of something else.
             ("__rcu_read_lock", Role::Entry, 4 * 10 * 7),
             ("__bpf_prog_enter_recur", Role::Entry, 210),
-            // 143 instructions more are 14 for each hit, and 3 of something else.
+            // 143 additional instructions are 14 for each hit, and 3 of something else.
             ("vectors", Role::Trampoline, 140),
             ("unknown_hook", Role::Trampoline, 50),
         ];
@@ -317,10 +320,10 @@ mod tests {
         assert_eq!(count.all, probed().values().map(|count| count.instructions).sum::<u64>());
     }
 
-    /// Six copies of a program at the end of each of 256 calls, and three entries for each call on
-    /// the way to them: the excess is one and a half times the entries of programs, which no
-    /// rounding may make once or twice as many (seen on x86_64 7.2: 83 instructions per call
-    /// between rounds).
+    /// Six copies of a program at the end of each of 256 calls, and three entries per call on the
+    /// way to them. The additional entries are one and a half times the entries of programs, and
+    /// rounding must not turn that into once or twice. It was seen on x86_64 7.2: 83 instructions
+    /// per call between rounds.
     #[test]
     fn of_several_programs_in_a_call_the_share_of_each_is_found() {
         let copies = |lock: u64| {
@@ -338,7 +341,7 @@ mod tests {
         for more in [2331 - 100, 2330, 2331, 2332, 2331 + 100] {
             assert_eq!(of(more), Some(5 * 2331), "{more}");
         }
-        // Less than once in two calls.
+        // The difference is below one entry in two calls.
         assert_eq!(of(100), None);
     }
 
@@ -350,8 +353,8 @@ mod tests {
         assert!(last(&phases).direct.iter().all(|part| part.function != "unknown_hook"));
     }
 
-    /// Seen on x86_64 6.1: in one of four runs, a function of the page allocator was entered once
-    /// for each call.
+    /// This was seen on x86_64 6.1: in one of four runs, a function of the page allocator was
+    /// entered once per call.
     #[test]
     fn what_comes_with_each_call_in_one_run_only_is_the_kernels() {
         let with = |run: &str, is_warm_up, more: &[(Executed, u64, u64)]| {
@@ -368,13 +371,13 @@ mod tests {
         let none = phase("none", false, baseline());
         let once = [none.clone(), with("fexit-r1", false, &[]), with("fexit-r2", false, check)];
         assert_eq!(unknown(&last(&once)), ["vectors", "unknown_hook"]);
-        // Warm-ups count, too, if they do as many calls.
+        // A warm-up counts if it does as many calls.
         let warm = [none.clone(), with("fexit-w1", true, &[]), with("fexit-r1", false, check)];
         assert_eq!(unknown(&last(&warm)), ["vectors", "unknown_hook"]);
         let [first, warm_up, run] = warm;
         let other = [first, Phase { calls: 3, ..warm_up }, run];
         assert_eq!(unknown(&last(&other)), ["check_new_pages", "vectors", "unknown_hook"]);
-        // What is in all runs of a configuration is its own, whatever others do.
+        // A function in all runs of a configuration belongs to it, whatever others do.
         let always =
             [none, with("kprobe-r1", false, &[]), with("fexit-r1", false, check), with("fexit-r2", false, check)];
         assert_eq!(unknown(&last(&always)), ["check_new_pages", "vectors", "unknown_hook"]);

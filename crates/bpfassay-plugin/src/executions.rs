@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How often each instruction of some functions was executed, from the executions of blocks.
+//! Counts how often each instruction of some functions was executed, from block executions.
 
 use std::collections::BTreeMap;
 
 use crate::Window;
 
-/// Executions by address, of the code of some functions.
+/// Executions of the code of some functions, by address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Executions {
-    /// From each address on, to the next one, each instruction was executed so often.
+    /// Start addresses, each with the executions of the instructions from there to the next one.
     steps: Vec<(u64, u64)>,
 }
 
 impl Executions {
-    /// Those in `windows` of `functions`, by address and length.
+    /// Returns the executions in `windows` of `functions`, given by address and length.
     pub(crate) fn of(windows: &[Window], functions: &[(u64, u32)]) -> Self {
         let mut changes = BTreeMap::<u64, i128>::new();
         let mut sorted = functions.to_vec();
@@ -35,13 +35,13 @@ impl Executions {
         Self { steps: changes.into_iter().map(step).collect() }
     }
 
-    /// Those of the instruction at `address`.
+    /// Returns the executions of the instruction at `address`.
     pub(crate) fn at(&self, address: u64) -> u64 {
         let next = self.steps.partition_point(|(start, _)| *start <= address);
         next.checked_sub(1).and_then(|at| self.steps.get(at)).map_or(0, |(_, executions)| *executions)
     }
 
-    /// Those of the instruction from `address` to before `end` that was executed most.
+    /// Returns the executions of the most executed instruction from `address` to before `end`.
     pub(crate) fn most(&self, address: u64, end: u64) -> u64 {
         let next = self.steps.partition_point(|(start, _)| *start <= address);
         let behind = self.steps.get(next..).unwrap_or_default().iter().take_while(|(start, _)| *start < end);
@@ -64,8 +64,8 @@ mod tests {
 
     #[test]
     fn blocks_that_overlap_and_windows_add_up() {
-        // A block from 0x100 to 0x110, one that begins in its middle, and one behind them; code of
-        // others before and behind.
+        // A block from 0x100 to 0x110, one that begins in its middle, one after them, and foreign
+        // code on both sides.
         let windows = [
             window(vec![block(0xf0, 16, 1000), block(0x100, 16, 5), block(0x108, 8, 3), block(0x110, 4, 7)]),
             window(vec![block(0x100, 16, 10), block(0x120, 8, 1000), block(0x118, 0, 9)]),

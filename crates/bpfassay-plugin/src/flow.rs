@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How often each conditional jump of a program was taken, from how often its straight pieces ran.
+//! Finds how often each conditional jump of a program was taken, from the executions of straight
+//! pieces.
 //!
-//! A program is a graph of pieces that are executed from beginning to end. What flows into a piece,
-//! and what flows out of it, is how often it ran. Counts of pieces are known, those of the edges
-//! between them follow where a piece has one edge left that is not known (Knuth, The Art of
-//! Computer Programming, 2.3.4.1; gcov does the same). What does not follow is not reported.
+//! A program is a graph of pieces, each executed from beginning to end. A piece runs as often as
+//! its incoming edges are taken, and as often as its outgoing ones. The counts of pieces with a
+//! line record are known. An edge follows if it is the only unknown one on a side of a piece
+//! (Knuth, The Art of Computer Programming, 2.3.4.1; gcov does the same). Other edges are not
+//! reported.
 
 use std::collections::BTreeSet;
 
@@ -14,38 +16,38 @@ use bpfassay_protocol::source::{Destination, LineRecord, LineTable};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flow {
     pieces: Vec<Piece>,
-    /// From where, and to where.
+    /// Source and target piece of each edge.
     edges: Vec<[usize; 2]>,
 }
 
-/// Instructions that are executed one after the other.
+/// A straight piece of instructions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Piece {
     /// The first instruction.
     start: u32,
-    /// The line record whose executions are its own.
+    /// The line record whose executions are those of the piece.
     record: Option<usize>,
     into: Vec<usize>,
     out: Vec<usize>,
-    /// Whether all that flows in is in `into`, and all that flows out in `out`.
+    /// Whether `into` has all incoming edges, and `out` all outgoing ones.
     is_whole: [bool; 2],
 }
 
-/// A conditional jump: the edges for what jumps and for what does not.
+/// A conditional jump: the edges for a jump and for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Conditional {
     jumps: usize,
     falls: usize,
 }
 
-/// Executions that contradict each other: some instruction was left early, by a fault for instance.
+/// Executions that contradict each other, for instance because a fault left an instruction early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Contradiction;
 
 impl Flow {
-    /// The graph of a program whose functions begin at the records that `is_entry` holds of. Of
-    /// `table` is required what
-    /// [`crate::coverage`] checks: records and transfers in order and within the instructions.
+    /// Builds the graph of a program. Its functions begin at the records for which `is_entry` is
+    /// true. The caller has checked `table` (see [`crate::coverage`]): records and transfers are in
+    /// order and within the instructions.
     pub(crate) fn of(table: &LineTable, is_entry: impl Fn(&LineRecord) -> bool) -> Self {
         let entries: BTreeSet<u32> =
             table.records.iter().filter(|record| is_entry(record)).map(|record| record.instruction).collect();
@@ -90,14 +92,14 @@ impl Flow {
         flow
     }
 
-    /// The piece that has this instruction.
+    /// Returns the piece that contains `instruction`.
     fn piece(&self, instruction: u32) -> usize {
         self.pieces.partition_point(|piece| piece.start <= instruction).saturating_sub(1)
     }
 
     fn edge(&mut self, from: usize, target: u32) {
         let to = self.piece(target);
-        // Behind the last instruction there is none: the verifier accepts no such program.
+        // The target lies beyond the last instruction. The verifier accepts no such program.
         if self.pieces.get(to).is_none_or(|piece| piece.start != target) {
             self.pieces[from].is_whole[1] = false;
             return;
@@ -108,18 +110,19 @@ impl Flow {
         self.pieces[to].into.push(edge);
     }
 
-    /// The conditional jump at this instruction; `None` where both outcomes lead to one place, or
-    /// none is there.
+    /// Returns the conditional jump at the instruction `at`; `None` if there is none, or both
+    /// outcomes lead to the same piece.
     pub(crate) fn conditional(&self, at: u32) -> Option<Conditional> {
         let [jumps, falls] = self.pieces[self.piece(at)].out.as_slice() else { return None };
         let (jumps, falls) = (*jumps, *falls);
         (self.edges[jumps][1] != self.edges[falls][1]).then_some(Conditional { jumps, falls })
     }
 
-    /// How often each edge was taken, where that follows from the `executions` of records.
+    /// Computes how often each edge was taken, as far as that follows from the `executions` of
+    /// records.
     ///
     /// # Errors
-    /// [`Contradiction`]; nothing follows from such executions.
+    /// [`Contradiction`] if the executions contradict each other.
     pub(crate) fn solve(&self, executions: &[u64]) -> Result<Solved, Contradiction> {
         let mut counts: Vec<Option<u64>> =
             self.pieces.iter().map(|piece| executions.get(piece.record?).copied()).collect();
@@ -150,12 +153,12 @@ impl Flow {
     }
 }
 
-/// How often edges were taken.
+/// How often edges were taken; `None` for unknown ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Solved(Vec<Option<u64>>);
 
 impl Solved {
-    /// How often a conditional jump jumped, and how often it did not, where both follow.
+    /// Returns how often a conditional jump jumped and how often it did not, if both are known.
     pub(crate) fn outcomes(&self, conditional: Conditional) -> Option<[u64; 2]> {
         let of = |edge: usize| self.0.get(edge).copied().flatten();
         Some([of(conditional.jumps)?, of(conditional.falls)?])
@@ -168,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    /// A program with a record at each of `records`, of which the first is the only entry.
+    /// A program with a record at each of `records`. The first one is the only entry.
     fn flow(instructions: u32, records: &[u32], transfers: &[(u32, Destination)]) -> Flow {
         let record = |&instruction: &u32| LineRecord { instruction, ..LineRecord::default() };
         let table = LineTable {
@@ -186,8 +189,8 @@ mod tests {
 
     use Destination::{Branch, Exit, Indirect, Jump, TailCall};
 
-    /// `0: if … goto 3; 1: …; 2: …; 3: exit`: both ways meet at 3, so that what does not jump says
-    /// it all.
+    /// `0: if … goto 3; 1: …; 2: …; 3: exit`: both ways meet at 3, so the path without the jump
+    /// determines the rest.
     #[test]
     fn a_condition_without_an_alternative_follows_from_what_does_not_jump() {
         let flow = flow(4, &[0, 1, 3], &[(0, Branch(3)), (3, Exit)]);
@@ -206,7 +209,7 @@ mod tests {
             (outcomes(&with, &[10, 7, 2, 10], 0), outcomes(&with, &[10, 7, 2, 10], 1)),
             (Some([3, 7]), Some([5, 2]))
         );
-        // Without one nobody knows how often the second was reached.
+        // Without a record, the executions of the second condition are unknown.
         let without = flow(4, &[0, 2, 3], &transfers);
         assert_eq!((outcomes(&without, &[10, 2, 10], 0), outcomes(&without, &[10, 2, 10], 1)), (None, None));
     }
@@ -218,8 +221,8 @@ mod tests {
         assert_eq!(outcomes(&flow, &[2, 20, 2], 2), Some([18, 2]));
     }
 
-    /// `0: if … goto 3; 1: …; 2: goto 4; 3: …; 4: exit`: no record in the alternative, but one
-    /// behind.
+    /// `0: if … goto 3; 1: …; 2: goto 4; 3: …; 4: exit`: the alternative has no record, but the
+    /// piece after it has one.
     #[test]
     fn what_flows_through_a_piece_without_a_record_follows() {
         let flow = flow(5, &[0, 1, 4], &[(0, Branch(3)), (2, Jump(4)), (4, Exit)]);
@@ -228,18 +231,18 @@ mod tests {
 
     #[test]
     fn what_is_left_open_stays_open() {
-        // A tail call may not come back.
+        // A tail call may not return.
         let left = flow(4, &[0, 1, 3], &[(0, Branch(3)), (1, TailCall), (3, Exit)]);
         assert_eq!(outcomes(&left, &[10, 4, 7], 0), Some([6, 4]));
-        // Somebody may come from anywhere.
+        // Any instruction may be the source of an indirect jump's target.
         let from_anywhere = flow(5, &[0, 1, 4], &[(0, Branch(4)), (2, Indirect), (4, Exit)]);
         assert_eq!(outcomes(&from_anywhere, &[10, 4, 10], 0), None);
-        // Both outcomes lead to one place.
+        // Both outcomes lead to the same piece.
         assert_eq!(flow(2, &[0], &[(0, Branch(1)), (1, Exit)]).conditional(0), None);
-        // A loop around the entry: nobody counts who enters.
+        // A loop around the entry: entries are not counted.
         let around = flow(3, &[0, 1], &[(1, Branch(0)), (2, Exit)]);
         assert_eq!(outcomes(&around, &[10, 10], 1), None);
-        // Nothing at all.
+        // An empty program.
         assert_eq!(flow(0, &[], &[]).solve(&[]), Ok(Solved(Vec::new())));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The functions that blocks belong to.
+//! Attributes blocks to functions.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,21 @@ use bpfassay_results::Misses;
 
 use crate::{Window, format::PAGE};
 
-/// Most functions of a kernel that are kept: several times as many as kernels have.
+/// Most kernel functions that are kept, several times the number that kernels have.
 const MAX_FUNCTIONS: usize = 1 << 20;
-/// Longest name, in bytes: the longest symbol of a kernel (`KSYM_NAME_LEN`) with the name of its
-/// module.
+/// Length of the longest name: a kernel symbol (`KSYM_NAME_LEN`) with a module's name.
 const MAX_NAME: usize = 600;
 
-/// Something that instructions belong to.
+/// The owner of executed instructions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Executed {
     /// A function of a BPF program, by the program's name.
     Program(String),
-    /// Code that the kernel generated and names nowhere: trampolines of BPF, ftrace and kprobes.
+    /// Code that the kernel generated without a name: trampolines of BPF, ftrace and kprobes.
     Generated,
     /// A function of the kernel or of a module, `NAME [MODULE]`.
     Function(String),
-    /// User space, of processes that are not under test.
+    /// User space of processes that are not under test.
     User,
     /// User space of the processes of the tool under test.
     Tool,
@@ -31,48 +30,48 @@ pub enum Executed {
     Shared,
 }
 
-/// Instructions and entries of what was executed in a window.
+/// Instructions and entries in a window, by owner.
 pub type Profile = BTreeMap<Executed, Count>;
 
-/// How much of something was executed.
+/// The executed amount of one owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
     /// Instructions.
     pub instructions: u64,
-    /// Executions of blocks that begin where the function, or the program, begins; of generated
-    /// code those of all blocks.
+    /// Executions of blocks at the beginning of the function or program. For generated code,
+    /// executions of all blocks.
     pub entries: u64,
-    /// What a model of caches and branches found; `None` without one.
+    /// Misses that a model of caches and branches found; `None` without a model.
     pub misses: Option<Misses>,
 }
 
 /// The functions of a guest's kernel by their addresses.
 #[derive(Debug, Clone, Default)]
 pub struct Functions {
-    /// Those of the kernel and of modules.
+    /// Functions of the kernel and of modules, by address.
     kernel: Vec<(u64, String)>,
     is_sorted: bool,
-    /// The programs that were loaded when the guest last listed them: after the phases of a run.
+    /// Loaded programs in the guest's last list, which comes after the phases of a run.
     programs: Programs,
-    /// Those of the list before: from before the phases.
+    /// Loaded programs in the list before, from before the phases.
     before: Programs,
-    /// Where processes have code in user space, by the last list and the one before.
+    /// User-space code of processes, in the last list and the one before.
     user: [Processes; 2],
 }
 
-/// Where processes have code in user space.
+/// Addresses of processes' user-space code.
 #[derive(Debug, Clone, Default)]
 struct Processes {
     under_test: Mappings,
     others: Mappings,
 }
 
-/// Beginnings and ends of mappings, in order, none of which touches another.
+/// Start and end of mappings, in order. No two touch each other.
 #[derive(Debug, Clone, Default)]
 struct Mappings(Vec<(u64, u64)>);
 
 impl Mappings {
-    /// Those with these beginnings and lengths.
+    /// Merges mappings, given by start and length.
     fn of(mappings: &[(u64, u64)]) -> Self {
         let mut sorted: Vec<_> =
             mappings.iter().take(MAX_MAPPINGS).map(|&(start, length)| (start, start.saturating_add(length))).collect();
@@ -93,19 +92,18 @@ impl Mappings {
     }
 }
 
-/// Functions of programs by address: where each ends, whether it is the first of its program, and
-/// the program's name.
+/// Functions of programs by address: end, whether it is the program's first, and its name.
 type Programs = BTreeMap<u64, (u64, bool, String)>;
 
 impl Functions {
-    /// Takes in what the guest sent.
+    /// Adds the symbols that the guest sent.
     pub fn add(&mut self, symbols: &Symbols) {
         let room = MAX_FUNCTIONS.saturating_sub(self.kernel.len());
         let named = symbols.functions().filter(|(_, name)| name.len() <= MAX_NAME);
         self.kernel.extend(named.take(room));
         self.is_sorted = false;
-        // A list of programs has all that are loaded. In the place of those that are gone from both
-        // lists there may be trampolines by now, which have no names.
+        // A list of programs contains all that are loaded. If a program is missing in both lists,
+        // trampolines without names may have replaced it.
         if symbols.functions.is_empty() {
             self.before = std::mem::take(&mut self.programs);
             let UserCode { under_test, others } = &symbols.user;
@@ -122,16 +120,16 @@ impl Functions {
         }
     }
 
-    /// Whether the functions of the kernel are known.
+    /// Whether the kernel's functions are known.
     #[must_use]
     pub fn is_known(&self) -> bool {
         !self.kernel.is_empty()
     }
 
-    /// What was executed in `window`.
+    /// Attributes everything executed in `window`.
     pub fn profile(&mut self, window: &Window) -> Profile {
         if !self.is_sorted {
-            // Of several names of one address the first one stays.
+            // If an address has several names, the first one is kept.
             self.kernel.sort_by_key(|(address, _)| *address);
             self.kernel.dedup_by_key(|(address, _)| *address);
             self.is_sorted = true;
@@ -158,7 +156,7 @@ impl Functions {
         profile
     }
 
-    /// Whose code is on this page of user space. Mappings begin and end at pages.
+    /// Returns the owner of the code on this page of user space. Mappings begin and end at pages.
     fn of_user(&self, page: u64) -> Executed {
         let is_tool = self.user.iter().any(|code| code.under_test.has(page));
         match is_tool && self.user.iter().any(|code| code.others.has(page)) {
@@ -168,7 +166,7 @@ impl Functions {
         }
     }
 
-    /// What the code at `address` belongs to, and whether it begins there.
+    /// Returns the owner of the code at `address`, and whether the function begins there.
     fn of(&self, address: u64) -> (Executed, bool) {
         for programs in [&self.programs, &self.before] {
             if let Some((start, (end, is_first, name))) = programs.range(..=address).next_back()
@@ -181,8 +179,7 @@ impl Functions {
         let Some((start, name)) = next.checked_sub(1).and_then(|before| self.kernel.get(before)) else {
             return (Executed::Generated, true);
         };
-        // Behind the last function of the kernel, or of a module, there may be code that it
-        // generated, on pages of its own.
+        // The pages after the last function of the kernel or a module may hold generated code.
         let is_last = self.kernel.get(next).is_none_or(|(_, after)| module(after) != module(name));
         let end = start.saturating_add(1).next_multiple_of(PAGE);
         match is_last && address >= end {
@@ -192,7 +189,7 @@ impl Functions {
     }
 }
 
-/// `[nfs]` of `nfs_open [nfs]`.
+/// Returns `[nfs]` for `nfs_open [nfs]`.
 fn module(name: &str) -> Option<&str> {
     name.split_once(' ').map(|(_, module)| module)
 }
@@ -295,8 +292,8 @@ mod tests {
             let user = UserCode { under_test: under_test.to_vec(), others: others.to_vec() };
             functions.add(&Symbols { user, ..Symbols::default() });
         };
-        // A library that was loaded meanwhile, in two mappings that overlap; the workload is known
-        // afterwards only.
+        // A library was loaded in between, in two overlapping mappings. The workload is known
+        // later.
         list(&[(0x40_0000, 0x2000)], &[(0x9000, 0x1000)]);
         list(&[(0x7000, 0x1000), (0x40_0000, 0x2000), (0x7800, 0x1000)], &[(0x9000, 0x1000), (0x40_1000, 0x5000)]);
         let user = [(0, 1), (0x7000, 2), (0x8000, 4), (0x9000, 8), (0x40_0000, 16), (0x40_1000, 32), (0x40_2000, 64)];
@@ -304,7 +301,7 @@ mod tests {
         let profile = functions.profile(&window);
         let of = |executed| profile[&executed].instructions;
         assert_eq!([Executed::User, Executed::Tool, Executed::Shared].map(of), [1 + 8 + 64, 2 + 4 + 16, 32]);
-        // Two lists later the tool is gone.
+        // Two lists later, the tool is gone.
         functions.add(&Symbols::default());
         functions.add(&Symbols::default());
         assert_eq!(functions.profile(&window)[&Executed::User].instructions, 127);

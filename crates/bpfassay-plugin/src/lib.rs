@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A plugin of QEMU that counts how often each block of a guest's code is executed, and what the
-//! counts mean. It also holds QEMU's main loop back while a guest executes (`main_loop.rs`), so
-//! that a busy host changes no figure.
+//! A QEMU plugin that counts how often each block of a guest's code is executed, and the evaluation
+//! of the counts. The plugin also holds QEMU's main loop back while a guest executes
+//! (`main_loop.rs`), so that a busy host does not change figures.
 //!
-//! Here: the plugin for the versions of QEMU's interface ([`plugins`]), reading what it writes
-//! ([`Windows`]), the functions that the blocks belong to ([`Functions`]), what of them a probe
-//! costs directly ([`direct`]), and which source lines of programs they are of ([`Coverage`]). All
-//! but the plugin itself is pure. Not here: loading it (`bpfassay-vm`), when windows begin and end
-//! (`bpfassay-guest`), figures over runs (`bpfassay-report`).
+//! This crate has:
+//!
+//! - the plugin for each version of QEMU's interface ([`plugins`]),
+//! - a reader of the plugin's output ([`Windows`]),
+//! - the attribution of blocks to functions ([`Functions`]),
+//! - the direct cost of a probe ([`direct`]),
+//! - the source lines of programs that ran ([`Coverage`]).
+//!
+//! All but the plugin itself is pure. Other crates load the plugin (`bpfassay-vm`), begin and end
+//! windows (`bpfassay-guest`), and compute figures over runs (`bpfassay-report`).
 
 #![allow(clippy::duplicate_mod, reason = "the plugin is a library of its own, which has some of these files, too")]
 
@@ -37,17 +42,18 @@ pub use self::{
     windows::{Block, NotAWindow, Window, Windows},
 };
 
-/// The plugin, and the version of QEMU's plugin interface that it is for.
+/// The plugin for one version of QEMU's plugin interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plugin {
-    /// The version.
+    /// The version of the interface.
     pub api: u32,
     /// The shared object.
     pub code: &'static [u8],
 }
 
-/// The plugin for each version of the interface that some QEMU needs: that of QEMU 9.0 and later,
-/// that of 7.2 to 8.2. Empty where it could not be compiled with this program.
+/// Returns the plugin for each version of the interface: version 2 for QEMU 9.0 and later, version
+/// 1 for QEMU 7.2 to 8.2. The result is empty if the plugin could not be compiled with this
+/// program.
 #[must_use]
 pub fn plugins() -> Vec<Plugin> {
     const ALL: [Plugin; 2] = [

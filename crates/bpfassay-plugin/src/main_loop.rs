@@ -5,17 +5,18 @@
 //! QEMU has one place where such a guest would notice. A virtual CPU that goes to sleep first marks
 //! itself as halted. Then it adds the instructions of its slice to the clock
 //! (`icount_process_data`), and then it takes QEMU's lock. The main loop is woken at deadlines of
-//! the guest's timers (`icount_notify_aio_contexts`). Where it gets the lock in that gap, it finds
-//! the CPU halted and advances the clock to the next timer from where the clock was before the
-//! slice (`icount_start_warp_timer`). The slice is added on top: the timer is late by as many
-//! instructions (QEMU 7.2: accel/tcg/tcg-accel-ops-rr.c, softmmu/icount.c). A busy host makes the
-//! gap longer.
+//! the guest's timers (`icount_notify_aio_contexts`).
 //!
-//! QEMU loads this library before the C library (`LD_PRELOAD` of ld.so(8)), and three functions of
-//! threads are these ones. The main loop gets the lock only while no virtual CPU executes. All
-//! virtual CPUs of a guest that counts instructions share one thread. Mostly, the main loop waits
-//! until that thread sleeps. After [`PATIENCE`] the main loop waits with the lock, until the end of
-//! the slice. A slice has 2^31 instructions at most (`icount_get_limit`).
+//! The main loop may get the lock in the gap. It then finds the CPU halted and advances the clock
+//! to the next timer, starting from the time before the slice (`icount_start_warp_timer`). The
+//! slice is added on top, so the timer is late by as many instructions (QEMU 7.2:
+//! accel/tcg/tcg-accel-ops-rr.c, softmmu/icount.c). A busy host makes the gap longer.
+//!
+//! QEMU loads this library before the C library (`LD_PRELOAD` of ld.so(8)), and the library
+//! replaces three pthread functions. The main loop gets the lock only while no virtual CPU
+//! executes. All virtual CPUs of a guest that counts instructions share one thread. The main loop
+//! usually waits until that thread sleeps. After [`PATIENCE`] it waits, holding the lock, until the
+//! end of the slice. A slice has at most 2^31 instructions (`icount_get_limit`).
 
 use std::{
     cell::Cell,
@@ -55,9 +56,9 @@ thread_local! {
     static ROLE: Cell<Role> = const { Cell::new(Role::Unknown) };
 }
 
-/// The lock under which the main loop works; null until the thread of the virtual CPUs is known.
+/// QEMU's lock, under which the main loop works; null until the virtual CPUs' thread is known.
 static LOCK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-/// The mutex with which the first thread waited last.
+/// The mutex of the main thread's last wait.
 static AWAITED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static TURN: Turn = Turn::new();
 
@@ -65,7 +66,7 @@ static MUTEX_LOCK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static MUTEX_UNLOCK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static COND_WAIT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// The function of the C library, which `known` keeps.
+/// Returns the C library's function `name`, which `known` caches.
 fn next(known: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let mut function = known.load(Ordering::Relaxed);
     if function.is_null() {
@@ -87,7 +88,7 @@ fn role() -> Role {
     role
 }
 
-/// The role of the calling thread, where `mutex` is QEMU's lock.
+/// Returns the role of the calling thread if `mutex` is QEMU's lock.
 fn role_with(mutex: *mut c_void) -> Option<Role> {
     (mutex == LOCK.load(Ordering::Acquire)).then(role)
 }
@@ -110,7 +111,7 @@ unsafe fn unlock(mutex: *mut c_void) -> c_int {
     unsafe { std::mem::transmute::<*mut c_void, OnMutex>(next(&MUTEX_UNLOCK, c"pthread_mutex_unlock"))(mutex) }
 }
 
-/// Locks QEMU's lock for the main loop.
+/// Takes QEMU's lock for the main loop.
 ///
 /// # Safety
 /// The caller fulfils the conditions of pthread_mutex_lock(3).
@@ -157,8 +158,8 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut c_void) -> c_int {
     unsafe { unlock(mutex) }
 }
 
-/// Finds the thread of the virtual CPUs and QEMU's lock: `qemu_init_vcpu` waits, with the lock,
-/// until the thread exists. The thread then waits, with the same lock, until it may execute code.
+/// Finds QEMU's lock and the virtual CPUs' thread. `qemu_init_vcpu` waits, holding the lock, until
+/// the thread exists. The thread then waits, holding the same lock, until it may execute code.
 ///
 /// # Safety
 /// The caller fulfils the conditions of pthread_cond_wait(3).

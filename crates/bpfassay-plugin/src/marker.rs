@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds the instructions that mark where a window begins and ends ([`markers`]); `bpfassay-guest`
-//! executes them.
+//! Finds the instructions that mark the beginning and end of a window ([`markers`]).
+//! `bpfassay-guest` executes them.
 
 #[path = "markers.rs"]
 mod markers;
 
 /// The code of the marker that begins a window.
 pub(crate) const BEGIN: u8 = 1;
-/// The code of the marker that ends it.
+/// The code of the marker that ends a window.
 const END: u8 = 2;
 
-/// The markers of one architecture: the one that begins a window, and the one that ends it.
+/// An architecture's markers: the one that begins a window, and the one that ends it.
 pub(crate) type Markers = [&'static [u8]; 2];
 
-/// The markers of `target`, as QEMU names the architecture.
+/// Returns the markers of `target`, QEMU's name of the architecture.
 pub(crate) fn of_target(target: &str) -> Option<Markers> {
     markers::ALL.into_iter().find(|(name, _)| *name == target).map(|(_, markers)| markers)
 }
 
-/// The code of a marker with the bytes of an instruction.
+/// Returns the code of the marker with the bytes of `instruction`, if it is a marker.
 pub(crate) fn code(markers: Markers, instruction: &[u8]) -> Option<u8> {
     [BEGIN, END].into_iter().zip(markers).find(|(_, marker)| *marker == instruction).map(|(code, _)| code)
 }

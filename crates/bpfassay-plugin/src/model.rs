@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A model of caches and of branch prediction: what misses, and which branches are mispredicted, of
-//! the blocks and accesses that it is given.
+//! A model of caches and branch prediction. It finds misses and mispredicted branches for given
+//! blocks and accesses.
 //!
-//! It is a function of its geometry and of what it was given since [`Model::forget`]: nothing of
-//! the host goes into it. The plugin, a library of its own, has these files, too.
-//! docs/measurement.md says what is modelled and what is not.
+//! The result depends only on the geometry and on the input since [`Model::forget`], not on the
+//! host. The plugin, a separate library, is compiled with these files, too. docs/measurement.md
+//! says what is modelled and what is not.
 
 #[path = "model/branch.rs"]
 mod branch;
@@ -16,8 +16,8 @@ mod ending;
 pub(crate) use self::{branch::Ending, ending::ending};
 use self::{branch::Predictor, cache::Cache};
 
-/// What the model finds of a block, in this order: misses of the L1 instruction cache, of the L1
-/// data cache, of the L2 cache by either, and mispredicted branches.
+/// Findings for a block: misses of the L1 instruction cache, of the L1 data cache, and of the L2
+/// cache by either, then mispredicted branches.
 pub(crate) type Found = [u64; 4];
 
 const L1I: usize = 0;
@@ -25,22 +25,21 @@ const L1D: usize = 1;
 const L2: usize = 2;
 const MISPREDICTED: usize = 3;
 
-/// The plugin's argument for a model: that many numbers, with `-` between them (`Model::argument`
-/// of bpfassay-study).
+/// Count of numbers in a model's argument, separated by `-` (`Model::argument` of bpfassay-study).
 const NUMBERS: usize = 10;
 
 /// A block that was executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Step {
-    /// Where what is found of it is counted.
+    /// The index of the counters for this block's findings.
     pub(crate) index: usize,
-    /// The address of its first instruction.
+    /// The address of the first instruction.
     pub(crate) address: u64,
-    /// The bytes of its code.
+    /// The size of the code in bytes.
     pub(crate) bytes: u64,
-    /// The address of its last instruction.
+    /// The address of the last instruction.
     pub(crate) last: u64,
-    /// What that is.
+    /// The kind of the last instruction.
     pub(crate) ending: Ending,
 }
 
@@ -51,14 +50,14 @@ pub(crate) struct Model {
     l1d: Cache,
     l2: Cache,
     predictor: Predictor,
-    /// Address to line: by so many bits.
+    /// Number of bits to shift an address right to get its line.
     line: u32,
-    /// The block before, whose last instruction leads to the next one.
+    /// The previous block. Its last instruction leads to the next block.
     before: Option<Step>,
 }
 
 impl Model {
-    /// The model that `argument` describes; `None` where it describes none.
+    /// Parses `argument`; `None` if it does not describe a model.
     pub(crate) fn new(argument: &str) -> Option<Self> {
         let numbers: Vec<u32> = argument.split('-').map(|number| number.parse().ok()).collect::<Option<_>>()?;
         let numbers: [u32; NUMBERS] = numbers.try_into().ok()?;
@@ -76,7 +75,7 @@ impl Model {
         })
     }
 
-    /// Begins again as if nothing had been executed.
+    /// Resets the model as if nothing had been executed.
     pub(crate) fn forget(&mut self) {
         for cache in [&mut self.l1i, &mut self.l1d, &mut self.l2] {
             cache.forget();
@@ -85,8 +84,8 @@ impl Model {
         self.before = None;
     }
 
-    /// `step` is executed. Returns what is found of it, and whose branch before it was
-    /// mispredicted.
+    /// Executes `step`. Returns the findings for it, and the index of the previous block if its
+    /// branch was mispredicted.
     pub(crate) fn execute(&mut self, step: Step) -> (Found, Option<usize>) {
         let before = self.before.replace(step);
         let is_wrong = |before: &Step| {
@@ -104,7 +103,7 @@ impl Model {
         (found, mispredicted)
     }
 
-    /// `bytes` at `address` are read or written.
+    /// Reads or writes `bytes` bytes at `address`.
     pub(crate) fn access(&mut self, address: u64, bytes: u64) -> Found {
         let mut found = Found::default();
         for line in self.lines(address, bytes) {
@@ -116,7 +115,7 @@ impl Model {
         found
     }
 
-    /// What a mispredicted branch is.
+    /// The findings of a mispredicted branch.
     pub(crate) const fn mispredicted() -> Found {
         let mut found = [0; 4];
         found[MISPREDICTED] = 1;
@@ -133,8 +132,8 @@ impl Model {
 mod tests {
     use super::*;
 
-    /// Lines of 64 bytes; two sets of two lines in L1, four of four in L2; 16 counters, 4 targets,
-    /// 2 returns.
+    /// Lines of 64 bytes; L1: two sets of two lines, L2: four of four; 16 counters, 4 targets, 2
+    /// returns.
     const SMALL: &str = "64-256-2-256-2-1024-4-16-4-2";
 
     fn step(index: usize, address: u64, bytes: u64, ending: Ending) -> Step {
@@ -144,14 +143,14 @@ mod tests {
     #[test]
     fn misses_of_both_first_caches_go_to_the_second() {
         let mut model = Model::new(SMALL).unwrap();
-        // A block over the ends of two lines.
+        // A block that crosses two line ends.
         let block = step(0, 0x1030, 0x60, Ending::Other);
         assert_eq!(model.execute(block), ([3, 0, 3, 0], None));
         assert_eq!(model.execute(block), ([0, 0, 0, 0], None));
-        // Data where there is code: only the second cache has it.
+        // The data lies where code is: only the L2 cache has it.
         assert_eq!(model.access(0x1030, 8), [0, 1, 0, 0]);
         assert_eq!(model.access(0x1030, 8), [0, 0, 0, 0]);
-        // At the end of a line.
+        // An access across the end of a line.
         assert_eq!(model.access(0x203c, 8), [0, 2, 2, 0]);
         model.forget();
         assert_eq!(model.access(0x1030, 8), [0, 1, 1, 0]);
@@ -165,7 +164,7 @@ mod tests {
         assert_eq!(model.execute(branch).1, None);
         assert_eq!(model.execute(target).1, Some(7), "branches are not taken before they ever were");
         assert_eq!(model.execute(branch).1, None);
-        // Neither where it leads to, nor what is behind it: an exception came between.
+        // An exception came between: the next block is neither the target nor the code after it.
         assert_eq!(model.execute(step(9, 0x9000, 16, Ending::Other)).1, None);
         assert_eq!(Model::mispredicted(), [0, 0, 0, 1]);
     }

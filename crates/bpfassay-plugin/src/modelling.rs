@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! QEMU's side of the model ([`Model`]): what is executed and accessed within windows goes through
-//! it, and what it finds is counted by block.
+//! The plugin's side of the model ([`Model`]). Blocks and accesses within windows go through the
+//! model, and its findings are counted by block.
 //!
-//! Other than counting, this calls back at every block and every access. Outside of windows that
-//! ends at once.
+//! Unlike counting, this needs a callback at every block and every access. Outside of windows, the
+//! callback returns at once.
 
 use std::{
     collections::HashMap,
@@ -20,18 +20,18 @@ use super::api::{Block, Instruction, access_bytes};
 #[path = "model.rs"]
 mod model;
 
-/// Most blocks that are distinguished, those of user space among them.
+/// Most blocks that are distinguished, including those of user space.
 const STEPS: usize = 1 << 22;
 
-/// The model, and what it found in this window.
+/// The model and its findings in the current window.
 struct Modelling {
     model: Model,
-    /// The architecture, as QEMU names it.
+    /// QEMU's name of the architecture.
     target: String,
-    /// All blocks that were translated; a callback gets an index into them.
+    /// All translated blocks. A callback gets an index into them.
     steps: Vec<Step>,
     indices: HashMap<Step, usize>,
-    /// By the indices that blocks are counted with.
+    /// The findings, by the blocks' counter indices.
     found: Vec<Found>,
 }
 
@@ -43,7 +43,7 @@ fn modelling() -> MutexGuard<'static, Option<Modelling>> {
     MODELLING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Models what `argument` describes from now on; `None` where it describes nothing.
+/// Installs the model that `argument` describes; `None` if it does not describe one.
 pub(crate) fn install(argument: &str, target: &str) -> Option<()> {
     let model = Model::new(argument)?;
     let (target, steps, indices, found) = (target.to_owned(), Vec::new(), HashMap::new(), Vec::new());
@@ -51,7 +51,7 @@ pub(crate) fn install(argument: &str, target: &str) -> Option<()> {
     Some(())
 }
 
-/// A window begins.
+/// Begins a window.
 pub(crate) fn begin() {
     if let Some(modelling) = modelling().as_mut() {
         modelling.model.forget();
@@ -60,15 +60,14 @@ pub(crate) fn begin() {
     }
 }
 
-/// The window ends. Returns what was found in it, by the indices that blocks are counted with;
-/// `None` without a model.
+/// Ends the window. Returns the findings by the blocks' counter indices; `None` without a model.
 pub(crate) fn end() -> Option<Vec<Found>> {
     IN_WINDOW.store(false, Ordering::Relaxed);
     modelling().as_mut().map(|modelling| modelling.found.clone())
 }
 
-/// `block` is being translated, and what is found of it is counted with `index`. Returns whether
-/// there was room for it.
+/// Registers `block`, which is being translated. Its findings are counted with `index`. Returns
+/// whether there was room.
 pub(crate) fn translated(block: &Block<'_>, index: usize) -> bool {
     let mut modelling = modelling();
     let Some(modelling) = modelling.as_mut() else { return true };
@@ -81,7 +80,7 @@ pub(crate) fn translated(block: &Block<'_>, index: usize) -> bool {
 }
 
 impl Modelling {
-    /// The index of `block` among the steps; `None` where there is no room.
+    /// Returns the index of `block` among the steps; `None` if there is no room.
     fn step(&mut self, block: &Block<'_>, index: usize) -> Option<usize> {
         let (address, bytes) = (block.address(), block.bytes());
         let last = block.instructions().checked_sub(1).map(|last| block.instruction(last));

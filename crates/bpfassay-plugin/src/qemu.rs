@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! QEMU's side: a library of its own, which `build.rs` compiles for each version of QEMU's plugin
-//! interface.
+//! The plugin: a library that `build.rs` compiles for each version of QEMU's plugin interface.
 //!
-//! It counts how often each translated block of kernel code is executed. Translated code itself
-//! adds to the counters, so that nothing is called while a guest runs; only a marker
-//! (`bpfassay-guest`, `marker.rs`) calls back. A block that is translated again keeps its counter.
-//! Of user space only the number of instructions is counted, by page of code: processes have pages
-//! of their own. With the argument `model`, a model of caches and branches finds out besides what
-//! misses and is mispredicted within windows (`modelling.rs`).
+//! It counts how often each translated block of kernel code is executed. Translated code adds to
+//! the counters itself, so a running guest causes no calls; only markers call back
+//! (`bpfassay-guest`, `marker.rs`). A block that is translated again keeps its counter. For user
+//! space, only instructions are counted, by page of code, because processes have separate pages.
+//!
+//! If there is an argument `model`, a model of caches and branches also finds misses and
+//! mispredicted branches within windows (`modelling.rs`).
 
 use std::{
     collections::HashMap,
@@ -33,17 +33,15 @@ mod modelling;
 #[path = "turn.rs"]
 mod turn;
 
-/// Blocks that have a counter of their own: several times as many as kernels of a boot have.
+/// Number of counters, several times the number of kernel blocks in a boot.
 const BLOCKS: usize = 1 << 20;
-/// The counter of user space for pages that found no counter of their own. It counts instructions,
-/// and so do those of pages.
+/// The counter of instructions for user-space pages without a counter.
 const USER: usize = 0;
-/// Counters that pages of user space leave to the kernel's blocks: each run has processes at other
-/// addresses, so that pages never come to an end.
+/// Counters that user-space pages leave to kernel blocks. The number of pages is unbounded, because
+/// each run has processes at other addresses.
 const KERNELS_OWN: usize = BLOCKS / 2;
 
-/// What distinguishes blocks. In the place of code that is gone there may be other code of as many
-/// instructions.
+/// The identity of a block. Other code of as many instructions may replace code that is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct BlockKey {
     address: u64,
@@ -51,7 +49,7 @@ struct BlockKey {
     bytes: u64,
 }
 
-/// What is counted, and where.
+/// The counters, and the file for windows.
 struct State {
     output: Option<File>,
     counters: Counters,
@@ -59,11 +57,11 @@ struct State {
     indices: HashMap<BlockKey, usize>,
     /// The block of each counter.
     blocks: Vec<BlockKey>,
-    /// The counters when the window began; `None` outside of windows.
+    /// The counters at the start of the window; `None` outside of windows.
     before: Option<Vec<u64>>,
-    /// Windows that have begun.
+    /// Number of windows that have begun.
     windows: u64,
-    /// Blocks that found no counter left.
+    /// Number of blocks without a counter.
     uncounted: u64,
     markers: marker::Markers,
 }
@@ -75,7 +73,7 @@ fn state() -> MutexGuard<'static, Option<State>> {
 }
 
 impl State {
-    /// The counter of a block; `None` where none is left.
+    /// Returns the counter of a block; `None` if none is left.
     fn index(&mut self, block: BlockKey) -> Option<usize> {
         let next = self.blocks.len();
         if let Some(&known) = self.indices.get(&block) {
@@ -90,7 +88,7 @@ impl State {
         Some(next)
     }
 
-    /// The counter of the page of user space with code at `address`.
+    /// Returns the counter of the user-space page with code at `address`.
     fn page(&mut self, address: u64) -> usize {
         let page = BlockKey { address: address & !(format::PAGE - 1), instructions: 1, bytes: 0 };
         let known = self.indices.get(&page).copied();
@@ -133,8 +131,8 @@ impl State {
         let head = head.chain(found_of(USER).into_iter().flatten());
         let mut window: Vec<u8> = head.flat_map(u64::to_le_bytes).collect();
         window.append(&mut records);
-        // After an error the stream could not be read any more: it ends there, and the host finds
-        // windows missing.
+        // After an error, a reader could not find the next window. So the stream ends, and the host
+        // finds windows missing.
         if self.output.as_mut().is_some_and(|output| output.write_all(&window).is_err()) {
             self.output = None;
         }
@@ -175,11 +173,11 @@ extern "C" fn on_marker(_: c_uint, code: *mut c_void) {
     }
 }
 
-/// What QEMU calls when it loads the plugin, with the arguments `output=DESCRIPTOR` and, for a
-/// model, `model=GEOMETRY`.
+/// Entry point: QEMU calls it when it loads the plugin. The arguments are `output=DESCRIPTOR` and,
+/// for a model, `model=GEOMETRY`.
 ///
 /// # Safety
-/// `info` and `arguments`, of which there are `count`, are valid during the call.
+/// `info` and the `count` elements of `arguments` are valid during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: PluginId,
@@ -200,7 +198,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     }
     let output = argument("output=").and_then(|output| output.parse().ok());
     let Some(output): Option<RawFd> = output else { return -1 };
-    // SAFETY: who started QEMU gives it this descriptor for the plugin alone.
+    // SAFETY: the program that started QEMU passes this descriptor for the plugin alone.
     let output = unsafe { File::from_raw_fd(output) };
     let counters = Counters::new(BLOCKS);
     *state() = Some(State {

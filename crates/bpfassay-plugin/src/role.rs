@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which functions of the kernel are known to be on probes' paths, and what they do there. Kernels
-//! differ in names, so that a line may match nothing on most of them.
+//! Kernel functions that are known to be on probes' paths, and what they do. Names differ between
+//! kernels, so an entry may match nothing on most of them.
 
 use bpfassay_results::Role;
 
-/// Beginnings of names, the first match counts.
+/// Prefixes of names. The first match counts.
 const BEGINNINGS: &[(&str, Role)] = &[
     ("__bpf_prog_run", Role::Program),
     ("___bpf_prog_run", Role::Program),
@@ -32,8 +32,7 @@ const BEGINNINGS: &[(&str, Role)] = &[
     ("arch_prepare_kretprobe", Role::Trampoline),
     ("rethook_", Role::Trampoline),
     ("arch_rethook_", Role::Trampoline),
-    // What rethooks take their instances from (lib/objpool.c, since 6.7), which goes through the
-    // CPUs there may be.
+    // Source of rethooks' instances (lib/objpool.c, since 6.7), which walks the possible CPUs.
     ("objpool_", Role::Trampoline),
     ("_find_next_bit", Role::Trampoline),
     ("fprobe_", Role::Trampoline),
@@ -82,7 +81,7 @@ const BEGINNINGS: &[(&str, Role)] = &[
     ("__pcpu_freelist_", Role::Helpers),
     ("___pcpu_freelist_", Role::Helpers),
     ("check_and_free_fields", Role::Helpers),
-    // `bpf_ktime_get_ns` and its like, and the clock sources that they read.
+    // `bpf_ktime_get_ns` and similar helpers, and the clock sources that they read.
     ("ktime_get_", Role::Helpers),
     ("read_tsc", Role::Helpers),
     ("arch_counter_", Role::Helpers),
@@ -90,18 +89,16 @@ const BEGINNINGS: &[(&str, Role)] = &[
     ("__copy_from_kernel_nofault", Role::Helpers),
 ];
 
-/// Ends of names, of functions whose beginnings name an architecture or what it runs on.
+/// Suffixes of names, for functions with a prefix that names an architecture or platform.
 const ENDS: &[(&str, Role)] = &[("_sched_clock", Role::Entry), ("_clocksource_rdtime", Role::Helpers)];
 
-/// The role of the function with this name, `NAME [MODULE]`; `None` for one that nothing is known
-/// of.
+/// Returns the role of the function `NAME` or `NAME [MODULE]`; `None` if it is unknown.
 pub(crate) fn of(function: &str) -> Option<Role> {
     let by_beginning = BEGINNINGS.iter().find(|(beginning, _)| function.starts_with(beginning));
     by_beginning.or_else(|| ENDS.iter().find(|(end, _)| function.ends_with(end))).map(|&(_, role)| role)
 }
 
-/// Whether the function is what the kernel interprets programs with: each of its entries is one of
-/// a program.
+/// Whether the function is the interpreter, each of whose entries is an entry of a program.
 pub(crate) fn is_interpreter(function: &str) -> bool {
     function.starts_with("__bpf_prog_run")
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the virtual CPU executes code of the guest.
+//! Tracks whether the virtual CPU executes guest code.
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-/// Whether the virtual CPU executes, for one other thread that waits until it does not.
+/// The state of the virtual CPU. One other thread can wait for the end of execution.
 pub(crate) struct Turn {
     state: Mutex<State>,
     changed: Condvar,
@@ -15,7 +15,7 @@ pub(crate) struct Turn {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Executes,
-    /// It does not execute, and can begin again at any time.
+    /// The virtual CPU does not execute, but can begin again at any time.
     Stopped,
     Sleeps,
 }

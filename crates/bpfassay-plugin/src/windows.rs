@@ -1,58 +1,56 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading what the plugin writes. It comes from a QEMU that a guest may have taken over, so
-//! nothing of it is trusted.
+//! Reads the plugin's output, which is untrusted: a guest may have taken QEMU over.
 
 use bpfassay_results::Misses;
 
 use crate::format::{KERNEL, MAGIC, MAGIC_MODEL};
 
-/// Most blocks of a window: as many as the plugin has counters.
+/// Most blocks of a window: the number of the plugin's counters.
 const MAX_BLOCKS: u64 = 1 << 20;
 const HEAD: usize = 5;
 const RECORD: usize = 4;
-/// What a model adds to the head and to each record.
+/// Numbers that a model adds to the head and to each record.
 const MISSES: usize = 4;
 const WORD: usize = size_of::<u64>();
 
-/// How often a block was executed in a window.
+/// The executions of a block in a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Block {
-    /// The address of its first instruction.
+    /// The address of the first instruction.
     pub address: u64,
-    /// How many instructions it has.
+    /// Number of instructions.
     pub instructions: u64,
-    /// How many bytes these have.
+    /// Size of the instructions in bytes.
     pub bytes: u64,
-    /// How often it was begun. It may have been left early, by an exception.
+    /// How often the block was entered. An exception may have left it early.
     pub executions: u64,
-    /// What a model of caches and branches found; `None` without one.
+    /// Misses that a model of caches and branches found; `None` without a model.
     pub misses: Option<Misses>,
 }
 
 /// What was executed between two markers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
-    /// Its number, from 1.
+    /// The number of the window, from 1.
     pub number: u64,
-    /// Instructions of user space on each page of code, by its address; at 0 those of pages that
-    /// are not known.
+    /// Instructions of user space, by the address of their page; 0 stands for unknown pages.
     pub user: Vec<(u64, u64)>,
-    /// What a model found in user space; `None` without one.
+    /// Misses that a model found in user space; `None` without a model.
     pub user_misses: Option<Misses>,
-    /// Blocks of the kernel for which no counter was left, since the guest was started.
+    /// Kernel blocks without a counter since the guest was started.
     pub uncounted: u64,
-    /// Blocks of the kernel that were executed.
+    /// Executed kernel blocks.
     pub blocks: Vec<Block>,
 }
 
-/// Bytes that are no window. Nothing after them can be read.
+/// An error for bytes that are not a window. The stream is unreadable from there on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the plugin wrote something else than windows: {problem}")]
 pub struct NotAWindow {
     problem: &'static str,
 }
 
-/// Takes bytes as they come and gives back whole windows.
+/// A reader that accepts bytes in pieces and returns whole windows.
 #[derive(Debug, Default)]
 pub struct Windows {
     bytes: Vec<u8>,
@@ -64,10 +62,10 @@ impl Windows {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next window, or `None` until more bytes come.
+    /// Returns the next window, or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// [`NotAWindow`]; the stream is lost then.
+    /// [`NotAWindow`]; the rest of the stream is unreadable then.
     pub fn next_window(&mut self) -> Result<Option<Window>, NotAWindow> {
         let Some([magic, number, user, uncounted, count]) = words::<HEAD>(&self.bytes) else { return Ok(None) };
         let more = match magic {
@@ -96,13 +94,13 @@ impl Windows {
     }
 }
 
-/// What a model found; `None` where no model wrote anything.
+/// Returns the findings of a model; `None` if there are none.
 fn misses(bytes: &[u8]) -> Option<Misses> {
     let [l1i, l1d, l2, mispredicted] = words::<MISSES>(bytes)?;
     Some(Misses { l1i, l1d, l2, mispredicted })
 }
 
-/// The first `N` numbers in `bytes`, if there are as many.
+/// Returns the first `N` numbers in `bytes`, if there are that many.
 fn words<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     let (words, _) = bytes.get(..WORD * N)?.as_chunks::<WORD>();
     let mut numbers = [0; N];
@@ -113,7 +111,7 @@ fn words<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
 }
 
 impl Window {
-    /// All instructions, those of user space included; the largest number where there are more.
+    /// Returns the number of all instructions, including user space; it saturates.
     #[must_use]
     pub fn instructions(&self) -> u64 {
         let user = self.user.iter().map(|(_, instructions)| *instructions);
@@ -132,7 +130,7 @@ mod tests {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// The windows in `stream`, which comes in two parts, for each place to cut it.
+    /// Reads `stream` in two parts, cut at each position in turn.
     fn cut_anywhere(stream: &[u8]) -> impl Iterator<Item = Vec<Window>> {
         (0..stream.len()).map(|cut| {
             let mut windows = Windows::default();

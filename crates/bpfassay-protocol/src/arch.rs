@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The architectures of guests, and everything that differs between them as data: one file for each in `arch/`.
+//! Architectures of guests. Everything that differs between them is data: one file for each in
+//! `arch/`.
 //!
-//! A new architecture is a file there, and here its `mod`, its name and its line of [`Arch::facts`]. A missing fact is
-//! a compile error: [`ArchFacts`] has no defaults.
+//! A new architecture needs a file in `arch/`, and in this file a `mod`, a name and a line in
+//! [`Arch::facts`]. A missing fact is a compile error, because [`ArchFacts`] has no defaults.
 
 mod aarch64;
 mod markers;
@@ -12,7 +13,7 @@ mod x86_64;
 use crate::names;
 
 names! {
-    /// The architecture of a guest, by the name that `uname -m` prints there.
+    /// The architecture of a guest, named as by `uname -m`.
     pub enum Arch: "architecture" {
         /// 64-bit x86.
         X86_64 = "x86_64",
@@ -24,7 +25,7 @@ names! {
 }
 
 impl Arch {
-    /// What differs between this architecture and the others.
+    /// Returns the facts of this architecture.
     #[must_use]
     pub const fn facts(self) -> &'static ArchFacts {
         match self {
@@ -34,13 +35,14 @@ impl Arch {
         }
     }
 
-    /// The architecture of a 64-bit little-endian ELF file, by the `e_machine` of its header.
+    /// Returns the architecture of a 64-bit little-endian ELF file, from the header's `e_machine`.
     #[must_use]
     pub fn of_elf_machine(machine: u16) -> Option<Self> {
         Self::ALL.iter().copied().find(|arch| arch.facts().elf_machine == machine)
     }
 
-    /// The triplet of GNU tools and of Debian's library directories: `aarch64-linux-gnu`.
+    /// Returns the triplet of GNU tools and Debian's library directories, such as
+    /// `aarch64-linux-gnu`.
     #[must_use]
     pub fn gnu_triplet(self) -> String {
         format!("{self}-linux-gnu")
@@ -50,57 +52,62 @@ impl Arch {
 /// The facts of one architecture.
 #[derive(Debug)]
 pub struct ArchFacts {
-    /// Debian's name.
+    /// Debian's name of the architecture.
     pub debian_name: &'static str,
     /// Rust's target for the guest's programs.
     pub rust_target: &'static str,
-    /// Debian's package with the C compiler for it.
+    /// Debian's package with the C compiler for the architecture.
     pub gcc_package: &'static str,
-    /// `e_machine` of its ELF files (include/uapi/linux/elf-em.h).
+    /// `e_machine` of ELF files (include/uapi/linux/elf-em.h).
     pub elf_machine: u16,
-    /// The form of the kernel images that QEMU boots.
+    /// The format of the kernel images that QEMU boots.
     pub image: ImageFormat,
-    /// Debian packages with QEMU's program and the firmware that it needs, separated by spaces.
+    /// Debian packages with QEMU's program and its firmware, separated by spaces.
     pub qemu_packages: &'static str,
-    /// QEMU's machine type under TCG. Where QEMU has versions of it, the one of the oldest supported QEMU: the guest then sees the same
-    /// hardware under every newer QEMU.
+    /// QEMU's machine type under TCG. If QEMU has versions of it, this is the version of the oldest
+    /// supported QEMU: the guest sees the same hardware under every newer QEMU.
     pub machine_type: &'static str,
-    /// The same under KVM.
+    /// QEMU's machine type under KVM.
     pub kvm_machine_type: &'static str,
-    /// QEMU's processor model under TCG, set explicitly because it decides what an instruction does. Under KVM it is `host`.
+    /// QEMU's CPU model under TCG. It is set explicitly because it decides what an instruction
+    /// does. Under KVM it is `host`.
     pub cpu_model: &'static str,
     /// The kernel's name of the first serial port.
     pub console: &'static str,
     /// Kernel parameters of every guest.
     pub kernel_parameters: &'static [&'static str],
-    /// Further kernel parameters of a guest with one emulated processor.
+    /// Further kernel parameters of a guest with one emulated CPU.
     pub single_tcg_cpu_parameters: &'static [&'static str],
-    /// Further kernel parameters of an emulated guest that measures by the wall clock.
+    /// Further kernel parameters of an emulated guest under the wall clock.
     pub emulated_wall_clock_parameters: &'static [&'static str],
-    /// Sizes of memory, in MiB, at which QEMU refuses an initramfs: from the first, up to the second and the initramfs together.
+    /// Memory sizes in MiB at which QEMU refuses an initramfs: from the first number up to the
+    /// second number plus the initramfs.
     pub refused_memory_mib: Option<(u32, u32)>,
-    /// Its name in libbpf's headers: the end of `__TARGET_ARCH_x86`.
+    /// The architecture's name in libbpf's headers: the suffix of `__TARGET_ARCH_x86`.
     pub bpf_target: &'static str,
-    /// The prefix of `sys_NAME` in the names of the functions of system calls (arch/*/include/asm/syscall_wrapper.h).
+    /// The prefix of `sys_NAME` in function names of system calls
+    /// (arch/*/include/asm/syscall_wrapper.h).
     pub syscall_prefix: &'static str,
-    /// Offsets in `struct pt_regs` of the registers with a function's arguments, in bytes, first argument first.
+    /// Byte offsets in `struct pt_regs` of the argument registers, the first argument first.
     pub argument_offsets: &'static [usize],
-    /// The members of `struct pt_regs` with the first three arguments of a system call, as the call was entered.
+    /// Members of `struct pt_regs` with the first three arguments at the entry of a system call.
     pub syscall_arguments: [&'static str; 3],
-    /// Instructions of four or eight bytes without any effect that begin and end a window in which QEMU's plugin counts.
+    /// No-op instructions of four or eight bytes that delimit a counting window of QEMU's plugin.
     pub markers: [&'static [u8]; 2],
-    /// How many bytes after a function's entry a kprobe is attached where the entry is refused.
+    /// Offset in bytes from a function's entry for a kprobe if the kernel refuses the entry itself.
     pub behind_ftrace_site: Option<usize>,
-    /// Whether rustc makes static programs that the kernel puts at any address (`static_position_independent_executables` of the target).
+    /// Whether rustc builds static programs that the kernel can load at any address
+    /// (`static_position_independent_executables` of the target).
     pub static_programs_move: bool,
-    /// Whether the kernel may refuse `bpf_get_current_task` to programs that the JIT compiler did not compile.
+    /// Whether the kernel can refuse `bpf_get_current_task` to programs that were not JIT-compiled.
     pub current_task_needs_jit: bool,
 }
 
-/// The form of a kernel image.
+/// The format of a kernel image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageFormat {
-    /// `bzImage`: `HdrS` at 0x202, and the release at an offset that the header gives (Documentation/arch/x86/boot.rst).
+    /// `bzImage`: `HdrS` at 0x202, and the release at an offset in the header
+    /// (Documentation/arch/x86/boot.rst).
     BzImage,
     /// `Image`: these four bytes at 0x38.
     Image {
@@ -110,7 +117,7 @@ pub enum ImageFormat {
 }
 
 impl Arch {
-    /// The longest kernel command line in bytes: `COMMAND_LINE_SIZE` without the NUL at the end.
+    /// Length of the longest kernel command line in bytes: `COMMAND_LINE_SIZE` without the NUL.
     #[inline]
     #[must_use]
     pub const fn longest_command_line(self) -> usize {

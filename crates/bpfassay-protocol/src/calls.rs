@@ -1,49 +1,54 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long the calls of a workload took that moved its data.
+//! Times of the calls with which a workload moved its data.
 
 use serde::{Deserialize, Serialize};
 
 /// Most ranks of one run.
 pub const MAX_RANKS: u32 = 1024;
 
-/// Times of the calls of one phase that moved its data, in nanoseconds of the guest's clock. The time of a call is that from the end of the call
-/// before it (of the first: from the end of `open`) to its own end: one reading of the clock per call.
+/// Times of the calls that moved data in one phase, in nanoseconds of the guest's clock. A call's
+/// time is from the end of the previous call (for the first one, from the end of `open`) to its own
+/// end. So each call needs one reading of the clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallTimes {
-    /// Ranks that took part; figures are over the calls of all.
+    /// Ranks that took part. The figures are over the calls of all ranks.
     pub ranks: u32,
-    /// Calls. A call that moved a part only counts as one with those that moved the rest.
+    /// Number of calls. A partial call counts as one with the calls that moved the rest.
     pub calls: u64,
-    /// The sum of their times.
+    /// The sum of the calls' times.
     pub sum_ns: u64,
-    /// The part of the ranks' phases, from the first open to the last close, that is in no call: open, fsync, close.
+    /// The part of the ranks' phases, from the first open to the last close, outside of calls:
+    /// open, fsync, close.
     pub tail_ns: u64,
-    /// The longest of them.
+    /// The longest call.
     pub max_ns: u64,
-    /// Their distribution; `None` where there were more calls than times were kept for.
+    /// The distribution of the times; `None` if there were more calls than times were kept for.
     pub distribution: Option<CallDistribution>,
 }
 
-/// One in this many calls is left out of the trimmed mean as one of the fastest, and as many as the slowest: more than the timer and other interrupts make slower
-/// in a phase of `quick` (up to 14 of 256 calls, on aarch64 6.12), and so few that a cost that calls of one kind have alternately, such as a new page for a cache of the kernel's
-/// objects, is included. Of writes, fewer are better: with a tenth, their mean differed twice as much over seeds as with a twentieth.
+/// The trimmed mean leaves out one in this many calls as the fastest, and as many as the slowest.
+///
+/// Interrupts slow down fewer calls than that: up to 14 of 256 in a phase of `quick` (aarch64
+/// 6.12). More would drop a cost that every other call of a kind has, such as a new page for a slab
+/// cache. For writes, less is better: with a tenth, the mean differed twice as much between seeds
+/// as with a twentieth.
 const TRIMMED: usize = 16;
 
-/// The times of the calls without the extreme ones.
+/// The distribution of call times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallDistribution {
-    /// Median; for an even number of calls the upper one of the two.
+    /// The median; for an even number of calls, the upper one of the two middle ones.
     pub median_ns: u64,
-    /// Calls without the fastest and the slowest sixteenth.
+    /// Number of calls without the fastest and the slowest sixteenth.
     pub trimmed_calls: u64,
-    /// The times of these together: divided by their number, the trimmed mean.
+    /// Sum of the times of these calls. Divided by their number, it is the trimmed mean.
     pub trimmed_sum_ns: u64,
 }
 
 impl CallDistribution {
-    /// From the times of the calls, `times`, which are sorted; `None` where there are none.
+    /// Computes the distribution of `times`, and sorts them; `None` if there are none.
     pub fn of(times: &mut [u64]) -> Option<Self> {
         times.sort_unstable();
         let trimmed = times.len() / TRIMMED;
@@ -57,10 +62,11 @@ impl CallDistribution {
 }
 
 impl CallTimes {
-    /// Checks times that a workload reports for a phase that took `interval_ns`, in which it made `calls` calls by its own count.
+    /// Checks times that a workload reports for a phase that took `interval_ns`. The workload
+    /// counted `calls` calls.
     ///
     /// # Errors
-    /// What is impossible about them, as a predicate.
+    /// The reason why the times are impossible, as a predicate.
     pub fn check(&self, interval_ns: u64, calls: u64) -> Result<(), String> {
         let Self { ranks, sum_ns, tail_ns, max_ns, .. } = *self;
         if ranks == 0 || ranks > MAX_RANKS {

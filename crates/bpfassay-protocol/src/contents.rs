@@ -1,30 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The contents of the maps and constants of a bare eBPF object before its programs are attached, as a loader of its own would set them.
+//! Contents of the maps and constants of a bare eBPF object, set before its programs are attached,
+//! as the object's usual loader would do.
 //!
-//! A tool file has them, the host checks them against the object's types, and the tracer that loads the object receives them as JSON.
+//! A tool file defines the contents, the host checks them against the object's types, and the
+//! tracer that loads the object receives them as JSON.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Values by the names of fields (`outer.inner`); a key or value that is no structure is the field `key` or `value`. The others are 0.
+/// Values by field names (`outer.inner`). The name is `key` or `value` for a key or value that is
+/// not a structure. Missing fields are 0.
 pub type Fields = BTreeMap<String, Constant>;
 
-/// What is set in an object.
+/// Contents to be set in an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Contents {
-    /// Entries of maps, set in this order once the object is loaded and before any program is attached.
+    /// Map entries, set in this order after loading the object and before attaching programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<MapEntry>,
-    /// Global variables of the sections `.rodata`, set before the object is loaded: the verifier treats them as constants.
+    /// Global variables in `.rodata` sections, set before the object is loaded. The verifier treats
+    /// them as constants.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rodata: Fields,
 }
 
 impl Contents {
-    /// Whether nothing is set.
+    /// Whether there is nothing to set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.rodata.is_empty()
@@ -38,20 +42,20 @@ impl Contents {
 pub struct MapEntry {
     /// The map's name in the object.
     pub map: String,
-    /// Its key.
+    /// The key of the entry.
     pub key: Fields,
-    /// Its value; each copy of it, in a per-CPU map.
+    /// The value of the entry. A per-CPU map has it on every CPU.
     pub value: Fields,
 }
 
-/// The value of a field or a variable.
+/// The value of a field or variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Constant {
     /// A number, a boolean or an enumerator.
     Number(i64),
-    /// Characters; a NUL follows.
+    /// A string, which is followed by a NUL.
     Text(String),
 }
 

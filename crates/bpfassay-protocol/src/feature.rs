@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernel features for eBPF tools, each tried, not derived from the kernel's version.
+//! Kernel features for eBPF tools. Each one is tried, not derived from the kernel's version.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,17 +12,18 @@ names! {
         ProgramType = "program-type",
         /// A map type that can be created.
         MapType = "map-type",
-        /// A helper, in the program type named with it.
+        /// A helper. The feature's name includes the program type.
         Helper = "helper",
         /// A kernel function that programs may call.
         Kfunc = "kfunc",
         /// A way to attach.
         AttachType = "attach-type",
-        /// A construct in programs: instructions, loops, callbacks, kinds of subprograms and map values.
+        /// A construct in programs: instructions, loops, callbacks, kinds of subprograms and map
+        /// values.
         Construct = "construct",
-        /// Type information of the kernel and of its modules.
+        /// BTF of the kernel and its modules.
         Btf = "btf",
-        /// Anything else of the BPF system call: tokens, statistics, the JIT.
+        /// Any other part of the `bpf` system call: tokens, statistics, the JIT.
         System = "system",
     }
 }
@@ -31,17 +32,17 @@ names! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Feature {
-    /// Its kind.
+    /// The kind of feature.
     pub kind: FeatureKind,
-    /// Its name: the kernel's own, in lower case, without the prefix of its kind (`ringbuf`, `kprobe/bpf_get_stack`). One
-    /// word; with the kind unique.
+    /// The kernel's name of the feature as one word, in lower case and without a prefix for the
+    /// kind (`ringbuf`, `kprobe/bpf_get_stack`). Kind and name together are unique.
     pub name: String,
     /// The outcome of trying it.
     pub support: Support,
 }
 
 impl Feature {
-    /// The unique name: kind and name (`map-type ringbuf`).
+    /// Returns the unique name of kind and name (`map-type ringbuf`).
     #[must_use]
     pub fn id(&self) -> String {
         format!("{} {}", self.kind, self.name)
@@ -53,21 +54,21 @@ impl Feature {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Support {
-    /// It works.
+    /// The feature works.
     Works {
-        /// A number or name of it, if it has one (`2` for the JIT's setting).
+        /// A number or name with more detail, if there is one (`2` for the JIT's setting).
         value: Option<String>,
     },
-    /// The kernel refuses it.
+    /// The kernel refuses the feature.
     Refused {
         /// The kernel's error number as a positive value, if it gave one.
         errno: Option<i32>,
-        /// The kernel's own message, or a missing configuration option.
+        /// The kernel's message, or a missing configuration option.
         message: String,
     },
-    /// It could not be tried: not known, neither yes nor no.
+    /// The feature could not be tried, so it is unknown whether it works.
     NotTried {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pitfalls of tracing: properties of the kernel, noticed before or after a run, that make the tracer's figures wrong or fragile.
+//! Pitfalls of tracing: properties of the kernel that make a tracer's figures wrong or fragile.
+//! They are detected before or after a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,23 +11,24 @@ names! {
     pub enum Pitfall: "pitfall" {
         /// The kernel has no function of that name.
         SymbolMissing = "symbol-missing",
-        /// The compiler inlined the function's body, wholly or in part, into its callers: calls do not pass the probe.
+        /// The compiler inlined the function, wholly or partly: such calls do not pass the probe.
         SymbolInlined = "symbol-inlined",
-        /// The function exists under another name only (`.isra.0`, `.constprop.0`, `.part.0`).
+        /// The function exists only under another name (`.isra.0`, `.constprop.0`, `.part.0`).
         SymbolRenamed = "symbol-renamed",
         /// Several functions in `/proc/kallsyms` have this name.
         SymbolAmbiguous = "symbol-ambiguous",
-        /// Not in `available_filter_functions`: ftrace, and with it trampolines and fprobe, cannot hook it.
+        /// Not in `available_filter_functions`: ftrace, trampolines and fprobe cannot hook the
+        /// function.
         NotTraceable = "not-traceable",
-        /// In the kernel's kprobe blacklist.
+        /// The function is in the kernel's kprobe blacklist.
         Blacklisted = "blacklisted",
-        /// The prototype in the kernel's BTF is not the one that the program assumes.
+        /// The prototype in the kernel's BTF differs from the program's assumption.
         PrototypeDiffers = "prototype-differs",
         /// kprobe hits that ran no handler.
         MissedProbes = "missed-probes",
-        /// Returns that a kretprobe could not watch because all its instances (`maxactive`) were in use.
+        /// Returns that a kretprobe missed because all its instances (`maxactive`) were in use.
         MaxactiveExhausted = "maxactive-exhausted",
-        /// Programs skipped because they were already running on that CPU.
+        /// Programs that were skipped because they were already running on the CPU.
         RecursionMisses = "recursion-misses",
         /// Keys that did not fit into a map.
         MapInsertFailures = "map-insert-failures",
@@ -34,21 +36,21 @@ names! {
         LruEvictions = "lru-evictions",
         /// Events that did not fit into the ring buffer.
         RingBufferDrops = "ring-buffer-drops",
-        /// Another probe is attached to the same function: both take a slower path through ftrace.
+        /// Another probe is attached to the same function. Both take a slower path through ftrace.
         FunctionShared = "function-shared",
-        /// A list of the kernel that could not be read: its contents are not known.
+        /// A kernel list could not be read, so its content is unknown.
         NotChecked = "not-checked",
     }
 }
 
-/// One pitfall found on this kernel.
+/// A pitfall that was found on this kernel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
-    /// What kind.
+    /// The kind of pitfall.
     pub pitfall: Pitfall,
-    /// What it concerns: a kernel function, a program, or a map.
+    /// The kernel function, program or map.
     pub subject: String,
-    /// The observation, in one line, with its numbers.
+    /// The observation with its numbers, in one line.
     pub detail: String,
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Framing of messages on a byte stream: magic, length, payload.
 //!
-//! A frame is the four bytes `BPA` and the protocol version, the payload's length as a little-endian `u32`, and the
-//! payload, one JSON value. A reader that finds anything else cannot find the next frame: every
-//! [`FrameError`] is final for that connection.
+//! A frame consists of the bytes `BPA`, one byte with the protocol version, the payload's length as
+//! a little-endian `u32`, and the payload, a JSON value. A reader that finds anything else cannot
+//! find the next frame. So every [`FrameError`] is final for the connection.
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -15,16 +15,16 @@ pub const MAX_PAYLOAD: usize = 8 << 20;
 const PREFIX: [u8; 3] = *b"BPA";
 const HEADER: usize = 8;
 
-/// Why a byte stream is not a sequence of frames.
+/// The byte stream is not a sequence of frames.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// The stream does not hold a frame where one must begin.
+    /// The stream has no frame where one must begin.
     #[error("expected a frame, found bytes {found:02x?}: the peer does not use this protocol")]
     NotAFrame {
         /// The bytes found in place of the header.
         found: Vec<u8>,
     },
-    /// The peer has another version.
+    /// The peer has another protocol version.
     #[error("the peer has protocol version {theirs}, this side {PROTOCOL_VERSION}: rebuild the guest payload")]
     Version {
         /// The version announced.
@@ -41,16 +41,17 @@ pub enum FrameError {
     Payload {
         /// The payload's length.
         length: usize,
-        /// What is wrong with it.
+        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
 }
 
-/// `message` as one frame.
+/// Encodes `message` as one frame.
 ///
 /// # Errors
-/// [`FrameError::TooLarge`] for a message longer than [`MAX_PAYLOAD`]; [`FrameError::Payload`] for one that cannot be written as JSON.
+/// [`FrameError::TooLarge`] if the message is longer than [`MAX_PAYLOAD`]; [`FrameError::Payload`]
+/// if it cannot be written as JSON.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
     let mut frame = vec![0; HEADER];
     serde_json::to_writer(&mut frame, message).map_err(|source| FrameError::Payload { length: 0, source })?;
@@ -64,33 +65,35 @@ pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, FrameError> {
     Ok(frame)
 }
 
-/// Takes bytes as they arrive and returns whole messages.
+/// A decoder that accepts bytes in pieces and returns whole messages.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
-    /// Where in the buffer the next frame begins.
+    /// Position in the buffer where the next frame begins.
     start: usize,
 }
 
 impl Decoder {
-    /// Appends bytes received.
+    /// Appends received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        // Once for many frames: each of them would otherwise move all that follow it.
+        // Draining here, and not after each frame, avoids moving the rest for every frame.
         self.buffer.drain(..std::mem::take(&mut self.start));
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Whether a frame has begun and not ended.
+    /// Whether a frame has begun but not ended.
     #[must_use]
     pub fn is_mid_frame(&self) -> bool {
         self.start < self.buffer.len()
     }
 
-    /// The payload of the next frame once all of it has arrived, to be examined before [`Self::next`] takes it.
+    /// Returns the payload of the next frame once it is complete, for inspection before
+    /// [`Self::next`] consumes it.
     ///
     /// # Errors
-    /// [`FrameError::NotAFrame`] where no frame begins there, [`FrameError::Version`] for another version's, [`FrameError::TooLarge`] for more than
-    /// [`MAX_PAYLOAD`] bytes. The stream is lost then.
+    /// [`FrameError::NotAFrame`] if no frame begins here, [`FrameError::Version`] for another
+    /// version, [`FrameError::TooLarge`] for more than [`MAX_PAYLOAD`] bytes. The rest of the
+    /// stream is unreadable then.
     pub fn payload(&self) -> Result<Option<&[u8]>, FrameError> {
         let buffer = self.buffer.get(self.start..).unwrap_or_default();
         let known = buffer.len().min(PREFIX.len());
@@ -110,10 +113,11 @@ impl Decoder {
         Ok(buffer.get(HEADER..HEADER + length))
     }
 
-    /// The next whole message, or `None` until more bytes arrive.
+    /// Returns the next whole message, or `None` until more bytes arrive.
     ///
     /// # Errors
-    /// As [`Self::payload`], and [`FrameError::Payload`] where the frame does not hold a `T`. The stream is lost then.
+    /// Those of [`Self::payload`], and [`FrameError::Payload`] if the frame does not contain a `T`.
+    /// The rest of the stream is unreadable then.
     #[expect(
         clippy::should_implement_trait,
         reason = "the type of the message is chosen call by call, which no iterator can"

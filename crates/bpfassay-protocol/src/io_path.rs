@@ -1,59 +1,61 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! I/O paths: the ways on which data move between a program and a file that the workload `io-paths` uses.
+//! I/O paths: the ways in which the workload `io-paths` moves data between a program and a file.
 //!
-//! One table for the program that does the I/O, for the report that evaluates what a tracer counted of it, and for the
-//! documentation: per path the system calls, how many bytes it moves under which operation, and its special property.
+//! The program that does the I/O, the report that evaluates a tracer's counts, and the
+//! documentation share one table. It has the system calls of each path, the bytes moved by
+//! operation, and a special property.
 //!
-//! A path that uses no `read` or `write` system call counts under the operation of the same direction: what it reads
-//! from a file on the file system under test under [`Operation::Read`], what it writes to one under
-//! [`Operation::Write`] (mapped files under [`Operation::MapRead`] and [`Operation::MapWrite`]). A call is one request that
-//! the kernel completes with one result: a system call, an AIO control block, a submission queue entry.
+//! A path without `read` or `write` system calls counts under the operation of the same direction.
+//! Data read from a file on the file system under test count as [`Operation::Read`], and data
+//! written to one as [`Operation::Write`]. Mapped files count as [`Operation::MapRead`] and
+//! [`Operation::MapWrite`]. A call is one request that the kernel completes with one result: a
+//! system call, an AIO control block, or a submission queue entry.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Operation, names};
 
-/// What a path moves under one operation.
+/// The data that a path moves under one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
     /// The operation.
     pub operation: Operation,
-    /// How much.
+    /// The amount of data.
     pub amount: Amount,
 }
 
-/// How much of the workload's size a path moves under an operation.
+/// The part of the workload's size that a path moves under an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amount {
     /// Every byte.
     Whole,
-    /// Every byte, in pages that page faults make accessible and not in calls.
+    /// Every byte, in pages that page faults make accessible, without calls.
     Pages,
-    /// No byte: calls that move none, but succeed.
+    /// No byte: the calls succeed but move nothing.
     Nothing,
-    /// No byte: calls that fail.
+    /// No byte: the calls fail.
     Errors,
-    /// Not a call: nothing may be counted.
+    /// Not a call: a tracer must count nothing.
     NoCall,
 }
 
 macro_rules! paths {
     ($($variant:ident = $name:literal, $calls:literal, [$($operation:ident: $amount:ident),+], $note:literal;)+) => {
         names! {
-            /// One way on which data can move, or one operation on names. In the order in which they are run.
+            /// One way to move data, or one operation on names. The order is that of execution.
             pub enum IoPath: "I/O path" {
                 $(#[doc = $note] $variant = $name),+
             }
         }
 
         impl IoPath {
-            /// The system calls that move the data or are the operation.
+            /// Returns the system calls that move the data or do the operation.
             #[must_use]
             pub const fn calls(self) -> &'static str {
                 match self { $(Self::$variant => $calls),+ }
             }
 
-            /// What it moves, by operation; never empty.
+            /// Returns what the path moves, by operation. It is never empty.
             #[must_use]
             pub const fn expected(self) -> &'static [Expected] {
                 match self {
@@ -63,7 +65,7 @@ macro_rules! paths {
                 }
             }
 
-            /// Its special property, in one sentence.
+            /// Returns the special property, in one sentence.
             #[must_use]
             pub const fn note(self) -> &'static str {
                 match self { $(Self::$variant => $note),+ }
@@ -153,12 +155,12 @@ paths! {
 }
 
 impl IoPath {
-    /// Bytes that its calls request, where they certainly differ from the `returned` ones: this separates tools that count
-    /// requested bytes from those that count moved ones.
+    /// Returns the bytes that the path's calls request if they differ from the `returned` bytes.
+    /// This tells tools that count requested bytes from those that count moved ones.
     #[must_use]
     pub const fn requested(self, returned: u64) -> Option<u64> {
         match self {
-            // See its note.
+            // See the note of this path.
             Self::ShortRead => Some(returned.saturating_mul(2)),
             _ => None,
         }
@@ -172,31 +174,31 @@ impl IoPath {
 pub struct PathReport {
     /// The path.
     pub path: IoPath,
-    /// What the kernel or the file system refused; `None` where the path was run and its data were right.
+    /// The refusal of kernel or file system; `None` if the path was run and its data were right.
     pub refused: Option<RefusedCall>,
 }
 
-/// A call that a path needs and that is not available: the path was not executed, so no tracer is evaluated on it.
+/// A call that a path needs and lacks. The path was not executed, so no tracer is evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RefusedCall {
-    /// The call.
+    /// The name of the call.
     pub call: String,
-    /// Its error number, positive.
+    /// The error number, as a positive value.
     pub errno: i32,
     /// The error message.
     pub message: String,
 }
 
-/// Summary of the workload `io-paths`: the JSON that it writes at its end.
+/// Summary of the workload `io-paths`, which it writes as JSON at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
-    /// Bytes per path.
+    /// Number of bytes per path.
     pub size: u64,
-    /// Every path, in the order of [`IoPath::ALL`].
+    /// The outcome of every path, in the order of [`IoPath::ALL`].
     pub paths: Vec<PathReport>,
 }
 
@@ -207,7 +209,7 @@ mod tests {
 
     #[test]
     fn every_operation_that_moves_data_or_names_has_a_path() {
-        // Those of MPI-IO are not the kernel's: data take one of the paths below them.
+        // The kernel does not do MPI-IO: its data take one of the paths of the file system.
         let of_mpi = [Operation::MpiOpen, Operation::MpiRead, Operation::MpiWrite];
         for &operation in Operation::COUNTED.iter().filter(|operation| !of_mpi.contains(operation)) {
             let by: Vec<_> = IoPath::ALL
@@ -224,7 +226,7 @@ mod tests {
             let expected = path.expected();
             for (index, one) in expected.iter().enumerate() {
                 assert!(expected[..index].iter().all(|other| other.operation != one.operation), "{path}");
-                // Only operations with a direction have bytes.
+                // Bytes require a direction.
                 let moves = matches!(one.amount, Amount::Whole | Amount::Pages);
                 assert!(!moves || one.operation.direction().is_some(), "{path}");
                 let mapped = matches!(one.operation, Operation::MapRead | Operation::MapWrite);

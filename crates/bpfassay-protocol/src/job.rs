@@ -1,66 +1,67 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The job: what one boot of a guest has to do. It is a file in the guest's initramfs, at [`crate::JOB_PATH`], so that
-//! a guest needs no message before it measures.
+//! The job: the work of one boot of a guest. The guest's initramfs has it as a file at
+//! [`crate::JOB_PATH`], so a guest needs no message before it measures.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{ProbeConfiguration, names, nodes::Node, tool::Tool};
 
-/// What a guest does from boot to power-off.
+/// The work of a guest from boot to power-off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// [`crate::PROTOCOL_VERSION`] of the side that wrote it.
+    /// [`crate::PROTOCOL_VERSION`] of the program that wrote the job.
     pub protocol: u32,
-    /// Kernel modules to insert before anything else needs them, as paths in the initramfs, dependencies first.
+    /// Paths in the initramfs of kernel modules to insert first, dependencies before dependents.
     pub modules: Vec<String>,
     /// The file system under test.
     pub file_system: FileSystem,
-    /// More mounts, which the whole guest has, in the order in which they are made.
+    /// Further mounts for the whole guest, in the order in which they are made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<ExtraMount>,
-    /// How long to wait before every run and before every phase that can be held, in milliseconds of the guest's clock, so
-    /// that the kernel finishes delayed work of earlier runs (memory that is freed late, write-back). Under the instruction clock
-    /// this takes hardly any time of the host.
+    /// How long to wait before every run and every phase that can be held, in milliseconds of the
+    /// guest's clock. The kernel finishes delayed work of earlier runs in that time (memory that is
+    /// freed late, write-back). Under the instruction clock the wait takes hardly any host time.
     #[serde(default)]
     pub settle_ms: u64,
-    /// How threads of the kernel are scheduled, and when phases begin.
+    /// How kernel threads are scheduled, and when phases begin.
     pub scheduling: Scheduling,
-    /// Whether the host wants the kernel's functions with their addresses.
+    /// Whether the guest sends the kernel's functions with their addresses.
     #[serde(default)]
     pub symbols: bool,
-    /// Which of several nodes the guest is; `None`: it is alone, with a server of its own.
+    /// Which of several nodes the guest is; `None` if it is alone and has its own server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<Node>,
-    /// What follows once the guest is ready.
+    /// The work after the guest is ready.
     pub task: Task,
 }
 
 names! {
     /// How threads of the guest's kernel are scheduled, and when phases begin.
     pub enum Scheduling: "scheduling" {
-        /// As the kernel does it; phases begin at any time.
+        /// The kernel's scheduling. Phases begin at any time.
         Kernel = "kernel",
-        /// Where a guest has an NFS server: ksoftirqd has the policy `SCHED_FIFO` and the priority 30, kworkers 20, nfsd's threads 10; the workload is not
-        /// changed. Every phase begins at a tenth of a second of `CLOCK_MONOTONIC` around which no work of the kernel's own is expected, and takes its memory from the CPU's
-        /// own lists of free pages. Statistics of memory are not added up.
-        /// This is a stabilised server, not a typical one.
+        /// A stabilised server, not a typical one. In a guest with an NFS server, ksoftirqd has the
+        /// policy `SCHED_FIFO` and priority 30, kworkers have 20, and nfsd threads have 10. The
+        /// workload's scheduling is unchanged. Every phase begins at a tenth of a second of
+        /// `CLOCK_MONOTONIC` where no kernel work is expected, and takes memory from the per-CPU
+        /// free lists. Memory statistics are not summed up.
         Fixed = "fixed",
     }
 }
 
-/// What a guest does once it is ready.
+/// The work of a guest after it is ready.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Task {
-    /// Execute these runs in this order, report each, power off.
+    /// Execute these runs in order, report each, and power off.
     Runs {
         /// The runs.
         runs: Vec<RunSpec>,
     },
-    /// Give an interactive shell on the console; power off when it ends.
+    /// Offer an interactive shell on the console. Power off when it ends.
     Shell,
     /// Serve the file system under test to other nodes until the host requests power-off.
     Serve,
@@ -71,49 +72,49 @@ pub enum Task {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum FileSystem {
-    /// The kernel's NFS server exporting a tmpfs, mounted over the loopback interface.
+    /// The kernel's NFS server with an exported tmpfs, mounted over the loopback interface.
     Nfs(Nfs),
     /// A tmpfs, without NFS.
     Tmpfs {
         /// Size in MiB.
         size_mib: u32,
     },
-    /// Any file system that is mounted on a machine which measures itself: guests have none such.
+    /// A mounted file system of a machine that measures itself. Guests do not have this.
     Mounted {
-        /// Its type, as mountinfo has it (`ext4`, `lustre`, `fuse.sshfs`).
+        /// The type in mountinfo (`ext4`, `lustre`, `fuse.sshfs`).
         file_system: String,
     },
 }
 
-/// A mount beside that of the file system under test.
+/// A mount in addition to the file system under test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExtraMount {
-    /// Where: an absolute path. Its directory is made.
+    /// Absolute path of the mount point. The directory is created.
     pub path: String,
-    /// What.
+    /// The thing to mount.
     pub of: MountOf,
-    /// Whether only the mount namespace of the workload has it, which is one of its own then.
+    /// Whether only the workload has the mount, in a separate mount namespace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub private: bool,
 }
 
 impl ExtraMount {
-    /// Most bytes of [`Self::path`], well below `PATH_MAX`: files below it have names, too.
+    /// Longest [`Self::path`] in bytes, well below `PATH_MAX` because files below it have names.
     pub const MAX_PATH: usize = 1024;
-    /// Most of a study.
+    /// Most extra mounts of a study.
     pub const MOST: usize = 16;
 }
 
-/// What is mounted.
+/// The thing to mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum MountOf {
     /// A tmpfs of this size in MiB.
     Tmpfs(u32),
-    /// The mount at this path once more (`MS_BIND`); `None`: that of the file system under test.
+    /// A bind mount (`MS_BIND`) of the mount at this path; `None` is the file system under test.
     Bind(Option<String>),
 }
 
@@ -124,19 +125,21 @@ pub enum MountOf {
 pub struct Nfs {
     /// Protocol version of the mount.
     pub version: NfsVersion,
-    /// Whether LOCALIO may bypass the protocol: `Some` sets it where the kernel has it, `None` leaves the kernel's default.
+    /// Whether LOCALIO may bypass the protocol, if the kernel has it; `None` is the kernel's
+    /// default.
     pub localio: Option<bool>,
-    /// nfsd threads.
+    /// Number of nfsd threads.
     pub threads: u32,
     /// Size of the exported tmpfs in MiB.
     pub size_mib: u32,
-    /// How its threads are scheduled, where that is not as the study has it for all: so one study shows two side by side.
+    /// The scheduling of kernel threads for this file system, if it differs from the study's. So
+    /// one study can compare two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Scheduling>,
 }
 
 impl FileSystem {
-    /// How threads of the kernel are scheduled beside it, where that is not as the study has it for all.
+    /// Returns the scheduling for this file system, if it differs from the study's.
     #[must_use]
     pub const fn scheduling(&self) -> Option<Scheduling> {
         match self {
@@ -159,7 +162,8 @@ names! {
 }
 
 impl NfsVersion {
-    /// Whether a mount of the type `file_system` with these superblock options, as mountinfo has both, is one of this version.
+    /// Whether a mount of the type `file_system` with superblock options `options`, both from
+    /// mountinfo, has this version.
     #[must_use]
     pub fn is_mounted(self, file_system: &str, options: &str) -> bool {
         let wanted = format!("vers={self}");
@@ -172,46 +176,48 @@ impl NfsVersion {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec {
-    /// The host's name for it; every message about it has it.
+    /// The host's id of the run. Every message about the run has it.
     pub id: String,
-    /// The tracer's configuration; the baseline attaches nothing.
+    /// The probe configuration. The baseline attaches nothing.
     pub probe: ProbeConfiguration,
-    /// How often the tracer samples by itself, in milliseconds; `None`: only at barriers.
+    /// How often the tracer samples between barriers, in milliseconds; `None` is only at barriers.
     pub sampling_interval_ms: Option<u64>,
-    /// Whether the kernel keeps run counts and run times of the programs (`kernel.bpf_stats_enabled`): costs two clock
-    /// reads per event, hence a pass of its own.
+    /// Whether the kernel keeps run counts and run times of programs (`kernel.bpf_stats_enabled`).
+    /// It costs two clock reads per event, hence a separate pass.
     #[serde(default)]
     pub bpf_stats: bool,
-    /// Further options of the tracer, one argument each, after those that the agent gives it.
+    /// Further arguments of the tracer, after those of the agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracer_arguments: Vec<String>,
-    /// Another tool that runs meanwhile: in place of the tracer, or beside it as its reference.
+    /// Another tool that runs in place of the tracer, or beside the tracer as its reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<Tool>,
-    /// Repeats the run until its figures are steady: a warm-up. `None`: once.
+    /// Repeats a warm-up until its figures are steady; `None` is one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_steady: Option<UntilSteady>,
     /// The workload.
     pub workload: Workload,
 }
 
-/// When a warm-up is over: the last `agreeing` repeats agree within `margin_ppm` in every phase, or `most` have been done.
+/// The end of a warm-up: the last `agreeing` repeats agree within `margin_ppm` in every phase, or
+/// `most` repeats have been done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UntilSteady {
-    /// Repeats that are not compared: the first ones of a guest.
+    /// Number of first repeats of a guest that are not compared.
     pub skipped: u32,
-    /// How many repeats have to agree, at least 2.
+    /// Number of repeats that must agree, at least 2.
     pub agreeing: u32,
-    /// How much the longest of them may exceed the shortest, in parts per million of the shortest.
+    /// How much the longest may exceed the shortest, in parts per million of the shortest.
     pub margin_ppm: u32,
-    /// The most repeats.
+    /// Maximum number of repeats.
     pub most: u32,
 }
 
 impl UntilSteady {
-    /// Whether repeats that took `durations` in their phases, in nanoseconds, are enough; `Some(true)`: because they are steady.
+    /// Whether repeats whose phases took `durations`, in nanoseconds, are enough: `Some(true)` if
+    /// they are steady, `Some(false)` if there are as many as allowed.
     #[must_use]
     pub fn ends(&self, durations: &[Vec<u64>]) -> Option<bool> {
         let looked_at = durations.get(self.skipped as usize..).unwrap_or_default();
@@ -233,39 +239,44 @@ impl UntilSteady {
     }
 }
 
-/// A workload to run in its own cgroup on the file system under test. The guest has no code for kinds of workloads: all that
-/// differs between them is here.
+/// A workload that runs in its own cgroup on the file system under test. The guest has no code for
+/// kinds of workloads; all differences between them are here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     /// The program.
     pub program: Program,
-    /// Its arguments, in which [`DIRECTORY`] stands for the run's own directory on the file system under test, [`SUMMARY`] for
-    /// the file of its summary where it writes one, [`SCRIPT`] for the file that holds [`Self::script`], and
-    /// [`crate::nodes::NODE`] for the node among several.
+    /// The arguments of the program, with placeholders:
+    ///
+    /// - [`DIRECTORY`] is the run's directory on the file system under test.
+    /// - [`SUMMARY`] is the file for the summary, if the workload writes one.
+    /// - [`SCRIPT`] is the file that contains [`Self::script`].
+    /// - [`crate::nodes::NODE`] is the node among several.
     pub arguments: Vec<String>,
-    /// The IOR script that it reads.
+    /// The IOR script for the workload to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
-    /// Where its summary comes from.
+    /// The source of the summary.
     pub summary: Summary,
-    /// Whether it announces its phases and waits at their barriers ([`crate::control`]).
+    /// Whether the workload announces phases and waits at their barriers ([`crate::control`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub control: bool,
-    /// How long it may take by the guest's clock, in milliseconds; then it is killed with its cgroup. `None`: the host ends it.
+    /// How long the workload may take by the guest's clock, in milliseconds, before it is killed
+    /// with its cgroup. `None` leaves that to the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// Whether another process, in a cgroup of its own, does I/O on the same mount meanwhile.
+    /// Whether another process in a separate cgroup does I/O on the same mount meanwhile.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub neighbour: bool,
-    /// Mounts of a mount namespace of its own, in the order in which they are made; none: it has the namespace of the guest.
+    /// Mounts in the workload's mount namespace, in the order in which they are made. Without any,
+    /// the workload is in the guest's namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<ExtraMount>,
-    /// Whether the baseline's run lists the features of the kernel.
+    /// Whether the baseline's run lists the kernel's features.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub features: bool,
-    /// Which program does IOR's work, where the workload is IOR. The guest only copies it into the figures.
+    /// The program that does IOR's work, if any. The guest only copies it into the figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<IorEngine>,
 }
@@ -275,49 +286,49 @@ pub struct Workload {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    /// File name, for messages.
+    /// The file name, for messages.
     pub name: String,
     /// The text. The agent writes it to a file before the workload starts.
     pub text: String,
 }
 
-/// What a workload runs.
+/// The program of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Program {
-    /// The program for workloads that every guest has: the embedded IOR engine, I/O paths and microbenchmarks.
+    /// The bundled program of every guest: embedded IOR engine, I/O paths and microbenchmarks.
     Bundled,
-    /// The real IOR, from the directory tree that the user overlaid on the guest. Several ranks are launched by `mpiexec`.
+    /// The real IOR from the user's overlay. `mpiexec` launches several ranks.
     ExternalIor {
-        /// MPI ranks.
+        /// Number of MPI ranks.
         ranks: u32,
     },
     /// Any other program.
     Path {
-        /// Its path in the guest.
+        /// The program's path in the guest.
         path: String,
     },
 }
 
-/// Where a workload's summary comes from.
+/// The source of a workload's summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Summary {
-    /// It writes the file for which [`SUMMARY`] stands in its arguments.
+    /// A file that the workload writes. [`SUMMARY`] stands for it in the arguments.
     File,
-    /// It is everything that the program writes to standard output, at most [`MAX_OUTPUT`] bytes.
+    /// Everything that the program writes to standard output, at most [`MAX_OUTPUT`] bytes.
     Output,
 }
 
-/// In the arguments of a [`Workload`], the placeholder of the run's own directory on the file system under test.
+/// Placeholder in a [`Workload`]'s arguments: the run's directory on the file system under test.
 pub const DIRECTORY: &str = "{directory}";
 
-/// In the arguments of a [`Workload`], the placeholder of the file that it writes its summary to ([`Summary::File`]).
+/// Placeholder in a [`Workload`]'s arguments: the file for its summary ([`Summary::File`]).
 pub const SUMMARY: &str = "{summary}";
 
-/// In the arguments of a [`Workload`], the placeholder of the file that holds its [`Script`].
+/// The placeholder in a [`Workload`]'s arguments for the file that contains its [`Script`].
 pub const SCRIPT: &str = "{script}";
 
 /// Most bytes that a program may write to standard output.
@@ -326,18 +337,21 @@ pub const MAX_OUTPUT: usize = 1 << 20;
 names! {
     /// The microbenchmarks.
     pub enum Microbenchmark: "microbenchmark" {
-        /// Two threads wake each other in turn through a futex: an operation is one wake-up in each direction.
+        /// Two threads wake each other through a futex. An operation is a wake-up in each
+        /// direction.
         Futex = "futex",
-        /// Two threads send a message in turn over TCP on the loopback interface: an operation is one message in each direction.
+        /// Two threads exchange messages over TCP on the loopback interface. An operation is one
+        /// message in each direction.
         Tcp = "tcp",
-        /// A System V shared memory segment is created, attached, touched, detached and removed, and an anonymous shared mapping
-        /// created and removed: that is an operation.
+        /// An operation creates, attaches, touches, detaches and removes a System V shared memory
+        /// segment, and creates and removes an anonymous shared mapping.
         SharedMemory = "shared-memory",
     }
 }
 
 impl Microbenchmark {
-    /// Smallest, largest and default number of bytes of one operation; `None` where an operation has no bytes.
+    /// Returns the smallest, largest and default number of bytes of one operation; `None` if an
+    /// operation has no bytes.
     #[must_use]
     pub const fn sizes(self) -> Option<(u32, u32, u32)> {
         match self {
@@ -349,11 +363,11 @@ impl Microbenchmark {
 }
 
 names! {
-    /// Which values of a metric are better.
+    /// Whether larger or smaller values of a metric are better.
     pub enum Better: "way to be better" {
-        /// Larger values: operations per second.
+        /// Larger values are better, such as operations per second.
         Higher = "higher",
-        /// Smaller values: seconds.
+        /// Smaller values are better, such as seconds.
         Lower = "lower",
     }
 }
@@ -361,13 +375,13 @@ names! {
 /// Name of the only phase of a microbenchmark.
 pub const WORK: &str = "work";
 
-/// Summary of a microbenchmark: the JSON that it writes at its end.
+/// Summary of a microbenchmark, which it writes as JSON at the end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MicrobenchmarkSummary {
-    /// Operations done.
+    /// Number of completed operations.
     pub operations: u64,
-    /// Nanoseconds of `CLOCK_MONOTONIC` from before the first to after the last.
+    /// Nanoseconds of `CLOCK_MONOTONIC` from before the first operation to after the last.
     pub elapsed_ns: u64,
 }
 
@@ -376,7 +390,7 @@ names! {
     pub enum IorEngine: "IOR engine" {
         /// The engine of this project.
         Embedded = "embedded",
-        /// The real IOR, from the directory tree that the user overlaid on the guest.
+        /// The real IOR from the user's overlay.
         External = "external",
     }
 }
@@ -391,7 +405,7 @@ mod tests {
     fn a_warm_up_ends_when_the_last_repeats_agree_in_every_phase() {
         let ends = |durations: &[[u64; 2]]| RULE.ends(&durations.iter().map(|of| of.to_vec()).collect::<Vec<_>>());
         assert_eq!(ends(&[]), None);
-        // The first is not compared, whatever it agrees with.
+        // The first repeat is not compared, whatever it agrees with.
         assert_eq!(ends(&[[1_000_000, 7]; 2]), None);
         assert_eq!(ends(&[[9, 9], [1_000_000, 7], [1_000_100, 7]]), Some(true));
         assert_eq!(ends(&[[9, 9], [1_000_100, 7], [1_000_000, 7]]), Some(true));
@@ -405,7 +419,7 @@ mod tests {
         let durations: Vec<Vec<u64>> = (1..=5).map(|at| vec![at * 1000]).collect();
         assert_eq!(RULE.ends(&durations[..4]), None);
         assert_eq!(RULE.ends(&durations), Some(false));
-        // Repeats with other phases do not agree.
+        // Repeats with different numbers of phases do not agree.
         assert_eq!(RULE.ends(&[vec![1], vec![1, 2], vec![1]]), None);
     }
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parameters on a kernel command line. None has blanks or quotes: studies refuse such.
+//! Parses the parameters of a kernel command line. Studies refuse blanks and quotes in parameters.
 
-/// The parameters of `line`, in order: names, and values where they have some. What follows `--` is
-/// for the first process.
+/// Returns the parameters of `line` in order: names, and values if there are any. Words after `--`
+/// belong to the first process and are left out.
 pub fn parameters(line: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     let words = line.split_ascii_whitespace().take_while(|word| *word != "--");
     words.map(|word| word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value))))
 }
 
-/// The settings of /proc/sys that `line` sets (`sysctl.NAME=VALUE`), in order: the last value of a
-/// name holds.
+/// Returns the settings of /proc/sys that `line` sets (`sysctl.NAME=VALUE`), in order. The last
+/// value of a name counts.
 pub fn sysctls(line: &str) -> impl Iterator<Item = (&str, &str)> {
     parameters(line).filter_map(|(name, value)| Some((name.strip_prefix("sysctl")?.strip_prefix(['.', '/'])?, value?)))
 }
 
-/// The Linux security modules that `line` names (`lsm=`), separated by commas; `None` where it
+/// Returns the Linux security modules that `line` names (`lsm=`), separated by commas; `None` if it
 /// leaves them to the kernel.
 #[must_use]
 pub fn security_modules(line: &str) -> Option<&str> {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The names that host, guest and tracer share, and the messages they exchange.
+//! The names that host, guest and tracer share, and the messages between them.
 //!
-//! Here: names (architectures, probe configurations, operations), the job that a guest executes, the messages it
-//! sends, the tracer's lines, and the framing of messages on a byte stream.
-//! Not here: any input or output, any policy, anything that only one side needs.
+//! This crate has names (architectures, probe configurations, operations), a guest's job, its
+//! messages, the tracer's lines, and the framing of messages on a byte stream. It does no input or
+//! output, has no policy, and has nothing that only one side needs.
 //!
-//! Everything a guest or a tool sends is untrusted: frames are bounded ([`frame::MAX_PAYLOAD`]) and decoding never
-//! allocates more than was announced within that bound.
+//! Everything from a guest or a tool is untrusted. Frames are bounded ([`frame::MAX_PAYLOAD`]), and
+//! decoding never allocates more than a frame announces within that bound.
 
 #![forbid(unsafe_code)]
 
@@ -42,42 +42,42 @@ pub use io_path::IoPath;
 pub use operation::Operation;
 pub use probe::ProbeConfiguration;
 
-/// Version of everything in this crate that passes between host and guest. Both sides must agree exactly.
+/// Version of everything that passes between host and guest. Both sides must have the same version.
 pub const PROTOCOL_VERSION: u32 = 16;
 
-/// Name of the virtio-serial port that carries [`message::GuestMessage`] frames to the host; in the guest it is found
-/// under `/sys/class/virtio-ports/*/name`.
+/// Name of the virtio-serial port that carries [`message::GuestMessage`] frames to the host. The
+/// guest finds it in `/sys/class/virtio-ports/*/name`.
 pub const AGENT_PORT: &str = "org.bpfassay.agent";
 
-/// Path, in the guest's initramfs, of the [`job::Job`] as JSON.
+/// Path of the [`job::Job`] in the guest's initramfs, as JSON.
 pub const JOB_PATH: &str = "/bpfassay/job.json";
 
-/// `error` and its causes on one line.
+/// Returns `error` and its causes on one line.
 #[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
     let causes = iter::successors(error.source(), |&cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Whole nanoseconds of `duration`; the largest number where it is longer.
+/// Returns `duration` in whole nanoseconds, or the largest number if it is longer.
 #[must_use]
 pub fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// An unknown name, with the known ones.
+/// An unknown name, with a list of the known ones.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {kind} `{name}`; known are {known}")]
 pub struct UnknownName {
     /// The kind of the name ("architecture", "probe", …).
     pub kind: &'static str,
-    /// The name as given.
+    /// The unknown name.
     pub name: String,
     /// The known names, comma-separated.
     pub known: String,
 }
 
-/// Makes an enumeration of plain names: `Display`, `FromStr`, serde and `ALL` from one list.
+/// Defines an enumeration of plain names: `Display`, `FromStr`, serde and `ALL` from one list.
 macro_rules! names {
     ($(#[$meta:meta])* $vis:vis enum $name:ident: $kind:literal { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$meta])*
@@ -88,7 +88,7 @@ macro_rules! names {
         }
 
         impl $name {
-            /// Every variant, in the order used for display.
+            /// Every variant, in the order of display.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The name used in files, on the command line and in output.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel's escapes in `/proc/self/mountinfo` and similar files, which agent and tracer both read.
+//! The kernel's escapes in `/proc/self/mountinfo` and similar files, for agent and tracer.
 
-/// Undoes the kernel's escapes (`mangle_path`, fs/seq_file.c, as fs/proc_namespace.c calls it): blank, tab, newline, backslash
-/// and `#` are written as `\ooo`. Bytes that are not UTF-8 are replaced, because a path has to fit into JSON and labels.
+/// Undoes the kernel's escapes (`mangle_path`, fs/seq_file.c, as fs/proc_namespace.c calls it):
+/// blank, tab, newline, backslash and `#` are written as `\ooo`. Invalid UTF-8 is replaced, because
+/// a path must fit into JSON and labels.
 #[must_use]
 pub fn unescape(text: impl AsRef<[u8]>) -> String {
     let mut rest = text.as_ref();

@@ -1,66 +1,70 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several guests as the nodes of one job: a server, and nodes that run the workload together on its export.
+//! Several guests as the nodes of one job: a server, and nodes that run the workload together on
+//! the server's export.
 //!
-//! Each node executes the same runs in the same order. It meets the others at *barriers*: it sends [`crate::message::GuestMessage::Barrier`] and waits for
-//! the host's [`crate::message::HostMessage::Barrier`]. The host releases all nodes when all wait at the same barrier, and reports to those that wait for one
-//! which has ended the run without them that the run is lost.
+//! Each node executes the same runs in the same order. Nodes meet at *barriers*: a node sends
+//! [`crate::message::GuestMessage::Barrier`] and waits for the host's
+//! [`crate::message::HostMessage::Barrier`]. The host releases all nodes when all of them wait at
+//! the same barrier. If a node ends the run without that barrier, the host tells the waiting nodes
+//! that the run is lost.
 
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-/// Which of several nodes a guest is.
+/// The position of a guest among several nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Node {
-    /// From 1; 0 is the server, which runs no workload.
+    /// The number, from 1. 0 is the server, which runs no workload.
     pub number: u32,
-    /// How many run the workload.
+    /// Number of nodes that run the workload.
     pub count: u32,
 }
 
 impl Node {
-    /// Most nodes that run a workload together.
+    /// Most nodes that can run a workload together.
     pub const MOST: u32 = 8;
 
-    /// The server of so many nodes.
+    /// The server of `count` nodes.
     #[must_use]
     pub const fn server(count: u32) -> Self {
         Self { number: 0, count }
     }
 
-    /// The nodes that run the workload.
+    /// Returns all nodes that run the workload.
     pub fn all(count: u32) -> impl Iterator<Item = Self> {
         (1..=count).map(move |number| Self { number, count })
     }
 
-    /// Whether it serves the file system and runs no workload.
+    /// Whether the node serves the file system and runs no workload.
     #[must_use]
     pub const fn is_server(self) -> bool {
         self.number == 0
     }
 
-    /// Whether it makes and removes what all nodes share.
+    /// Whether the node creates and removes what all nodes share.
     #[must_use]
     pub const fn is_first(self) -> bool {
         self.number == 1
     }
 
-    /// Its address in the network of the nodes: one of TEST-NET-1 (RFC 5737), which no other network has.
+    /// Returns the node's address in the network of the nodes. It is in TEST-NET-1 (RFC 5737),
+    /// which no other network uses.
     #[must_use]
     pub const fn address(self) -> Ipv4Addr {
-        // At most `MOST`.
+        // The number is at most `MOST`.
         Ipv4Addr::new(192, 0, 2, 1 + self.number as u8)
     }
 
-    /// The address of its network card: a locally administered one.
+    /// Returns the MAC address of the node's network card, which is locally administered.
     #[must_use]
     pub fn hardware_address(self) -> String {
         format!("52:54:00:00:00:{:02x}", 1 + self.number)
     }
 
-    /// What it is called in messages: `server`, `node 2`.
+    /// Returns the name for messages: `server`, `node 2`.
     #[must_use]
     pub fn name(self) -> String {
         match self.number {
@@ -69,7 +73,8 @@ impl Node {
         }
     }
 
-    /// Its name as `uname -n` shows it. An NFSv4 client makes its identifier from it: two clients of one name would take each other's state.
+    /// Returns the host name, as by `uname -n`. NFSv4 clients build their identifier from it, and
+    /// two clients with one identifier would take over each other's state.
     #[must_use]
     pub fn host_name(self) -> String {
         match self.number {
@@ -78,14 +83,14 @@ impl Node {
         }
     }
 
-    /// What stands for [`NODE`] in arguments.
+    /// Returns the replacement of [`NODE`] in arguments.
     #[must_use]
     pub fn place(self) -> String {
         format!("{}/{}", self.number, self.count)
     }
 }
 
-/// In the arguments of a [`crate::job::Workload`], the placeholder of the node that it runs on: `2/4`.
+/// The placeholder in a [`crate::job::Workload`]'s arguments for the node, such as `2/4`.
 pub const NODE: &str = "{node}";
 
 #[cfg(test)]

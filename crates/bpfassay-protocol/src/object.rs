@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bare eBPF objects: what the tracer prints while it loads one, and how it serves its maps.
+//! Bare eBPF objects: the tracer's output while it loads one, and the format of its maps.
 //!
-//! The tracer writes one [`ObjectLine`] per line to standard output and replies to `GET /map` with a [`MapPage`] for each map, on lines of their own.
+//! The tracer writes one [`ObjectLine`] per line to standard output. It replies to `GET /map` with
+//! a [`MapPage`] for each map, one per line.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -10,7 +11,7 @@ use crate::{prototype::Checked, tool::VerifierStatistics, tracer::Refusal};
 /// Largest object that is loaded, in bytes.
 pub const MAX_OBJECT: u64 = 16 << 20;
 
-/// Longest body of a response with [`MapPage`]s, in bytes: less than a guest accepts of an endpoint's response.
+/// Longest response with [`MapPage`]s, in bytes. It is below the guest's limit for endpoints.
 pub const MAX_PAGE: usize = 200 << 10;
 
 /// One line of a tracer that loads an object.
@@ -18,35 +19,35 @@ pub const MAX_PAGE: usize = 200 << 10;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ObjectLine {
-    /// The first line: what its programs read, compared with the kernel's BTF.
+    /// The first line: the data that programs read, compared with the kernel's BTF.
     Prototypes {
-        /// The programs whose sections name a kernel function.
+        /// The programs whose section names a kernel function.
         checked: Vec<Checked>,
     },
-    /// The first line where they could not be compared.
+    /// The first line if the comparison was not possible.
     PrototypesUnknown {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The second line of a bundled object, which the reader of these lines does not have: the types of its maps.
+    /// The second line for a bundled object: the types of its maps, which the reader lacks.
     Types {
-        /// Its type information: the section `.BTF`.
+        /// The section `.BTF` of the object.
         btf: Hex,
     },
-    /// Once its programs are loaded, before they are attached.
+    /// The programs are loaded but not attached.
     Loaded(LoadedObject),
-    /// It could not be opened, loaded or attached; the tracer exits with status 3 after this line.
+    /// The object could not be opened, loaded or attached. The tracer then exits with status 3.
     Refused(Refusal),
 }
 
-/// An object whose maps are made and whose programs are loaded.
+/// An object with maps created and programs loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LoadedObject {
-    /// How long that took, in nanoseconds of `CLOCK_MONOTONIC`; reading the kernel's BTF is part of it.
+    /// Time to load the object and to read the kernel's BTF, in nanoseconds of `CLOCK_MONOTONIC`.
     pub load_ns: u64,
-    /// Its programs, in the order of the object.
+    /// The programs, in the order of the object.
     pub programs: Vec<VerifiedProgram>,
 }
 
@@ -55,9 +56,9 @@ pub struct LoadedObject {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct VerifiedProgram {
-    /// The kernel's number for it.
+    /// The kernel's id of the program.
     pub id: u32,
-    /// What the verifier's log has of it; `None` where the kernel writes no statistics.
+    /// Statistics in the verifier's log; `None` if the kernel writes none.
     pub log: Option<VerifierStatistics>,
 }
 
@@ -68,26 +69,29 @@ pub struct VerifiedProgram {
 pub struct MapPage {
     /// The map's name in the object.
     pub map: String,
-    /// The number of copies of each value: possible CPUs for a per-CPU map, where each copy is padded to a multiple of 8 bytes; otherwise 1.
+    /// Number of copies of each value. For a per-CPU map it is the number of possible CPUs, and
+    /// each copy is padded to a multiple of 8 bytes. Otherwise it is 1.
     pub copies: u32,
     /// Keys and values.
     pub entries: Vec<(Hex, Hex)>,
-    /// Whether there were more than fit.
+    /// Whether entries are missing because they did not fit.
     pub cut: bool,
 }
 
-/// Bytes, as hexadecimal digits in JSON.
+/// Bytes that JSON represents as hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hex(pub Vec<u8>);
 
 impl MapPage {
-    /// A page of at most [`MAX_PAGE`] bytes of JSON: with as many of `entries` as fit. `more`: whether the map has others.
+    /// A page of at most [`MAX_PAGE`] bytes of JSON with as many of `entries` as fit. `more` says
+    /// whether the map has other entries.
     #[must_use]
     pub fn new(map: &str, copies: u32, entries: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>, more: bool) -> Self {
         Self::within(MAX_PAGE, map, copies, entries, more)
     }
 
-    /// The same within `most` bytes, where several pages share an answer; without entries it may be longer than that by the map's name.
+    /// Like [`Self::new`], but within `most` bytes, if several pages share a response. Without
+    /// entries, a page can exceed `most` by the map's name.
     #[must_use]
     pub fn within(
         most: usize,
@@ -97,7 +101,7 @@ impl MapPage {
         more: bool,
     ) -> Self {
         let mut page = Self { map: map.to_owned(), copies, entries: Vec::new(), cut: more };
-        // The largest size of everything but entries: a name takes six bytes per character at most (`\u0000`).
+        // Maximum size without entries. A character of the name takes up to six bytes (`\u0000`).
         let mut length = 128 + 6 * map.len();
         for (key, value) in entries {
             length = length.saturating_add(Self::length(key.len(), value.len()));
@@ -110,7 +114,7 @@ impl MapPage {
         page
     }
 
-    /// Bytes of JSON of an entry: digits, quotation marks, brackets and commas.
+    /// Returns the size of an entry in JSON: digits, quotation marks, brackets and commas.
     #[must_use]
     pub const fn length(key: usize, value: usize) -> usize {
         2_usize.saturating_mul(key.saturating_add(value)).saturating_add(8)

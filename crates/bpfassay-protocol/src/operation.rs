@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The operations that a workload does and a tracer counts.
+//! Operations that a workload does and a tracer counts.
 
 use crate::names;
 
@@ -14,52 +14,55 @@ names! {
         Readv = "readv",
         /// Data written by `writev`, `pwritev` and `pwritev2` (`vfs_writev`).
         Writev = "writev",
-        /// Files opened (`do_filp_open` and `open` below it); failed lookups count as errors where the probe sees them.
+        /// Files opened (`do_filp_open` and `open` below it). Failed lookups are errors, if seen.
         Open = "open",
         /// Regular files created.
         Create = "create",
-        /// Directories made.
+        /// Directories created.
         Mkdir = "mkdir",
-        /// Names of files removed.
+        /// File names removed.
         Unlink = "unlink",
         /// Directories removed.
         Rmdir = "rmdir",
         /// Names changed.
         Rename = "rename",
-        /// `fsync` and `fdatasync`: see [`Variant`].
+        /// `fsync` and `fdatasync` (see [`Variant`]).
         Fsync = "fsync",
-        /// Pages of a mapped file made readable by a page fault: the part of reading through a mapping that can be traced
-        /// in the kernel. Bytes of whole pages, not of the loads.
+        /// Pages of a mapped file made readable by a page fault: the traceable part of reading
+        /// through a mapping. Bytes are those of whole pages, not of loads.
         MapRead = "map-read",
-        /// Pages of a mapped file made writable by a page fault; bytes as of `map-read`.
+        /// Pages of a mapped file made writable by a page fault. Bytes are as for `map-read`.
         MapWrite = "map-write",
-        /// `MPI_File_open`. Which file and mount it was is not known, as for the other calls of MPI-IO; the calls that the library makes
-        /// in turn are counted separately, as the operations above.
+        /// `MPI_File_open`. The file and the mount are unknown, as for other calls of MPI-IO. The
+        /// calls that the library makes in turn count separately, as the operations above.
         MpiOpen = "mpi-open",
-        /// `MPI_File_read` and its variants with `_at`, `_all`, `_shared` and `_ordered`. Bytes requested, where the
-        /// datatype is one of those that MPICH and its derivatives predefine, whose handles contain their size; otherwise 0: then only
-        /// the calls are known.
+        /// `MPI_File_read` and its variants with `_at`, `_all`, `_shared` and `_ordered`. Bytes are
+        /// those requested if the handle of the datatype contains its size, which predefined
+        /// datatypes of MPICH and its derivatives do. Otherwise bytes are 0, and only calls are
+        /// known.
         MpiRead = "mpi-read",
-        /// `MPI_File_write` and its variants; bytes as for `mpi-read`.
+        /// `MPI_File_write` and its variants. Bytes are as for `mpi-read`.
         MpiWrite = "mpi-write",
-        /// Data sent over TCP (`tcp_sendmsg`). The tracer's probes of file operations do not count it; workloads that send count it themselves.
+        /// Data sent over TCP (`tcp_sendmsg`). Only workloads that send count it, not the tracer's
+        /// probes of file operations.
         Send = "send",
-        /// Data received over TCP (`tcp_recvmsg`), counted as `send` is.
+        /// Data received over TCP (`tcp_recvmsg`). Only workloads count it, like `send`.
         Receive = "receive",
     }
 }
 
 impl Operation {
-    /// Those that the tracer counts, in the order of the numbers that its programs use: all but those of the network.
+    /// The operations that the tracer counts, in the order of their numbers in its programs: all
+    /// but network operations.
     pub const COUNTED: &'static [Self] = Self::ALL.split_at(Self::ALL.len() - 2).0;
 
-    /// Whether it is an operation of the network, for which the workload's own count is the truth.
+    /// Whether this is a network operation, for which the workload's count is the truth.
     #[must_use]
     pub const fn is_network(self) -> bool {
         matches!(self, Self::Send | Self::Receive)
     }
 
-    /// The direction of the data, where the operation moves data.
+    /// Returns the direction of the data, if the operation moves data.
     #[must_use]
     pub const fn direction(self) -> Option<Direction> {
         match self {
@@ -75,7 +78,7 @@ impl Operation {
             | Self::MpiOpen
             | Self::MpiRead
             | Self::MpiWrite
-            // Not from or to a file.
+            // Network operations do not move data from or to a file.
             | Self::Send
             | Self::Receive => None,
         }
@@ -83,21 +86,21 @@ impl Operation {
 }
 
 names! {
-    /// Which of the calls of an operation it was, of those that have several kinds of call.
+    /// The kind of call, for operations with several kinds.
     pub enum Variant: "variant of an operation" {
-        /// An `open` by a call for that: `open`, `openat`, `openat2`, `creat`, a request of io_uring.
+        /// An `open` by `open`, `openat`, `openat2`, `creat` or a request of io_uring.
         Open = "open",
-        /// An `open` by `execve`: of what it executes, and of its interpreters.
+        /// An `open` by `execve`, of a program or of its interpreter.
         Exec = "exec",
-        /// A `fsync` by that system call.
+        /// An `fsync` by the system call `fsync`.
         Fsync = "fsync",
-        /// A `fsync` by `fdatasync`.
+        /// An `fsync` by `fdatasync`.
         Fdatasync = "fdatasync",
     }
 }
 
 impl Variant {
-    /// The operation that it is a variant of.
+    /// Returns the operation of this variant.
     #[must_use]
     pub const fn operation(self) -> Operation {
         match self {
@@ -110,9 +113,9 @@ impl Variant {
 /// The direction of data, seen from the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// From the file into the program.
+    /// Data move from the file to the program.
     In,
-    /// From the program into the file.
+    /// Data move from the program to the file.
     Out,
 }
 
@@ -120,11 +123,12 @@ pub enum Direction {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Totals {
-    /// Calls made, those that failed included.
+    /// Calls, including those that failed.
     pub calls: u64,
-    /// Bytes. For exit-side probes and workloads: returned by the calls that succeeded; for entry-side probes: requested.
+    /// Bytes: returned by successful calls for exit-side probes and workloads, requested for
+    /// entry-side probes.
     pub bytes: u64,
-    /// Calls that returned an error. Zero where the probe cannot see it (entry side).
+    /// Calls that returned an error, or 0 if the probe cannot see errors (entry side).
     pub errors: u64,
 }
 
@@ -139,7 +143,7 @@ impl std::ops::AddAssign for Totals {
 impl std::ops::Sub for Totals {
     type Output = Self;
 
-    /// Difference of two readings of counters that only grow (modulo 2^64).
+    /// Difference between two readings of growing counters (modulo 2^64).
     fn sub(self, earlier: Self) -> Self {
         Self {
             calls: self.calls.wrapping_sub(earlier.calls),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Probe configurations: which hooks, through which map layout and loader.
+//! Probe configurations: hook, map layout and loader.
 //!
-//! Written `probe[+map][@loader]`, for example `fexit+percpu@libbpf`; what is left out takes the default, and output
-//! leaves defaults out again. `none` is the baseline and has neither map nor loader. `programs` takes program sets in place
-//! of a map layout, `programs+sched+tcp`; without any it means all of them.
+//! They are written as `probe[+map][@loader]`, for example `fexit+percpu@libbpf`. Missing parts
+//! have default values, and output omits defaults. `none` is the baseline, without map and loader.
+//! `programs` has program sets in place of a map layout, such as `programs+sched+tcp`; without any
+//! it means all sets.
 
 use std::{fmt, str::FromStr};
 
@@ -12,75 +13,79 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::{UnknownName, names, program_set::ProgramSets};
 
 names! {
-    /// How the tracer hooks the kernel.
+    /// The hook of the tracer in the kernel.
     pub enum Probe: "probe" {
-        /// No tracer at all: the baseline.
+        /// The baseline: no tracer.
         None = "none",
-        /// kprobe at function entry; counts the bytes that the caller *requested*.
+        /// A kprobe at function entry. Counts the bytes that the caller *requested*.
         Kprobe = "kprobe",
-        /// kprobe at function entry and kretprobe at its return; counts the bytes that the call *returned*.
+        /// A kprobe at function entry and a kretprobe. Counts the bytes that the call *returned*.
         Kretprobe = "kretprobe",
-        /// The same through fprobe (`kprobe.multi`); returned bytes.
+        /// Like `kretprobe`, but through fprobe (`kprobe.multi`). Counts returned bytes.
         KprobeMulti = "kprobe-multi",
-        /// BPF trampoline at function entry; counts the bytes that the caller *requested*.
+        /// A BPF trampoline at function entry. Counts the bytes that the caller *requested*.
         Fentry = "fentry",
-        /// BPF trampoline at function exit; counts the bytes that the call *returned*.
+        /// A BPF trampoline at function exit. Counts the bytes that the call *returned*.
         Fexit = "fexit",
-        /// Tracepoints of single system calls (`sys_enter_NAME`, `sys_exit_NAME`); returned bytes.
+        /// Tracepoints of system calls (`sys_enter_NAME`, `sys_exit_NAME`). Counts returned bytes.
         Tracepoint = "tracepoint",
-        /// Raw tracepoints of all system calls (`sys_enter`, `sys_exit`); returned bytes.
+        /// Raw tracepoints of all system calls (`sys_enter`, `sys_exit`). Counts returned bytes.
         RawTracepoint = "raw-tracepoint",
-        /// uprobes on the functions of the C library and of MPI-IO, in libraries or in a static program; returned bytes.
+        /// Uprobes on functions of the C library and MPI-IO, in libraries or a static program.
+        /// Counts returned bytes.
         Uprobe = "uprobe",
-        /// No hook on the path of a call: the kernel's own I/O accounting of each task, read by an iterator and at the exit of
-        /// tasks. Counts the bytes that calls *returned*, for all mounts together.
+        /// No hook on the path of a call. Reads the kernel's I/O accounting of each task with an
+        /// iterator and when tasks exit. Counts the bytes that calls *returned*, for all mounts
+        /// together.
         TaskIo = "task-io",
-        /// BPF trampolines and a tracepoint on every way on which data move between programs and files, as far as the kernel
-        /// has a function to hook for it; counts the bytes that each *returned*.
+        /// BPF trampolines and a tracepoint on every way in which data move between programs and
+        /// files, if the kernel has a function to hook. Counts the bytes that each *returned*.
         Complete = "complete",
-        /// Sets of programs that count other events than file operations per mount ([`crate::program_set`]), several at once.
+        /// Sets of programs that count events other than file operations per mount
+        /// ([`crate::program_set`]). Several sets can be combined.
         Programs = "programs",
     }
 }
 
 names! {
-    /// How counters are laid out in BPF maps.
+    /// The layout of counters in BPF maps.
     pub enum MapLayout: "map layout" {
-        /// Per-CPU hash keyed by (cgroup, mount, operation); summed over possible CPUs by the reader.
+        /// A per-CPU hash keyed by (cgroup, mount, operation). The reader sums over possible CPUs.
         Percpu = "percpu",
-        /// One hash for all CPUs with the same key, added to atomically.
+        /// One hash for all CPUs with the same key, updated by atomic additions.
         HashShared = "hash-shared",
-        /// LRU hash for all CPUs with 64 bytes of the mount's path in the key: the layout of the CEEMS exporter.
+        /// An LRU hash for all CPUs with 64 bytes of the mount's path, as in the CEEMS exporter.
         LruShared = "lru-shared",
-        /// An event per call through a ring buffer, added up by the tracer.
+        /// One ring-buffer event per call. The tracer adds them up.
         Ringbuf = "ringbuf",
-        /// One hash for all CPUs with the calling thread and the variant of the operation in the key:
-        /// that of reference tracers.
+        /// One hash for all CPUs with the calling thread and the operation's variant in the key:
+        /// the layout of reference tracers.
         Threads = "threads",
     }
 }
 
 impl MapLayout {
-    /// Those that are compared with each other, and that `+*` stands for in studies.
+    /// The layouts that are compared with each other. `+*` stands for them in studies.
     pub const COMPARED: [Self; 4] = [Self::Percpu, Self::HashShared, Self::LruShared, Self::Ringbuf];
 }
 
 names! {
-    /// Which library loads and attaches the programs.
+    /// The library that loads and attaches the programs.
     pub enum Loader: "loader" {
-        /// libbpf through libbpf-rs; programs in C with CO-RE.
+        /// libbpf through libbpf-rs, with programs in C with CO-RE.
         Libbpf = "libbpf",
-        /// aya; programs in Rust with aya-ebpf, offsets resolved from the kernel's BTF when they are loaded.
+        /// aya, with programs in Rust with aya-ebpf. Offsets come from the kernel's BTF at load
+        /// time.
         Aya = "aya",
     }
 }
 
 impl Probe {
-    /// The meaning of the `bytes` of this probe's counters.
+    /// Returns the meaning of `bytes` in this probe's counters.
     #[must_use]
     pub const fn counts(self) -> Option<ByteMeaning> {
         match self {
-            // Program sets count calls and times of their own events.
+            // Program sets count calls and times of other events.
             Self::None | Self::Programs => None,
             Self::Kprobe | Self::Fentry => Some(ByteMeaning::Requested),
             Self::Kretprobe
@@ -94,8 +99,8 @@ impl Probe {
         }
     }
 
-    /// Whether its counters distinguish mounts; otherwise they have mount 0 and device 0:0, and contain what a cgroup did on
-    /// all mounts, pipes and terminals.
+    /// Whether the counters distinguish mounts. Otherwise they have mount 0 and device 0:0, and
+    /// cover all mounts, pipes and terminals of a cgroup.
     #[must_use]
     pub const fn distinguishes_mounts(self) -> bool {
         !matches!(self, Self::TaskIo)
@@ -103,11 +108,11 @@ impl Probe {
 }
 
 names! {
-    /// What a byte counter counts.
+    /// The meaning of a byte counter.
     pub enum ByteMeaning: "byte meaning" {
-        /// The size argument of the call, whatever it then did.
+        /// The size argument of the call, whatever the call did.
         Requested = "requested",
-        /// What the call returned.
+        /// The result of the call.
         Returned = "returned",
     }
 }
@@ -121,12 +126,12 @@ pub struct ProbeConfiguration {
     pub map: MapLayout,
     /// The loader; meaningless for [`Probe::None`].
     pub loader: Loader,
-    /// Which program sets: some for [`Probe::Programs`], none for all others.
+    /// The program sets: some for [`Probe::Programs`], none for other probes.
     pub sets: ProgramSets,
 }
 
 impl ProbeConfiguration {
-    /// The baseline: nothing attached.
+    /// The baseline, which attaches nothing.
     pub const BASELINE: Self = Self::with_defaults(Probe::None);
 
     /// `probe` with the default map layout and loader.
@@ -144,7 +149,7 @@ impl ProbeConfiguration {
 }
 
 impl ProbeConfiguration {
-    /// `programs` with the sets in `names`, which `+` separates; all of them without any.
+    /// Parses `programs` with the sets in `names`, separated by `+`; all sets if there are none.
     fn of_sets(text: &str, names: Option<&str>, loader: Option<Loader>) -> Result<Self, UnknownName> {
         let all = Self::with_defaults(Probe::Programs);
         if loader.is_some_and(|loader| loader != all.loader) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Program sets: programs of the tracer that summarise what processes do, each set for one subsystem, to measure what
-//! several eBPF tools cost together.
+//! Program sets: programs of the tracer that summarise what processes do, one set per subsystem.
+//! They show what several eBPF tools cost together.
 //!
-//! A set is one object with programs and one map, keyed by cgroup, process and event. A set counts for an event calls,
-//! errors, bytes where the event moves some, and time.
+//! A set is one object with programs and one map, keyed by cgroup, process and event. For each
+//! event, a set counts calls, errors, time, and bytes if the event moves any.
 
 use std::fmt;
 
@@ -12,27 +12,29 @@ use serde::{Deserialize, Serialize};
 use crate::{names, operation::Totals};
 
 names! {
-    /// One set of programs. In the order in which a study adds one to another.
+    /// A set of programs. The order is that in which a study adds sets.
     pub enum ProgramSet: "program set" {
         /// Scheduling on CPUs: tracepoints `sched_wakeup`, `sched_wakeup_new`, `sched_switch`.
         Sched = "sched",
         /// Futexes: tracepoints of the system call.
         Futex = "futex",
-        /// TCP: `tcp_sendmsg` and `tcp_recvmsg`, at entry and return.
+        /// TCP: entry and return of `tcp_sendmsg` and `tcp_recvmsg`.
         Tcp = "tcp",
-        /// Memory that processes share: tracepoints of `shmget`, `shmat`, `shmdt` and `mmap`.
+        /// Shared memory: tracepoints of `shmget`, `shmat`, `shmdt` and `mmap`.
         SharedMemory = "shared-memory",
-        /// Operations on files: tracepoints of `openat` and `close`, `vfs_read` and `vfs_write` at entry and return.
+        /// File operations: tracepoints of `openat` and `close`, entry and return of `vfs_read` and
+        /// `vfs_write`.
         Files = "files",
     }
 }
 
 names! {
-    /// What a set counts. The order is that of `enum event` in the tracer's `bpf/sets/summary.h`.
+    /// An event that a set counts. The order is that of `enum event` in the tracer's
+    /// `bpf/sets/summary.h`.
     pub enum ProgramEvent: "program event" {
         /// A task was taken off a CPU.
         Switch = "switch",
-        /// A task was put on a CPU, after it had waited for it for a known time.
+        /// A task was put on a CPU after a known waiting time.
         RunQueue = "run-queue",
         /// `FUTEX_WAIT` and `FUTEX_WAIT_BITSET` returned.
         FutexWait = "futex-wait",
@@ -64,7 +66,7 @@ names! {
 }
 
 impl ProgramEvent {
-    /// The set that counts it.
+    /// Returns the set that counts this event.
     #[must_use]
     pub const fn set(self) -> ProgramSet {
         match self {
@@ -82,30 +84,30 @@ impl ProgramEvent {
 pub struct ProgramSets(u8);
 
 impl ProgramSets {
-    /// None of them.
+    /// No set.
     pub const NONE: Self = Self(0);
 
-    /// All of them.
+    /// All sets.
     pub const ALL: Self = Self((1 << ProgramSet::ALL.len()) - 1);
 
-    /// This selection with `set`.
+    /// Returns this selection plus `set`.
     #[must_use]
     pub const fn with(self, set: ProgramSet) -> Self {
         Self(self.0 | 1 << set as u8)
     }
 
-    /// Whether `set` is among them.
+    /// Whether the selection has `set`.
     #[must_use]
     pub const fn has(self, set: ProgramSet) -> bool {
         self.0 & 1 << set as u8 != 0
     }
 
-    /// In the order of [`ProgramSet::ALL`].
+    /// Returns the sets in the order of [`ProgramSet::ALL`].
     pub fn iter(self) -> impl Iterator<Item = ProgramSet> {
         ProgramSet::ALL.iter().copied().filter(move |&set| self.has(set))
     }
 
-    /// How many.
+    /// Returns the number of sets.
     #[must_use]
     pub const fn count(self) -> u32 {
         self.0.count_ones()
@@ -118,7 +120,7 @@ impl fmt::Display for ProgramSets {
     }
 }
 
-/// What one set counted for one event in one cgroup, over all its processes.
+/// The counts of one set for one event in one cgroup, over all processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -127,12 +129,12 @@ pub struct EventRow {
     pub cgroup: u64,
     /// The event.
     pub event: ProgramEvent,
-    /// Processes for which it was counted.
+    /// Number of processes with this event.
     pub processes: u32,
-    /// Calls, bytes and errors, since the programs were attached.
+    /// Calls, bytes and errors since the programs were attached.
     pub totals: Totals,
-    /// Nanoseconds from the entry to the return of those calls; for [`ProgramEvent::RunQueue`] the time waited; 0 for
-    /// [`ProgramEvent::Switch`].
+    /// Nanoseconds from entry to return of these calls; for [`ProgramEvent::RunQueue`] the waiting
+    /// time; 0 for [`ProgramEvent::Switch`].
     pub time_ns: u64,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The result of comparing what an object's programs read with the prototypes of the kernel's functions.
+//! The arguments that programs read, compared with the prototypes of kernel functions.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Checked {
-    /// Name of its function.
+    /// Name of the program's function.
     pub program: String,
-    /// Its section.
+    /// Section of the program.
     pub section: String,
-    /// Where it does not match the kernel's prototype, one line each.
+    /// Differences from the kernel's prototype, one line each.
     pub differs: Vec<String>,
-    /// Why it could not be checked wholly; `None`: it was.
+    /// The reason for an incomplete check; `None` if the check was complete.
     pub unchecked: Option<String>,
 }
 

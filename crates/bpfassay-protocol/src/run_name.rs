@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a run and its tool are called in a guest: as directories, files and cgroups.
+//! Names of a run and its tool in a guest: of directories, files and cgroups.
 
-/// Most characters of an id in a name.
+/// Maximum number of characters of an id in a name.
 const MOST_OF_ID: usize = 120;
 
-/// The name of the run `id`: of its files, and of the cgroup of its workload. Ids may contain characters that file names may not: `@` above all, at which IOR
-/// splits a list of test files. Two ids may give the same name, but only one run has files at a time.
+/// Returns the name for files of the run `id` and for the workload's cgroup. Characters that file
+/// names must not have are replaced, above all `@`, at which IOR splits a list of test files. Two
+/// ids can give the same name, but only one run has files at a time.
 ///
-/// It does not begin with a dot, is not empty, and is not longer than a file name may be.
+/// The name does not begin with a dot, is not empty, and does not exceed the limit of file names.
 ///
 /// ```
-/// assert_eq!(bpfassay_protocol::run_name::of("x86_64_6.12_1_r1_fexit@aya"), "run-x86_64_6.12_1_r1_fexit_aya");
+/// assert_eq!(
+///     bpfassay_protocol::run_name::of("x86_64_6.12_1_r1_fexit@aya"),
+///     "run-x86_64_6.12_1_r1_fexit_aya"
+/// );
 /// ```
 #[must_use]
 pub fn of(id: &str) -> String {
@@ -20,7 +24,7 @@ pub fn of(id: &str) -> String {
     "run-".chars().chain(id.chars().take(MOST_OF_ID).map(kept)).collect()
 }
 
-/// The name of the cgroup of the tool under test in the run `id`.
+/// Returns the name of the cgroup for the tool under test in the run `id`.
 #[must_use]
 pub fn of_tool(id: &str) -> String {
     format!("{}-tool", of(id))

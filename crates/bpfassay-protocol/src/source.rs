@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which source lines the machine code of a BPF program is of, as the kernel knows it.
+//! The source lines of a BPF program's machine code, as the kernel knows them.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 pub const MAX_RECORDS: usize = 16_384;
 /// Most transfers of control of a program that are sent.
 pub const MAX_TRANSFERS: usize = 16_384;
-/// Most bytes of the name of a file; the end of a longer one is sent.
+/// Longest file name that is sent, in bytes. The end of a longer one is sent.
 pub const MAX_FILE_NAME: usize = 1024;
-/// Most bytes of the text of a line; the beginning of a longer one is sent.
+/// Longest text of a line that is sent, in bytes. The start of a longer one is sent.
 pub const MAX_TEXT: usize = 240;
 
-/// The source lines of a program that is loaded, sent once.
+/// The source lines of a loaded program, sent once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramSource {
-    /// The program's id, which no other program of the boot has.
+    /// The program's id, which is unique within a boot.
     pub id: u32,
-    /// Its lines.
+    /// The source lines.
     pub lines: SourceLines,
 }
 
-/// The source lines of a program, or why they are not known.
+/// The source lines of a program, or the reason why they are unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceLines {
-    /// They are known.
+    /// The line table.
     Known(LineTable),
-    /// They are not known, for this reason.
+    /// The reason why the lines are unknown.
     Unknown(String),
 }
 
@@ -38,16 +38,16 @@ pub struct LineTable {
     pub files: Vec<String>,
     /// Texts of source lines, as the compiler recorded them.
     pub texts: Vec<String>,
-    /// Line records by instruction.
+    /// Line records, sorted by instruction.
     pub records: Vec<LineRecord>,
-    /// Instructions that do not lead to the next one alone, by instruction.
+    /// Transfers of control, sorted by instruction.
     pub transfers: Vec<Transfer>,
-    /// How many instructions the program has, after the verifier's rewriting; an instruction of 16 bytes counts as two.
+    /// Number of instructions after the verifier's rewriting. A 16-byte instruction counts as two.
     pub instructions: u32,
 }
 
 impl ProgramSource {
-    /// About how many bytes it takes.
+    /// Returns the approximate size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         let SourceLines::Known(table) = &self.lines else { return size_of::<Self>() };
@@ -59,7 +59,7 @@ impl ProgramSource {
     }
 }
 
-/// Where the code of a source line begins; it ends where that of the next record does.
+/// The start of a source line's code, which ends where the code of the next record begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineRecord {
     /// The first instruction.
@@ -68,35 +68,35 @@ pub struct LineRecord {
     pub address: u64,
     /// Index into [`LineTable::files`].
     pub file: u32,
-    /// The line, from 1; 0 where the compiler knew none.
+    /// The line, from 1; 0 if the compiler knew none.
     pub line: u32,
-    /// The column, from 1; 0 where the compiler knew none.
+    /// The column, from 1; 0 if the compiler knew none.
     pub column: u32,
     /// Index into [`LineTable::texts`].
     pub text: u32,
 }
 
-/// An instruction that does not lead to the next one alone.
+/// An instruction after which control can go elsewhere than to the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfer {
     /// The instruction.
     pub at: u32,
-    /// Where it leads.
+    /// The destination.
     pub to: Destination,
 }
 
-/// Where control goes.
+/// A destination of control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Destination {
-    /// To this instruction or to the next one, by a condition.
+    /// This instruction or the next one, depending on a condition.
     Branch(u32),
-    /// To this instruction.
+    /// This instruction.
     Jump(u32),
-    /// Out of the function.
+    /// Return from the function.
     Exit,
-    /// To another program, which does not come back; to the next instruction where there is none.
+    /// Another program, without a return; the next instruction if there is no program.
     TailCall,
-    /// To an instruction that is not known beforehand.
+    /// An unknown instruction.
     Indirect,
 }

@@ -7,26 +7,28 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Symbols {
-    /// Functions of the kernel and its modules, a line each: the difference to the address of the line before in hexadecimal (in the first
-    /// line from 0, wrapping), a space, and the rest of the line of `/proc/kallsyms`: the name, and `\t[module]` for those of a module.
+    /// Functions of the kernel and its modules, one per line. A line has the address minus that of
+    /// the previous line in hexadecimal (wrapping; the first line starts from 0) and a space. The
+    /// rest is that of the line in `/proc/kallsyms`: the name, and `\t[module]` for a module's
+    /// function.
     pub functions: String,
-    /// BPF programs that are loaded.
+    /// Loaded BPF programs.
     pub programs: Vec<ProgramCode>,
-    /// With a list of programs: where processes have code in user space.
+    /// User-space code of processes, if the message lists programs.
     #[serde(default)]
     pub user: UserCode,
 }
 
-/// Most mappings of [`UserCode`], of each kind: several times as many as a tool with hundreds of libraries has.
+/// Most mappings of each kind in [`UserCode`]. A tool with hundreds of libraries has far fewer.
 pub const MAX_MAPPINGS: usize = 1 << 14;
 
-/// Where processes have code in user space: start and length in bytes of their executable mappings.
+/// User-space code of processes: start and length in bytes of executable mappings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UserCode {
-    /// Of the processes of what is under test.
+    /// Code of the processes under test.
     pub under_test: Vec<(u64, u64)>,
-    /// Of the agent, of a reference tracer, and of the workload when its last phase began.
+    /// Code of the agent, of a reference tracer, and of the workload when its last phase began.
     pub others: Vec<(u64, u64)>,
 }
 
@@ -34,18 +36,19 @@ pub struct UserCode {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgramCode {
-    /// Its id.
+    /// The program's id.
     pub id: u32,
-    /// Its name, truncated to 15 bytes.
+    /// The program's name, truncated to 15 bytes.
     pub name: String,
-    /// Address and length in bytes of each of its functions; empty where the kernel interprets it.
+    /// Address and length in bytes of each function; empty if the kernel interprets the program.
     pub functions: Vec<(u64, u32)>,
-    /// Whether it belongs to what is under test in the run that follows.
+    /// Whether the program is under test in the run that follows.
     pub is_under_test: bool,
 }
 
 impl Symbols {
-    /// Address and name of each of `functions`, `name [module]` for those of a module. Invalid lines are left out.
+    /// Returns address and name of each of `functions`; a module's function is `name [module]`.
+    /// Invalid lines are skipped.
     pub fn functions(&self) -> impl Iterator<Item = (u64, String)> {
         let mut last = 0_u64;
         self.functions.lines().filter_map(move |line| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tools under test that are not the bundled tracer: what a guest receives about one, and what it reports about it.
+//! Tools under test other than the bundled tracer: a guest's input and reports about them.
 //!
-//! The guest starts, watches and stops a tool and keeps what it prints, byte by byte and with the time of arrival. The host
-//! interprets the output.
+//! The guest starts, watches and stops a tool. It keeps the tool's output byte by byte, with times
+//! of arrival. The host interprets the output.
 
 use std::collections::BTreeMap;
 
@@ -10,50 +10,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::{names, tracer::Sample};
 
-/// Most bytes of a tool's output that a guest keeps in one run; later ones are counted and dropped.
+/// Most bytes of a tool's output that a guest keeps in one run. Later ones are counted and dropped.
 pub const MAX_CAPTURED: usize = 1 << 20;
 
 /// Most pieces of a tool's output that a guest keeps in one run.
 pub const MAX_PIECES: usize = 20_000;
 
-/// A tool as a guest is to run it: started before the workload, stopped after it.
+/// A tool for a guest to run. It is started before the workload and stopped after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Tool {
-    /// Short name.
+    /// Short name of the tool.
     pub name: String,
-    /// Program, as a path in the guest, and its arguments.
+    /// The program, as a path in the guest, and its arguments.
     pub command: Vec<String>,
-    /// Environment variables that it is started with, besides the usual ones or in their place.
+    /// Environment variables, which add to the usual ones or replace them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// When it counts as ready.
+    /// The condition under which the tool counts as ready.
     pub ready: Ready,
-    /// How it is stopped.
+    /// The way to stop the tool.
     pub stop: Stop,
-    /// Where its figures are requested, if it serves them.
+    /// The endpoint that serves the tool's figures, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<Endpoint>,
-    /// Further endpoints: their figures are requested after those of the first, as one report with it.
+    /// Further endpoints, requested after the first one. All figures are one report.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more_endpoints: Vec<Endpoint>,
-    /// Whether its output is kept; otherwise only its tail is, for messages.
+    /// Whether the output is kept. Otherwise only its tail is kept, for messages.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub captured: bool,
-    /// How long to wait for its next output before and after the workload, in milliseconds of the guest's clock: a tool that reports at
-    /// intervals has then reported earlier calls, and those of the workload. `None`: it is not waited for.
+    /// How long to wait for the next output before and after the workload, in milliseconds of the
+    /// guest's clock. A tool that reports at intervals has then reported earlier calls and those of
+    /// the workload. `None` means no waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_within_ms: Option<u64>,
-    /// How long it may take to become ready, in milliseconds of the guest's clock.
+    /// How long the tool may take to become ready, in milliseconds of the guest's clock.
     pub patience_ms: u64,
 }
 
 impl Tool {
-    /// Default of [`Self::patience_ms`]: bpftrace compiles its program first, which takes minutes where a guest is emulated.
+    /// Default of [`Self::patience_ms`]. bpftrace first compiles its program, which takes minutes
+    /// in an emulated guest.
     pub const PATIENCE_MS: u64 = 300_000;
 
-    /// A tool that counts as ready when it has loaded `programs` programs; everything else by default.
+    /// A tool with default settings that counts as ready when it has loaded `programs` programs.
     #[must_use]
     pub fn new(name: impl Into<String>, command: Vec<String>, programs: u32) -> Self {
         Self {
@@ -70,42 +72,43 @@ impl Tool {
         }
     }
 
-    /// Whether its figures are requested.
+    /// Whether the tool's figures are requested.
     #[must_use]
     pub const fn reports(&self) -> bool {
         self.captured || self.endpoint.is_some()
     }
 }
 
-/// When a tool counts as ready. Regular expressions are in the syntax of the crate `regex-lite`.
+/// The condition under which a tool counts as ready. Regular expressions have the syntax of
+/// `regex-lite`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Ready {
-    /// It wrote a line with a match of this.
+    /// The tool wrote a line that matches.
     Line {
         /// The regular expression.
         pattern: String,
-        /// On this stream; `None`: on either.
+        /// The stream of the line; `None` is either one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stream: Option<Stream>,
     },
-    /// It accepts connections on this TCP port of the loopback interface.
+    /// The tool accepts connections on this TCP port of the loopback interface.
     Port(u16),
-    /// The kernel has so many BPF programs more than before, and for a while no further ones were loaded.
+    /// The kernel has more BPF programs than before, and no further ones were loaded for a while.
     Programs {
-        /// At least so many.
+        /// Minimum number of additional programs.
         count: u32,
-        /// Of those whose name (15 bytes at most) has a match of this.
+        /// Only programs whose name (up to 15 bytes) matches this regular expression count.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         named: Option<String>,
     },
-    /// It was started: for tools that attach without a sign.
+    /// The tool was started. This is for tools that attach without a sign.
     Started,
 }
 
 names! {
-    /// What a tool writes to.
+    /// A stream that a tool writes to.
     pub enum Stream: "stream" {
         /// Standard output.
         Stdout = "stdout",
@@ -114,19 +117,20 @@ names! {
     }
 }
 
-/// How a tool is requested to end.
+/// The way to stop a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
     /// The signal that is sent first.
     pub signal: Signal,
-    /// How long it may then take to end, in milliseconds of the guest's clock; after that it is killed with its cgroup.
+    /// How long the tool may take to end after the signal, in milliseconds of the guest's clock.
+    /// Then it is killed with its cgroup.
     pub grace_ms: u64,
 }
 
 impl Default for Stop {
-    /// SIGINT, as Ctrl-C sends it, and 5 seconds.
+    /// `SIGINT`, like Ctrl-C, and 5 seconds.
     fn default() -> Self {
         Self { signal: Signal::Int, grace_ms: 5000 }
     }
@@ -145,12 +149,12 @@ names! {
         Quit = "QUIT",
         /// `SIGUSR1`.
         Usr1 = "USR1",
-        /// `SIGKILL`: for programs that handle no other.
+        /// `SIGKILL`, for programs that handle no other signal.
         Kill = "KILL",
     }
 }
 
-/// Where a tool serves its figures by HTTP.
+/// An HTTP endpoint that serves a tool's figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -159,107 +163,112 @@ pub struct Endpoint {
     pub port: u16,
     /// Path of the request.
     pub path: String,
-    /// How often they are requested between barriers, in milliseconds; `None`: at barriers only.
+    /// Interval of requests between barriers, in milliseconds; `None` is only at barriers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_ms: Option<u64>,
 }
 
-/// What a guest observed of a tool in one run.
+/// A guest's observations of a tool in one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolFigures {
-    /// Id of its cgroup (v2); 0 where it is not known.
+    /// Id of the tool's cgroup (v2); 0 if it is unknown.
     #[serde(default)]
     pub cgroup: u64,
-    /// Path of the cgroup in which its own and the workload's were made, below the root of the hierarchy; empty: that root, as in guests.
+    /// Path, below the root of the hierarchy, of the cgroup that contains the cgroups of the tool
+    /// and the workload. It is empty for the root itself, as in guests.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cgroups: String,
-    /// The name (`comm`) of the agent, which what it starts has until that is executed; empty where
-    /// it is not known.
+    /// Name (`comm`) of the agent, which children have until they execute a program; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub agent: String,
-    /// From its start until it was ready, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// Time from the start until the tool was ready, in nanoseconds of `CLOCK_MONOTONIC`.
     pub ready_ns: u64,
-    /// From the signal until its end, in the same unit; `None` where it was killed.
+    /// Time from the signal until the end, in the same unit; `None` if the tool was killed.
     pub stop_ns: Option<u64>,
-    /// How it ended, as a predicate ("ended with exit status 0").
+    /// How the tool ended, as a predicate ("ended with exit status 0").
     pub ended: String,
-    /// The programs that it had loaded when it was ready.
+    /// The programs that the tool had loaded when it was ready.
     pub programs: Vec<BpfObject>,
-    /// The maps that it had created when it was ready.
+    /// The maps that the tool had created when it was ready.
     pub maps: Vec<BpfObject>,
-    /// How many links it had created when it was ready; `None` where the kernel does not list them (before Linux 5.8).
+    /// Number of links that the tool had created when it was ready; `None` if the kernel does not
+    /// list them (before Linux 5.8).
     pub links: Option<u32>,
-    /// Which of these remained when it had ended.
+    /// The objects that remained after the tool had ended.
     pub left_behind: LeftBehind,
-    /// Its processes' memory when it was ready and just before it was stopped: `VmRSS` of all in its cgroup, in bytes.
+    /// Memory of the tool's processes when it was ready and just before it was stopped: the sum of
+    /// `VmRSS` in its cgroup, in bytes.
     pub resident_bytes: [u64; 2],
-    /// Processor time of all its processes, in microseconds, at three instants (`usage_usec` of its cgroup).
+    /// CPU time of the tool's processes at three instants, in microseconds (cgroup `usage_usec`).
     pub processor_us: ProcessorTime,
-    /// How often the kernel skipped one of its programs because it was already running on that CPU (`recursion_misses`), when
-    /// it was stopped; `None` where the kernel does not report it (before Linux 5.12).
+    /// How often the kernel had skipped the tool's programs when it was stopped, because they were
+    /// already running on the CPU (`recursion_misses`). `None` if the kernel does not report it
+    /// (before Linux 5.12).
     #[serde(default)]
     pub recursion_misses: Option<u64>,
-    /// How many hits of its kprobes ran no program, when it was stopped, by its links; `None` where it has no such link, or the
-    /// kernel does not count them (before Linux 6.7).
+    /// Hits of the tool's kprobes that had run no program when it was stopped, from its links.
+    /// `None` if there is no such link, or the kernel does not count hits (before Linux 6.7).
     #[serde(default)]
     pub missed_probes: Option<u64>,
-    /// Its output, in the order of arrival.
+    /// The tool's output, in the order of arrival.
     pub output: Vec<OutputPiece>,
-    /// Bytes of its output that were dropped because it exceeded [`MAX_CAPTURED`] or [`MAX_PIECES`].
+    /// Bytes of output that were dropped because they exceeded [`MAX_CAPTURED`] or [`MAX_PIECES`].
     pub dropped_bytes: u64,
 }
 
-/// A program or map as the kernel holds it.
+/// A program or map in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BpfObject {
-    /// The kernel's id of it.
+    /// The kernel's id of the object.
     pub id: u32,
-    /// Its name in the kernel, 15 bytes at most.
+    /// The kernel's name of the object, up to 15 bytes.
     pub name: String,
     /// `enum bpf_prog_type` or `enum bpf_map_type` of include/uapi/linux/bpf.h.
     pub kind: u32,
-    /// Memory that the kernel accounts to it, in bytes (`memlock` of its `fdinfo`); `None` where the kernel does not report it.
+    /// Memory that the kernel accounts to the object, in bytes (`memlock` in `fdinfo`); `None` if
+    /// the kernel does not report it.
     pub memory_bytes: Option<u64>,
-    /// For a program: what the verifier and the compiler made of it.
+    /// Figures from the verifier and the JIT compiler, for a program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<ProgramCode>,
 }
 
-/// What the verifier and the compiler made of a program.
+/// Figures of a program from the verifier and the JIT compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ProgramCode {
     /// Instructions after the verifier's rewriting.
     pub instructions: u32,
-    /// Instructions that the verifier processed, each as often as it did; `None` where the kernel does not report it (before Linux 5.16).
+    /// Instructions that the verifier processed, with repetitions; `None` if the kernel does not
+    /// report it (before Linux 5.16).
     pub verified: Option<u32>,
-    /// Bytes of machine code; 0 where the kernel interprets it.
+    /// Size of the machine code in bytes; 0 if the kernel interprets the program.
     pub jited_bytes: u32,
-    /// What the verifier's log has of it; `None` where its loader did not ask for that, or does not report it.
+    /// Statistics in the verifier's log; `None` if the loader does not ask for or report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<VerifierStatistics>,
 }
 
-/// The statistics at the end of the verifier's log of a program that it accepted (`BPF_LOG_STATS`, `print_verification_stats` of
-/// kernel/bpf/verifier.c, 5.10 to 7.2).
+/// Statistics at the end of the verifier's log of an accepted program (`BPF_LOG_STATS`,
+/// `print_verification_stats` of kernel/bpf/verifier.c, 5.10 to 7.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct VerifierStatistics {
-    /// Instructions that it processed, each as often as it did.
+    /// Instructions that the verifier processed, with repetitions.
     pub instructions: u32,
-    /// States of registers and stack that it remembered, in total.
+    /// Total number of remembered states of registers and stack.
     pub total_states: u32,
-    /// The most states that it remembered at once.
+    /// Peak number of remembered states.
     pub peak_states: u32,
-    /// Microseconds of the kernel's clock that it took.
+    /// Verification time in microseconds of the kernel's clock.
     pub time_us: u64,
 }
 
-/// What a tool left in the kernel when it had ended.
+/// Objects that a tool left in the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftBehind {
@@ -267,31 +276,31 @@ pub struct LeftBehind {
     pub programs: Vec<String>,
     /// Names of maps.
     pub maps: Vec<String>,
-    /// Number of links; `None` where the kernel does not list them.
+    /// Number of links; `None` if the kernel does not list them.
     pub links: Option<u32>,
     /// Names of probe events in tracefs (`kprobe_events`, `uprobe_events`).
     pub events: Vec<String>,
 }
 
 impl LeftBehind {
-    /// Whether nothing was found.
+    /// Whether nothing was left.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         self.programs.is_empty() && self.maps.is_empty() && self.events.is_empty() && self.links.unwrap_or(0) == 0
     }
 }
 
-/// Processor time since a tool's start, in microseconds.
+/// CPU time since a tool's start, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessorTime {
-    /// When it was ready, and had finished its set-up.
+    /// CPU time when the tool was ready and had finished its set-up.
     pub ready: u64,
-    /// When the guest had then been idle for [`Self::idle_ns`].
+    /// CPU time after the guest had then been idle for [`Self::idle_ns`].
     pub idle: u64,
-    /// How long that was, in nanoseconds.
+    /// Duration of the idle time in nanoseconds.
     pub idle_ns: u64,
-    /// Just before it was stopped.
+    /// CPU time just before the tool was stopped.
     pub stopped: u64,
 }
 
@@ -299,16 +308,16 @@ pub struct ProcessorTime {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutputPiece {
-    /// When they arrived, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// Time of arrival in nanoseconds of `CLOCK_MONOTONIC`.
     pub monotonic_ns: u64,
-    /// Where it came from.
+    /// The source of the output.
     pub source: Source,
-    /// Which of its endpoints, from 0 on; 0 for what it printed.
+    /// The index of the endpoint, from 0; 0 for printed output.
     #[serde(default, skip_serializing_if = "is_first")]
     pub endpoint: u32,
-    /// Its text; bytes that are not UTF-8 are replaced.
+    /// The text. Invalid UTF-8 is replaced.
     pub text: String,
-    /// What the bundled tracer had counted before and after, where it counts in the same run and was read.
+    /// Counts of the bundled tracer around the piece, if it counts in the same run and was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<Box<Reference>>,
 }
@@ -318,26 +327,26 @@ const fn is_first(endpoint: &u32) -> bool {
     *endpoint == 0
 }
 
-/// What the bundled tracer had counted around a report of a tool, between which a correct report must be.
+/// Counts of the bundled tracer around a tool's report. A correct report lies between them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reference {
-    /// Before the tool made its report: before it was requested, or waited for.
+    /// Counts before the tool made its report: before the report was requested, or waited for.
     pub before: Sample,
-    /// Right after the report had arrived.
+    /// Counts right after the report had arrived.
     pub after: Sample,
 }
 
 names! {
-    /// Where a tool's output came from.
+    /// The source of a tool's output.
     pub enum Source: "source" {
         /// Standard output.
         Output = "stdout",
         /// Standard error.
         Error = "stderr",
-        /// Its HTTP endpoint: the body of a response.
+        /// The body of a response from the HTTP endpoint.
         Endpoint = "endpoint",
-        /// Its HTTP endpoint: why there was no response.
+        /// The reason why the HTTP endpoint gave no response.
         NoAnswer = "no-answer",
     }
 }

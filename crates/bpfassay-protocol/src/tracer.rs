@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines of JSON between the tracer and the program that started it.
+//! JSON lines between the tracer and the program that started it.
 //!
-//! The tracer writes one [`TracerLine`] per line to standard output and reads commands from standard input:
-//! `sample LABEL` makes it write a [`TracerLine::Sample`] with that label at once; end of file makes it detach and
-//! exit with status 0.
+//! The tracer writes one [`TracerLine`] per line to standard output and reads commands from
+//! standard input. `sample LABEL` requests a [`TracerLine::Sample`] with that label at once. At end
+//! of file, the tracer detaches and exits with status 0.
 //!
-//! With `--keep-loaded` it begins with nothing attached: `attach` makes it attach its programs and write [`TracerLine::Ready`], `detach`
-//! makes it detach them and write [`TracerLine::Ended`], any number of times. The programs stay loaded in between, and count from zero each time.
+//! If there is `--keep-loaded`, nothing is attached at first. `attach` attaches the programs and
+//! requests [`TracerLine::Ready`]. `detach` detaches them and requests [`TracerLine::Ended`]. Both
+//! can be repeated. The programs stay loaded in between and count from zero each time.
 
 use std::collections::BTreeMap;
 
@@ -29,17 +30,17 @@ pub const MAX_LINE: usize = 2 << 20;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TracerLine {
-    /// Every program is loaded and attached; counting has begun.
+    /// All programs are loaded and attached, and counting has begun.
     Ready(Attached),
-    /// It could not be loaded or attached; the tracer exits with status 3 after this line.
+    /// A program could not be loaded or attached. The tracer exits with status 3 after this line.
     Refused(Refusal),
     /// A reading of the counters.
     Sample(Sample),
-    /// The last line of a tracer that was requested to end or to detach, after it has detached.
+    /// The last line of a tracer that was requested to end or detach. It has detached.
     Ended(Ended),
-    /// What this kernel offers (`--features`): the only line then.
+    /// The features of this kernel (`--features`). No other line is written then.
     Features {
-        /// Every feature that was tried, in the order of display.
+        /// Every feature that was tried, in display order.
         features: Vec<Feature>,
     },
 }
@@ -50,11 +51,11 @@ pub enum TracerLine {
 pub struct Attached {
     /// The configuration.
     pub configuration: ProbeConfiguration,
-    /// Time to open and load the programs, in nanoseconds of `CLOCK_MONOTONIC`; `None` where they were loaded before, for an earlier
-    /// run.
+    /// Time to open and load the programs, in nanoseconds of `CLOCK_MONOTONIC`; `None` if an
+    /// earlier run had loaded them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_ns: Option<u64>,
-    /// Time to attach them, in the same unit.
+    /// Time to attach the programs, in the same unit.
     pub attach_ns: u64,
     /// The programs as the kernel holds them.
     pub programs: Vec<Program>,
@@ -64,24 +65,24 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// `configuration` as it begins: nothing is loaded yet, and nothing attached.
+    /// `configuration` at the start: nothing is loaded or attached.
     #[must_use]
     pub const fn none(configuration: ProbeConfiguration) -> Self {
         Self { configuration, load_ns: None, attach_ns: 0, programs: Vec::new(), findings: Vec::new() }
     }
 }
 
-/// What a tracer reports at its end.
+/// A tracer's report at its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ended {
-    /// Pitfalls found while and after it counted.
+    /// Pitfalls found while it counted and afterwards.
     pub findings: Vec<Finding>,
     /// Time to detach, in nanoseconds of `CLOCK_MONOTONIC`.
     pub detach_ns: u64,
-    /// The kernel's statistics of each program, where they were enabled (`--bpf-stats`).
+    /// The kernel's statistics of each program, if they were enabled (`--bpf-stats`).
     pub statistics: Vec<ProgramStatistics>,
-    /// Calls counted since attaching, of all keys together, read next to the statistics; `None` without statistics.
+    /// Calls of all keys since attaching, read next to the statistics; `None` without statistics.
     #[serde(default)]
     pub events: Option<u64>,
 }
@@ -90,11 +91,11 @@ pub struct Ended {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgramStatistics {
-    /// [`Program::name`]; for another tool's programs the name in the kernel, 15 bytes at most.
+    /// [`Program::name`]; for a program of another tool, the name in the kernel, up to 15 bytes.
     pub program: String,
-    /// Times that it ran (`run_cnt`).
+    /// Number of executions (`run_cnt`).
     pub runs: u64,
-    /// Nanoseconds that it ran (`run_time_ns`), the two clock reads of each run partly included.
+    /// Nanoseconds of execution (`run_time_ns`), including parts of the two clock reads per run.
     pub run_time_ns: u64,
 }
 
@@ -102,11 +103,12 @@ pub struct ProgramStatistics {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Program {
-    /// Its name in the object file.
+    /// Name in the object file.
     pub name: String,
-    /// The kernel function it is attached to, with the offset where it is not the entry (`vfs_read+0x8`).
+    /// The kernel function that the program is attached to, with an offset if it is not the entry
+    /// (`vfs_read+0x8`).
     pub attached_to: String,
-    /// Bytes of machine code; 0 where the JIT did not compile it.
+    /// Size of the machine code in bytes; 0 if the JIT did not compile the program.
     pub jited_bytes: u32,
     /// BPF instructions after the verifier's rewriting.
     pub instructions: u32,
@@ -114,33 +116,35 @@ pub struct Program {
     pub verified_instructions: Option<u32>,
 }
 
-/// Why a tracer does not run on this kernel.
+/// The reason why a tracer does not run on this kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Refusal {
     /// The step that failed.
     pub step: Step,
-    /// The program concerned, if one.
+    /// The program concerned, if any.
     pub program: Option<String>,
     /// The kernel's error number as a positive value, if the kernel refused.
     pub errno: Option<i32>,
     /// The kernel's or the library's own message, without a trailing newline.
     pub message: String,
-    /// The line of the verifier's log that has the reason, where there is one.
+    /// The line of the verifier's log with the reason, if there is one.
     pub verifier: Option<String>,
-    /// Pitfalls found on this kernel that may explain it.
+    /// Pitfalls found on this kernel that may be the cause.
     #[serde(default)]
     pub findings: Vec<Finding>,
-    /// What its programs read, compared with the prototypes of this kernel's functions; `None` where that was not compared.
+    /// The data that the programs read, compared with the prototypes of this kernel's functions;
+    /// `None` if they were not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prototypes: Option<Box<Prototypes>>,
-    /// Of a tool under test: the run in which it was refused. An earlier run of the same boot: the tool was not started again.
+    /// For a tool under test, the run in which it was refused. If that is an earlier run of the
+    /// same boot, the tool was not started again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
 }
 
 impl Refusal {
-    /// That `step` failed, and nothing else: no program is known to be concerned, no error number, and no verifier's line.
+    /// A failure of `step` without a program, an error number or a line of the verifier.
     #[must_use]
     pub const fn new(step: Step, message: String) -> Self {
         Self {
@@ -156,12 +160,12 @@ impl Refusal {
     }
 }
 
-/// A step of starting a tracer.
+/// A step of a tracer's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
-    /// Parsing the object file, kernel BTF included.
+    /// Parsing the object file and the kernel's BTF.
     Open,
     /// Creating maps and loading programs through the verifier.
     Load,
@@ -173,13 +177,13 @@ pub enum Step {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sample {
-    /// When reading began, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// Start of the reading in nanoseconds of `CLOCK_MONOTONIC`.
     pub monotonic_ns: u64,
-    /// The label of the `sample` command that requested it; none for periodic ones.
+    /// Label of the `sample` command that requested the reading; `None` for a periodic one.
     pub label: Option<String>,
     /// Counters since the tracer attached, one row per key, sorted by key.
     pub rows: Vec<CounterRow>,
-    /// What program sets counted, sorted by cgroup and event; empty for other probe configurations.
+    /// Counts of program sets, sorted by cgroup and event; empty for other probe configurations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventRow>,
     /// Events known to be lost since the tracer attached.
@@ -192,28 +196,28 @@ pub struct Sample {
 pub struct CounterRow {
     /// Id of the cgroup (v2) of the calling task.
     pub cgroup: u64,
-    /// Device of the superblock, as `major:minor` in `/proc/self/mountinfo`; [`Device::UNKNOWN`] where the probe cannot
-    /// read it.
+    /// Device of the superblock, as `major:minor` in `/proc/self/mountinfo`; [`Device::UNKNOWN`] if
+    /// the probe cannot read it.
     pub device: Device,
-    /// Mount id, the first field of `/proc/self/mountinfo`; 0 where the probe cannot read it.
+    /// Mount id, the first field of `/proc/self/mountinfo`; 0 if the probe cannot read it.
     pub mount: u64,
-    /// Where it is mounted, from mountinfo; `None` once it is unmounted, or outside the tracer's mount namespace.
+    /// Mount point, from mountinfo; `None` if unmounted, or in another mount namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// The operation.
     pub operation: Operation,
-    /// Which of its calls; `None` where it has no variants, or the map layout or the probe does not
-    /// distinguish them.
+    /// The kind of call; `None` if the operation has no variants, or the map layout or the probe
+    /// does not distinguish them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<Variant>,
-    /// The calling thread; `None` where the map layout does not have it, or had no room for it.
+    /// The calling thread; `None` if the map layout does not have it, or had no room for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Task>,
-    /// What was counted.
+    /// The counts.
     #[serde(flatten)]
     pub totals: Totals,
-    /// Calls by duration, where the probe sees both ends: element `i` counts calls that took from 2^i up to 2^(i+1)
-    /// nanoseconds (element 0 also those of 0 ns); trailing zeros are left out.
+    /// Calls by duration, if the probe sees both ends. Element `i` counts calls from 2^i up to
+    /// 2^(i+1) nanoseconds. Element 0 includes calls of 0 ns. Trailing zeros are omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency: Vec<u64>,
 }
@@ -229,16 +233,16 @@ impl CounterRow {
     }
 }
 
-/// A thread, as the kernel had it when it made a call.
+/// A thread, as the kernel had it at the time of a call.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Task {
-    /// Id of its process (`tgid`).
+    /// Id of the process (`tgid`).
     pub process: u32,
-    /// Its own id, where that is not the id of its process.
+    /// Id of the thread, if it differs from the id of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<u32>,
-    /// Its name (`comm`), at most 15 bytes; bytes that are not UTF-8 are replaced.
+    /// Name (`comm`), up to 15 bytes. Invalid UTF-8 is replaced.
     pub name: String,
 }
 
@@ -261,27 +265,30 @@ pub struct Device {
 }
 
 impl Device {
-    /// Not known, as for an open that failed before there was a file. No device has this number: those of file systems
-    /// without one begin at 0:1 (`get_anon_bdev`, fs/super.c, 5.10 to 7.2).
+    /// Unknown, as for an open that failed before there was a file. No device has this number:
+    /// those of file systems without a device begin at 0:1 (`get_anon_bdev`, fs/super.c, 5.10 to
+    /// 7.2).
     pub const UNKNOWN: Self = Self { major: 0, minor: 0 };
 
-    /// From the kernel's internal `dev_t` (`s_dev`): 12 bits of major above 20 bits of minor (`MINORBITS` in
-    /// include/linux/kdev_t.h).
+    /// Converts the kernel's internal `dev_t` (`s_dev`): 12 bits of major above 20 bits of minor
+    /// (`MINORBITS` in include/linux/kdev_t.h).
     #[must_use]
     pub const fn from_kernel(dev: u32) -> Self {
         Self { major: dev >> 20, minor: dev & 0xf_ffff }
     }
 }
 
-/// Events known to be lost. `None` means the kernel or the configuration does not report it: not measured, not zero.
+/// Events known to be lost. `None` means not measured: the kernel or the configuration does not
+/// report the number.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Losses {
-    /// kprobe hits that ran no handler (`nmissed`, from `/sys/kernel/debug/tracing/kprobe_profile` or the link's info).
+    /// kprobe hits that ran no handler (`nmissed` in `/sys/kernel/debug/tracing/kprobe_profile` or
+    /// in the link's info).
     pub missed_probes: Option<u64>,
-    /// Programs skipped because they were already running on that CPU (`recursion_misses`, 5.12 and later).
+    /// Programs skipped because they already ran on the CPU (`recursion_misses`, since 5.12).
     pub recursion_misses: Option<u64>,
-    /// Keys that did not fit into a map: their events were not counted.
+    /// Keys that did not fit into a map, so their events were not counted.
     pub map_insert_failures: Option<u64>,
     /// Keys that an LRU map evicted with their counts; `None` for layouts that never evict.
     #[serde(default)]
@@ -291,7 +298,7 @@ pub struct Losses {
     pub ring_buffer_drops: Option<u64>,
 }
 
-/// The same counters without their threads: rows of one key are one.
+/// Sums the rows over threads, so that each key has one row without a thread.
 #[must_use]
 pub fn without_tasks(rows: Vec<CounterRow>) -> Vec<CounterRow> {
     let mut summed = BTreeMap::<_, CounterRow>::new();
@@ -307,7 +314,7 @@ pub fn without_tasks(rows: Vec<CounterRow>) -> Vec<CounterRow> {
     summed.into_values().collect()
 }
 
-/// Sums rows over keys: everything that `keep` selects, per operation.
+/// Sums the rows that `keep` selects, per operation.
 pub fn sum<'a>(
     rows: impl IntoIterator<Item = &'a CounterRow>,
     mut keep: impl FnMut(&CounterRow) -> bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! docs/adding.md lists all files that a new architecture touches: no other source names one.
+//! Checks that docs/adding.md lists all files that a new architecture touches.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
 
@@ -8,20 +8,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Most files that a new architecture may touch, its own included.
+/// Most files that a new architecture may touch, including its own file.
 const MOST: usize = 8;
 
-/// The architecture whose name also names a family: Linux, Debian, Rust and libbpf all have a prefix of it.
+/// An architecture whose name is also a prefix in Linux, Debian, Rust and libbpf.
 const NAME: &str = "riscv";
 
-/// Not an architecture of guests: the device tree of QEMU's board, which shows that a host is itself a guest.
+/// The device tree of QEMU's board, which shows that a host is itself a guest.
 const OTHERS: [&str; 1] = ["riscv-virtio"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The files that the section names as links.
+/// Returns the files that the section links.
 fn listed() -> Vec<PathBuf> {
     let page = fs::read_to_string(root().join("docs/adding.md")).unwrap();
     let section = page.split("\n## ").find(|section| section.starts_with("An architecture\n")).unwrap();
@@ -29,7 +29,7 @@ fn listed() -> Vec<PathBuf> {
     links.map(|link| root().join("docs").join(link).canonicalize().unwrap()).collect()
 }
 
-/// The sources below `directory`, without tests.
+/// Collects the sources below `directory`, without tests.
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -39,13 +39,13 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
                 sources(&path, found);
             }
         } else if name != "tests.rs" && [".rs", ".c", ".h"].iter().any(|end| name.ends_with(end)) {
-            // A file may be linked into a second crate.
+            // A file can be linked into a second crate.
             found.push(path.canonicalize().unwrap());
         }
     }
 }
 
-/// Whether code, not a comment, names the architecture. What follows `#[cfg(test)]` is not searched.
+/// Whether code, not a comment, names the architecture. Text after `#[cfg(test)]` is not searched.
 fn names_one(text: &str) -> bool {
     let is_comment = |line: &&str| ["//", "/*", "*"].iter().any(|mark| line.starts_with(mark));
     let code = text.lines().map(str::trim).take_while(|line| *line != "#[cfg(test)]").filter(|line| !is_comment(line));

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A stage as one sequence of bytes, for programs that have it compiled in: for each file, the lock file first, the lengths of path and content (32 bits
-//! each, little-endian), then both.
+//! Encodes a stage as one sequence of bytes, for programs that have it compiled in. Each file
+//! consists of the lengths of path and content (32 bits each, little-endian), the path, and the
+//! content. The lock file comes first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{OF_WORKSPACE, Result, Stage, StageError};
 
 impl Stage {
-    /// The files, and the whole lock file. The same files give the same bytes.
+    /// Encodes the files and the whole lock file. The same files give the same bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -24,10 +25,11 @@ impl Stage {
         bytes
     }
 
-    /// What `packages` need of the stage that [`Stage::to_bytes`] gave `bytes` of.
+    /// Returns the part that `packages` need of the stage in `bytes`, which come from
+    /// [`Stage::to_bytes`].
     ///
     /// # Errors
-    /// [`StageError::Bytes`] for bytes that are no stage; those of [`Stage::part`].
+    /// [`StageError::Bytes`] if the bytes are not a stage; those of [`Stage::part`].
     pub fn from_bytes(bytes: &[u8], packages: &[&str]) -> Result<Self> {
         let mut reader = Reader { bytes, at: 0 };
         let (mut files, mut lock) = (BTreeMap::new(), None);
@@ -35,7 +37,7 @@ impl Stage {
             let (path, content) = (reader.length()?, reader.length()?);
             let at = reader.at;
             let path = reader.text(path)?;
-            // They are written below a directory.
+            // The files will be written below a directory.
             let stays = |part: &str| !["", ".", ".."].contains(&part);
             if !path.split('/').all(stays) || path.contains('\\') {
                 return Err(StageError::Bytes { problem: "a path that leaves its directory", at });

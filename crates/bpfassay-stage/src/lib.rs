@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the guest's programs are built from: some packages of this workspace, without their tests, and their part of
-//! the lock file.
+//! The sources of the guest's programs: packages of this workspace without their tests, and their
+//! part of the lock file.
 //!
-//! Here: reading it, its digest, and its form in programs that have it compiled in. The command's build script uses this, too, so that it has few
-//! dependencies.
-//! Not here: building (bpfassay-testbed).
+//! This crate reads a stage, computes its digest, and encodes it for programs that have it compiled
+//! in. The command's build script uses the crate, so it has few dependencies. bpfassay-testbed
+//! builds the programs.
 
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,7 @@ use toml::{Table, Value};
 /// The package of the tracer's eBPF programs in Rust.
 pub const EBPF: &str = "bpfassay-tracer-ebpf";
 
-/// Packages whose source decides what the guest's programs are.
+/// Packages whose source determines the guest's programs.
 pub const PACKAGES: [&str; 4] = ["bpfassay-guest", "bpfassay-tracer", "bpfassay-workload", EBPF];
 
 /// Cargo's profile for the guest's programs, in the workspace's `Cargo.toml`.
@@ -31,44 +31,44 @@ pub const PROFILE: &str = "payload";
 
 type Result<T, E = StageError> = std::result::Result<T, E>;
 
-/// Why the source of the guest's programs cannot be staged.
+/// The source of the guest's programs cannot be staged.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     /// The operating system refused an operation on a file.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was to be done, as a verb ("read", "create").
+        /// The operation, as a verb ("read", "create").
         action: &'static str,
         /// The file concerned.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// A manifest or the lock file is not what cargo would take.
+    /// Cargo would not accept a manifest or the lock file.
     #[error("cannot understand {}: check it with `cargo metadata`", path.display())]
     Toml {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// The place and the reason.
         #[source]
         source: toml::de::Error,
     },
-    /// A manifest cannot be written again.
+    /// A manifest cannot be written for the stage.
     #[error("cannot write the manifest of {package} for the build of the guest's programs")]
     Rewrite {
         /// The package.
         package: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: toml::ser::Error,
     },
-    /// Bytes are no stage.
+    /// The bytes are not a stage.
     #[error("these are not the sources of the guest's programs: {problem} at byte {at}")]
     Bytes {
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
-        /// Where.
+        /// The position in the bytes.
         at: usize,
     },
     /// A package is not in the workspace.
@@ -88,28 +88,28 @@ impl StageError {
     }
 }
 
-/// Tables that list dependencies of programs and of their build scripts.
+/// Tables of dependencies of programs and of build scripts.
 const DEPENDENCIES: [&str; 2] = ["dependencies", "build-dependencies"];
 
-/// Tables of a manifest that take no part in building programs, with all that they would need.
+/// Tables of a manifest that building programs does not need. Their dependencies are left out, too.
 const LEFT_OUT: [&str; 5] = ["dev-dependencies", "test", "bench", "example", "lints"];
 
 /// Largest source file, manifest or lock file that is read, in bytes.
 const MAX_SOURCE: u64 = 64 << 20;
 
-/// Names of files in a workspace, or in a directory with the parts of one.
+/// Names of files in a workspace, or in a directory with parts of one.
 struct Names {
     manifest: &'static str,
     lock: &'static str,
 }
 
-/// Those of cargo.
+/// Cargo's names.
 const OF_WORKSPACE: Names = Names { manifest: "Cargo.toml", lock: "Cargo.lock" };
 
-/// Others, because cargo leaves directories with a `Cargo.toml` out of packages.
+/// Other names, because cargo omits directories with a `Cargo.toml` from packages.
 const OF_PACKAGE: Names = Names { manifest: "manifest.toml", lock: "lock.toml" };
 
-/// What of a package's directory is staged, besides its manifest.
+/// The parts of a package's directory that are staged in addition to the manifest.
 const PARTS: [&str; 2] = ["src", "build.rs"];
 
 /// The files to build from, by path in the stage.
@@ -122,15 +122,16 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Reads what `packages` of the workspace in `workspace` need.
+    /// Reads the files that `packages` of the workspace in `workspace` need.
     ///
     /// # Errors
-    /// [`StageError`] for manifests that cannot be understood, and files that cannot be read.
+    /// [`StageError`] if a manifest cannot be understood or a file cannot be read.
     pub fn read(workspace: &Path, packages: &[&str]) -> Result<Self> {
         Self::read_as(&OF_WORKSPACE, workspace, packages)
     }
 
-    /// As [`Stage::read`], of a directory in cargo's package of another crate: with `manifest.toml` and `lock.toml` for `Cargo.toml` and `Cargo.lock`.
+    /// Like [`Stage::read`], for a directory in another crate's cargo package. The directory has
+    /// `manifest.toml` and `lock.toml` in place of `Cargo.toml` and `Cargo.lock`.
     ///
     /// # Errors
     /// Those of [`Stage::read`].
@@ -145,11 +146,11 @@ impl Stage {
         Self::collect(root, lock, lock_path, packages, |package, files| stage_package(names, workspace, package, files))
     }
 
-    /// What `packages` of this stage need: the same as [`Stage::read`] of them gave when this stage was read, even
-    /// where the workspace has changed since.
+    /// Returns the part of this stage that `packages` need. It equals the result of [`Stage::read`]
+    /// at the time when this stage was read, even if the workspace has changed since.
     ///
     /// # Errors
-    /// [`StageError`] where a manifest cannot be understood, or names a package that is not there.
+    /// [`StageError`] if a manifest cannot be understood, or names a package that does not exist.
     pub fn part(&self, packages: &[&str]) -> Result<Self> {
         let root = self.staged_toml("Cargo.toml")?;
         Self::collect(root, self.lock.clone(), "Cargo.lock".into(), packages, |package, files| {
@@ -164,7 +165,8 @@ impl Stage {
         })
     }
 
-    /// Takes `packages` and those that they reach: `stage` puts the files of one in its place and returns its manifest.
+    /// Collects `packages` and the packages that they reach. `stage` adds the files of one package
+    /// and returns its manifest.
     fn collect(
         mut root: Table,
         lock: String,
@@ -191,34 +193,36 @@ impl Stage {
         Ok(Self { files, lock, packages: taken, digest })
     }
 
-    /// A manifest of the stage.
+    /// Parses a manifest of the stage.
     fn staged_toml(&self, path: &str) -> Result<Table> {
         let content = self.files.get(path).map(Vec::as_slice).unwrap_or_default();
         toml::from_slice(content).map_err(|source| StageError::Toml { path: path.into(), source })
     }
 
-    /// SHA-256 of everything that matters to the programs. Of the lock file that is the part that their packages reach.
+    /// Returns the SHA-256 of everything that affects the programs. Only the reachable part of the
+    /// lock file is included.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         self.digest
     }
 
-    /// What this was read from: files, and directories with all that is in them, relative to the workspace.
+    /// Returns the inputs of this stage, relative to the workspace: files, and directories with
+    /// their whole content.
     pub fn inputs(&self) -> impl Iterator<Item = String> {
         let of_package = |name: &String| ["Cargo.toml", "src", "build.rs"].map(|part| format!("crates/{name}/{part}"));
         ["Cargo.toml", "Cargo.lock"].map(str::to_owned).into_iter().chain(self.packages.iter().flat_map(of_package))
     }
 
-    /// Names of the binaries in `src/bin` of a package, sorted.
+    /// Returns the names of the binaries in `src/bin` of a package, sorted.
     pub fn binaries(&self, package: &str) -> impl Iterator<Item = &str> {
         let directory = format!("crates/{package}/src/bin/");
         self.files.keys().filter_map(move |path| path.strip_prefix(&directory)?.strip_suffix(".rs"))
     }
 
-    /// Writes the stage to `directory`, with the whole lock file, which cargo reduces to what is needed.
+    /// Writes the stage to `directory` with the whole lock file, which cargo then reduces.
     ///
     /// # Errors
-    /// [`StageError::Io`] where a directory or a file cannot be written.
+    /// [`StageError::Io`] if a directory or a file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<()> {
         let lock = ("Cargo.lock", self.lock.as_bytes());
         let files = self.files.iter().map(|(path, content)| (path.as_str(), content.as_slice()));
@@ -250,7 +254,7 @@ fn digest(files: &BTreeMap<String, Vec<u8>>, locked: &BTreeSet<String>) -> [u8; 
     hasher.finalize().into()
 }
 
-/// Stages one package and returns its manifest, as staged.
+/// Stages one package and returns the staged manifest.
 fn stage_package(
     names: &Names,
     workspace: &Path,
@@ -277,13 +281,13 @@ fn stage_package(
     Ok(manifest)
 }
 
-/// Names in `[workspace.dependencies]`, and whether they are packages of this workspace.
+/// Returns names in `[workspace.dependencies]`, and whether they are packages of this workspace.
 fn workspace_dependencies(root: &Table) -> BTreeMap<String, bool> {
     let table = root.get("workspace").and_then(|workspace| workspace.get("dependencies")).and_then(Value::as_table);
     table.into_iter().flatten().map(|(name, value)| (name.clone(), value.get("path").is_some())).collect()
 }
 
-/// Names in all dependency tables of a manifest, those for single targets included.
+/// Returns the names in all dependency tables of a manifest, including those for single targets.
 fn dependencies(manifest: &Table) -> impl Iterator<Item = &str> {
     let targets = manifest.get("target").and_then(Value::as_table).into_iter().flat_map(|table| table.values());
     let tables = targets.filter_map(Value::as_table).chain([manifest]);
@@ -292,8 +296,9 @@ fn dependencies(manifest: &Table) -> impl Iterator<Item = &str> {
         .flat_map(|table| table.keys().map(String::as_str))
 }
 
-/// Leaves in the workspace's manifest what `packages`, which name the dependencies `used`, have use for: not its other members and what they depend on, and
-/// no profile but the one for the guest (and what that inherits).
+/// Reduces the workspace's manifest to what `packages` need. `used` are the dependencies that they
+/// name. Other members, their dependencies, and all profiles are removed, except for the guest's
+/// profile and the one that it inherits.
 fn strip_workspace(root: &mut Table, packages: &BTreeSet<String>, used: &BTreeSet<String>) {
     if let Some(workspace) = root.get_mut("workspace").and_then(Value::as_table_mut) {
         workspace.remove("default-members");
@@ -311,8 +316,8 @@ fn strip_workspace(root: &mut Table, packages: &BTreeSet<String>, used: &BTreeSe
     }
 }
 
-/// The packages of a lock file that `roots` reach, as `name version checksum`. Development dependencies of the roots
-/// are among them, because the file does not distinguish them.
+/// Returns the packages of a lock file that `roots` reach, as `name version checksum`. Development
+/// dependencies of the roots are included, because the file does not distinguish them.
 fn locked(lock: &str, roots: &BTreeSet<String>) -> Result<BTreeSet<String>, toml::de::Error> {
     let lock: Table = toml::from_str(lock)?;
     let packages: Vec<&Value> = lock.get("package").and_then(Value::as_array).into_iter().flatten().collect();
@@ -342,7 +347,8 @@ fn read_toml(path: &Path) -> Result<Table> {
     toml::from_str(&text).map_err(|source| StageError::Toml { path: path.to_owned(), source })
 }
 
-/// The file at `path`. A checkout is as trustworthy as the programs that are built from it; only its size is bounded.
+/// Reads the file at `path`. A checkout is as trustworthy as the programs that are built from it,
+/// so only the size is bounded.
 fn read(path: &Path) -> Result<Vec<u8>> {
     let mut content = Vec::new();
     let file = fs::File::open(path).map_err(StageError::io("read", path))?;
@@ -366,7 +372,7 @@ fn put_toml(files: &mut BTreeMap<String, Vec<u8>>, path: &str, package: &str, ta
     Ok(())
 }
 
-/// Takes a file, or all files of a directory; symbolic links count as what they point to.
+/// Collects a file, or all files of a directory. Symbolic links are followed.
 fn take(path: &Path, place: &str, files: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
     if !path.is_dir() {
         files.insert(place.to_owned(), read(path)?);

@@ -159,7 +159,7 @@ fn the_digest_follows_what_goes_into_the_programs() {
         ("Cargo.lock", "checksum = \"cc\"", "checksum = \"cd\""),
         ("Cargo.lock", "checksum = \"bb\"", "checksum = \"bc\""),
         ("Cargo.toml", "opt-level = 3", "opt-level = 2"),
-        // What only the host's command depends on.
+        // A dependency of the host's command alone.
         ("Cargo.toml", "[workspace.dependencies]", "[workspace.dependencies]\nhttp = \"1\""),
     ] {
         change(path, from, to);
@@ -234,7 +234,7 @@ fn bytes_give_the_stage_that_they_were_made_of() {
     let again = Stage::from_bytes(&bytes, &["agent"]).unwrap();
     assert_eq!((again.digest(), &again.files, &again.lock), (read.digest(), &read.files, &read.lock));
     assert_eq!(again.to_bytes(), bytes);
-    // A part of them is that of the workspace, too.
+    // A part of the bytes equals that part of the workspace, too.
     let part = Stage::from_bytes(&bytes, &["common"]).unwrap();
     assert_eq!(part.digest(), Stage::read(directory.path(), &["common"]).unwrap().digest());
 }
@@ -244,7 +244,7 @@ fn bytes_that_are_no_stage_are_refused() {
     let whole = stage(&workspace());
     let bytes = whole.to_bytes();
     for length in 0..bytes.len() {
-        // What ends with the end of a file is another stage.
+        // Bytes that end with the end of a file are another stage.
         let is_other = |part: Stage| part.digest() != whole.digest();
         assert!(Stage::from_bytes(&bytes[..length], &["agent"]).map_or(true, is_other), "the first {length} bytes");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gives the inputs of libFuzzer to the target that the variable `BPFASSAY_FUZZ_TARGET` names.
+//! Passes libFuzzer's inputs to the target that `BPFASSAY_FUZZ_TARGET` names.
 #![no_main]
 
 use std::{env, sync::LazyLock};
@@ -10,7 +10,7 @@ static NAME: LazyLock<String> =
     LazyLock::new(|| env::var("BPFASSAY_FUZZ_TARGET").expect("BPFASSAY_FUZZ_TARGET names the target"));
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| match NAME.as_str() {
-    // Readers of the workspace in `spans/`, which tests them on stable itself.
+    // Readers of the workspace in `spans/`, which also tests them on stable Rust.
     "spans_darshan" => spans::darshan(input),
     "spans_environment" => spans::environment(input),
     "spans_events" => spans::events(input),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Spans as messages of OTLP.
+//! Encodes spans as OTLP messages.
 
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
@@ -14,7 +14,7 @@ fn attribute(name: &str, value: any_value::Value) -> KeyValue {
     KeyValue { key: name.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
 }
 
-/// What all spans come from.
+/// Returns the resource that all spans share.
 pub(super) fn resource(service: &str, host: &str) -> Resource {
     let text = |text: &str| any_value::Value::StringValue(text.to_owned());
     Resource {
@@ -23,7 +23,7 @@ pub(super) fn resource(service: &str, host: &str) -> Resource {
     }
 }
 
-/// The message with a batch.
+/// Returns the message with a batch.
 pub(super) fn request(resource: &Resource, spans: &[Span]) -> ExportTraceServiceRequest {
     let scope = InstrumentationScope {
         name: env!("CARGO_PKG_NAME").to_owned(),

@@ -15,7 +15,7 @@ use tonic::{
 use super::failed;
 use crate::export::Failed;
 
-/// A client.
+/// A gRPC client.
 #[derive(Debug)]
 pub(super) struct Client(TraceServiceClient<Channel>);
 
@@ -35,9 +35,9 @@ impl Client {
     }
 }
 
-/// Whether OTLP asks clients to send again after such an answer (OTLP 1.9, "Failures"). A receiver
-/// that has no resources may say when, in details that are not read here: then, too, it is sent
-/// again.
+/// Whether OTLP asks clients to repeat after such an answer (OTLP 1.9, "Failures"). A receiver
+/// without resources may give a delay in its details, which are not read: the message is repeated
+/// in any case.
 fn may_succeed(status: &Status) -> bool {
     matches!(
         status.code(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! OTLP over HTTP 1.1, with messages of Protocol Buffers.
+//! OTLP over HTTP 1.1, with Protocol Buffers.
 
 use std::{io, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::export::Failed;
 /// Largest answer that is read, in bytes.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// A client.
+/// An HTTP client.
 #[derive(Debug)]
 pub(super) struct Client {
     address: Uri,
@@ -26,10 +26,10 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Sends to `v1/traces` below `address`.
+    /// A client that sends to `v1/traces` below `address`.
     ///
     /// # Errors
-    /// Where that is no address.
+    /// If the result is not a valid address.
     pub(super) fn new(address: Uri) -> io::Result<Self> {
         let text = format!("{}/v1/traces", address.to_string().trim_end_matches('/'));
         let address = text.parse().map_err(|_| io::Error::other(format!("{text} is no address")))?;
@@ -53,15 +53,14 @@ impl Client {
             return Err(failed);
         }
         let body = Limited::new(body, MAX_ANSWER).collect().await;
-        // The receiver took them: they are not sent again, whatever is wrong with its answer.
+        // The receiver accepted the spans: they are not sent again, even if the answer is wrong.
         let body = body.map_err(|error| failed(false, format!("HTTP: the answer cannot be read: {error}")))?;
         ExportTraceServiceResponse::decode(body.to_bytes())
             .map_err(|error| failed(false, format!("HTTP: the answer is not of OTLP: {error}")))
     }
 }
 
-/// Whether OTLP asks clients to send again after such an answer (OTLP 1.9, "Retryable Response
-/// Codes").
+/// Whether OTLP asks clients to repeat after such an answer (OTLP 1.9, "Retryable Response Codes").
 fn may_succeed(status: StatusCode) -> bool {
     matches!(
         status,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! OTLP, the protocol of OpenTelemetry: spans as its messages, and the ways to send them.
+//! OTLP, the protocol of OpenTelemetry: encodes spans as messages and sends them.
 //!
-//! `opentelemetry-otlp` would bring the same crates; it only logs how many spans a receiver
-//! refused, and whether a batch may be sent again, both of which are counted here. So this takes
-//! its messages and the generated client, and does the rest itself.
+//! `opentelemetry-otlp` would need the same crates. It only logs how many spans a receiver refused
+//! and whether a batch may be repeated, but this program counts both. So it uses only the messages
+//! and the generated client.
 
 mod encode;
 mod grpc;
@@ -18,18 +18,18 @@ use crate::{
     span::Span,
 };
 
-/// How OTLP is carried.
+/// The transport of OTLP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Protocol {
     /// gRPC, usually port 4317.
     Grpc,
-    /// HTTP with messages of Protocol Buffers, usually port 4318.
+    /// HTTP with Protocol Buffers, usually port 4318.
     #[value(name = "http/protobuf")]
     Http,
 }
 
 impl Protocol {
-    /// Where a receiver on this machine is, unless another is named.
+    /// Returns the default address of a receiver on this machine.
     #[must_use]
     pub const fn usual_endpoint(self) -> &'static str {
         match self {
@@ -58,14 +58,14 @@ impl FromStr for Endpoint {
     }
 }
 
-/// How to reach a receiver.
+/// The address of a receiver, and how to reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Its address.
+    /// The address.
     pub endpoint: Endpoint,
-    /// How.
+    /// The transport.
     pub protocol: Protocol,
-    /// How long one attempt may take.
+    /// Timeout of one attempt.
     pub timeout: Duration,
     /// The name of the service in the spans (`service.name`).
     pub service: String,
@@ -87,10 +87,10 @@ enum Carrier {
 }
 
 impl Receiver {
-    /// A receiver, to which a connection is made when it is used first.
+    /// A receiver. The connection is made on first use.
     ///
     /// # Errors
-    /// The system's, where it gives no descriptors; an address that cannot be one.
+    /// The system's error if it provides no descriptors, or an error for an invalid address.
     pub fn new(target: Target) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let resource = encode::resource(&target.service, &host());
@@ -128,7 +128,7 @@ fn failed(again: bool, message: String) -> Failed {
     Failed { again, after: None, message }
 }
 
-/// What a receiver reports to have refused (`ExportTracePartialSuccess`).
+/// Returns the refusals that a receiver reports (`ExportTracePartialSuccess`).
 fn accepted(response: ExportTraceServiceResponse) -> Accepted {
     let Some(partial) = response.partial_success else { return Accepted::default() };
     Accepted {
@@ -137,7 +137,7 @@ fn accepted(response: ExportTraceServiceResponse) -> Accepted {
     }
 }
 
-/// The name of this machine.
+/// Returns the host name of this machine.
 fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// As clang 19 made it of contents.bpf.c beside it.
+/// Compiled by clang 19 from contents.bpf.c in the same directory.
 const OBJECT: &[u8] = include_bytes!("../../tests/data/contents.bpf.o");
 
 fn number(name: &str, value: i64) -> (String, Constant) {
@@ -45,7 +45,7 @@ fn constants_lie_where_the_object_has_them() {
     for variable in &encoded.variables {
         assert_eq!(variable.section, ".rodata");
         let whole = file.section_by_name(&variable.section).unwrap().data().unwrap();
-        // What the source has there: each other constant is different.
+        // In the source, every other constant has a non-zero value.
         let before = &whole[variable.offset..variable.offset + variable.bytes.len()];
         let expected: (&[u8], &[u8]) = match variable.bytes.as_slice() {
             [9, 0, 0, 0] => (&[1, 0, 0, 0], &[9, 0, 0, 0]),
@@ -95,7 +95,7 @@ fn what_cannot_be_set_is_refused_with_the_reason() {
         (rodata(number("all", 256)), "the constant `all` is a number of 8 bits, which cannot hold 256"),
     ] {
         let found = refused(contents);
-        // The order of symbols is the compiler's.
+        // The order of symbols depends on the compiler.
         let sorted = |text: &str| {
             let mut words: Vec<String> = text.split([' ', ',']).map(str::to_owned).collect();
             words.sort();

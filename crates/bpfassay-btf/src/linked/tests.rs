@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// As clang 19 made it of contents.bpf.c beside it.
+/// Compiled by clang 19 from contents.bpf.c in the same directory.
 const OBJECT: &[u8] = include_bytes!("../../tests/data/contents.bpf.o");
 
 fn variables(types: &[u8]) -> (usize, Vec<(String, usize)>) {
@@ -24,7 +24,7 @@ fn variables_are_where_the_symbols_are() {
         let symbol = file.symbols().find(|symbol| symbol.name() == Ok(variable)).unwrap();
         assert_eq!(*offset as u64, symbol.address(), "{name}");
     }
-    // clang wrote none of them: otherwise this test could not fail.
+    // clang wrote none of the offsets: otherwise this test could not fail.
     let (size, found) = variables(section_of(OBJECT));
     assert!(size == 0 && found.iter().all(|(_, offset)| *offset == 0), "{found:?}");
 }
@@ -46,7 +46,8 @@ fn what_has_no_types_or_no_symbol_is_refused() {
         object
     };
     assert_eq!(refused(&without(b".BTF\0", b".XTF\0")), "there is no section `.BTF`: compile it with -g");
-    // A name that is in the types and not in the symbols: the types are behind the section's header, the symbols' names are last.
+    // Change a name in the types but not in the symbols. The types come after the section's header,
+    // and the names of symbols come last.
     let mut object = OBJECT.to_vec();
     let at = (0..object.len() - 6).rev().find(|&at| object[at..].starts_with(b"\0first\0")).unwrap();
     object[at + 1] = b'x';

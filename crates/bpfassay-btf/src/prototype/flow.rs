@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which places of its context a program reads: instructions followed along all branches
+//! Finds the places of its context that a program reads. Follows instructions along all branches
 //! (Documentation/bpf/standardization/instruction-set.rst).
 
 use std::collections::BTreeSet;
 
-/// What a program does with its context.
+/// The use that a program makes of its context.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Accesses {
-    /// Offsets in bytes that it loads from.
+    /// Byte offsets of loads.
     pub(super) offsets: BTreeSet<usize>,
-    /// Whether it asks a helper for the return value or for arguments by number.
+    /// Whether the program asks a helper for the return value or for numbered arguments.
     pub(super) asks_for_return: bool,
-    /// Whether it takes what it loads from the watched offset for a number of 32 bits: it compares them, extends their sign, or stores them.
+    /// Whether the program uses the value at the watched offset as a 32-bit number: it compares 32
+    /// bits, extends their sign, or stores them.
     pub(super) narrows: bool,
-    /// Whether it takes it for a number of 64 bits: it calculates with all of them, compares them, or stores them elsewhere than in its stack.
+    /// Whether the program uses that value as a 64-bit number: it calculates with all bits,
+    /// compares them, or stores them outside of its stack.
     pub(super) keeps_whole: bool,
-    /// Why that may not be all.
+    /// The reason why the analysis may be incomplete.
     pub(super) escapes: Option<&'static str>,
 }
 
-/// Registers and slots of the stack that may hold a value.
+/// Registers and stack slots that may hold a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Holders {
     registers: u16,
-    /// Slots of 8 bytes below the frame pointer, from its side.
+    /// Slots of 8 bytes below the frame pointer, the nearest one first.
     stack: u64,
 }
 
@@ -45,13 +47,13 @@ impl Holders {
     }
 }
 
-/// Who may hold what before an instruction.
+/// The holders of values before an instruction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct State {
     context: Holders,
-    /// What was loaded from the watched offset.
+    /// Holders of the value that was loaded from the watched offset.
     watched: Holders,
-    /// Registers that hold a mask of the lower 32 bits, or of their sign, on every way there.
+    /// Registers that hold a mask of the lower 32 bits, or of their sign bit, on every path.
     masks: u16,
 }
 
@@ -75,13 +77,13 @@ struct Instruction {
 }
 
 const FRAME: u8 = 10;
-/// `BPF_PSEUDO_CALL`: the source register of a call to a function of the program.
+/// `BPF_PSEUDO_CALL`: the source register in a call to a function of the program.
 const OWN_FUNCTION: u8 = 1;
 /// `bpf_get_func_arg`, `bpf_get_func_ret` and `bpf_get_func_arg_cnt` (include/uapi/linux/bpf.h).
 const ASKING: [i32; 3] = [183, 184, 185];
 
-/// Follows `code` from its first instruction, where register 1 is the context, and what it does with the 8 bytes at the offset `watched` of it. `None`
-/// where it is no sequence of instructions.
+/// Follows `code` from its first instruction, where register 1 is the context, and the 8 bytes at
+/// the context's offset `watched`. Returns `None` if `code` is not a sequence of instructions.
 pub(super) fn accesses(code: &[u8], watched: Option<usize>) -> Option<Accesses> {
     if code.is_empty() || !code.len().is_multiple_of(8) {
         return None;
@@ -93,7 +95,7 @@ pub(super) fn accesses(code: &[u8], watched: Option<usize>) -> Option<Accesses> 
     let mut work = vec![(0, State { context, ..State::default() })];
     while let Some((at, coming)) = work.pop() {
         let known = states.get_mut(at)?;
-        // Holders only ever grow and masks only shrink, so this comes to an end.
+        // Holders only grow and masks only shrink, so the loop ends.
         let mut state = known.map_or(coming, |known| known.joined(coming));
         if *known == Some(state) {
             continue;
@@ -119,12 +121,12 @@ pub(super) fn accesses(code: &[u8], watched: Option<usize>) -> Option<Accesses> 
     Some(found)
 }
 
-/// `BPF_LD | BPF_IMM | BPF_DW`, of two words.
+/// `BPF_LD | BPF_IMM | BPF_DW`, two words long.
 const LOAD_WIDE: u8 = 0x18;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 const JUMP: u8 = 0x05;
-/// With a 32-bit offset (BPF v4).
+/// A jump with a 32-bit offset (BPF v4).
 const JUMP_FAR: u8 = 0x06;
 /// `BPF_ALU64 | BPF_MOV | BPF_X`.
 const MOVE: u8 = 0xbf;
@@ -158,7 +160,7 @@ const fn following(instruction: &Instruction) -> Following {
     }
 }
 
-/// The slot of the stack that an offset from the frame pointer lies in.
+/// Returns the stack slot that contains an offset from the frame pointer.
 fn slot(offset: i16) -> Option<u32> {
     (-512..0).contains(&offset).then(|| (u32::from(offset.unsigned_abs()) - 1) / 8)
 }
@@ -183,7 +185,8 @@ fn step(instruction: &Instruction, state: &mut Holders, found: &mut Accesses) {
             if target == FRAME
                 && let Some(slot) = slot(offset)
             {
-                // A slot that may hold the context keeps doing so: only part of it may be overwritten.
+                // A slot that may hold the context continues to do so, because a store may
+                // overwrite only part of it.
                 state.stack |= u64::from(state.has(source)) << slot;
             } else if state.has(source) {
                 found.escapes = Some("it stores its context outside of its stack");
@@ -215,12 +218,12 @@ fn step(instruction: &Instruction, state: &mut Holders, found: &mut Accesses) {
     }
 }
 
-/// What an instruction takes a value for.
+/// The size of the number that an instruction uses a value as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Size {
-    /// A number of 32 bits or fewer.
+    /// At most 32 bits.
     Half,
-    /// One of 64.
+    /// 64 bits.
     Whole,
 }
 
@@ -233,20 +236,22 @@ const AND: u8 = 0x5f;
 /// `BPF_ALU64 | BPF_AND | BPF_K`.
 const AND_CONSTANT: u8 = 0x57;
 
-/// Brings up to date who holds what was loaded from the context's offset `watched`, and returns what the instruction takes it for, where it does. `high`:
-/// of a load of a constant, its upper half. Before version 3 of the instruction set, compilers shift by 32 and more what they extend then, or mask it.
+/// Updates the holders of the value from the context's offset `watched`. Returns the size that the
+/// instruction uses the value with, if it uses it. `high` is the upper half of a loaded constant.
+/// Before version 3 of the instruction set, compilers shift by 32 and more, or apply a mask, where
+/// they later extend a number.
 fn follow_watched(instruction: &Instruction, high: i32, state: &mut State, watched: Option<usize>) -> Option<Size> {
     const MASKS: [i32; 2] = [i32::MIN, -1];
     let Instruction { code, target, source, offset, immediate } = *instruction;
     let State { context, watched: holders, masks } = state;
     let with_source = code & 8 != 0 && holders.has(source);
     let is_masked = code == AND && *masks >> source & 1 == 1;
-    // What else writes to a register leaves no mask there.
+    // Any other write to a register removes a mask.
     if !matches!(code & 7, 2 | 3 | 5 | 6) {
         let is_mask = code == LOAD_WIDE && source == 0 && high == 0 && MASKS.contains(&immediate);
         *masks = *masks & !(1 << target) | u16::from(is_mask) << target;
     }
-    // Of a load or a store.
+    // The size of a load or store.
     let size = match code & 0x18 {
         0x18 => Size::Whole,
         _ => Size::Half,
@@ -269,18 +274,18 @@ fn follow_watched(instruction: &Instruction, high: i32, state: &mut State, watch
             if let Some(slot) = slot {
                 holders.stack = holders.stack & !(1 << slot) | u64::from(is_held) << slot;
             }
-            // In its stack it may only be kept.
+            // The stack may just keep the whole value.
             (is_held && (slot.is_none() || size == Size::Half)).then_some(size)
         }
         4 | 7 if code == MOVE || code == MOVE_HALF => {
             let is_held = holders.has(source);
             holders.set(target, is_held);
-            // Another offset than 0: so many bits, with their sign.
+            // An offset other than 0 means sign extension from so many bits.
             (is_held && (offset != 0 || code == MOVE_HALF)).then_some(Size::Half)
         }
         4 | 7 => {
             let is_move = code & 0xf0 == 0xb0;
-            // Some lower bits are of interest in any kind of value.
+            // Lower bits can be of interest in any value.
             let is_used = with_source || (!is_move && code != AND_CONSTANT && holders.has(target));
             let is_shifted = code == SHIFT_LEFT && immediate >= 32;
             holders.set(target, false);

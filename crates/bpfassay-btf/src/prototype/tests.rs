@@ -5,9 +5,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// As clang 19 made it of reads.bpf.c beside it.
+/// Compiled by clang 19 from reads.bpf.c in the same directory.
 const OBJECT: &[u8] = include_bytes!("../../tests/data/reads.bpf.o");
-/// Of kernel.c beside it.
+/// Made from kernel.c in the same directory.
 const KERNEL: &[u8] = include_bytes!("../../tests/data/kernel.btf");
 
 fn checked(arch: Arch) -> BTreeMap<String, Checked> {
@@ -60,7 +60,7 @@ fn registers_of_kprobes_are_those_of_the_architecture() {
     for (arch, wrong) in [
         (Arch::X86_64, vec!["fifth_on_x86_64"]),
         (Arch::Aarch64, vec!["fifth_on_aarch64"]),
-        // Offsets 72 and 32 are s1 and t0 there.
+        // On riscv64, offsets 72 and 32 are s1 and t0.
         (Arch::Riscv64, vec![]),
     ] {
         let of_kprobes = checked(arch).into_values().filter(|one| one.section.starts_with("kprobe"));
@@ -72,7 +72,8 @@ fn registers_of_kprobes_are_those_of_the_architecture() {
     assert_eq!(argument_register(Arch::X86_64, 80), None);
 }
 
-/// Compilers for version 3 of the instruction set compare halves of registers; for version 4 they extend signs by one move.
+/// Compilers for version 3 of the instruction set compare halves of registers. For version 4, they
+/// extend signs with one move.
 #[test]
 fn a_value_is_followed_to_what_it_is_taken_for() {
     let load = instruction(0x79, 6, 1, 32, 0); // r6 = *(u64 *)(r1 + 32)
@@ -107,7 +108,7 @@ fn a_value_is_followed_to_what_it_is_taken_for() {
         vec![spill, back, instruction(0x65, 3, 0, 0, 0)], // if r3 s> 0 goto +0
         [&wide(-1, -1)[..], &[and]].concat(),
         [&wide(-1, 0)[..], &[instruction(0xb7, 2, 0, 0, 8), and]].concat(), // r2 = 8; r6 &= r2
-        // A mask on one of two ways only.
+        // The mask exists only on one of two paths.
         [&[instruction(0x15, 7, 0, 2, 0)][..], &wide(-1, 0), &[and]].concat(),
     ] {
         assert_eq!(taken(load, &whole), (false, true), "{whole:x?}");
@@ -125,7 +126,7 @@ fn a_value_is_followed_to_what_it_is_taken_for() {
     assert_eq!(taken(elsewhere, &[instruction(0x16, 6, 0, 0, 0)]), (false, false));
 }
 
-/// An instruction, as its five parts lie in memory.
+/// Encodes an instruction from its five parts.
 fn instruction(code: u8, target: u8, source: u8, offset: i16, immediate: i32) -> [u8; 8] {
     let [o0, o1] = offset.to_le_bytes();
     let [i0, i1, i2, i3] = immediate.to_le_bytes();
@@ -151,7 +152,7 @@ fn the_context_is_followed_through_copies_stack_and_branches() {
     // r1 += 8
     let added = [instruction(0x07, 1, 0, 0, 8), instruction(0x95, 0, 0, 0, 0)].concat();
     assert_eq!(accesses(&added, None).unwrap().escapes, Some("it reckons with the address of its context"));
-    // Jumps out of the program, and programs without an end.
+    // Jumps out of the program, and programs without an exit.
     assert_eq!(accesses(&instruction(0x05, 0, 0, 9, 0), None), None);
     assert_eq!(accesses(&instruction(0xbf, 6, 1, 0, 0), None), None);
     assert_eq!(accesses(&code[..7], None), None);

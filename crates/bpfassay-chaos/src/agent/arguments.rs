@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The arguments with which bpfassay starts QEMU, read by the stand-in and by the player.
+//! QEMU's arguments as bpfassay passes them, read by the stand-in and by the player.
 
 use std::{
     ffi::OsString,
@@ -18,7 +18,7 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 /// Largest initramfs that is searched for the job.
 const MAX_INITRAMFS: u64 = 64 << 20;
 
-/// The directory of the stand-in.
+/// The directory that the stand-in was started from.
 pub(crate) fn home(arguments: &[OsString]) -> PathBuf {
     let name = arguments.first().map(Path::new);
     name.and_then(Path::parent).map_or_else(PathBuf::new, Path::to_owned)
@@ -30,32 +30,31 @@ pub(crate) fn value<'a>(arguments: &'a [OsString], option: &str) -> Option<&'a O
     arguments.get(at + 1)
 }
 
-/// The seed of the machine; 0 without one.
+/// The seed of the machine, or 0 without one.
 pub(crate) fn seed(arguments: &[OsString]) -> u64 {
     value(arguments, "-seed").and_then(|argument| argument.to_str()?.parse().ok()).unwrap_or_default()
 }
 
-/// A duplicate of the descriptor `number` of this process.
+/// Duplicates the descriptor `number` of this process.
 ///
 /// # Errors
-/// The kernel's error where this process has no such descriptor, or no more may be open.
+/// The kernel's error if this process has no such descriptor, or no more may be open.
 pub(crate) fn inherited(number: i32) -> io::Result<OwnedFd> {
     let this = pidfd_open(getpid(), PidfdFlags::empty())?;
     Ok(pidfd_getfd(this, number, PidfdGetfdFlags::empty())?)
 }
 
-/// The job in the initramfs that QEMU was started with.
+/// Reads the job from the initramfs that QEMU was started with.
 ///
 /// # Errors
-/// Where the arguments have no `-initrd`, the initramfs cannot be read, has no job, or has one that
-/// is not of this version's form.
+/// If there is no `-initrd`, or the initramfs is unreadable or has no job of this version's form.
 pub(crate) fn job(arguments: &[OsString]) -> io::Result<Job> {
     let path = value(arguments, "-initrd").ok_or_else(|| io::Error::other("no -initrd"))?;
     let text = path.to_string_lossy();
     let descriptor = text.strip_prefix("/dev/fd/").or_else(|| text.strip_prefix("/proc/self/fd/"));
     let mut bytes = Vec::new();
     match descriptor.and_then(|number| number.parse().ok()) {
-        // By its number: the user of this process may not be permitted to open it by name.
+        // This process's user may not be permitted to open the descriptor by name.
         Some(number) => read_from_start(&inherited(number)?, &mut bytes)?,
         None => {
             File::open(Path::new(path))?.take(MAX_INITRAMFS).read_to_end(&mut bytes)?;
@@ -76,14 +75,14 @@ fn read_from_start(file: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// The contents of the last file of that name in newc archives that follow each other.
+/// Returns the contents of the last file named `wanted` in concatenated newc archives.
 fn last_file<'a>(bytes: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
     const HEADER: usize = 110;
     let wanted = wanted.trim_start_matches('/').as_bytes();
     let (mut at, mut found) = (0, None);
     while let Some(header) = bytes.get(at..at + HEADER) {
         if !header.starts_with(b"070701") {
-            // Archives may have zeros between them.
+            // Zeros may lie between archives.
             at += 4;
             continue;
         }

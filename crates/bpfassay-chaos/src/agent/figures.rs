@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures of a scripted run: a pure function of the machine's seed, of the runs before it in the
-//! same boot, and of the run. So a run that is measured in another boot, or after other runs, has
-//! other figures, as in a real guest; and the runs of a boot determine all its figures.
+//! Figures of a scripted run.
+//!
+//! They are a pure function of the machine's seed, the run, and the runs before it in the same
+//! boot. So a run has other figures in another boot or after other runs, as in a real guest.
 
 use std::collections::BTreeMap;
 
@@ -22,18 +23,18 @@ const MOVED: u64 = 1 << 20;
 const CALLS: u64 = 4;
 const MS: u64 = 1_000_000;
 
-/// What determines the figures of the next run of a boot.
+/// The state that determines the figures of a boot's next run.
 #[derive(Debug, Clone)]
 pub struct Past(u64);
 
 impl Past {
-    /// The state of a boot with this seed in which nothing has run yet.
+    /// The state of a boot with `seed` before any run.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(mixed(seed))
     }
 
-    /// The run `id` ended.
+    /// Notes that the run `id` ended.
     pub fn ran(&mut self, id: &str) {
         self.0 = self.after(id);
     }
@@ -49,12 +50,12 @@ impl Past {
         hash
     }
 
-    /// The figures of `spec` as the next run.
+    /// Returns the figures of `spec` as the next run.
     #[must_use]
     pub fn figures(&self, spec: &RunSpec) -> RunFigures {
         let drawn = self.after(&spec.id);
         let probe = spec.probe;
-        // Between 100 and 101 ms, and a little more with a probe: real overheads, and scatter.
+        // Between 100 and 101 ms, and 2 ms more with a probe: realistic overheads and scatter.
         let cost = if probe.is_baseline() { 0 } else { 2 * MS };
         let write_ns = 100 * MS + drawn % MS + cost;
         let read_ns = 50 * MS + (drawn >> 20) % MS + cost;
@@ -87,7 +88,7 @@ impl Past {
 /// The release of the guests' kernel.
 pub const RELEASE: &str = "6.12.0-chaos";
 
-/// What a guest with this kernel command line reports about itself.
+/// Returns the facts that a guest with this kernel command line reports about itself.
 #[must_use]
 pub fn facts(kernel_command_line: &str) -> GuestFacts {
     GuestFacts {
@@ -169,7 +170,7 @@ fn reading(probe: ProbeConfiguration, monotonic_ns: u64, written: u64, read: u64
     Reading { monotonic_ns, idle_ns: Some(monotonic_ns / 10), tracer, mountstats: None }
 }
 
-/// IOR's summary of one write and one read phase, in the form of IOR 4.
+/// IOR's summary of one write phase and one read phase, in the form of IOR 4.
 fn summary(write_ns: u64, read_ns: u64) -> String {
     let result = |access: &str, ns: u64| {
         let seconds = ns as f64 / 1e9;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The stopped machine, seen from the player: its monitor, through which it writes to the guest's
-//! ports.
+//! The stopped machine as the player sees it: a QEMU monitor that can write to I/O ports.
 
 use std::{
     io::{self, BufRead, BufReader, Write},
@@ -11,14 +10,14 @@ use std::{
 /// How long QEMU may take for a reply.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The monitor's commands that enable the power management of the board (ICH9: its registers at I/O
-/// port 0x600) and then enter sleep state S5, as a kernel does.
+/// Monitor commands that enable the board's power management (ICH9: registers at I/O port 0x600)
+/// and then enter sleep state S5, as a kernel does.
 const POWER_OFF: [&str; 5] =
     ["o /w 0xcf8 0x8000f840", "o /w 0xcfc 0x601", "o /w 0xcf8 0x8000f844", "o /b 0xcfc 0x80", "o /h 0x604 0x2000"];
-/// The reset register of the board.
+/// Monitor command that writes the board's reset register.
 const RESET: [&str; 1] = ["o /b 0xcf9 6"];
 
-/// QEMU's monitor of the player.
+/// The player's connection to QEMU's monitor.
 #[derive(Debug)]
 pub(crate) struct Machine {
     answers: BufReader<UnixStream>,
@@ -26,10 +25,10 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// On the socket `socket`, once QEMU has greeted.
+    /// Connects on `socket` and waits for QEMU's greeting.
     ///
     /// # Errors
-    /// Where the socket is closed, or QEMU has not answered on it within [`PATIENCE`].
+    /// If the socket is closed, or QEMU has not answered within [`PATIENCE`].
     pub(crate) fn connect(socket: UnixStream) -> io::Result<Self> {
         socket.set_read_timeout(Some(PATIENCE))?;
         let mut machine = Self { answers: BufReader::new(socket.try_clone()?), orders: socket };
@@ -41,7 +40,7 @@ impl Machine {
     /// Powers the guest off.
     ///
     /// # Errors
-    /// Where QEMU has closed its monitor, or has not answered on it within [`PATIENCE`].
+    /// If QEMU has closed its monitor, or has not answered within [`PATIENCE`].
     pub(crate) fn power_off(&mut self) -> io::Result<()> {
         self.write_ports(&POWER_OFF)
     }
@@ -49,7 +48,7 @@ impl Machine {
     /// Resets the guest.
     ///
     /// # Errors
-    /// As with [`Machine::power_off`].
+    /// Those of [`Machine::power_off`].
     pub(crate) fn reset(&mut self) -> io::Result<()> {
         self.write_ports(&RESET)
     }
@@ -64,7 +63,7 @@ impl Machine {
     fn order(&mut self, order: &str) -> io::Result<()> {
         self.orders.write_all(order.as_bytes())?;
         self.orders.write_all(b"\n")?;
-        // Its reply, or an event, or QEMU's end.
+        // Ends with the reply, or when QEMU closes the monitor.
         self.answer()
     }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The scripted guest: a program in QEMU's place that starts the real QEMU, whose processor is
-//! stopped, and takes the part of the agent and the kernel's console itself.
+//! The scripted guest. A stand-in takes QEMU's place and starts the real QEMU with a stopped
+//! processor. A player acts as the agent and as the kernel's console.
 //!
-//! QEMU's process, its monitor, its exit and its signals are real; only the guest is not. The
-//! stand-in starts the player and then *becomes* QEMU, so that the process that bpfassay started
-//! and watches is QEMU itself. The player ends the machine as a guest does: by its ports (power
-//! management, reset), which QEMU's monitor can write to.
+//! QEMU's process, monitor, exit and signals are real; only the guest is not. The stand-in starts
+//! the player and then *becomes* QEMU, so the process that bpfassay started and watches is QEMU
+//! itself. The player ends the machine as a guest does: it has QEMU's monitor write to the ports
+//! for power management and reset.
 
 mod arguments;
 pub mod figures;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The player: from the agent's first message to its last, with the actions of the script in
-//! between.
+//! Plays the guest from the agent's first message to the last, with the script's actions.
 
 use std::{ffi::OsString, fs::File, io, os::unix::net::UnixStream, process::ExitCode, thread, time::Duration};
 
@@ -21,29 +20,28 @@ use crate::{
     script::{Action, Piece, Point, Script, Step, Then},
 };
 
-/// The inherited descriptors of `bpfassay_vm::device::descriptor`.
+/// Descriptor numbers from `bpfassay_vm::device::descriptor`.
 const CONSOLE: i32 = 900;
 const AGENT: i32 = 901;
-/// The time between two messages of a correct agent: real ones take longer.
+/// Time between two messages of a correct agent. Real agents take longer.
 const PACE: Duration = Duration::from_millis(1);
-/// The least time from QEMU's start to the agent's first message: real guests take seconds, and
-/// bpfassay needs some time to send the first messages to QEMU's monitor, before which QEMU must
-/// not have ended.
+/// The least time from QEMU's start to the agent's first message. Real guests take seconds.
+/// bpfassay needs some time for its first messages to QEMU's monitor, and QEMU must not have ended
+/// before.
 const BOOT: Duration = Duration::from_millis(500);
-/// It passes in so many steps: a loaded host makes each of them longer, and so it does with what
-/// bpfassay does meanwhile.
+/// [`BOOT`] is slept in this many steps. A loaded host stretches each, as it slows bpfassay.
 const STEPS: u32 = 50;
-/// In messages of a script: the run in flight, or the next.
+/// Placeholder in a script's messages: the run in flight, or the next one.
 pub const THIS: &str = "{this}";
-/// The last run of the boot, or the first where the last is this one.
+/// Placeholder: the last run of the boot, or the first one if the run in flight is the last.
 pub const OTHER: &str = "{other}";
-/// The first run of the boot.
+/// Placeholder: the first run of the boot.
 pub const FIRST: &str = "{first}";
 
-/// Plays the guest of a QEMU with these arguments.
+/// Plays the guest of a QEMU with `arguments`.
 ///
 /// # Errors
-/// Where the script or the job cannot be read, a descriptor is missing, QEMU's monitor does not
+/// If the script or the job cannot be read, a descriptor is missing, QEMU's monitor does not
 /// answer, or a message or console output cannot be written.
 pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
     // The guest dies with its QEMU.
@@ -56,7 +54,7 @@ pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
         ids: runs(&job).iter().map(|run| run.id.as_str()).collect(),
         runs: runs(&job),
         line: Line { agent: File::from(inherited(AGENT)?), console: File::from(inherited(CONSOLE)?) },
-        // Only now may QEMU be killed or stopped: the program that started it watches it.
+        // QEMU may be killed or stopped only from now on: the program that started it watches it.
         machine: Machine::connect(monitor)?,
         past: Past::new(seed(arguments)),
         command_line: value(arguments, "-append").map(|line| line.to_string_lossy().into_owned()).unwrap_or_default(),
@@ -73,13 +71,13 @@ struct Player<'a> {
     line: Line,
     machine: Machine,
     past: Past,
-    /// That of the kernel.
+    /// The kernel's command line.
     command_line: String,
-    /// Index of the run in flight, or of the next.
+    /// Index of the run in flight, or of the next one.
     at: usize,
 }
 
-/// Whether the guest continues.
+/// Whether the guest continues, and with what.
 enum Life {
     GoesOn,
     With(Box<RunOutcome>),
@@ -122,11 +120,11 @@ impl Player<'_> {
         self.machine.power_off()
     }
 
-    /// Plays one run; returns whether the guest continues.
+    /// Plays one run. Returns whether the guest continues.
     ///
     /// # Errors
-    /// Where a message or console output cannot be written, or what the script has at one of the
-    /// run's points fails: see [`Self::reach`].
+    /// If a message or console output cannot be written, or the script's action at one of the run's
+    /// points fails (see [`Self::reach`]).
     fn run(&mut self, spec: &RunSpec, before: Option<&str>) -> io::Result<bool> {
         let steps =
             [(Step::Attach, Phase::Attach), (Step::Workload, Phase::Workload), (Step::TearDown, Phase::TearDown)];
@@ -158,10 +156,10 @@ impl Player<'_> {
         self.line.message(message)
     }
 
-    /// Executes the action of the script at `point`.
+    /// Executes the script's action at `point`.
     ///
     /// # Errors
-    /// Where the driver does not do the host's part, QEMU cannot be sent a signal, its monitor does
+    /// If the driver does not do the host's part, QEMU cannot be sent a signal, its monitor does
     /// not answer, or a port cannot be written to.
     fn reach(&mut self, point: &Point) -> io::Result<Life> {
         match self.script.action(point, &self.ids) {
@@ -172,8 +170,7 @@ impl Player<'_> {
             }
             Some(Action::Kill(signal)) => {
                 self.to_qemu(*signal)?;
-                // A signal that is caught is handled with a delay; the guest does nothing
-                // meanwhile.
+                // QEMU handles a caught signal with a delay. The guest does nothing meanwhile.
                 Ok(hang())
             }
             Some(Action::Stop(for_ms)) => {
@@ -205,7 +202,7 @@ impl Player<'_> {
         }
     }
 
-    /// `piece` with the names of runs that it mentions.
+    /// Returns `piece` with placeholders replaced by names of runs.
     fn named(&self, piece: &Piece) -> Piece {
         let of = |index: usize| self.ids.get(index).copied().unwrap_or_default();
         let last = self.ids.len().saturating_sub(1);
@@ -234,7 +231,7 @@ impl Player<'_> {
     }
 }
 
-/// Waits until QEMU has exited.
+/// Waits for ever: the kernel kills the player when QEMU has exited.
 fn hang() -> Life {
     loop {
         thread::sleep(Duration::from_secs(3600));

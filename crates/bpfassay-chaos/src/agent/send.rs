@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest sends: frames, invalid bytes, floods, and kernel messages.
+//! Output of a guest: frames, invalid bytes, floods, and kernel messages.
 
 use std::{fs::File, io, io::Write, thread, time::Duration};
 
@@ -17,7 +17,7 @@ pub(crate) struct Line {
     pub(crate) console: File,
 }
 
-/// Which of the two.
+/// A port of the guest.
 #[derive(Clone, Copy)]
 enum Port {
     Agent,
@@ -28,13 +28,13 @@ impl Line {
     /// Sends `message` to the supervisor.
     ///
     /// # Errors
-    /// Where it cannot be encoded, or the port cannot be written to.
+    /// If the message cannot be encoded, or the port cannot be written to.
     pub(crate) fn message(&mut self, message: &GuestMessage) -> io::Result<()> {
         let frame = frame::encode(message).map_err(io::Error::other)?;
         self.put(Port::Agent, &frame)
     }
 
-    /// Sends `piece`. `figures` returns those of a run.
+    /// Sends `piece`. `figures` returns the figures of a run.
     pub(crate) fn piece(&mut self, piece: &Piece, figures: &dyn Fn(&str) -> Option<RunFigures>) -> io::Result<()> {
         let pause = |ms: u64| thread::sleep(Duration::from_millis(ms));
         match piece {
@@ -79,11 +79,10 @@ impl Line {
         Ok(())
     }
 
-    /// Writes as QEMU would: where its limit on the size of files forbids a write, it does not
-    /// write but raises the signal of that.
+    /// Writes as QEMU does. If QEMU's limit on file sizes forbids the write, sends QEMU `SIGXFSZ`.
     ///
     /// # Errors
-    /// Where the port cannot be written to, or QEMU cannot be sent the signal.
+    /// If the port cannot be written to, or QEMU cannot be sent the signal.
     fn put(&mut self, port: Port, bytes: &[u8]) -> io::Result<()> {
         let file = match port {
             Port::Agent => &mut self.agent,
@@ -102,7 +101,7 @@ impl Line {
     }
 }
 
-/// `RLIMIT_FSIZE` of a process, if it has one.
+/// Returns `RLIMIT_FSIZE` of a process, if it has one.
 fn file_size_limit(process: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/limits")).ok();
     match text {
@@ -114,7 +113,7 @@ fn file_size_limit(process: u32) -> Option<u64> {
     }
 }
 
-/// The bytes of a piece for the agent's port.
+/// Encodes a piece for the agent's port.
 fn bytes(piece: &Piece, figures: &dyn Fn(&str) -> Option<RunFigures>) -> io::Result<Vec<u8>> {
     let encoded = |message: &GuestMessage| frame::encode(message).map_err(io::Error::other);
     match piece {
@@ -147,7 +146,7 @@ fn bytes(piece: &Piece, figures: &dyn Fn(&str) -> Option<RunFigures>) -> io::Res
     }
 }
 
-/// `payload` in a frame, whatever its contents and length.
+/// Puts `payload` in a frame, whatever its contents and length.
 fn framed(payload: &[u8]) -> Vec<u8> {
     let version = u8::try_from(PROTOCOL_VERSION).unwrap_or(u8::MAX);
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);

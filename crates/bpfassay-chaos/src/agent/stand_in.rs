@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program that bpfassay starts as QEMU.
+//! The program that bpfassay starts in QEMU's place.
 
 use std::{
     ffi::OsString,
@@ -23,7 +23,7 @@ use crate::{
 /// The player's first argument.
 pub const PLAYER: &str = "--chaos-player";
 
-/// Options of QEMU that define its confinement: the real one gets them unchanged.
+/// Options of QEMU that define its confinement. The real QEMU gets them unchanged.
 const CONFINEMENT: [&str; 3] = ["-sandbox", "-run-with", "-runas"];
 
 /// Whether this program was started as `name`, in QEMU's place.
@@ -32,8 +32,7 @@ pub fn is_started_as_qemu(name: &OsString) -> bool {
     Path::new(name).file_name().is_some_and(|name| name.to_string_lossy().starts_with("qemu-system-"))
 }
 
-/// Does what QEMU with `arguments` would; the first is the name with which this program was
-/// started.
+/// Does what QEMU with `arguments` would do. The first argument is the name of this program.
 #[must_use]
 pub fn run(arguments: &[OsString]) -> ExitCode {
     let outcome = match arguments.get(1) {
@@ -43,23 +42,23 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            // Where standard error is closed, the message has no reader.
+            // If standard error is closed, nobody reads the message.
             let _ = writeln!(io::stderr(), "the stand-in for QEMU: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Becomes QEMU.
+/// Replaces this process by QEMU.
 ///
 /// # Errors
-/// Always where it returns: the script or the job cannot be read, the driver does not do the host's
+/// Whenever it returns: the script or the job cannot be read, the driver does not do the host's
 /// part, or the player or QEMU cannot be started.
 fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
     let script = Script::read(&home(arguments))?;
     let mut qemu = Command::new(&script.qemu);
     if value(arguments, "-initrd").is_none() {
-        // No guest: a request of its version, or a trial.
+        // There is no guest: QEMU is asked for its version, or tried.
         return Err(qemu.args(&arguments[1..]).exec());
     }
     let job = job(arguments)?;
@@ -81,8 +80,7 @@ fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
     let mut player = Command::new(name);
     player.arg(PLAYER).args(&arguments[1..]).stdin(Stdio::from(OwnedFd::from(ours))).stdout(Stdio::null());
     player.spawn()?;
-    // Only QEMU has this end: it closes with QEMU, which a player notices that begins after QEMU's
-    // death.
+    // Only QEMU has this end: it closes with QEMU, and a player that starts later notices.
     rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
     qemu.args(machine(arguments, theirs.as_raw_fd()));
     Err(qemu.exec())

@@ -19,22 +19,21 @@ use crate::{
     trial::Trial,
 };
 
-/// No messages, or messages out of order.
+/// Messages are missing or out of order.
 const PROTOCOL_ERROR: &[&str] = &["protocol_error"];
 const VERSION: &[&str] = &["protocol_version"];
-/// An agent that gives up before its first message reports that out of order.
+/// An agent that gives up before its first message sends that report out of order.
 const AGENT: &[&str] = &["agent", "protocol_error"];
-/// A truncated message is either.
+/// A truncated message counts as either.
 const CUT: &[&str] = &["protocol_error", "early_exit"];
-/// An agent that never sent a message has a boot timeout, one that stopped has a phase timeout.
+/// An agent exceeds the boot timeout before its first message, and a phase timeout later.
 const LATE: &[&str] = &["phase_timeout", "boot_timeout"];
-/// A flood ends the guest as such, or blocks the other messages.
+/// A flood ends the guest as a flood, or it blocks the other messages.
 const FLOOD: &[&str] = &["protocol_error", "flood", "phase_timeout"];
 
 /// Control characters that must not reach a terminal.
 const ESCAPES: &str = "\u{1b}[2J\u{1b}]0;title\u{7}\u{9b}31m red \r\u{8}\u{7f}\u{202e}";
 
-/// One line per fault.
 pub(super) const FAULTS: &[Fault] = &[
     Fault::new("agent/bytes", |draw| broken(draw, Piece::Bytes(b"\n[    0.0] no frame".to_vec()), PROTOCOL_ERROR)),
     Fault::new("agent/other-version", |draw| broken(draw, Piece::Bytes(version(1)), VERSION)),
@@ -129,7 +128,7 @@ fn broken_so(draw: &mut Draw<'_>, piece: Piece, then: Then, kinds: &[&'static st
     draw.broken_guest(Action::Send(vec![piece], then), kinds, false)
 }
 
-/// The same, where a run must be in flight.
+/// Like [`broken`], but a run must be in flight.
 fn in_flight(draw: &mut Draw<'_>, piece: Piece, kinds: &[&'static str]) -> Trial {
     draw.broken_run(Action::Send(vec![piece], Then::GoesOn), kinds)
 }
@@ -138,7 +137,8 @@ fn harmless(draw: &mut Draw<'_>, piece: Piece) -> Trial {
     draw.harmless(Action::Send(vec![piece], Then::GoesOn))
 }
 
-/// A false report about a tool run after it has ended: nothing is in flight, and it was the last.
+/// Sends a false report about a tool run after the run has ended. No run is in flight, and this
+/// tool run was the last one.
 fn late(draw: &mut Draw<'_>, piece: fn(&str) -> Piece) -> Trial {
     let mut trial = draw.trial();
     let position = draw.run(|position| position.is_tool() && position.next().is_some());
@@ -153,7 +153,7 @@ fn late(draw: &mut Draw<'_>, piece: fn(&str) -> Piece) -> Trial {
     trial
 }
 
-/// Everything was done when it arrived: the boot has ended well, or its last tool run is to blame.
+/// Sends the piece after everything was done. The boot ends well, or its last tool run is blamed.
 fn after_done(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     let block = draw.block();
@@ -169,7 +169,7 @@ fn after_done(draw: &mut Draw<'_>) -> Trial {
     trial
 }
 
-/// Everything was done; that the guest never powers off does not change that.
+/// The guest never powers off, but everything was done.
 fn never_powers_off(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     let block = draw.block();
@@ -179,7 +179,7 @@ fn never_powers_off(draw: &mut Draw<'_>) -> Trial {
     trial
 }
 
-/// A flood is either absorbed or ends the guest; how much memory it took is checked in any case.
+/// A flood is either absorbed or ends the guest. The memory that it took is checked in any case.
 fn flood(draw: &mut Draw<'_>, piece: Piece) -> Trial {
     let mut trial = draw.trial();
     let position = draw.tool_run();
@@ -204,14 +204,14 @@ fn absurd_facts(draw: &mut Draw<'_>) -> Trial {
         steps: (0..10_000).map(|number| (ESCAPES.to_owned(), u64::MAX - number)).collect(),
         ..GuestFacts::default()
     };
-    // It is not what was asked for.
+    // These facts differ from what the job asked for.
     super::host_of(&mut trial.expected, block.runs.iter().map(|run| &run.spec.id));
     trial.parameters = format!("once in {}", block.id);
     trial.rules.push(Rule { when: When::once(&block.id, Point::SetUp), action: Action::Facts(Box::new(absurd)) });
     trial
 }
 
-/// A run with impossible figures. They are not checked here, but no other run may be affected.
+/// A run reports impossible figures. No check looks at them, but they must not affect another run.
 fn absurd_figures(draw: &mut Draw<'_>) -> Trial {
     let which = draw.random.below(ABSURD.len() as u64);
     let spoil = usize::try_from(which).ok().and_then(|which| ABSURD.get(which)).map_or(ABSURD[0], |spoil| *spoil);
@@ -262,14 +262,14 @@ const ABSURD: &[fn(&mut RunFigures)] = &[
             }
         }
     },
-    // Its clock was set while it ran: time went backwards.
+    // The guest's clock was set during the run: time went backwards.
     |figures| {
         figures.phases.reverse();
         std::mem::swap(&mut figures.whole.before, &mut figures.whole.after);
     },
 ];
 
-/// A tool run that ends with an outcome that the guest invents.
+/// A tool run ends with an outcome that the guest invents.
 fn lies(draw: &mut Draw<'_>, outcome: impl Fn(&bpfassay_protocol::job::RunSpec) -> RunOutcome) -> Trial {
     let mut trial = draw.trial();
     let position = draw.tool_run();
@@ -298,14 +298,14 @@ fn unsound(run: &str) -> Piece {
     Piece::Message(GuestMessage::Unsound { run: run.to_owned(), differences: vec![ESCAPES.to_owned()] })
 }
 
-/// The header of a frame that announces so many bytes.
+/// Returns the header of a frame that announces `length` bytes.
 fn header(length: usize) -> Vec<u8> {
     let mut bytes = version(0);
     bytes.extend(u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
     bytes
 }
 
-/// The beginning of a frame of another version.
+/// Returns the first bytes of a frame whose version is `step` away from the current one.
 fn version(step: i64) -> Vec<u8> {
     let version = i64::from(PROTOCOL_VERSION) + step;
     vec![b'B', b'P', b'A', u8::try_from(version).unwrap_or_default()]

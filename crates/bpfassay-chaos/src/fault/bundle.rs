@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bundles of strangers: with a QEMU of their own, with packages that lead out of their tree or
-//! are larger than they seem, with other content than they promise.
+//! Bundles of strangers: they bring a QEMU, have packages that lead out of their tree or are larger
+//! than they seem, or have other content than they promise.
 
 use std::{fs, path::Path};
 
@@ -17,7 +17,6 @@ use crate::{
     trial::{End, TrialResult},
 };
 
-/// One line per fault.
 pub(super) const FAULTS: &[Fault] = &[
     Fault::of_strangers("bundle/own-qemu", own_qemu, |draw| draw.choice(asked, |asked| format!("{asked:?}"))),
     Fault::of_strangers("bundle/writes-out", writes_out, |draw| draw.choice(outward, tell)),
@@ -27,13 +26,12 @@ pub(super) const FAULTS: &[Fault] = &[
 
 /// The command.
 const RUN: &str = "run STUDY --offline --accelerator tcg --output OUT --bundle BUNDLE";
-/// How it ends where a bundle is refused, or has no QEMU that works.
+/// How the command ends if the bundle is refused or has no QEMU that works.
 const REFUSED: &[End] = &[End::Code(2), End::Code(3)];
-/// The most that a bundle or a package may unpack to: 64 times its size and 64 MiB, as SECURITY.md
-/// has it.
+/// The most that a bundle or package may unpack to: 64 times its size and 64 MiB (SECURITY.md).
 const MOST: (u64, u64) = (64, 64 << 20);
 
-/// Leaves a mark when it is started, and what it finds in its environment.
+/// A script that writes a mark and its environment to a file when it is started.
 fn script(room: &Path) -> Vec<u8> {
     let mark = room.join("started").display().to_string();
     format!("#!/bin/sh\necho started >>{mark}\nenv >>{mark}\necho 'QEMU emulator version 7.2.22 (Debian 1)'\n").into()
@@ -51,10 +49,10 @@ fn programs(script: &[u8]) -> Vec<Entry> {
     ]
 }
 
-/// Runs the study with the bundle `bytes` and these further words, without another QEMU on `PATH`.
+/// Runs the study with the bundle `bytes` and the words `more`. `PATH` has no other QEMU.
 ///
 /// # Errors
-/// Where the room cannot be prepared, or the command cannot be run.
+/// [`ChaosError`] if the room cannot be prepared or the command cannot be run.
 fn run(room: &mut Room<'_>, bytes: &[u8], more: &str, is_ci: bool) -> Result<End, ChaosError> {
     let (study, out) = (room.path("study.toml"), room.environment.output());
     let bundle = room.put("home/stranger.bundle", bytes)?;
@@ -66,21 +64,21 @@ fn run(room: &mut Room<'_>, bytes: &[u8], more: &str, is_ci: bool) -> Result<End
     room.run_command(command, &words(&format!("{RUN} {more}"), &paths), &[])
 }
 
-/// What is drawn of a bundle with its own QEMU.
+/// The drawn parameters of a bundle with its own QEMU.
 #[derive(Debug)]
 struct Asked {
     yes: bool,
     ci: bool,
-    /// The name of its package, one of Debian's or another.
+    /// The name of QEMU's package: one of Debian's or another.
     name: &'static str,
-    /// How many further packages it has.
+    /// The number of further packages.
     others: u64,
     is_user: bool,
 }
 
 /// Names of packages, one line each.
 const NAMES: &[&str] = &["qemu-system-x86", "qemu-system-common", "seabios", "libc6", "a-stranger"];
-/// Which QEMU is asked for.
+/// The option that chooses the QEMU.
 const QEMU: &str = "--qemu lock";
 
 fn asked(random: &mut Random) -> Asked {
@@ -104,12 +102,12 @@ fn own_qemu(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError>
     }
     let more = if drawn.yes { format!("{QEMU} --yes") } else { QEMU.to_owned() };
     run(&mut room, &packed(&content.entries())?, &more, drawn.ci)?;
-    // A mark would be found as what is made beside the command's directories.
+    // The check would find a mark, because it lies outside of the command's directories.
     room.check("first", &[End::Code(2)])?;
     Ok(room.into_result())
 }
 
-/// Places of QEMU's packages, one line each; `{t}` is the triplet of the host.
+/// Places in QEMU's packages. `{t}` stands for the host's triplet.
 const PLACES: &[&str] = &[
     "usr",
     "usr/bin",
@@ -131,7 +129,7 @@ const PLACES: &[&str] = &[
     "usr/../../../planted",
 ];
 
-/// What is put at a place, one line each; the directory is the room.
+/// Plants for such a place, given the path of the room.
 const PLANTED: &[Planted] = &[
     ("a link to a directory", |room| Node::Link(room.join("host/directory").display().to_string())),
     ("a link to a file", |room| Node::Link(room.join("host/file").display().to_string())),
@@ -144,15 +142,15 @@ const PLANTED: &[Planted] = &[
     ("a device", |_| Node::Device),
 ];
 
-/// What is drawn of packages that lead out of their tree.
+/// The drawn parameters of packages that lead out of their tree.
 #[derive(Debug)]
 struct Outward {
     place: &'static str,
     planted: &'static Planted,
-    /// Whether it is in a package of its own, before that with the programs.
+    /// Whether the plant has a package to itself, before the package with the programs.
     is_apart: bool,
     is_last: bool,
-    /// Whether a file is to be made through it.
+    /// Whether a file is to be created below the planted path.
     is_entered: bool,
 }
 
@@ -173,8 +171,8 @@ fn tell(drawn: &Outward) -> String {
     format!("{} at {},{entered}{apart} {order} the programs", drawn.planted.0, drawn.place)
 }
 
-/// The user trusts the packages: they are unpacked, but only into the cache. Their programs would
-/// run as the user, so the trial has programs that do nothing.
+/// The user trusts the packages, so they are unpacked, but only into the cache. The programs would
+/// run as the user, so those of the trial do nothing.
 fn writes_out(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError> {
     let drawn = outward(&mut Random::new(choice));
     let mut content = workshop.bundle()?;
@@ -201,7 +199,7 @@ fn writes_out(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosErro
     Ok(room.into_result())
 }
 
-/// What of a bundle is larger than it seems, one line each.
+/// The part of a bundle that is larger than it seems.
 #[derive(Debug, Clone, Copy)]
 enum Large {
     /// The content of a package.
@@ -212,7 +210,7 @@ enum Large {
     Manifest,
     /// The list of QEMU's packages.
     Emulator,
-    /// The content of a file, of which the archive names another size.
+    /// A package of QEMU whose size in `emulator.json` is too small.
     Size,
 }
 
@@ -261,7 +259,7 @@ fn oversize(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError>
     Ok(room.into_result())
 }
 
-/// Bytes below `directory`.
+/// Returns the size of the files below `directory`, in bytes.
 fn size(directory: &Path) -> u64 {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let one = |entry: fs::DirEntry| match entry.metadata() {
@@ -272,7 +270,7 @@ fn size(directory: &Path) -> u64 {
     entries.map(one).sum()
 }
 
-/// What is done to the entries of a sound bundle, one line each.
+/// A change to the entries of a sound bundle, with its description.
 type Alteration = (&'static str, fn(&mut Vec<Entry>, &mut Random, &Path));
 
 const ALTERATIONS: &[Alteration] = &[
@@ -335,7 +333,7 @@ fn alteration(random: &mut Random) -> &'static Alteration {
     random.pick(ALTERATIONS).unwrap_or(&ALTERATIONS[0])
 }
 
-/// Flips a bit of a file whose name begins so.
+/// Flips a bit of a file whose name begins with `name`.
 fn bit(entries: &mut [Entry], random: &mut Random, name: &str) {
     let mut files: Vec<_> = entries.iter_mut().filter(|entry| entry.0.starts_with(name)).collect();
     let index = usize::try_from(random.below(files.len() as u64)).unwrap_or_default();
@@ -353,8 +351,8 @@ fn replace(entries: &mut [Entry], name: &str, from: &str, to: &str) {
     }
 }
 
-/// A bundle is refused, or its guests are those that it promises: scripted guests boot then. What
-/// is in the cache has the content that its name promises.
+/// The command refuses the bundle, or its guests are those that the bundle promises: then scripted
+/// guests boot. Each object in the cache has the content that its name promises.
 fn altered(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError> {
     let mut random = Random::new(choice);
     let (_, alter) = *alteration(&mut random);

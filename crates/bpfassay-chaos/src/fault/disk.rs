@@ -7,7 +7,6 @@ use crate::trial::{Damage, Directory, End, HostAction, Trial};
 const INT: i32 = 2;
 const KILL: i32 = 9;
 
-/// One line per fault.
 pub(super) const FAULTS: &[Fault] = &[
     Fault::new("disk/output-fills-up", |draw| fills_up(draw, Directory::Output)).mounts(),
     Fault::new("disk/output-full", |draw| full(draw, Directory::Output)).mounts(),
@@ -55,7 +54,7 @@ fn stopped(draw: &mut Draw<'_>) -> Trial {
     trial
 }
 
-/// A failed write stops the command, or fails runs by the host; no run is blamed.
+/// A failed write stops the command or fails runs as host failures. No run is blamed.
 fn short_of_space(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     host_of(&mut trial.expected, all_runs(draw.study));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool does to its guest, as the host observes it: the kernel dies, the guest powers off,
-//! the agent finds it changed.
+//! Damage that a tool does to its guest, as the host observes it: the kernel dies, the guest powers
+//! off, or the agent finds the guest changed.
 
 use bpfassay_protocol::message::{GuestMessage, RunOutcome};
 
@@ -15,7 +15,6 @@ const OOPS: &[&str] = &["oops"];
 /// The kernel's message about a process that it killed because memory ran out.
 const OOM_LINE: &str = "[    3.100000] Out of memory: Killed process 77 (tool) total-vm:900000kB, anon-rss:800000kB";
 
-/// One line per fault.
 pub(super) const FAULTS: &[Fault] = &[
     Fault::new("kernel/panic", |draw| dies(draw, &["Kernel panic - not syncing: sysrq triggered crash"], PANIC)),
     Fault::new("kernel/oops", |draw| {
@@ -46,7 +45,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::new("kernel/tool-reboots", |draw| draw.broken_tool(Action::Send(Vec::new(), Then::Resets), &["early_exit"])),
     Fault::new("kernel/unmounts", |draw| unsound(draw, "/mnt/tmpfs is not mounted any more")),
     Fault::new("kernel/leaves-programs", |draw| unsound(draw, "2 BPF programs more than before")),
-    // A note, and nothing else.
+    // A warning is only noted.
     Fault::new("kernel/warning", |draw| {
         draw.harmless(Action::Send(
             vec![console(&["WARNING: CPU: 0 PID: 77 at kernel/trace/bpf_trace.c:1"])],
@@ -57,7 +56,7 @@ pub(super) const FAULTS: &[Fault] = &[
         spoilt(draw, "INFO: task nfsd:77 blocked for more than 120 seconds.", "hung_task")
     }),
     Fault::new("kernel/memory-eaten", |draw| spoilt(draw, OOM_LINE, "out_of_memory")),
-    // In the boot that confirms it, the host reads it only when everything is done: it may be late.
+    // In the boot that confirms it, the host may read the line late, when everything is done.
     Fault::new("kernel/memory-eaten-late", |draw| {
         let mut trial = draw.trial();
         let position = draw.run(|position| position.is_tool() && position.tool_before().is_some());
@@ -113,8 +112,8 @@ fn unsound(draw: &mut Draw<'_>, difference: &str) -> Trial {
     trial
 }
 
-/// The kernel reports an incident in the middle of a tool run, and continues: neither the run nor
-/// the guest can be trusted any more.
+/// The kernel reports an incident in the middle of a tool run and continues. The host can then
+/// trust neither the run nor the guest.
 fn spoilt(draw: &mut Draw<'_>, line: &str, kind: &'static str) -> Trial {
     let mut trial = draw.trial();
     let position = draw.tool_run();
@@ -122,8 +121,8 @@ fn spoilt(draw: &mut Draw<'_>, line: &str, kind: &'static str) -> Trial {
     trial.expected.lasts = true;
     trial.parameters = format!("always in {}", position.id());
     let points = vec![Point::Run(position.id().to_owned(), Step::Workload)];
-    // The console and the agent's port are separate channels, and the host may read one before the
-    // other: not near the beginning of the phase, nor near its end.
+    // The host may read the console before the agent's port, or after it. So the line comes neither
+    // near the start of the phase nor near its end.
     let action = Action::Send(vec![Piece::Pause(300), console(&[line]), Piece::Pause(300)], Then::GoesOn);
     trial.rules.push(Rule { when: When::always(None, points), action });
     trial

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The faults, one file per kind; in each a table, one line per fault.
+//! The faults: one file per kind, with a table that has one line per fault.
 
 mod agent;
 mod bundle;
@@ -29,23 +29,23 @@ use crate::{
 
 /// One way in which something goes wrong.
 pub struct Fault {
-    /// Its name: kind, slash, fault.
+    /// Name, in the form `kind/fault`.
     pub name: &'static str,
-    /// How often it is drawn, compared with others.
+    /// Weight of the fault when one is drawn.
     pub weight: u64,
-    /// Whether a file system has to be mounted for it.
+    /// Whether the fault needs a file system to be mounted.
     pub mounts: bool,
-    /// How many boots its study has at least.
+    /// The least number of boots in the study.
     pub replicates: u32,
-    /// The clock of its guests, where only one is possible.
+    /// The clock of the guests, if only one is possible.
     pub clock: Option<Clock>,
-    /// How its trial goes, where that is not the course of a study that is interrupted and resumed.
+    /// The course of the trial, if it is not that of a study that is interrupted and resumed.
     pub course: Option<Course>,
-    /// Draws its parameters.
+    /// Draws the parameters.
     draw: fn(&mut Draw<'_>) -> Trial,
 }
 
-/// The course of a trial: of what was drawn for it ([`Trial::choice`]).
+/// The course of a trial, as a function of its drawn [`Trial::choice`].
 pub type Course = fn(&Workshop, u64) -> Result<TrialResult, ChaosError>;
 
 impl fmt::Debug for Fault {
@@ -59,7 +59,7 @@ impl Fault {
         Self { name, weight: 4, mounts: false, replicates: 2, clock: None, course: None, draw }
     }
 
-    /// One with a course of its own; `draw` draws a choice, and tells it.
+    /// A fault with a special course. `draw` draws a choice and describes it.
     const fn of_strangers(name: &'static str, course: Course, draw: fn(&mut Draw<'_>) -> Trial) -> Self {
         Self { weight: STRANGERS, course: Some(course), ..Self::new(name, draw) }
     }
@@ -81,7 +81,7 @@ impl Fault {
     }
 }
 
-/// Every kind, one line each.
+/// The tables of all kinds.
 const KINDS: &[&[Fault]] = &[
     agent::FAULTS,
     kernel::FAULTS,
@@ -94,7 +94,7 @@ const KINDS: &[&[Fault]] = &[
     twice::FAULTS,
 ];
 
-/// The weight of faults that have many places each.
+/// The weight of a fault that has many places.
 const STRANGERS: u64 = 12;
 
 /// Every fault.
@@ -103,21 +103,21 @@ pub fn all() -> Vec<&'static Fault> {
     KINDS.iter().copied().flatten().collect()
 }
 
-/// What a seed draws: a fault with all its parameters.
+/// The fault that a seed draws, with all its parameters.
 #[derive(Debug, Clone)]
 pub struct Drawn {
     /// The fault.
     pub fault: &'static Fault,
-    /// The study.
+    /// The study that the fault is injected into.
     pub study: Arc<TrialStudy>,
-    /// What is done.
+    /// The drawn parameters and the allowed outcomes.
     pub trial: Trial,
 }
 
-/// Draws the fault of `seed`, one of those whose name contains `only`; `None`: there is none.
+/// Draws the fault of `seed` among those whose name contains `only`; `None` if there is none.
 ///
 /// # Errors
-/// [`ChaosError`] where the plan of the study that the trial needs cannot be made.
+/// [`ChaosError`] if the plan of the trial's study cannot be made.
 pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, ChaosError> {
     let faults: Vec<_> = all().into_iter().filter(|fault| fault.name.contains(only)).collect();
     let mut random = Random::new(seed);
@@ -149,10 +149,10 @@ pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, ChaosError> {
     Ok(Some(Drawn { fault, trial, study }))
 }
 
-/// The study of `shape`, read once.
+/// Returns the study of `shape`, which is read once.
 ///
 /// # Errors
-/// As with [`TrialStudy::new`]: the study cannot be parsed or expanded.
+/// Those of [`TrialStudy::new`]: the study cannot be parsed or expanded.
 fn study(shape: Shape) -> Result<Arc<TrialStudy>, ChaosError> {
     static READ: Mutex<BTreeMap<Shape, Arc<TrialStudy>>> = Mutex::new(BTreeMap::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
@@ -186,7 +186,7 @@ impl<'a> RunPosition<'a> {
         is_tool_run(&self.block.runs[self.index].spec)
     }
 
-    /// The last tool run before this one in a boot without faults.
+    /// Returns the last tool run before this one in a boot without faults.
     fn tool_before(self) -> Option<RunPosition<'a>> {
         (0..self.index).rev().map(|index| RunPosition { index, ..self }).find(|position| position.is_tool())
     }
@@ -201,7 +201,7 @@ impl<'a> Draw<'a> {
         Trial::quiet(self.study.shape)
     }
 
-    /// A trial with a course of its own, of a choice that `tell` puts into words.
+    /// A trial whose course is not that of an interrupted study. `tell` describes the choice.
     fn choice<C>(&mut self, choose: fn(&mut Random) -> C, tell: fn(&C) -> String) -> Trial {
         let mut trial = self.trial();
         trial.choice = self.random.bits();
@@ -214,7 +214,7 @@ impl<'a> Draw<'a> {
         &blocks[usize::try_from(self.random.below(blocks.len() as u64)).unwrap_or_default()]
     }
 
-    /// A run of any block for which `is_started_as_qemu`; studies have several kinds.
+    /// Draws a run for which `is_started_as_qemu` is true, from any block.
     fn run(&mut self, is_started_as_qemu: impl Fn(RunPosition<'a>) -> bool) -> RunPosition<'a> {
         let block = self.block();
         let all: Vec<_> = (0..block.runs.len())
@@ -228,14 +228,14 @@ impl<'a> Draw<'a> {
         self.run(RunPosition::is_tool)
     }
 
-    /// A step of `position` at which the fault occurs.
+    /// Draws the step of `position` at which the fault occurs.
     fn step(&mut self, position: RunPosition<'_>) -> Step {
         let steps = [Step::Workload, Step::TearDown, Step::End, Step::Attach];
         let count = if position.is_tool() { 4 } else { 3 };
         self.random.pick(&steps[..count]).copied().unwrap_or(Step::Workload)
     }
 
-    /// Any moment of any boot.
+    /// Draws a moment of any boot.
     fn moment(&mut self) -> (&'a Block, Point) {
         let block = self.block();
         let early = [Point::Launch, Point::Boot, Point::Hello, Point::SetUp, Point::Ready, Point::Done];
@@ -253,18 +253,18 @@ impl<'a> Draw<'a> {
         (position.block, point)
     }
 
-    /// A guest that dies, hangs or breaks its stream by `action`, and which run is to blame for it.
+    /// A guest that dies, hangs or breaks its stream by `action`, and the run to blame for it.
     fn broken_guest(&mut self, action: Action, kinds: &[&'static str], hangs: bool) -> Trial {
         let ways: &[u64] = if hangs { &[0, 1, 2, 3, 4] } else { &[0, 1, 2, 3, 4, 5] };
         let mut trial = self.broken_in(ways, action, kinds);
         if hangs {
-            // The boot that fails, and one that confirms it; both may be repeated once more.
+            // The boot that fails and one that confirms it; each may be repeated once.
             trial.expected.hangs = 4;
         }
         trial
     }
 
-    /// The same with a run in flight.
+    /// Like [`Self::broken_guest`], but a run is in flight.
     fn broken_run(&mut self, action: Action, kinds: &[&'static str]) -> Trial {
         self.broken_in(&[0, 1, 3], action, kinds)
     }
@@ -273,7 +273,7 @@ impl<'a> Draw<'a> {
         let mut trial = self.trial();
         let expected = &mut trial.expected;
         let (when, parameters) = match self.random.pick(ways).copied().unwrap_or_default() {
-            // A run that always does it, whatever ran before.
+            // A run always does it, whatever ran before.
             0 => {
                 let position = self.tool_run();
                 let step = self.step(position);
@@ -282,7 +282,7 @@ impl<'a> Draw<'a> {
                 let points = vec![Point::Run(position.id().to_owned(), step)];
                 (When::always(None, points), format!("always in {} at {step:?}", position.id()))
             }
-            // Something that a run left behind does it, in the middle of the next.
+            // Something that a run left behind does it, in the middle of the next run.
             1 => {
                 let position = self.run(|position| position.is_tool() && position.next().is_some());
                 expected.blame(position.id(), kinds, true);
@@ -290,7 +290,7 @@ impl<'a> Draw<'a> {
                 let points = vec![Point::DuringNext(position.id().to_owned())];
                 (When::always(None, points), format!("always in the run after {}", position.id()))
             }
-            // The same between two runs.
+            // Something that a run left behind does it between two runs.
             2 => {
                 let position = self.run(|position| position.is_tool() && position.next().is_some());
                 expected.blame(position.id(), kinds, true);
@@ -298,25 +298,25 @@ impl<'a> Draw<'a> {
                 let points = vec![Point::After(position.id().to_owned())];
                 (When::always(None, points), format!("always after {}", position.id()))
             }
-            // Once, in a run: the only evidence is where it occurred.
+            // It happens once, in a run. The only evidence is where it occurred.
             3 => {
                 let position = self.run(|_| true);
                 let step = self.step(position);
                 match (position.is_tool(), position.tool_before()) {
                     (true, None) => expected.blame(position.id(), kinds, true),
                     (_, Some(before)) => expected.blame(before.id(), kinds, true),
-                    // No tool had run: it is tried once more.
+                    // No tool had run, so the boot is tried once more.
                     (false, None) => {}
                 }
                 let point = Point::Run(position.id().to_owned(), step);
                 (When::once(&position.block.id, point), format!("once in {} at {step:?}", position.id()))
             }
-            // Before anything ran, once.
+            // It happens once, before anything ran.
             4 => {
                 let points = [Point::Boot, Point::Hello, Point::SetUp, Point::Ready];
                 let point = self.random.pick(&points).cloned().unwrap_or(Point::Boot);
                 let block = self.block();
-                // A guest that writes nothing at all is not booted again.
+                // A guest that writes nothing is not booted again.
                 let is_silent = matches!(&action, Action::Send(pieces, Then::Hangs) if pieces.is_empty());
                 if is_silent && point == Point::Boot {
                     block.runs.iter().for_each(|run| expected.blame(&run.spec.id, kinds, true));
@@ -324,7 +324,7 @@ impl<'a> Draw<'a> {
                 let parameters = format!("once in {} at {point:?}", block.id);
                 (When::once(&block.id, point), parameters)
             }
-            // Before anything ran, every time.
+            // It happens every time, before anything ran.
             _ => {
                 let block = self.block();
                 for run in &block.runs {
@@ -340,8 +340,7 @@ impl<'a> Draw<'a> {
         trial
     }
 
-    /// A probe configuration whose every run does `action`: after the second, the others are not
-    /// tried.
+    /// Every run of a probe configuration does `action`. After two failures, the rest is not tried.
     fn broken_tool(&mut self, action: Action, kinds: &[&'static str]) -> Trial {
         let mut trial = self.trial();
         let position = self.tool_run();
@@ -372,7 +371,7 @@ impl<'a> Draw<'a> {
     }
 }
 
-/// The exit codes of a command that was interrupted by a signal.
+/// How a command ends that was interrupted by a signal.
 const INTERRUPTED: End = End::Code(130);
 
 /// All runs of the study.
@@ -380,7 +379,7 @@ fn all_runs(study: &TrialStudy) -> impl Iterator<Item = &str> {
     study.plan.runs().map(|(_, run)| run.spec.id.as_str())
 }
 
-/// Any run may have failed by the host.
+/// Allows a host failure for each of `runs`.
 fn host_of(expected: &mut Expected, runs: impl IntoIterator<Item = impl Into<String>>) {
     expected.by_host.extend(runs.into_iter().map(Into::into));
 }

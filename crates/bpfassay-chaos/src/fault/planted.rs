@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A results directory of a stranger: a link, a pipe or another name of a file in the place of
-//! each file and directory that a run makes, before a command, while it measures, and for those
-//! that read it. What a link leads to is neither written nor read, and nothing waits.
+//! Plants a stranger's files in a results directory: a link, a pipe or a hard link in the place of
+//! each file and directory that a run creates. The plants are there before a command, appear while
+//! it measures, or meet commands that read results. The command must not read or write what a link
+//! points to, and must not wait for ever.
 
 use std::{
     fs, io,
@@ -22,7 +23,6 @@ use crate::{
     trial::{End, HostAction, TrialResult},
 };
 
-/// One line per fault.
 pub(super) const FAULTS: &[Fault] = &[
     Fault::of_strangers("planted/before", before, |draw| draw.choice(planting, tell)),
     Fault::of_strangers("planted/resumed", resumed, |draw| draw.choice(planting, tell)),
@@ -30,17 +30,18 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::of_strangers("planted/read", read, |draw| draw.choice(planting, tell_read)),
 ];
 
-/// What a run makes in its results directory, one line each; a `*` stands for a name of those that
-/// a finished study has there. A run that makes something else is a violation: it needs a line.
+/// Files and directories that a run creates in its results directory. `*` stands for one of the
+/// names in that directory of a finished study. If a run creates something else, the trial reports
+/// a violation: add a line here.
 const PLACES: &[&str] = &[
     "journal.jsonl",
     "results.json",
     "logs",
     "logs/*",
-    // While they are written, where the file system has no files without names.
+    // Temporary names, used where the file system has no `O_TMPFILE`.
     ".results.json.new",
     ".journal.jsonl.new",
-    // What other commands and versions make.
+    // Files of other commands and versions.
     "results.json.xz",
     "report.html",
     "junit.xml",
@@ -66,17 +67,17 @@ const READERS: &[&str] = &[
 /// How a command may end that has a stranger's results directory.
 const ENDS: &[End] = &[End::Code(0), End::Code(2), End::Code(3), End::Code(4), End::Code(6)];
 
-/// What is drawn.
+/// The drawn parameters.
 #[derive(Debug)]
 struct Planting {
     place: &'static str,
     plant: Plant,
-    /// Whether it is put at every place.
+    /// Whether the plant is put at every place.
     is_everywhere: bool,
-    /// Whether the directory belongs to another user, where this one is root.
+    /// Whether the directory belongs to another user, which only root can arrange.
     is_of_another: bool,
     reader: &'static str,
-    /// Where the journal is cut, in lines that stay; or which log, block and moment it is.
+    /// A random number: how many lines of the journal stay, or which log, block and moment.
     number: u64,
 }
 
@@ -102,10 +103,10 @@ fn tell_read(planting: &Planting) -> String {
 }
 
 impl Planting {
-    /// The paths, of which `finished` has those with a `*`.
+    /// Returns the drawn paths. Names for `*` come from `finished`.
     ///
     /// # Errors
-    /// The system's error where `finished` cannot be read.
+    /// The system's error if `finished` cannot be read.
     fn places(&self, finished: &Path) -> io::Result<Vec<String>> {
         let drawn: Vec<_> = if self.is_everywhere { PLACES.to_vec() } else { vec![self.place] };
         let mut places = Vec::new();
@@ -118,15 +119,15 @@ impl Planting {
             let one = usize::try_from(self.number).ok().and_then(|number| all.get(number % all.len().max(1)));
             places.extend(one.map(|name| format!("{directory}/{name}")));
         }
-        // What is in a directory comes first: it may be moved with that.
+        // Entries of a directory come first, because the directory itself may be moved.
         places.sort_by_key(|place| std::cmp::Reverse(place.matches('/').count()));
         Ok(places)
     }
 
-    /// Puts it at the drawn places of `out`.
+    /// Puts the plant at the drawn places of `out`.
     ///
     /// # Errors
-    /// The system's error where it cannot be put there.
+    /// The system's error if the plant cannot be put there.
     fn put(&self, room: &mut Room<'_>, out: &Path, finished: &Path) -> Result<(), ChaosError> {
         for (number, place) in self.places(finished)?.iter().enumerate() {
             let host = room.host().join(format!("for-{number}"));
@@ -151,7 +152,7 @@ impl Planting {
     }
 }
 
-/// The names in a directory, sorted.
+/// Returns the names in a directory, sorted.
 fn names(directory: &Path) -> io::Result<Vec<String>> {
     let entries = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     let mut names = entries.collect::<io::Result<Vec<_>>>()?;
@@ -159,10 +160,10 @@ fn names(directory: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// What a finished study has that [`PLACES`] does not name.
+/// Returns what a finished study has and [`PLACES`] does not name.
 ///
 /// # Errors
-/// The system's error where `finished` cannot be read.
+/// The system's error if `finished` cannot be read.
 fn unnamed(finished: &Path) -> io::Result<Vec<String>> {
     let mut unnamed = Vec::new();
     for name in names(finished)? {
@@ -175,7 +176,7 @@ fn unnamed(finished: &Path) -> io::Result<Vec<String>> {
     Ok(unnamed)
 }
 
-/// A directory that a run begins in.
+/// Starts a run in a planted directory.
 fn before(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError> {
     let drawn = planting(&mut Random::new(choice));
     let finished = workshop.finished()?;
@@ -189,7 +190,7 @@ fn before(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError> {
     Ok(room.into_result())
 }
 
-/// An interrupted study that is resumed.
+/// Resumes an interrupted study in a planted directory.
 fn resumed(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError> {
     let drawn = planting(&mut Random::new(choice));
     let finished = workshop.finished()?;
@@ -216,13 +217,13 @@ fn resumed(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError> 
     Ok(room.into_result())
 }
 
-/// The fingerprint in results.
+/// Returns the fingerprint in the results.
 fn runs(results: &[u8]) -> Option<String> {
     let value: serde_json::Value = serde_json::from_slice(results).ok()?;
     Some(value.get("fingerprint")?.to_string())
 }
 
-/// A moment of the study, by a number.
+/// Draws a moment of the study.
 fn moment(study: &TrialStudy, random: &mut Random) -> When {
     let blocks = &study.plan.blocks;
     let block = &blocks[usize::try_from(random.below(blocks.len() as u64)).unwrap_or_default()];
@@ -241,7 +242,7 @@ fn moment(study: &TrialStudy, random: &mut Random) -> When {
     When::once(&block.id, random.pick(&points).cloned().unwrap_or(Point::Launch))
 }
 
-/// Something takes the place of a file while guests are measured.
+/// Replaces a file while guests are measured.
 fn meanwhile(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError> {
     let drawn = planting(&mut Random::new(choice));
     let finished = workshop.finished()?;
@@ -249,11 +250,11 @@ fn meanwhile(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError
     let when = moment(workshop.study(), &mut Random::new(drawn.number));
     room.environment.script(&[Rule { when, action: Action::Host(0) }])?;
     let place = drawn.places(&finished)?.into_iter().next().unwrap_or_default();
-    // What is moved becomes a part of the host, and another name of it may be written to.
+    // A file that was moved becomes part of the host, and its hard link may be written to.
     let plant = match drawn.plant {
         Plant::MovedAndLinked => Plant::LinkToFile,
         Plant::MovedAndNamed => Plant::Name,
-        // A pipe would be made in the host.
+        // A link to a pipe would create the pipe in the host.
         Plant::LinkToPipe => Plant::Pipe,
         other => other,
     };
@@ -263,7 +264,7 @@ fn meanwhile(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError
     Ok(room.into_result())
 }
 
-/// Results that are read: what is no regular file counts as absent, or is refused.
+/// Reads planted results. A file that is not regular counts as absent or is refused.
 fn read(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError> {
     let drawn = planting(&mut Random::new(choice));
     let finished = workshop.finished()?;
@@ -295,7 +296,7 @@ fn read(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError> {
     Ok(room.into_result())
 }
 
-/// What a command did that read more than if nothing had been there.
+/// Reports a command that read more than it reads if the plant is absent.
 fn followed(plant: Plant, without: End, end: End) -> Vec<String> {
     let is_refused = matches!(end, End::Code(2 | 3));
     if !plant.is_link() || is_refused || end == without {

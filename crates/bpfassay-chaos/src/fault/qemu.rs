@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! QEMU killed, stopped, or missing: host failures, for which no run is blamed.
+//! QEMU is killed, stopped or missing. These are host failures, and no run is blamed.
 
 use super::{Draw, Fault, all_runs, at_moment, host_of};
 use crate::{
@@ -14,7 +14,6 @@ const KILL: i32 = 9;
 const SEGV: i32 = 11;
 const TERM: i32 = 15;
 
-/// One line per fault.
 pub(super) const FAULTS: &[Fault] = &[
     Fault::new("qemu/killed", |draw| killed_once(draw, &[KILL])),
     Fault::new("qemu/crashes", |draw| killed_once(draw, &[SEGV, ABRT, ILL])),
@@ -47,7 +46,7 @@ pub(super) const FAULTS: &[Fault] = &[
     }),
 ];
 
-/// QEMU's message where it does not start.
+/// Returns QEMU's message when it does not start.
 fn refusal(draw: &mut Draw<'_>) -> Action {
     let messages = [
         "qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory",
@@ -80,7 +79,7 @@ fn killed_always(draw: &mut Draw<'_>) -> Trial {
     trial
 }
 
-/// No block completes: after some of them, no other is started.
+/// No block completes. After some failed blocks, no other is started.
 fn everywhere(draw: &mut Draw<'_>, action: Action, point: Point) -> Trial {
     let mut trial = draw.trial();
     host_of(&mut trial.expected, all_runs(draw.study));
@@ -89,13 +88,13 @@ fn everywhere(draw: &mut Draw<'_>, action: Action, point: Point) -> Trial {
     trial
 }
 
-/// Stopped and never continued, it hangs like a guest that hangs; but the host knows the reason.
-/// Once, or always in one block.
+/// QEMU is stopped and never continued, once or always in one block. It hangs like a guest that
+/// hangs, but the host knows the reason.
 fn stopped(draw: &mut Draw<'_>) -> Trial {
     let mut trial = draw.trial();
     let (block, mut point) = draw.moment();
     if point == Point::Launch {
-        // Before its monitor replies, its guest is not waited for.
+        // The host does not wait for a guest before its monitor replies.
         point = Point::Boot;
     }
     let again = draw.random.percent(30);

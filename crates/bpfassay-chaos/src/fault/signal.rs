@@ -9,7 +9,6 @@ const INT: i32 = 2;
 const KILL: i32 = 9;
 const TERM: i32 = 15;
 
-/// One line per fault.
 pub(super) const FAULTS: &[Fault] = &[
     Fault::new("signal/interrupt", |draw| interrupted(draw, &[(INT, 1), (TERM, 1), (HUP, 1)])),
     Fault::new("signal/interrupt-twice", |draw| interrupted(draw, &[(INT, 2), (TERM, 3)])),
@@ -22,7 +21,7 @@ pub(super) const FAULTS: &[Fault] = &[
         at_moment(draw, &mut trial, HostAction::Pause(for_ms));
         trial
     }),
-    // For longer than any phase of the study may take.
+    // The pause is longer than any phase of the study may take.
     Fault::new("signal/paused-for-long", |draw| {
         let mut trial = draw.trial();
         at_moment(draw, &mut trial, HostAction::Pause(14_000));
@@ -32,7 +31,7 @@ pub(super) const FAULTS: &[Fault] = &[
     .rare(),
 ];
 
-/// How a command may end that received this signal.
+/// Returns how a command may end that received `signal`.
 fn ends(signal: i32) -> Vec<End> {
     if signal == KILL { vec![End::Signal(KILL)] } else { vec![INTERRUPTED] }
 }
@@ -45,8 +44,8 @@ fn interrupted(draw: &mut Draw<'_>, signals: &[(i32, u32)]) -> Trial {
     trial
 }
 
-/// From the command's first instruction to after its last message: early on it does not handle
-/// signals yet.
+/// Sends the signal at any time from the command's first instruction until after the last message.
+/// The command does not handle signals yet when it starts.
 fn timed(draw: &mut Draw<'_>, signals: &[(i32, u32)]) -> Trial {
     let mut trial = draw.trial();
     let (signal, times) = draw.random.pick(signals).copied().unwrap_or((INT, 1));
@@ -59,13 +58,12 @@ fn timed(draw: &mut Draw<'_>, signals: &[(i32, u32)]) -> Trial {
     trial
 }
 
-/// In addition to `trial`, the command is interrupted, and the study resumed with its guests
-/// unchanged.
+/// Adds an interruption of the command to `trial`. The study is resumed with the guests unchanged.
 pub(super) fn interrupt(draw: &mut Draw<'_>, trial: &mut Trial) {
     let (signal, times) = draw.random.pick(&[(INT, 1), (TERM, 1), (KILL, 1)]).copied().unwrap_or((INT, 1));
     let parameters = std::mem::take(&mut trial.parameters);
     at_moment(draw, trial, HostAction::Signal(signal, times));
-    // An interruption where the guest dies would come too late.
+    // The interruption comes first: it would be too late where the guest dies.
     trial.rules.rotate_right(1);
     trial.parameters = format!("{parameters}; {}", trial.parameters);
     trial.expected.interrupted = ends(signal);

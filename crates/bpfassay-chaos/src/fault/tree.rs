@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Trees of strangers: a kernel in packages, and results that name guests (`--like`).
 //!
-//! Something is put at a place that is joined to a path somewhere: a link out of the tree, a pipe,
-//! another name of a file of the host. Nothing of the host may be moved, changed or read.
+//! A link out of the tree, a pipe or a hard link to a file of the host is planted at a place that
+//! bpfassay joins to a path. The command must not move, change or read anything of the host.
 
 use std::{fs, path::Path};
 
@@ -21,14 +21,13 @@ use crate::{
     trial::{End, TrialResult},
 };
 
-/// One line per fault.
 pub(super) const FAULTS: &[Fault] = &[
     Fault::of_strangers("tree/deb", |shop, choice| unpacked(shop, Form::Deb, choice), |draw| draw.choice(tree, tell)),
     Fault::of_strangers("tree/rpm", |shop, choice| unpacked(shop, Form::Rpm, choice), |draw| draw.choice(tree, tell)),
     Fault::of_strangers("tree/like", like, |draw| draw.choice(recorded, |like| format!("{like:?}"))),
 ];
 
-/// Places of a kernel's packages, one line each; `{r}` is its release.
+/// Places in a kernel's packages. `{r}` stands for the release.
 const PLACES: &[&str] = &[
     "usr",
     "usr/lib",
@@ -65,7 +64,7 @@ const PLACES: &[&str] = &[
     "/",
 ];
 
-/// Releases of a stranger's kernel, one line each.
+/// Releases of a stranger's kernel.
 const RELEASES: &[&str] = &[
     "1.0",
     "6.9.9-host",
@@ -79,7 +78,7 @@ const RELEASES: &[&str] = &[
     "6666666666666666666666666666666666666666666666666666666666666666666666666666666666666666",
 ];
 
-/// What is put at a place, one line each; the directory is the room.
+/// Plants for such a place, given the path of the room.
 const PLANTED: &[Planted] = &[
     ("a link to a directory", |room| link(room, "host/directory")),
     ("a link to the modules of the host", |room| link(room, "host/lib/modules")),
@@ -106,7 +105,7 @@ const PLANTED: &[Planted] = &[
     ("a file", |_| Node::File(b"of a stranger".to_vec())),
 ];
 
-/// Commands that get a kernel, one line each.
+/// Commands that use a stranger's kernel.
 const COMMANDS: &[&str] = &[
     "plan STUDY --offline --kernel PACKAGE",
     "run STUDY --offline --output OUT --kernel PACKAGE",
@@ -114,26 +113,26 @@ const COMMANDS: &[&str] = &[
     "plan STUDY --offline --kernel DIRECTORY",
 ];
 
-/// How a command may end that gets a stranger's file.
+/// How a command may end that uses a stranger's file.
 const ENDS: &[End] = &[End::Code(0), End::Code(2), End::Code(3), End::Code(4)];
 
 fn link(room: &Path, name: &str) -> Node {
     Node::Link(room.join(name).display().to_string())
 }
 
-/// What is drawn of a package.
+/// The drawn parameters of a package.
 #[derive(Debug)]
 struct Tree {
     place: &'static str,
     planted: &'static Planted,
-    /// Something more, at another place.
+    /// A second plant, at another place.
     also: Option<(&'static str, &'static Planted)>,
     release: &'static str,
-    /// Whether a file is to be made through it.
+    /// Whether a file is to be created below the planted path.
     is_entered: bool,
-    /// Whether the kernel's own files come before it.
+    /// Whether the kernel's files come before the plant.
     is_last: bool,
-    /// Whether the kernel has no file of its own there and below.
+    /// Whether the kernel has no files at the place and below it.
     is_alone: bool,
     command: &'static str,
     is_user: bool,
@@ -169,7 +168,7 @@ fn tell(tree: &Tree) -> String {
     format!("{planted} at {place}{also}{entered}, {order} {files} of {}: {command}{by}", release.escape_debug())
 }
 
-/// The entries of the package, for a room at `room`.
+/// Returns the entries of the package, for a room at `room`.
 fn entries(tree: &Tree, room: &Path) -> Vec<Entry> {
     let at = |place: &str| format!("./{}", place.replace("{r}", tree.release));
     let own = |name: &str| at(&format!("usr/lib/modules/{{r}}/{name}"));
@@ -204,7 +203,7 @@ fn unpacked(workshop: &Workshop, form: Form, choice: u64) -> Result<TrialResult,
     let (study, out) = (room.path("study.toml"), room.environment.output());
     let paths: [(&str, &Path); 4] =
         [("STUDY", &study), ("OUT", &out), ("PACKAGE", &package), ("DIRECTORY", &directory)];
-    // What was unpacked is in the cache for the second.
+    // The second command finds the unpacked files in the cache.
     for stage in ["first", "again"] {
         room.run(&words(tree.command, &paths), &[])?;
         room.check(stage, ENDS)?;
@@ -215,7 +214,7 @@ fn unpacked(workshop: &Workshop, form: Form, choice: u64) -> Result<TrialResult,
     Ok(room.into_result())
 }
 
-/// Where results have what becomes a part of a path or of an argument, one line each.
+/// Fields of the results that become part of a path or an argument.
 const FIELDS: &[&str] = &[
     "/provenance/0/manifest/targets/0/kernel/release",
     "/provenance/0/manifest/targets/0/kernel/version",
@@ -232,7 +231,7 @@ const FIELDS: &[&str] = &[
     "/provenance/0/manifest/provider/version",
 ];
 
-/// What a field has, one line each; `ROOM` is the directory of the trial.
+/// Values of such a field. `ROOM` stands for the trial's directory.
 const VALUES: &[&str] = &[
     "ROOM/host/lib/modules/6.9.9-host",
     "ROOM/host/file",
@@ -251,12 +250,12 @@ const VALUES: &[&str] = &[
     "1\u{0}0",
 ];
 
-/// What is drawn of results.
+/// The drawn parameters of the results.
 #[derive(Debug)]
 struct Recorded {
     field: &'static str,
     value: &'static str,
-    /// Whether the guests are said to be of Debian's packages, and are gone: they are made again.
+    /// Whether the guests seem to be of Debian's packages and are gone, so they are made again.
     is_debian: bool,
     is_user: bool,
 }
@@ -287,10 +286,10 @@ fn like(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError> {
     Ok(room.into_result())
 }
 
-/// Results with what was drawn in them, and the digest that they have then.
+/// Puts what was drawn into the results and updates their digest.
 ///
 /// # Errors
-/// Where `text` is no JSON object with provenance.
+/// An error if `text` is not a JSON object with provenance.
 fn altered(text: &[u8], drawn: &Recorded, room: &str) -> serde_json::Result<Vec<u8>> {
     let mut results: Value = serde_json::from_slice(text)?;
     if let Some(target) = results.pointer_mut("/provenance/0/manifest/targets/0/kernel") {
@@ -312,10 +311,11 @@ fn altered(text: &[u8], drawn: &Recorded, room: &str) -> serde_json::Result<Vec<
     sealed(results)
 }
 
-/// The file of `results`: its first key is the digest of everything, with zeros in its own place.
+/// Returns the results as a file. The first key is the digest of the whole file, computed with
+/// zeros in its place.
 ///
 /// # Errors
-/// None as a rule: those of writing JSON.
+/// Errors of writing JSON, which do not occur in practice.
 fn sealed(mut results: Value) -> serde_json::Result<Vec<u8>> {
     if let Some(keys) = results.as_object_mut() {
         keys.remove("digest");
@@ -333,7 +333,7 @@ mod tests {
 
     use super::*;
 
-    /// The package that moved files of a host once has what it needs for that.
+    /// The package that once moved files of a host has what it needs for that.
     #[test]
     fn a_package_is_a_kernel_but_for_what_is_planted() {
         let folder = tempfile::tempdir().unwrap();
@@ -357,7 +357,7 @@ mod tests {
         assert!(RELEASES.iter().all(|release| drawn.iter().any(|tree| tree.release == *release)));
     }
 
-    /// What is not hostile is read: what is refused is refused for what was altered.
+    /// Results without an alteration are accepted, so a refusal is due to the alteration.
     #[test]
     fn sealed_results_have_their_digest() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two commands at once in each step of set-up: with one cache, and results that begin in one
-//! second. Both end well, or one is refused; the cache is whole, and a third command ends well.
+//! Runs two commands at once in each step of set-up, with one cache and with results that begin in
+//! the same second. Both must succeed, or one is refused. The cache must be whole, and a third
+//! command must succeed.
 
 use std::{
     fs,
@@ -32,46 +33,44 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault::of_strangers("twice/one-killed", |shop, choice| twice(shop, Disturbance::Kill, choice), draw),
 ];
 
-/// Steps of set-up, one line each: a command that does it, and what its cache may have to hold.
+/// Steps of set-up: commands that do each step, and what their cache may have to hold.
 const STEPS: &[&str] = &[
-    // The cache is made.
+    // Creates the cache.
     "cache",
     "kernels --offline",
-    // Guests of a manifest are hashed, and scripted ones booted.
+    // Hashes the guests of a manifest, and boots scripted ones.
     "run STUDY --offline --accelerator tcg --manifest MANIFEST",
-    // A bundle is unpacked into the cache.
+    // Unpacks a bundle into the cache.
     "run STUDY --offline --accelerator tcg --bundle BUNDLE",
-    // Packages are unpacked into the cache.
+    // Unpacks packages into the cache.
     "plan STUDY --offline --kernel PACKAGE",
-    // A store of blocks is made, and filled.
+    // Creates a store of blocks and fills it.
     "run STUDY --offline --accelerator tcg --manifest MANIFEST --store STORE",
 ];
 
-/// Longest time between the starts of the two, and before one is disturbed, in milliseconds.
+/// Longest time between the two starts, and before one command is disturbed, in milliseconds.
 const LATEST: u64 = 900;
-/// How a command may be refused while another does the same.
+/// Exit codes of a command that is refused while another does the same.
 const REFUSED: [End; 2] = [End::Code(2), End::Code(3)];
 
-/// What is done to the first command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Disturbance {
-    /// Nothing.
     None,
-    /// It is stopped while the second works.
+    /// The first command is stopped while the second runs.
     Pause,
-    /// It is killed.
+    /// The first command is killed.
     Kill,
 }
 
-/// What is drawn.
+/// The drawn parameters.
 #[derive(Debug)]
 struct Twice {
     step: &'static str,
-    /// Whether both have one `--output`; otherwise they choose their own.
+    /// Whether both share one `--output`; otherwise each chooses a directory.
     is_one_output: bool,
     /// Milliseconds between the starts.
     apart: u64,
-    /// Milliseconds until the first is disturbed, and for how long.
+    /// Milliseconds until the first command is disturbed.
     after: u64,
     pause: u64,
 }
@@ -117,7 +116,7 @@ fn twice(workshop: &Workshop, disturbance: Disturbance, choice: u64) -> Result<T
     thread::sleep(Duration::from_millis(drawn.apart));
     let second = room.start(second, &args)?;
     let (victim, mut both) = (first.id(), [first, second]);
-    // A command that has ended already gets no signal: its process has not been waited for.
+    // An ended child is a zombie until it is waited for, so no other process gets the signal.
     match disturbance {
         Disturbance::None => {}
         Disturbance::Pause => {
@@ -148,7 +147,7 @@ fn twice(workshop: &Workshop, disturbance: Disturbance, choice: u64) -> Result<T
     let last = ends.last().copied().unwrap_or(End::Never);
     room.check("both", &[last])?;
 
-    // With what the two left.
+    // The third command finds what the two left.
     let mut args = words(drawn.step, &paths);
     if is_run {
         args.extend(["--output".into(), room.path("results/third")]);
@@ -158,8 +157,8 @@ fn twice(workshop: &Workshop, disturbance: Disturbance, choice: u64) -> Result<T
     Ok(room.into_result())
 }
 
-/// What is wrong with the ends of two commands, the first of which may have been killed; where
-/// they share a results directory, one is refused.
+/// Returns what is wrong with the ends of two commands. The first one may have been killed. If both
+/// share a results directory, one is refused.
 fn wrong_ends(ends: &[End], is_shared: bool, is_killed: bool) -> Vec<String> {
     let well = ends.iter().filter(|end| **end == End::Code(0)).count();
     let killed = ends.iter().take(usize::from(is_killed)).filter(|end| **end == End::Signal(9)).count();
@@ -167,19 +166,19 @@ fn wrong_ends(ends: &[End], is_shared: bool, is_killed: bool) -> Vec<String> {
     let is_right = match (is_shared, killed) {
         (false, killed) => well + killed == ends.len(),
         (true, 0) => (well, refused) == (1, ends.len() - 1),
-        // The results of who was killed are there, or are not.
+        // A command that was killed may or may not have left results.
         (true, killed) => well + refused + killed == ends.len(),
     };
     if is_right { Vec::new() } else { vec![format!("the two commands ended with {ends:?}")] }
 }
 
-/// Results directories with results below `directory`.
+/// Returns the directories below `directory` that have results.
 fn results(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.join("results.json").is_file()).collect()
 }
 
-/// Which of `made` have another fingerprint than `finished`, a sentence each.
+/// Returns a sentence for each of `made` whose fingerprint differs from that of `finished`.
 fn differing(made: &[PathBuf], finished: &Path) -> Vec<String> {
     let fingerprint = |path: &Path| {
         let text = fs::read(path.join("results.json")).ok()?;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The environment of one trial with guests: its directory, its study, the command in it, and the
-//! result.
+//! The environment of one trial with real guests: directory, study, command and result.
 
 use std::{
     fs,
@@ -24,10 +23,10 @@ use crate::{
     trial::{End, Expected, TrialResult},
 };
 
-/// How long a command may take: hanging guests are waited for, twice.
+/// How long a command may take. Hanging guests are waited for twice.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The beginning of every tool's script.
+/// Perl code at the start of every tool's script.
 const PRELUDE: &str = r#"$| = 1;
 sub ready { print "ready\n" }
 sub sys { no warnings; syscall(shift, @_) }
@@ -49,7 +48,7 @@ sub stay { sleep 1 while 1 }
 /// The architecture of guests without a tool.
 const ARCH: &str = "aarch64";
 
-/// The environment of one trial.
+/// The environment of one trial with real guests.
 pub(super) struct GuestEnvironment<'a> {
     driver: &'a GuestDriver,
     directory: tempfile::TempDir,
@@ -61,19 +60,19 @@ pub(super) struct GuestEnvironment<'a> {
 }
 
 impl<'a> GuestEnvironment<'a> {
-    /// A directory with the study, and `tool` if there is one.
+    /// Makes a directory with the study and with `tool`, if there is one.
     ///
     /// # Errors
-    /// Where a file or directory of it cannot be made.
+    /// If a file or directory cannot be made.
     pub(super) fn new(driver: &'a GuestDriver, tool: Option<&ToolFault>) -> Result<Self, ChaosError> {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
         let root = directory.path();
         fs::set_permissions(root, fs::Permissions::from_mode(0o755))?;
         fs::create_dir(root.join("tmp"))?;
-        // One boot is enough for a tool, which calls the kernel of x86_64 by number. A study to be
-        // resumed needs two boots, and the clock by which figures are the same: guests of aarch64
-        // boot in half the time by that clock.
+        // A tool needs one boot, and it calls the x86_64 kernel by system call number. A study that
+        // is resumed needs two boots, and the instruction clock for equal figures. Guests of
+        // aarch64 boot in half the time under that clock.
         let (arch, clock, rounds, replicates) =
             tool.map_or((ARCH, Clock::Instructions, 1, 2), |tool| ("x86_64", Clock::Wall, tool.rounds, 1));
         fs::write(root.join("study.toml"), study(arch, clock, rounds, replicates))?;
@@ -119,12 +118,10 @@ impl<'a> GuestEnvironment<'a> {
         args
     }
 
-    /// Gives the command a cache of its own from now on, one object of which is damaged: `draw`
-    /// decides which one.
+    /// Makes the command use a copy of the cache. `draw` decides which object is damaged.
     ///
     /// # Errors
-    /// As with [`damaged_cache::make`]: the manifest names no objects of a cache, or the cache
-    /// cannot be copied.
+    /// Those of [`damaged_cache::make`].
     pub(super) fn damage_cache(&mut self, draw: u64) -> Result<(), ChaosError> {
         let cache = self.path("cache");
         damaged_cache::make(&self.driver.manifest, ARCH, &cache, draw)?;
@@ -132,28 +129,27 @@ impl<'a> GuestEnvironment<'a> {
         Ok(())
     }
 
-    /// What the command printed.
+    /// Returns what the command printed.
     fn output(&self) -> Vec<u8> {
         ["stdout", "stderr"].iter().flat_map(|name| fs::read(self.path(name)).unwrap_or_default()).collect()
     }
 
-    /// Whether the command reported `text`.
+    /// Whether the command reported `text` on standard error.
     pub(super) fn has_reported(&self, text: &str) -> bool {
         fs::read_to_string(self.path("stderr")).is_ok_and(|printed| printed.contains(text))
     }
 
-    /// Runs the command to its end, with `fault` at this time after its start.
+    /// Runs the command to its end. `fault` happens at this time after the start.
     ///
     /// # Errors
-    /// Where the files for its output cannot be made, or it cannot be started, waited for or
-    /// killed.
+    /// If the output files cannot be made, or the command cannot be started, waited for or killed.
     pub(super) fn command(&mut self, args: &[PathBuf], fault: Option<(Duration, HostFault)>) -> Result<(), ChaosError> {
         let root = self.directory.path().to_owned();
         let path = std::env::var("PATH").unwrap_or_default();
         let mut child = Command::new(&self.driver.bpfassay)
             .args(args)
             .current_dir(&root)
-            // By this its processes, QEMU among them, are recognised again.
+            // The environment with this directory identifies the trial's processes, including QEMU.
             .env("PATH", format!("{}:{path}", root.join("bin").display()))
             .env("TMPDIR", root.join("tmp"))
             .env_remove("RUST_LOG")
@@ -185,7 +181,7 @@ impl<'a> GuestEnvironment<'a> {
         Ok(())
     }
 
-    /// Whether there was a process to act on.
+    /// Injects `fault`. Returns whether there was a process to act on.
     fn strike(&self, fault: HostFault, root: &Path) -> bool {
         match fault {
             HostFault::Object => true,
@@ -200,7 +196,7 @@ impl<'a> GuestEnvironment<'a> {
         }
     }
 
-    /// The journal's bytes.
+    /// Returns the bytes of the journal, which are empty without one.
     pub(super) fn journal(&self) -> Vec<u8> {
         fs::read(self.path("out").join("journal.jsonl")).unwrap_or_default()
     }
@@ -212,11 +208,10 @@ impl<'a> GuestEnvironment<'a> {
         Contents::read(&self.path("out")).map(Some)
     }
 
-    /// The plan in the journal.
+    /// Returns the plan in the journal.
     ///
     /// # Errors
-    /// Where the command began no journal, or the journal cannot be read: with what the command
-    /// printed.
+    /// What the command printed, if it began no journal or the journal cannot be read.
     pub(super) fn plan(&self) -> Result<Plan, ChaosError> {
         let printed = || fs::read_to_string(self.path("stderr")).unwrap_or_default();
         match self.contents() {
@@ -226,7 +221,7 @@ impl<'a> GuestEnvironment<'a> {
         }
     }
 
-    /// The plan and the records of what was started, and their violations.
+    /// Returns the plan and the records, and adds violations to the result.
     pub(super) fn after(&mut self, stage: &str, expected: &Expected, how_far: Stage) -> (Option<Plan>, Records) {
         let mut wrong = self.before.left(self.directory.path(), &self.path("tmp"), self.process);
         if let Some(place) = check::control_character(&self.output()) {
@@ -275,8 +270,8 @@ ready = { line = "^ready" }
 "#;
 
 pub(super) fn study(arch: &'static str, clock: Clock, rounds: u32, replicates: u32) -> String {
-    // Time of the host, of which guests that count instructions get six times as much. A stopped
-    // QEMU is waited for so long.
+    // Deadlines are time of the host. Guests that count instructions get six times as much. A
+    // stopped QEMU is waited for until such a deadline.
     let (clock, boot, phase) = match clock {
         Clock::Instructions => ("instructions", "20s", "8s"),
         Clock::Wall => ("wall", "120s", "48s"),
@@ -284,8 +279,7 @@ pub(super) fn study(arch: &'static str, clock: Clock, rounds: u32, replicates: u
     StudyText {
         arch,
         clock,
-        // The probe that attaches in the least time: its counts are not the subject of these
-        // trials.
+        // This probe attaches in the least time. Its counts do not matter for these trials.
         probes: r#""none", "raw-tracepoint""#,
         block_size: "4m",
         rounds,
@@ -304,8 +298,7 @@ mod tests {
 
     use super::PRELUDE;
 
-    /// As on a guest's one processor, where the tool could end before what it leaves behind has
-    /// run.
+    /// On a guest's single processor, the tool could end before its child has run.
     #[test]
     fn a_tool_ends_only_when_what_it_leaves_behind_is_away() {
         let script = format!(

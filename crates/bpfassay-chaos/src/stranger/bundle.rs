@@ -13,22 +13,22 @@ use serde_json::{Value, json};
 
 use super::package::{Entry, Node, cpio, file};
 
-/// What is in a bundle.
+/// The content of a bundle.
 #[derive(Debug, Clone)]
 pub struct Content {
-    /// Its manifest, whose paths are those in the bundle.
+    /// The manifest. Paths are relative to the bundle.
     pub manifest: Value,
-    /// The packages of its QEMU.
+    /// Descriptions of QEMU's packages, for `emulator.json`.
     pub emulator: Vec<Value>,
-    /// Files, by what they are named.
+    /// Files below `objects/`, with their names.
     pub objects: Vec<(String, Vec<u8>)>,
 }
 
 impl Content {
-    /// The guests of the testbed whose manifest is at `path`, without a QEMU.
+    /// Reads the guests of the testbed whose manifest is at `path`. The result has no QEMU.
     ///
     /// # Errors
-    /// Where the manifest or a file that it names cannot be read.
+    /// If the manifest or a file that it names cannot be read.
     pub fn of(path: &Path) -> io::Result<Self> {
         let mut manifest: Value = serde_json::from_slice(&fs::read(path)?)?;
         let mut objects = Vec::new();
@@ -44,7 +44,7 @@ impl Content {
         Ok(Self { manifest, emulator: Vec::new(), objects })
     }
 
-    /// Adds a package of QEMU: its name and its file.
+    /// Adds a package of QEMU with its name and bytes.
     pub fn add_package(&mut self, name: &str, bytes: Vec<u8>) {
         let digest = Digest::of(&bytes).to_string();
         let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
@@ -54,7 +54,7 @@ impl Content {
         self.objects.push((digest, bytes));
     }
 
-    /// The entries of the archive, in their order.
+    /// Returns the entries of the archive in order.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
@@ -68,18 +68,18 @@ impl Content {
     }
 }
 
-/// The bundle with these entries.
+/// Packs `entries` into a bundle.
 ///
 /// # Errors
-/// None as a rule: those of compressing.
+/// Errors of compression, which do not occur in practice.
 pub fn packed(entries: &[Entry]) -> io::Result<Vec<u8>> {
     compressed(&cpio(entries))
 }
 
-/// `bytes` as a stream of xz.
+/// Compresses `bytes` as an xz stream.
 ///
 /// # Errors
-/// None as a rule: those of compressing.
+/// Errors of compression, which do not occur in practice.
 pub fn compressed(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut xz = XzWriter::new(Vec::new(), XzOptions::with_preset(0))?;
     xz.write_all(bytes)?;
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::study::Testbed;
 
-    /// An unaltered one is a bundle, so that what is refused is refused for what was altered.
+    /// An unaltered bundle is accepted, so a refusal is due to the alteration.
     #[test]
     fn an_unaltered_bundle_is_one() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What trials with strangers' files need: makers of such files, a room in which the command gets
-//! them, and checks of what it did to the host.
+//! Support for trials with strangers' files: makers of such files, a room in which the command gets
+//! them, and checks of what the command did to the host.
 //!
-//! A room is the environment of a trial with files of a host beside it. However a command ends
-//! there, it must have left these files as they were, have read nothing of them, have made nothing
-//! outside of its own directories, have ended in time with a documented exit code, and have left
-//! the cache whole.
+//! A room is the environment of a trial with files of a host beside it. However a command ends in a
+//! room, these conditions must hold:
+//!
+//! - The files of the host are unchanged, and nothing of them was read.
+//! - Nothing was made outside of the command's directories.
+//! - The command ended in time with a documented exit code.
+//! - The cache is whole.
 
 pub mod bundle;
 pub mod package;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packages as a stranger makes them: `.deb` and `.rpm` with any entry, also those that packers
-//! refuse to write.
+//! Packages as a stranger makes them: `.deb` and `.rpm` with entries that packers refuse.
 
 use std::path::Path;
 
-/// What an entry of a package is.
+/// The kind and content of a package's entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
     /// A regular file.
@@ -13,9 +12,9 @@ pub enum Node {
     Program(Vec<u8>),
     /// A directory.
     Directory,
-    /// A symbolic link to this.
+    /// A symbolic link to this target.
     Link(String),
-    /// Another name of the file at this path.
+    /// A hard link to the file at this path.
     Same(String),
     /// A pipe.
     Pipe,
@@ -26,7 +25,7 @@ pub enum Node {
 /// An entry: its path and what it is.
 pub type Entry = (String, Node);
 
-/// What a stranger puts at a place: words for it, and what it is in a room at that path.
+/// A plant: its description, and a function from the path of the room to the node.
 pub type Planted = (&'static str, fn(&Path) -> Node);
 
 /// A regular file.
@@ -35,8 +34,8 @@ pub fn file(path: impl Into<String>, content: &[u8]) -> Entry {
     (path.into(), Node::File(content.to_vec()))
 }
 
-/// The beginning of an image of x86_64 with this release, as far as it is looked at before it is
-/// booted (Documentation/arch/x86/boot.rst).
+/// The start of an x86_64 kernel image with `release`. It has the fields that are read before a
+/// boot (Documentation/arch/x86/boot.rst).
 #[must_use]
 pub fn image(release: &str) -> Vec<u8> {
     let mut image = vec![0; 0x400];
@@ -51,14 +50,14 @@ pub fn image(release: &str) -> Vec<u8> {
 /// The form of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// That of Debian.
+    /// Debian's `.deb`.
     Deb,
-    /// That of Fedora.
+    /// Fedora's `.rpm`.
     Rpm,
 }
 
 impl Form {
-    /// The package with these entries.
+    /// Returns the package with `entries`.
     #[must_use]
     pub fn package(self, entries: &[Entry]) -> Vec<u8> {
         match self {
@@ -67,7 +66,7 @@ impl Form {
         }
     }
 
-    /// How its files end.
+    /// The extension of such a package.
     #[must_use]
     pub const fn ending(self) -> &'static str {
         match self {
@@ -77,7 +76,7 @@ impl Form {
     }
 }
 
-/// A package of Debian whose files are the archive `data`, which may be compressed.
+/// A Debian package with the archive `data`, which may be compressed.
 #[must_use]
 pub fn deb(name: &str, architecture: &str, data: Vec<u8>) -> Vec<u8> {
     let control =
@@ -96,7 +95,7 @@ pub fn deb(name: &str, architecture: &str, data: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// An archive of tar with long names as GNU tar has them.
+/// A tar archive. Long names are stored as GNU tar does it.
 #[must_use]
 pub fn tar(entries: &[Entry]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -121,7 +120,7 @@ pub fn tar(entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-/// Adds a header of ustar, of names as much as it has room for, and the content.
+/// Adds a ustar header, which truncates long names, and the content.
 fn block(bytes: &mut Vec<u8>, kind: u8, path: &str, mode: u32, link: &str, content: &[u8]) {
     let mut header = [0; 512];
     let mut put = |at: usize, text: &[u8]| {
@@ -142,7 +141,7 @@ fn block(bytes: &mut Vec<u8>, kind: u8, path: &str, mode: u32, link: &str, conte
     bytes.resize(bytes.len().next_multiple_of(512), 0);
 }
 
-/// An archive of cpio (newc). Names of one file are its links, of which the last has the content.
+/// A cpio archive (newc). Hard links share an inode number, and the last of them has the content.
 #[must_use]
 pub fn cpio(entries: &[Entry]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -175,7 +174,7 @@ fn newc(bytes: &mut Vec<u8>, path: &str, (mode, links, number): (u32, u32, usize
     bytes.resize(bytes.len().next_multiple_of(4), 0);
 }
 
-/// A package of RPM: lead, an empty signature, a header with names, and the archive as it is.
+/// An RPM package: lead, an empty signature, a header with names, and the uncompressed archive.
 fn rpm(entries: &[Entry]) -> Vec<u8> {
     let mut lead = vec![0; 96];
     lead[..4].copy_from_slice(&[0xed, 0xab, 0xee, 0xdb]);
@@ -188,7 +187,7 @@ fn rpm(entries: &[Entry]) -> Vec<u8> {
         bytes
     };
     let (mut index, mut data) = (Vec::new(), Vec::new());
-    // NAME, VERSION, RELEASE, ARCH: texts.
+    // NAME, VERSION, RELEASE and ARCH, as strings.
     for (tag, text) in [(1000, "a-stranger"), (1001, "1.0"), (1002, "1"), (1022, "x86_64")] {
         index.push([tag, 6, u32::try_from(data.len()).unwrap_or(u32::MAX), 1]);
         data.extend(text.bytes().chain([0]));
@@ -212,7 +211,7 @@ mod tests {
         ]
     }
 
-    /// What another unpacker than that of bpfassay makes of them.
+    /// An unpacker other than bpfassay's accepts the archives.
     #[test]
     fn archives_are_read_by_tar() {
         let directory = tempfile::tempdir().unwrap();

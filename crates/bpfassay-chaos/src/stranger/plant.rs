@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a stranger puts in the place of a file or directory.
+//! Things that a stranger puts in the place of a file or directory.
 
 use std::{
     fs, io,
@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 
 use super::victims::MARK;
 
-/// Something in the place of a file or directory.
+/// A thing in the place of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plant {
     /// A symbolic link to a file of the host.
@@ -24,11 +24,11 @@ pub enum Plant {
     LinkToItself,
     /// A symbolic link to a pipe.
     LinkToPipe,
-    /// A symbolic link to what was there, which is a part of the host now.
+    /// A symbolic link to the file or directory that was there. It was moved to the host's files.
     MovedAndLinked,
-    /// Another name of a file of the host.
+    /// A hard link to a file of the host.
     Name,
-    /// Another name of the file that was there, which is a part of the host now.
+    /// A hard link to the file that was there. It was moved to the host's files.
     MovedAndNamed,
     /// A pipe.
     Pipe,
@@ -36,12 +36,12 @@ pub enum Plant {
     Socket,
     /// An empty directory.
     Directory,
-    /// A link to the terminal, or to what gives zeros for ever.
+    /// A symbolic link to `/dev/zero`.
     LinkToDevice,
 }
 
 impl Plant {
-    /// All of them, one line each.
+    /// All plants.
     pub const ALL: &[Self] = &[
         Self::LinkToFile,
         Self::LinkToDirectory,
@@ -57,7 +57,7 @@ impl Plant {
         Self::LinkToDevice,
     ];
 
-    /// Whether it is a symbolic link.
+    /// Whether the plant is a symbolic link.
     #[must_use]
     pub const fn is_link(self) -> bool {
         matches!(
@@ -72,11 +72,11 @@ impl Plant {
         )
     }
 
-    /// Puts it at `place`, whose directory exists. `host` is a directory of the host with `file`
-    /// and `directory` in it.
+    /// Puts the plant at `place`, whose directory exists. `host` is a directory of the host that
+    /// contains `file` and `directory`.
     ///
     /// # Errors
-    /// The system's error where something cannot be removed, moved or made.
+    /// The system's error if something cannot be removed, moved or made.
     pub fn put(self, place: &Path, host: &Path) -> io::Result<()> {
         let (file, moved) = (host.join("file"), host.join("moved"));
         let was_there = place.symlink_metadata().is_ok();
@@ -96,7 +96,7 @@ impl Plant {
                 pipe(&host.join("pipe"))?;
                 symlink(host.join("pipe"), place)
             }
-            // A directory has no further names.
+            // A directory has no hard links.
             Self::MovedAndNamed if moved.is_dir() => symlink(moved, place),
             Self::MovedAndLinked => symlink(moved, place),
             Self::Name => fs::hard_link(file, place),

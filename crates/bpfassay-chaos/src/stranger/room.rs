@@ -25,19 +25,19 @@ use crate::{
     trial::{Directory, End, HostAction, TrialResult},
 };
 
-/// How long a command may take that does nothing in the end; one that waits for a pipe never ends.
+/// Time after which a command that is idle is killed. A command that waits for a pipe never ends.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// For how long a command does nothing that waits for something. On a loaded host others take
-/// longer, up to [`MOST`].
+/// How long a command must be idle to count as one that waits. A busy command on a loaded host may
+/// take longer, up to [`MOST`].
 const IDLE: Duration = Duration::from_secs(20);
 /// How long a command may take in any case.
 const MOST: Duration = Duration::from_secs(600);
-/// How often is looked whether it has ended.
+/// How often the command is polled.
 const PERIOD: Duration = Duration::from_millis(5);
-/// The user who is not root, where root makes the trial.
+/// The user who runs the command if root makes the trial and another user is drawn.
 pub const USER: u32 = 1000;
 
-/// Files of the host: those of its kernel, those beside a results directory, those of a checkout.
+/// Files of the host: those of a kernel, beside a results directory, and in a checkout.
 const HOST: &[&str] = &[
     "file",
     "directory/file",
@@ -50,7 +50,7 @@ const HOST: &[&str] = &[
     "boot/config-6.9.9-host",
     "git/config",
 ];
-/// What the command may make in the room's directory.
+/// Names that the command may create in the room's directory.
 const OWN: &[&str] =
     &["bpfassay-results", "cache", "results", "state", "tmp", "home", "stdout", "stderr", "stdout-2", "stderr-2"];
 
@@ -61,7 +61,7 @@ pub struct Room<'a> {
     pub workshop: &'a Workshop,
     /// Directories, and scripted guests.
     pub environment: Environment,
-    /// As whom the command runs; `None`: as this program does.
+    /// The user who runs the command; `None` is the user of this program.
     pub user: Option<u32>,
     victims: Option<Victims>,
     names: BTreeSet<OsString>,
@@ -71,10 +71,10 @@ pub struct Room<'a> {
 }
 
 impl<'a> Room<'a> {
-    /// A new one, in which the command runs as `user`.
+    /// A new room in which the command runs as `user`.
     ///
     /// # Errors
-    /// Where a directory or file of it cannot be made.
+    /// If a directory or file of the room cannot be made.
     pub fn new(workshop: &'a Workshop, user: Option<u32>) -> Result<Self, ChaosError> {
         let environment = Environment::new(workshop.study(), &workshop.stand_in, &workshop.qemu, None)?;
         environment.script(&[])?;
@@ -100,7 +100,7 @@ impl<'a> Room<'a> {
         })
     }
 
-    /// The directory with files of the host.
+    /// The directory with the host's files.
     #[must_use]
     pub fn host(&self) -> PathBuf {
         self.path("host")
@@ -121,7 +121,7 @@ impl<'a> Room<'a> {
     /// Writes a stranger's file into the room.
     ///
     /// # Errors
-    /// The system's error where it cannot be written.
+    /// The system's error if the file cannot be written.
     pub fn put(&self, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
         let path = self.path(name);
         fs::write(&path, bytes)?;
@@ -129,10 +129,10 @@ impl<'a> Room<'a> {
         Ok(path)
     }
 
-    /// Remembers the host as it is now. A command remembers it where that was not done before.
+    /// Records the host's state. [`Self::start`] does so if it was not done before.
     ///
     /// # Errors
-    /// The system's error where a file of it cannot be read.
+    /// The system's error if a file of the host cannot be read.
     pub fn remember(&mut self) -> io::Result<()> {
         self.victims = Some(Victims::now(vec![self.host(), self.path(".git")])?);
         self.names = self.entries()?;
@@ -143,11 +143,11 @@ impl<'a> Room<'a> {
         fs::read_dir(self.environment.root())?.map(|entry| Ok(entry?.file_name())).collect()
     }
 
-    /// The command, with its cache and directories; what it prints goes to the files `stdout` and
-    /// `stderr` with `name` at their ends.
+    /// Returns the command with its cache and directories. Output goes to the files `stdout` and
+    /// `stderr` with `name` appended.
     ///
     /// # Errors
-    /// The system's error where a file for it cannot be made.
+    /// The system's error if an output file cannot be made.
     pub fn command(&self, name: &str) -> io::Result<Command> {
         let program = self.workshop.program(self.user)?;
         let command = match self.user {
@@ -167,7 +167,7 @@ impl<'a> Room<'a> {
     /// Starts the command with `args`.
     ///
     /// # Errors
-    /// The system's error where it cannot be started.
+    /// The system's error if the command cannot be started.
     pub fn start(&mut self, mut command: Command, args: &[PathBuf]) -> io::Result<Child> {
         if self.victims.is_none() {
             self.remember()?;
@@ -177,20 +177,20 @@ impl<'a> Room<'a> {
         Ok(child)
     }
 
-    /// Runs the command with `args` to its end, or for [`PATIENCE`]; `actions` are what guests may
-    /// ask for.
+    /// Runs the command with `args` to its end, or until it is killed because it waits or takes too
+    /// long. Guests may request `actions`.
     ///
     /// # Errors
-    /// Where it cannot be started, or waited for.
+    /// If the command cannot be started or waited for.
     pub fn run(&mut self, args: &[PathBuf], actions: &[HostAction]) -> Result<End, ChaosError> {
         let command = self.command("")?;
         self.run_command(command, args, actions)
     }
 
-    /// The same of a command with something in its environment.
+    /// Like [`Self::run`], for a command with a prepared environment.
     ///
     /// # Errors
-    /// As with [`Self::run`].
+    /// Those of [`Self::run`].
     pub fn run_command(
         &mut self,
         command: Command,
@@ -214,7 +214,7 @@ impl<'a> Room<'a> {
     /// Waits for several commands.
     ///
     /// # Errors
-    /// Where one cannot be waited for.
+    /// If a command cannot be waited for.
     pub fn wait(&mut self, children: &mut [Child]) -> Result<Vec<End>, ChaosError> {
         let mut patience: Vec<_> = children.iter().map(|_| Patience::new()).collect();
         let mut ends = vec![None; children.len()];
@@ -231,10 +231,10 @@ impl<'a> Room<'a> {
         Ok(ends)
     }
 
-    /// Checks the host, the room and the last command, which may have ended in one of these ways.
+    /// Checks the host, the room and the last command. `may` lists how the command may have ended.
     ///
     /// # Errors
-    /// The system's error where the room cannot be read.
+    /// The system's error if the room cannot be read.
     pub fn check(&mut self, stage: &str, may: &[End]) -> Result<(), ChaosError> {
         let mut wrong = self.harm()?;
         let end = self.result.ends.last().copied().unwrap_or(End::Never);
@@ -245,7 +245,7 @@ impl<'a> Room<'a> {
         Ok(())
     }
 
-    /// What the commands did that they may not, however they ended, a sentence each.
+    /// Returns a sentence for each forbidden thing that the commands did, however they ended.
     fn harm(&self) -> Result<Vec<String>, ChaosError> {
         let mut wrong = self.victims.as_ref().map(Victims::changed).unwrap_or_default();
         let is_own = |name: &OsString| OWN.iter().any(|own| name == own);
@@ -270,7 +270,7 @@ impl<'a> Room<'a> {
         Ok(wrong)
     }
 
-    /// Notes violations.
+    /// Adds violations to the result.
     pub fn wrong(&mut self, stage: &str, wrong: Vec<String>) {
         if wrong.is_empty() {
             return;
@@ -281,17 +281,17 @@ impl<'a> Room<'a> {
         self.result.violations.extend(wrong.into_iter().map(|text| format!("{stage}: {text}")));
     }
 
-    /// What was found.
+    /// Returns the result of the trial.
     #[must_use]
     pub fn into_result(self) -> TrialResult {
         self.result
     }
 }
 
-/// How long a command has been waited for, and when it did something last.
+/// How long a command has run, and when it last used CPU time.
 struct Patience {
     since: Instant,
-    /// Ticks of CPU that it had used, and since when it has used no more.
+    /// Ticks of CPU time that the command has used, and since when the number is the same.
     used: (Option<u64>, Instant),
 }
 
@@ -300,10 +300,10 @@ impl Patience {
         Self { since: Instant::now(), used: (None, Instant::now()) }
     }
 
-    /// How `child` ended, if it has; it is killed where it waits for something, or takes too long.
+    /// Returns how `child` ended, if it has. Kills it if it waits for something or takes too long.
     ///
     /// # Errors
-    /// The system's error where it cannot be waited for, or killed.
+    /// The system's error if the child cannot be waited for or killed.
     fn ended(&mut self, child: &mut Child) -> io::Result<Option<End>> {
         let end = |status: ExitStatus| {
             status.code().map_or_else(|| End::Signal(status.signal().unwrap_or_default()), End::Code)
@@ -328,21 +328,21 @@ impl Patience {
     }
 }
 
-/// Ticks of CPU that `process` and its children that have ended used, as far as it is known
-/// (`proc_pid_stat(5)`: the fields 14 to 17).
+/// Returns the ticks of CPU time that `process` and its waited-for children used, if known
+/// (`proc_pid_stat(5)`, fields 14 to 17).
 fn ticks(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').skip(11).take(4).map(|field| field.parse::<u64>().ok()).sum()
 }
 
-/// The user of a trial, drawn: another than root, where root makes it.
+/// Returns the user of a trial: [`USER`] if another one was drawn and this process is root.
 #[must_use]
 pub fn user(is_another: bool) -> Option<u32> {
     (is_another && rustix::process::geteuid().is_root()).then_some(USER)
 }
 
-/// The words of a command line, in which `paths` have names.
+/// Splits a command line into words and replaces names by `paths`.
 #[must_use]
 pub fn words(line: &str, paths: &[(&str, &Path)]) -> Vec<PathBuf> {
     let word = |word: &str| match paths.iter().find(|(name, _)| *name == word) {
@@ -356,7 +356,7 @@ pub fn words(line: &str, paths: &[(&str, &Path)]) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    /// The ticks of a command that does something grow, and those of one that waits do not.
+    /// The ticks of a busy command grow. Those of a command that waits do not.
     #[test]
     fn a_command_that_waits_uses_no_cpu() {
         for (script, grows) in [("while :; do :; done", true), ("exec sleep 100", false)] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files of the host that a stranger aims at: what they were, and what became of them.
+//! Files of the host that a stranger aims at: records their state and finds changes.
 
 use std::{
     collections::BTreeMap,
@@ -11,10 +11,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// In every file of a host, and nowhere else: where it is found, a file of the host was read.
+/// A mark in every file of a host and nowhere else. It shows that a file of the host was read.
 pub const MARK: &str = "a line of this machine alone";
 
-/// What is known of a path. Times of access and counts of names may change.
+/// The state of a path. Access times and link counts are left out because they may change.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     inode: u64,
@@ -32,10 +32,10 @@ pub struct Victims {
 }
 
 impl Victims {
-    /// Makes these `files` below `root` for `user`, each with [`MARK`] in it.
+    /// Makes `files` below `root` for `user`. Each contains [`MARK`].
     ///
     /// # Errors
-    /// The system's error where one cannot be made.
+    /// The system's error if a file cannot be made.
     pub fn make(root: &Path, files: &[&str], user: Option<u32>) -> io::Result<()> {
         for name in files {
             let path = root.join(name);
@@ -53,10 +53,10 @@ impl Victims {
         Ok(())
     }
 
-    /// Everything below `roots` now.
+    /// Records everything below `roots`.
     ///
     /// # Errors
-    /// The system's error where something cannot be read.
+    /// The system's error if something cannot be read.
     pub fn now(roots: Vec<PathBuf>) -> io::Result<Self> {
         let mut before = BTreeMap::new();
         for root in &roots {
@@ -65,7 +65,7 @@ impl Victims {
         Ok(Self { roots, before })
     }
 
-    /// What differs now, a sentence each.
+    /// Returns a sentence for each difference between now and then.
     #[must_use]
     pub fn changed(&self) -> Vec<String> {
         let mut now = BTreeMap::new();
@@ -86,8 +86,8 @@ impl Victims {
         wrong
     }
 
-    /// The regular files below `place` with [`MARK`] in them. No link is followed; another name of
-    /// a file of the host is that file.
+    /// Returns the regular files below `place` that contain [`MARK`]. Links are not followed. A
+    /// hard link to a file of the host does not count.
     #[must_use]
     pub fn copies(&self, place: &Path) -> Vec<PathBuf> {
         let Ok(metadata) = place.symlink_metadata() else { return Vec::new() };
@@ -101,14 +101,14 @@ impl Victims {
     }
 }
 
-/// Whether `bytes` have [`MARK`] in them.
+/// Whether `bytes` contain [`MARK`].
 fn holds_mark(bytes: &[u8]) -> bool {
     let (first, rest) = MARK.as_bytes().split_at(1);
     let places = bytes.iter().enumerate().filter(|(_, byte)| **byte == first[0]);
     places.map(|(at, _)| &bytes[at + 1..]).any(|after| after.starts_with(rest))
 }
 
-/// Gives `path` to `user`; no link is followed.
+/// Gives `path` to `user` without following links.
 ///
 /// # Errors
 /// The system's error.
@@ -159,7 +159,7 @@ mod tests {
             ("a/one is gone", |root| fs::remove_file(root.join("a/one")).unwrap()),
             ("b/planted was made", |root| symlink("x", root.join("b/planted")).unwrap()),
             ("b was changed", |root| fs::set_permissions(root.join("b"), PermissionsExt::from_mode(0o700)).unwrap()),
-            // Of the same bytes.
+            // The new file has the same bytes.
             ("a/one was changed", |root| {
                 fs::copy(root.join("a/one"), root.join("a/new")).unwrap();
                 fs::rename(root.join("a/new"), root.join("a/one")).unwrap();

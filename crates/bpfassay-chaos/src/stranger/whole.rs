@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a cache is whole: each object has the content that its name promises.
+//! Checks that each object of a cache has the content that its name promises.
 
 use std::{fs, path::Path};
 
@@ -8,8 +8,8 @@ use bpfassay_testbed::cache::Digest;
 /// Digits of a digest.
 const DIGITS: usize = 64;
 
-/// What is wrong with the objects of the cache at `root`, a sentence each. Files beside objects,
-/// such as their stamps, have other names.
+/// Returns a sentence for each damaged object of the cache at `root`. Files beside objects, such as
+/// stamps, have other names.
 #[must_use]
 pub fn damage(root: &Path) -> Vec<String> {
     let names = |path: &Path| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The programs of trials, and what several of them begin with: finished results, and a bundle.
+//! The programs of trials, and what several trials start from: finished results, and a bundle.
 
 use std::{
     fs, io,
@@ -17,7 +17,7 @@ use crate::{
     trial::End,
 };
 
-/// The study of trials with strangers' files.
+/// The shape of the study for trials with strangers' files.
 const SHAPE: Shape = Shape { clock: Clock::Instructions, rounds: 2, replicates: 2 };
 
 /// The programs that trials need.
@@ -25,7 +25,7 @@ const SHAPE: Shape = Shape { clock: Clock::Instructions, rounds: 2, replicates: 
 pub struct Workshop {
     /// The command.
     pub bpfassay: PathBuf,
-    /// A copy of it that any user may execute.
+    /// A copy of the command that any user may execute.
     open: OnceLock<PathBuf>,
     /// The real QEMU.
     pub qemu: PathBuf,
@@ -38,11 +38,10 @@ pub struct Workshop {
 }
 
 impl Workshop {
-    /// With a copy of this program, and the QEMU that the command would take.
+    /// Copies this program, and finds the QEMU that the command would use.
     ///
     /// # Errors
-    /// Where there is no QEMU on `PATH` and that of the lock cannot be had, or this program cannot
-    /// be copied.
+    /// If neither `PATH` nor `testbed.lock` provides a QEMU, or this program cannot be copied.
     pub fn new(bpfassay: PathBuf) -> Result<Self, ChaosError> {
         let home = tempfile::Builder::new().prefix("chaos-program-").tempdir()?;
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755))?;
@@ -55,16 +54,16 @@ impl Workshop {
         Ok(Self { bpfassay, open: OnceLock::new(), qemu, stand_in, home, study, finished, bundle })
     }
 
-    /// The study.
+    /// The study of trials with strangers' files.
     #[must_use]
     pub fn study(&self) -> &TrialStudy {
         &self.study
     }
 
-    /// The command, for `user`: another one may have no access to where it lies.
+    /// Returns the command for `user`. Another user may not reach the original, and gets a copy.
     ///
     /// # Errors
-    /// The system's error where it cannot be copied.
+    /// The system's error if the command cannot be copied.
     pub(super) fn program(&self, user: Option<u32>) -> io::Result<&Path> {
         if user.is_none() {
             return Ok(&self.bpfassay);
@@ -74,16 +73,16 @@ impl Workshop {
             let (_, path) = copy.keep().map_err(|error| error.error)?;
             fs::copy(&self.bpfassay, &path)?;
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-            // Another thread may have made one meanwhile, which is as good.
+            // If another thread has made a copy meanwhile, that copy serves as well.
             let _ = self.open.set(path);
         }
         Ok(self.open.get().unwrap_or(&self.bpfassay))
     }
 
-    /// A results directory of the whole study, made once; to be copied.
+    /// Returns a results directory of the whole study, made once. Callers copy it.
     ///
     /// # Errors
-    /// Where the study without a stranger cannot be run, or has violations.
+    /// If the study without a stranger cannot be run or has violations.
     pub fn finished(&self) -> Result<PathBuf, ChaosError> {
         let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = &*finished {
@@ -107,10 +106,10 @@ impl Workshop {
         Ok(finished.insert(path).clone())
     }
 
-    /// What a sound bundle of the study's guests has in it, made once.
+    /// Returns the content of a sound bundle of the study's guests, made once.
     ///
     /// # Errors
-    /// Where the bundle cannot be made or read.
+    /// If the bundle cannot be made or read.
     pub fn bundle(&self) -> Result<Content, ChaosError> {
         let mut bundle = self.bundle.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(content) = &*bundle {
@@ -124,10 +123,10 @@ impl Workshop {
     }
 }
 
-/// Copies the directory `from` with its files and directories to `to`.
+/// Copies the directory `from` to `to`, recursively.
 ///
 /// # Errors
-/// The system's error where something cannot be read or made.
+/// The system's error if something cannot be read or made.
 pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

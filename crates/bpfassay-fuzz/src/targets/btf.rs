@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Type information, and objects.
+//! BTF and eBPF objects.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use bpfassay_protocol::Arch;
 
 const KERNEL: &[u8] = include_bytes!("../../../bpfassay-btf/tests/data/kernel.btf");
 
-/// Type information: of a kernel, or of an object.
+/// BTF of a kernel or an object.
 pub(super) fn btf(bytes: &[u8]) {
     let Ok(btf) = Btf::new(bytes) else { return };
     let _ = btf.prototypes(&BTreeSet::from(["vfs_read", "vfs_write", "f"]));
@@ -19,14 +19,14 @@ pub(super) fn btf(bytes: &[u8]) {
     }
 }
 
-/// An object whose programs are compared with a kernel's functions.
+/// An object, whose programs are compared with a kernel's functions.
 pub(super) fn object(object: &[u8]) {
     for &arch in Arch::ALL {
         let _ = prototype::check(object, KERNEL, arch);
     }
 }
 
-/// The type information of a kernel, with which an object's programs are compared.
+/// BTF of a kernel, with which an object's programs are compared.
 pub(super) fn kernel(kernel: &[u8]) {
     const OBJECT: &[u8] = include_bytes!("../../../bpfassay-btf/tests/data/reads.bpf.o");
     let _ = prototype::check(OBJECT, kernel, Arch::X86_64);

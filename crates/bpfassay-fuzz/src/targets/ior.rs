@@ -3,7 +3,7 @@
 
 use bpfassay_ior::{Invocation, Plan, Summary};
 
-/// A command line of IOR, arguments separated by blanks.
+/// A command line of IOR, with arguments separated by blanks.
 pub(super) fn options(text: &str) {
     let Ok(invocation) = Invocation::parse(text.split_whitespace()) else { return };
     if let Ok(plan) = invocation.plan(Some("IOR START\nIOR STOP\n")) {
@@ -11,7 +11,7 @@ pub(super) fn options(text: &str) {
     }
 }
 
-/// A script of IOR.
+/// An IOR script.
 pub(super) fn script(text: &str) {
     let Ok(invocation) = Invocation::parse(["-f", "s.ior"]) else { return };
     if let Ok(plan) = invocation.plan(Some(text)) {
@@ -20,7 +20,7 @@ pub(super) fn script(text: &str) {
     }
 }
 
-/// The arguments of each test are parsed as that test, where none of them has a blank.
+/// The arguments of each test must parse as the same test, unless one has a blank.
 fn comes_back(plan: &Plan) {
     for test in &plan.tests {
         let args = test.to_args();

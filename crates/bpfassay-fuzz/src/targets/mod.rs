@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table.
+//! The table of targets.
 
 mod btf;
 mod ior;
@@ -24,10 +24,10 @@ const OBJECTS: [&str; 2] =
 const MOUNTINFO: [&str; 1] = ["crates/bpfassay-guest/tests/golden/mountinfo-6.1"];
 const STUDIES: [&str; 2] = ["crates/bpfassay-study/studies", "vm-tests"];
 
-/// Every entry point for bytes from outside: a new one is a function, a line here, and a corpus.
+/// Every entry point for bytes from outside. A new one needs a function, a line here, and a corpus.
 #[rustfmt::skip]
 pub const TARGETS: &[Target] = &[
-    // What guests, tools and workloads send to the host.
+    // Data that guests, tools and workloads send to the host.
     Target::bytes("frames", 700, &[], protocol::frames),
     Target::bytes("messages", 6000, &[], protocol::messages),
     Target::bytes("lines", 4000, &[], protocol::lines),
@@ -47,7 +47,7 @@ pub const TARGETS: &[Target] = &[
     Target::bytes("btf", 6000, &["crates/bpfassay-btf/tests/data/kernel.btf"], btf::btf),
     Target::bytes("btf_object", 6000, &OBJECTS, btf::object),
     Target::bytes("btf_kernel", 6000, &["crates/bpfassay-btf/tests/data/kernel.btf"], btf::kernel),
-    // Files of others: studies, tools, journals, results.
+    // Files from others: studies, tools, journals, results.
     Target::text("study", 200, &STUDIES, study::study),
     Target::text("study_values", 700, &[], study::values),
     Target::text("document", 1000, &["kernels"], study::document),
@@ -80,7 +80,7 @@ pub const TARGETS: &[Target] = &[
     Target::text("testbed_values", 1000, &[], testbed::values),
     Target::text("qemu_version", 6000, &[], vm::qemu_version),
     Target::text("cpuinfo", 6000, &[], vm::cpuinfo),
-    // What the agent reads in the guest.
+    // Data that the agent reads in the guest.
     Target::text("guest_mountinfo", 6000, &MOUNTINFO, guest::mountinfo),
     Target::text("guest_mountstats", 1000, &["crates/bpfassay-guest/tests/golden/mountstats-6.1"], guest::mountstats),
     Target::text("guest_timer_list", 6000, &[], guest::timer_list),
@@ -94,7 +94,7 @@ pub const TARGETS: &[Target] = &[
     Target::bytes("guest_http_answer", 6000, &[], guest::http_answer),
     Target::text("guest_here_arguments", 6000, &[], guest::here_arguments),
     Target::bytes("guest_run_outcome", 800, &[], guest::run_outcome),
-    // What the tracer reads.
+    // Data that the tracer reads.
     Target::bytes("tracer_mountinfo", 6000, &MOUNTINFO, tracer::mountinfo),
     Target::bytes("tracer_commands", 6000, &[], tracer::commands),
     Target::bytes("tracer_kernel_lists", 900, &[], tracer::kernel_lists),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What QEMU's plugin writes, with the functions that a guest reports.
+//! Output of QEMU's plugin, with the functions that a guest reports.
 
 use bpfassay_plugin::{Coverage, Functions, Phase, Window, Windows, direct};
 use bpfassay_protocol::{
@@ -8,8 +8,7 @@ use bpfassay_protocol::{
 };
 use bpfassay_results::{Figure, Misses};
 
-/// Windows, however they are cut; every instruction of them belongs to something, whatever
-/// functions there are.
+/// Windows, cut anywhere. Every instruction must belong to something, whatever functions there are.
 pub(super) fn windows(bytes: &[u8]) {
     let whole = read(&[bytes]);
     let (first, second) = bytes.split_at(bytes.len() / 3);
@@ -54,7 +53,7 @@ pub(super) fn windows(bytes: &[u8]) {
     covered(bytes, start, &whole);
 }
 
-/// Reads a line table that is made of the same bytes: any table is processed in bounded time.
+/// Evaluates a line table that is made of the same bytes. Any table is processed in bounded time.
 fn covered(bytes: &[u8], start: u64, windows: &[Window]) {
     let mut numbers = bytes.iter().map(|byte| u32::from(*byte));
     let mut number = || numbers.next().unwrap_or_default();

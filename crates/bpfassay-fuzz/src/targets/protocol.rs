@@ -13,8 +13,7 @@ use bpfassay_protocol::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-/// A stream of frames in whatever pieces: a message that was received is sent as it is received
-/// again.
+/// A stream of frames in pieces. A message that was received must survive a round trip.
 pub(super) fn frames(bytes: &[u8]) {
     stream::<GuestMessage>(bytes);
     stream::<HostMessage>(bytes);
@@ -35,7 +34,7 @@ fn stream<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: 
 }
 
 fn comes_back<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(message: &T) {
-    // What has no frame is too large or holds a number that JSON does not have.
+    // Encoding fails if the message is too large or has a number that JSON does not have.
     let Ok(frame) = encode(message) else { return };
     let mut decoder = Decoder::default();
     decoder.push(&frame);
@@ -43,7 +42,7 @@ fn comes_back<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(mes
     assert!(matches!(&again, Ok(Some(again)) if again == message), "{message:?} became {again:?}");
 }
 
-/// Messages without the frame around them, which few mutations leave whole.
+/// Messages without a frame, because few mutations leave a frame intact.
 pub(super) fn messages(bytes: &[u8]) {
     if let Some(message) = read::<GuestMessage>(bytes) {
         comes_back(&message);
@@ -56,7 +55,7 @@ pub(super) fn messages(bytes: &[u8]) {
     }
 }
 
-/// Lines of JSON: of the tracer, of its loader of bare objects, of a workload, and pages of maps.
+/// JSON lines of the tracer, its loader of bare objects, and workloads, and pages of maps.
 pub(super) fn lines(bytes: &[u8]) {
     for line in bytes.split(|&byte| byte == b'\n') {
         let _ = read::<TracerLine>(line).inspect(comes_back);
@@ -70,7 +69,7 @@ fn read<T: DeserializeOwned>(text: &[u8]) -> Option<T> {
     serde_json::from_slice(text).ok()
 }
 
-/// Names of things, and the kernel's escapes.
+/// Names, and the kernel's escapes.
 pub(super) fn names(text: &str) {
     for name in text.split(['\n', ',']).take(100) {
         if let Ok(probe) = name.parse::<ProbeConfiguration>() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Journals, results and events, and what is made of them.
+//! Journals, results and events, and everything derived from them.
 
 use std::{fs, io};
 
@@ -11,7 +11,7 @@ use bpfassay_results::{Again, Contents, Entry, Event, Header, Journal, Results, 
 
 use crate::corpus;
 
-/// A directory of this thread's own, removed at its end.
+/// Runs `run` in a directory that only this thread uses.
 fn with_directory(run: impl Fn(&std::path::Path)) {
     thread_local! {
         static DIRECTORY: Option<tempfile::TempDir> = tempfile::tempdir().ok();
@@ -22,7 +22,7 @@ fn with_directory(run: impl Fn(&std::path::Path)) {
     });
 }
 
-/// A journal: what can be read of it, what is still to do, and the results.
+/// A journal: its readable part, the work that is left, and the results.
 pub(super) fn journal(bytes: &[u8]) {
     with_directory(|directory| {
         let written = fs::write(directory.join(journal::FILE_NAME), bytes);
@@ -33,20 +33,20 @@ pub(super) fn journal(bytes: &[u8]) {
     });
 }
 
-/// The journals of the records in the corpus, as they are written today.
+/// Writes the records of the corpus as journals in the current format.
 ///
 /// # Errors
-/// Where the corpus cannot be read, or a journal cannot be written to a temporary directory.
+/// If the corpus cannot be read, or a journal cannot be written to a temporary directory.
 pub(super) fn journals() -> io::Result<Vec<Vec<u8>>> {
     let records = crate::target("journal_records").map(corpus::read).transpose()?.unwrap_or_default();
     records.iter().filter_map(|bytes| contents(bytes)).map(|contents| written(&contents)).collect()
 }
 
-/// The results of these journals, as files. Results that have no digest of themselves are refused
-/// before anything else of them is read.
+/// Derives result files from these journals. Without a valid digest, results are refused before
+/// anything else is read.
 ///
 /// # Errors
-/// Where the corpus cannot be read, or results cannot be written to a temporary directory.
+/// If the corpus cannot be read, or results cannot be written to a temporary directory.
 pub(super) fn stored() -> io::Result<Vec<Vec<u8>>> {
     let records = crate::target("journal_records").map(corpus::read).transpose()?.unwrap_or_default();
     let results = records.iter().filter_map(|bytes| contents(bytes)).map(|contents| derive(&contents));
@@ -65,8 +65,7 @@ fn written(contents: &Contents) -> io::Result<Vec<u8>> {
     fs::read(directory.path().join(journal::FILE_NAME))
 }
 
-/// A journal's lines, whatever there is to guard them: the header first, then a record per line.
-/// Lines that are none are left out.
+/// A journal's lines without checksums: the header, then a record each. Invalid ones are skipped.
 pub(super) fn records(bytes: &[u8]) {
     contents(bytes).iter().for_each(follow);
 }
@@ -124,7 +123,7 @@ fn show(results: &Results) {
     }
 }
 
-/// Events: one that is read is written as it is read again.
+/// Events: a valid one must survive a round trip.
 pub(super) fn events(bytes: &[u8]) {
     for line in bytes.split(|&byte| byte == b'\n') {
         let Ok(event) = serde_json::from_slice::<Event>(line) else { continue };
@@ -133,7 +132,7 @@ pub(super) fn events(bytes: &[u8]) {
     }
 }
 
-/// The order of kernels: total.
+/// The order of kernels, which must be total.
 pub(super) fn kernel_order(text: &str) {
     let names: Vec<&str> = text.split_whitespace().take(12).collect();
     for a in &names {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Studies, and what programs print that are workloads of one.
+//! Studies, and the output of programs that a study runs as workloads.
 
 use std::sync::LazyLock;
 
@@ -8,13 +8,12 @@ use bpfassay_study::{Available, Clock, Denied, Narrowing, Outcome, Share, Study,
 
 const SCRIPT: &str = "IOR START\napi=POSIX\ntransferSize=1m\nblockSize=4m\nRUN\ntransferSize=2m\nRUN\nIOR STOP\n";
 
-/// A study: one that is accepted is written as it is read again, and can be expanded where it is no
-/// large one.
+/// A study: a valid one must survive a round trip, and can be expanded unless it is large.
 pub(super) fn study(text: &str) {
     let Ok(study) = Study::parse("s.toml", text, &|_| Ok(Some(SCRIPT.to_owned()))) else { return };
     let again = serde_json::to_vec(&study).ok().and_then(|text| serde_json::from_slice::<Study>(&text).ok());
     assert_eq!(again.as_ref(), Some(&study));
-    // As many runs as the bundled studies have: how long the largest take is measured elsewhere.
+    // The limits are those of bundled studies. The time for larger ones is measured elsewhere.
     let narrowing = Narrowing { replicates: Some(1), ..Narrowing::default() };
     if study.targets.len() * study.workloads.len() * study.file_systems.len() <= 32
         && study.design.rounds <= 8
@@ -25,7 +24,7 @@ pub(super) fn study(text: &str) {
     }
 }
 
-/// A document, in whichever form: every complaint has a place that is there.
+/// A document in any format: every complaint must have a valid place.
 pub(super) fn document(text: &str) {
     let read = document::read("d.toml", text, |root| {
         root.only(&["schema"]);
@@ -48,19 +47,18 @@ pub(super) fn values(text: &str) {
     }
 }
 
-/// What fio, SQLite, sysbench, pgbench and others print, by the places that the bundled studies
-/// name.
+/// Output of fio, SQLite, sysbench, pgbench and others, read at the bundled studies' places.
 pub(super) fn command_output(text: &str) {
     static COMMANDS: LazyLock<Vec<WorkloadSpec>> = LazyLock::new(|| {
         let studies = ["workloads", "pgbench"].into_iter().filter_map(|name| load(name).ok());
         let workloads = studies.flat_map(|study| study.workloads);
-        // What cannot be read of nothing is read of their output.
+        // Workloads with figures in their output, which cannot be read from an empty one.
         workloads.filter(|workload| workload.unreadable("").is_some()).collect()
     });
     assert!(COMMANDS.len() >= 4);
     let outcome = Outcome { summary: text, elapsed_ns: None, busy_ns: None };
     for command in COMMANDS.iter() {
-        // The first is the time that the work took, which nothing is known of.
+        // The first figure is the elapsed time, which is unknown here.
         for (_, value) in command.measure(Clock::Wall, &outcome).into_iter().skip(1) {
             assert!(value.is_ok_and(f64::is_finite) || command.unreadable(text).is_some());
         }

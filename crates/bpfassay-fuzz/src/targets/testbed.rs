@@ -31,7 +31,7 @@ pub(super) fn kernel_image(image: &[u8]) {
     }
 }
 
-/// Streams of xz, zstd and gzip: never more than asked for comes out.
+/// Streams of xz, zstd and gzip. The output must not exceed the limit.
 pub(super) fn compressed(bytes: &[u8]) {
     const LIMIT: u64 = 1 << 20;
     if let Ok(output) = decompress::decompress(bytes.to_vec(), LIMIT) {
@@ -39,7 +39,7 @@ pub(super) fn compressed(bytes: &[u8]) {
     }
 }
 
-/// A kernel module: its `.modinfo`, and its signature.
+/// A kernel module: `.modinfo` and signature.
 pub(super) fn module(module: &[u8]) {
     for info in [ModInfo::parse(module), ModInfo::parse_section(module)].into_iter().flatten() {
         let names = info.name.iter().chain(&info.depends).chain(&info.soft_before).chain(&info.soft_after);
@@ -66,13 +66,13 @@ pub(super) fn packages(text: &str) {
     parse_print_uris(text).into_iter().flatten().for_each(|found| check(&found));
 }
 
-/// Nothing of it leads out of where it is used.
+/// A package's path and file name must not lead out of their directory.
 fn check(found: &Located) {
     assert!(!found.package.file_name().contains('/'), "{found:?}");
     assert!(found.path.split('/').all(|part| !part.is_empty() && !part.starts_with('.')), "{found:?}");
 }
 
-/// A lock: what is read is written as the same.
+/// A lock: a valid one must survive a round trip.
 pub(super) fn lock(text: &str) {
     if let Ok(lock) = TestbedLock::parse("x", text) {
         assert_eq!(TestbedLock::parse("x", &lock.text()).ok().as_ref(), Some(&lock));
@@ -86,7 +86,7 @@ pub(super) fn release(text: &str) {
     }
 }
 
-/// The order of Debian versions: total.
+/// The order of Debian versions, which must be total.
 pub(super) fn versions(text: &str) {
     let versions: Vec<&str> = text.split_whitespace().take(12).collect();
     for a in &versions {
@@ -108,7 +108,7 @@ pub(super) fn catalogue(text: &str) {
     }
 }
 
-/// A manifest: one that is accepted is written as it is read again.
+/// A manifest: a valid one must survive a round trip.
 pub(super) fn manifest(text: &[u8]) {
     let path = Path::new("/testbed/manifest.json");
     let Ok(manifest) = Manifest::parse(path, text) else { return };
@@ -116,7 +116,7 @@ pub(super) fn manifest(text: &[u8]) {
     assert_eq!(again.as_ref(), Some(&manifest));
 }
 
-/// The index of an asset: one that is accepted is written as it is read again.
+/// The index of an asset: a valid one must survive a round trip.
 pub(super) fn payload_index(text: &[u8]) {
     let Ok(index) = Index::parse("payload.json", text) else { return };
     assert!(index.programs.keys().all(|name| !name.contains('/')));
@@ -124,7 +124,7 @@ pub(super) fn payload_index(text: &[u8]) {
     assert_eq!(again, Some(index));
 }
 
-/// A spec.
+/// A testbed spec.
 pub(super) fn testbed_spec(text: &[u8]) {
     let path = Path::new("/testbed/spec.json");
     if let Ok(spec) = TestbedSpec::parse(path, text)
@@ -134,7 +134,7 @@ pub(super) fn testbed_spec(text: &[u8]) {
     }
 }
 
-/// Values of keys: patterns of releases, digests.
+/// Patterns of releases, and digests.
 pub(super) fn values(text: &str) {
     let mut lines = text.lines();
     if let Some(Ok(pattern)) = lines.next().map(Pattern::new) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tool files, and what tools print.
+//! Tool files, and the output of tools.
 
 use std::sync::LazyLock;
 
@@ -12,8 +12,7 @@ use bpfassay_tool::{
     read,
 };
 
-/// A tool file: one that is accepted is written as it is read again, and gives a tool specification
-/// or a message.
+/// A tool file: a valid one must survive a round trip, and gives a tool specification or a message.
 pub(super) fn tool_file(text: &str) {
     let Ok(file) = ToolFile::parse("t.toml", text) else { return };
     for &arch in Arch::ALL {
@@ -31,7 +30,7 @@ pub(super) fn finding(text: &str) {
     }
 }
 
-/// The report of a tool file whose part `[report]` is `report`.
+/// Parses a tool file with `source` and `report` as these parts, and returns the report.
 fn report(source: &str, report: &str) -> Option<Report> {
     let text =
         format!("schema = 1\n[tool]\nname = \"t\"\ndescription = \"t\"\n[source]\n{source}\n[report]\n{report}\n");
@@ -42,7 +41,7 @@ const PROGRAM: &str = "nix = { attribute = \"a\", program = \"bin/a\" }";
 
 const OBJECT: &str = "object = { path = \"a.bpf.o\" }";
 
-/// Output in pieces, of both streams.
+/// Splits `bytes` into pieces of standard output and standard error.
 fn printed(bytes: &[u8]) -> Capture {
     let streams = [Stream::Stdout, Stream::Stdout, Stream::Stderr];
     let pieces = bytes.chunks(509).zip(streams.into_iter().cycle()).zip(1u64..);
@@ -77,7 +76,7 @@ pub(super) fn json_lines(bytes: &[u8]) {
     check(REPORT.as_ref(), &printed(bytes), None);
 }
 
-/// Tables: those of the bundled tools.
+/// Tables, with the reports of bundled tools.
 pub(super) fn table(bytes: &[u8]) {
     static REPORTS: LazyLock<Vec<Option<Report>>> = LazyLock::new(|| {
         let tools = ["vfsstat", "filetop", "perf-trace"];
@@ -88,7 +87,7 @@ pub(super) fn table(bytes: &[u8]) {
     }
 }
 
-/// Histograms as bcc and libbpf-tools print them.
+/// Histograms in the format of bcc and libbpf-tools.
 pub(super) fn histogram(bytes: &[u8]) {
     static REPORT: LazyLock<Option<Report>> = LazyLock::new(|| {
         report(
@@ -117,13 +116,13 @@ pub(super) fn events(bytes: &[u8]) {
     }
 }
 
-/// The JSON of bpftrace.
+/// JSON output of bpftrace.
 pub(super) fn bpftrace(bytes: &[u8]) {
     static REPORT: LazyLock<Option<Report>> = LazyLock::new(|| bpfassay_tool::load("vfsstat.bt").ok()?.file.report);
     check(REPORT.as_ref(), &printed(bytes), None);
 }
 
-/// Pages of Prometheus' formats.
+/// Pages in the formats of Prometheus.
 pub(super) fn openmetrics(bytes: &[u8]) {
     static REPORT: LazyLock<Option<Report>> = LazyLock::new(|| {
         report(
@@ -140,13 +139,13 @@ pub(super) fn openmetrics(bytes: &[u8]) {
     check(REPORT.as_ref(), &Capture { pages, ..Capture::default() }, None);
 }
 
-/// Pages of maps as the tracer gives them, read by the types of an object.
+/// Pages of maps from the tracer, read with the types of an object.
 pub(super) fn map_page(bytes: &[u8]) {
     let Ok((dumps, cut)) = Dump::of_answer(1, bytes) else { return };
     map(dumps, cut, include_bytes!("../../../bpfassay-tool/tests/data/counts.bpf.o"));
 }
 
-/// Objects, by whose types the map of another is read.
+/// Objects, with whose types the map of another object is read.
 pub(super) fn map_object(object: &[u8]) {
     let entries = (0..8u8).map(|byte| (vec![byte; 4], vec![byte; 16])).collect();
     map(vec![Dump { at_ns: 1, map: "counts".to_owned(), copies: 1, entries }], false, object);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An allocator that counts, for each thread, what it has.
+//! An allocator that counts the memory of each thread.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -7,14 +7,13 @@ use std::{
     fmt::{self, Write as _},
 };
 
-/// Where an input would take the machine's memory rather than the test's patience, the program
-/// ends.
+/// The program ends if an input takes more bytes, before the machine's memory is exhausted.
 const END: usize = 2 << 30;
 
-/// The system's allocator, and the count.
+/// The system's allocator plus counters.
 pub(crate) struct Counting;
 
-/// Bytes, which may be below 0: what one thread gave out another may take back.
+/// Numbers of bytes. They may be below 0, because a thread can free memory of another one.
 struct Counts {
     now: Cell<isize>,
     most: Cell<isize>,
@@ -23,12 +22,12 @@ struct Counts {
 }
 
 thread_local! {
-    // Constant and without a destructor: nothing is allocated for it.
+    // A constant without a destructor, so that it needs no allocation.
     static COUNTS: Counts =
         const { Counts { now: Cell::new(0), most: Cell::new(0), seed: Cell::new(0), number: Cell::new(0) } };
 }
 
-/// Begins to count for this input.
+/// Begins to count for the input `number` of `seed`.
 pub(crate) fn begin(seed: u64, number: u64) {
     COUNTS.with(|counts| {
         counts.now.set(0);
@@ -38,12 +37,12 @@ pub(crate) fn begin(seed: u64, number: u64) {
     });
 }
 
-/// The most bytes that this thread had at a time since then.
+/// Returns the peak number of bytes of this thread since [`begin`].
 pub(crate) fn most() -> usize {
     COUNTS.with(|counts| counts.most.get().unsigned_abs())
 }
 
-/// Whether so many more bytes may be had.
+/// Counts `size` more bytes. Returns whether they are allowed.
 fn take(size: usize) -> bool {
     COUNTS.with(|counts| {
         let now = counts.now.get().saturating_add_unsigned(size);
@@ -61,7 +60,7 @@ fn give(size: usize) {
     COUNTS.with(|counts| counts.now.set(counts.now.get().saturating_sub_unsigned(size)));
 }
 
-/// The program ends now; only this message names the input.
+/// Prints the only message that names the input: the program ends after it.
 fn tell(counts: &Counts, size: usize) {
     let mut line = Line { bytes: [0; 160], length: 0 };
     let (seed, number) = (counts.seed.get(), counts.number.get());
@@ -69,7 +68,7 @@ fn tell(counts: &Counts, size: usize) {
     let _ = rustix::io::write(rustix::stdio::stderr(), &line.bytes[..line.length]);
 }
 
-/// Text that takes no memory.
+/// A text buffer that does not allocate.
 struct Line {
     bytes: [u8; 160],
     length: usize,
@@ -84,9 +83,8 @@ impl fmt::Write for Line {
     }
 }
 
-// SAFETY: every call goes on to the system's allocator with the same arguments, and what that gives
-// is given on; a request that is refused gives null, as the trait has it. Counting touches neither
-// memory nor allocator.
+// SAFETY: every call passes its arguments to the system's allocator and returns the result. A
+// refused request returns null, as the trait permits. Counting affects no memory or allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !take(layout.size()) {

@@ -33,8 +33,8 @@ fn a_script_without_directives_is_one_test_with_the_defaults() {
 fn an_interfaces_options_reach_one_test_too_far_back() {
     let text = "IOR START\nRUN\nsegmentCount=2\nRUN\nuseO_DIRECT=1\nRUN\napi=MMAP\n--mmap.madv_pattern=1\nRUN\n--posix.odirect=0\nRUN\nIOR STOP\n";
     let tests = tests(text).unwrap();
-    // As the real IOR does with this script: the third test loses its O_DIRECT to the fifth, because the fourth, which uses
-    // another interface, made no copy; the second has the third's.
+    // The real IOR does the same. The third test loses its O_DIRECT to the fifth, because the
+    // fourth uses another interface and made no copy. The second has the third's O_DIRECT.
     assert_eq!(tests.iter().map(|test| test.posix.direct).collect::<Vec<_>>()[..3], [false, true, false]);
     assert!(tests[3].mmap.pattern && tests[4].mmap.pattern);
 }

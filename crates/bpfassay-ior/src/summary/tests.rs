@@ -33,7 +33,7 @@ fn bytes_of_a_stonewalled_run_are_those_that_were_moved() {
     let summary = Summary::parse(STONEWALLED).unwrap();
     let test = &summary.tests[0];
     assert_eq!((test.deadline, test.repetitions), (1, 2));
-    // What IOR printed: 2 × 178 and 2 × 125 transfers of 4 KiB, of 8 MiB that there would have been.
+    // IOR printed 2 × 178 and 2 × 125 transfers of 4 KiB. A complete phase moves 8 MiB.
     let bytes: Vec<_> = test.results.iter().map(|result| result.moved.unwrap()).collect();
     let exact = |bytes| Moved { bytes, exact: true };
     assert_eq!(bytes, [exact(1_458_176), exact(1_458_176), exact(1_024_000), exact(1_024_000)]);

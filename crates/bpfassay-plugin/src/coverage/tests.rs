@@ -61,8 +61,8 @@ fn symbols(programs: Vec<ProgramCode>) -> Symbols {
     Symbols { programs, ..Symbols::default() }
 }
 
-/// 10 calls, of which 4 take the branch that jumps over line 12; the other function jumps over the
-/// inlined line in all but one.
+/// 10 calls. 4 of them take the branch that skips line 12. The other function skips the inlined
+/// line in all calls but one.
 fn window() -> Window {
     let block = |address, bytes, executions| Block { address, instructions: 1, bytes, executions, misses: None };
     let blocks = vec![
@@ -107,7 +107,7 @@ fn lines_and_branches_have_the_executions_of_their_code() {
     ];
     assert_eq!((program.program.as_str(), lines(program)), ("on_call", wanted.to_vec()));
     let branches = &program.lines.value().unwrap().branches;
-    // That of the map lookup is none of the source.
+    // The branch of the map lookup is not a branch of the source.
     let places: Vec<_> = branches.iter().map(|branch| (wanted[branch.line as usize].1, branch.column)).collect();
     assert_eq!(places, [(11, 6), (20, 5)]);
     let [run] = boot.runs.as_slice() else { panic!("{boot:?}") };
@@ -138,7 +138,7 @@ fn a_program_that_is_loaded_again_elsewhere_is_the_same() {
     assert_eq!(boot.programs.len(), 1);
     let of = |run: usize| &boot.runs[run].programs.value().unwrap()[0];
     assert_eq!((of(0).program, of(1).program), (0, 0));
-    // Its code is where nothing was executed.
+    // Nothing was executed where this code is.
     assert_eq!((of(0).lines[1], of(1).lines.as_slice()), (10, [0; 7].as_slice()));
     assert_eq!(of(1).branches, [Some([0, 0]), Some([0, 0])]);
 }
@@ -162,7 +162,7 @@ fn what_is_not_known_has_its_reason() {
 #[test]
 fn executions_that_contradict_each_other_tell_nothing_of_branches() {
     let mut window = window();
-    // More than come.
+    // More executions than the function has entries.
     window.blocks[2].executions = 60;
     window.blocks[1].executions = 60;
     let mut coverage = Coverage::default();
@@ -223,8 +223,7 @@ fn destination() -> impl Strategy<Value = Destination> {
 }
 
 proptest! {
-    /// Whatever a guest sends: lines and branches fit to their numbers, and outcomes add up to what
-    /// ran.
+    /// For any data, lines and branches match their numbers, and outcomes add up to executions.
     #[test]
     fn any_table_ends(
         records in prop::collection::btree_map(0..40_u32, (0..0x40_u64, 0..3_u32, 0..9_u32, 0..8_u32), 0..20),

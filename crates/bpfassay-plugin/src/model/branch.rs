@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Prediction of branches: of conditional ones the direction, of indirect ones the target, of
-//! returns a stack of addresses.
+//! Branch prediction: directions of conditional branches, targets of indirect branches, and a stack
+//! of return addresses.
 
-/// Most entries of a table.
+/// Largest number of entries in a table.
 const MOST: u32 = 1 << 20;
 
-/// The last instruction of a block, as far as it can be predicted. Of what is direct the target is
-/// known, so that an exception that comes before it is found out: the next block is then another
-/// one.
+/// The kind of a block's last instruction, as far as prediction matters. A direct target is
+/// included to detect an exception before the instruction: the next block is then a different one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Ending {
-    /// Nothing that is predicted: a direct jump, no branch at all, or what enters the kernel and
-    /// leaves it.
+    /// Nothing that is predicted: a direct jump, no branch, or a way into or out of the kernel.
     Other,
     /// A conditional branch.
     Conditional { target: u64 },
@@ -25,23 +23,23 @@ pub(crate) enum Ending {
     Return,
 }
 
-/// The tables of the predictor, and where it is in them.
+/// The tables of the predictor and its position in them.
 #[derive(Debug)]
 pub(crate) struct Predictor {
     /// Counters of two bits: from 2 on, a branch is predicted to be taken.
     counters: Vec<u8>,
-    /// Whether the last conditional branches were taken, the last one in the lowest bit.
+    /// Directions of the last conditional branches, the most recent one in the lowest bit.
     history: u64,
-    /// Where indirect branches went.
+    /// Last targets of indirect branches.
     targets: Vec<u64>,
-    /// Where calls return to, the last one at `top` - 1; the oldest is written over.
+    /// Return addresses as a ring: the last one is at `top` - 1, and the oldest one is overwritten.
     returns: Vec<u64>,
     top: usize,
 }
 
 impl Predictor {
-    /// A predictor with so many `counters` of directions, `targets` of indirect branches (both
-    /// powers of two) and addresses on the stack of `returns`.
+    /// A predictor with `counters` of directions and `targets` of indirect branches, both powers of
+    /// two, and `returns` addresses on the stack.
     pub(crate) fn new(counters: u32, targets: u32, returns: u32) -> Option<Self> {
         let is_table = |entries: u32| entries.is_power_of_two() && entries <= MOST;
         let is_some = is_table(counters) && is_table(targets) && (1..=MOST).contains(&returns);
@@ -54,7 +52,7 @@ impl Predictor {
         })
     }
 
-    /// Empties it.
+    /// Clears all tables.
     pub(crate) fn forget(&mut self) {
         self.counters.fill(0);
         self.targets.fill(0);
@@ -62,8 +60,8 @@ impl Predictor {
         (self.history, self.top) = (0, 0);
     }
 
-    /// After the instruction `ending` at `address`, before `behind`, the guest went to `next`.
-    /// Returns whether that was mispredicted, and learns it.
+    /// Records that the guest went to `next` after the instruction `ending` at `address`; `behind`
+    /// is the address after the instruction. Returns whether that was mispredicted.
     pub(crate) fn is_mispredicted(&mut self, ending: Ending, address: u64, behind: u64, next: u64) -> bool {
         match ending {
             Ending::Other => false,
@@ -74,7 +72,7 @@ impl Predictor {
                 self.push(behind);
                 false
             }
-            // An exception came before it.
+            // An exception came before the branch.
             Ending::Conditional { .. } | Ending::Call { .. } => false,
             Ending::IndirectCall => {
                 self.push(behind);
@@ -121,7 +119,7 @@ mod tests {
         Predictor::new(1 << 14, 512, 4).unwrap()
     }
 
-    /// How many of these directions of one branch are mispredicted.
+    /// Counts how many of these directions of one branch are mispredicted.
     fn wrong(predictor: &mut Predictor, directions: impl IntoIterator<Item = bool>) -> usize {
         let is_wrong = |is_taken: &bool| {
             let next = if *is_taken { 0x2000 } else { 0x1002 };
@@ -132,11 +130,11 @@ mod tests {
 
     #[test]
     fn directions_are_learnt_from_what_came_before_them() {
-        // Never taken: right from the beginning. Always taken: until the history is full of it, and
-        // twice after that.
+        // Never taken is right at once. Always taken is wrong until the history is full, plus
+        // twice.
         assert_eq!(wrong(&mut predictor(), [false; 100]), 0);
         assert_eq!(wrong(&mut predictor(), [true; 100]), 14 + 2);
-        // In turn, and a loop of five: nothing is wrong any more once it is known.
+        // Alternating directions, and a loop of five: once learnt, nothing is wrong any more.
         for period in [2, 5] {
             let mut predictor = predictor();
             let mut directions = (0..).map(|step| step % period != 0);
@@ -159,8 +157,7 @@ mod tests {
         }
     }
 
-    /// As a trampoline of fexit does: it calls the function, and returns not to where that was
-    /// called, but behind it.
+    /// Acts like a trampoline of fexit: calls the function, then returns past the caller's call.
     #[test]
     fn a_return_past_a_frame_unbalances_the_stack() {
         let mut predictor = predictor();
@@ -172,8 +169,8 @@ mod tests {
         for (from, to) in [(0x100, 0x200), (0x210, 0x300), (0x300, 0x400), (0x410, 0x305)] {
             call(&mut predictor, from, to);
         }
-        // The function returns to the trampoline, the trampoline to the function's caller, and that
-        // to its own.
+        // The function returns to the trampoline, the trampoline to the function's caller, and the
+        // caller to its own caller.
         assert!(!come_back(&mut predictor, 0x415));
         assert!(come_back(&mut predictor, 0x215));
         assert!(come_back(&mut predictor, 0x105));
@@ -184,7 +181,7 @@ mod tests {
         let mut predictor = predictor();
         let mut jump = |address, next| predictor.is_mispredicted(Ending::Indirect, address, address + 2, next);
         assert!(jump(0x1000, 0x2000) && !jump(0x1000, 0x2000) && jump(0x1000, 0x3000));
-        // Another one of the same entry.
+        // Another branch that shares the entry.
         assert!(jump(0x1000 + 1024, 0x2000) && jump(0x1000, 0x3000));
         let mut predictor = self::predictor();
         assert!(predictor.is_mispredicted(Ending::IndirectCall, 0x1000, 0x1002, 0x2000));

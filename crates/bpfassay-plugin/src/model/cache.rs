@@ -1,28 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cache of lines, of which each has its place in one set; in a full set the line goes that was
-//! used the longest time ago.
+//! A set-associative cache with LRU replacement.
 
-/// Most lines of a cache: 64 MiB of the usual 64 bytes.
+/// Most lines of a cache: 64 MiB at the usual 64 bytes per line.
 const MOST: u32 = 1 << 20;
 /// Most lines of a set.
 const MOST_WAYS: u32 = 64;
-/// No line: lines are addresses without their last bits.
+/// An empty slot. No line has this number, because lines are addresses without their last bits.
 const NONE: u64 = u64::MAX;
 
-/// A cache. Reads and writes are the same to it: a line that is written to is fetched
-/// (write-allocate), and writing lines back costs nothing.
+/// A cache that treats reads and writes alike: a written line is fetched (write-allocate), and
+/// writing lines back costs nothing.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    /// The lines of each set, the one that was used last first.
+    /// The lines of each set, the most recently used one first.
     lines: Vec<u64>,
     ways: usize,
-    /// The set of a line: these bits.
+    /// The bits of a line that select its set.
     mask: u64,
 }
 
 impl Cache {
-    /// A cache of `lines` lines in sets of `ways`; `None` where there is none with a power of two
-    /// of sets.
+    /// A cache of `lines` lines, `ways` per set; `None` unless the number of sets is 2^n.
     pub(crate) fn new(lines: u32, ways: u32) -> Option<Self> {
         let sets = lines.checked_div(ways)?;
         let is_whole = sets.is_power_of_two() && sets * ways == lines;
@@ -33,14 +31,14 @@ impl Cache {
         })
     }
 
-    /// Empties it.
+    /// Removes all lines.
     pub(crate) fn forget(&mut self) {
         self.lines.fill(NONE);
     }
 
-    /// Uses `line`. Returns whether it was not there; then it is now.
+    /// Uses `line`. Returns whether it was missing; it is cached afterwards.
     pub(crate) fn misses(&mut self, line: u64) -> bool {
-        // The mask is below the number of sets, so that both ends are within the lines.
+        // The mask is below the number of sets, so the range is within the lines.
         let begin = (line & self.mask) as usize * self.ways;
         let set = &mut self.lines[begin..begin + self.ways];
         if set[0] == line {
@@ -59,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    /// Each line with the time of its last use: what the cache must do, without any cleverness.
+    /// A naive reference model: each line with the time of its last use.
     struct Naive {
         uses: Vec<(u64, usize)>,
         sets: u64,

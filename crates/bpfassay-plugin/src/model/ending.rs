@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the last instruction of a block does, from its bytes. No disassembler: only branches are
-//! distinguished, and everything else is
-//! [`Ending::Other`].
+//! Classifies the last instruction of a block by its bytes. Only branches are distinguished;
+//! everything else is [`Ending::Other`].
 
 use super::branch::Ending;
 
-/// What the instruction with `bytes` at `address` does, on `target`, as QEMU names the
-/// architecture.
+/// Classifies an instruction at `address` on `target`, QEMU's name of the architecture.
 pub(crate) fn ending(target: &str, address: u64, bytes: &[u8]) -> Ending {
     let ending = match target {
         "x86_64" => x86(address, bytes),
@@ -17,7 +15,7 @@ pub(crate) fn ending(target: &str, address: u64, bytes: &[u8]) -> Ending {
     ending.unwrap_or(Ending::Other)
 }
 
-/// Intel's manual, volume 2: opcode maps (appendix A).
+/// Source: Intel's manual, volume 2, opcode maps (appendix A).
 fn x86(address: u64, bytes: &[u8]) -> Option<Ending> {
     let is_prefix = |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
     let rest = &bytes[bytes.iter().take_while(|byte| is_prefix(byte)).count()..];
@@ -41,7 +39,7 @@ fn x86(address: u64, bytes: &[u8]) -> Option<Ending> {
     }
 }
 
-/// Arm's manual DDI 0487, C4.1: branches, exception generating and system instructions.
+/// Source: Arm's manual DDI 0487, C4.1, branches, exception generating and system instructions.
 fn aarch64(address: u64, bytes: &[u8]) -> Option<Ending> {
     let word = u32::from_le_bytes(bytes.try_into().ok()?);
     let target = |from: u32, bits: u32| address.wrapping_add_signed(4 * signed(word >> from, bits));
@@ -59,18 +57,17 @@ fn aarch64(address: u64, bytes: &[u8]) -> Option<Ending> {
     if word & 0xfe00_0000 != 0xd600_0000 {
         return None;
     }
-    // BR, BLR, RET; with pointer authentication bit 11 is set, and bit 24 where there is a modifier
-    // in a register.
+    // BR, BLR, RET. Pointer authentication sets bit 11, and bit 24 for a modifier in a register.
     match word >> 21 & 7 {
         0 => Some(Ending::Indirect),
         1 => Some(Ending::IndirectCall),
         2 => Some(Ending::Return),
-        // ERET and what debuggers have.
+        // ERET and DRPS (for debuggers).
         _ => None,
     }
 }
 
-/// The RISC-V instruction set manual, volume 1: RV32I, "C" and the hints on return-address stacks.
+/// Source: the RISC-V manual, volume 1, RV32I, "C" and the hints on return-address stacks.
 fn riscv(address: u64, bytes: &[u8]) -> Option<Ending> {
     let is_link = |register: u32| matches!(register, 1 | 5);
     let jump = |link: u32, source: u32| match (is_link(link), is_link(source)) {
@@ -109,7 +106,7 @@ fn riscv(address: u64, bytes: &[u8]) -> Option<Ending> {
     }
 }
 
-/// The lowest `bits` of `value`, the first of which is the sign.
+/// Sign-extends the lowest `bits` of `value`.
 fn signed(value: u32, bits: u32) -> i64 {
     let unused = 32 - bits;
     i64::from((value << unused).cast_signed() >> unused)
@@ -131,7 +128,7 @@ mod tests {
         Ending::Call { target: HERE.wrapping_add_signed(offset) }
     }
 
-    /// Instructions as assemblers make them (`llvm-mc`).
+    /// The instructions were assembled with `llvm-mc`.
     #[test]
     fn branches_of_x86_64_are_distinguished() {
         for (bytes, expected) in [

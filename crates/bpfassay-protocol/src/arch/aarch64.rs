@@ -18,15 +18,15 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     image: ImageFormat::Image { magic: *b"ARM\x64" },
     qemu_packages: "qemu-system-arm",
     machine_type: "virt-7.2,gic-version=3",
-    // The interrupt controller of the host: its processor virtualises no other.
+    // The host's interrupt controller: its CPU cannot virtualise another one.
     kvm_machine_type: "virt-7.2,gic-version=host",
-    // A server processor with LSE atomics and without pointer authentication, which is expensive under TCG (`max`
-    // boots 0.2 s slower even with `pauth-impdef=on`).
+    // A server processor with LSE atomics and without pointer authentication, which is expensive
+    // under TCG (`max` boots 0.2 s slower even with `pauth-impdef=on`).
     cpu_model: "neoverse-n1",
     console: "ttyAMA0",
     kernel_parameters: &[],
     single_tcg_cpu_parameters: &[],
-    // The architecture's timer reports its frequency.
+    // The architected timer reports its frequency.
     emulated_wall_clock_parameters: &[],
     refused_memory_mib: None,
     bpf_target: "arm64",

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Markers: an instruction that begins a window and one that ends it, in which QEMU's plugin counts
-//! what is executed.
+//! Markers: one instruction begins a window, another one ends it. QEMU's plugin counts what is
+//! executed in between.
 //!
-//! Every processor of the architecture executes a marker without any effect. The agent executes
-//! them (`bpfassay-guest`); the plugin, which is compiled by itself, has this file by a link
-//! (`bpfassay-plugin`) and finds them in the guest's code.
+//! A marker has no effect on any CPU of the architecture. The agent executes markers
+//! (`bpfassay-guest`). The plugin finds them in the guest's code; it is compiled separately and has
+//! this file as a symbolic link (`bpfassay-plugin`).
 
 /// `nop dword ptr [rax + rax + 0x425046NN]`.
 pub(crate) const X86_64: [&[u8]; 2] =

@@ -16,20 +16,22 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     elf_machine: 62,
     image: ImageFormat::BzImage,
     qemu_packages: "qemu-system-x86",
-    // Without devices that no guest here uses and on which firmware or kernel would spend time.
+    // Devices that no guest uses are off: firmware and kernel would spend time on them.
     machine_type: "pc-q35-7.2,i8042=off,sata=off,smbus=off,usb=off",
     kvm_machine_type: "pc-q35-7.2,i8042=off,sata=off,smbus=off,usb=off",
-    // Everything that TCG can do, but no fast string operations: kernels that find ERMS or FSRM copy with `rep movsb`, where one
-    // instruction moves any number of bytes and ends TCG's translation block.
+    // All features of TCG, but no fast string operations. Kernels that find ERMS or FSRM copy with
+    // `rep movsb`: one instruction then moves any number of bytes and ends TCG's translation block.
     cpu_model: "max,-erms,-fsrm",
     console: "ttyS0",
-    // The clock of a virtual machine needs no watchdog clock, whose delays under load would mark it unstable.
+    // A virtual machine's clock needs no clocksource watchdog. Delays under load would make the
+    // watchdog mark the clock unstable.
     kernel_parameters: &["tsc=reliable", "no_timer_check"],
-    // The local timer's calibration waits for 0.1 s, and the HPET is enough for one emulated processor. With more than one, they
-    // would have to wake each other for every tick.
+    // The local timer's calibration takes 0.1 s, and the HPET is enough for one emulated CPU.
+    // Several CPUs would have to wake each other for every tick.
     single_tcg_cpu_parameters: &["nolapic_timer"],
-    // The kernel calibrates the TSC against other timers while it boots. On a busy host it was wrong by a factor of 4.6, and with it all times of that boot. The
-    // other clocks of the board have frequencies that QEMU defines.
+    // The kernel calibrates the TSC against other timers at boot. On a busy host the result was
+    // wrong by a factor of 4.6, and so were all times of that boot. QEMU defines the frequencies of
+    // the board's other clocks.
     emulated_wall_clock_parameters: &["tsc=unstable"],
     refused_memory_mib: None,
     bpf_target: "x86",
