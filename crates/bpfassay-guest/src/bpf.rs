@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The BPF programs, maps and links that the kernel holds: their ids, their names, and how long programs ran.
+//! The BPF programs, maps and links that the kernel holds: their ids, their names, and how long
+//! programs ran.
 
 use std::{
     collections::BTreeSet,
@@ -74,7 +75,8 @@ pub(crate) fn memlock(fdinfo: &str) -> Option<u64> {
     fdinfo.lines().find_map(|line| line.strip_prefix("memlock:")?.trim().parse().ok())
 }
 
-/// Makes the kernel keep statistics of every program (Linux 5.8 and later) for as long as the descriptor is open.
+/// Makes the kernel keep statistics of every program (Linux 5.8 and later) for as long as the
+/// descriptor is open.
 ///
 /// # Errors
 /// The kernel's error: it is older than 5.8, or this process may not enable statistics.
@@ -98,8 +100,8 @@ pub(crate) fn statistics(ids: impl IntoIterator<Item = u32>) -> Result<Vec<Progr
     Ok(all)
 }
 
-/// How often the kernel skipped the programs with these ids because they were already running on that CPU; `None` where it
-/// does not count that (before Linux 5.12).
+/// How often the kernel skipped the programs with these ids because they were already running on
+/// that CPU; `None` where it does not count that (before Linux 5.12).
 ///
 /// # Errors
 /// The kernel's error, except for a program that no longer exists.
@@ -114,8 +116,8 @@ pub(crate) fn recursion_misses(ids: impl IntoIterator<Item = u32>) -> Result<Opt
     Ok(Some(sum))
 }
 
-/// How many hits of kprobes ran no program, by the links with these ids; `None` where none of them is a kprobe's, or the kernel
-/// does not count them (before Linux 6.7).
+/// How many hits of kprobes ran no program, by the links with these ids; `None` where none of them
+/// is a kprobe's, or the kernel does not count them (before Linux 6.7).
 ///
 /// # Errors
 /// The kernel's error, except for a link that no longer exists.

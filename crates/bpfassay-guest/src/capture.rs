@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The output of a workload that is any program: standard output whole, up to a bound, and the tail of standard error.
+//! The output of a workload that is any program: standard output whole, up to a bound, and the tail
+//! of standard error.
 
 use std::{
     io::{self, ErrorKind, PipeReader, PipeWriter, Read},
@@ -25,7 +26,8 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Pipes for a program: the ends that are read here, and its standard output and standard error.
+    /// Pipes for a program: the ends that are read here, and its standard output and standard
+    /// error.
     pub(crate) fn open() -> io::Result<(Self, PipeWriter, PipeWriter)> {
         let (output, standard_output) = io::pipe()?;
         let (error, standard_error) = io::pipe()?;
@@ -54,7 +56,8 @@ impl Capture {
         })
     }
 
-    /// The tail of standard error, or of standard output where the program wrote nothing to standard error.
+    /// The tail of standard error, or of standard output where the program wrote nothing to
+    /// standard error.
     pub(crate) fn output_tail(&self) -> String {
         match self.last.bytes().is_empty() {
             true => String::from_utf8_lossy(output_tail::last(&self.text)).into_owned(),
@@ -68,7 +71,8 @@ impl Capture {
     }
 }
 
-/// Reads what is available and passes it to `keep` until that returns `false`. Returns whether it never did.
+/// Reads what is available and passes it to `keep` until that returns `false`. Returns whether it
+/// never did.
 fn drain(stream: &mut Option<PipeReader>, mut keep: impl FnMut(&[u8]) -> bool) -> Result<bool> {
     let mut buffer = [0; 16 << 10];
     while let Some(open) = stream {

@@ -65,7 +65,8 @@ impl Cgroup {
         let parent = Path::new(&self.path).parent().unwrap_or(Path::new("/"));
         let limit = format!("{}/pids.max", self.path);
         if fs::write(parent.join("cgroup.subtree_control"), "+pids").is_err() {
-            // A kernel without this controller, or a running system whose parent cgroup has processes of its own.
+            // A kernel without this controller, or a running system whose parent cgroup has
+            // processes of its own.
             return Ok(());
         }
         fs::write(&limit, most.to_string()).map_err(Error::file("write", &limit))
@@ -202,7 +203,8 @@ pub(crate) fn below(path: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Makes the directory `path`; removes an empty one first that an agent which was killed left behind.
+/// Makes the directory `path`; removes an empty one first that an agent which was killed left
+/// behind.
 fn make_anew(path: &str) -> io::Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes that the agent starts, and the orphans that become its children because it is process 1.
+//! Processes that the agent starts, and the orphans that become its children because it is process
+//! 1.
 
 use std::{
     collections::BTreeMap,
@@ -40,7 +41,8 @@ impl Children {
         Ok(Self { signals: signals.into(), ended: BTreeMap::new() })
     }
 
-    /// Keeps the exit status of this child until [`Children::end_of`] returns it. Call before the next [`Children::reap`].
+    /// Keeps the exit status of this child until [`Children::end_of`] returns it. Call before the
+    /// next [`Children::reap`].
     pub(crate) fn expect(&mut self, pid: Pid) {
         self.ended.entry(pid.as_raw_nonzero().get()).or_default();
     }

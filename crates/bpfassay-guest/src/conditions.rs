@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The conditions under which phases begin: how the kernel's threads are scheduled, and at which instant.
+//! The conditions under which phases begin: how the kernel's threads are scheduled, and at which
+//! instant.
 //!
-//! A write over loopback NFS is a race between the threads of the server and the kworkers that send the client's requests. Its
-//! outcome, and so how often the server wakes for a part of a request, decides how many instructions the flush takes. Real-time
-//! priorities make the outcome the same each time. What remains is the distance to the next timer tick, which is the same in every phase
-//! that begins at a tenth of a second, what the kernel does by itself every 2 s and every 5 s ([`silence`]), and what the kernel has kept of earlier work: free
-//! pages, which stay in the lists of the CPU ([`free_memory`]), and statistics that are not added up yet, which are delayed.
+//! A write over loopback NFS is a race between the threads of the server and the kworkers that send
+//! the client's requests. Its outcome, and so how often the server wakes for a part of a request,
+//! decides how many instructions the flush takes. Real-time priorities make the outcome the same
+//! each time. What remains is the distance to the next timer tick, which is the same in every phase
+//! that begins at a tenth of a second, what the kernel does by itself every 2 s and every 5 s
+//! ([`silence`]), and what the kernel has kept of earlier work: free pages, which stay in the lists
+//! of the CPU ([`free_memory`]), and statistics that are not added up yet, which are delayed.
 
 use std::{collections::BTreeSet, fs, io, path::Path, thread, time::Duration};
 
@@ -33,19 +36,23 @@ use crate::{
     symbols, system, tool,
 };
 
-/// Real-time priority of kworkers: above that of the server, so that a request is sent whole before the server wakes.
+/// Real-time priority of kworkers: above that of the server, so that a request is sent whole before
+/// the server wakes.
 const KWORKERS: i32 = 20;
 
 /// Real-time priority of the threads of the NFS server.
 const SERVER: i32 = 10;
 
-/// Real-time priority of the threads that receive what was sent where an interrupt leaves that over (`wakeup_softirqd`, kernel/softirq.c): above that of kworkers, so
-/// that a request that a tick interrupts is received whole, too. Otherwise the server received a few in two parts, on Linux 6.1 for 0.07 % more instructions of
-/// a write of 64 MiB each.
+/// Real-time priority of the threads that receive what was sent where an interrupt leaves that over
+/// (`wakeup_softirqd`, kernel/softirq.c): above that of kworkers, so that a request that a tick
+/// interrupts is received whole, too. Otherwise the server received a few in two parts, on Linux
+/// 6.1 for 0.07 % more instructions of a write of 64 MiB each.
 const SOFT_INTERRUPTS: i32 = 30;
 
-/// Real-time priority of the agent while a phase runs: the lowest. Some kernels switch to the workload as soon as the agent releases it, and back at a tick, for
-/// the rest of the agent's call: where in the phase that was took up to 0.05 % of a read. So the agent sleeps before the workload runs.
+/// Real-time priority of the agent while a phase runs: the lowest. Some kernels switch to the
+/// workload as soon as the agent releases it, and back at a tick, for the rest of the agent's call:
+/// where in the phase that was took up to 0.05 % of a read. So the agent sleeps before the workload
+/// runs.
 const AGENT: i32 = 1;
 
 /// Nanoseconds of a second.
@@ -54,42 +61,49 @@ const SECOND: u64 = 1_000_000_000;
 /// In the last part of the time before a phase, in nanoseconds, only the timer is waited for.
 const ALONE: u64 = 1_000_000;
 
-/// How long the CPU is busy before that, in nanoseconds: several ticks, at 100 to 1000 Hz. Timers that may be deferred, as that of the memory controller's statistics, run
-/// at a tick of a busy CPU only (`TIMER_DEFERRABLE`, include/linux/timer.h). Those that expired while the guest waited would run in the phase: 8,000 instructions, 0.07 % of a read.
+/// How long the CPU is busy before that, in nanoseconds: several ticks, at 100 to 1000 Hz. Timers
+/// that may be deferred, as that of the memory controller's statistics, run at a tick of a busy CPU
+/// only (`TIMER_DEFERRABLE`, include/linux/timer.h). Those that expired while the guest waited
+/// would run in the phase: 8,000 instructions, 0.07 % of a read.
 const BUSY: u64 = 40_000_000;
 
-/// The share of time that real-time threads may take, -1: all. Otherwise the kernel throttles them after 0.95 s of each second, in the middle of
-/// a phase that is long enough.
+/// The share of time that real-time threads may take, -1: all. Otherwise the kernel throttles them
+/// after 0.95 s of each second, in the middle of a phase that is long enough.
 const SHARE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
-/// How often the kernel adds up statistics of memory, in seconds (`vmstat_update`, mm/vmstat.c). At one second, this work falls into a phase or just
-/// outside it: 9,000 instructions, 0.1 % of a read of 64 MiB from the page cache.
+/// How often the kernel adds up statistics of memory, in seconds (`vmstat_update`, mm/vmstat.c). At
+/// one second, this work falls into a phase or just outside it: 9,000 instructions, 0.1 % of a read
+/// of 64 MiB from the page cache.
 const STATISTICS: (&str, &str) = ("/proc/sys/vm/stat_interval", "3600\n");
 
-/// The divisor of a zone's pages that gives how many free pages each CPU may keep (`percpu_pagelist_high_fraction`, admin-guide/sysctl/vm.rst): as many as can
-/// be. What [`free_memory`] gives to the lists, and what a run gives back, then stays in them.
+/// The divisor of a zone's pages that gives how many free pages each CPU may keep
+/// (`percpu_pagelist_high_fraction`, admin-guide/sysctl/vm.rst): as many as can be. What
+/// [`free_memory`] gives to the lists, and what a run gives back, then stays in them.
 const PAGE_LISTS: (&str, &str) = ("/proc/sys/vm/percpu_pagelist_high_fraction", "8\n");
 
-/// Whether network buffers are single pages only (`high_order_alloc_disable`, admin-guide/sysctl/net.rst). The kernel gives back whole lists of free pages
-/// when it frees certain larger blocks.
+/// Whether network buffers are single pages only (`high_order_alloc_disable`,
+/// admin-guide/sysctl/net.rst). The kernel gives back whole lists of free pages when it frees
+/// certain larger blocks.
 const NETWORK_BUFFERS: (&str, &str) = ("/proc/sys/net/core/high_order_alloc_disable", "1\n");
 
-/// How actively the kernel compacts memory in the background (`compaction_proactiveness`, admin-guide/sysctl/vm.rst): never, because that would empty the lists of
-/// free pages.
+/// How actively the kernel compacts memory in the background (`compaction_proactiveness`,
+/// admin-guide/sysctl/vm.rst): never, because that would empty the lists of free pages.
 const COMPACTION: (&str, &str) = ("/proc/sys/vm/compaction_proactiveness", "0\n");
 
-/// How often the kernel looks for dirty memory to write back, in hundredths of a second (`dirty_writeback_centisecs`, admin-guide/sysctl/vm.rst): never. What
-/// a phase writes is written back at its end, when the file is closed, or when a limit of dirty memory is exceeded. A flusher thread that the timer wakes in the middle of
-/// some phases took 0.1 % of their instructions.
+/// How often the kernel looks for dirty memory to write back, in hundredths of a second
+/// (`dirty_writeback_centisecs`, admin-guide/sysctl/vm.rst): never. What a phase writes is written
+/// back at its end, when the file is closed, or when a limit of dirty memory is exceeded. A flusher
+/// thread that the timer wakes in the middle of some phases took 0.1 % of their instructions.
 const WRITEBACK: (&str, &str) = ("/proc/sys/vm/dirty_writeback_centisecs", "0\n");
 
-/// How long the kernel's thread for huge pages sleeps between two looks at processes, in milliseconds (`scan_sleep_millisecs`,
-/// admin-guide/mm/transhuge.rst): as long as can be. By default it is 10 s, so that the thread ran in some phases.
+/// How long the kernel's thread for huge pages sleeps between two looks at processes, in
+/// milliseconds (`scan_sleep_millisecs`, admin-guide/mm/transhuge.rst): as long as can be. By
+/// default it is 10 s, so that the thread ran in some phases.
 const HUGE_PAGES: (&str, &str) =
     ("/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", "4294967295\n");
 
-/// Whether the kernel watches which memory is in use (`DAMON_STAT`, admin-guide/mm/damon/stat.rst). Its thread took 0.25 % of the
-/// instructions of some reads on Linux 7.2.
+/// Whether the kernel watches which memory is in use (`DAMON_STAT`, admin-guide/mm/damon/stat.rst).
+/// Its thread took 0.25 % of the instructions of some reads on Linux 7.2.
 const MEMORY_STATISTICS: (&str, &str) = ("/sys/module/damon_stat/parameters/enabled", "N\n");
 
 /// What the agent sets where there is an NFS server: each path, and its value.
@@ -131,8 +145,9 @@ impl Conditions {
         self.symbols
     }
 
-    /// Sends the addresses of the machine code of programs, the source lines of those `under_test`, and where processes have code in user space, where the job
-    /// requests it: before and after the phases of a run whose tracer or tool loads some.
+    /// Sends the addresses of the machine code of programs, the source lines of those `under_test`,
+    /// and where processes have code in user space, where the job requests it: before and after the
+    /// phases of a run whose tracer or tool loads some.
     ///
     /// # Errors
     /// Those of [`symbols::send_programs`], and those of `under_test`.
@@ -157,8 +172,9 @@ impl Conditions {
         Ok(())
     }
 
-    /// Gives kworkers, soft interrupts and the threads of the NFS server their priorities, and sets up the kernel at the first call. Returns how many
-    /// threads did not have their priorities yet; `None` where scheduling is not fixed, or there is no server.
+    /// Gives kworkers, soft interrupts and the threads of the NFS server their priorities, and sets
+    /// up the kernel at the first call. Returns how many threads did not have their priorities yet;
+    /// `None` where scheduling is not fixed, or there is no server.
     ///
     /// # Errors
     /// /proc cannot be read, or the kernel refuses a priority or a setting.
@@ -218,7 +234,8 @@ impl Conditions {
         if self.is_set_up { free_memory::fill_with_pages_of_files() } else { Ok(()) }
     }
 
-    /// The conditions of a phase, right before it: as [`Self::fix`] makes them, also for threads that appeared since, and free pages of every kind in the CPU's lists.
+    /// The conditions of a phase, right before it: as [`Self::fix`] makes them, also for threads
+    /// that appeared since, and free pages of every kind in the CPU's lists.
     ///
     /// # Errors
     /// Those of [`Self::fix`] and of [`free_memory::fill_with_other_pages`].
@@ -226,8 +243,10 @@ impl Conditions {
         if self.fix()?.is_some() { free_memory::fill_with_other_pages() } else { Ok(()) }
     }
 
-    /// Listens for work of the kernel's own, and waits until shortly before the instant at which the phase begins, which is returned for [`begin_at`]: a tenth of
-    /// a second of `CLOCK_MONOTONIC` around which no such work is expected. The tool's output is read meanwhile. `None`, at once, with the kernel's own scheduling.
+    /// Listens for work of the kernel's own, and waits until shortly before the instant at which
+    /// the phase begins, which is returned for [`begin_at`]: a tenth of a second of
+    /// `CLOCK_MONOTONIC` around which no such work is expected. The tool's output is read
+    /// meanwhile. `None`, at once, with the kernel's own scheduling.
     ///
     /// # Errors
     /// The clock or `/proc/stat` cannot be read, or the tool fails.
@@ -294,7 +313,8 @@ fn of_agent(error: io::Error) -> Error {
     Error::system("change the agent's own scheduling")(error)
 }
 
-/// Waits until `CLOCK_MONOTONIC` shows `instant`, in nanoseconds, and keeps what the tool prints meanwhile.
+/// Waits until `CLOCK_MONOTONIC` shows `instant`, in nanoseconds, and keeps what the tool prints
+/// meanwhile.
 fn wait_until(instant: u64, tool: Option<&mut tool::Running>) -> Result<()> {
     if let Some(tool) = tool {
         tool.rest(Duration::from_nanos(instant.saturating_sub(monotonic_ns()?)))?;
@@ -305,13 +325,15 @@ fn wait_until(instant: u64, tool: Option<&mut tool::Running>) -> Result<()> {
 /// Statistics of memory by name, one a line.
 const VMSTAT: &str = "/proc/vmstat";
 
-/// Where the limits of dirty memory, in bytes, are set, and the statistic that has the limit in pages (admin-guide/sysctl/vm.rst).
+/// Where the limits of dirty memory, in bytes, are set, and the statistic that has the limit in
+/// pages (admin-guide/sysctl/vm.rst).
 const DIRTY_LIMITS: [(&str, &str); 2] = [
     ("/proc/sys/vm/dirty_background_bytes", "nr_dirty_background_threshold"),
     ("/proc/sys/vm/dirty_bytes", "nr_dirty_threshold"),
 ];
 
-/// Sets the limits of dirty memory to what they are now. They are shares of the memory that is free or has file data, and so follow what earlier runs have left.
+/// Sets the limits of dirty memory to what they are now. They are shares of the memory that is free
+/// or has file data, and so follow what earlier runs have left.
 fn keep_dirty_limits() -> Result<()> {
     let text = system::read(VMSTAT)?;
     for (path, name) in DIRTY_LIMITS {
@@ -335,7 +357,8 @@ enum Kind {
     SoftInterrupts,
 }
 
-/// The kind of this process, if it has one. A program may take any name, but it is no kernel thread.
+/// The kind of this process, if it has one. A program may take any name, but it is no kernel
+/// thread.
 fn kind(stat: &Stat<'_>) -> Option<Kind> {
     match stat.name {
         _ if !stat.is_kernel_thread() => None,
@@ -355,10 +378,12 @@ fn set_fifo(pid: u32, priority: i32) -> io::Result<bool> {
     }
 }
 
-/// Gives the thread `pid`, 0 for the calling one, this policy. Not through the C library, because musl's function always fails.
+/// Gives the thread `pid`, 0 for the calling one, this policy. Not through the C library, because
+/// musl's function always fails.
 fn set_policy(pid: u32, policy: libc::c_int, priority: i32) -> io::Result<()> {
     let parameter = libc::c_int::from(priority);
-    // SAFETY: the kernel only reads the parameter, `struct sched_param`, which is one `int` (include/uapi/linux/sched/types.h).
+    // SAFETY: the kernel only reads the parameter, `struct sched_param`, which is one `int`
+    // (include/uapi/linux/sched/types.h).
     let status =
         unsafe { libc::syscall(libc::SYS_sched_setscheduler, pid as libc::pid_t, policy, &raw const parameter) };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -401,7 +426,8 @@ mod tests {
         }
     }
 
-    /// Otherwise the programs of a whole machine would be listed for nobody, and a machine that does not permit that would fail the run.
+    /// Otherwise the programs of a whole machine would be listed for nobody, and a machine that
+    /// does not permit that would fail the run.
     #[test]
     fn programs_are_sent_only_where_the_job_asks_for_them() {
         for symbols in [false, true] {

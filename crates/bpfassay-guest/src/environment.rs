@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The paths on the machine that measures: the guest in which this agent is process 1, or a running system.
+//! The paths on the machine that measures: the guest in which this agent is process 1, or a running
+//! system.
 
 use std::{
     env,
@@ -28,8 +29,9 @@ use crate::{
     test_dir::{self, TestDir},
 };
 
-/// All files of runs on a running system that are not on the file system under test; locked while an agent measures. Only this user
-/// can write there ([`test_dir::private`]), so names in it can be trusted.
+/// All files of runs on a running system that are not on the file system under test; locked while
+/// an agent measures. Only this user can write there ([`test_dir::private`]), so names in it can be
+/// trusted.
 const WORK_HERE: &str = "/run/bpfassay-here";
 
 /// Paths of programs and directories.
@@ -62,7 +64,8 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// A guest that exists for measuring alone, with the file system under test at `mount`; one of several nodes, if `node`.
+    /// A guest that exists for measuring alone, with the file system under test at `mount`; one of
+    /// several nodes, if `node`.
     pub(crate) fn guest(mount: &str, node: Option<Node>) -> Self {
         Self {
             mount: mount.to_owned(),
@@ -80,9 +83,10 @@ impl Environment {
         }
     }
 
-    /// A running system: programs as `PATH` finds them, a cgroup below this process's own, and a directory in the file
-    /// system `mount`. [`Environment::leave`] removes what was made. What a killed agent left is removed first; the text that is
-    /// returned names what could not be removed of that.
+    /// A running system: programs as `PATH` finds them, a cgroup below this process's own, and a
+    /// directory in the file system `mount`. [`Environment::leave`] removes what was made. What a
+    /// killed agent left is removed first; the text that is returned names what could not be
+    /// removed of that.
     ///
     /// # Errors
     /// Another agent measures on this system, a program is missing, or a directory cannot be made.
@@ -162,7 +166,8 @@ impl Environment {
     }
 }
 
-/// Locks this system for this agent. Returns the lock, and the record of what an agent that was killed has left.
+/// Locks this system for this agent. Returns the lock, and the record of what an agent that was
+/// killed has left.
 fn alone() -> Result<(File, Record)> {
     let lock = test_dir::private(WORK_HERE)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -175,7 +180,8 @@ fn alone() -> Result<(File, Record)> {
     }
 }
 
-/// Removes what an agent that was killed has left. Returns a message for each part that could not be removed.
+/// Removes what an agent that was killed has left. Returns a message for each part that could not
+/// be removed.
 ///
 /// # Errors
 /// An agent measures on this system, or the hierarchy of cgroups cannot be reached.
@@ -205,7 +211,8 @@ fn remove_file(path: &str) -> Result<()> {
     }
 }
 
-/// Makes the directory of runs, and the cgroup whose directory is `cgroups`, as `made` names them, and records them before and after.
+/// Makes the directory of runs, and the cgroup whose directory is `cgroups`, as `made` names them,
+/// and records them before and after.
 fn make(mut made: Made, cgroups: &str, mount: &MountFacts, name: CString, record: &Record) -> Result<TestDir> {
     let write = |made: &Made| record.write(made).map_err(Error::file("record what is made in", WORK_HERE));
     write(&made)?;

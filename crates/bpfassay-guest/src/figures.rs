@@ -9,7 +9,8 @@ use bpfassay_protocol::{
 
 use crate::error::Result;
 
-/// The frame that reports `outcome`, and what was left out to make it fit, the least important first.
+/// The frame that reports `outcome`, and what was left out to make it fit, the least important
+/// first.
 ///
 /// # Errors
 /// It is too large even without everything that may be left out.
@@ -43,7 +44,8 @@ const READINGS: u32 = THREADS + 1;
 const THINNING: u32 = READINGS + 1;
 const TOOL_OUTPUT: u32 = THINNING + 1;
 
-/// The next way of making it smaller: `None` where there is none left, a note where something was left out.
+/// The next way of making it smaller: `None` where there is none left, a note where something was
+/// left out.
 fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
     let (cgroup, device) = (figures.cgroup, figures.mount.device);
     let ours = move |samples: &mut dyn Iterator<Item = &mut Sample>| {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Free memory in the lists of the CPU, so that the kernel's page allocator does the same work in each run.
+//! Free memory in the lists of the CPU, so that the kernel's page allocator does the same work in
+//! each run.
 //!
-//! The page allocator keeps free memory in blocks of 1, 2, 4, … pages, and some single pages in lists of each CPU (`struct per_cpu_pages`). A page from such a list
-//! costs the same each time. Where a list is empty, a batch of pages is moved to it, for which blocks are split; where the lists are full, pages are moved
-//! back, and merged with their buddies where both are free (`rmqueue_bulk`, `free_pcppages_bulk`, mm/page_alloc.c). How often that happens in a phase depends on
-//! what all earlier runs have left. Counted by function, it was nearly all of the difference between whole writes of equal runs. Here the lists may hold an eighth
-//! of the memory, and get more pages before a phase where they hold few, so that none is moved in it.
+//! The page allocator keeps free memory in blocks of 1, 2, 4, … pages, and some single pages in
+//! lists of each CPU (`struct per_cpu_pages`). A page from such a list costs the same each time.
+//! Where a list is empty, a batch of pages is moved to it, for which blocks are split; where the
+//! lists are full, pages are moved back, and merged with their buddies where both are free
+//! (`rmqueue_bulk`, `free_pcppages_bulk`, mm/page_alloc.c). How often that happens in a phase
+//! depends on what all earlier runs have left. Counted by function, it was nearly all of the
+//! difference between whole writes of equal runs. Here the lists may hold an eighth of the memory,
+//! and get more pages before a phase where they hold few, so that none is moved in it.
 
 use std::{
     ffi::CStr,
@@ -29,10 +33,12 @@ use crate::{
     system,
 };
 
-/// Of how many pages that the lists may hold one is given as a page of the kernel itself, and one as a page of a file that has a node of its own.
+/// Of how many pages that the lists may hold one is given as a page of the kernel itself, and one
+/// as a page of a file that has a node of its own.
 const OF_OTHER_KINDS: u64 = 16;
 
-/// From one page of that file to the next: as many pages as a node holds (`XA_CHUNK_SIZE`, include/linux/xarray.h).
+/// From one page of that file to the next: as many pages as a node holds (`XA_CHUNK_SIZE`,
+/// include/linux/xarray.h).
 const APART: u64 = 64;
 
 /// The most pages of the lists that are filled: 1 GiB of pages of 4 KiB, as guests of 8 GiB have.
@@ -41,8 +47,9 @@ const MOST: u64 = 1 << 18;
 /// Name of the file, as `/proc/PID/fd` shows it.
 const NAME: &CStr = c"bpfassay-pages";
 
-/// Gives the lists pages of files before a run (`MIGRATE_MOVABLE`), where they hold less than half of what they may: takes pages, and gives them back at once. Not where twice as
-/// much memory is not free: what is in use may not make room for them.
+/// Gives the lists pages of files before a run (`MIGRATE_MOVABLE`), where they hold less than half
+/// of what they may: takes pages, and gives them back at once. Not where twice as much memory is
+/// not free: what is in use may not make room for them.
 ///
 /// # Errors
 /// Where the kernel does not show how many pages are free, or refuses some.
@@ -57,7 +64,8 @@ pub(crate) fn fill_with_pages_of_files() -> Result<()> {
     file(page_size(), pages, 1).map(drop).map_err(Error::system("take pages of a file in memory"))
 }
 
-/// Gives the lists pages of the kernel itself and nodes that hold pages of files (`MIGRATE_UNMOVABLE`, `MIGRATE_RECLAIMABLE`), right before a phase: where the kernel moves pages
+/// Gives the lists pages of the kernel itself and nodes that hold pages of files
+/// (`MIGRATE_UNMOVABLE`, `MIGRATE_RECLAIMABLE`), right before a phase: where the kernel moves pages
 /// back, it moves as many of each kind, and these are the fewest.
 ///
 /// # Errors

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent's readers of untrusted bytes, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function passes its
-//! input to one reader and asserts what always holds of the result; nothing else may use them.
+//! The agent's readers of untrusted bytes, for fuzz targets alone (`crates/bpfassay-fuzz`). Each
+//! function passes its input to one reader and asserts what always holds of the result; nothing
+//! else may use them.
 
 use bpfassay_protocol::{
     control::{MAX_LINE, PhaseEvent},
@@ -59,7 +60,8 @@ pub fn kernel_texts(text: &str) {
     }
 }
 
-/// A call of the port mapper's or of the mount protocol: a reply carries the number of its call and fits into a record.
+/// A call of the port mapper's or of the mount protocol: a reply carries the number of its call and
+/// fits into a record.
 pub fn rpc_call(call: &[u8]) {
     let exported = rpc::Exported { path: "/srv".to_owned(), handle: vec![1, 0, 1, 0, 0, 0, 0, 0, 9] };
     if let Some((&mark, _)) = call.split_first_chunk() {
@@ -71,7 +73,8 @@ pub fn rpc_call(call: &[u8]) {
     }
 }
 
-/// A question of one of the kernel's caches, and a message of the client tracker. A reply is one line.
+/// A question of one of the kernel's caches, and a message of the client tracker. A reply is one
+/// line.
 pub fn upcall(question: &[u8]) {
     for cache in channel::Cache::ALL {
         if let Some(answer) = cache.answer(question, channel::Export { path: "/srv" }) {
@@ -89,7 +92,8 @@ pub fn uevent(message: &[u8]) {
     let _ = uevent::parse(message);
 }
 
-/// What a workload writes on the control channel, in whatever pieces: lines of bounded length that announce phases.
+/// What a workload writes on the control channel, in whatever pieces: lines of bounded length that
+/// announce phases.
 pub fn control_channel(bytes: &[u8]) {
     let (mut lines, mut phases) = (Lines::new(MAX_LINE), Phases::default());
     for mut piece in bytes.chunks(997) {
@@ -152,7 +156,8 @@ pub fn here_arguments(text: &str) {
     let _ = here::parse(text.split('\0').map(str::to_owned));
 }
 
-/// A run's outcome, which a tool and a workload fill: its frame is never larger than asked for, and holds the same run.
+/// A run's outcome, which a tool and a workload fill: its frame is never larger than asked for, and
+/// holds the same run.
 pub fn run_outcome(text: &[u8]) {
     let Ok(outcome) = serde_json::from_slice::<RunOutcome>(text) else { return };
     for largest in [1 << 10, 8 << 10, frame::MAX_PAYLOAD] {

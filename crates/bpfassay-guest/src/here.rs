@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent on a running system: it measures on a file system that is mounted there, and reports the results in frames
-//! on standard output, as guests do through their port.
+//! The agent on a running system: it measures on a file system that is mounted there, and reports
+//! the results in frames on standard output, as guests do through their port.
 //!
-//! It mounts nothing that any other process has, inserts no module, changes no setting, reaps and kills only what it started, and removes what it made
-//! ([`Environment::leave`]). Before each run it writes out and drops the page cache of the system, as guests do.
+//! It mounts nothing that any other process has, inserts no module, changes no setting, reaps and
+//! kills only what it started, and removes what it made ([`Environment::leave`]). Before each run
+//! it writes out and drops the page cache of the system, as guests do.
 
 use std::{fs::File, io, os::fd::AsFd, process::ExitCode};
 
@@ -41,8 +42,8 @@ pub(crate) struct Arguments {
     external_ior: Option<String>,
 }
 
-/// Measures as the arguments request. Exit status: 0 all runs were done, whatever their outcomes; 1 that was not possible, as the
-/// last message reports; 2 the arguments are wrong.
+/// Measures as the arguments request. Exit status: 0 all runs were done, whatever their outcomes; 1
+/// that was not possible, as the last message reports; 2 the arguments are wrong.
 pub(crate) fn main(args: impl Iterator<Item = String>) -> ExitCode {
     let args: Vec<String> = args.collect();
     if args == ["clear"] {
@@ -71,8 +72,8 @@ pub(crate) fn main(args: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
-/// Removes what an agent that was killed has left, and reports on standard error what it cannot remove. Exit status: 0 nothing is left; 1 something
-/// is, or another agent measures.
+/// Removes what an agent that was killed has left, and reports on standard error what it cannot
+/// remove. Exit status: 0 nothing is left; 1 something is, or another agent measures.
 fn clear() -> ExitCode {
     let problems = environment::clear().unwrap_or_else(|error| vec![with_causes(&error)]);
     problems.iter().for_each(|problem| power::say(problem));
@@ -133,7 +134,8 @@ fn measure(arguments: &Arguments, link: &Link) -> Result<Option<GuestMessage>> {
         &mut children,
     );
     if !stop::over() {
-        // The thread that watches for reasons to stop has reached its time limit, and ends this process.
+        // The thread that watches for reasons to stop has reached its time limit, and ends this
+        // process.
         loop {
             std::thread::park();
         }
@@ -186,7 +188,8 @@ fn client() -> String {
     names.nodename().to_string_lossy().chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')).collect()
 }
 
-/// Whether the file system under test is one like `wanted`. Its size and the number of the server's threads are not compared.
+/// Whether the file system under test is one like `wanted`. Its size and the number of the server's
+/// threads are not compared.
 fn fits(wanted: &FileSystem, mount: &MountFacts) -> Result<()> {
     let (study, fits) = match wanted {
         FileSystem::Nfs(nfs) => {
@@ -204,8 +207,8 @@ fn fits(wanted: &FileSystem, mount: &MountFacts) -> Result<()> {
     )))
 }
 
-/// Whether LOCALIO is as the job requests it, where `found` is whether it is in use; `None`: the kernel has none. It is not switched here: that is done
-/// before mounting.
+/// Whether LOCALIO is as the job requests it, where `found` is whether it is in use; `None`: the
+/// kernel has none. It is not switched here: that is done before mounting.
 fn fits_localio(wanted: Option<bool>, found: Option<bool>) -> Result<()> {
     match (wanted, found) {
         (Some(wanted), found) if wanted != found.unwrap_or(false) => {

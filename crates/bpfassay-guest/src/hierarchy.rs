@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The hierarchy of cgroup v2 on a running system. Where it is mounted somewhere, that mount is used, wherever it is: on hybrid systems, which
-//! have version 1 at /sys/fs/cgroup, that is another place. Where it is not (version 1 alone), it is mounted for this process only: the mount
-//! has no place in any mount table and is gone with this process, however that ends.
+//! The hierarchy of cgroup v2 on a running system. Where it is mounted somewhere, that mount is
+//! used, wherever it is: on hybrid systems, which have version 1 at /sys/fs/cgroup, that is another
+//! place. Where it is not (version 1 alone), it is mounted for this process only: the mount has no
+//! place in any mount table and is gone with this process, however that ends.
 
 use std::{
     fs,
@@ -44,7 +45,8 @@ impl Hierarchy {
     /// Finds it, or mounts it for this process.
     ///
     /// # Errors
-    /// It is mounted nowhere, and the kernel does not mount it: it has no cgroup v2, or is older than 5.2.
+    /// It is mounted nowhere, and the kernel does not mount it: it has no cgroup v2, or is older
+    /// than 5.2.
     pub(crate) fn open() -> Result<Self> {
         let found = mounted(&system::read(MOUNTINFO)?).into_iter().find(|path| is_cgroup2(path));
         match found {
@@ -87,8 +89,8 @@ impl Hierarchy {
     }
 }
 
-/// Where cgroup v2 is mounted according to `text`, a mountinfo: the usual place first. A mount of a part of it does not count, nor one that is
-/// read-only, as in containers.
+/// Where cgroup v2 is mounted according to `text`, a mountinfo: the usual place first. A mount of a
+/// part of it does not count, nor one that is read-only, as in containers.
 fn mounted(text: &str) -> Vec<String> {
     let place = |line: &str| {
         let fields: Vec<&str> = line.split(' ').collect();
@@ -108,7 +110,8 @@ fn is_cgroup2(path: &str) -> bool {
         && rustix::fs::accessat(CWD, path, rustix::fs::Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
-/// The cgroup (v2) of this process, as a path from the root of the hierarchy. It is not listed before the hierarchy was mounted once.
+/// The cgroup (v2) of this process, as a path from the root of the hierarchy. It is not listed
+/// before the hierarchy was mounted once.
 ///
 /// # Errors
 /// There is none.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent inside the guest: process 1 of its initramfs, from the first mount to power-off; or, as `bpfassay-guest here`,
-//! a program on a running system that measures on a file system which is mounted there (`here`).
+//! The agent inside the guest: process 1 of its initramfs, from the first mount to power-off; or,
+//! as `bpfassay-guest here`, a program on a running system that measures on a file system which is
+//! mounted there (`here`).
 //!
-//! Here: preparing the guest as the job describes (modules, loopback NFS), executing the job's runs one after the
-//! other, reporting to the host what happened.
-//! Not here: what names and messages mean (`bpfassay-protocol`), counting (`bpfassay-tracer`), doing I/O (`bpfassay-workload`),
-//! evaluating figures (the host).
+//! Here: preparing the guest as the job describes (modules, loopback NFS), executing the job's runs
+//! one after the other, reporting to the host what happened. Not here: what names and messages mean
+//! (`bpfassay-protocol`), counting (`bpfassay-tracer`), doing I/O (`bpfassay-workload`), evaluating
+//! figures (the host).
 
 mod bpf;
 mod capture;
@@ -73,7 +74,8 @@ use uevent::Listener;
 /// Where a file system without NFS is mounted.
 const TMPFS_MOUNT_POINT: &str = "/mnt/tmpfs";
 
-/// The program: process 1 of a guest, `bpfassay-guest here`, or a process for ranks on several nodes (`ranks`).
+/// The program: process 1 of a guest, `bpfassay-guest here`, or a process for ranks on several
+/// nodes (`ranks`).
 #[must_use]
 pub fn main() -> ExitCode {
     if std::process::id() != 1 {

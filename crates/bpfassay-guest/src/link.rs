@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The port to the host: finding it, frames out, frames in; or a file for the frames, where no host reads them.
+//! The port to the host: finding it, frames out, frames in; or a file for the frames, where no host
+//! reads them.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -32,7 +33,8 @@ const PORTS: &str = "/sys/class/virtio-ports";
 /// How long to wait for the port after the last module is in.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long the host may take to acknowledge the last message before the guest powers off without it.
+/// How long the host may take to acknowledge the last message before the guest powers off without
+/// it.
 const SHUTDOWN_ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The one link of this process, for the panic hook.
@@ -55,7 +57,8 @@ impl Link {
         LINK.get()
     }
 
-    /// Opens the port if it is there, sends [`GuestMessage::Hello`], and starts to receive the host's messages.
+    /// Opens the port if it is there, sends [`GuestMessage::Hello`], and starts to receive the
+    /// host's messages.
     pub(crate) fn try_open() -> Result<Option<&'static Self>> {
         if let Some(link) = LINK.get() {
             return Ok(Some(link));
@@ -87,8 +90,8 @@ impl Link {
         self.send(&GuestMessage::Hello { agent: env!("CARGO_PKG_VERSION").to_owned() })
     }
 
-    /// Waits until the port exists, then as [`Link::try_open`]. `events` must have been open since before the device
-    /// could appear.
+    /// Waits until the port exists, then as [`Link::try_open`]. `events` must have been open since
+    /// before the device could appear.
     pub(crate) fn open(events: &Listener) -> Result<&'static Self> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -120,9 +123,10 @@ impl Link {
         self.send(&GuestMessage::Log { text: text.into() })
     }
 
-    /// Sends the last message and gives the host time to receive it: until it orders power-off (which happens in the
-    /// receiving thread, so this does not return then), hangs up, or [`SHUTDOWN_ACK_TIMEOUT`] has passed. The port itself does not
-    /// report how much of what was written still waits inside QEMU.
+    /// Sends the last message and gives the host time to receive it: until it orders power-off
+    /// (which happens in the receiving thread, so this does not return then), hangs up, or
+    /// [`SHUTDOWN_ACK_TIMEOUT`] has passed. The port itself does not report how much of what was
+    /// written still waits inside QEMU.
     pub(crate) fn send_last(&self, message: &GuestMessage) -> Result<()> {
         self.send(message)?;
         if !self.answers {
@@ -130,7 +134,8 @@ impl Link {
         }
         let (gone, changed) = &*self.gone;
         let gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whether it hung up or the time has passed makes no difference: the next step is to power off.
+        // Whether it hung up or the time has passed makes no difference: the next step is to power
+        // off.
         let _ = changed.wait_timeout_while(gone, SHUTDOWN_ACK_TIMEOUT, |gone| !*gone);
         Ok(())
     }
@@ -145,8 +150,8 @@ impl Link {
             let length = port.read(&mut buffer).map_err(Error::system("read from the port to the host"))?;
             self.set_gone(length == 0);
             if length == 0 {
-                // No host is connected, and the port stays readable all the time: wait for the signal that reports that
-                // this changed.
+                // No host is connected, and the port stays readable all the time: wait for the
+                // signal that reports that this changed.
                 let mut event = [0; size_of::<libc::signalfd_siginfo>()];
                 let _ = connections.read(&mut event).map_err(Error::system("wait for the host to connect"))?;
                 self.set_gone(false);
@@ -166,7 +171,8 @@ impl Link {
         }
     }
 
-    /// Waits for the host's answer to a barrier: whether all nodes are there. The host ends guests that wait for too long.
+    /// Waits for the host's answer to a barrier: whether all nodes are there. The host ends guests
+    /// that wait for too long.
     pub(crate) fn await_barrier(&self) -> bool {
         let (answer, changed) = &*self.barrier;
         let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -190,7 +196,8 @@ pub(crate) fn fail(error: &Error) -> ! {
     fail_with(with_causes(error))
 }
 
-/// Set once the first failure is being reported: the reports of those that follow from it are not sent.
+/// Set once the first failure is being reported: the reports of those that follow from it are not
+/// sent.
 static FAILING: AtomicBool = AtomicBool::new(false);
 
 fn fail_with(message: String) -> ! {
@@ -215,8 +222,8 @@ pub(crate) fn report_panics() {
     }));
 }
 
-/// Signals of the port's driver that the host has connected or hung up, as a readable file. `SIGIO` must be blocked in
-/// every thread ([`signals::block`]).
+/// Signals of the port's driver that the host has connected or hung up, as a readable file. `SIGIO`
+/// must be blocked in every thread ([`signals::block`]).
 fn connection_events(port: &File) -> Result<OwnedFd> {
     let watch = Error::system("watch the port to the host");
     let events = match signals::descriptor(&[libc::SIGIO]) {
@@ -277,7 +284,8 @@ fn find(ports: &str) -> Result<Option<String>> {
     };
     for entry in entries {
         let entry = entry.map_err(Error::file("list", ports))?;
-        // The attribute appears only after the host has named the port; then there is another uevent.
+        // The attribute appears only after the host has named the port; then there is another
+        // uevent.
         if fs::read_to_string(entry.path().join("name")).is_ok_and(|name| name.trim_end() == AGENT_PORT) {
             return Ok(Some(format!("/dev/{}", entry.file_name().to_string_lossy())));
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an agent makes on a running system, recorded where only its user can write: the next agent removes what a killed
-//! one left.
+//! What an agent makes on a running system, recorded where only its user can write: the next agent
+//! removes what a killed one left.
 
 use std::{
     ffi::CString,
@@ -68,7 +68,8 @@ impl Record {
         }
     }
 
-    /// Removes what the agent that wrote this record left, and the record. Returns a message that names what could not be removed.
+    /// Removes what the agent that wrote this record left, and the record. Returns a message that
+    /// names what could not be removed.
     pub(crate) fn clear(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut done = |what: String, result: Result<(), String>| {

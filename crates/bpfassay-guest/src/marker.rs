@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Markers in the stream of executed instructions: where a window begins and ends in which QEMU's plugin counts (`bpfassay-plugin`).
+//! Markers in the stream of executed instructions: where a window begins and ends in which QEMU's
+//! plugin counts (`bpfassay-plugin`).
 //!
 //! A marker is an instruction that every processor of its architecture executes without any effect
-//! ([`markers`](bpfassay_protocol::arch::ArchFacts::markers)). It is executed twice per phase, by the agent
-//! only, and does the same with and without the plugin, which is invisible to the guest.
+//! ([`markers`](bpfassay_protocol::arch::ArchFacts::markers)). It is executed twice per phase, by
+//! the agent only, and does the same with and without the plugin, which is invisible to the guest.
 
 use std::{
     arch::asm,
@@ -89,7 +90,8 @@ mod tests {
     #[test]
     fn markers_are_in_the_code_of_their_functions() {
         let has = |function: usize, marker: &[u8]| {
-            // SAFETY: so many bytes from the beginning of a function are within the program's code, which is far larger and can be read.
+            // SAFETY: so many bytes from the beginning of a function are within the program's code,
+            // which is far larger and can be read.
             let code = unsafe { std::slice::from_raw_parts(function as *const u8, 128) };
             code.windows(marker.len()).any(|bytes| bytes == marker)
         };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mounts beside that of the file system under test: those of the whole guest, and those of a mount namespace of the workload's own.
+//! Mounts beside that of the file system under test: those of the whole guest, and those of a mount
+//! namespace of the workload's own.
 
 use std::{
     ffi::{CStr, CString},

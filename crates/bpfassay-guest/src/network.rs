@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Network interfaces of a guest: the loopback interface, and the card by which the nodes of a job reach each other.
+//! Network interfaces of a guest: the loopback interface, and the card by which the nodes of a job
+//! reach each other.
 
 use std::{
     fs, io,

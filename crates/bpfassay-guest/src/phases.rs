@@ -55,8 +55,8 @@ impl Phases {
         self.tasks = tasks;
     }
 
-    /// The same as [`Self::begin`] for its end, with what it `moved`, the `events` that it counted, and its `mount`, if that is not the file system
-    /// under test.
+    /// The same as [`Self::begin`] for its end, with what it `moved`, the `events` that it counted,
+    /// and its `mount`, if that is not the file system under test.
     ///
     /// # Errors
     /// As [`Self::begin`].

@@ -7,8 +7,8 @@ use rustix::system::{RebootCommand, reboot};
 
 /// Powers off at once. A guest has nothing to write back.
 pub(crate) fn off() -> ! {
-    // As process 1 with all capabilities this does not return, except on machines without power control; then
-    // this process waits, and the host's deadline ends the guest.
+    // As process 1 with all capabilities this does not return, except on machines without power
+    // control; then this process waits, and the host's deadline ends the guest.
     if let Err(error) = reboot(RebootCommand::PowerOff) {
         say(&format!("cannot power off: {error}"));
     }

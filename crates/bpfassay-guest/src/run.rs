@@ -34,9 +34,10 @@ use crate::{
     workload::RunPaths,
 };
 
-/// Executes `specs` one after the other, and reports the outcome of each. After each with a tool the system must be as before the
-/// first, otherwise no other begins: the message that reports this is returned. `conditions` hold when phases begin. A tool that was refused
-/// is not started again: its runs to come end with that refusal.
+/// Executes `specs` one after the other, and reports the outcome of each. After each with a tool
+/// the system must be as before the first, otherwise no other begins: the message that reports this
+/// is returned. `conditions` hold when phases begin. A tool that was refused is not started again:
+/// its runs to come end with that refusal.
 ///
 /// # Errors
 /// As [`execute`].
@@ -88,13 +89,15 @@ impl<'a> RefusedTools<'a> {
         self.0.iter().find(|(known, _)| *known == tool).map(|(_, refusal)| refusal)
     }
 
-    /// Records a run of `spec`. A refusal that names no run is not one of its tool: the reference tracer was refused.
+    /// Records a run of `spec`. A refusal that names no run is not one of its tool: the reference
+    /// tracer was refused.
     fn take(&mut self, spec: &'a RunSpec, refusal: Option<Refusal>) {
         self.0.extend(spec.tool.as_ref().zip(refusal.filter(|refusal| refusal.run.is_some())));
     }
 }
 
-/// Executes `spec` at `environment` and reports its outcome; a refusal is returned, too. `conditions` hold when phases begin.
+/// Executes `spec` at `environment` and reports its outcome; a refusal is returned, too.
+/// `conditions` hold when phases begin.
 ///
 /// # Errors
 /// Only where nothing can be sent to the host; everything else is an outcome of the run.
@@ -125,7 +128,8 @@ fn execute(
             (&mut *children, &mut *tracers),
             &mut notes,
         )
-        // A figure from a directory that somebody replaced meanwhile is no figure of this file system.
+        // A figure from a directory that somebody replaced meanwhile is no figure of this file
+        // system.
         .and_then(|outcome| environment.test_dir.check().map(|()| outcome))
         .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
         let (Some(rule), RunOutcome::Measured(figures)) = (&spec.until_steady, &mut outcome) else { break outcome };
@@ -140,7 +144,8 @@ fn execute(
         // The figures are valid; the next run prepares its own fresh state.
         notes.push(with_causes(&error));
     }
-    // What the first node has removed is gone for all before any compares its system with what it was.
+    // What the first node has removed is gone for all before any compares its system with what it
+    // was.
     if let (RunOutcome::Measured(_), Err(error)) = (&outcome, meetings.meet()) {
         outcome = RunOutcome::Failed { message: with_causes(&error) };
     }
@@ -223,8 +228,8 @@ fn attempt(
     let measured = run.measure(spec, paths);
     let Run { mut tracer, tool, phases, children, .. } = run;
     let is_sent = announced.phase(link, Phase::TearDown, &spec.id);
-    // The tracer is detached whatever the workload's outcome, and the tool ended, both before the first error is reported; the tool first, so that
-    // its last output has a reference.
+    // The tracer is detached whatever the workload's outcome, and the tool ended, both before the
+    // first error is reported; the tool first, so that its last output has a reference.
     let stopped = tool.map(|tool| tool.stop(children, || reference(&mut tracer))).transpose();
     let remains = tracer.map(|tracer| tracers.stop(tracer, children)).transpose();
     is_sent?;
@@ -288,7 +293,8 @@ fn by_thread(spec: &RunSpec) -> bool {
     spec.tool.is_some() && spec.probe.map == MapLayout::Threads
 }
 
-/// No files of earlier runs, no cached data, and the directories of this one. What nodes share is made by the first of them.
+/// No files of earlier runs, no cached data, and the directories of this one. What nodes share is
+/// made by the first of them.
 fn make_fresh(paths: &mut RunPaths<'_>, meetings: &mut Meetings<'_>) -> Result<()> {
     meetings.meet()?;
     if meetings.is_first() {

@@ -69,7 +69,8 @@ fn install(children: &mut Children) -> Result<()> {
     }
 }
 
-/// Starts the shell as leader of a session whose terminal is the console: that is what job control needs.
+/// Starts the shell as leader of a session whose terminal is the console: that is what job control
+/// needs.
 fn start(terminal: &File, directory: &str) -> Result<rustix::process::Pid> {
     let spawn_error = |source| Error::Spawn { program: layout::BUSYBOX.to_owned(), source };
     let mut command = Command::new(layout::BUSYBOX);
@@ -86,7 +87,8 @@ fn start(terminal: &File, directory: &str) -> Result<rustix::process::Pid> {
         .stderr(terminal.try_clone().map_err(spawn_error)?);
     let prepare = || {
         rustix::process::setsid()?;
-        // Standard input is the console already; the session takes it over from the session that has it.
+        // Standard input is the console already; the session takes it over from the session that
+        // has it.
         rustix::process::ioctl_tiocsctty(io::stdin())?;
         Ok(())
     };

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 /// Signals that request an agent on a running system to end.
 pub(crate) const TO_END: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
-/// Blocks the signals that every agent reads from file descriptors. Call before the first thread starts; programs that the agent
-/// starts get them unblocked by the standard library.
+/// Blocks the signals that every agent reads from file descriptors. Call before the first thread
+/// starts; programs that the agent starts get them unblocked by the standard library.
 ///
 /// # Errors
 /// The kernel refuses it.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! When the kernel works by itself, and which instant lies between such work.
 //!
-//! Pressure stall information (`psi_avgs_work`, kernel/sched/psi.c) and the statistics of the memory controller (`flush_memcg_stats_dwork`, mm/memcontrol.c)
-//! are brought up to date every 2 s, and each keeps the other going. In a read of 64 MiB from the page cache, this is 0.05 % of the instructions, in one run of
-//! three or four. On Linux 7.2, each idle thread of the NFS server wakes up every 5 s (`svc_recv`, net/sunrpc/svc_xprt.c). None of it can be switched off. So the
-//! agent listens for one period before a phase, by how often the CPU changes between threads, and begins the phase where no such work is expected for the
-//! longest time.
+//! Pressure stall information (`psi_avgs_work`, kernel/sched/psi.c) and the statistics of the
+//! memory controller (`flush_memcg_stats_dwork`, mm/memcontrol.c) are brought up to date every 2 s,
+//! and each keeps the other going. In a read of 64 MiB from the page cache, this is 0.05 % of the
+//! instructions, in one run of three or four. On Linux 7.2, each idle thread of the NFS server
+//! wakes up every 5 s (`svc_recv`, net/sunrpc/svc_xprt.c). None of it can be switched off. So the
+//! agent listens for one period before a phase, by how often the CPU changes between threads, and
+//! begins the phase where no such work is expected for the longest time.
 
 use std::{
     fs::File,
@@ -28,8 +30,9 @@ pub(crate) const LISTENING: u64 = SERVER_WORK.period + SERVER_WORK.late;
 struct Recurrence {
     /// In nanoseconds.
     period: u64,
-    /// How late its timer may be, in nanoseconds: the kernel rounds one of 2 s up to 64 ticks of 1000 Hz or to 8 of 250 or 100 Hz, one of 5 s to 512 ticks of 1000 Hz,
-    /// 64 of 250 Hz or 8 of 100 Hz, and a tick more (kernel/time/timer.c).
+    /// How late its timer may be, in nanoseconds: the kernel rounds one of 2 s up to 64 ticks of
+    /// 1000 Hz or to 8 of 250 or 100 Hz, one of 5 s to 512 ticks of 1000 Hz, 64 of 250 Hz or 8 of
+    /// 100 Hz, and a tick more (kernel/time/timer.c).
     late: u64,
 }
 
@@ -39,10 +42,12 @@ const STATISTICS_WORK: Recurrence = Recurrence { period: 2_000_000_000, late: 10
 /// The time that `svc_recv` is called with.
 const SERVER_WORK: Recurrence = Recurrence { period: 5_000_000_000, late: 550_000_000 };
 
-/// The phase begins within this time, in nanoseconds: in a shorter one, each work of 2 s is expected once.
+/// The phase begins within this time, in nanoseconds: in a shorter one, each work of 2 s is
+/// expected once.
 const HORIZON: u64 = 2_100_000_000;
 
-/// Phases begin at multiples of it, in nanoseconds: the tick of the timer, at 100, 250 or 1000 Hz, is then as far away in each.
+/// Phases begin at multiples of it, in nanoseconds: the tick of the timer, at 100, 250 or 1000 Hz,
+/// is then as far away in each.
 pub(crate) const RASTER: u64 = 100_000_000;
 
 const STATISTICS: &str = "/proc/stat";
@@ -92,10 +97,12 @@ impl Recurrence {
     }
 }
 
-/// The instant at which a phase begins, in nanoseconds of the same clock as `looks`: when the agent looked, and how often the CPU had changed between threads by
-/// then. Not before `earliest`, and not after [`HORIZON`] more.
+/// The instant at which a phase begins, in nanoseconds of the same clock as `looks`: when the agent
+/// looked, and how often the CPU had changed between threads by then. Not before `earliest`, and
+/// not after [`HORIZON`] more.
 ///
-/// Between two looks that are as near as any, only the agent ran. Work that was seen again after 2 s is expected after 2 s, other work after 5 s.
+/// Between two looks that are as near as any, only the agent ran. Work that was seen again after 2
+/// s is expected after 2 s, other work after 5 s.
 pub(crate) fn beginning(looks: &[(u64, u64)], earliest: u64) -> u64 {
     let steps = || looks.windows(2).map(|pair| ((pair[0].0, pair[1].0), pair[1].1.saturating_sub(pair[0].1)));
     let fewest = steps().map(|(_, switches)| switches).min().unwrap_or(0);
@@ -131,7 +138,8 @@ mod tests {
     /// When the agent is ready at the earliest, after [`looks`].
     const READY: u64 = 6_700 * MS;
 
-    /// Looks every 50 ms from 1 s on, with two changes of thread each, and three more at `work`, in milliseconds.
+    /// Looks every 50 ms from 1 s on, with two changes of thread each, and three more at `work`, in
+    /// milliseconds.
     fn looks(work: &[u64]) -> Vec<(u64, u64)> {
         let mut switches = 0;
         let end = |step: u64| 1_000 + 50 * step;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The source lines of loaded BPF programs, from what the kernel keeps of them: line records, texts in BTF, instructions.
+//! The source lines of loaded BPF programs, from what the kernel keeps of them: line records, texts
+//! in BTF, instructions.
 
 use std::{
     collections::{BTreeMap, HashMap, btree_map::Entry},
@@ -33,7 +34,8 @@ impl Types {
     }
 }
 
-/// The source lines of `program`, whose machine code is there if it `is_compiled`; the reason where they are not known.
+/// The source lines of `program`, whose machine code is there if it `is_compiled`; the reason where
+/// they are not known.
 pub(crate) fn lines_of(program: BorrowedFd<'_>, is_compiled: bool, types: &mut Types) -> SourceLines {
     match look(program, is_compiled, types) {
         Ok(table) => SourceLines::Known(table),
@@ -111,12 +113,14 @@ fn beginning_of(mut text: String) -> String {
     text
 }
 
-/// The instructions that do not lead to the next one alone (Documentation/bpf/standardization/instruction-set.rst).
+/// The instructions that do not lead to the next one alone
+/// (Documentation/bpf/standardization/instruction-set.rst).
 fn transfers(instructions: &[u64]) -> Vec<Transfer> {
     let mut transfers = Vec::new();
     let mut is_second_half = false;
     for (at, &instruction) in (0_u32..).zip(instructions) {
-        // An instruction of 16 bytes (`BPF_LD | BPF_IMM | BPF_DW`) has half of its operand in the next place.
+        // An instruction of 16 bytes (`BPF_LD | BPF_IMM | BPF_DW`) has half of its operand in the
+        // next place.
         if std::mem::replace(&mut is_second_half, instruction as u8 == 0x18) {
             is_second_half = false;
             continue;

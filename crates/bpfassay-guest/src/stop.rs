@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stopping early on a running system: by a signal, or because nobody reads the output any more. What runs is killed with its cgroups, and
-//! what was made is removed.
+//! Stopping early on a running system: by a signal, or because nobody reads the output any more.
+//! What runs is killed with its cgroups, and what was made is removed.
 
 use std::{
     io,
@@ -43,8 +43,9 @@ pub(crate) fn check() -> Result<()> {
     }
 }
 
-/// Watches for reasons to stop, for as long as this process lives. `cgroups` is the directory of the cgroup that everything measured
-/// lives in, `record` lists what was made. The signals must be blocked in every thread ([`signals::block_to_end`]).
+/// Watches for reasons to stop, for as long as this process lives. `cgroups` is the directory of
+/// the cgroup that everything measured lives in, `record` lists what was made. The signals must be
+/// blocked in every thread ([`signals::block_to_end`]).
 pub(crate) fn watch(cgroups: String, record: Record) -> Result<()> {
     let output = io::stdout().as_fd().try_clone_to_owned().map_err(Error::system("duplicate standard output"))?;
     let signals = signals::descriptor(&signals::TO_END).map_err(Error::system("watch signals"))?;
@@ -73,7 +74,8 @@ pub(crate) fn watch(cgroups: String, record: Record) -> Result<()> {
     Ok(())
 }
 
-/// Reports that the agent has removed what it made. Returns whether it may end; otherwise the watching thread is about to end it.
+/// Reports that the agent has removed what it made. Returns whether it may end; otherwise the
+/// watching thread is about to end it.
 pub(crate) fn over() -> bool {
     !OVER.swap(true, Ordering::SeqCst)
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel's functions with their addresses: all of them once per boot, and those of BPF programs while they are loaded.
+//! The kernel's functions with their addresses: all of them once per boot, and those of BPF
+//! programs while they are loaded.
 
 use std::{
     collections::BTreeSet,
@@ -54,7 +55,8 @@ pub(crate) fn send_functions(link: &Link) -> Result<()> {
     }
 }
 
-/// Address and name of a function in a line such as `ffffffff81000000 T _text`; with its module, where it belongs to one.
+/// Address and name of a function in a line such as `ffffffff81000000 T _text`; with its module,
+/// where it belongs to one.
 fn function(line: &str) -> Option<(u64, &str)> {
     let (address, rest) = line.trim_end().split_once(' ')?;
     let (kind, name) = rest.split_once(' ')?;
@@ -62,12 +64,14 @@ fn function(line: &str) -> Option<(u64, &str)> {
     (address != 0 && matches!(kind, "t" | "T" | "w" | "W")).then_some((address, name))
 }
 
-/// What of programs was sent: the source lines of each once, as no other program of a boot has its id.
+/// What of programs was sent: the source lines of each once, as no other program of a boot has its
+/// id.
 #[derive(Debug, Default)]
 pub(crate) struct Sent(BTreeSet<u32>);
 
-/// Sends the addresses of the machine code of every program that the kernel has loaded, and the source lines of the programs `under_test` that were not
-/// `sent` yet, and where processes have code in user space.
+/// Sends the addresses of the machine code of every program that the kernel has loaded, and the
+/// source lines of the programs `under_test` that were not `sent` yet, and where processes have
+/// code in user space.
 ///
 /// # Errors
 /// The kernel's error, or that nothing can be sent.

@@ -32,7 +32,8 @@ struct Early {
     needed: bool,
 }
 
-/// The output of programs is kept there; a program that prints without end must not take the guest's memory.
+/// The output of programs is kept there; a program that prints without end must not take the
+/// guest's memory.
 const RUN_SIZE: &CStr = c"size=64m,mode=0755";
 
 const EARLY: [Early; 3] = [
@@ -71,7 +72,8 @@ pub(crate) fn mount_rest() -> Result<Vec<&'static str>> {
 /// Whether it is mounted now.
 fn mount_one(early: &Early) -> Result<bool> {
     let Early { file_system, path, options, needed } = early;
-    // The kernel's own directories exist or cannot be made; the others may be missing in the initramfs.
+    // The kernel's own directories exist or cannot be made; the others may be missing in the
+    // initramfs.
     if let Err(error) = fs::create_dir_all(path) {
         return if *needed { Err(Error::file("make directory", path)(error)) } else { Ok(false) };
     }
@@ -87,7 +89,8 @@ fn mount_one(early: &Early) -> Result<bool> {
 pub(crate) fn name(node: Option<Node>) -> Result<()> {
     let name = node.map_or_else(|| HOST_NAME.to_owned(), Node::host_name);
     rustix::system::sethostname(name.as_bytes()).map_err(Error::system("set the host name"))?;
-    // The job names every module; without this each `request_module` of the kernel starts a process that fails.
+    // The job names every module; without this each `request_module` of the kernel starts a process
+    // that fails.
     const MODPROBE: &str = "/proc/sys/kernel/modprobe";
     // A kernel that cannot load modules has no such file.
     if Path::new(MODPROBE).exists() {
@@ -96,13 +99,15 @@ pub(crate) fn name(node: Option<Node>) -> Result<()> {
     Ok(())
 }
 
-/// Makes the files and directories that tools and libraries expect; a user's tree may bring its own. One of several nodes knows the names of all.
+/// Makes the files and directories that tools and libraries expect; a user's tree may bring its
+/// own. One of several nodes knows the names of all.
 pub(crate) fn make_usual_files(node: Option<Node>) -> Result<()> {
     // A real IOR's MPI looks up its own host.
     for directory in ["/etc", "/root", "/var/log"] {
         fs::create_dir_all(directory).map_err(Error::file("make directory", directory))?;
     }
-    // For a plain shell, Open MPI's launcher has a profile read on other nodes, by a command of several; what runs commands there is no shell (`ranks`).
+    // For a plain shell, Open MPI's launcher has a profile read on other nodes, by a command of
+    // several; what runs commands there is no shell (`ranks`).
     let passwd = if node.is_none() { "root:x:0:0:root:/root:/bin/sh\n" } else { "root:x:0:0:root:/root:/bin/bash\n" };
     for (path, text) in [
         (ranks::HOSTS, if node.is_none() { "127.0.0.1 localhost bpfassay\n" } else { "127.0.0.1 localhost\n" }),
@@ -126,7 +131,8 @@ pub(crate) fn make_usual_files(node: Option<Node>) -> Result<()> {
         ("/var/run", "/run"),
         ("/var/tmp", "/tmp"),
         ("/etc/mtab", "/proc/self/mounts"),
-        // The kernel's devtmpfs lacks these: elsewhere udev makes them. bpftrace, from 0.24 on, compiles into a file of /dev/fd.
+        // The kernel's devtmpfs lacks these: elsewhere udev makes them. bpftrace, from 0.24 on,
+        // compiles into a file of /dev/fd.
         ("/dev/fd", "/proc/self/fd"),
         ("/dev/stdin", "/proc/self/fd/0"),
         ("/dev/stdout", "/proc/self/fd/1"),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The directory of runs in the file system under test. In a guest, no other program uses it. On a running system local users may
-//! be able to rename what is beside theirs, so nothing there is accessed by its path: the directory is made with a name that
-//! cannot be predicted, kept open, and everything in it is accessed relative to its descriptor.
+//! The directory of runs in the file system under test. In a guest, no other program uses it. On a
+//! running system local users may be able to rename what is beside theirs, so nothing there is
+//! accessed by its path: the directory is made with a name that cannot be predicted, kept open, and
+//! everything in it is accessed relative to its descriptor.
 
 use std::{
     ffi::{CStr, CString},
@@ -22,7 +23,8 @@ use crate::{
 /// The prefix of the name of the directory on a running system.
 const PREFIX: &str = ".bpfassay-here-";
 
-/// The beginning of the name of a file that tests whether files can be used. Then comes that of the machine: several nodes make such a file in one directory.
+/// The beginning of the name of a file that tests whether files can be used. Then comes that of the
+/// machine: several nodes make such a file in one directory.
 const TRIAL: &str = ".bpfassay-trial";
 
 /// Mode of a run's own directory: workloads may change their user.
@@ -52,7 +54,8 @@ pub(crate) struct Kept {
 /// A run's own directory.
 #[derive(Debug)]
 pub(crate) struct RunDirectory {
-    /// The path that programs are given: its path in a guest; otherwise one through this process's open descriptor, which no renaming changes.
+    /// The path that programs are given: its path in a guest; otherwise one through this process's
+    /// open descriptor, which no renaming changes.
     pub path: String,
     /// Open for as long as that path is used.
     _held: Option<File>,
@@ -71,7 +74,8 @@ impl TestDir {
     pub(crate) fn here(mount: &MountFacts, name: CString) -> Result<Self> {
         let parent = tree::open(&mount.path).map_err(Error::file("open", &mount.path))?;
         let device = parent.metadata().map_err(Error::file("look at", &mount.path))?.dev();
-        // By the mount and not by the device: a subvolume of btrfs has a device of its own, which mountinfo does not show.
+        // By the mount and not by the device: a subvolume of btrfs has a device of its own, which
+        // mountinfo does not show.
         if mount_id(&parent)? != mount.id {
             return Err(Error::Order(format!(
                 "{} is not the root of the file system that is mounted there: name a directory where a file system is mounted",
@@ -107,7 +111,8 @@ impl TestDir {
     /// It, open.
     fn open(&self) -> io::Result<File> {
         match self {
-            // Kept open in a guest, it could not be unmounted, and whether a tool unmounts it is to be noticed.
+            // Kept open in a guest, it could not be unmounted, and whether a tool unmounts it is to
+            // be noticed.
             Self::Guest { path } => tree::open(path),
             Self::Here(kept) => kept.directory.try_clone(),
         }
@@ -174,7 +179,8 @@ impl TestDir {
     /// Whether it is where it was made.
     ///
     /// # Errors
-    /// It was replaced or moved: what a run does there by path then goes elsewhere. The error is a message.
+    /// It was replaced or moved: what a run does there by path then goes elsewhere. The error is a
+    /// message.
     pub(crate) fn check(&self) -> Result<()> {
         let Self::Here(kept) = self else { return Ok(()) };
         let place = self.place();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tracer as a child process: starting it, requesting readings, ending it or keeping its programs loaded ([`pool`]).
+//! The tracer as a child process: starting it, requesting readings, ending it or keeping its
+//! programs loaded ([`pool`]).
 
 pub(crate) mod pool;
 
@@ -34,7 +35,8 @@ use crate::{
     workload,
 };
 
-/// How long loading and attaching may take before this run is given up (the host may have a shorter limit).
+/// How long loading and attaching may take before this run is given up (the host may have a shorter
+/// limit).
 const ATTACHING: Duration = Duration::from_secs(180);
 
 /// How long a reading may take.
@@ -43,7 +45,8 @@ const READING: Duration = Duration::from_secs(60);
 /// How long detaching may take before the tracer is killed.
 const DETACHING: Duration = Duration::from_secs(30);
 
-/// Most rows of periodic samples that are kept; at about 150 bytes each they fit into the smallest guest.
+/// Most rows of periodic samples that are kept; at about 150 bytes each they fit into the smallest
+/// guest.
 const MAX_ROWS: usize = 200_000;
 
 /// The outcome of an attempt to start a tracer.
@@ -152,7 +155,8 @@ fn not_started(environment: &Environment) -> impl FnOnce(io::Error) -> Error {
     |source| Error::Spawn { program: environment.tracer.clone(), source }
 }
 
-/// The features of this kernel, as the tracer determines them by trying each. Its standard error goes to `stderr`.
+/// The features of this kernel, as the tracer determines them by trying each. Its standard error
+/// goes to `stderr`.
 pub(crate) fn features(environment: &Environment, mut stderr: File, children: &mut Children) -> Result<Vec<Feature>> {
     let mut child = command(environment, &stderr)?
         .arg("--features")
@@ -181,7 +185,8 @@ pub(crate) fn features(environment: &Environment, mut stderr: File, children: &m
 }
 
 impl Process {
-    /// Starts the tracer with `arguments`. Its standard error goes to `stderr`. `keeps_loaded`: it attaches by
+    /// Starts the tracer with `arguments`. Its standard error goes to `stderr`. `keeps_loaded`: it
+    /// attaches by
     /// [`Process::attach`] then, otherwise at once.
     fn start(
         arguments: Vec<String>,
@@ -205,7 +210,8 @@ impl Process {
         Ok(Self { pid, arguments, keeps_loaded, stdin, stdout, stderr, lines: Lines::new(MAX_LINE) })
     }
 
-    /// Makes a tracer that keeps its programs loaded attach them, and waits as [`Process::attached`].
+    /// Makes a tracer that keeps its programs loaded attach them, and waits as
+    /// [`Process::attached`].
     fn attach(mut self, children: &mut Children) -> Result<Started> {
         match self.send("attach") {
             Ok(()) => self.attached(children),
@@ -358,7 +364,8 @@ impl Tracer {
             .map_err(|problem| Error::Order(format!("cannot tell which programs the tracer has loaded: {problem}")))
     }
 
-    /// Detaches a tracer that keeps its programs loaded. Returns its process where that succeeded; otherwise ends it.
+    /// Detaches a tracer that keeps its programs loaded. Returns its process where that succeeded;
+    /// otherwise ends it.
     fn detach(mut self, children: &mut Children) -> Result<(Remains, Option<Process>)> {
         if self.failed || self.process.send("detach").is_err() {
             return self.stop(children).map(|remains| (remains, None));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Directories by descriptor: what is emptied or removed is what was opened, whatever its path leads to by then.
+//! Directories by descriptor: what is emptied or removed is what was opened, whatever its path
+//! leads to by then.
 
 use std::{
     ffi::{CStr, CString},
@@ -14,7 +15,8 @@ use rustix::{
     io::Errno,
 };
 
-/// Most rounds of emptying: a directory that another program keeps filling is an error, not an endless loop.
+/// Most rounds of emptying: a directory that another program keeps filling is an error, not an
+/// endless loop.
 const MAX_ROUNDS: u32 = 100_000;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -62,11 +64,13 @@ pub(crate) fn random_name(prefix: &str) -> io::Result<CString> {
     Ok(CString::new(format!("{prefix}{:032x}", u128::from_ne_bytes(bytes)))?)
 }
 
-/// Removes everything in `top`, follows no link, and does not leave the file system of `top`. However deep the directories in
-/// it are nested, two are open at a time: those within one are moved up first.
+/// Removes everything in `top`, follows no link, and does not leave the file system of `top`.
+/// However deep the directories in it are nested, two are open at a time: those within one are
+/// moved up first.
 ///
 /// # Errors
-/// Something cannot be removed: another file system is mounted there, or another program keeps filling it.
+/// Something cannot be removed: another file system is mounted there, or another program keeps
+/// filling it.
 pub(crate) fn empty(top: &File) -> io::Result<()> {
     let device = top.metadata()?.dev();
     let mut moved = Moved::default();

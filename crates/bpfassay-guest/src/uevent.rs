@@ -73,7 +73,8 @@ impl AsFd for Listener {
     }
 }
 
-/// `ACTION@DEVPATH\0KEY=VALUE\0…`; `None` for anything else (udev's own messages begin with `libudev`).
+/// `ACTION@DEVPATH\0KEY=VALUE\0…`; `None` for anything else (udev's own messages begin with
+/// `libudev`).
 pub(crate) fn parse(message: &[u8]) -> Option<Uevent> {
     let mut fields = message.split(|&byte| byte == 0);
     if !fields.next()?.contains(&b'@') {

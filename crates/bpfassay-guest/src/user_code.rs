@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where processes have code in user space: their executable mappings, by which the host divides instructions of user space.
+//! Where processes have code in user space: their executable mappings, by which the host divides
+//! instructions of user space.
 
 use std::fs;
 
@@ -9,7 +10,8 @@ use rustix::process::Pid;
 /// Start and length in bytes of a mapping.
 pub(crate) type Mapping = (u64, u64);
 
-/// The executable mappings of `processes`, each once. A process that has exited has none; of more than [`MAX_MAPPINGS`] the rest is left out.
+/// The executable mappings of `processes`, each once. A process that has exited has none; of more
+/// than [`MAX_MAPPINGS`] the rest is left out.
 pub(crate) fn of_processes(processes: impl IntoIterator<Item = Pid>) -> Vec<Mapping> {
     let maps = processes.into_iter().map(|pid| format!("/proc/{}/maps", pid.as_raw_nonzero()));
     let texts = maps.filter_map(|path| fs::read_to_string(path).ok());
@@ -20,8 +22,8 @@ pub(crate) fn of_processes(processes: impl IntoIterator<Item = Pid>) -> Vec<Mapp
     found
 }
 
-/// The executable mappings in the text of `/proc/PID/maps`, as proc(5) describes it. The page of the kernel's that every process has on x86_64
-/// (`[vsyscall]`) is none of user space's addresses.
+/// The executable mappings in the text of `/proc/PID/maps`, as proc(5) describes it. The page of
+/// the kernel's that every process has on x86_64 (`[vsyscall]`) is none of user space's addresses.
 fn executable(maps: &str) -> impl Iterator<Item = Mapping> {
     maps.lines().filter_map(|line| {
         let (range, rest) = line.split_once(' ')?;

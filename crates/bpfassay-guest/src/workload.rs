@@ -78,7 +78,8 @@ impl<'a> RunPaths<'a> {
         self.make_work()
     }
 
-    /// Makes that for everything else: the data of several nodes lie in one directory, which the first of them has made.
+    /// Makes that for everything else: the data of several nodes lie in one directory, which the
+    /// first of them has made.
     pub(crate) fn make_work(&self) -> Result<()> {
         fs::create_dir_all(&self.work).map_err(Error::file("make directory", &self.work))
     }
@@ -136,7 +137,8 @@ struct CommandLine {
     environment: Vec<(&'static str, String)>,
 }
 
-/// Open MPI refuses to run as root, more ranks than cores, and without something to reach other hosts by, unless these are set; others ignore them.
+/// Open MPI refuses to run as root, more ranks than cores, and without something to reach other
+/// hosts by, unless these are set; others ignore them.
 const OF_LAUNCHER: &[(&str, &str)] = &[
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -148,7 +150,8 @@ const OF_LAUNCHER: &[(&str, &str)] = &[
     ("PRTE_MCA_plm_ssh_agent", ranks::RSH),
 ];
 
-/// The command line of `workload`, in which this guest has `part`; `launcher` is the `mpiexec` for a real IOR with several ranks.
+/// The command line of `workload`, in which this guest has `part`; `launcher` is the `mpiexec` for
+/// a real IOR with several ranks.
 fn command_line(workload: &Workload, part: Part, paths: &RunPaths<'_>, launcher: Option<&str>) -> Result<CommandLine> {
     let (summary, script) = (paths.summary(), paths.script());
     let place = paths.environment.node.map(Node::place);
@@ -339,7 +342,8 @@ pub(crate) fn start_neighbour(paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<N
     let (mut greeting, theirs) = io::pipe().map_err(spawn_error)?;
     let mut command = line.command(paths);
     command.stdout(theirs).stderr(output.try_clone().map_err(spawn_error)?);
-    // The command, and with it this process's copy of the pipe's other end, is dropped when this returns.
+    // The command, and with it this process's copy of the pipe's other end, is dropped when this
+    // returns.
     let child = spawn_in(cgroup, command, None, Namespace::default())?.map_err(spawn_error)?;
     match greeting.read(&mut [0]) {
         Ok(1) => Ok(Neighbour { pid: pid_of(&child)?, output }),
@@ -374,7 +378,8 @@ impl CommandLine {
     }
 }
 
-/// Starts `command` inside `cgroup` and `namespace`, where it inherits one descriptor besides the usual three.
+/// Starts `command` inside `cgroup` and `namespace`, where it inherits one descriptor besides the
+/// usual three.
 pub(crate) fn spawn_in(
     cgroup: &Cgroup,
     mut command: Command,
@@ -394,7 +399,8 @@ pub(crate) fn spawn_in(
         }
         Ok(())
     };
-    // SAFETY: between fork and exec `prepare` makes only the system calls write, unshare, mount and fcntl and allocates nothing.
+    // SAFETY: between fork and exec `prepare` makes only the system calls write, unshare, mount and
+    // fcntl and allocates nothing.
     unsafe { command.pre_exec(prepare) };
     Ok(command.spawn())
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions of user space that the probe `uprobe` hooks: those of the C library, and those of MPI-IO.
+//! Functions of user space that the probe `uprobe` hooks: those of the C library, and those of
+//! MPI-IO.
 
 /// What a function returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +30,8 @@ impl Returns {
 pub struct Function {
     /// The target of the program at its entry.
     pub entry: &'static str,
-    /// Its names, of which the first that a file has is hooked: the others are other names of the same code, as glibc or
-    /// musl have them.
+    /// Its names, of which the first that a file has is hooked: the others are other names of the
+    /// same code, as glibc or musl have them.
     pub names: &'static [&'static str],
     /// What it returns.
     pub returns: Returns,
@@ -67,8 +68,9 @@ pub const C_LIBRARY: &[Function] = &[
     function("rename", &["renameat2"], Returns::Status),
 ];
 
-/// Those of MPI-IO (MPI 4.1, chapter 14) that return when the data are moved. The entries whose names end in `_at` are of
-/// functions with an offset before the buffer. Those whose names end in `_c` take a count of 64 bits (MPI 4.0).
+/// Those of MPI-IO (MPI 4.1, chapter 14) that return when the data are moved. The entries whose
+/// names end in `_at` are of functions with an offset before the buffer. Those whose names end in
+/// `_c` take a count of 64 bits (MPI 4.0).
 pub const MPI_IO: &[Function] = &[
     function("mpi_open", &["MPI_File_open"], Returns::Mpi),
     function("mpi_read", &["MPI_File_read"], Returns::Mpi),

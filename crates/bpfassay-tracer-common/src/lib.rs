@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Layouts that both sides of the maps share: what the eBPF programs write and the tracer reads.
 //!
-//! This crate is the one source of truth for names, sizes and layouts of maps, keys, values, events and settings, and
-//! for the numbers of operations. The eBPF programs in Rust use it as it is; those in C repeat it in
-//! `bpfassay-tracer/src/bpf/counters.h`, and a test of the tracer compares their BTF with these types and the operations
-//! with `bpfassay_protocol::Operation::COUNTED`.
+//! This crate is the one source of truth for names, sizes and layouts of maps, keys, values, events
+//! and settings, and for the numbers of operations. The eBPF programs in Rust use it as it is;
+//! those in C repeat it in `bpfassay-tracer/src/bpf/counters.h`, and a test of the tracer compares
+//! their BTF with these types and the operations with `bpfassay_protocol::Operation::COUNTED`.
 //!
 //! Not here: where the programs are hooked, and how anything is read or summed up.
 #![forbid(unsafe_code)]
@@ -32,7 +32,8 @@ pub const THREAD_KEYS: u32 = 4096;
 /// Bytes of a thread's name with the zero byte at its end (`TASK_COMM_LEN`, include/linux/sched.h).
 pub const NAME_BYTES: usize = 16;
 
-/// Size of the ring buffer in bytes: a power of two and a multiple of every page size. An [`Event`] takes 64.
+/// Size of the ring buffer in bytes: a power of two and a multiple of every page size. An [`Event`]
+/// takes 64.
 pub const RING_BYTES: u32 = 8 << 20;
 
 /// Slots of each operation that moves data, on every CPU: see [`Slot`].
@@ -41,12 +42,12 @@ pub const SLOTS: usize = 256;
 /// Most keys with a latency histogram. Each takes [`LATENCY_SLOTS`] counters on every CPU.
 pub const LATENCY_KEYS: u32 = 1024;
 
-/// Counters of a latency histogram: element `i` counts calls that took from 2^i up to 2^(i+1) nanoseconds (element 0
-/// also those of 0 ns, the last one also all that took longer).
+/// Counters of a latency histogram: element `i` counts calls that took from 2^i up to 2^(i+1)
+/// nanoseconds (element 0 also those of 0 ns, the last one also all that took longer).
 pub const LATENCY_SLOTS: usize = 40;
 
-/// Copies of a program that counts calls which move data, at most: see [`Settings::copies`]. So many tasks can be
-/// preempted inside them on one CPU, less one, without a call being lost.
+/// Copies of a program that counts calls which move data, at most: see [`Settings::copies`]. So
+/// many tasks can be preempted inside them on one CPU, less one, without a call being lost.
 pub const COPIES: u32 = 6;
 
 /// Names of maps. The kernel keeps 15 bytes of a name.
@@ -58,8 +59,8 @@ pub mod map {
     pub const COUNTERS_2: &str = "counters_2";
     /// [`VariantKey`](crate::VariantKey) → [`Value`](crate::Value): threads for which [`COUNTERS`] had no room.
     pub const OTHERS: &str = "others";
-    /// Per-CPU array of [`SLOTS`](crate::SLOTS) [`Slot`](crate::Slot)s in [`Pair`](crate::Pair)s, in programs in C: element
-    /// `copy * Operation::DATA + operation`.
+    /// Per-CPU array of [`SLOTS`](crate::SLOTS) [`Slot`](crate::Slot)s in [`Pair`](crate::Pair)s,
+    /// in programs in C: element `copy * Operation::DATA + operation`.
     pub const SLOTS: &str = "slots";
     /// Per-CPU array of `u64`: [`tally`](crate::tally).
     pub const TALLIES: &str = "tallies";
@@ -77,7 +78,8 @@ pub mod tally {
     pub const RING_BUFFER_DROPS: u32 = 1;
     /// Keys inserted into an LRU map, evicted or not.
     pub const INSERTIONS: u32 = 2;
-    /// Calls whose return could not be matched with their entry: nested too deeply, or too many tasks at once.
+    /// Calls whose return could not be matched with their entry: nested too deeply, or too many
+    /// tasks at once.
     pub const UNMATCHED: u32 = 3;
     /// Number of elements.
     pub const COUNT: u32 = 4;
@@ -146,7 +148,8 @@ impl Operation {
     ];
 }
 
-/// Key of every layout but `lru-shared` and `threads`. No implicit padding: maps compare keys byte by byte.
+/// Key of every layout but `lru-shared` and `threads`. No implicit padding: maps compare keys byte
+/// by byte.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
@@ -166,8 +169,8 @@ pub struct Key {
 pub struct PathKey {
     /// Id of the cgroup (v2) of the calling task.
     pub cgroup: u64,
-    /// Where the file system is mounted, from the root of the mount namespace; ends with the first zero byte. What does
-    /// not fit is cut off; empty where the hook does not know it.
+    /// Where the file system is mounted, from the root of the mount namespace; ends with the first
+    /// zero byte. What does not fit is cut off; empty where the hook does not know it.
     pub path: [u8; PATH_BYTES],
     /// [`Operation`].
     pub operation: u32,
@@ -224,8 +227,8 @@ pub struct Value {
     pub errors: u64,
 }
 
-/// Counts of one key on one CPU, beside those under the key in the hash map, which the slot spares most calls of that
-/// key. Not in use while it counts no calls; then its key has no meaning.
+/// Counts of one key on one CPU, beside those under the key in the hash map, which the slot spares
+/// most calls of that key. Not in use while it counts no calls; then its key has no meaning.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Slot {
@@ -272,8 +275,8 @@ pub struct Pair {
     pub slots: [Slot; 2],
 }
 
-/// What the loader writes before loading; the verifier then removes the code that is not needed. In C it is the
-/// read-only section `.rodata.settings`.
+/// What the loader writes before loading; the verifier then removes the code that is not needed. In
+/// C it is the read-only section `.rodata.settings`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -283,9 +286,10 @@ pub struct Settings {
     pub mount: u64,
     /// 1 to measure durations.
     pub latency: u32,
-    /// How many copies of each exit-side trampoline program are attached. A trampoline skips a program that is already
-    /// running on the CPU, so on a preemptible kernel one copy alone misses calls while a task is preempted inside it.
-    /// With several, whichever copy runs first for a call counts it, and the others see that it did.
+    /// How many copies of each exit-side trampoline program are attached. A trampoline skips a
+    /// program that is already running on the CPU, so on a preemptible kernel one copy alone misses
+    /// calls while a task is preempted inside it. With several, whichever copy runs first for a
+    /// call counts it, and the others see that it did.
     pub copies: u32,
     /// 1 where all tasks and mounts are counted and durations are not measured.
     pub plain: u32,
@@ -314,9 +318,10 @@ impl Settings {
     }
 }
 
-/// Where an entry-side program finds the superblock in the arguments of a function that changes names in a directory, for each
-/// operation; written by the loader from the kernel's BTF before loading. In C it is the read-only section
-/// `.rodata.prototypes`, an array with one element per [`Operation`].
+/// Where an entry-side program finds the superblock in the arguments of a function that changes
+/// names in a directory, for each operation; written by the loader from the kernel's BTF before
+/// loading. In C it is the read-only section `.rodata.prototypes`, an array with one element per
+/// [`Operation`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Prototype {

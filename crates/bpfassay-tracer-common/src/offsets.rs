@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Offsets of members of the kernel's structures.
 //!
-//! Rust has no CO-RE relocations: the loader `aya` finds these offsets in the running kernel's BTF and writes them into
-//! a read-only global of the programs before it loads them.
+//! Rust has no CO-RE relocations: the loader `aya` finds these offsets in the running kernel's BTF
+//! and writes them into a read-only global of the programs before it loads them.
 
-/// Declares [`Offsets`] from names of fields and members written `structure.member.member`; those with `?` before them
-/// are missing from some kernels, whose programs do without. Of several (`a|b`), the first that the kernel has counts;
-/// a number of bytes may be added (`a+8`). `$N` is the member with argument N of a system call, which the loader knows for its architecture.
+/// Declares [`Offsets`] from names of fields and members written `structure.member.member`; those
+/// with `?` before them are missing from some kernels, whose programs do without. Of several
+/// (`a|b`), the first that the kernel has counts; a number of bytes may be added (`a+8`). `$N` is
+/// the member with argument N of a system call, which the loader knows for its architecture.
 macro_rules! offsets {
     ($($(#[$doc:meta])* $field:ident = $member:literal,)+) => {
         /// Offsets in bytes.
@@ -20,7 +21,8 @@ macro_rules! offsets {
             /// Before the loader has written any: so far from everything that reading there fails.
             pub const UNKNOWN: Self = Self { $($field: u32::MAX,)+ };
 
-            /// The members, in the order of the fields: a structure, and the way from it to a member.
+            /// The members, in the order of the fields: a structure, and the way from it to a
+            /// member.
             pub const MEMBERS: &[&str] = &[$($member,)+];
         }
     };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Removes from an eBPF object what only debuggers read. Part of the build script, which embeds the objects; tested with the library.
+//! Removes from an eBPF object what only debuggers read. Part of the build script, which embeds the
+//! objects; tested with the library.
 //!
-//! clang writes DWARF whenever it writes BTF, and no loader reads it: it is a third of an object. Relocations of BTF, which
-//! no loader applies either, are another fifth.
+//! clang writes DWARF whenever it writes BTF, and no loader reads it: it is a third of an object.
+//! Relocations of BTF, which no loader applies either, are another fifth.
 
 use std::ops::Range;
 
@@ -18,11 +19,13 @@ const RELOCATIONS_WITH_ADDENDS: u32 = 4;
 const NO_BITS: u32 = 8;
 const RELOCATIONS: u32 = 9;
 
-/// Where a symbol belongs to no section, and the first number that is none of a section (`SHN_ABS`, `SHN_LORESERVE`).
+/// Where a symbol belongs to no section, and the first number that is none of a section (`SHN_ABS`,
+/// `SHN_LORESERVE`).
 const ABSOLUTE: u16 = 0xfff1;
 const RESERVED: u16 = 0xff00;
 
-/// The little-endian 64-bit object `elf` without the sections for debuggers; `None` for anything else.
+/// The little-endian 64-bit object `elf` without the sections for debuggers; `None` for anything
+/// else.
 pub(crate) fn without_debug_sections(elf: &[u8]) -> Option<Vec<u8>> {
     // The magic, ELFCLASS64, ELFDATA2LSB.
     if !elf.starts_with(b"\x7fELF\x02\x01") {
@@ -117,7 +120,8 @@ mod tests {
 
     use super::*;
 
-    /// A program that refers to a global variable, whose section follows one for debuggers that refers to the program.
+    /// A program that refers to a global variable, whose section follows one for debuggers that
+    /// refers to the program.
     fn sample() -> Vec<u8> {
         let mut object = Object::new(BinaryFormat::Elf, object::Architecture::Bpf, object::Endianness::Little);
         let segment = object.segment_name(StandardSegment::Text).to_vec();

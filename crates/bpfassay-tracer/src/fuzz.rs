@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tracer's readers of untrusted bytes, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function passes its
-//! input to one reader and asserts what always holds of the result; nothing else may use them.
+//! The tracer's readers of untrusted bytes, for fuzz targets alone (`crates/bpfassay-fuzz`). Each
+//! function passes its input to one reader and asserts what always holds of the result; nothing
+//! else may use them.
 
 use std::{collections::BTreeSet, ffi::OsString, io, os::unix::ffi::OsStringExt as _};
 
@@ -57,7 +58,8 @@ pub fn commands(bytes: &[u8]) {
     let _ = commands.finish();
 }
 
-/// `/proc/kallsyms` and the lists of functions in tracefs and debugfs: only wanted functions are found.
+/// `/proc/kallsyms` and the lists of functions in tracefs and debugfs: only wanted functions are
+/// found.
 pub fn kernel_lists(text: &[u8]) {
     let wanted = BTreeSet::from(WANTED);
     assert!(table::read(text, WANTED).is_ok_and(|found| found.keys().all(|name| wanted.contains(name.as_str()))));
@@ -83,7 +85,8 @@ pub fn symbol_cache(text: &str) {
     assert_eq!(kept::parse(&kept::write(&symbols, STATE, &text), STATE), Some(symbols));
 }
 
-/// A request to the tracer's endpoint: whether it is complete does not depend on what follows its head.
+/// A request to the tracer's endpoint: whether it is complete does not depend on what follows its
+/// head.
 pub fn http_request(bytes: &[u8]) {
     let wanted = http::read(bytes, "/metrics");
     if wanted.is_none() {

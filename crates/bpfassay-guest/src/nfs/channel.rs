@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines of the kernel's sunrpc caches (`/proc/net/rpc/*/channel`): questions from the kernel and answers to it.
+//! Lines of the kernel's sunrpc caches (`/proc/net/rpc/*/channel`): questions from the kernel and
+//! answers to it.
 //!
-//! A line consists of fields with blanks between them. In a field, blank, tab, newline and backslash are written as `\ooo`; a field
-//! of binary data is `\x` and hexadecimal digits (net/sunrpc/cache.c, `qword_add`, `qword_addhex`, `qword_get`).
+//! A line consists of fields with blanks between them. In a field, blank, tab, newline and
+//! backslash are written as `\ooo`; a field of binary data is `\x` and hexadecimal digits
+//! (net/sunrpc/cache.c, `qword_add`, `qword_addhex`, `qword_get`).
 
 use std::{fmt::Write, net::Ipv4Addr};
 
 use bpfassay_protocol::nodes::Node;
 
-/// A time after the last that a 32-bit second counter can hold: entries that never expire while a guest lives.
+/// A time after the last that a 32-bit second counter can hold: entries that never expire while a
+/// guest lives.
 const NEVER: i64 = 0x7fff_ffff;
 
 /// Flags of an export (include/uapi/linux/nfsd/export.h).
@@ -75,8 +78,8 @@ impl Cache {
         }
     }
 
-    /// The answer to the kernel's question `line`: the entry where there is one, else "there is none". `None` where
-    /// the line is not a question of this cache.
+    /// The answer to the kernel's question `line`: the entry where there is one, else "there is
+    /// none". `None` where the line is not a question of this cache.
     pub(crate) fn answer(self, line: &[u8], export: Export<'_>) -> Option<String> {
         let fields = split(line)?;
         let key: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();

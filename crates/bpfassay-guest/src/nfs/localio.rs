@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! LOCALIO (6.12 and later, where built): a client that finds its server on the same machine reads and writes the
-//! server's files directly, without the protocol.
+//! LOCALIO (6.12 and later, where built): a client that finds its server on the same machine reads
+//! and writes the server's files directly, without the protocol.
 
 use std::{
     fs::{self, File},
@@ -20,8 +20,8 @@ const MODULES: &str = "/sys/module";
 /// Size of a test write: less than a page.
 const PIECE: &[u8] = b"bpfassay";
 
-/// Test writes until LOCALIO counts as not in use. The client asks the server in the background, so the first ones may
-/// still go through the protocol.
+/// Test writes until LOCALIO counts as not in use. The client asks the server in the background, so
+/// the first ones may still go through the protocol.
 const ATTEMPTS: u32 = 16;
 
 /// Switches LOCALIO as `wanted`, where the kernel has it.
@@ -29,17 +29,19 @@ pub(crate) fn set(wanted: Option<bool>, link: &Link) -> Result<()> {
     let Some(wanted) = wanted else { return Ok(()) };
     match parameter(MODULES)? {
         Some(path) => system::write(&path, if wanted { "Y\n" } else { "N\n" }),
-        // Such a kernel does without it anyway; where it was requested, the facts then show that it is not in use.
+        // Such a kernel does without it anyway; where it was requested, the facts then show that it
+        // is not in use.
         None if wanted => link.log("the job requests NFS LOCALIO, which this kernel does not have"),
         None => Ok(()),
     }
 }
 
-/// Whether writes to the mount at `path` bypass the protocol, determined by a write and the client's own
-/// count of WRITE calls; `None` where the kernel has no LOCALIO.
+/// Whether writes to the mount at `path` bypass the protocol, determined by a write and the
+/// client's own count of WRITE calls; `None` where the kernel has no LOCALIO.
 ///
-/// The write is made in any case: it is the first one of the mount, and what the client and the server set up for it
-/// belongs to no measurement. `client` is in the name of its file: several nodes do this at the same time.
+/// The write is made in any case: it is the first one of the mount, and what the client and the
+/// server set up for it belongs to no measurement. `client` is in the name of its file: several
+/// nodes do this at the same time.
 pub(crate) fn in_use(path: &str, client: &str) -> Result<Option<bool>> {
     let enabled = match parameter(MODULES)? {
         Some(parameter) => Some(system::read(&parameter)? == "Y"),

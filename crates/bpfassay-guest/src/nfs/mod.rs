@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel's NFS server exporting a tmpfs, and its mount, over the loopback interface or by the nodes of a job, without any help from
-//! user-space daemons.
+//! The kernel's NFS server exporting a tmpfs, and its mount, over the loopback interface or by the
+//! nodes of a job, without any help from user-space daemons.
 
 pub(crate) mod channel;
 pub(crate) mod localio;
@@ -39,20 +39,21 @@ pub(crate) const MOUNT_POINT: &str = "/mnt/nfs";
 
 const PORT: u16 = 2049;
 
-/// Largest transfer, in bytes: the same on every kernel and memory size, or figures would not compare.
+/// Largest transfer, in bytes: the same on every kernel and memory size, or figures would not
+/// compare.
 const BLOCK_SIZE: u32 = 1 << 20;
 
 /// Largest NFSv3 file handle, in bytes.
 const HANDLE_SIZE: usize = 64;
 
-/// When a server of NFSv4 may meet its first client, in nanoseconds since the boot. The server marks
-/// an expired client by `cl_time` 0 (`is_client_expired`, fs/nfsd/nfs4state.c), the seconds since the
-/// boot at which it last heard of the client, as of the last tick. So a client of the first second
-/// has expired for good, and its mount never ends.
+/// When a server of NFSv4 may meet its first client, in nanoseconds since the boot. The server
+/// marks an expired client by `cl_time` 0 (`is_client_expired`, fs/nfsd/nfs4state.c), the seconds
+/// since the boot at which it last heard of the client, as of the last tick. So a client of the
+/// first second has expired for good, and its mount never ends.
 const FIRST_CLIENT_NS: u64 = 1_100_000_000;
 
-/// Starts the server and mounts its export at [`MOUNT_POINT`]. Returns whether LOCALIO is in use; `None` where this
-/// kernel has none.
+/// Starts the server and mounts its export at [`MOUNT_POINT`]. Returns whether LOCALIO is in use;
+/// `None` where this kernel has none.
 pub(crate) fn bring_up(nfs: &Nfs, link: &Link, steps: &mut Steps) -> Result<Option<bool>> {
     serve(nfs, Ipv4Addr::LOCALHOST, steps)?;
     localio::set(nfs.localio, link)?;
@@ -85,7 +86,8 @@ pub(crate) fn serve(nfs: &Nfs, address: Ipv4Addr, steps: &mut Steps) -> Result<(
     Ok(())
 }
 
-/// Mounts the export of another guest at [`MOUNT_POINT`], on `node`. Returns what [`bring_up`] does.
+/// Mounts the export of another guest at [`MOUNT_POINT`], on `node`. Returns what [`bring_up`]
+/// does.
 pub(crate) fn mount_of_server(nfs: &Nfs, node: Node, steps: &mut Steps) -> Result<Option<bool>> {
     mount_with("rpc_pipefs", upcall::PIPES, "rpc_pipefs", "")?;
     let server = Node::server(node.count).address();
@@ -106,8 +108,9 @@ const fn until_first_client(now: u64) -> Duration {
     Duration::from_nanos(FIRST_CLIENT_NS.saturating_sub(now))
 }
 
-/// Ends the server's grace period for clients of an earlier instance. When the client tracker has reported that there were
-/// none, the kernel has usually ended it already, and refuses to end it twice.
+/// Ends the server's grace period for clients of an earlier instance. When the client tracker has
+/// reported that there were none, the kernel has usually ended it already, and refuses to end it
+/// twice.
 fn end_grace() -> Result<()> {
     const PATH: &str = "/proc/fs/nfsd/v4_end_grace";
     if read(PATH)? == "Y" { Ok(()) } else { write(PATH, "Y\n") }
@@ -119,8 +122,9 @@ fn choose_version(version: NfsVersion) -> Result<()> {
     write(PATH, &versions(&read(PATH)?, version))
 }
 
-/// What `/proc/fs/nfsd/versions` takes, given what it shows (`-2 +3 +4 -4.0 +4.1 +4.2`): every version that the kernel
-/// has switched on or off. Without versions 2 and 3 the server needs no lockd, which would need a port mapper.
+/// What `/proc/fs/nfsd/versions` takes, given what it shows (`-2 +3 +4 -4.0 +4.1 +4.2`): every
+/// version that the kernel has switched on or off. Without versions 2 and 3 the server needs no
+/// lockd, which would need a port mapper.
 pub(crate) fn versions(shown: &str, version: NfsVersion) -> String {
     let wanted: &[&str] = match version {
         NfsVersion::V3 => &["3"],
@@ -149,8 +153,8 @@ impl Mount {
     /// That of `server`'s export on `client`.
     fn of(version: NfsVersion, server: Ipv4Addr, client: Ipv4Addr) -> Self {
         match version {
-            // Without file locking (`nolock`): IOR takes no locks, and the lock manager's client would need a status
-            // daemon. It shows as `local_lock=all` in the mount's options.
+            // Without file locking (`nolock`): IOR takes no locks, and the lock manager's client
+            // would need a status daemon. It shows as `local_lock=all` in the mount's options.
             NfsVersion::V3 => Self {
                 source: format!("{server}:{}", EXPORT.path),
                 file_system: "nfs",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ONC RPC calls and replies (RFC 5531) of the two small services that NFSv3 cannot do without: a port mapper that the
-//! kernel's server registers with (RFC 1833), and the mount protocol (RFC 1813, appendix I). Encoding only.
+//! ONC RPC calls and replies (RFC 5531) of the two small services that NFSv3 cannot do without: a
+//! port mapper that the kernel's server registers with (RFC 1833), and the mount protocol (RFC
+//! 1813, appendix I). Encoding only.
 
 /// Program number of the port mapper.
 const RPCBIND: u32 = 100_000;
@@ -29,7 +30,8 @@ pub(crate) struct Exported {
     pub handle: Vec<u8>,
 }
 
-/// The reply to one call, without record mark; `None` where `call` is no call that can be replied to.
+/// The reply to one call, without record mark; `None` where `call` is no call that can be replied
+/// to.
 pub(crate) fn reply(call: &[u8], exported: &Exported) -> Option<Vec<u8>> {
     let mut call = Reader(call);
     let number = call.uint()?;
@@ -52,8 +54,8 @@ pub(crate) fn reply(call: &[u8], exported: &Exported) -> Option<Vec<u8>> {
     reply.uint(0).uint(0).uint(0);
     let status = match (program, version, procedure) {
         (RPCBIND, 2..=4, 0) | (MOUNT, 3, 0 | 3 | 4) => Status::Success(Vec::new()),
-        // SET and UNSET: whatever the kernel registers is registered. Nobody asks for it here: the client gets
-        // every port from its mount options.
+        // SET and UNSET: whatever the kernel registers is registered. Nobody asks for it here: the
+        // client gets every port from its mount options.
         (RPCBIND, 2..=4, 1 | 2) => Status::Success(vec![1]),
         (RPCBIND, 2..=4, _) | (MOUNT, 3, 2 | 5..) => Status::ProcedureUnavailable,
         (RPCBIND, _, _) => Status::Versions(2, 4),
@@ -92,8 +94,8 @@ pub(crate) fn record_mark(length: usize) -> Option<[u8; 4]> {
     Some((length | 1 << 31).to_be_bytes())
 }
 
-/// Length of the fragment that a mark announces; `None` where it is not the last of its record (the kernel sends each
-/// record as one fragment) or longer than [`MAX_RECORD`].
+/// Length of the fragment that a mark announces; `None` where it is not the last of its record (the
+/// kernel sends each record as one fragment) or longer than [`MAX_RECORD`].
 pub(crate) fn record_length(mark: [u8; 4]) -> Option<usize> {
     let mark = u32::from_be_bytes(mark);
     let length = usize::try_from(mark & !(1 << 31)).ok()?;

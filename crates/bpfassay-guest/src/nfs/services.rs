@@ -71,7 +71,8 @@ impl Services {
         Ok(())
     }
 
-    /// Replies to calls until the peer hangs up. The connection of a peer that sends no valid call is closed.
+    /// Replies to calls until the peer hangs up. The connection of a peer that sends no valid call
+    /// is closed.
     fn serve(&self, mut stream: impl Read + Write) {
         let nothing = Exported { path: String::new(), handle: Vec::new() };
         loop {

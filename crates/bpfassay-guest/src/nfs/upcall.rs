@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Answers the upcalls of the kernel's NFS server: the caches' questions and the tracking of clients.
+//! Answers the upcalls of the kernel's NFS server: the caches' questions and the tracking of
+//! clients.
 //!
 //! One thread does it for as long as the guest runs, so that no question ever waits for a timeout.
 
@@ -34,7 +35,8 @@ const PIPE: &CStr = c"cld";
 /// Longest question of a cache: the kernel returns at most a page at once.
 const MAX_QUESTION: usize = 8192;
 
-/// Writes the first entries and starts the thread. The sunrpc and nfsd modules must be inserted, nfsd not started yet.
+/// Writes the first entries and starts the thread. The sunrpc and nfsd modules must be inserted,
+/// nfsd not started yet.
 pub(crate) fn start(export: Export<'static>) -> Result<()> {
     let mut server = Server::new(export)?;
     let run = move || match server.run() {
@@ -68,7 +70,8 @@ impl Server {
                 Ok(directory)
             })
             .map_err(Error::file("watch", PIPE_DIRECTORY))?;
-        // The watch exists now, so a pipe cannot appear unnoticed between this check and the first wait.
+        // The watch exists now, so a pipe cannot appear unnoticed between this check and the first
+        // wait.
         let pipe = open_pipe()?;
         Ok(Self { export, channels, directory, pipe })
     }
@@ -157,7 +160,8 @@ fn answer_tracking(pipe: &mut File) -> Result<()> {
     }
 }
 
-/// Messages of the client tracker (include/uapi/linux/nfsd/cld.h): version, command, status, number, data.
+/// Messages of the client tracker (include/uapi/linux/nfsd/cld.h): version, command, status,
+/// number, data.
 pub(crate) mod cld {
     /// Larger than `struct cld_msg_v2` (1067 bytes).
     pub(super) const MAX_MESSAGE: usize = 4096;
@@ -167,8 +171,8 @@ pub(crate) mod cld {
     const VERSION: u8 = 2;
     const HEADER: usize = 8;
 
-    /// Turns a request into its reply: success, and no client known, so that there is no client to wait
-    /// for after a start. `None` where it is too short to be one.
+    /// Turns a request into its reply: success, and no client known, so that there is no client to
+    /// wait for after a start. `None` where it is too short to be one.
     pub(crate) fn answer(message: &mut [u8]) -> Option<()> {
         let (header, data) = message.split_at_mut_checked(HEADER)?;
         header[2..4].fill(0);

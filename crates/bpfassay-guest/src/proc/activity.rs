@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel did besides moving bytes, for comparison between runs: read at the barriers, outside the interval that is timed.
+//! What the kernel did besides moving bytes, for comparison between runs: read at the barriers,
+//! outside the interval that is timed.
 
 use std::{collections::BTreeMap, fs};
 
@@ -22,7 +23,8 @@ impl Activity {
         Self::of(&text("/proc/stat"), &text("/proc/vmstat"))
     }
 
-    /// Of `/proc/stat` (`show_stat` in fs/proc/stat.c) and `/proc/vmstat` (`vmstat_text` in mm/vmstat.c).
+    /// Of `/proc/stat` (`show_stat` in fs/proc/stat.c) and `/proc/vmstat` (`vmstat_text` in
+    /// mm/vmstat.c).
     fn of(stat: &str, vmstat: &str) -> Self {
         let of_zones = vmstat.lines().filter_map(|line| line.strip_prefix("pgalloc_")?.split_once(' ')?.1.parse().ok());
         Self {

@@ -7,8 +7,9 @@ use crate::error::{Error, Result};
 
 const PATH: &str = "/proc/timer_list";
 
-/// Nanoseconds that all CPUs together were idle since boot; `None` where the kernel does not report it (without `NO_HZ_IDLE`,
-/// and kernels that keep this time elsewhere). `/proc/stat` has it in hundredths of a second only.
+/// Nanoseconds that all CPUs together were idle since boot; `None` where the kernel does not report
+/// it (without `NO_HZ_IDLE`, and kernels that keep this time elsewhere). `/proc/stat` has it in
+/// hundredths of a second only.
 pub(crate) fn read() -> Result<Option<u64>> {
     match fs::read_to_string(PATH) {
         Ok(text) => Ok(total(&text)),
@@ -17,7 +18,9 @@ pub(crate) fn read() -> Result<Option<u64>> {
     }
 }
 
-/// The sum over CPUs, if not 0: where the tick goes on while a CPU is idle, nothing is counted at all. Of `idle_sleeptime` and `iowait_sleeptime` (`print_cpu` in kernel/time/timer_list.c, Linux 6.12).
+/// The sum over CPUs, if not 0: where the tick goes on while a CPU is idle, nothing is counted at
+/// all. Of `idle_sleeptime` and `iowait_sleeptime` (`print_cpu` in kernel/time/timer_list.c, Linux
+/// 6.12).
 pub(crate) fn total(text: &str) -> Option<u64> {
     let mut total = None;
     for line in text.lines() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `/proc/self/mountstats`: the client's own counters of each NFS mount (fs/nfs/super.c, net/sunrpc/stats.c).
+//! `/proc/self/mountstats`: the client's own counters of each NFS mount (fs/nfs/super.c,
+//! net/sunrpc/stats.c).
 
 use std::{collections::BTreeMap, fs};
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lists of free pages of each CPU, as `/proc/zoneinfo` shows them (`zoneinfo_show_print`, mm/vmstat.c).
+//! Lists of free pages of each CPU, as `/proc/zoneinfo` shows them (`zoneinfo_show_print`,
+//! mm/vmstat.c).
 
 /// Where they are shown.
 pub(crate) const PATH: &str = "/proc/zoneinfo";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process that stands for the workload on a node: it runs what the launcher on the first node requests, for as long as that node holds it.
+//! The process that stands for the workload on a node: it runs what the launcher on the first node
+//! requests, for as long as that node holds it.
 
 use std::{
     io::{self, Read as _},
@@ -50,7 +51,8 @@ pub(super) fn main(socket: &str) -> ExitCode {
 /// Attends until the first connection, that of the agent of the first node, is closed.
 ///
 /// # Errors
-/// Nothing was requested, something that was requested failed, or it does not end; or those of the system.
+/// Nothing was requested, something that was requested failed, or it does not end; or those of the
+/// system.
 fn attend(listener: TcpListener) -> Result<(), String> {
     let held = |error: io::Error| format!("the first node does not hold this one: {error}");
     let (mut holder, _) = listener.accept().map_err(held)?;
@@ -142,7 +144,8 @@ mod tests {
 
     use super::{super::remote, *};
 
-    /// Lets somebody attend, does `with` with its address and the connection that holds it, closes that, and returns how it ended.
+    /// Lets somebody attend, does `with` with its address and the connection that holds it, closes
+    /// that, and returns how it ended.
     fn attended(with: impl FnOnce(SocketAddr)) -> Result<(), String> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How launchers of MPI programs learn of the nodes: by variables of the environment, so that the command line is the same for all of them.
+//! How launchers of MPI programs learn of the nodes: by variables of the environment, so that the
+//! command line is the same for all of them.
 
 use std::fs;
 
@@ -20,7 +21,8 @@ pub(crate) fn names(node: Node) -> String {
 /// What stands for rsh(1), as a command of two words.
 pub(crate) const RSH: &str = "/init remote";
 
-/// The variables for launchers that start so many ranks on each node. Their lists of hosts are written to `directory`.
+/// The variables for launchers that start so many ranks on each node. Their lists of hosts are
+/// written to `directory`.
 ///
 /// # Errors
 /// A list cannot be written.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A real IOR with ranks on several nodes.
 //!
-//! An MPI launcher starts a daemon of its own on each node, through a program that it is given: it takes the name of a host and a command, and runs the
-//! command there, as rsh(1) does. Here that program is this one, as `remote`. On every node but the first a process *attends* in the cgroup of the run, so that
-//! whatever the launcher starts there is counted there. Each rank becomes IOR through `rank`, which leaves a file behind, so that the agent knows how many there were.
+//! An MPI launcher starts a daemon of its own on each node, through a program that it is given: it
+//! takes the name of a host and a command, and runs the command there, as rsh(1) does. Here that
+//! program is this one, as `remote`. On every node but the first a process *attends* in the cgroup
+//! of the run, so that whatever the launcher starts there is counted there. Each rank becomes IOR
+//! through `rank`, which leaves a file behind, so that the agent knows how many there were.
 
 mod attend;
 mod hosts;
@@ -43,7 +45,8 @@ pub(crate) fn attending(socket: i32) -> [String; 2] {
     [attend::NAME.to_owned(), socket.to_string()]
 }
 
-/// Connections to all nodes but this one, the first. Those that attend there end when theirs is closed.
+/// Connections to all nodes but this one, the first. Those that attend there end when theirs is
+/// closed.
 ///
 /// # Errors
 /// One does not listen.

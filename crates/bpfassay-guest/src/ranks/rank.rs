@@ -16,7 +16,8 @@ use crate::{
 /// The first argument of such a process.
 pub(super) const NAME: &str = "rank";
 
-/// Leaves a file in `directory`, and executes `program` with `arguments`. Returns only where that fails.
+/// Leaves a file in `directory`, and executes `program` with `arguments`. Returns only where that
+/// fails.
 pub(super) fn main(directory: &str, program: &str, arguments: &[String]) -> ExitCode {
     // An empty file: writing would be a system call that probes count.
     let path = Path::new(directory).join(std::process::id().to_string());

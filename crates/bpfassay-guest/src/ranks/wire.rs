@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What passes between the nodes: a request, a line of JSON, and the end of what was requested, another line.
+//! What passes between the nodes: a request, a line of JSON, and the end of what was requested,
+//! another line.
 
 use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
@@ -32,7 +33,8 @@ pub(super) enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ended {
-    /// The exit status of the command: 127 where it could not be started, 128 and the number of a signal that ended it, as shells have it.
+    /// The exit status of the command: 127 where it could not be started, 128 and the number of a
+    /// signal that ended it, as shells have it.
     pub(super) status: u8,
 }
 

@@ -5,8 +5,8 @@ use bpfassay_protocol::message::Phase;
 
 use crate::{error::Result, link::Link};
 
-/// What the host receives of the phases of a run. Each is announced once, whatever is attached in it and however often it is repeated: the order is part
-/// of the protocol ([`GuestMessage`]).
+/// What the host receives of the phases of a run. Each is announced once, whatever is attached in
+/// it and however often it is repeated: the order is part of the protocol ([`GuestMessage`]).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Announced {
     All,

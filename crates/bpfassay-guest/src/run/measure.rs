@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is measured of one attempt at a run: the workload from its start to its end, its phases, and the readings around both.
+//! What is measured of one attempt at a run: the workload from its start to its end, its phases,
+//! and the readings around both.
 
 use std::{
     io::Write,
@@ -105,7 +106,8 @@ impl Run<'_, '_> {
         measured
     }
 
-    /// Measures while a neighbour runs on the same mount: from before the first reading until after the last.
+    /// Measures while a neighbour runs on the same mount: from before the first reading until after
+    /// the last.
     fn measure_beside(
         &mut self,
         cgroup: &mut Cgroup,
@@ -134,7 +136,8 @@ impl Run<'_, '_> {
         measured
     }
 
-    /// Sends the addresses of the machine code of programs, and of code of processes, where a tracer or a tool has loaded programs.
+    /// Sends the addresses of the machine code of programs, and of code of processes, where a
+    /// tracer or a tool has loaded programs.
     fn send_programs(&mut self) -> Result<()> {
         // A tracer beside a tool is its reference, and not what is tested.
         let (tool, tracer) = (self.tool.as_ref(), self.tracer.as_ref());
@@ -212,7 +215,8 @@ impl Run<'_, '_> {
         Ok(Measured { cgroup: cgroup.id(), mount, namespace, whole: Interval { before, after }, output })
     }
 
-    /// Waits for the workload to end; meanwhile serves its barriers and reads the output of tracer and tool.
+    /// Waits for the workload to end; meanwhile serves its barriers and reads the output of tracer
+    /// and tool.
     fn supervise(&mut self, running: &mut Running, cgroup: &Cgroup) -> Result<ExitStatus> {
         let mut lines = Lines::new(MAX_LINE);
         let mut listening = running.control.is_some();
@@ -268,7 +272,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Handles what the workload reports: it has reached the beginning or the end of a phase, or how long its calls took.
+    /// Handles what the workload reports: it has reached the beginning or the end of a phase, or
+    /// how long its calls took.
     fn barrier(&mut self, line: &[u8], workload: Pid, cgroup: &Cgroup) -> Result<()> {
         let event = serde_json::from_slice::<PhaseEvent>(line).map_err(|error| {
             let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
@@ -338,7 +343,8 @@ impl Run<'_, '_> {
                 if let Some(instant) = beginning {
                     self.for_phase.real_time = Some(conditions::begin_at(instant)?);
                 }
-                // Nothing waits between the two: the workload is stopped at the barrier and this process runs.
+                // Nothing waits between the two: the workload is stopped at the barrier and this
+                // process runs.
                 let idle = idle::read()?;
                 (monotonic_ns()?, idle, activity)
             }

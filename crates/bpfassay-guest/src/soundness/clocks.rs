@@ -7,13 +7,15 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::compare::Facts;
 
-/// How many readings are taken, of which the closest counts: an emulated CPU may pause between two clocks.
+/// How many readings are taken, of which the closest counts: an emulated CPU may pause between two
+/// clocks.
 const ATTEMPTS: u32 = 16;
 
 /// Closer than this, in nanoseconds, is close enough.
 const CLOSE: i128 = 100_000;
 
-/// `CLOCK_REALTIME` against `CLOCK_MONOTONIC` in nanoseconds: it only changes when somebody sets the clock.
+/// `CLOCK_REALTIME` against `CLOCK_MONOTONIC` in nanoseconds: it only changes when somebody sets
+/// the clock.
 pub(super) fn offset() -> Facts {
     let mut best: Option<(i128, i128)> = None;
     for _ in 0..ATTEMPTS {
@@ -34,7 +36,8 @@ pub(super) fn offset() -> Facts {
 
 /// Their speed (adjtimex(2)).
 pub(super) fn speed() -> Facts {
-    // SAFETY: timex is plain data for which zero is valid, and with `modes` 0 the call only fills it in.
+    // SAFETY: timex is plain data for which zero is valid, and with `modes` 0 the call only fills
+    // it in.
     let timex = unsafe {
         let mut timex: libc::timex = std::mem::zeroed();
         if libc::adjtimex(&raw mut timex) < 0 {

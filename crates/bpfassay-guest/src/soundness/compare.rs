@@ -23,8 +23,8 @@ pub(crate) enum Tolerance {
     AtMostLower(u64),
 }
 
-/// Adds to `differences` what differs between `before` and `now` of the source that is called `what`. A source that could not be read
-/// before is not evaluated.
+/// Adds to `differences` what differs between `before` and `now` of the source that is called
+/// `what`. A source that could not be read before is not evaluated.
 pub(crate) fn compare(what: &str, tolerance: Tolerance, before: &Facts, now: &Facts, differences: &mut Vec<String>) {
     let Ok(before) = before else { return };
     let now = match now {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What may exist after a run although it did not exist before the first: processes of the agent that are kept, with the
-//! BPF programs and maps that they hold.
+//! What may exist after a run although it did not exist before the first: processes of the agent
+//! that are kept, with the BPF programs and maps that they hold.
 
 use std::{
     borrow::Cow,
@@ -85,8 +85,8 @@ struct Held {
 }
 
 impl Held {
-    /// Adds the object of a descriptor, by its text in `/proc/PID/fdinfo` (`bpf_prog_show_fdinfo`, `bpf_map_show_fdinfo` and
-    /// `bpf_link_show_fdinfo` in kernel/bpf/syscall.c).
+    /// Adds the object of a descriptor, by its text in `/proc/PID/fdinfo` (`bpf_prog_show_fdinfo`,
+    /// `bpf_map_show_fdinfo` and `bpf_link_show_fdinfo` in kernel/bpf/syscall.c).
     fn add(&mut self, text: &str) -> Result<(), String> {
         let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no id of a BPF object"));

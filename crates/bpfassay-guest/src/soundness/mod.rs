@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compares the system after a tool with its state before the first run. A changed system is not measured on, and the
-//! tool that ran last is blamed.
+//! Compares the system after a tool with its state before the first run. A changed system is not
+//! measured on, and the tool that ran last is blamed.
 
 mod clocks;
 mod compare;
@@ -21,13 +21,15 @@ use self::{
 };
 use crate::{children::Children, environment::Environment, error::Result};
 
-/// How long what is freed late may take: the kernel frees programs and removes probes after RCU grace periods.
+/// How long what is freed late may take: the kernel frees programs and removes probes after RCU
+/// grace periods.
 const SETTLING: Duration = Duration::from_secs(10);
 
 /// How often to check meanwhile, as long as grace periods last.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// How long that is, and how often to check from then on: one check takes an emulated guest half as long as [`PERIOD`].
+/// How long that is, and how often to check from then on: one check takes an emulated guest half as
+/// long as [`PERIOD`].
 const SOON: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_millis(500);
 
@@ -45,8 +47,8 @@ impl Snapshot {
         Self { before: SOURCES.iter().filter(applies).map(|source| (source, (source.read)(environment))).collect() }
     }
 
-    /// What differs now, a sentence each, in the order of the sources; empty where the next run finds everything as the first
-    /// did, and what is `kept`. Waits for what is freed late.
+    /// What differs now, a sentence each, in the order of the sources; empty where the next run
+    /// finds everything as the first did, and what is `kept`. Waits for what is freed late.
     ///
     /// # Errors
     /// Processes that exited cannot be reaped.
@@ -75,7 +77,8 @@ impl Snapshot {
                 let expected = kept.with(source.what, before);
                 compare(source.what, source.tolerance, &expected, &(source.read)(environment), &mut differences);
             }
-            // Without its server or its network, an access to the file system under test would block for ever.
+            // Without its server or its network, an access to the file system under test would
+            // block for ever.
             if !differences.is_empty() {
                 break;
             }

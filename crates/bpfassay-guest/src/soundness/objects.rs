@@ -26,8 +26,9 @@ const LISTS: [(&str, &str); 9] = [
     ("trace_options", "option"),
 ];
 
-/// The event that the kernel itself enables, for good, when the first program that may call `bpf_trace_printk` is loaded
-/// (`__set_printk_clr_event`, kernel/trace/bpf_trace.c, since 5.9): it is not left by a tool.
+/// The event that the kernel itself enables, for good, when the first program that may call
+/// `bpf_trace_printk` is loaded (`__set_printk_clr_event`, kernel/trace/bpf_trace.c, since 5.9): it
+/// is not left by a tool.
 const OF_KERNEL: &str = "bpf_trace:bpf_trace_printk";
 
 /// Files of tracefs with one value.
@@ -95,7 +96,8 @@ pub(super) fn kprobes() -> Facts {
     Ok(text.lines().filter_map(probe).map(|probe| (probe, String::new())).collect())
 }
 
-/// Kind and address in a line such as `ffffffff8122e4b0  k  vfs_read+0x0    [FTRACE]`; the flags in brackets vary.
+/// Kind and address in a line such as `ffffffff8122e4b0  k  vfs_read+0x0    [FTRACE]`; the flags in
+/// brackets vary.
 fn probe(line: &str) -> Option<String> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     Some(format!("{} {}", fields.next()?, fields.next()?))

@@ -46,8 +46,8 @@ pub(super) const BPF_OBJECTS: &str = "BPF objects";
 
 const MIB: u64 = 1 << 20;
 
-/// The sources. What a guest's kernel changes by itself, and what tools and workloads may leave (caches, temporary files of an
-/// interpreter), is within the tolerances.
+/// The sources. What a guest's kernel changes by itself, and what tools and workloads may leave
+/// (caches, temporary files of an interpreter), is within the tolerances.
 pub(crate) const SOURCES: &[Source] = &[
     source("the file system under test", Stage::Kernel, true, Tolerance::None, under_test),
     source("mounts", Stage::Kernel, false, Tolerance::None, mounts),
@@ -105,7 +105,8 @@ fn mounts(_: &Environment) -> Facts {
     Ok(text("/proc/self/mountinfo")?.lines().filter_map(mount).collect())
 }
 
-/// Id and mount point of a mount, and the rest of its line. Not tracefs below debugfs, which the kernel mounts on the first access.
+/// Id and mount point of a mount, and the rest of its line. Not tracefs below debugfs, which the
+/// kernel mounts on the first access.
 fn mount(line: &str) -> Option<(String, String)> {
     let fields: Vec<&str> = line.split(' ').collect();
     let (id, place, rest) = (fields.first()?, fields.get(4)?, fields.get(5..)?);
@@ -136,8 +137,8 @@ fn modules() -> Facts {
     Ok(text("/proc/modules")?.lines().filter_map(names).collect())
 }
 
-/// Settings that change costs or how they are measured: none of them changes by itself. Those that a kernel does not have
-/// are left out.
+/// Settings that change costs or how they are measured: none of them changes by itself. Those that
+/// a kernel does not have are left out.
 const SETTINGS: &[&str] = &[
     "/proc/sys/kernel/bpf_stats_enabled",
     "/proc/sys/kernel/core_pattern",
@@ -210,8 +211,8 @@ fn memory() -> Facts {
     Ok(BTreeMap::from([("available".to_owned(), (kib / 1024).to_string())]))
 }
 
-/// What is available by `meminfo`, and the free pages in the CPU's lists by `zoneinfo`, which the kernel does not count as available (`si_mem_available`, mm/show_mem.c): in
-/// KiB.
+/// What is available by `meminfo`, and the free pages in the CPU's lists by `zoneinfo`, which the
+/// kernel does not count as available (`si_mem_available`, mm/show_mem.c): in KiB.
 fn could_give(meminfo: &str, zoneinfo: &str, page: usize) -> Result<u64, String> {
     let available = meminfo::kib(meminfo, "MemAvailable");
     let available = available.ok_or_else(|| format!("{} has no line MemAvailable", meminfo::PATH))?;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Another tool under test as a child process: starting it in a cgroup of its own, waiting until it is ready, keeping its
-//! output, ending it, and checking what it leaves.
+//! Another tool under test as a child process: starting it in a cgroup of its own, waiting until it
+//! is ready, keeping its output, ending it, and checking what it leaves.
 //!
-//! A tool is untrusted: its output and the number of its processes are bounded, and it ends with its cgroup.
+//! A tool is untrusted: its output and the number of its processes are bounded, and it ends with
+//! its cgroup.
 
 mod echo;
 pub(crate) mod endpoint;
@@ -47,10 +48,12 @@ use crate::{
     workload::{PATH, spawn_in},
 };
 
-/// How long no further program may appear before a tool counts as loaded: it attaches them meanwhile.
+/// How long no further program may appear before a tool counts as loaded: it attaches them
+/// meanwhile.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// How long it is watched while no program appears: several of the reports that tools make every second.
+/// How long it is watched while no program appears: several of the reports that tools make every
+/// second.
 const IDLE: Duration = Duration::from_secs(3);
 
 /// How long a tool may pause within one report.
@@ -62,7 +65,8 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// How long the kernel may take to free a tool's objects, which it does in the background.
 const FREEING: Duration = Duration::from_secs(5);
 
-/// Most processes and threads of a tool: more than any needs, fewer than would take the guest's memory.
+/// Most processes and threads of a tool: more than any needs, fewer than would take the guest's
+/// memory.
 const MAX_PROCESSES: u32 = 1000;
 
 /// The outcome of an attempt to start a tool.
@@ -92,8 +96,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `tool` in a cgroup named `name` at `environment` and waits until it is ready. `statistics`: whether the kernel is to keep
-    /// statistics of programs meanwhile.
+    /// Starts `tool` in a cgroup named `name` at `environment` and waits until it is ready.
+    /// `statistics`: whether the kernel is to keep statistics of programs meanwhile.
     pub(crate) fn start(
         tool: &Tool,
         (environment, name): (&Environment, &str),
@@ -325,8 +329,8 @@ impl Running {
         Ok(any)
     }
 
-    /// Waits until it has reported `times` more times, where it does so by itself, and keeps what `reference` returns before and after the last of them.
-    /// A report ends where it pauses.
+    /// Waits until it has reported `times` more times, where it does so by itself, and keeps what
+    /// `reference` returns before and after the last of them. A report ends where it pauses.
     pub(crate) fn await_report(
         &mut self,
         times: u32,
@@ -345,7 +349,8 @@ impl Running {
         Ok(())
     }
 
-    /// Records with the report that has arrived what the reference had counted `before`, and has counted now.
+    /// Records with the report that has arrived what the reference had counted `before`, and has
+    /// counted now.
     fn add_reference(&mut self, before: Sample, reference: &mut impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
         if let Some(after) = reference()? {
             self.output.add_reference(Reference { before, after });
@@ -371,7 +376,8 @@ impl Running {
         }
     }
 
-    /// How long until its endpoint is requested again; `None` where it has none, or is requested at barriers only.
+    /// How long until its endpoint is requested again; `None` where it has none, or is requested at
+    /// barriers only.
     pub(crate) fn asked_in(&self) -> Option<Duration> {
         let interval = Duration::from_millis(self.endpoints().filter_map(|endpoint| endpoint.interval_ms).min()?);
         Some(interval.saturating_sub(self.asked.elapsed()))
@@ -382,7 +388,8 @@ impl Running {
         self.tool.endpoint.iter().chain(&self.tool.more_endpoints)
     }
 
-    /// Requests the figures of its endpoints, if it has some. Their responses are one report: if one of them is missing, there is none.
+    /// Requests the figures of its endpoints, if it has some. Their responses are one report: if
+    /// one of them is missing, there is none.
     pub(crate) fn ask(&mut self, mut reference: impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
         if self.tool.endpoint.is_none() {
             return Ok(());
@@ -399,8 +406,9 @@ impl Running {
         Ok(())
     }
 
-    /// Stops it and returns its figures, and the kernel's statistics of its programs, if the kernel keeps any.
-    /// What it prints meanwhile is kept, with what `reference` returns then. An error where it had exited before it was requested to.
+    /// Stops it and returns its figures, and the kernel's statistics of its programs, if the kernel
+    /// keeps any. What it prints meanwhile is kept, with what `reference` returns then. An error
+    /// where it had exited before it was requested to.
     pub(crate) fn stop(
         mut self,
         children: &mut Children,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool writes: its standard output and standard error, as pieces with the time of arrival, bounded.
+//! What a tool writes: its standard output and standard error, as pieces with the time of arrival,
+//! bounded.
 
 use std::{
     fs::File,
@@ -24,14 +25,15 @@ use crate::{
     steps::monotonic_ns,
 };
 
-/// Most bytes read from a stream at once, so that a tool that never pauses does not block the agent.
+/// Most bytes read from a stream at once, so that a tool that never pauses does not block the
+/// agent.
 const AT_ONCE: usize = 256 << 10;
 
 /// Longest line in which the ready line is searched for, in bytes.
 const MAX_READY_LINE: usize = 64 << 10;
 
-/// Longest line in which it is searched for before the line is complete, in bytes: a prompt. Each piece of a tool's output makes a
-/// search of the whole line, and pieces may be of one byte.
+/// Longest line in which it is searched for before the line is complete, in bytes: a prompt. Each
+/// piece of a tool's output makes a search of the whole line, and pieces may be of one byte.
 const MAX_PROMPT: usize = 256;
 
 /// The line that is waited for: the tool is ready.
@@ -112,7 +114,8 @@ impl Output {
         self.pieces.push(OutputPiece { monotonic_ns, source, endpoint: 0, text, reference: reference.map(Box::new) });
     }
 
-    /// Takes in what its endpoints answered, in their order. It is one report: all is kept of it, or nothing.
+    /// Takes in what its endpoints answered, in their order. It is one report: all is kept of it,
+    /// or nothing.
     pub(crate) fn take_answers(&mut self, monotonic_ns: u64, bodies: &[Vec<u8>], mut reference: Option<Reference>) {
         if !self.captured {
             return;
@@ -136,7 +139,8 @@ impl Output {
         self.ready.as_ref().is_some_and(|ready| ready.seen)
     }
 
-    /// The refusal that it wrote as one line of JSON to standard output, as the bundled loader of bare objects does.
+    /// The refusal that it wrote as one line of JSON to standard output, as the bundled loader of
+    /// bare objects does.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         let output = self.pieces.iter().filter(|piece| piece.source == Source::Output);
         let text: String = output.map(|piece| piece.text.as_str()).collect();
@@ -214,8 +218,8 @@ fn drain<S: Read>(stream: &mut Option<S>, source: Source, taken: &mut Vec<(u64, 
             }
             Ok(length) => bytes.extend_from_slice(&buffer[..length]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            // The error of a read from a terminal that no process has open any more (`n_tty_read` after `tty_hung_up_p` or `TTY_OTHER_CLOSED`,
-            // drivers/tty/n_tty.c, 6.12).
+            // The error of a read from a terminal that no process has open any more (`n_tty_read`
+            // after `tty_hung_up_p` or `TTY_OTHER_CLOSED`, drivers/tty/n_tty.c, 6.12).
             Err(error) if Errno::from_io_error(&error) == Some(Errno::IO) => {
                 closed = true;
                 break;

@@ -5,8 +5,8 @@ use std::fs;
 
 use crate::{cgroup::Cgroup, error::Result};
 
-/// Resident memory of all processes in `cgroup`, in bytes. Read from each, because the memory controller, which counts it as a
-/// whole, would make the workload beside it slower.
+/// Resident memory of all processes in `cgroup`, in bytes. Read from each, because the memory
+/// controller, which counts it as a whole, would make the workload beside it slower.
 pub(super) fn resident(cgroup: &Cgroup) -> Result<u64> {
     let statuses = cgroup.processes()?.into_iter().filter_map(|pid| {
         // One that has exited meanwhile has no memory.

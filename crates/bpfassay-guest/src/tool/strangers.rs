@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernel objects of other programs. In a guest whatever appears while a tool runs is the tool's. On a running system others load programs, too: what a
-//! process outside the tool's cgroup holds is not the tool's.
+//! Kernel objects of other programs. In a guest whatever appears while a tool runs is the tool's.
+//! On a running system others load programs, too: what a process outside the tool's cgroup holds is
+//! not the tool's.
 
 use std::{collections::BTreeSet, fs};
 
@@ -44,7 +45,8 @@ impl Held {
         Ok(held)
     }
 
-    /// Adds the objects of a descriptor, by its text in `/proc/PID/fdinfo`. That of a link has the id of its program as well.
+    /// Adds the objects of a descriptor, by its text in `/proc/PID/fdinfo`. That of a link has the
+    /// id of its program as well.
     fn add(&mut self, text: &str) {
         for line in text.lines() {
             let Some((name, value)) = line.split_once(':') else { continue };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The terminal that is a tool's standard output. Programs write every line at once to a terminal, and to a pipe only when a
-//! buffer is full (C11, 7.21.3): their counts would arrive minutes late, or never.
+//! The terminal that is a tool's standard output. Programs write every line at once to a terminal,
+//! and to a pipe only when a buffer is full (C11, 7.21.3): their counts would arrive minutes late,
+//! or never.
 
 use std::{fs::File, os::fd::OwnedFd};
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tool's objects in the kernel: programs, maps, links and probe events that did not exist before.
+//! A tool's objects in the kernel: programs, maps, links and probe events that did not exist
+//! before.
 
 use std::{collections::BTreeSet, fs};
 
@@ -11,7 +12,8 @@ use crate::{
     error::Result,
 };
 
-/// Files of tracefs that list probe events, one per line (Documentation/trace/kprobetrace.rst of the kernel).
+/// Files of tracefs that list probe events, one per line (Documentation/trace/kprobetrace.rst of
+/// the kernel).
 const EVENTS: [&str; 2] = ["/sys/kernel/tracing/kprobe_events", "/sys/kernel/tracing/uprobe_events"];
 
 /// All objects of the kinds that tools create, by id or name.
@@ -46,7 +48,8 @@ impl Traces {
         self
     }
 
-    /// The programs that exist now and are not in this. Faster than [`Traces::now`], for frequent calls.
+    /// The programs that exist now and are not in this. Faster than [`Traces::now`], for frequent
+    /// calls.
     pub(super) fn new_programs(&self) -> Result<BTreeSet<u32>> {
         let mut now = bpf::ids(Kind::Program)?;
         now.retain(|id| !self.programs.contains(id));

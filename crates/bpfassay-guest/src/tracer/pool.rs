@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tracers whose programs stay loaded between the runs of a job. Loading takes several times as long as attaching, and a run
-//! without the tracer then differs from one with it by attachment alone.
+//! Tracers whose programs stay loaded between the runs of a job. Loading takes several times as
+//! long as attaching, and a run without the tracer then differs from one with it by attachment
+//! alone.
 
 use std::{collections::BTreeMap, fs::File};
 
@@ -29,8 +30,8 @@ impl Pool {
         Self { to_come, kept: Vec::new() }
     }
 
-    /// Makes the tracer of `spec` attach, a kept one or a new one, and waits until it counts or refuses. The standard error of a new one
-    /// goes to the file that `stderr` makes.
+    /// Makes the tracer of `spec` attach, a kept one or a new one, and waits until it counts or
+    /// refuses. The standard error of a new one goes to the file that `stderr` makes.
     pub(crate) fn start(
         &mut self,
         spec: &RunSpec,
@@ -109,8 +110,9 @@ impl Pool {
     }
 }
 
-/// Whether the tracer of `spec` may serve other runs, too. Statistics of programs are enabled for one tracer and one run;
-/// beside a tool under test, the tracer must be one that no other tool could reach before.
+/// Whether the tracer of `spec` may serve other runs, too. Statistics of programs are enabled for
+/// one tracer and one run; beside a tool under test, the tracer must be one that no other tool
+/// could reach before.
 fn may_be_kept(spec: &RunSpec) -> bool {
     !spec.probe.is_baseline() && !spec.bpf_stats && spec.tool.is_none()
 }
@@ -122,7 +124,8 @@ mod tests {
     use super::{super::tests::spec, *};
     use crate::signals;
 
-    /// A tracer that notes each of its starts. It refuses its second attachment where there is a file `refuse`.
+    /// A tracer that notes each of its starts. It refuses its second attachment where there is a
+    /// file `refuse`.
     const SCRIPT: &str = r#"#!/bin/sh
 cd DIRECTORY; echo $$ $* >>starts
 ready='{"type":"ready","configuration":"kprobe","attach_ns":1,"programs":[]}'
@@ -185,9 +188,11 @@ test $attached = 0 || echo "$ended"
         }
     }
 
-    /// Executes `test` in a process of one thread: the exit of a child sends a signal that every thread has to block, and test programs have others.
+    /// Executes `test` in a process of one thread: the exit of a child sends a signal that every
+    /// thread has to block, and test programs have others.
     fn alone(test: impl FnOnce()) {
-        // SAFETY: the child has one thread, which executes nothing but the test; it ends without returning.
+        // SAFETY: the child has one thread, which executes nothing but the test; it ends without
+        // returning.
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
         if child == 0 {

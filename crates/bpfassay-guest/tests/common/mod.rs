@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent as `bpfassay-guest here` on this machine, with a file system, cgroups and `/run` of its own: in a mount namespace,
-//! which only root may make.
+//! The agent as `bpfassay-guest here` on this machine, with a file system, cgroups and `/run` of
+//! its own: in a mount namespace, which only root may make.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
@@ -38,7 +38,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// One with runs that each execute `script`, a line of shell in which `{directory}` stands for the run's and `{stage}` for this one.
+    /// One with runs that each execute `script`, a line of shell in which `{directory}` stands for
+    /// the run's and `{stage}` for this one.
     pub(crate) fn new(options: &str, runs: &[&str], script: &str) -> Self {
         let directory = tempfile::Builder::new().prefix("bpfassay-test-").tempdir().unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -97,7 +98,8 @@ impl Stage {
         self.path().join(name)
     }
 
-    /// A shell that executes `script` after the mounts were made, in which `$agent` starts the agent.
+    /// A shell that executes `script` after the mounts were made, in which `$agent` starts the
+    /// agent.
     pub(crate) fn shell(&self, script: &str) -> Command {
         let prologue = r#"set -eu
 mount -t tmpfs -o "$options" tmpfs "$stage/mnt"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `here` as root beside a local user who may rename things in the file system under test: files of others stay unchanged.
+//! `here` as root beside a local user who may rename things in the file system under test: files of
+//! others stay unchanged.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{fs, os::unix::fs::symlink};
@@ -8,7 +9,8 @@ use bpfassay_protocol::message::RunOutcome;
 
 use crate::common::{NOBODY, Stage, is_root};
 
-/// Waits for an event and then puts a link to the victim in the place of the directory of runs. Its arguments: which event, the stage.
+/// Waits for an event and then puts a link to the victim in the place of the directory of runs. Its
+/// arguments: which event, the stage.
 const ATTACKER: &str = r#"
 use strict;
 my ($moment, $stage) = @ARGV;
@@ -31,7 +33,8 @@ swap();
 nap(1000);
 "#;
 
-/// Executes two runs while the attacker acts at `moment`, on a tmpfs with these options; the outcomes of the runs.
+/// Executes two runs while the attacker acts at `moment`, on a tmpfs with these options; the
+/// outcomes of the runs.
 fn attacked(moment: &str, options: &str) -> Vec<RunOutcome> {
     let script = "touch {stage}/open/begun; sleep 0.3; echo ours >{directory}/precious; echo data >data; echo done";
     let stage = Stage::new(options, &["one", "two"], script);

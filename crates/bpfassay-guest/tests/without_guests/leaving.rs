@@ -11,7 +11,8 @@ use crate::common::{Stage, is_root};
 /// A workload that runs for a long time, in another session and process group.
 const LONG: &str = "echo data >data; touch {stage}/begun; exec setsid --wait sleep 4321.{id}";
 
-/// Starts an agent, executes `end` once its workload runs, and waits for the agent, which is `$pid`. Then lists what is left.
+/// Starts an agent, executes `end` once its workload runs, and waits for the agent, which is
+/// `$pid`. Then lists what is left.
 fn ended(id: &str, start: &str, end: &str) -> Stage {
     let stage = Stage::new("mode=1777", &["one", "two"], &LONG.replace("{id}", id));
     let since = Instant::now();

@@ -11,7 +11,8 @@ use bpfassay_protocol::{
 
 use crate::common::{Stage, is_root};
 
-/// How often a workload ran of which two repeats agree within `margin_ppm`, its outcome, and which phases were announced.
+/// How often a workload ran of which two repeats agree within `margin_ppm`, its outcome, and which
+/// phases were announced.
 fn repeated(margin_ppm: u32) -> (usize, WarmUp, Vec<Phase>) {
     // Each repeat finds the directory as the first did.
     let stage =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! The layout of the CEEMS exporter: one value per key in a shared LRU map, with 64 bytes of the mount's path in the key.
-//! `map_lru-shared.h` on the C side has the details.
+//! The layout of the CEEMS exporter: one value per key in a shared LRU map, with 64 bytes of the
+//! mount's path in the key. `map_lru-shared.h` on the C side has the details.
 
 use aya_ebpf::{
     bindings::BPF_NOEXIST,
@@ -23,9 +23,10 @@ pub(crate) const HAS_DURATION: bool = false;
 #[map(name = "counters")]
 static COUNTERS: LruHashMap<PathKey, Value> = LruHashMap::with_max_entries(LRU_KEYS, 0);
 
-/// An address in the kernel's memory; 0 for an address that is not mapped, which the helper writes then
-/// (`bpf_probe_read_kernel_common`, kernel/trace/bpf_trace.c, 5.10 to 7.2). Not [`kernel::read`](crate::tracer::kernel::read),
-/// which checks the helper's result: the verifier would follow both cases of each of the fifty separately.
+/// An address in the kernel's memory; 0 for an address that is not mapped, which the helper writes
+/// then (`bpf_probe_read_kernel_common`, kernel/trace/bpf_trace.c, 5.10 to 7.2). Not
+/// [`kernel::read`](crate::tracer::kernel::read), which checks the helper's result: the verifier
+/// would follow both cases of each of the fifty separately.
 #[inline(always)]
 fn follow(base: Address, offset: usize) -> Address {
     let mut address: Address = 0;
@@ -57,7 +58,8 @@ impl Step {
                 self.dentry = follow(self.dentry, offset!(dentry_parent));
             }
         }
-        // In any case: so the verifier has no knowledge about the name, and all cases are one for it.
+        // In any case: so the verifier has no knowledge about the name, and all cases are one for
+        // it.
         follow(named, offset!(dentry_name))
     }
 }
@@ -75,7 +77,8 @@ impl Path {
         if name == 0 || self.end >= PATH_BYTES - 1 {
             return;
         }
-        // SAFETY: below PATH_BYTES, and the buffer has the same size again after that; the helper checks the address.
+        // SAFETY: below PATH_BYTES, and the buffer has the same size again after that; the helper
+        // checks the address.
         let length = unsafe {
             let bytes = (&raw mut self.bytes).cast::<u8>();
             bytes.add(self.end & MASK).write(b'/');
@@ -89,8 +92,9 @@ impl Path {
     }
 }
 
-/// Writes the mount point of `vfsmount`, from the root of its namespace; truncated where it does not fit. Twelve directories and
-/// mounts at most, unrolled: the verifiers accepted no loop over them.
+/// Writes the mount point of `vfsmount`, from the root of its namespace; truncated where it does
+/// not fit. Twelve directories and mounts at most, unrolled: the verifiers accepted no loop over
+/// them.
 #[inline(never)]
 fn write_path(key: &mut PathKey, vfsmount: Address) {
     let mount = mount_of(vfsmount);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! What differs between architectures: the stack pointer's name, numbers of system calls, 32-bit tasks. Nothing here has a default.
+//! What differs between architectures: the stack pointer's name, numbers of system calls, 32-bit
+//! tasks. Nothing here has a default.
 
 #[cfg(any(bpf_target_arch = "x86_64", bpf_target_arch = "aarch64"))]
 use aya_ebpf::helpers::generated::bpf_get_current_task;
@@ -8,7 +9,8 @@ use aya_ebpf::programs::ProbeContext;
 #[cfg(any(bpf_target_arch = "x86_64", bpf_target_arch = "aarch64"))]
 use super::kernel::{Address, offset, read};
 
-/// The stack pointer. (aya-ebpf declares the context as the registers that the architecture gives to user space.)
+/// The stack pointer. (aya-ebpf declares the context as the registers that the architecture gives
+/// to user space.)
 #[inline(always)]
 pub(super) fn stack_pointer(context: &ProbeContext) -> u64 {
     // SAFETY: the verifier checks the access to the context.

@@ -24,7 +24,8 @@ static SETTINGS: Global<Settings> = Global::new(Settings::new(0, 0, false, 1));
 /// The setting that lies at `at` in [`SETTINGS`].
 #[inline(always)]
 fn setting<T: Copy>(at: usize) -> T {
-    // SAFETY: inside the global; volatile, because the value in this file is not the value at run time.
+    // SAFETY: inside the global; volatile, because the value in this file is not the value at run
+    // time.
     unsafe { (&raw const SETTINGS).byte_add(at).cast::<T>().read_volatile() }
 }
 
@@ -57,7 +58,8 @@ static NO_LATENCIES: Global<Histogram> = Global::new(Histogram { slots: [0; LATE
 /// `counter` must point into a value of a map, aligned to eight bytes.
 #[inline(always)]
 pub(crate) unsafe fn add_atomically(counter: *mut u64, amount: u64) {
-    // Rust has no atomic addition for this target; LLVM's may fetch the old value, too, which 5.10 does not know.
+    // Rust has no atomic addition for this target; LLVM's may fetch the old value, too, which 5.10
+    // does not know.
     #[cfg(target_arch = "bpf")]
     // SAFETY: the caller's.
     unsafe {
@@ -69,7 +71,8 @@ pub(crate) unsafe fn add_atomically(counter: *mut u64, amount: u64) {
         .fetch_add(amount, core::sync::atomic::Ordering::Relaxed);
 }
 
-/// Adds one to a tally. That is rare, and done by programs that may interrupt each other: atomically.
+/// Adds one to a tally. That is rare, and done by programs that may interrupt each other:
+/// atomically.
 #[inline(always)]
 pub(crate) fn tally(index: u32) {
     if let Some(count) = TALLIES.get_ptr_mut(index) {
@@ -98,8 +101,8 @@ impl Subject {
     /// Not known yet.
     pub(super) const NOBODY: Self = Self { cgroup: 0, mount: 0, place: Place::NOWHERE };
 
-    /// Of the calling task; `None` if it is not to be counted. Where the hook does not know the mount, calls are counted
-    /// under mount 0, unless a mount was asked for.
+    /// Of the calling task; `None` if it is not to be counted. Where the hook does not know the
+    /// mount, calls are counted under mount 0, unless a mount was asked for.
     #[inline(always)]
     pub(super) fn new(place: Place) -> Option<Self> {
         // SAFETY: takes no arguments.
@@ -164,7 +167,8 @@ impl Outcome {
     }
 }
 
-/// Which program counts a call. Constant wherever it is written, so that nothing of it is left at run time.
+/// Which program counts a call. Constant wherever it is written, so that nothing of it is left at
+/// run time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
     /// The only one, or the first of several copies.
@@ -214,7 +218,8 @@ fn add_latency(key: &Key, duration: u64) {
     if slot >= LATENCY_SLOTS {
         slot = LATENCY_SLOTS - 1;
     }
-    // SAFETY: inside the value. Copies of a program may interrupt each other between two instructions.
+    // SAFETY: inside the value. Copies of a program may interrupt each other between two
+    // instructions.
     unsafe { add_atomically((&raw mut (*histogram).slots).cast::<u64>().add(slot), 1) };
 }
 

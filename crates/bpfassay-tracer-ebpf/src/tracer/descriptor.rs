@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! Calls of user space by file descriptor, seen from outside the file system: what a call is about is looked up at its
-//! entry, as another thread may close the descriptor meanwhile, and kept per thread until its return.
+//! Calls of user space by file descriptor, seen from outside the file system: what a call is about
+//! is looked up at its entry, as another thread may close the descriptor meanwhile, and kept per
+//! thread until its return.
 //!
-//! Calls by path (mkdir, unlink, rmdir, rename) are counted with errors and all, but neither mount nor device is known.
+//! Calls by path (mkdir, unlink, rmdir, rename) are counted with errors and all, but neither mount
+//! nor device is known.
 
 use aya_ebpf::{macros::map, maps::LruHashMap};
 use bpfassay_tracer_common::{NO_DURATION, Operation, tally as tallies};
@@ -31,8 +33,8 @@ struct Call {
 #[map(name = "pending_calls")]
 static PENDING: LruHashMap<u32, Call> = LruHashMap::with_max_entries(8192, 0);
 
-/// A call of `operation` begins, on `descriptor` if that is what it is about. Another copy of the program may have run for
-/// this very call before.
+/// A call of `operation` begins, on `descriptor` if that is what it is about. Another copy of the
+/// program may have run for this very call before.
 #[inline(always)]
 pub(super) fn begins(by: By, operation: Operation, descriptor: Option<u64>) {
     if let By::Copy(_) = by

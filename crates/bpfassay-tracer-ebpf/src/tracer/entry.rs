@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! Programs at function entry, by kprobe or by trampoline. They count what was asked for, whatever the call then did, and
-//! cannot see errors.
+//! Programs at function entry, by kprobe or by trampoline. They count what was asked for, whatever
+//! the call then did, and cannot see errors.
 //!
-//! An open is seen where the file is known first: `do_dentry_open`, which failed look-ups do not get to.
+//! An open is seen where the file is known first: `do_dentry_open`, which failed look-ups do not
+//! get to.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 
@@ -54,9 +55,9 @@ impl Arguments for FEntryContext {
     }
 }
 
-/// Argument `index`, which is known at load. Only one case is left then. What comes of `black_box` differs between the
-/// cases for all that the compiler knows: it would make one load at a computed place of them, which the verifier forbids
-/// for a context.
+/// Argument `index`, which is known at load. Only one case is left then. What comes of `black_box`
+/// differs between the cases for all that the compiler knows: it would make one load at a computed
+/// place of them, which the verifier forbids for a context.
 #[inline(always)]
 pub(super) fn argument_at(context: &impl Arguments, index: u8) -> u64 {
     match index {
@@ -70,7 +71,8 @@ pub(super) fn argument_at(context: &impl Arguments, index: u8) -> u64 {
 /// `UIO_MAXIOV` (include/uapi/linux/uio.h).
 const MOST_VECTORS: u64 = 1024;
 
-/// The sum of the lengths in a vector of user space, as far as they can be read without a page fault.
+/// The sum of the lengths in a vector of user space, as far as they can be read without a page
+/// fault.
 #[inline(always)]
 fn requested(vector: Address, count: u64) -> u64 {
     let mut sum = 0u64;

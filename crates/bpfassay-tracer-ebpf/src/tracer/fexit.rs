@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //! BPF trampoline at function exit: counts what the call returned.
 //!
-//! A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task can be preempted
-//! inside the program, and until it runs again the calls of every other task on that CPU are skipped. So there, the
-//! loader attaches several copies of the programs: six of those that count data, three of the others, which are called less often.
-//! The first copy that runs for a call counts it and records that under the number of the call. `fexit.bpf.c` on the C side has the
-//! details. It keeps the turns in task storage, which needs the types of the map in
-//! BTF; here they are in an LRU hash by thread. That loses no count: an evicted turn
-//! makes the next copy the first one, and for an eviction between two copies of one call, [`TURNS`] other threads
-//! must make their first call meanwhile.
+//! A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task
+//! can be preempted inside the program, and until it runs again the calls of every other task on
+//! that CPU are skipped. So there, the loader attaches several copies of the programs: six of those
+//! that count data, three of the others, which are called less often. The first copy that runs for
+//! a call counts it and records that under the number of the call. `fexit.bpf.c` on the C side has
+//! the details. It keeps the turns in task storage, which needs the types of the map in BTF; here
+//! they are in an LRU hash by thread. That loses no count: an evicted turn makes the next copy the
+//! first one, and for an eviction between two copies of one call, [`TURNS`] other threads must make
+//! their first call meanwhile.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 
@@ -42,17 +43,19 @@ impl Arguments for FExitContext {
     }
 }
 
-/// Which copies have run for the last call of a thread. Of operations that move no data, `call` is 0, and none has run yet when
-/// a call begins ([`mark`]).
+/// Which copies have run for the last call of a thread. Of operations that move no data, `call` is
+/// 0, and none has run yet when a call begins ([`mark`]).
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Turn {
-    /// The task's own count of calls (`task_io_accounting`): it grows with each call that reaches the file.
+    /// The task's own count of calls (`task_io_accounting`): it grows with each call that reaches
+    /// the file.
     call: u64,
     ran: u64,
 }
 
-/// By thread and operation; LRU eviction removes entries of threads that have exited. As small as possible where there is one copy only.
+/// By thread and operation; LRU eviction removes entries of threads that have exited. As small as
+/// possible where there is one copy only.
 #[map(name = "turns")]
 static TURNS: LruHashMap<u64, Turn> = LruHashMap::with_max_entries(65536, 0);
 
@@ -88,12 +91,14 @@ fn is_first(copy: u32, operation: Operation) -> bool {
         let _ = TURNS.insert(key, Turn { call: 0, ran: 0 }, u64::from(BPF_NOEXIST));
         TURNS.get_ptr_mut(key)
     });
-    // No copy before this one could create an entry either. The one that was attached first runs last: it counts for all.
+    // No copy before this one could create an entry either. The one that was attached first runs
+    // last: it counts for all.
     let Some(turn) = turn else { return copy == 0 };
     let me = 1u64 << copy;
     // SAFETY: a value of the map, which only this thread uses.
     unsafe {
-        // A copy that has already run for this number is in the next call: calls that fail early do not increment it.
+        // A copy that has already run for this number is in the next call: calls that fail early do
+        // not increment it.
         if (*turn).call == call && (*turn).ran != 0 && (*turn).ran & me == 0 {
             (*turn).ran |= me;
             return false;
@@ -104,7 +109,8 @@ fn is_first(copy: u32, operation: Operation) -> bool {
     true
 }
 
-/// When a call began, by thread and operation; for durations only. Of nested calls the inner one is timed.
+/// When a call began, by thread and operation; for durations only. Of nested calls the inner one is
+/// timed.
 #[map(name = "starts")]
 static STARTS: LruHashMap<u64, u64> = LruHashMap::with_max_entries(8192, 0);
 
@@ -144,7 +150,8 @@ fn count_open(copy: u32, file: Address) {
     }
 }
 
-/// The descriptor is looked up at the end: another thread may have closed it by then, and the call counts without a mount.
+/// The descriptor is looked up at the end: another thread may have closed it by then, and the call
+/// counts without a mount.
 #[inline(always)]
 fn count_fsync(copy: u32, context: &FExitContext) {
     if !is_first(copy, Operation::Fsync) {

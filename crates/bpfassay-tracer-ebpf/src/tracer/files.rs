@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! Files by their descriptor, and system calls hooked at their own functions: `files.h` on the C side has the reason why fsync and
-//! fdatasync are.
+//! Files by their descriptor, and system calls hooked at their own functions: `files.h` on the C
+//! side has the reason why fsync and fdatasync are.
 
 use aya_ebpf::{Global, helpers::generated::bpf_get_current_task};
 
@@ -9,7 +9,8 @@ use super::{
     kernel::{Address, Place, offset, read},
 };
 
-/// Whether the program may get the calling task; set by the loader. `files.h` lists where it may not.
+/// Whether the program may get the calling task; set by the loader. `files.h` lists where it may
+/// not.
 #[unsafe(no_mangle)]
 static TASK_KNOWN: Global<u64> = Global::new(1);
 
@@ -35,7 +36,8 @@ pub(super) fn place_of(descriptor: u64) -> Place {
     }
 }
 
-/// The file of a system call whose first argument is a descriptor; `registers` is the only argument of its function.
+/// The file of a system call whose first argument is a descriptor; `registers` is the only argument
+/// of its function.
 #[inline(always)]
 pub(super) fn subject_of_syscall(registers: Address) -> Option<Subject> {
     // SAFETY: a global; volatile, because the value in this file is not the value at run time.

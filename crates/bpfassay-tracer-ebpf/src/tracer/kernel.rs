@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! Reading the kernel's structures, at the offsets that the loader found in the running kernel's BTF.
+//! Reading the kernel's structures, at the offsets that the loader found in the running kernel's
+//! BTF.
 //!
-//! Rust has no CO-RE relocations. The offsets are read-only globals instead: the map with them is frozen before the
-//! programs are loaded, so the verifier knows their values, and checks what is loaded through them as in C.
+//! Rust has no CO-RE relocations. The offsets are read-only globals instead: the map with them is
+//! frozen before the programs are loaded, so the verifier knows their values, and checks what is
+//! loaded through them as in C.
 
 use aya_ebpf::{Global, helpers::bpf_probe_read_kernel};
 use bpfassay_tracer_common::Offsets;
@@ -22,14 +24,16 @@ pub(crate) use offset;
 /// The offset at `at` in [`OFFSETS`].
 #[inline(always)]
 pub(crate) fn known(at: usize) -> usize {
-    // SAFETY: inside the global; volatile, because the value in this file is not the value at run time.
+    // SAFETY: inside the global; volatile, because the value in this file is not the value at run
+    // time.
     unsafe { (&raw const OFFSETS).byte_add(at).cast::<u32>().read_volatile() as usize }
 }
 
 /// Address of an object in the kernel; 0 for none.
 pub(crate) type Address = u64;
 
-/// A field that the verifier allows to load directly, because it knows the type of what `base` points to.
+/// A field that the verifier allows to load directly, because it knows the type of what `base`
+/// points to.
 ///
 /// # Safety
 /// `base` must come from a BTF-typed argument, and `offset` be that of a `T` in its type.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! Functions that change names in directories, observed at their entry: `vfs_create`, `vfs_mkdir`, `vfs_unlink`, `vfs_rmdir`, `vfs_rename`.
+//! Functions that change names in directories, observed at their entry: `vfs_create`, `vfs_mkdir`,
+//! `vfs_unlink`, `vfs_rmdir`, `vfs_rename`.
 //!
-//! How they receive the superblock differs between kernels; the loader reads it from the kernel's BTF
-//! ([`bpfassay_tracer_common::Prototype`]). None of them receives the mount: the system calls take write access of it just
-//! before, in the same task, so `mnt_want_write` is hooked, too, and the mount is kept. It is used if it has the same
-//! superblock; otherwise the mount is 0, with the right device. `names.h` on the C side has the details.
+//! How they receive the superblock differs between kernels; the loader reads it from the kernel's
+//! BTF ([`bpfassay_tracer_common::Prototype`]). None of them receives the mount: the system calls
+//! take write access of it just before, in the same task, so `mnt_want_write` is hooked, too, and
+//! the mount is kept. It is used if it has the same superblock; otherwise the mount is 0, with the
+//! right device. `names.h` on the C side has the details.
 
 use aya_ebpf::{Global, macros::map, maps::LruHashMap};
 use bpfassay_tracer_common::{Operation, Prototype};
@@ -23,7 +25,8 @@ static PROTOTYPES: Global<[Prototype; Operation::ALL.len()]> =
 #[inline(always)]
 pub(super) fn prototype(operation: Operation) -> Prototype {
     let table = (&raw const PROTOTYPES).cast::<Prototype>();
-    // SAFETY: inside the global; volatile, because the values in this file are not the values at run time.
+    // SAFETY: inside the global; volatile, because the values in this file are not the values at
+    // run time.
     unsafe {
         let one = table.add(operation as usize).cast::<u8>();
         Prototype { source: one.read_volatile(), argument: one.add(1).read_volatile() }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! What `do_filp_open` (another name in later kernels) returned: every open of user space reaches it, also the failed ones, which have no file, hence no
-//! mount and no device. Files that the call created are counted as created: open does not call `vfs_create`, nor do
-//! file systems that look up and create in one step, such as NFS.
+//! What `do_filp_open` (another name in later kernels) returned: every open of user space reaches
+//! it, also the failed ones, which have no file, hence no mount and no device. Files that the call
+//! created are counted as created: open does not call `vfs_create`, nor do file systems that look
+//! up and create in one step, such as NFS.
 
 use bpfassay_tracer_common::Operation;
 

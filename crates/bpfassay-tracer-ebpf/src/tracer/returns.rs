@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! Pairs of programs at function entry and return (kprobe and kretprobe). Registers at return do not have the
-//! arguments, so the file of a call is kept from its entry on, per thread, on a small stack: calls can be nested (a
-//! file system on top of another).
+//! Pairs of programs at function entry and return (kprobe and kretprobe). Registers at return do
+//! not have the arguments, so the file of a call is kept from its entry on, per thread, on a small
+//! stack: calls can be nested (a file system on top of another).
 //!
-//! A return can be missed (`maxactive` exceeded): a leftover entry is found by the stack pointer at the next entry, because
-//! nested calls have lower stack pointers than those around them, and by the operation at the next return.
+//! A return can be missed (`maxactive` exceeded): a leftover entry is found by the stack pointer at
+//! the next entry, because nested calls have lower stack pointers than those around them, and by
+//! the operation at the next return.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! System calls by their number, through the raw tracepoints `sys_enter` and `sys_exit`, which every call passes, or
-//! through the tracepoints of single calls, to each of which the loader attaches the two programs. Both count what was
-//! returned.
+//! System calls by their number, through the raw tracepoints `sys_enter` and `sys_exit`, which
+//! every call passes, or through the tracepoints of single calls, to each of which the loader
+//! attaches the two programs. Both count what was returned.
 //!
-//! Where tasks are preempted inside the kernel there are six copies of these programs: `raw-tracepoint.bpf.c` and
-//! `tracepoint.bpf.c` on the C side have the reason.
+//! Where tasks are preempted inside the kernel there are six copies of these programs:
+//! `raw-tracepoint.bpf.c` and `tracepoint.bpf.c` on the C side have the reason.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 

@@ -69,7 +69,8 @@ pub(crate) fn row_key(bytes: &[u8]) -> Result<RowKey, DecodeError> {
     Ok(RowKey { task: Some(task), ..row_key(&bytes[offset_of!(ThreadKey, call)..][..size_of::<VariantKey>()])? })
 }
 
-/// The variant of `operation` that has this number; `None` where the operation has none, or the program cannot tell.
+/// The variant of `operation` that has this number; `None` where the operation has none, or the
+/// program cannot tell.
 ///
 /// # Errors
 /// [`DecodeError::Variant`] where the operation has no such variant.
@@ -84,8 +85,9 @@ fn variant_of(operation: Operation, number: u32) -> Result<Option<Variant>, Deco
     }
 }
 
-/// The key of the layout that has a path: mount and device are those of what is mounted there now, the topmost if there are
-/// several; 0 for paths where nothing is mounted, including truncated ones. A mount below another one is not distinguished from it.
+/// The key of the layout that has a path: mount and device are those of what is mounted there now,
+/// the topmost if there are several; 0 for paths where nothing is mounted, including truncated
+/// ones. A mount below another one is not distinguished from it.
 ///
 /// # Errors
 /// [`DecodeError::Size`] where `bytes` do not have the size of a key with a path.

@@ -48,7 +48,8 @@ impl CounterMaps {
         Ok(Self { maps: known, ring, mounts })
     }
 
-    /// Readable when [`CounterMaps::drain`] has something to do; `None` for layouts that keep their sums in the kernel.
+    /// Readable when [`CounterMaps::drain`] has something to do; `None` for layouts that keep their
+    /// sums in the kernel.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.ring.as_ref().map(Ring::fd)
     }
@@ -73,7 +74,8 @@ impl CounterMaps {
         self.ring.as_mut().map_or(Ok(()), Ring::reset).map_err(failed)
     }
 
-    /// The counters since attaching, one row per key and, where the layout has these, variant and thread, sorted by all.
+    /// The counters since attaching, one row per key and, where the layout has these, variant and
+    /// thread, sorted by all.
     ///
     /// # Errors
     /// [`ReadError`] where a map or the mount table cannot be read, or a map holds bytes that no program of the tracer writes.
@@ -144,7 +146,8 @@ impl CounterMaps {
         let misses = misses::of_all(hooked)?;
         let evicted = match (&self.mounts, self.maps.get(map::COUNTERS)) {
             (Some(_), Some(counters)) => {
-                // Insertions first: a key that is inserted in between can only reduce the number of evictions that is derived.
+                // Insertions first: a key that is inserted in between can only reduce the number of
+                // evictions that is derived.
                 let inserted = self.tally(tally::INSERTIONS)?;
                 let failed = |source| ReadError::Map { map: map::COUNTERS.to_owned(), source };
                 let live = counters.entries().map_err(failed)?.len() as u64;

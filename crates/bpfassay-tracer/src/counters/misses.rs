@@ -19,7 +19,8 @@ pub(crate) struct Misses {
     pub(crate) recursion: Option<u64>,
 }
 
-/// Sums the misses of `hooked`. One program whose misses the kernel does not count makes the sum unknown.
+/// Sums the misses of `hooked`. One program whose misses the kernel does not count makes the sum
+/// unknown.
 ///
 /// # Errors
 /// [`ReadError`] if the kernel counts misses and they cannot be read.
@@ -57,7 +58,8 @@ pub(crate) fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
                 Some(link) => bpf::link_missed(link.as_fd()).map_err(failed)?,
                 None => None,
             };
-            // The field is older than the count for kprobes, which came in 6.7 together with the missed hits.
+            // The field is older than the count for kprobes, which came in 6.7 together with the
+            // missed hits.
             let recursion = if probes.is_some() { recursion()? } else { None };
             Ok(Misses { probes, recursion })
         }

@@ -37,7 +37,8 @@ impl Ring {
     pub(crate) fn new(map: BorrowedFd<'_>) -> io::Result<Self> {
         let mut sums = Box::<Sums>::default();
         let context: *mut Sums = &mut *sums;
-        // SAFETY: the context is on the heap and lives as long as the ring; the callback casts it to its own type.
+        // SAFETY: the context is on the heap and lives as long as the ring; the callback casts it
+        // to its own type.
         let ring = unsafe {
             libbpf_sys::ring_buffer__new(map.as_raw_fd(), Some(take), context.cast::<c_void>(), std::ptr::null())
         };
@@ -52,8 +53,8 @@ impl Ring {
         unsafe { BorrowedFd::borrow_raw(libbpf_sys::ring_buffer__epoll_fd(self.ring.as_ptr())) }
     }
 
-    /// Reads every event that any program had begun to write when this was called. A task that was preempted while it was
-    /// writing one blocks those behind it until it continues.
+    /// Reads every event that any program had begun to write when this was called. A task that was
+    /// preempted while it was writing one blocks those behind it until it continues.
     ///
     /// # Errors
     /// The kernel's error; `TimedOut` where a task does not continue.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Readings of `task-io`: the kernel's own I/O accounts of all tasks, including those that have exited.
+//! Readings of `task-io`: the kernel's own I/O accounts of all tasks, including those that have
+//! exited.
 
 use std::{
     collections::BTreeMap,
@@ -42,8 +43,8 @@ pub(crate) struct TaskIo {
     cgroup: u64,
     /// The accounts of tasks when counting began.
     base: Sums,
-    /// The last reading. A task that changes its state at the moment of a reading is missing from it: a count that was
-    /// reported once does not decrease.
+    /// The last reading. A task that changes its state at the moment of a reading is missing from
+    /// it: a count that was reported once does not decrease.
     reported: Sums,
 }
 
@@ -98,8 +99,9 @@ impl TaskIo {
             .collect())
     }
 
-    /// Tasks that exist and those that have exited. A task that exits between the two readings would be in both or in neither: the sums
-    /// of those that have exited must not change meanwhile.
+    /// Tasks that exist and those that have exited. A task that exits between the two readings
+    /// would be in both or in neither: the sums of those that have exited must not change
+    /// meanwhile.
     fn read(&self) -> Result<Sums, ReadError> {
         let mut before = self.gone()?;
         for _ in 0..ATTEMPTS {
@@ -171,8 +173,9 @@ fn add(sums: &mut Sums, cgroup: u64, [read, write]: [Totals; 2]) {
     sum[1] += write;
 }
 
-/// Raises `reported` to `now - base`, never lowers it. A task that existed at the beginning and moves to another cgroup takes its
-/// account along: its old cgroup then has less than at the beginning, which is not reported.
+/// Raises `reported` to `now - base`, never lowers it. A task that existed at the beginning and
+/// moves to another cgroup takes its account along: its old cgroup then has less than at the
+/// beginning, which is not reported.
 fn settle(reported: &mut Sums, now: &Sums, base: &Sums) {
     for (cgroup, totals) in now {
         let base = base.get(cgroup).copied().unwrap_or_default();

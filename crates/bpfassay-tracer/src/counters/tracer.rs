@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tracer that is attached and counts, whichever library loaded it. It is read through file descriptors only.
+//! A tracer that is attached and counts, whichever library loaded it. It is read through file
+//! descriptors only.
 
 use std::{
     any::Any,

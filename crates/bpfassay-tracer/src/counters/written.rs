@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The maps of programs that are attached again: what they counted or kept before must not appear in later readings.
+//! The maps of programs that are attached again: what they counted or kept before must not appear
+//! in later readings.
 //!
-//! What is stored with tasks (`turns` of bpf/fexit.bpf.c) is not deleted, because no system call reaches it for every thread. It has no
-//! effect: whatever it has of earlier calls, exactly one copy of a program counts the next call (`is_first`). If copies that are recorded run for it, the first of
-//! them to run counts and leaves only itself recorded, and the others find that; if none does, the record is of another call.
+//! What is stored with tasks (`turns` of bpf/fexit.bpf.c) is not deleted, because no system call
+//! reaches it for every thread. It has no effect: whatever it has of earlier calls, exactly one
+//! copy of a program counts the next call (`is_first`). If copies that are recorded run for it, the
+//! first of them to run counts and leaves only itself recorded, and the others find that; if none
+//! does, the record is of another call.
 
 use std::{collections::BTreeMap, os::fd::OwnedFd};
 
@@ -53,7 +56,8 @@ mod tests {
     use super::*;
     use crate::{counters::maps::CounterMaps, loader::plan::objects};
 
-    /// Every map of every object is emptied, or holds no counts: another kind of map fails this test and needs a decision.
+    /// Every map of every object is emptied, or holds no counts: another kind of map fails this
+    /// test and needs a decision.
     #[test]
     fn no_object_has_a_map_that_would_keep_counts() {
         let probes = Probe::ALL.iter().flat_map(|&probe| MapLayout::ALL.iter().map(move |&map| (probe, map)));

@@ -20,11 +20,13 @@ pub(crate) struct ProgramMisses {
     pub(crate) kretprobe: bool,
     /// Hits that ran no handler, if the kernel counts them.
     pub(crate) probes: Option<u64>,
-    /// Runs that were skipped because the program was running on that CPU already, if the kernel counts them.
+    /// Runs that were skipped because the program was running on that CPU already, if the kernel
+    /// counts them.
     pub(crate) recursion: Option<u64>,
 }
 
-/// The findings that follow from `losses` and `programs`. Counts are since attaching, over the whole machine.
+/// The findings that follow from `losses` and `programs`. Counts are since attaching, over the
+/// whole machine.
 pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let some = |count: Option<u64>| count.filter(|&count| count > 0);
@@ -32,7 +34,8 @@ pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding>
         let ProgramMisses { program, attached_to, kretprobe, probes, recursion } = program;
         if let Some(count) = some(*probes) {
             findings.push(match kretprobe {
-                // The kernel adds both up for a return probe (`trace_kprobe_missed`, kernel/trace/trace_kprobe.c).
+                // The kernel adds both up for a return probe (`trace_kprobe_missed`,
+                // kernel/trace/trace_kprobe.c).
                 true => finding(
                     Pitfall::MaxactiveExhausted,
                     program,

@@ -67,14 +67,16 @@ struct Facts<'a> {
 pub(crate) enum When {
     /// Before attaching.
     Before,
-    /// After the kernel refused to load or to attach the programs: one more list is read, which costs as much as all
-    /// others together, and adds nothing as long as attaching works (`available_filter_functions`; 50,000 names,
-    /// each looked up by its address, several seconds under emulation).
+    /// After the kernel refused to load or to attach the programs: one more list is read, which
+    /// costs as much as all others together, and adds nothing as long as attaching works
+    /// (`available_filter_functions`; 50,000 names, each looked up by its address, several seconds
+    /// under emulation).
     Refused,
 }
 
-/// Searches for pitfalls of hooking the kernel functions that the programs of the object file `elf` name in their sections;
-/// `options` may replace them by others. Programs that hook something else have none of these pitfalls.
+/// Searches for pitfalls of hooking the kernel functions that the programs of the object file `elf`
+/// name in their sections; `options` may replace them by others. Programs that hook something else
+/// have none of these pitfalls.
 pub(crate) fn look_for(elf: &[u8], options: &Options, when: When) -> Vec<Finding> {
     let object = match object::read::elf::ElfFile64::<object::Endianness>::parse(elf) {
         Ok(object) => object,
@@ -93,7 +95,8 @@ pub(crate) fn look_for_hooks<'a>(
     before_hooking(sections.into_iter().filter_map(hook), options, when)
 }
 
-/// The function that programs in `section` hook, and how, by libbpf's section names (which aya's programs have, too).
+/// The function that programs in `section` hook, and how, by libbpf's section names (which aya's
+/// programs have, too).
 pub(crate) fn hook(section: &str) -> Option<(&str, Way)> {
     let (kind, function) = section.trim_start_matches('?').split_once('/')?;
     let way = match kind {

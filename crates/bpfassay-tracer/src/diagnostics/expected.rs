@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The prototypes that the tracer's programs assume: each function once, each shape that they support on a line.
+//! The prototypes that the tracer's programs assume: each function once, each shape that they
+//! support on a line.
 //!
-//! A kernel function's prototype is no stable interface: it changes without notice, and a program that reads the wrong argument
-//! counts wrongly without an error. So the assumptions are listed here and compared with the kernel's own BTF.
+//! A kernel function's prototype is no stable interface: it changes without notice, and a program
+//! that reads the wrong argument counts wrongly without an error. So the assumptions are listed
+//! here and compared with the kernel's own BTF.
 
 use bpfassay_btf::{Prototype, Shape};
 
@@ -11,7 +13,8 @@ const ASSUMED: &[&str] = &[
     // fs/read_write.c. Static, but called from several places, so they have symbols (5.10 to 7.3).
     "ssize_t vfs_read(struct file *, char *, size_t, loff_t *)",
     "ssize_t vfs_write(struct file *, const char *, size_t, loff_t *)",
-    // The fifth argument came with preadv2 (Linux 4.6); a program without it reads the flags as the returned value.
+    // The fifth argument came with preadv2 (Linux 4.6); a program without it reads the flags as the
+    // returned value.
     "ssize_t vfs_readv(struct file *, const struct iovec *, unsigned long, loff_t *, rwf_t)",
     "ssize_t vfs_writev(struct file *, const struct iovec *, unsigned long, loff_t *, rwf_t)",
     // fs/sync.c, by the wrappers of system calls.
@@ -31,8 +34,8 @@ const ASSUMED: &[&str] = &[
     "int do_renameat2(int, struct filename *, int, struct filename *, unsigned int)",
     // fs/namespace.c.
     "int mnt_want_write(struct vfsmount *)",
-    // vfs_create and similar functions are not here: their arguments differ between kernels, and the loader determines from BTF
-    // where the programs read what they need.
+    // vfs_create and similar functions are not here: their arguments differ between kernels, and
+    // the loader determines from BTF where the programs read what they need.
 ];
 
 /// Scalar types by their size in bytes on 64-bit kernels.
@@ -60,7 +63,8 @@ pub(super) fn of(function: &str) -> Vec<Prototype> {
         .collect()
 }
 
-/// Whether a program that assumes `expected` reads arguments and returned value of `found` correctly.
+/// Whether a program that assumes `expected` reads arguments and returned value of `found`
+/// correctly.
 pub(super) fn fits(expected: &Prototype, found: &Prototype) -> bool {
     expected.returns == found.returns && expected.arguments == found.arguments
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ways to attach. Each program returns 0 and is attached for a moment, to a target that every kernel has.
+//! Ways to attach. Each program returns 0 and is attached for a moment, to a target that every
+//! kernel has.
 
 use std::{
     fs,

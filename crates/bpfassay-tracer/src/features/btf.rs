@@ -64,7 +64,8 @@ impl Types {
         id(unsafe { libbpf_sys::btf__add_type_tag(self.raw(), tag.as_ptr(), kind) })
     }
 
-    /// A function that takes `parameters` and returns `result`; global ones are verified by themselves.
+    /// A function that takes `parameters` and returns `result`; global ones are verified by
+    /// themselves.
     pub(super) fn function(&self, name: &CStr, global: bool, result: i32, parameters: &[i32]) -> Result<i32> {
         let linkage = if global { libbpf_sys::BTF_FUNC_GLOBAL } else { libbpf_sys::BTF_FUNC_STATIC };
         // SAFETY: a valid object; all names outlive the calls.
@@ -87,7 +88,8 @@ impl Types {
         if status < 0 {
             return Err(Failure::kernel("load types", &io::Error::from_raw_os_error(-status)));
         }
-        // SAFETY: the object owns an open descriptor now, which is duplicated before the object closes it.
+        // SAFETY: the object owns an open descriptor now, which is duplicated before the object
+        // closes it.
         let fd = unsafe { BorrowedFd::borrow_raw(libbpf_sys::btf__fd(self.raw())) };
         let copy = rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|error| Failure::kernel("types", &error.into()))?;
         Ok(copy)

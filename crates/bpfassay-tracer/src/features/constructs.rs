@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What programs are made of: instructions, loops, calls, callbacks, objects in map values. What can be run is run, and must
-//! return the right value: a JIT compiler that accepts an instruction may still get it wrong.
+//! What programs are made of: instructions, loops, calls, callbacks, objects in map values. What
+//! can be run is run, and must return the right value: a JIT compiler that accepts an instruction
+//! may still get it wrong.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
@@ -25,8 +26,8 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
     ("bounded-loop", |env| runs(env, Code::default().mov(R0, 0).add(R0, 1).if_below(R0, 10, -2).exit(), 10)),
     // A comparison and an addition in 32 bits, as clang emits from -mcpu=v3 on.
     ("cpu-v3", |env| runs(env, Code::default().mov(R0, 1).if_equal_32(R0, 1, 2).exit_zero().add_32(R0, 4).exit(), 5)),
-    // Signed division, sign-extending moves and loads, byte swap, long jump: -mcpu=v4. -7 / 2 is -3; its lower half, 0xfffd,
-    // swapped is 0xfdff.
+    // Signed division, sign-extending moves and loads, byte swap, long jump: -mcpu=v4. -7 / 2 is
+    // -3; its lower half, 0xfffd, swapped is 0xfdff.
     ("cpu-v4", |env| {
         let code = Code::default()
             .mov(R1, -7)
@@ -96,7 +97,8 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
     ("global-function", global_function),
     ("callback", callback),
     ("tail-call", |env| tail_call(env, Code::default(), &[])),
-    // The caller of the function that makes the tail call continues with what the other program returns.
+    // The caller of the function that makes the tail call continues with what the other program
+    // returns.
     ("tail-call-in-subprogram", |env| tail_call(env, Code::default().call(1).exit(), &[(0, true), (2, false)])),
     ("exception", |env| {
         let kernel = env.kernel()?;
@@ -107,7 +109,8 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
     ("sleepable-fentry", |env| {
         let program = ProgramSpec {
             attach: bpf::BPF_TRACE_FENTRY,
-            // Only functions that permit error injection may be hooked by sleepable trampolines; system calls are among them.
+            // Only functions that permit error injection may be hooked by sleepable trampolines;
+            // system calls are among them.
             target: env.kernel()?.function(&format!("{SYSCALL_PREFIX}sys_getpgid"))?,
             flags: bpf::BPF_F_SLEEPABLE,
             ..ProgramSpec::new(bpf::BPF_PROG_TYPE_TRACING)
@@ -180,7 +183,8 @@ fn returns(program: OwnedFd, expected: u32) -> Result<()> {
     }
 }
 
-/// A program of type raw tracepoint with typed functions, at these instructions, each global or not.
+/// A program of type raw tracepoint with typed functions, at these instructions, each global or
+/// not.
 fn load_typed(env: &ProbeEnv, code: &Code, functions: &[(u32, bool)]) -> Result<OwnedFd> {
     let types = Types::new()?;
     let int = types.integer(c"int", 4)?;
@@ -206,7 +210,8 @@ fn callback(env: &ProbeEnv) -> Result<()> {
     returns(load_typed(env, &code, &[(0, true), (7, false)])?, 10)
 }
 
-/// A tail call to a program that returns 7, after the instructions `before`, in a program of these functions.
+/// A tail call to a program that returns 7, after the instructions `before`, in a program of these
+/// functions.
 fn tail_call(env: &ProbeEnv, before: Code, functions: &[(u32, bool)]) -> Result<()> {
     let kind = env.program(Context::RawTracepoint)?;
     let called = sys::load(kind, &Code::default().mov(R0, 7).exit())?;

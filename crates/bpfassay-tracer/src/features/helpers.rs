@@ -91,11 +91,12 @@ pub(super) fn try_all(env: &mut ProbeEnv) {
     }
 }
 
-/// Loads a program that calls the helper with whatever its registers hold. A kernel that permits the call in this program type
-/// then rejects the arguments, if anything.
+/// Loads a program that calls the helper with whatever its registers hold. A kernel that permits
+/// the call in this program type then rejects the arguments, if anything.
 fn available(env: &ProbeEnv, context: Context, id: u32) -> Result<()> {
-    /// What the verifier writes about a helper that it does not have, or not for this program type. The third is of 6.9 and
-    /// later (kernel/bpf/verifier.c, `check_helper_call`), the last of helpers that only some functions may be traced with.
+    /// What the verifier writes about a helper that it does not have, or not for this program type.
+    /// The third is of 6.9 and later (kernel/bpf/verifier.c, `check_helper_call`), the last of
+    /// helpers that only some functions may be traced with.
     const UNAVAILABLE: [&str; 4] = [
         "invalid func ",
         "unknown func ",

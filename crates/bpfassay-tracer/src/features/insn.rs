@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs of a few instructions, assembled here instead of by a compiler, so that each tries one thing and no more.
+//! Programs of a few instructions, assembled here instead of by a compiler, so that each tries one
+//! thing and no more.
 //!
-//! The encoding is that of include/uapi/linux/bpf.h and Documentation/bpf/standardization/instruction-set.rst.
+//! The encoding is that of include/uapi/linux/bpf.h and
+//! Documentation/bpf/standardization/instruction-set.rst.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
@@ -22,8 +24,9 @@ pub(super) enum Reg {
     Fp = 10,
 }
 
-/// An instruction by its parts, for those without a method of [`Code`]: `struct bpf_insn` in the byte order of little-endian machines,
-/// for which the tracer is built. `offset` is the distance of a jump in instructions, or of an access in bytes.
+/// An instruction by its parts, for those without a method of [`Code`]: `struct bpf_insn` in the
+/// byte order of little-endian machines, for which the tracer is built. `offset` is the distance of
+/// a jump in instructions, or of an access in bytes.
 pub(super) const fn insn(code: u8, dst: Reg, src: Reg, offset: i16, immediate: i32) -> u64 {
     encode(code, dst as u8 | (src as u8) << 4, offset, immediate)
 }
@@ -133,12 +136,14 @@ impl Code {
         self.push(insn(ST | DW | MEM, dst, Reg::R0, offset, value))
     }
 
-    /// An atomic operation of `src` on `*(u64 *)(dst + offset)`; for [`Atomic::LoadAcquire`] in the other direction.
+    /// An atomic operation of `src` on `*(u64 *)(dst + offset)`; for [`Atomic::LoadAcquire`] in the
+    /// other direction.
     pub(super) fn atomic(self, operation: Atomic, dst: Reg, offset: i16, src: Reg) -> Self {
         self.push(insn(STX | DW | ATOMIC, dst, src, offset, operation as i32))
     }
 
-    /// `dst` = 64 bits that the verifier replaces according to `kind` (`BPF_PSEUDO_…`); `low` and `high` select the value.
+    /// `dst` = 64 bits that the verifier replaces according to `kind` (`BPF_PSEUDO_…`); `low` and
+    /// `high` select the value.
     pub(super) fn address(self, dst: Reg, kind: u8, low: i32, high: i32) -> Self {
         let first = encode(LD | DW | IMM, dst as u8 | kind << 4, 0, low);
         self.push(first).push(encode(0, 0, 0, high))
@@ -187,7 +192,8 @@ impl Code {
         self.push(insn(JMP | 0xa0 | K, register, Reg::R0, distance, value))
     }
 
-    /// Jumps `distance` instructions ahead if the lower half of `register` is `value` (Linux 5.1, `-mcpu=v3`).
+    /// Jumps `distance` instructions ahead if the lower half of `register` is `value` (Linux 5.1,
+    /// `-mcpu=v3`).
     pub(super) fn if_equal_32(self, register: Reg, value: i32, distance: i16) -> Self {
         self.push(insn(JMP32 | 0x10 | K, register, Reg::R0, distance, value))
     }
@@ -202,7 +208,8 @@ impl Code {
         self.push(insn(JMP32, Reg::R0, Reg::R0, 0, distance))
     }
 
-    /// Jumps `distance` instructions ahead once a budget of the kernel's choice is exhausted (Linux 6.9, `may_goto`).
+    /// Jumps `distance` instructions ahead once a budget of the kernel's choice is exhausted (Linux
+    /// 6.9, `may_goto`).
     pub(super) fn may_go(self, distance: i16) -> Self {
         self.push(insn(JMP | 0xe0, Reg::R0, Reg::R0, distance, 0))
     }
@@ -233,7 +240,8 @@ mod tests {
 
     #[test]
     fn instructions_are_encoded_as_llvm_does() {
-        // clang -target bpf -mcpu=v4, llvm-objdump -d: r0 = 0; exit; r1 = *(u64 *)(r6 + 8); r3 = (s8)r2; r1 s/= 2.
+        // clang -target bpf -mcpu=v4, llvm-objdump -d: r0 = 0; exit; r1 = *(u64 *)(r6 + 8); r3 =
+        // (s8)r2; r1 s/= 2.
         assert_eq!(bytes(Code::default().exit_zero()), b"\xb7\0\0\0\0\0\0\0\x95\0\0\0\0\0\0\0");
         assert_eq!(bytes(Code::default().load(Reg::R1, Reg::R6, 8)), b"\x79\x61\x08\0\0\0\0\0");
         assert_eq!(bytes(Code::default().copy_sign_extended(Reg::R3, Reg::R2)), b"\xbf\x23\x08\0\0\0\0\0");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions of the kernel that programs may call (kfuncs). Each is called with the arguments that it takes, by a program that is loaded.
+//! Functions of the kernel that programs may call (kfuncs). Each is called with the arguments that
+//! it takes, by a program that is loaded.
 
 use bpfassay_bpf::MapSpec;
 use bpfassay_protocol::feature::FeatureKind;
@@ -15,7 +16,8 @@ type Build = for<'a> fn(ProgramBuilder<'a>) -> ProgramBuilder<'a>;
 
 /// Program type, function, and a program that calls it.
 const KFUNCS: &[(Context, &str, Build)] = &[
-    // Strings (kernel/bpf/helpers.c). The verifier does not check their arguments: bad addresses fail at run time.
+    // Strings (kernel/bpf/helpers.c). The verifier does not check their arguments: bad addresses
+    // fail at run time.
     (Context::Fexit, "bpf_strcmp", |builder| builder.with(|code| code.mov(R1, 0).mov(R2, 0)).kfunc("bpf_strcmp")),
     (Context::Fexit, "bpf_strcasecmp", |builder| {
         builder.with(|code| code.mov(R1, 0).mov(R2, 0)).kfunc("bpf_strcasecmp")

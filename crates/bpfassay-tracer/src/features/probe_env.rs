@@ -46,8 +46,9 @@ impl Kernel {
     }
 }
 
-/// The function that trampolines hook in trials: not inlined, rarely called, and in the list of those in which
-/// `bpf_d_path` may be called (kernel/trace/bpf_trace.c, `btf_allowlist_d_path`, since 5.10).
+/// The function that trampolines hook in trials: not inlined, rarely called, and in the list of
+/// those in which `bpf_d_path` may be called (kernel/trace/bpf_trace.c, `btf_allowlist_d_path`,
+/// since 5.10).
 pub(super) const FUNCTION: &str = "filp_close";
 
 /// A program type, with its target where the verifier needs that.
@@ -187,8 +188,8 @@ impl<'a> ProgramBuilder<'a> {
         self.with_map(sys::constant(map, &bytes), |code, map| code.map_value(register, map))
     }
 
-    /// Makes a dynptr to 64 bytes at `slot` of the stack (16 bytes there): of an array's value, by the helper
-    /// `bpf_dynptr_from_mem` (Linux 5.19). Uses R0 to R4.
+    /// Makes a dynptr to 64 bytes at `slot` of the stack (16 bytes there): of an array's value, by
+    /// the helper `bpf_dynptr_from_mem` (Linux 5.19). Uses R0 to R4.
     pub(super) fn dynptr(self, slot: i32) -> Self {
         self.with_map(sys::create(MapSpec::array(64)), |code, map| {
             code.map_value(Reg::R1, map)

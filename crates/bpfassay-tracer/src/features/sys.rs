@@ -113,8 +113,8 @@ fn open(map: &OwnedFd) -> Result<Map> {
     map.try_clone().and_then(Map::new).map_err(|error| Failure::kernel("map information", &error))
 }
 
-/// Maps one page of an arena, at an address that the kernel chooses, until the process ends: programs can only use an arena
-/// whose address is fixed.
+/// Maps one page of an arena, at an address that the kernel chooses, until the process ends:
+/// programs can only use an arena whose address is fixed.
 ///
 /// # Errors
 /// The kernel's, at mapping it.
@@ -139,9 +139,10 @@ pub(super) fn map_type(kind: bpf_map_type) -> Result<()> {
     trial("map", || unsafe { libbpf_sys::libbpf_probe_bpf_map_type(kind, ptr::null()) })
 }
 
-/// Whether struct_ops maps can be created. libbpf 1.7 tries that with a field that kernels before 6.9 refuse whatever
-/// the map type, so it is tried here: for a type that is no struct_ops, a kernel that has such maps returns
-/// ENOTSUPP and not EINVAL (kernel/bpf/bpf_struct_ops.c, `bpf_struct_ops_map_alloc`).
+/// Whether struct_ops maps can be created. libbpf 1.7 tries that with a field that kernels before
+/// 6.9 refuse whatever the map type, so it is tried here: for a type that is no struct_ops, a
+/// kernel that has such maps returns ENOTSUPP and not EINVAL (kernel/bpf/bpf_struct_ops.c,
+/// `bpf_struct_ops_map_alloc`).
 pub(super) fn struct_ops_map() -> Result<()> {
     let map = MapSpec { kind: libbpf_sys::BPF_MAP_TYPE_STRUCT_OPS, kernel_type: 1, ..MapSpec::array(4) };
     match map.create() {
@@ -222,7 +223,8 @@ pub(super) fn link(program: &OwnedFd, attach: bpf_attach_type, target: LinkTarge
     bpfassay_bpf::link_create(program.as_fd(), attach, target).map_err(|error| Failure::kernel("attach", &error))
 }
 
-/// Attaches a raw tracepoint, or a tracing program that names its target itself where `name` is `None`.
+/// Attaches a raw tracepoint, or a tracing program that names its target itself where `name` is
+/// `None`.
 ///
 /// # Errors
 /// The kernel's, at attaching it.

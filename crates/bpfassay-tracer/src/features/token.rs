@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! BPF tokens: a process without privileges, in a user namespace of its own, gets a part of the rights to the bpf system
-//! call through a bpf file system that a privileged process has set up for it (Linux 6.9).
+//! BPF tokens: a process without privileges, in a user namespace of its own, gets a part of the
+//! rights to the bpf system call through a bpf file system that a privileged process has set up for
+//! it (Linux 6.9).
 //!
-//! The file system has to belong to the user namespace and its delegation to be set from the initial one. So a child enters
-//! a new namespace, opens the file system's context there and passes it on; this process configures and mounts it and
-//! passes the mount back; the child creates the token, and a map with it.
+//! The file system has to belong to the user namespace and its delegation to be set from the
+//! initial one. So a child enters a new namespace, opens the file system's context there and passes
+//! it on; this process configures and mounts it and passes the mount back; the child creates the
+//! token, and a map with it.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -87,8 +89,8 @@ fn set_up(child: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-/// Delegates everything, and mounts. Kernels without delegation ignore the options (kernel/bpf/inode.c,
-/// `bpf_parse_param`) and refuse the token.
+/// Delegates everything, and mounts. Kernels without delegation ignore the options
+/// (kernel/bpf/inode.c, `bpf_parse_param`) and refuse the token.
 fn mount(context: &OwnedFd) -> Result<OwnedFd> {
     let configured = |done: rustix::io::Result<()>| done.map_err(|error| Failure::kernel("fsconfig", &error.into()));
     for key in [c"delegate_cmds", c"delegate_maps", c"delegate_progs", c"delegate_attachs"] {

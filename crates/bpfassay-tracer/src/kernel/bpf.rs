@@ -8,8 +8,8 @@ use std::{
 
 use bpfassay_bpf::{Kind, by_id, link_info};
 
-/// Hits of a link (kprobe, kretprobe, multi link, tracepoint) that ran no program, where the kernel counts them (6.7 and
-/// later). A tracepoint misses none by itself.
+/// Hits of a link (kprobe, kretprobe, multi link, tracepoint) that ran no program, where the kernel
+/// counts them (6.7 and later). A tracepoint misses none by itself.
 ///
 /// # Errors
 /// The kernel's error, where it does not describe the link.

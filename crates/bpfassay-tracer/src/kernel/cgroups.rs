@@ -42,9 +42,10 @@ pub(crate) fn id(path: PathBuf) -> Result<u64, CgroupIdError> {
 
 /// Paths below the root of the cgroup v2 hierarchy, `/` being that root.
 ///
-/// An id is looked up once: it is never reused while the system runs, and a cgroup cannot be renamed
-/// (Documentation/admin-guide/cgroup-v2.rst). So a cgroup keeps its name here after it was removed, and one that was
-/// removed before its first lookup never gets one: the label of a counter does not change while the tracer runs.
+/// An id is looked up once: it is never reused while the system runs, and a cgroup cannot be
+/// renamed (Documentation/admin-guide/cgroup-v2.rst). So a cgroup keeps its name here after it was
+/// removed, and one that was removed before its first lookup never gets one: the label of a counter
+/// does not change while the tracer runs.
 #[derive(Debug, Default)]
 pub(crate) struct Cgroups {
     root: Option<PathBuf>,
@@ -87,7 +88,8 @@ fn look_up(root: &Path, id: u64) -> Option<String> {
     Some(format!("/{}", below.to_string_lossy()))
 }
 
-/// Opens the cgroup by its file handle, which is its id (`FILEID_KERNFS`, include/linux/exportfs.h, 5.5 and later).
+/// Opens the cgroup by its file handle, which is its id (`FILEID_KERNFS`, include/linux/exportfs.h,
+/// 5.5 and later).
 fn open_by_id(root: &Path, id: u64) -> io::Result<OwnedFd> {
     const FILEID_KERNFS: i32 = 0xfe;
     /// `struct file_handle` with eight bytes of handle.
@@ -99,7 +101,8 @@ fn open_by_id(root: &Path, id: u64) -> io::Result<OwnedFd> {
     }
     let mount = File::open(root)?;
     let mut handle = Handle { bytes: 8, kind: FILEID_KERNFS, id: id.to_ne_bytes() };
-    // SAFETY: the handle is laid out as the kernel expects it, is as long as its first field, and outlives the call.
+    // SAFETY: the handle is laid out as the kernel expects it, is as long as its first field, and
+    // outlives the call.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_open_by_handle_at,
@@ -115,7 +118,8 @@ fn open_by_id(root: &Path, id: u64) -> io::Result<OwnedFd> {
     }
 }
 
-/// Searches for the directory whose inode number is `id`; the two are the same on every 64-bit kernel.
+/// Searches for the directory whose inode number is `id`; the two are the same on every 64-bit
+/// kernel.
 fn walk(root: &Path, id: u64) -> Option<PathBuf> {
     let mut directories = vec![root.to_owned()];
     if rustix::fs::stat(root).is_ok_and(|found| found.st_ino == id) {

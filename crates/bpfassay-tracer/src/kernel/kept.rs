@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was read about the kernel's functions, kept between tracers of one boot (`--symbol-cache`).
 //!
-//! `/proc/kallsyms` has over 200,000 lines and the type information five megabytes, which take seconds to read on an emulated
-//! machine, and a study starts a tracer many times in one boot. The file is only a cache: if anything is wrong with it, the
-//! kernel is read again.
+//! `/proc/kallsyms` has over 200,000 lines and the type information five megabytes, which take
+//! seconds to read on an emulated machine, and a study starts a tracer many times in one boot. The
+//! file is only a cache: if anything is wrong with it, the kernel is read again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,8 +34,9 @@ pub(crate) trait Kept: Sized {
     fn parse<'a>(fields: impl Iterator<Item = &'a str>) -> Option<Self>;
 }
 
-/// The facts about `wanted`: from `file`, if it is of this boot and has them all, otherwise by `read`, whose result is then kept. `usual`:
-/// functions to read as well then, so that each of several configurations in turn does not read the kernel again.
+/// The facts about `wanted`: from `file`, if it is of this boot and has them all, otherwise by
+/// `read`, whose result is then kept. `usual`: functions to read as well then, so that each of
+/// several configurations in turn does not read the kernel again.
 ///
 /// # Errors
 /// Those of `read`.
@@ -86,8 +87,8 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     })
 }
 
-/// The state on the first line, then a function per line; with the lines of other kinds from the file `before`. A function whose
-/// fields cannot be distinguished in a line is left out.
+/// The state on the first line, then a function per line; with the lines of other kinds from the
+/// file `before`. A function whose fields cannot be distinguished in a line is left out.
 pub(crate) fn write<V: Kept>(functions: &BTreeMap<String, V>, state: &str, before: &str) -> String {
     let mut text = format!("{state}\n");
     for line in lines(before, state).into_iter().flatten().filter(|line| first(line) != V::KIND) {

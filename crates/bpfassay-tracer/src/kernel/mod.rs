@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Facts of the running kernel, each read in one place.
 //!
-//! Here: type information, tracefs and debugfs, symbols, the JIT compiler, preemption, the verifier's log, `bpf(2)`, perf events, mounts and
-//! cgroups. Not here: their consequences for a tracer.
+//! Here: type information, tracefs and debugfs, symbols, the JIT compiler, preemption, the
+//! verifier's log, `bpf(2)`, perf events, mounts and cgroups. Not here: their consequences for a
+//! tracer.
 
 pub(crate) mod bpf;
 pub(crate) mod btf;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The path of a mount from its id, and the id from its path: `/proc/self/mountinfo` (proc(5)), read again whenever the kernel marks it as changed.
+//! The path of a mount from its id, and the id from its path: `/proc/self/mountinfo` (proc(5)),
+//! read again whenever the kernel marks it as changed.
 
 use std::{
     collections::HashMap,
@@ -43,7 +44,8 @@ pub(crate) enum MountIdError {
     NotReported { path: PathBuf },
 }
 
-/// The id of the mount that `path` is on, as in `/proc/self/mountinfo`. It sends no request to the server of a network file system.
+/// The id of the mount that `path` is on, as in `/proc/self/mountinfo`. It sends no request to the
+/// server of a network file system.
 ///
 /// # Errors
 /// [`MountIdError`] where there is no such path, or the kernel does not report the id.
@@ -82,9 +84,10 @@ impl Mounts {
     /// # Errors
     /// [`MountsError`] where the file cannot be polled or read.
     pub(crate) fn refresh(&mut self) -> Result<(), MountsError> {
-        // The kernel marks an open mountinfo with POLLPRI and POLLERR at each change of the mount namespace, and the
-        // poll itself clears the mark (`mounts_poll`, fs/proc_namespace.c, 2.6.30 and later). A change between
-        // this poll and the reading is read now and reported once more at the next call: no change is lost.
+        // The kernel marks an open mountinfo with POLLPRI and POLLERR at each change of the mount
+        // namespace, and the poll itself clears the mark (`mounts_poll`, fs/proc_namespace.c,
+        // 2.6.30 and later). A change between this poll and the reading is read now and reported
+        // once more at the next call: no change is lost.
         let mut waiting = [PollFd::new(&self.file, PollFlags::PRI)];
         rustix::io::retry_on_intr(|| poll(&mut waiting, Some(&Timespec::default())))
             .map_err(|error| MountsError { what: "poll for changes of", source: error.into() })?;
@@ -123,7 +126,8 @@ impl Mounts {
     }
 }
 
-/// Mounts by their id. Several may have one path: a mount that another one covers stays mounted, and files of it can stay open.
+/// Mounts by their id. Several may have one path: a mount that another one covers stays mounted,
+/// and files of it can stay open.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Table(HashMap<u64, Mount>);
 
@@ -140,7 +144,8 @@ impl Table {
         Self(text.split(|&byte| byte == b'\n').filter_map(parse_line).collect())
     }
 
-    /// Of mounts at one path the one that was mounted last has the largest id, unless ids were reused.
+    /// Of mounts at one path the one that was mounted last has the largest id, unless ids were
+    /// reused.
     pub(crate) fn at(&self, path: &str) -> Option<(u64, Device)> {
         let there = self.0.iter().filter(|(_, mount)| mount.path == path);
         there.map(|(&id, mount)| (id, mount.device)).max()

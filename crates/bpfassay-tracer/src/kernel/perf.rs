@@ -38,7 +38,8 @@ pub(crate) enum Event<'a> {
     CpuClock,
 }
 
-/// `struct perf_event_attr` (include/uapi/linux/perf_event.h) as of its first version with `config2` (64 bytes of `PERF_ATTR_SIZE_VER0`, then two fields).
+/// `struct perf_event_attr` (include/uapi/linux/perf_event.h) as of its first version with
+/// `config2` (64 bytes of `PERF_ATTR_SIZE_VER0`, then two fields).
 #[repr(C)]
 #[derive(Debug, Default)]
 struct PerfEventAttr {
@@ -55,11 +56,13 @@ struct PerfEventAttr {
     config2: u64,
 }
 
-/// Opens a perf event of all tasks, which runs programs after [`enable`]. They run wherever the event occurs, whichever CPU is named
-/// here (`kprobe_perf_func` and similar in kernel/trace/trace_kprobe.c).
+/// Opens a perf event of all tasks, which runs programs after [`enable`]. They run wherever the
+/// event occurs, whichever CPU is named here (`kprobe_perf_func` and similar in
+/// kernel/trace/trace_kprobe.c).
 ///
 /// # Errors
-/// The kernel's error, where it refuses the event: no such function or tracepoint, or no permission.
+/// The kernel's error, where it refuses the event: no such function or tracepoint, or no
+/// permission.
 pub(crate) fn open(event: Event<'_>) -> io::Result<OwnedFd> {
     /// `PERF_TYPE_SOFTWARE`, `PERF_TYPE_TRACEPOINT` (include/uapi/linux/perf_event.h).
     const SOFTWARE: u32 = 1;
@@ -75,7 +78,8 @@ pub(crate) fn open(event: Event<'_>) -> io::Result<OwnedFd> {
     match event {
         Event::Tracepoint(id) => (attr.kind, attr.config) = (TRACEPOINT, id),
         Event::Kprobe { kind, returns, function } => {
-            // Bit 0 of `config` is `retprobe` (/sys/bus/event_source/devices/kprobe/format/retprobe).
+            // Bit 0 of `config` is `retprobe`
+            // (/sys/bus/event_source/devices/kprobe/format/retprobe).
             (attr.kind, attr.config, attr.config1) = (kind, u64::from(returns), function.as_ptr() as u64);
         }
         Event::Uprobe { kind, returns, path, offset } => {
@@ -84,7 +88,8 @@ pub(crate) fn open(event: Event<'_>) -> io::Result<OwnedFd> {
         }
         Event::CpuClock => (attr.kind, attr.sample_period) = (SOFTWARE, 1_000_000_000),
     }
-    // SAFETY: the attributes and the strings in them outlive the call; `size` is the number of bytes.
+    // SAFETY: the attributes and the strings in them outlive the call; `size` is the number of
+    // bytes.
     let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, 0, -1, CLOEXEC) };
     let Ok(fd) = i32::try_from(fd) else { return Err(io::Error::other("the kernel gave no descriptor")) };
     if fd < 0 {

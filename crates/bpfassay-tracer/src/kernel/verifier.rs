@@ -6,9 +6,9 @@ use bpfassay_protocol::tool::VerifierStatistics;
 /// Longest line of a log, or message, that is reported, in bytes.
 pub(crate) const MAX_LINE: usize = 4096;
 
-/// The line of the verifier's log that has the reason: the last one before its statistics. Linux 7.3 continues after that line with
-/// a heading, reason, place, causes and a suggestion in many lines (kernel/bpf/diagnostics.c); where it has only
-/// those, the heading has the reason.
+/// The line of the verifier's log that has the reason: the last one before its statistics. Linux
+/// 7.3 continues after that line with a heading, reason, place, causes and a suggestion in many
+/// lines (kernel/bpf/diagnostics.c); where it has only those, the heading has the reason.
 pub(crate) fn reason<'a>(log: &[&'a str]) -> Option<&'a str> {
     const STATISTICS: [&str; 4] = ["processed ", "verification time ", "stack depth ", "insns processed "];
     const HEADING: &str = "Verification failed: ";
@@ -22,9 +22,11 @@ pub(crate) fn reason<'a>(log: &[&'a str]) -> Option<&'a str> {
     last(&log[..heading]).filter(|line| !is_trace(line)).or(log.get(heading).copied())
 }
 
-/// The statistics in the log of a program that was accepted; `None` where some of them are not there.
+/// The statistics in the log of a program that was accepted; `None` where some of them are not
+/// there.
 pub(crate) fn statistics(log: &str) -> Option<VerifierStatistics> {
-    // `processed 12 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_states 1 mark_read 1`
+    // `processed 12 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_states 1
+    // mark_read 1`
     let after = |name: &str| log.lines().rev().find_map(|line| word_after(line, name));
     Some(VerifierStatistics {
         instructions: after("processed")?.parse().ok()?,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loading and attaching the programs of a probe configuration.
 //!
-//! Here: `plan`, which is what the loaders have in common, and one folder for each loader. A loader has a function that
-//! takes a probe configuration and [`Options`] and returns [`Loaded`], and a line in [`load`].
-//! Not here: reading what the programs count.
+//! Here: `plan`, which is what the loaders have in common, and one folder for each loader. A loader
+//! has a function that takes a probe configuration and [`Options`] and returns [`Loaded`], and a
+//! line in [`load`]. Not here: reading what the programs count.
 
 pub(crate) mod aya;
 pub(crate) mod libbpf;
@@ -52,13 +52,14 @@ impl LoadedConfiguration {
         Self { configuration, options, load_ns, maps, findings, before, programs }
     }
 
-    /// Descriptors of the maps by name ([`bpfassay_tracer_common::map`]), for their reader; empty the second time.
+    /// Descriptors of the maps by name ([`bpfassay_tracer_common::map`]), for their reader; empty
+    /// the second time.
     pub(crate) fn take_maps(&mut self) -> BTreeMap<String, OwnedFd> {
         mem::take(&mut self.maps)
     }
 
-    /// Attaches the programs. They count until the links of what is returned are dropped, and can be attached again then. The time of loading is
-    /// reported once.
+    /// Attaches the programs. They count until the links of what is returned are dropped, and can
+    /// be attached again then. The time of loading is reported once.
     ///
     /// # Errors
     /// A [`Refusal`]; nothing stays attached then.
@@ -98,7 +99,8 @@ fn described(hooked: &Hooked) -> Result<bpfassay_protocol::tracer::Program, Refu
 /// Loads the programs of one probe configuration.
 ///
 /// # Errors
-/// A [`Refusal`] with the step that failed and the message of the kernel or the library; nothing stays loaded then.
+/// A [`Refusal`] with the step that failed and the message of the kernel or the library; nothing
+/// stays loaded then.
 pub(crate) fn load(configuration: ProbeConfiguration, options: &Options) -> Result<LoadedConfiguration, Refusal> {
     descriptors::make_room();
     if configuration.probe == Probe::Programs {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The counters as text that Prometheus reads: OpenMetrics 1.0 or the older text format 0.0.4.
 //!
-//! Pure: the text depends on the arguments only. Every counter is a sum since the tracer attached, so none ever
-//! decreases while it runs; what the configuration cannot measure has no sample, not a zero.
+//! Pure: the text depends on the arguments only. Every counter is a sum since the tracer attached,
+//! so none ever decreases while it runs; what the configuration cannot measure has no sample, not a
+//! zero.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +23,8 @@ use bpfassay_protocol::{
 pub(crate) enum Format {
     /// OpenMetrics 1.0 (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
     OpenMetrics,
-    /// Prometheus text format 0.0.4 (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+    /// Prometheus text format 0.0.4
+    /// (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
     Text,
 }
 
@@ -78,8 +80,9 @@ impl Series {
     }
 }
 
-/// Buckets of the histogram: element `i` of a latency counts calls of 2^i to 2^(i+1) - 1 ns, so that the upper bounds,
-/// which are inclusive, are 2^(i+1) - 1 ns. From 255 ns to 34 s; the set never changes, because sums over series need that.
+/// Buckets of the histogram: element `i` of a latency counts calls of 2^i to 2^(i+1) - 1 ns, so
+/// that the upper bounds, which are inclusive, are 2^(i+1) - 1 ns. From 255 ns to 34 s; the set
+/// never changes, because sums over series need that.
 const BUCKETS: std::ops::RangeInclusive<u32> = 7..=34;
 
 /// Writes `snapshot` in `format`.
@@ -186,7 +189,8 @@ impl Text {
             }
             let all: u64 = series.latency.iter().sum();
             self.labelled(&format!("{name}_bucket"), labels, Some("+Inf"), all)?;
-            // OpenMetrics wants a count exactly where there is a sum; the older format wants one always.
+            // OpenMetrics wants a count exactly where there is a sum; the older format wants one
+            // always.
             if self.format == Format::Text {
                 self.labelled(&format!("{name}_count"), labels, None, all)?;
             }
@@ -216,7 +220,8 @@ impl Text {
         Ok(())
     }
 
-    /// `# HELP` and `# TYPE`. OpenMetrics names the family without the suffix of its samples, the older format with it.
+    /// `# HELP` and `# TYPE`. OpenMetrics names the family without the suffix of its samples, the
+    /// older format with it.
     fn family(&mut self, name: &str, kind: Kind, help: &str) -> fmt::Result {
         let (suffix, kind) = match (kind, self.format) {
             (Kind::Histogram, _) => ("", "histogram"),
@@ -269,7 +274,8 @@ fn escape(text: &str, out: &mut String) {
     }
 }
 
-/// A bound in seconds in the shortest form that reads back as the same number, with an exponent where it is small.
+/// A bound in seconds in the shortest form that reads back as the same number, with an exponent
+/// where it is small.
 fn float(value: f64) -> String {
     if value < 1e-3 { format!("{value:e}") } else { value.to_string() }
 }

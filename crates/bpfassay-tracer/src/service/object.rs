@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay-tracer object`: an eBPF object of the user, loaded and attached by the names of its sections, with maps of it served over HTTP.
+//! `bpfassay-tracer object`: an eBPF object of the user, loaded and attached by the names of its
+//! sections, with maps of it served over HTTP.
 //!
 //! Here: the life of this mode and its page. Its output: [`bpfassay_protocol::object`].
 //!

@@ -69,7 +69,8 @@ pub(crate) struct Sampler<'a, S> {
     source: &'a mut S,
     mounts: Mounts,
     cgroups: Cgroups,
-    /// Paths that mounts have or had, by device and mount id: a counter keeps its label after an unmount.
+    /// Paths that mounts have or had, by device and mount id: a counter keeps its label after an
+    /// unmount.
     paths: BTreeMap<(Device, u64), String>,
     /// Whether `readv` counts as `read` and `writev` as `write`.
     merge: bool,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The life of an attached tracer: commands in, samples out, counters to Prometheus, until the end of standard input
-//! or a signal.
+//! The life of an attached tracer: commands in, samples out, counters to Prometheus, until the end
+//! of standard input or a signal.
 
 use std::{
     io::{self, Stdin, Write},
@@ -150,7 +150,8 @@ impl Input {
     }
 }
 
-/// Attaches the programs of `configuration` and serves them until the end of standard input or a signal.
+/// Attaches the programs of `configuration` and serves them until the end of standard input or a
+/// signal.
 ///
 /// # Errors
 /// [`ServeError`] where input, output, a reading or the endpoint fails. A refusal by the kernel is no error: it is reported as a line.
@@ -169,8 +170,9 @@ pub(crate) fn once<W: Write>(
     Ok(Served::Ended)
 }
 
-/// Attaches and detaches the programs of `configuration` by commands, and serves them meanwhile. They are loaded when they are first
-/// attached, and again where the kernel does not attach them a second time.
+/// Attaches and detaches the programs of `configuration` by commands, and serves them meanwhile.
+/// They are loaded when they are first attached, and again where the kernel does not attach them a
+/// second time.
 ///
 /// # Errors
 /// [`ServeError`] where input, output, a reading or the endpoint fails. A refusal by the kernel is no error: it is reported as a line.
@@ -183,7 +185,8 @@ pub(crate) fn keep_loaded<W: Write>(
     let mut input = Input::new(true)?;
     let mut tracer: Option<Tracer> = None;
     while input.await_attach()? {
-        // Before Linux 5.13 (f3a95075549e) the kernel attaches a program to a trampoline once only; any other refusal would be repeated.
+        // Before Linux 5.13 (f3a95075549e) the kernel attaches a program to a trampoline once only;
+        // any other refusal would be repeated.
         if tracer.as_mut().is_some_and(|tracer| tracer.attach_again().is_err()) {
             tracer = None;
         }
@@ -216,7 +219,8 @@ fn refused<W: Write>(refusal: Refusal, output: &mut Output<W>) -> Result<Served,
     output.line(&TracerLine::Refused(refusal)).map(|()| Served::Refused)
 }
 
-/// Writes the line `ready`, then serves commands, the interval and the metrics endpoint until the programs are to be detached.
+/// Writes the line `ready`, then serves commands, the interval and the metrics endpoint until the
+/// programs are to be detached.
 fn serve<W: Write>(
     tracer: &mut Tracer,
     service: &mut Service,
@@ -253,7 +257,8 @@ fn serve<W: Write>(
             }
         }
         if let Some(timer) = timer.as_ref().filter(|_| ready.timer) {
-            // Intervals that passed without a sample make one sample, not several with the same content.
+            // Intervals that passed without a sample make one sample, not several with the same
+            // content.
             rustix::io::retry_on_intr(|| rustix::io::read(timer, &mut [0; 8]))
                 .map_err(|source| ServeError::Setup { what: "read the timer", source: source.into() })?;
             output.line(&TracerLine::Sample(reader.sample(None)?))?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay-ior`: the workloads as a program: the embedded IOR-compatible engine, and, by a first argument that IOR does not
-//! have, `io-paths`, `mounts`, `microbenchmark` and `neighbour`. One program, because each adds a megabyte to every guest.
+//! `bpfassay-ior`: the workloads as a program: the embedded IOR-compatible engine, and, by a first
+//! argument that IOR does not have, `io-paths`, `mounts`, `microbenchmark` and `neighbour`. One
+//! program, because each adds a megabyte to every guest.
 
 use bpfassay_protocol::with_causes;
 
@@ -43,7 +44,8 @@ struct Arguments {
     args: Vec<String>,
 }
 
-/// Takes the program's own options out of the arguments; `None`: only information was asked for, and given.
+/// Takes the program's own options out of the arguments; `None`: only information was asked for,
+/// and given.
 fn arguments(args: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
     let mut ranks = env::var("BPFASSAY_IOR_RANKS").ok();
     let mut arguments = Arguments { ranks: 1, node: NodeOf::ALONE, record: None, args: Vec::new() };

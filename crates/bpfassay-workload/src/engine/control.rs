@@ -21,7 +21,8 @@ pub(crate) struct Control<S = Socket> {
     agent: S,
 }
 
-/// A stream socket that is never read or written but by `recv` and `send` (see [`bpfassay_protocol::control`]).
+/// A stream socket that is never read or written but by `recv` and `send` (see
+/// [`bpfassay_protocol::control`]).
 #[derive(Debug)]
 pub(crate) struct Socket(OwnedFd);
 
@@ -99,7 +100,8 @@ fn is_open(descriptor: RawFd) -> bool {
 impl Control {
     /// Takes over the descriptor from [`descriptor`].
     pub(crate) fn take(number: RawFd) -> Self {
-        // SAFETY: open (checked by `descriptor`), and the environment gives it to this program to own.
+        // SAFETY: open (checked by `descriptor`), and the environment gives it to this program to
+        // own.
         Self { agent: Socket(unsafe { OwnedFd::from_raw_fd(number) }) }
     }
 }

@@ -44,7 +44,8 @@ impl Host {
 pub(crate) fn local_time() -> String {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec as libc::time_t;
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: both pointers are to live local variables; the all-zero structure stays valid if the call fails.
+    // SAFETY: both pointers are to live local variables; the all-zero structure stays valid if the
+    // call fails.
     let parts = unsafe {
         libc::localtime_r(&raw const now, parts.as_mut_ptr());
         parts.assume_init()

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The system calls of a test, behind a trait so that they can be recorded ([`super::record`]) or replaced in tests.
+//! The system calls of a test, behind a trait so that they can be recorded ([`super::record`]) or
+//! replaced in tests.
 //!
-//! They go through the C library's functions, because those decide which system call is made on which architecture
-//! and the real IOR calls the same ones.
+//! They go through the C library's functions, because those decide which system call is made on
+//! which architecture and the real IOR calls the same ones.
 
 use std::{ffi::CStr, io, ptr, slice, time::Duration};
 
@@ -161,7 +162,8 @@ impl Io for Kernel {
             Advice::Sequential => libc::POSIX_MADV_SEQUENTIAL,
             Advice::DontNeed => libc::POSIX_MADV_DONTNEED,
         };
-        // SAFETY: `part` stays within the mapping, and none of these pieces of advice changes its contents.
+        // SAFETY: `part` stays within the mapping, and none of these pieces of advice changes its
+        // contents.
         match unsafe { libc::posix_madvise(map.part(offset, length)?, length, advice) } {
             0 => Ok(()),
             error => Err(io::Error::from_raw_os_error(error)),

@@ -70,8 +70,8 @@ impl<W: Write> Json<W> {
         write!(self.out, "{value}")
     }
 
-    /// Four decimals; an infinite number as a string, as IOR does; what is not a number, which IOR writes as it is and
-    /// JSON does not have, as `null`.
+    /// Four decimals; an infinite number as a string, as IOR does; what is not a number, which IOR
+    /// writes as it is and JSON does not have, as `null`.
     pub(crate) fn number(&mut self, key: &str, value: f64) -> io::Result<()> {
         self.element(key)?;
         if value.is_nan() {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The embedded engine: IOR's work without IOR and MPI, for the POSIX and MMAP interfaces.
 //!
-//! It makes the same system calls on the test files as the real IOR with the same options, rank by rank and in the
-//! same order, and writes the same JSON summary. Ranks are processes forked before any work; barriers and reductions
-//! go through shared memory and futexes, so that only the test itself does file I/O.
+//! It makes the same system calls on the test files as the real IOR with the same options, rank by
+//! rank and in the same order, and writes the same JSON summary. Ranks are processes forked before
+//! any work; barriers and reductions go through shared memory and futexes, so that only the test
+//! itself does file I/O.
 //!
-//! Where IOR would crash, wait for ever, or go on after a failure, the engine stops with a message instead.
+//! Where IOR would crash, wait for ever, or go on after a failure, the engine stops with a message
+//! instead.
 
 mod backend;
 pub(crate) mod control;

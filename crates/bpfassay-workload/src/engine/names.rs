@@ -41,7 +41,8 @@ pub(crate) fn test_file(io: &mut impl Io, options: &Options, owner: Owner) -> Re
 
 /// `/dir/file` to `/dir/RANK/file`, with the directory made and looked at as IOR does.
 fn own_directory(io: &mut impl Io, root: &str, owner: Owner) -> Result<String, EngineError> {
-    // IOR takes the first character for a directory if there is no slash behind it; so the cut is made there.
+    // IOR takes the first character for a directory if there is no slash behind it; so the cut is
+    // made there.
     let cut = match root.rfind('/') {
         Some(at) => at + 1,
         None => root.chars().next().map_or(0, char::len_utf8),

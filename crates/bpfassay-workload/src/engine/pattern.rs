@@ -16,7 +16,8 @@ pub(crate) struct Pattern {
     pub(crate) packet: Packet,
     /// The time stamp, or the value of `-G` in its place.
     pub(crate) stamp: u32,
-    /// The value of `-G`; 0 without it. Random packets are made from it when writing, from `stamp` when checking.
+    /// The value of `-G`; 0 without it. Random packets are made from it when writing, from `stamp`
+    /// when checking.
     pub(crate) signature: i32,
 }
 
@@ -51,7 +52,8 @@ impl Pattern {
         }
     }
 
-    /// Whether the buffer holds what `rank` wrote to `offset`. Looks at all of it, whatever it finds.
+    /// Whether the buffer holds what `rank` wrote to `offset`. Looks at all of it, whatever it
+    /// finds.
     pub(crate) fn holds(&self, buffer: &mut [u8], rank: u32, offset: u64) -> bool {
         let incompressible = self.incompressible(rank);
         let mut state = self.random(self.stamp, rank, offset);

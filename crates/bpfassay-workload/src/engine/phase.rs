@@ -99,7 +99,8 @@ enum Order {
 }
 
 impl Offsets<'_> {
-    /// Chooses where the segment lies. A worn-out rank that goes on at `index` starts at the block's beginning.
+    /// Chooses where the segment lies. A worn-out rank that goes on at `index` starts at the
+    /// block's beginning.
     fn begin_segment(&mut self, worn: bool, index: u64) {
         if let Order::Random { generator, blocks, blocks_when_worn } = &mut self.order {
             let blocks = if worn { *blocks_when_worn } else { *blocks };

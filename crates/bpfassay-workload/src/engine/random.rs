@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The pseudo-random generators behind IOR's orders and patterns, so that the same seed gives the same accesses.
+//! The pseudo-random generators behind IOR's orders and patterns, so that the same seed gives the
+//! same accesses.
 //!
-//! IOR takes them from the C library, so they are those of glibc: `rand` is the additive feedback generator of
-//! `random(3)` with its default state of 31 words, `rand_r` a linear congruential one.
+//! IOR takes them from the C library, so they are those of glibc: `rand` is the additive feedback
+//! generator of `random(3)` with its default state of 31 words, `rand_r` a linear congruential one.
 
 /// glibc's `rand` and `random`, seeded by `srand` or `srandom`.
 #[derive(Debug, Clone)]
@@ -78,8 +79,8 @@ impl Rand64 {
 
 /// Offsets, within one segment, of the transfers that task `task` makes in shuffled order (`-z`).
 ///
-/// With a file per process these are all transfers of its block. In a shared file every transfer of the segment falls
-/// to a random task, so that tasks have different numbers of them, possibly none.
+/// With a file per process these are all transfers of its block. In a shared file every transfer of
+/// the segment falls to a random task, so that tasks have different numbers of them, possibly none.
 pub(crate) fn shuffled(
     generator: &mut Rand,
     seed: u32,

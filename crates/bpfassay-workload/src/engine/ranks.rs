@@ -33,7 +33,8 @@ struct Header {
     test: Barrier,
 }
 
-/// The memory: a header, then [`SLOTS`] numbers for every rank, and then room for the times of calls of every rank.
+/// The memory: a header, then [`SLOTS`] numbers for every rank, and then room for the times of
+/// calls of every rank.
 struct Region {
     address: *mut libc::c_void,
     ranks: u32,
@@ -65,13 +66,15 @@ impl Region {
     }
 
     const fn header(&self) -> &Header {
-        // SAFETY: the memory begins with a header, whose all-zero state is valid, and lives as long as `self`.
+        // SAFETY: the memory begins with a header, whose all-zero state is valid, and lives as long
+        // as `self`.
         unsafe { &*self.address.cast::<Header>() }
     }
 
     fn slots(&self, rank: u32) -> &[AtomicU64; SLOTS] {
         assert!(rank < self.ranks, "rank {rank} of {}", self.ranks);
-        // SAFETY: within the memory, aligned (header and slots are multiples of 8 bytes), and all-zero is valid.
+        // SAFETY: within the memory, aligned (header and slots are multiples of 8 bytes), and
+        // all-zero is valid.
         unsafe { &*self.address.byte_add(HEADER + RANK * rank as usize).cast::<[AtomicU64; SLOTS]>() }
     }
 
@@ -79,7 +82,8 @@ impl Region {
         assert!(rank < self.ranks, "rank {rank} of {}", self.ranks);
         let times = self.times as usize;
         let offset = HEADER + RANK * self.ranks as usize + times * size_of::<AtomicU64>() * rank as usize;
-        // SAFETY: within the memory, behind the slots of all ranks, aligned as these are, and all-zero is valid.
+        // SAFETY: within the memory, behind the slots of all ranks, aligned as these are, and
+        // all-zero is valid.
         unsafe { std::slice::from_raw_parts(self.address.byte_add(offset).cast::<AtomicU64>(), times) }
     }
 }
@@ -124,7 +128,8 @@ impl NodeOf {
 }
 
 impl Team {
-    /// The ranks of a run, each to be given to its process or thread, with room for so many `times` of calls of each.
+    /// The ranks of a run, each to be given to its process or thread, with room for so many `times`
+    /// of calls of each.
     pub(crate) fn world(size: u32, times: u32) -> io::Result<Vec<Self>> {
         let region = Arc::new(Region::new(size, times)?);
         Ok((0..size)
@@ -247,8 +252,8 @@ fn wake(generation: &AtomicU32) {
     let _ = futex::wake(generation, futex::Flags::empty(), c_int::MAX as u32);
 }
 
-/// Runs `work` as every rank, each in its own process (a single one in this process), and returns the exit status:
-/// 0, or that of the first rank that failed. Each has room for `times` of calls.
+/// Runs `work` as every rank, each in its own process (a single one in this process), and returns
+/// the exit status: 0, or that of the first rank that failed. Each has room for `times` of calls.
 ///
 /// # Errors
 /// [`EngineError::Ranks`] if processes cannot be made, [`EngineError::Killed`] if one was killed.
@@ -264,7 +269,8 @@ pub(crate) fn launch(ranks: u32, times: u32, work: impl Fn(Team) -> u8) -> Resul
     let parent = rustix::process::getpid();
     let mut children = Vec::new();
     for team in teams.drain(..) {
-        // SAFETY: the program has one thread (see `bpfassay-ior`), so that the child may do anything.
+        // SAFETY: the program has one thread (see `bpfassay-ior`), so that the child may do
+        // anything.
         match unsafe { libc::fork() } {
             -1 => {
                 let source = io::Error::last_os_error();

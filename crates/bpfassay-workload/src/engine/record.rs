@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A record of the calls on test files, one line each, for comparison with a real IOR's system calls.
+//! A record of the calls on test files, one line each, for comparison with a real IOR's system
+//! calls.
 //!
-//! The lines name the call and what decides its effect: `open PATH rw,create 664`, `seek 4096`, `write 4096`,
-//! `msync 0 65536`. A call that failed or moved fewer bytes ends with ` = ` and its result.
+//! The lines name the call and what decides its effect: `open PATH rw,create 664`, `seek 4096`,
+//! `write 4096`, `msync 0 65536`. A call that failed or moved fewer bytes ends with ` = ` and its
+//! result.
 
 use std::{
     ffi::CStr,

@@ -220,7 +220,8 @@ impl Report {
         self.checked(written)
     }
 
-    /// Writes the summary of all tests and ends the report. `tests`: options, tasks and result of each.
+    /// Writes the summary of all tests and ends the report. `tests`: options, tasks and result of
+    /// each.
     pub(crate) fn finish(mut self, tests: &[(&Options, u32, TestResult)]) -> Result<(), EngineError> {
         let (finished, ranks) = (host::local_time(), self.ranks);
         let rows = || {

@@ -56,7 +56,8 @@ impl TestResult {
     }
 }
 
-/// Bytes moved and total time of every repetition, 0 and 0 for those that the time limit left out, as IOR counts them.
+/// Bytes moved and total time of every repetition, 0 and 0 for those that the time limit left out,
+/// as IOR counts them.
 pub(crate) fn rates(points: &[(u32, Point)], repetitions: u32) -> Vec<(f64, f64)> {
     (0..repetitions)
         .map(|repetition| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all forms of results show: the rows, totals and settings of a test, before they are written.
+//! What all forms of results show: the rows, totals and settings of a test, before they are
+//! written.
 
 use super::{
     host::{self, Host},

@@ -230,7 +230,8 @@ impl<'a, I: Io> TestRun<'a, I> {
         Ok(())
     }
 
-    /// Waits until every rank has come here, those of other nodes, too: the agent has rank 0 wait for these.
+    /// Waits until every rank has come here, those of other nodes, too: the agent has rank 0 wait
+    /// for these.
     fn meet(&mut self) -> Result<(), EngineError> {
         self.team.barrier()?;
         if self.team.nodes() == 1 {
@@ -362,8 +363,8 @@ impl<'a, I: Io> TestRun<'a, I> {
         self.team.barrier()
     }
 
-    /// Reports to the agent that a phase has ended and what it did, and then what its calls took if its time counts: it `took` this rank so long. Holds
-    /// all ranks meanwhile.
+    /// Reports to the agent that a phase has ended and what it did, and then what its calls took if
+    /// its time counts: it `took` this rank so long. Holds all ranks meanwhile.
     fn end(&mut self, access: Access, repetition: u32, took: Option<Duration>) -> Result<(), EngineError> {
         if !self.is_controlled {
             return Ok(());

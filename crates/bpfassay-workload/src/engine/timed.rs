@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long the calls of a phase take: one reading of the clock per call, into memory that was written to before the phase begins, so that timing
-//! costs each configuration the same and makes neither a system call nor a page fault.
+//! How long the calls of a phase take: one reading of the clock per call, into memory that was
+//! written to before the phase begins, so that timing costs each configuration the same and makes
+//! neither a system call nor a page fault.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -12,8 +13,8 @@ use bpfassay_protocol::{
 
 use super::{EngineError, ranks::Team};
 
-/// Most times of calls that are kept of a phase, over all ranks. Where there are more calls, their number and the sum, tail and maximum of their times
-/// are measured, and the distribution is not.
+/// Most times of calls that are kept of a phase, over all ranks. Where there are more calls, their
+/// number and the sum, tail and maximum of their times are measured, and the distribution is not.
 const MOST: u64 = 1 << 20;
 
 /// How many times of calls each of `ranks` needs room for, in any of `tests`.
@@ -68,7 +69,8 @@ impl<'a> Timed<'a> {
         self.since = now;
     }
 
-    /// What the calls of all ranks took in a phase that took this rank `whole`; `None` where there were none. All ranks ask for it, after the phase.
+    /// What the calls of all ranks took in a phase that took this rank `whole`; `None` where there
+    /// were none. All ranks ask for it, after the phase.
     pub(crate) fn of_all(&self, whole: Duration) -> Result<Option<CallTimes>, EngineError> {
         let Self { team, calls, sum_ns, max_ns, .. } = *self;
         let tail_ns = nanoseconds(whole).saturating_sub(sum_ns);

@@ -18,10 +18,12 @@ use super::calls::{bytes, pieces};
 /// Requests in flight at once.
 pub(crate) const DEPTH: usize = 4;
 
-/// Transfers `ranges` of `file` by `aio_read` or `aio_write`; `memory` is where the file's first byte lies or goes.
+/// Transfers `ranges` of `file` by `aio_read` or `aio_write`; `memory` is where the file's first
+/// byte lies or goes.
 ///
 /// # Errors
-/// That of the first request that the C library does not take, or of waiting. The requests' own are in the result.
+/// That of the first request that the C library does not take, or of waiting. The requests' own are
+/// in the result.
 pub(crate) fn posix(
     direction: Direction,
     file: &File,
@@ -124,7 +126,8 @@ impl Context {
         Ok(Self(context))
     }
 
-    /// Transfers `ranges` of `file`, at most [`DEPTH`]; `memory` is where the file's first byte lies or goes.
+    /// Transfers `ranges` of `file`, at most [`DEPTH`]; `memory` is where the file's first byte
+    /// lies or goes.
     ///
     /// # Errors
     /// The kernel's, where it does not take all requests. The requests' own are in the result.

@@ -3,7 +3,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// Alignment of buffers, in bytes: enough for O_DIRECT on any file system, and whole pages for registration.
+/// Alignment of buffers, in bytes: enough for O_DIRECT on any file system, and whole pages for
+/// registration.
 pub(crate) const ALIGNMENT: usize = 4096;
 
 /// Bytes at an address that is a multiple of [`ALIGNMENT`].
@@ -56,8 +57,8 @@ pub(crate) fn first_difference(bytes: &[u8], seed: u64, offset: u64) -> Option<u
     bytes.iter().zip(offset..).find(|&(&byte, position)| byte != at(seed, position)).map(|(_, position)| position)
 }
 
-/// The byte of `seed` at `position`: of the words of SplitMix64 (Steele, Lea and Flood 2014), so that neither a shift by
-/// any distance nor the data of another seed look right.
+/// The byte of `seed` at `position`: of the words of SplitMix64 (Steele, Lea and Flood 2014), so
+/// that neither a shift by any distance nor the data of another seed look right.
 fn at(seed: u64, position: u64) -> u8 {
     let mut word = (seed << 32).wrapping_add(position / 8 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

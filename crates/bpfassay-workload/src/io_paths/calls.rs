@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System calls as safe functions. Each method is one call through the C library, which decides which system call it is
-//! on which architecture.
+//! System calls as safe functions. Each method is one call through the C library, which decides
+//! which system call it is on which architecture.
 
 use std::{
     ffi::CString,

@@ -39,8 +39,9 @@ pub(crate) fn between_files(
     stage.check_target()
 }
 
-/// Bytes from a file into a pipe or socket, by `transfer(source, sink, offset, length)`. They are taken out again at
-/// once: pipes and sockets lie on file systems of their own, where nothing that is counted here lies.
+/// Bytes from a file into a pipe or socket, by `transfer(source, sink, offset, length)`. They are
+/// taken out again at once: pipes and sockets lie on file systems of their own, where nothing that
+/// is counted here lies.
 pub(crate) fn out_of_file(
     stage: &mut Stage<'_>,
     call: &'static str,

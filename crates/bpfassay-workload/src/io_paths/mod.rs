@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The workload `io-paths`: a known number of bytes by each way that data can take between a program and a file.
+//! The workload `io-paths`: a known number of bytes by each way that data can take between a
+//! program and a file.
 //!
-//! The paths and what they move are in [`bpfassay_protocol::io_path`]. Here each of them is run, in a directory of
-//! its own that is removed afterwards: files are made ready, the beginning of the phase is reported to the agent, the path's calls
-//! are made and nothing else that touches the file system, what they returned is reported to the agent, and the data are checked.
-//! A path whose call the kernel or the file system refuses is reported with that call and its error, and the next one
+//! The paths and what they move are in [`bpfassay_protocol::io_path`]. Here each of them is run, in
+//! a directory of its own that is removed afterwards: files are made ready, the beginning of the
+//! phase is reported to the agent, the path's calls are made and nothing else that touches the file
+//! system, what they returned is reported to the agent, and the data are checked. A path whose call
+//! the kernel or the file system refuses is reported with that call and its error, and the next one
 //! follows; anything else that goes wrong ends the workload.
 //!
-//! Bytes move in calls of 16 KiB, so that short transfers, several requests in flight, and partial pages occur.
+//! Bytes move in calls of 16 KiB, so that short transfers, several requests in flight, and partial
+//! pages occur.
 
 mod aio;
 mod buffer;
@@ -55,7 +58,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Runs every path and returns what became of each. The control channel is the one that the environment names.
+    /// Runs every path and returns what became of each. The control channel is the one that the
+    /// environment names.
     ///
     /// # Errors
     /// [`PathsError`]: wrong data, calls that return what they must not, or files that cannot be made ready.
@@ -241,8 +245,8 @@ fn map_write(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     stage.check_target()
 }
 
-/// A file and memory for moving all of it in the given direction: reading gets a file that holds the data, writing memory
-/// that does.
+/// A file and memory for moving all of it in the given direction: reading gets a file that holds
+/// the data, writing memory that does.
 fn ends(stage: &Stage<'_>, direction: Direction, flags: i32) -> Result<(fs::File, Buffer), PathFailure> {
     Ok(match direction {
         Direction::In => (stage.source(flags)?, Buffer::zeroed(stage.size)),
@@ -322,7 +326,8 @@ fn short_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let source = stage.source(0)?;
     let mut data = Buffer::zeroed(2 * stage.size);
     stage.phase(|stage, moved| {
-        // Each call reads the last bytes of the file, as many as its turn has, and asks for twice as many (`IoPath::requested`).
+        // Each call reads the last bytes of the file, as many as its turn has, and asks for twice
+        // as many (`IoPath::requested`).
         stage.each("pread64", moved, &[Operation::Read], |range| {
             calls::pread(&source, &mut data[..2 * range.len()], stage.size - range.len())
         })

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The workload `mounts`: on the file system under test and on each further mount, a file is written and read again. The amounts differ from mount to
-//! mount, so that no sum of some of them looks like another.
+//! The workload `mounts`: on the file system under test and on each further mount, a file is
+//! written and read again. The amounts differ from mount to mount, so that no sum of some of them
+//! looks like another.
 
 use std::{
     collections::BTreeMap,
@@ -37,7 +38,8 @@ pub const UNDER_TEST: &str = "file-system";
 pub struct Run {
     /// A directory on the file system under test.
     pub directory: PathBuf,
-    /// Bytes that are written on the file system under test; once more of them on each mount after it. A multiple of 4096.
+    /// Bytes that are written on the file system under test; once more of them on each mount after
+    /// it. A multiple of 4096.
     pub size: u64,
     /// Where the summary goes, as JSON.
     pub summary: Option<PathBuf>,
@@ -88,7 +90,8 @@ pub enum MountsError {
 }
 
 impl Run {
-    /// Writes and reads a file on each mount, in a phase of its own. The control channel is the one that the environment names.
+    /// Writes and reads a file on each mount, in a phase of its own. The control channel is the one
+    /// that the environment names.
     ///
     /// # Errors
     /// [`MountsError`]: a file that cannot be written or read, or has other data.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The neighbour: a process that reads and writes a file of its own all the time, so that a tracer which does not distinguish
-//! cgroups apart counts too much.
+//! The neighbour: a process that reads and writes a file of its own all the time, so that a tracer
+//! which does not distinguish cgroups apart counts too much.
 
 use std::{
     fs::OpenOptions,
@@ -16,7 +16,8 @@ use super::{
 /// Bytes of its file.
 const SIZE: usize = 1 << 20;
 
-/// Bytes of one call: the 64 KiB are neither a page nor what the workloads use, so that mixed-up counts show.
+/// Bytes of one call: the 64 KiB are neither a page nor what the workloads use, so that mixed-up
+/// counts show.
 const TRANSFER: usize = 60_000;
 
 /// What it prints once it has read and written for the first time.
@@ -49,7 +50,8 @@ pub enum NeighbourError {
     Greeting(#[source] io::Error),
 }
 
-/// Writes and reads `file` until the process is killed, or `rounds` are done; writes [`GREETING`] to `out` after the first.
+/// Writes and reads `file` until the process is killed, or `rounds` are done; writes [`GREETING`]
+/// to `out` after the first.
 ///
 /// # Errors
 /// [`NeighbourError`] where the file cannot be created, written or read, or `out` cannot be written.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What every path needs: files with known data, what its calls moved, and the barriers around a phase.
+//! What every path needs: files with known data, what its calls moved, and the barriers around a
+//! phase.
 
 use std::{
     collections::BTreeMap,
@@ -167,7 +168,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Moves all bytes in order, one call of `transfer` after the other; what a call leaves is the next one's.
+    /// Moves all bytes in order, one call of `transfer` after the other; what a call leaves is the
+    /// next one's.
     pub(crate) fn each(
         &self,
         call: &'static str,
@@ -187,7 +189,8 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Moves all bytes by `run`, which takes up to `depth` ranges at once; what a request leaves is asked for again.
+    /// Moves all bytes by `run`, which takes up to `depth` ranges at once; what a request leaves is
+    /// asked for again.
     pub(crate) fn batches(
         &self,
         call: &'static str,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Many processes that touch a file for the first time, at once: a tracer that loses the first call of a key that several insert at the same time
-//! counts too little.
+//! Many processes that touch a file for the first time, at once: a tracer that loses the first call
+//! of a key that several insert at the same time counts too little.
 
 use std::{io, ops::Range};
 
@@ -33,7 +33,8 @@ pub(super) fn reading(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
         let range = part(size, team.rank() - 1);
         let mut memory = Buffer::zeroed(range.len());
         let parent = rustix::process::getpid();
-        // SAFETY: the program has one thread; in tests, where it has more, the child allocates through malloc alone, which fork leaves usable.
+        // SAFETY: the program has one thread; in tests, where it has more, the child allocates
+        // through malloc alone, which fork leaves usable.
         match unsafe { libc::fork() } {
             -1 => return Err(failed(io::Error::last_os_error())),
             0 => {
@@ -78,7 +79,8 @@ fn part(size: usize, number: u32) -> Range<usize> {
     if number + 1 == PROCESSES { start..size } else { start..start + share }
 }
 
-/// One process: waits for the others, reads its part, and reports calls, bytes, the error number, and one more than the place of the first wrong byte.
+/// One process: waits for the others, reads its part, and reports calls, bytes, the error number,
+/// and one more than the place of the first wrong byte.
 fn one(
     team: &Team,
     file: &std::fs::File,

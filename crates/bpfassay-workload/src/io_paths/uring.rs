@@ -45,7 +45,8 @@ impl Ring {
         unsafe { self.0.submitter().register_buffers(&[buffer]) }
     }
 
-    /// Transfers `ranges` of `file`, at most [`DEPTH`]; `memory` is where the file's first byte lies or goes.
+    /// Transfers `ranges` of `file`, at most [`DEPTH`]; `memory` is where the file's first byte
+    /// lies or goes.
     ///
     /// # Errors
     /// The kernel's, from `io_uring_enter`. The requests' own are in the result.
@@ -95,7 +96,8 @@ impl Ring {
     fn complete(&mut self, entries: &[Entry]) -> io::Result<Vec<io::Result<usize>>> {
         for (index, entry) in entries.iter().enumerate() {
             let entry = entry.clone().user_data(index as u64);
-            // SAFETY: the callers keep what the entry refers to until this function has waited for it.
+            // SAFETY: the callers keep what the entry refers to until this function has waited for
+            // it.
             unsafe { self.0.submission().push(&entry) }.map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?;
         }
         let mut results: Vec<io::Result<usize>> = Vec::new();

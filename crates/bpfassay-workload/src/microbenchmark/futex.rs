@@ -21,8 +21,8 @@ pub(super) fn run(operations: u64, phase: &mut Phase) -> Result<(), Microbenchma
     side_by_side(phase, || take_turns(&word, operations, OURS, THEIRS), || take_turns(&word, operations, THEIRS, OURS))
 }
 
-/// Waits for `own` turn and hands it over to the `other`, so often; the calls that it took. The thread that begins waits for
-/// its last turn as well.
+/// Waits for `own` turn and hands it over to the `other`, so often; the calls that it took. The
+/// thread that begins waits for its last turn as well.
 fn take_turns(word: &AtomicU32, times: u64, own: u32, other: u32) -> Result<Events, MicrobenchmarkError> {
     let (mut waits, mut wakes) = (Totals::default(), Totals::default());
     for _ in 0..times {

@@ -60,7 +60,8 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: the segment is ours, and the command takes no buffer. A failure leaves it behind until the guest ends.
+        // SAFETY: the segment is ours, and the command takes no buffer. A failure leaves it behind
+        // until the guest ends.
         unsafe { libc::shmctl(self.0, libc::IPC_RMID, std::ptr::null_mut()) };
     }
 }

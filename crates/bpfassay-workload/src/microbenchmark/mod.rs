@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Workloads without files ([`bpfassay_protocol::job::Microbenchmark`]): a fixed number of operations on futexes, on a TCP connection or
-//! on shared memory, timed, with an exact count of the calls that they are made of.
+//! Workloads without files ([`bpfassay_protocol::job::Microbenchmark`]): a fixed number of
+//! operations on futexes, on a TCP connection or on shared memory, timed, with an exact count of
+//! the calls that they are made of.
 //!
-//! Threads are there and stand still before the phase begins, and stay until it has ended: starting and joining them uses
-//! futexes, too. They notify each other over a pair of Unix sockets, which no program set counts.
+//! Threads are there and stand still before the phase begins, and stay until it has ended: starting
+//! and joining them uses futexes, too. They notify each other over a pair of Unix sockets, which no
+//! program set counts.
 
 mod futex;
 mod memory;
@@ -34,7 +36,8 @@ pub struct Run {
     pub microbenchmark: Microbenchmark,
     /// How often: from 1 to [`MAX_OPERATIONS`].
     pub operations: u64,
-    /// Bytes of each operation, within [`Microbenchmark::sizes`]; without meaning where it has none.
+    /// Bytes of each operation, within [`Microbenchmark::sizes`]; without meaning where it has
+    /// none.
     pub size: u32,
     /// Where the summary goes, as JSON.
     pub summary: Option<PathBuf>,
@@ -131,7 +134,8 @@ struct Phase {
 }
 
 impl Phase {
-    /// Does `work` between the two barriers; it gives the calls that it made, all of which have returned.
+    /// Does `work` between the two barriers; it gives the calls that it made, all of which have
+    /// returned.
     fn of(&mut self, work: impl FnOnce() -> Result<Events, MicrobenchmarkError>) -> Result<(), MicrobenchmarkError> {
         let phase = PhaseName { phase: WORK.to_owned(), test: 0, repetition: 0 };
         self.announce(&PhaseEvent::Begin(phase.clone()))?;
@@ -171,7 +175,8 @@ impl Line {
     }
 }
 
-/// Does `ours` in this thread and `theirs` in another one, both within the phase and neither of them longer.
+/// Does `ours` in this thread and `theirs` in another one, both within the phase and neither of
+/// them longer.
 fn side_by_side(
     phase: &mut Phase,
     ours: impl FnOnce() -> Result<Events, MicrobenchmarkError>,

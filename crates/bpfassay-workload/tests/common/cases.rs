@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The runs that are compared: every file in `ior-configs/`, and a generated set of option combinations.
+//! The runs that are compared: every file in `ior-configs/`, and a generated set of option
+//! combinations.
 
 use std::fs;
 
@@ -10,7 +11,8 @@ use super::{Case, Job, workspace};
 /// How many option combinations are generated.
 pub(crate) const GENERATED: usize = 280;
 
-/// Every file in `ior-configs/` that the engine can do, with one rank and, but for the big one, with two.
+/// Every file in `ior-configs/` that the engine can do, with one rank and, but for the big one,
+/// with two.
 pub(crate) fn configs() -> Vec<Case> {
     let mut paths: Vec<_> =
         fs::read_dir(workspace().join("ior-configs")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -146,7 +148,8 @@ fn options(numbers: &mut Numbers, ranks: u32) -> Options {
     options
 }
 
-/// A script whose first test has the given options and keeps its files, and whose later ones change something.
+/// A script whose first test has the given options and keeps its files, and whose later ones change
+/// something.
 fn script(numbers: &mut Numbers, options: &Options) -> String {
     let flag = |value: bool| u8::from(value);
     let mut text = format!(

@@ -69,7 +69,8 @@ impl Places {
         self.root.path().join("summary.json")
     }
 
-    /// The arguments of the case, with the test file in [`Self::data`] and the summary as JSON in [`Self::summary`].
+    /// The arguments of the case, with the test file in [`Self::data`] and the summary as JSON in
+    /// [`Self::summary`].
     pub(crate) fn args(&self, case: &Case) -> Vec<String> {
         let test_file = self.data().join("t").display().to_string();
         let summary = format!("summaryFormat=JSON,summaryFile={}", self.summary().display());

@@ -8,8 +8,9 @@ use serde::{
     de::{MapAccess, SeqAccess, Visitor},
 };
 
-/// `{Version:s,tests:[{TestID:i,…}*2],…}`: `s` a string, `i` an integer, `f` a figure with decimals (or what IOR writes
-/// for one that is infinite or not a number); equal neighbours in arrays are counted.
+/// `{Version:s,tests:[{TestID:i,…}*2],…}`: `s` a string, `i` an integer, `f` a figure with decimals
+/// (or what IOR writes for one that is infinite or not a number); equal neighbours in arrays are
+/// counted.
 pub(crate) fn of(text: &[u8]) -> String {
     let text = without_nan(&String::from_utf8_lossy(text));
     match serde_json::from_str::<Skeleton>(&text) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The control channel: the engine waits at the beginning and end of every phase and reports what the phase did.
+//! The control channel: the engine waits at the beginning and end of every phase and reports what
+//! the phase did.
 
 #![allow(
     clippy::unwrap_used,
@@ -196,7 +197,8 @@ fn a_channel_that_is_none_is_refused() {
     }
 }
 
-/// Runs `args` as two nodes of two ranks each, which meet where the agents have them meet. Returns the events, which are the same on both, and what each moved.
+/// Runs `args` as two nodes of two ranks each, which meet where the agents have them meet. Returns
+/// the events, which are the same on both, and what each moved.
 fn two_nodes(directory: &Path, args: &[&str]) -> (Vec<PhaseEvent>, [String; 2]) {
     let mut nodes = ["1/2", "2/2"].map(|node| {
         let args: Vec<&str> = ["--node", node].iter().chain(args).copied().collect();
@@ -232,7 +234,8 @@ fn ranks_of_two_nodes_share_a_file_and_read_what_the_other_node_wrote() {
     let directory = tempfile::tempdir().unwrap();
     let args = ["-b", "64k", "-t", "16k", "-s", "2", "-w", "-R", "-C", "-G", "7", "-g", "-i", "2"];
     let (events, errors) = two_nodes(directory.path(), &args);
-    // The data is where ranks numbered over both nodes put it, or the check would find errors; and nobody is warned of sizes.
+    // The data is where ranks numbered over both nodes put it, or the check would find errors; and
+    // nobody is warned of sizes.
     assert_eq!(errors, ["", ""]);
     // 2 ranks · 2 segments · 64 KiB on each node.
     let share = 2 * 2 * (64 << 10);

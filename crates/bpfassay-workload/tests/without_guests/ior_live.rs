@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The engine against a real IOR, call by call as strace sees them: where `ior` (and, for several ranks, `mpiexec`) and
-//! `strace` are on the PATH.
+//! The engine against a real IOR, call by call as strace sees them: where `ior` (and, for several
+//! ranks, `mpiexec`) and `strace` are on the PATH.
 //!
-//! With `BPFASSAY_RECORD_EXPECTATIONS=1` what the real IOR did is written to `results/ior-expectations/`.
+//! With `BPFASSAY_RECORD_EXPECTATIONS=1` what the real IOR did is written to
+//! `results/ior-expectations/`.
 
 #![allow(
     clippy::unwrap_used,
@@ -191,8 +192,8 @@ fn script_files() {
     compare("ior-configs.txt", cases::configs());
 }
 
-/// How many transfers a stonewalled run makes depends on the time: only what it reports, and that all ranks make as many,
-/// can be compared.
+/// How many transfers a stonewalled run makes depends on the time: only what it reports, and that
+/// all ranks make as many, can be compared.
 #[test]
 fn stonewalled() {
     let Some(tools) = Tools::find() else { return };

@@ -22,12 +22,14 @@ pub(crate) const PATH: &str = bpfassay_btf::KERNEL;
 /// The whole file.
 ///
 /// # Errors
-/// The kernel's error; `NotFound` where the kernel was built without it. [`cannot`] has the message.
+/// The kernel's error; `NotFound` where the kernel was built without it. [`cannot`] has the
+/// message.
 pub(crate) fn read() -> io::Result<Vec<u8>> {
     fs::read(PATH)
 }
 
-/// The prototypes of those of `wanted` that the kernel has, from the file `kept`, if it is given and has them all. `usual`: see
+/// The prototypes of those of `wanted` that the kernel has, from the file `kept`, if it is given
+/// and has them all. `usual`: see
 /// [`kept::look_up`]. A name of several functions occurs several times.
 ///
 /// # Errors

@@ -118,7 +118,8 @@ mod tests {
     use super::*;
     use crate::loader::plan::objects;
 
-    /// The type information of a C program, which declares only the members that it uses, in its own order.
+    /// The type information of a C program, which declares only the members that it uses, in its
+    /// own order.
     fn with_btf(test: impl FnOnce(&Btf<'_>)) {
         let elf = objects::find(Probe::Fexit, MapLayout::Percpu).unwrap().elf;
         test(&Btf::from_raw("object", elf).unwrap().unwrap());
@@ -127,7 +128,8 @@ mod tests {
     #[test]
     fn members_are_found_by_their_path_through_structures() {
         with_btf(|btf| {
-            // `struct file` of kernel.h: the mode, followed by a `struct path` that begins with the mount.
+            // `struct file` of kernel.h: the mode, followed by a `struct path` that begins with the
+            // mount.
             assert_eq!(find(btf, "file.f_mode").unwrap(), 0);
             assert_eq!(find(btf, "file.f_path.mnt").unwrap(), find(btf, "file.f_path").unwrap());
             assert!(find(btf, "file.f_path.mnt").unwrap() > 0);

@@ -18,7 +18,8 @@ use super::{
 
 const KALLSYMS: &str = "/proc/kallsyms";
 
-/// The entries of the table for `wanted`; from the file `kept`, if it is given and has them all. `usual`: see [`kept::look_up`].
+/// The entries of the table for `wanted`; from the file `kept`, if it is given and has them all.
+/// `usual`: see [`kept::look_up`].
 ///
 /// # Errors
 /// [`Unread`] where the table cannot be read.

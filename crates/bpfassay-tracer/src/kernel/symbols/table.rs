@@ -8,9 +8,9 @@ use std::{
 
 use crate::kernel::kept::Kept;
 
-/// Suffixes that the compiler gives to functions that it changed: the original signature or the whole body may be
-/// elsewhere (`-fipa-sra`, `-fipa-cp`, `-fipa-split` of GCC). `.cold` is none of these: it holds the unlikely branches of a
-/// function that keeps its name, its entry and its exit.
+/// Suffixes that the compiler gives to functions that it changed: the original signature or the
+/// whole body may be elsewhere (`-fipa-sra`, `-fipa-cp`, `-fipa-split` of GCC). `.cold` is none of
+/// these: it holds the unlikely branches of a function that keeps its name, its entry and its exit.
 const VARIANTS: [&str; 4] = ["isra", "constprop", "part", "llvm"];
 
 /// One function in the symbol table.
@@ -63,8 +63,8 @@ pub(crate) fn read<'a>(
     }
 }
 
-/// The name in a line, if it is a function's. Most of a kernel's 200,000 lines are no function, or none that is wanted: this check is
-/// the cost of reading them.
+/// The name in a line, if it is a function's. Most of a kernel's 200,000 lines are no function, or
+/// none that is wanted: this check is the cost of reading them.
 fn function(line: &[u8]) -> Option<&str> {
     let rest = &line[line.iter().position(|&byte| byte == b' ')?..];
     // Weak functions are listed, too, where nothing overrides them.

@@ -48,7 +48,8 @@ pub(crate) fn read_kprobes() -> Result<String, Unread> {
     first(&KPROBES, fs::read_to_string)
 }
 
-/// Which of `wanted` are in `available_filter_functions`: one name per line, then a blank and its module.
+/// Which of `wanted` are in `available_filter_functions`: one name per line, then a blank and its
+/// module.
 ///
 /// # Errors
 /// The reader's, where a line cannot be read.
@@ -77,8 +78,9 @@ pub(crate) fn blacklist(text: &str) -> BTreeSet<&str> {
 pub(crate) struct Enabled {
     /// Callbacks on it.
     pub(crate) count: u64,
-    /// Flags, as letters (`t_show` in kernel/trace/ftrace.c): R saves all registers, I changes the instruction pointer,
-    /// D calls directly (a BPF trampoline), O has its own trampoline, M was modified once.
+    /// Flags, as letters (`t_show` in kernel/trace/ftrace.c): R saves all registers, I changes the
+    /// instruction pointer, D calls directly (a BPF trampoline), O has its own trampoline, M was
+    /// modified once.
     pub(crate) flags: String,
 }
 
@@ -92,8 +94,8 @@ impl std::fmt::Display for Enabled {
     }
 }
 
-/// Functions in `enabled_functions`: lines `NAME [\[MODULE\]] (COUNT) FLAGS… ADDITIONS`, and continuation lines
-/// of the function before, which begin with a blank.
+/// Functions in `enabled_functions`: lines `NAME [\[MODULE\]] (COUNT) FLAGS… ADDITIONS`, and
+/// continuation lines of the function before, which begin with a blank.
 pub(crate) fn enabled(text: &str) -> BTreeMap<&str, Enabled> {
     let mut found = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with([' ', '\t'])) {
@@ -107,8 +109,8 @@ pub(crate) fn enabled(text: &str) -> BTreeMap<&str, Enabled> {
     found
 }
 
-/// Kprobes in `kprobes/list`, by function and with their number: lines `ADDRESS TYPE NAME+OFFSET [MODULE] [FLAG]…`
-/// (`report_probe` in kernel/kprobes.c). Those marked as gone are left out.
+/// Kprobes in `kprobes/list`, by function and with their number: lines `ADDRESS TYPE NAME+OFFSET
+/// [MODULE] [FLAG]…` (`report_probe` in kernel/kprobes.c). Those marked as gone are left out.
 pub(crate) fn kprobes(text: &str) -> BTreeMap<&str, u64> {
     let mut found = BTreeMap::new();
     for line in text.lines().filter(|line| !line.contains("[GONE]")) {

@@ -20,7 +20,8 @@ pub(crate) fn path(file: impl AsRef<Path>) -> Option<PathBuf> {
 /// The id of an event, which is written `SUBSYSTEM/NAME`.
 ///
 /// # Errors
-/// `NotFound` where tracefs is not mounted or has no such event, `InvalidData` where the file holds no number, or the kernel's error.
+/// `NotFound` where tracefs is not mounted or has no such event, `InvalidData` where the file holds
+/// no number, or the kernel's error.
 pub(crate) fn event_id(event: &str) -> io::Result<u64> {
     let file = format!("events/{event}/id");
     let missing = || match path("events") {

@@ -12,10 +12,12 @@ pub(crate) fn is_there() -> bool {
     path(FILE).is_some()
 }
 
-/// Misses of the kprobes that `prefix` made for process `pid` on `function`; `None` if none is listed.
+/// Misses of the kprobes that `prefix` made for process `pid` on `function`; `None` if none is
+/// listed.
 ///
 /// # Errors
-/// The kernel's error, `NotFound` where tracefs is not mounted, or `InvalidData` for an entry without a count.
+/// The kernel's error, `NotFound` where tracefs is not mounted, or `InvalidData` for an entry
+/// without a count.
 pub(crate) fn missed(prefix: &str, pid: u32, function: &str) -> io::Result<Option<u64>> {
     let path = path(FILE).ok_or(io::ErrorKind::NotFound)?;
     missed_in_profile(&fs::read_to_string(path)?, prefix, pid, function)
@@ -23,8 +25,8 @@ pub(crate) fn missed(prefix: &str, pid: u32, function: &str) -> io::Result<Optio
 
 /// The same in the text of the file.
 ///
-/// Lines are `NAME HITS MISSES`; libbpf names its events `libbpf_PID_INDEX_FUNCTION_0xOFFSET`, and kretprobes are named
-/// likewise (`loader/plan/return_probe.rs`).
+/// Lines are `NAME HITS MISSES`; libbpf names its events `libbpf_PID_INDEX_FUNCTION_0xOFFSET`, and
+/// kretprobes are named likewise (`loader/plan/return_probe.rs`).
 pub(crate) fn missed_in_profile(text: &str, prefix: &str, pid: u32, function: &str) -> io::Result<Option<u64>> {
     let ours = format!("{prefix}_{pid}_");
     // Characters that an event's name cannot have are replaced in it.

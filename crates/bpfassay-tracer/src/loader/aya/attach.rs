@@ -64,8 +64,8 @@ pub(super) fn programs_of(ebpf: &Ebpf, probe: Probe, copies: u32, options: &Opti
     names
 }
 
-/// Names of the sections with programs of `probe` in the object file `elf`; none if it cannot be read, which loading
-/// reports.
+/// Names of the sections with programs of `probe` in the object file `elf`; none if it cannot be
+/// read, which loading reports.
 pub(crate) fn sections_of(elf: &[u8], probe: Probe) -> Vec<String> {
     let Ok(object) = ElfFile64::<Endianness>::parse(elf) else { return Vec::new() };
     let programs = object.symbols().filter(|symbol| symbol.name().is_ok_and(|name| parse(name, probe).is_some()));
@@ -78,8 +78,9 @@ pub(crate) fn sections_of(elf: &[u8], probe: Probe) -> Vec<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Name<'a> {
     function: &'a str,
-    /// `entry`, `return`, `begin` or `mark`, and the number of a copy from the second on; empty for the program that counts.
-    /// `return_interpreted` in place of `return` where the kernel does not compile programs.
+    /// `entry`, `return`, `begin` or `mark`, and the number of a copy from the second on; empty for
+    /// the program that counts. `return_interpreted` in place of `return` where the kernel does not
+    /// compile programs.
     part: &'a str,
 }
 
@@ -106,8 +107,8 @@ fn is_wanted(name: Name<'_>, copies: u32, is_compiled: bool, options: &Options) 
     }
 }
 
-/// Loads the programs `names` of `probe`. Those whose function the kernel does not have, and that are optional,
-/// are removed from `names`, with a finding for each such function.
+/// Loads the programs `names` of `probe`. Those whose function the kernel does not have, and that
+/// are optional, are removed from `names`, with a finding for each such function.
 ///
 /// # Errors
 /// The first [`Refusal`], by the kernel or by aya.
@@ -257,8 +258,9 @@ fn syscalls(program: &mut TracePoint, end: &str) -> Result<Vec<HookLink>, Progra
     Ok(all)
 }
 
-/// Attaches to the functions of programs and libraries that belong to `target`. Their offsets are determined here, as for libbpf:
-/// aya's own search would take a function that a file imports for one that it defines.
+/// Attaches to the functions of programs and libraries that belong to `target`. Their offsets are
+/// determined here, as for libbpf: aya's own search would take a function that a file imports for
+/// one that it defines.
 fn functions(program: &mut UProbe, target: &str, files: &Files) -> Result<Vec<HookLink>, ProgramError> {
     let end = match program.kind() {
         ProbeKind::Entry => End::Entry,
@@ -291,9 +293,10 @@ fn kprobe(program: &mut KProbe, function: &str) -> Result<HookLink, ProgramError
     Ok(HookLink { place, kind, link_fd, keep: Box::new(link) })
 }
 
-/// Whether aya attaches kprobes by links, which report misses: not before 5.15, and not where it cannot parse
-/// the kernel's version and makes kprobes through tracefs, as it does before 4.17. It expects three numbers (aya 0.14,
-/// `KernelVersion::parse_kernel_version_string`), and Debian's `7.3~rc7-1` has two.
+/// Whether aya attaches kprobes by links, which report misses: not before 5.15, and not where it
+/// cannot parse the kernel's version and makes kprobes through tracefs, as it does before 4.17. It
+/// expects three numbers (aya 0.14, `KernelVersion::parse_kernel_version_string`), and Debian's
+/// `7.3~rc7-1` has two.
 fn has_kprobe_links() -> bool {
     ::aya::features().bpf_perf_link() && KernelVersion::current().is_ok()
 }

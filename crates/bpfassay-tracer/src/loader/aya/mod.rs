@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The loader `aya`: objects written in Rust (`bpfassay-tracer-ebpf`), loaded through aya.
 //!
-//! One object holds the programs of every probe with one map layout; only those of one probe are loaded, by the
-//! name: `PROBE_FUNCTION`. The offsets of the kernel's structures are determined from the kernel's BTF ([`btf::offsets`]) and
-//! written into the object as a read-only global.
+//! One object holds the programs of every probe with one map layout; only those of one probe are
+//! loaded, by the name: `PROBE_FUNCTION`. The offsets of the kernel's structures are determined
+//! from the kernel's BTF ([`btf::offsets`]) and written into the object as a read-only global.
 
 pub(crate) mod attach;
 mod refusal;

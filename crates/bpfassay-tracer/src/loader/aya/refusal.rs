@@ -29,7 +29,8 @@ pub(super) fn refuse(step: Step, program: Option<&str>, error: &(dyn Error + 'st
     }
 }
 
-/// The step in which preparing an object fails with `error`: the first calls to the kernel create maps.
+/// The step in which preparing an object fails with `error`: the first calls to the kernel create
+/// maps.
 pub(super) fn step_of(error: &EbpfError) -> Step {
     match error {
         EbpfError::MapError(MapError::CreateError { .. } | MapError::SyscallError(_)) => Step::Load,
@@ -37,7 +38,8 @@ pub(super) fn step_of(error: &EbpfError) -> Step {
     }
 }
 
-/// `error` and its causes on one line. The verifier's log, which aya puts into the message, is left out.
+/// `error` and its causes on one line. The verifier's log, which aya puts into the message, is left
+/// out.
 fn causes(error: &(dyn Error + 'static)) -> String {
     if let Some(ProgramError::LoadError { io_error, .. }) = error.downcast_ref() {
         return format!("BPF_PROG_LOAD failed: {io_error}");
@@ -59,7 +61,8 @@ fn causes(error: &(dyn Error + 'static)) -> String {
 fn number(error: &(dyn Error + 'static)) -> Option<i32> {
     let mut next = Some(error);
     while let Some(error) = next {
-        // aya displays such an error as its source, and returns the source's causes as its own: it is not among them.
+        // aya displays such an error as its source, and returns the source's causes as its own: it
+        // is not among them.
         let system = match error.downcast_ref() {
             Some(ProgramError::IOError(error)) => Some(error),
             _ => error.downcast_ref::<io::Error>(),

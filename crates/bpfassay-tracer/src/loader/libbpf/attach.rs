@@ -69,7 +69,8 @@ impl At {
     }
 }
 
-/// Attaches every program of `object`; all or none, except for functions that this kernel does not have and that
+/// Attaches every program of `object`; all or none, except for functions that this kernel does not
+/// have and that
 /// [`REQUIRED`] does not name.
 ///
 /// # Errors
@@ -81,13 +82,14 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms
         attach_order::key(options.attach_order, probes::attachment(&section).map_or("", |(_, target)| target))
     });
     let mut attached = AttachedPrograms::default();
-    // Before the first is attached: determining it takes a thousand reads, for which programs at entries would record
-    // calls whose returns are not watched yet.
+    // Before the first is attached: determining it takes a thousand reads, for which programs at
+    // entries would record calls whose returns are not watched yet.
     let watches_returns = |program: &ProgramMut<'_>| {
         matches!(probes::attachment(&program.section().to_string_lossy()), Some((Attachment::KretprobeMulti, _)))
     };
     let companions = if programs.iter().any(watches_returns) { fprobe_capacity::others(options) } else { Vec::new() };
-    // Where the kernel counts misses only for kprobes made through tracefs, the first program determines that.
+    // Where the kernel counts misses only for kprobes made through tracefs, the first program
+    // determines that.
     let mut mode = KprobeMode::Perf;
     // Only uprobes need them.
     let mut files = None;
@@ -132,7 +134,8 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms
     Ok(attached)
 }
 
-/// Whether the kernel has no such function, or more than one (`__trace_kprobe_create`, `ftrace_lookup_symbols`).
+/// Whether the kernel has no such function, or more than one (`__trace_kprobe_create`,
+/// `ftrace_lookup_symbols`).
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::EADDRNOTAVAIL))
 }
@@ -178,7 +181,8 @@ fn hook(
     attached.add(program, link, at)
 }
 
-/// Attaches at the entry, or behind the ftrace site where the entry is refused; returns the offset used.
+/// Attaches at the entry, or behind the ftrace site where the entry is refused; returns the offset
+/// used.
 fn kprobe(program: &ProgramMut<'_>, symbol: &CString, mode: &mut KprobeMode) -> io::Result<(Link, usize)> {
     let at = |offset, mode| sys::attach_kprobe(program, symbol, offset, mode);
     let (link, offset) = match (at(0, *mode), BEHIND_FTRACE_SITE) {

@@ -23,7 +23,8 @@ use crate::{kernel::verifier::statistics, loader::plan::refusal::Failure};
 /// A loaded object with its programs attached.
 #[derive(Debug)]
 pub(crate) struct Bare {
-    /// With the names of their programs. Detached before the object is closed: fields are dropped in order.
+    /// With the names of their programs. Detached before the object is closed: fields are dropped
+    /// in order.
     links: Vec<(String, Link)>,
     object: Object,
     /// What loading took, and what the verifier's log has of each program.
@@ -51,7 +52,8 @@ const OBJECT: &str = "object";
 pub(crate) fn bring_up(elf: &[u8], programs: &[String], contents: &Encoded) -> Result<Bare, Refusal> {
     let log = log::capture();
     match load_and_attach(elf, programs, contents, Logged::Statistics) {
-        // A log of statistics has no reason. A kernel that refuses the log refuses the program, too.
+        // A log of statistics has no reason. A kernel that refuses the log refuses the program,
+        // too.
         Err(failure) if failure.step == Step::Load => {}
         done => return done.map_err(|failure| log.refusal(failure)),
     }
@@ -126,7 +128,8 @@ fn verified(object: &Object, logs: &[sys::ProgramLog]) -> io::Result<Vec<Verifie
     object.progs().filter(|program| program.autoload()).map(of).collect()
 }
 
-/// The name of a map in the object: libbpf prefixes those of the sections of global variables with the object's name (`internal_map_name`).
+/// The name of a map in the object: libbpf prefixes those of the sections of global variables with
+/// the object's name (`internal_map_name`).
 fn short(name: &str) -> &str {
     name.strip_prefix(OBJECT).filter(|rest| rest.starts_with('.')).unwrap_or(name)
 }
@@ -185,8 +188,8 @@ impl Bare {
         ))
     }
 
-    /// Pins every link below `directory` of a bpf file system, under its program's name and this process's id, so that it outlives this
-    /// process.
+    /// Pins every link below `directory` of a bpf file system, under its program's name and this
+    /// process's id, so that it outlives this process.
     ///
     /// # Errors
     /// The kernel's or libbpf's, with the path.

@@ -11,7 +11,8 @@ use crate::{
     loader::plan::refusal::Failure,
 };
 
-/// Most bytes kept. Of a longer verifier log the beginning is dropped: the line with the reason is at its end.
+/// Most bytes kept. Of a longer verifier log the beginning is dropped: the line with the reason is
+/// at its end.
 const MAX_LOG: usize = 4 << 20;
 
 static PRINTED: Mutex<String> = Mutex::new(String::new());

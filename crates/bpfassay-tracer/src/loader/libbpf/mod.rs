@@ -33,14 +33,15 @@ use crate::{
     },
 };
 
-/// The kernel's error for programs that call kfuncs where no JIT compiler supports such calls (`add_kfunc_call`,
-/// kernel/bpf/verifier.c of 5.13 and later), even where the verifier would remove the call. From include/linux/errno.h, which
-/// is no part of the interface.
+/// The kernel's error for programs that call kfuncs where no JIT compiler supports such calls
+/// (`add_kfunc_call`, kernel/bpf/verifier.c of 5.13 and later), even where the verifier would
+/// remove the call. From include/linux/errno.h, which is no part of the interface.
 const ENOTSUPP: i32 = 524;
 
 /// Loads the programs of `object`.
 ///
-/// Programs on functions that are `absent` from the kernel are left out where the others work without them.
+/// Programs on functions that are `absent` from the kernel are left out where the others work
+/// without them.
 ///
 /// # Errors
 /// A [`Refusal`] where the object cannot be opened or the kernel refuses a map or a program.
@@ -107,8 +108,8 @@ impl Programs for LoadedObject {
     }
 }
 
-/// Sets the functions that are to be hooked in place of those in the programs' sections. A trampoline's function has to
-/// be known when its program is loaded.
+/// Sets the functions that are to be hooked in place of those in the programs' sections. A
+/// trampoline's function has to be known when its program is loaded.
 fn set_functions(open: &mut OpenObject, options: &Options) -> Result<(), Failure> {
     for mut program in open.progs_mut() {
         let section = program.section().to_string_lossy().into_owned();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Preparing an open object: its settings and prototypes, and which of its programs and maps this kernel and these
-//! options need.
+//! Preparing an open object: its settings and prototypes, and which of its programs and maps this
+//! kernel and these options need.
 
 use std::{collections::BTreeSet, ffi::OsStr};
 
@@ -16,7 +16,8 @@ use crate::loader::plan::{
     settings::{copies, fsync_without_mount, is_task_known, not_counted},
 };
 
-/// The sections of [`Settings`] and of prototypes ([`prototypes::table`]), which are maps of their own.
+/// The sections of [`Settings`] and of prototypes ([`prototypes::table`]), which are maps of their
+/// own.
 const SETTINGS: &str = ".rodata.settings";
 const PROTOTYPES: &str = ".rodata.prototypes";
 /// The section of the size of a page, in objects that count pages.
@@ -95,7 +96,8 @@ pub(super) fn prepare(
         } else if let Some(entries) = options.map_entries {
             match name.as_str() {
                 map::COUNTERS | map::COUNTERS_2 => one.set_max_entries(entries).map_err(failed)?,
-                // The size is a power of two and whole pages; each event has a header of eight bytes.
+                // The size is a power of two and whole pages; each event has a header of eight
+                // bytes.
                 map::EVENTS => {
                     let page = u32::try_from(rustix::param::page_size()).unwrap_or(1 << 16);
                     let bytes = entries.saturating_mul(64).clamp(page, 1 << 30);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls into libbpf where libbpf-rs hides the kernel's error number or lacks an option. All unsafe code of this loader is here.
+//! Calls into libbpf where libbpf-rs hides the kernel's error number or lacks an option. All unsafe
+//! code of this loader is here.
 
 use std::{
     ffi::{CStr, CString},
@@ -42,7 +43,8 @@ impl ProgramLog {
     }
 }
 
-/// Has the kernel write its statistics of `program` to a log of `size` bytes when it is loaded. The log must be there until then.
+/// Has the kernel write its statistics of `program` to a log of `size` bytes when it is loaded. The
+/// log must be there until then.
 ///
 /// # Errors
 /// libbpf's, in the kernel's numbers.
@@ -51,7 +53,8 @@ pub(super) fn log_statistics(program: &mut OpenProgramMut<'_>, size: usize) -> i
     const STATISTICS: u32 = 4;
     let mut log = ProgramLog(vec![0; size]);
     program.set_log_level(STATISTICS);
-    // SAFETY: the program belongs to an object that is open; the log is on the heap, where it stays when it is returned.
+    // SAFETY: the program belongs to an object that is open; the log is on the heap, where it stays
+    // when it is returned.
     let status = unsafe {
         libbpf_sys::bpf_program__set_log_buf(
             program.as_libbpf_object().as_ptr(),
@@ -89,8 +92,8 @@ pub(super) fn attach_kprobe(
     own(link)
 }
 
-/// Attaches `program` to `functions` through fprobe, in one link. The kernel looks the names up; libbpf's own search would
-/// read tracefs' whole list of functions.
+/// Attaches `program` to `functions` through fprobe, in one link. The kernel looks the names up;
+/// libbpf's own search would read tracefs' whole list of functions.
 ///
 /// # Errors
 /// The kernel's error, where it refuses the link.

@@ -29,7 +29,8 @@ pub(crate) struct Hooked {
     pub(crate) earlier: Counted,
 }
 
-/// What the kernel counts for a program, and not for its links: it continues when the program is attached again.
+/// What the kernel counts for a program, and not for its links: it continues when the program is
+/// attached again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     /// `None` where this kernel does not count them.
@@ -82,10 +83,12 @@ pub(crate) enum Kind {
 /// How a kprobe is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KprobeMode {
-    /// By the perf event source `kprobe`: nothing remains when the process dies, and tracefs is not needed.
+    /// By the perf event source `kprobe`: nothing remains when the process dies, and tracefs is not
+    /// needed.
     Perf,
-    /// By a line in tracefs' `kprobe_events`: the way before 4.17, which counts misses in `kprobe_profile`. A process
-    /// that is killed leaves the line behind, without effect on anything but that file.
+    /// By a line in tracefs' `kprobe_events`: the way before 4.17, which counts misses in
+    /// `kprobe_profile`. A process that is killed leaves the line behind, without effect on
+    /// anything but that file.
     Tracefs,
 }
 

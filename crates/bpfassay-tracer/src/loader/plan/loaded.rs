@@ -23,7 +23,8 @@ pub(crate) struct Loaded {
 
 /// Programs that are loaded.
 pub(crate) trait Programs {
-    /// Attaches them; all or none. They stay attached until the links of what is returned are dropped, and may be attached again then.
+    /// Attaches them; all or none. They stay attached until the links of what is returned are
+    /// dropped, and may be attached again then.
     ///
     /// # Errors
     /// The [`Refusal`], without findings.

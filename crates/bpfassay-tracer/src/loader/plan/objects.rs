@@ -61,16 +61,17 @@ pub(crate) fn named(list: &[NamedObject], name: &str) -> Option<&'static [u8]> {
     list.iter().find(|object| object.name == name).map(|object| object.elf)
 }
 
-/// The kfunc that programs read the kernel's structures with, where the kernel has it (bpf/counters.h).
+/// The kfunc that programs read the kernel's structures with, where the kernel has it
+/// (bpf/counters.h).
 const CAST: &[u8] = b"\0bpf_rdonly_cast\0";
 /// A name of the same length that no kernel has.
 const NO_CAST: &[u8] = b"\0bpf_rdonly_none\0";
 
-/// The object without any call of a kfunc: the programs then do as on kernels that have none. `None` if it has
-/// none anyway.
+/// The object without any call of a kfunc: the programs then do as on kernels that have none.
+/// `None` if it has none anyway.
 ///
-/// A program treats a kfunc that it declares weak as missing if the kernel has none of that name, so the name is changed:
-/// in the table of symbols' names and in that of the type information.
+/// A program treats a kfunc that it declares weak as missing if the kernel has none of that name,
+/// so the name is changed: in the table of symbols' names and in that of the type information.
 pub(crate) fn without_casts(elf: &[u8]) -> Option<Vec<u8>> {
     let mut other = elf.to_vec();
     let mut at = 0;

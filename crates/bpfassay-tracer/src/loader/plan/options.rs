@@ -14,17 +14,21 @@ pub(crate) struct Options {
     pub(crate) mount: u64,
     /// Measure durations, where the probe sees both ends.
     pub(crate) latency: bool,
-    /// Most keys of the counters' map (events of the ring buffer, times 64 bytes); `None`: the layout's own number.
+    /// Most keys of the counters' map (events of the ring buffer, times 64 bytes); `None`: the
+    /// layout's own number.
     pub(crate) map_entries: Option<u32>,
     /// Calls that a kretprobe watches at once; `None`: the kernel's own number.
     pub(crate) maxactive: Option<u32>,
-    /// The programs and libraries on whose functions uprobes are attached; none: the libc that the dynamic linker would use.
+    /// The programs and libraries on whose functions uprobes are attached; none: the libc that the
+    /// dynamic linker would use.
     pub(crate) uprobe: Vec<PathBuf>,
-    /// Hook functions in the order that follows from this number; `None`: in the order of the object file.
+    /// Hook functions in the order that follows from this number; `None`: in the order of the
+    /// object file.
     pub(crate) attach_order: Option<u64>,
     /// Kernel functions to hook in place of those that the programs name.
     pub(crate) functions: BTreeMap<String, String>,
-    /// A file that keeps facts about functions from the symbol table and the type information, between tracers of one boot.
+    /// A file that keeps facts about functions from the symbol table and the type information,
+    /// between tracers of one boot.
     pub(crate) symbol_cache: Option<PathBuf>,
 }
 
@@ -35,7 +39,8 @@ impl Options {
     }
 }
 
-/// The name in [`Loaded::maps`](super::loaded::Loaded::maps) of the map `map` of a program set: each set is an object with maps of its own.
+/// The name in [`Loaded::maps`](super::loaded::Loaded::maps) of the map `map` of a program set:
+/// each set is an object with maps of its own.
 pub(crate) fn set_map_name(set: ProgramSet, map: &str) -> String {
     format!("{set}/{map}")
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How programs are attached, by their section names.
 //!
-//! A probe is a C source `src/bpf/NAME.bpf.c` whose `SEC("KIND/TARGET")` names have the targets. A way of attaching that
-//! does not exist yet is a new variant of [`Attachment`].
+//! A probe is a C source `src/bpf/NAME.bpf.c` whose `SEC("KIND/TARGET")` names have the targets. A
+//! way of attaching that does not exist yet is a new variant of [`Attachment`].
 
 use bpfassay_protocol::Arch;
 
@@ -27,7 +27,8 @@ pub(crate) enum Attachment {
     RawTracepoint,
     /// Iterator: created and dropped at each reading.
     Iterator,
-    /// uprobe on those functions of a file that [`bpfassay_tracer_common::functions`] lists under the target.
+    /// uprobe on those functions of a file that [`bpfassay_tracer_common::functions`] lists under
+    /// the target.
     Uprobe,
     /// uretprobe on those that return what the target names.
     Uretprobe,
@@ -60,11 +61,12 @@ const THREE_ARGUMENTS: [&str; 3] = ["mknod", "mknodat", "unlinkat"];
 /// Offsets for a kprobe where the entry of a function is refused, in bytes.
 pub(crate) const BEHIND_FTRACE_SITE: Option<usize> = Arch::BUILT_FOR.facts().behind_ftrace_site;
 
-/// Functions that every configuration needs: without them it is refused. Others that a kernel lacks are not counted, which is
-/// reported.
+/// Functions that every configuration needs: without them it is refused. Others that a kernel lacks
+/// are not counted, which is reported.
 pub(crate) const REQUIRED: [&str; 2] = ["vfs_read", "vfs_write"];
 
-/// System calls that are counted, by the names of their tracepoints. Not every architecture has all of them.
+/// System calls that are counted, by the names of their tracepoints. Not every architecture has all
+/// of them.
 pub(crate) const SYSCALLS: [&str; 26] = [
     "read",
     "pread64",
@@ -94,8 +96,9 @@ pub(crate) const SYSCALLS: [&str; 26] = [
     "fdatasync",
 ];
 
-/// The program that `program` is a copy of, and which copy it is, from 2; `None` for the first. Copies are called
-/// `NAME_2` and so on, or `NAME__2` by the loader aya, which attach to the same function for the calls that the first misses.
+/// The program that `program` is a copy of, and which copy it is, from 2; `None` for the first.
+/// Copies are called `NAME_2` and so on, or `NAME__2` by the loader aya, which attach to the same
+/// function for the calls that the first misses.
 pub(crate) fn copy_of(program: &str) -> Option<(&str, u32)> {
     let (name, number) = program.rsplit_once('_')?;
     Some((name.trim_end_matches('_'), number.parse().ok()?))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Prototypes of the functions that are hooked, and where programs find the superblock in their arguments.
+//! Prototypes of the functions that are hooked, and where programs find the superblock in their
+//! arguments.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +14,8 @@ use bpfassay_tracer_common::Prototype;
 use super::{options::Options, probes::Attachment, refusal::Failure, usual};
 use crate::kernel;
 
-/// Functions whose arguments differ between kernels, with the operation that they are counted under.
+/// Functions whose arguments differ between kernels, with the operation that they are counted
+/// under.
 const NAME_FUNCTIONS: [(&str, bpfassay_tracer_common::Operation); 5] = [
     ("vfs_create", bpfassay_tracer_common::Operation::Create),
     ("vfs_mkdir", bpfassay_tracer_common::Operation::Mkdir),
@@ -22,7 +24,8 @@ const NAME_FUNCTIONS: [(&str, bpfassay_tracer_common::Operation); 5] = [
     ("vfs_rename", bpfassay_tracer_common::Operation::Rename),
 ];
 
-/// What the programs need to know about the functions that change names: a [`Prototype`] for each operation, by number.
+/// What the programs need to know about the functions that change names: a [`Prototype`] for each
+/// operation, by number.
 pub(crate) fn name_prototypes(options: &Options) -> Result<Vec<u8>, Failure> {
     let hooks = NAME_FUNCTIONS.map(|(function, _)| (Attachment::Kprobe, function));
     Ok(table(&find(&hooks, options)?, options))
@@ -44,8 +47,8 @@ pub(crate) fn failure(message: String) -> Failure {
     Failure { step: Step::Open, program: None, error: io::Error::other(message) }
 }
 
-/// The prototypes of the functions that are hooked, from the kernel's BTF. A name of several functions is left
-/// out: which of them is meant cannot be determined.
+/// The prototypes of the functions that are hooked, from the kernel's BTF. A name of several
+/// functions is left out: which of them is meant cannot be determined.
 pub(crate) fn find(
     hooks: &[(Attachment, &str)],
     options: &Options,
@@ -82,8 +85,9 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// Where the superblock is found in the arguments of a function that changes a name. The caller holds a reference to a directory
-/// throughout; the function may release that of a name (`vfs_mkdir` of 7.x).
+/// Where the superblock is found in the arguments of a function that changes a name. The caller
+/// holds a reference to a directory throughout; the function may release that of a name
+/// (`vfs_mkdir` of 7.x).
 fn superblock(prototype: &btf::Prototype) -> Option<Prototype> {
     let at = |name: &str| prototype.arguments.iter().position(|shape| *shape == Shape::Pointer(name.to_owned()));
     let (source, argument) = at("inode")

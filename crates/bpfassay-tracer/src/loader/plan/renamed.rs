@@ -9,8 +9,8 @@ use super::{
 };
 use crate::kernel::btf;
 
-/// `options` with the names of the running kernel. Where its type information cannot be read, the older ones remain, and
-/// loading or attaching reports what is missing.
+/// `options` with the names of the running kernel. Where its type information cannot be read, the
+/// older ones remain, and loading or attaching reports what is missing.
 pub(crate) fn for_this_kernel(options: &Options) -> Options {
     let all: BTreeSet<&str> = NEWER.iter().flat_map(|&(name, newer)| [name, newer]).collect();
     let known = btf::prototypes(options.symbol_cache.as_deref(), &all, &usual::functions()).unwrap_or_default();

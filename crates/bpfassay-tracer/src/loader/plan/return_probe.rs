@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! kretprobes that watch a given number of calls at once.
 //!
-//! The kernel reserves capacity for the calls that a kretprobe watches when it is created, and misses those beyond. The
-//! perf event source `kprobe` allows only the kernel's own number, which is one per CPU on a kernel of 5.10 without
-//! preemption (`register_kretprobe` in kernel/kprobes.c, where 6.1 has at least 10): with four tasks that wait in `vfs_write` on
-//! one CPU, three are missed. A line in tracefs' `kprobe_events` can set the number.
+//! The kernel reserves capacity for the calls that a kretprobe watches when it is created, and
+//! misses those beyond. The perf event source `kprobe` allows only the kernel's own number, which
+//! is one per CPU on a kernel of 5.10 without preemption (`register_kretprobe` in kernel/kprobes.c,
+//! where 6.1 has at least 10): with four tasks that wait in `vfs_write` on one CPU, three are
+//! missed. A line in tracefs' `kprobe_events` can set the number.
 
 use std::{
     ffi::CString,
@@ -25,8 +26,9 @@ use crate::{
 };
 use bpfassay_bpf::{LinkTarget, link_create};
 
-/// Calls that are watched at once by default. The kernel accepts up to 4096 (`KRETPROBE_MAXACTIVE_MAX`, 5.10 to 7.2),
-/// and reserves memory for all of them at once, about 100 bytes each.
+/// Calls that are watched at once by default. The kernel accepts up to 4096
+/// (`KRETPROBE_MAXACTIVE_MAX`, 5.10 to 7.2), and reserves memory for all of them at once, about 100
+/// bytes each.
 const MAXACTIVE: u32 = 1024;
 
 /// Beginning of the names of this program's events, before its process id.
@@ -44,7 +46,8 @@ pub(crate) struct ReturnProbe {
 }
 
 impl ReturnProbe {
-    /// Makes a kretprobe on `function` that watches `maxactive` calls at once, and attaches `program` to it.
+    /// Makes a kretprobe on `function` that watches `maxactive` calls at once, and attaches
+    /// `program` to it.
     ///
     /// # Errors
     /// The kernel's error; `NotFound` with a message where tracefs is not mounted.
@@ -76,7 +79,8 @@ impl ReturnProbe {
     }
 }
 
-/// A line in `kprobe_events`; removed when dropped. One that a killed process leaves behind has no effect.
+/// A line in `kprobe_events`; removed when dropped. One that a killed process leaves behind has no
+/// effect.
 #[derive(Debug)]
 struct Line {
     events: PathBuf,
@@ -107,9 +111,9 @@ fn name(process: u32, number: u32, function: &str) -> String {
     format!("{PREFIX}_{process}_{number}_{function}_0x0")
 }
 
-/// The kernel's error for a kretprobe on `function` by the perf event source, if it refuses that, too: for tracefs, a
-/// function that does not exist, or of which there are several, is an invalid line (`trace_kprobe_create_internal` in
-/// kernel/trace/trace_kprobe.c from 6.6 on).
+/// The kernel's error for a kretprobe on `function` by the perf event source, if it refuses that,
+/// too: for tracefs, a function that does not exist, or of which there are several, is an invalid
+/// line (`trace_kprobe_create_internal` in kernel/trace/trace_kprobe.c from 6.6 on).
 fn why_refused(function: &str) -> Option<io::Error> {
     let kind = perf::source("kprobe").ok()?;
     let function = CString::new(function).ok()?;

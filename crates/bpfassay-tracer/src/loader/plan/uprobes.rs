@@ -21,13 +21,14 @@ use object::{
 /// The C library.
 const LIBC: &str = "libc.so.6";
 
-/// Where it is searched for after `LD_LIBRARY_PATH`, as libbpf does; the last is that of Debian and its derivatives.
+/// Where it is searched for after `LD_LIBRARY_PATH`, as libbpf does; the last is that of Debian and
+/// its derivatives.
 fn system_directories() -> [String; 3] {
     ["/usr/lib64".to_owned(), "/usr/lib".to_owned(), format!("/usr/lib/{}", Arch::BUILT_FOR.gnu_triplet())]
 }
 
-/// Prefixes of the names of libraries that have the functions of the C library (glibc, before 2.34 in two parts, and musl) or
-/// of MPI-IO (Open MPI, MPICH and its derivatives).
+/// Prefixes of the names of libraries that have the functions of the C library (glibc, before 2.34
+/// in two parts, and musl) or of MPI-IO (Open MPI, MPICH and its derivatives).
 const LIBRARIES: [&str; 6] = ["libc.so", "libc.musl-", "libpthread.so", "libmpi.so", "libmpich.so", "libmpi_"];
 
 /// The end of a function to which a program is attached.
@@ -79,12 +80,12 @@ impl Files {
         Ok(all)
     }
 
-    /// The places of the functions to which the program at `end` with the target `target` is attached: of each file, those that it
-    /// has, by the first of their names.
+    /// The places of the functions to which the program at `end` with the target `target` is
+    /// attached: of each file, those that it has, by the first of their names.
     ///
     /// # Errors
-    /// `read` or `write` is in none of the files, which every configuration needs. If any other is missing, the program
-    /// cannot call it.
+    /// `read` or `write` is in none of the files, which every configuration needs. If any other is
+    /// missing, the program cannot call it.
     pub(crate) fn places(&self, target: &str, end: End) -> io::Result<Vec<Place>> {
         let is_wanted = |function: &&Function| {
             target == if end == End::Return { function.returns.target() } else { function.entry }
@@ -107,8 +108,9 @@ impl Files {
     }
 }
 
-/// Where the hooked functions begin that a program or library defines. Of several of one name (a program may
-/// have local functions of its own) the visible ones are used, and of these the strong ones.
+/// Where the hooked functions begin that a program or library defines. Of several of one name (a
+/// program may have local functions of its own) the visible ones are used, and of these the strong
+/// ones.
 pub(crate) fn offsets(elf: &[u8]) -> Result<BTreeMap<&'static str, u64>, object::Error> {
     let wanted: BTreeMap<&str, &'static str> =
         C_LIBRARY.iter().chain(MPI_IO).flat_map(|function| function.names).map(|name| (*name, *name)).collect();
@@ -132,10 +134,11 @@ pub(crate) fn offsets(elf: &[u8]) -> Result<BTreeMap<&'static str, u64>, object:
     Ok(found.into_iter().map(|(name, (_, offset))| (name, offset)).collect())
 }
 
-/// The files to search for functions: those of `named`, and the libraries of the programs among them, as the
-/// dynamic linker finds them. Without any it is the C library.
+/// The files to search for functions: those of `named`, and the libraries of the programs among
+/// them, as the dynamic linker finds them. Without any it is the C library.
 ///
-/// A dynamic linker is started for each program, with `--list`: it maps the libraries of the program, and does not run it.
+/// A dynamic linker is started for each program, with `--list`: it maps the libraries of the
+/// program, and does not run it.
 ///
 /// # Errors
 /// A file that cannot be read, a dynamic linker that does not find everything, or no C library.
@@ -169,7 +172,8 @@ fn c_library(directories: impl Iterator<Item = PathBuf>) -> io::Result<PathBuf> 
     })
 }
 
-/// The dynamic linker that a program names; `None` for a static program, a library, or anything else.
+/// The dynamic linker that a program names; `None` for a static program, a library, or anything
+/// else.
 pub(crate) fn interpreter(elf: &[u8]) -> Option<PathBuf> {
     let file = ElfFile64::<Endianness>::parse(elf).ok()?;
     let endian = file.endian();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernel functions that the bundled programs hook. A tracer that looks one of them up in the kernel's tables looks up all, and keeps them
-//! for the probe configurations that follow in the same boot (`kernel::kept`).
+//! Kernel functions that the bundled programs hook. A tracer that looks one of them up in the
+//! kernel's tables looks up all, and keeps them for the probe configurations that follow in the
+//! same boot (`kernel::kept`).
 
 use bpfassay_protocol::Arch;
 
@@ -31,8 +32,8 @@ const FUNCTIONS: [&str; 23] = [
     "vfs_writev",
 ];
 
-/// The name of a function in the programs and in kernels up to 6.12 at least, and its name in 7.2 (fs/namei.c). The arguments
-/// that the programs read are the same.
+/// The name of a function in the programs and in kernels up to 6.12 at least, and its name in 7.2
+/// (fs/namei.c). The arguments that the programs read are the same.
 pub(super) const NEWER: [(&str, &str); 6] = [
     ("do_filp_open", "do_file_open"),
     ("do_mkdirat", "filename_mkdirat"),

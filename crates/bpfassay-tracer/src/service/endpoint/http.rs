@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The part of HTTP/1.1 that is needed to reply to one `GET` of the only page (RFC 9110, RFC 9112). Pure: bytes in, bytes out.
+//! The part of HTTP/1.1 that is needed to reply to one `GET` of the only page (RFC 9110, RFC 9112).
+//! Pure: bytes in, bytes out.
 
 use crate::service::metrics::Format;
 
@@ -40,7 +41,8 @@ impl Status {
     }
 }
 
-/// Parses the head of a request where the only page is at `page`; `None` until it is complete, or already invalid.
+/// Parses the head of a request where the only page is at `page`; `None` until it is complete, or
+/// already invalid.
 pub(crate) fn read(bytes: &[u8], page: &str) -> Option<Wanted> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -66,7 +68,8 @@ pub(crate) fn read(bytes: &[u8], page: &str) -> Option<Wanted> {
     Some(Wanted::Page { format: negotiate(&accept), head })
 }
 
-/// The path of a request target in origin form (`/metrics?x`) or absolute form (`http://host/metrics`).
+/// The path of a request target in origin form (`/metrics?x`) or absolute form
+/// (`http://host/metrics`).
 fn path(target: &str) -> Option<&str> {
     let path = match target.split_once("://") {
         Some((_, rest)) if !target.starts_with('/') => &rest[rest.find('/')?..],

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An endpoint with one page, the counters (`--listen`) or a map (`object`): HTTP on a TCP or Unix socket, inside the tracer's
-//! own loop.
+//! An endpoint with one page, the counters (`--listen`) or a map (`object`): HTTP on a TCP or Unix
+//! socket, inside the tracer's own loop.
 //!
-//! One thread serves everything, so nothing here ever blocks: each connection has bounded buffers and a deadline, there
-//! are at most [`MAX_CONNECTIONS`] of them, and further clients wait in the kernel's queue. Each connection gets one
-//! response.
+//! One thread serves everything, so nothing here ever blocks: each connection has bounded buffers
+//! and a deadline, there are at most [`MAX_CONNECTIONS`] of them, and further clients wait in the
+//! kernel's queue. Each connection gets one response.
 
 pub(crate) mod http;
 
@@ -36,7 +36,8 @@ use crate::service::metrics::Format;
 const MAX_CONNECTIONS: usize = 64;
 /// How long a client may take for its request, and how long for reading the response.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most bytes read from a client after its response was sent, so that the response is not lost to a reset.
+/// Most bytes read from a client after its response was sent, so that the response is not lost to a
+/// reset.
 const MAX_DRAINED: usize = 64 << 10;
 
 /// Where to listen.
@@ -168,8 +169,9 @@ impl Endpoint {
         self.connections.iter().map(|connection| connection.deadline).min()
     }
 
-    /// Continues with every connection that is ready: `ready` has an element for each of [`Endpoint::waiting`]. The page is made at most once
-    /// per format, however many clients request it at this moment.
+    /// Continues with every connection that is ready: `ready` has an element for each of
+    /// [`Endpoint::waiting`]. The page is made at most once per format, however many clients
+    /// request it at this moment.
     ///
     /// # Errors
     /// [`ListenError::Accept`] if the listening socket fails; an error of a client ends that client only.
@@ -194,7 +196,8 @@ impl Endpoint {
         while self.connections.len() < MAX_CONNECTIONS {
             match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(stream) => self.connections.push(Connection::new(stream, self.page, now)),
-                // The client has disconnected already, or the machine is short of resources for a moment (accept(2)).
+                // The client has disconnected already, or the machine is short of resources for a
+                // moment (accept(2)).
                 Err(
                     Errno::AGAIN
                     | Errno::CONNABORTED
@@ -229,7 +232,8 @@ impl Drop for Endpoint {
     }
 }
 
-/// Listens on a path; replaces the socket of a program that has exited, but not one that accepts connections.
+/// Listens on a path; replaces the socket of a program that has exited, but not one that accepts
+/// connections.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -259,7 +263,8 @@ enum State {
     Asking(Vec<u8>),
     /// A response and how much of it was sent.
     Answering(Vec<u8>, usize),
-    /// Everything was sent; what the client still sends is read and discarded, so many bytes so far.
+    /// Everything was sent; what the client still sends is read and discarded, so many bytes so
+    /// far.
     Draining(usize),
 }
 

@@ -119,7 +119,8 @@ fn write(options: &Options, millis: &[u64]) -> Vec<(Counts, Vec<i64>)> {
                 }
                 .run(&mut opened)
                 .unwrap();
-                // Each call takes what a transfer takes, and waiting for other ranks is part of none.
+                // Each call takes what a transfer takes, and waiting for other ranks is part of
+                // none.
                 let times = timed.of_all(Duration::from_secs(60)).unwrap().unwrap();
                 assert_eq!((times.ranks as usize, times.max_ns), (all, slowest * 1_000_000));
                 assert_eq!(times.sum_ns + times.tail_ns, 60_000_000_000 * all as u64);

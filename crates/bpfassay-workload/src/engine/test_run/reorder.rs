@@ -7,8 +7,8 @@ use super::TestRun;
 use crate::engine::{EngineError, io::Io, random::Rand};
 
 impl<I: Io> TestRun<'_, I> {
-    /// The seed of `-z`. Without one given it is the time, once: the first phase with a file per process takes it as
-    /// it is, later ones add the task.
+    /// The seed of `-z`. Without one given it is the time, once: the first phase with a file per
+    /// process takes it as it is, later ones add the task.
     pub(super) fn draw_seed(&mut self, task: u32) -> Result<u32, EngineError> {
         let is_own = self.options().file_per_process;
         let seed = match self.seed {
@@ -24,7 +24,8 @@ impl<I: Io> TestRun<'_, I> {
         Ok(seed)
     }
 
-    /// Ranks to go to reach the task `nodes` nodes away; each node has as many ranks as this one, unless the options place them otherwise.
+    /// Ranks to go to reach the task `nodes` nodes away; each node has as many ranks as this one,
+    /// unless the options place them otherwise.
     pub(super) fn distance(&self, nodes: i32) -> i64 {
         i64::from(nodes) * self.per_node() % i64::from(self.team.tasks())
     }
