@@ -61,8 +61,8 @@ impl Cgroup {
 
     /// Limits the number of processes and threads, if the kernel can count them.
     pub(crate) fn limit_processes(&self, most: u32) -> Result<()> {
-        // Only boots with a tool under test do this: the pids controller makes every fork a little
-        // slower.
+        // Boots without a tool under test do not do this: the pids controller slows down every
+        // fork.
         let parent = Path::new(&self.path).parent().unwrap_or(Path::new("/"));
         let limit = format!("{}/pids.max", self.path);
         if fs::write(parent.join("cgroup.subtree_control"), "+pids").is_err() {

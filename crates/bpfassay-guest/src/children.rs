@@ -25,7 +25,7 @@ use crate::{
     signals,
 };
 
-/// Reaps every child that has exited. Only one instance may exist, because it reaps all of them.
+/// Reaps every child that has exited. A second instance would take this one's children.
 #[derive(Debug)]
 pub(crate) struct Children {
     signals: File,

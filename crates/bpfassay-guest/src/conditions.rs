@@ -5,12 +5,9 @@
 //! A write over loopback NFS is a race between the server's threads and the kworkers that send the
 //! client's requests. The outcome decides how often the server wakes for a part of a request, and
 //! so how many instructions the flush takes. Real-time priorities make the outcome the same each
-//! time. Three more sources of difference are removed:
-//!
-//! - The distance to the next timer tick: every phase begins at a tenth of a second.
-//! - What the kernel does by itself every 2 s and every 5 s: see [`silence`].
-//! - What earlier work has left: free pages stay in the CPU's lists ([`free_memory`]), and adding
-//!   up statistics is delayed.
+//! time. Every phase begins at a tenth of a second, equally far from the next timer tick, and
+//! outside the kernel's periodic work ([`silence`]). Free pages that earlier work has left stay in
+//! the CPU's lists ([`free_memory`]), and adding up statistics is delayed.
 
 use std::{collections::BTreeSet, fs, io, path::Path, thread, time::Duration};
 
@@ -53,8 +50,8 @@ const SOFT_INTERRUPTS: i32 = 30;
 
 /// Real-time priority of the agent while a phase runs: the lowest. Some kernels switch to the
 /// workload as soon as the agent releases it, and at a tick back to the agent for the rest of its
-/// call. The position of that tick in the phase made a difference of up to 0.05 % of a read. With
-/// this priority the agent sleeps before the workload runs.
+/// call. The position of that tick in the phase made a difference of up to 0.05 % of a read. This
+/// priority makes the agent sleep before the workload runs.
 const AGENT: i32 = 1;
 
 /// Nanoseconds per second.
@@ -149,12 +146,9 @@ impl Conditions {
         self.symbols
     }
 
-    /// Sends the following before and after the phases of a run whose tracer or tool loads
-    /// programs, if the job requests it:
-    ///
-    /// - the addresses of the machine code of programs,
-    /// - the source lines of the programs `under_test`,
-    /// - where processes have code in user space.
+    /// Sends the addresses of the machine code of programs, the source lines of the programs
+    /// `under_test`, and where processes have code in user space, if the job requests it. It is
+    /// called before and after the phases of a run whose tracer or tool loads programs.
     ///
     /// # Errors
     /// Those of [`symbols::send_programs`] and of `under_test`.

@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Holds all files of runs on a running system that are not on the file system under test. It is
-/// locked while an agent measures. Only this user can write there ([`test_dir::private`]), so names
+/// locked while an agent measures. No other user can write there ([`test_dir::private`]), so names
 /// in it can be trusted.
 const WORK_HERE: &str = "/run/bpfassay-here";
 
@@ -43,7 +43,7 @@ pub(crate) struct Environment {
     pub test_dir: TestDir,
     /// Directory for all other files of runs.
     pub work: String,
-    /// Where the tracers of this boot cache what they read about the kernel's functions.
+    /// File in which the tracers of this boot cache what they read about the kernel's functions.
     pub symbols: String,
     /// Directory of the cgroup in which the cgroups of workloads are created.
     pub cgroups: String,
@@ -115,7 +115,7 @@ impl Environment {
             cgroup_inode: None,
             detached: hierarchy.is_own(),
         };
-        // From here on, this function or `leave` must remove the directory.
+        // The directory exists now: this function or `leave` must remove it.
         let test_dir = match make(made, &cgroups, mount, name, &record) {
             Ok(test_dir) => test_dir,
             Err(error) => {

@@ -66,7 +66,7 @@ pub(crate) enum Error {
     #[error("{program} {problem}{}", quoted(.output))]
     Program {
         program: String,
-        /// What the program did, as a predicate ("ended with exit status 1").
+        /// A predicate of the program ("ended with exit status 1").
         problem: String,
         /// The tail of the program's output.
         output: String,

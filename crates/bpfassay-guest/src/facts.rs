@@ -18,7 +18,7 @@ use crate::{
     system::read,
 };
 
-/// Where the kernel shows its security modules.
+/// Mount point of the file system that shows security modules.
 const SECURITY: &str = "/sys/kernel/security";
 
 /// Reads all facts except `mount`, `localio` and `steps`, which the caller knows.

@@ -6,10 +6,12 @@
 //! lists of each CPU (`struct per_cpu_pages`). A page from such a list costs the same each time. If
 //! a list is empty, the kernel splits blocks and moves a batch of pages to the list. If the lists
 //! are full, it moves pages back and merges them with free buddies (`rmqueue_bulk`,
-//! `free_pcppages_bulk`, mm/page_alloc.c). How often that happens in a phase depends on what all
-//! earlier runs have left. Counted by function, this was nearly all of the difference between whole
-//! writes of equal runs. Therefore the lists may hold an eighth of the memory, and get more pages
-//! before a phase if they hold few, so that no pages are moved during the phase.
+//! `free_pcppages_bulk`, mm/page_alloc.c).
+//!
+//! How often that happens in a phase depends on what all earlier runs have left. Counted by
+//! function, this was nearly all of the difference between whole writes of equal runs. Therefore
+//! the lists may hold an eighth of the memory, and get more pages before a phase if they hold few,
+//! so that no pages are moved during the phase.
 
 use std::{
     ffi::CStr,

@@ -37,7 +37,7 @@ const USAGE: &str = "usage: bpfassay-guest here --job FILE --mount DIR [--extern
 pub(crate) struct Arguments {
     /// The job, as JSON.
     job: String,
-    /// Where the file system under test is mounted.
+    /// Mount point of the file system under test.
     mount: String,
     /// Path of the real IOR.
     external_ior: Option<String>,
