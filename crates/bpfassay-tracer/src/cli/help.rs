@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `--help` prints.
+//! The text of `--help`.
 
-/// What `--help` prints.
+/// The text of `--help`.
 pub(crate) const HELP: &str = "\
 Counts file operations in the kernel by eBPF and writes the counters as lines of JSON to standard output.
 

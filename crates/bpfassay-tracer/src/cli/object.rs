@@ -5,10 +5,10 @@ use std::ffi::OsString;
 
 use crate::service::object::{ObjectConfig, ObjectSource};
 
-/// The first argument of a command line of this mode.
+/// First argument of a command line of this mode.
 pub(crate) const NAME: &str = "object";
 
-/// What `object --help` prints.
+/// The text of `object --help`.
 pub(crate) const HELP: &str = "\
 Loads an eBPF object, attaches its programs by the names of their sections, and serves maps of it over HTTP.
 
@@ -44,7 +44,7 @@ pub(crate) enum Request {
     Load(ObjectConfig),
 }
 
-/// Arguments that are not valid.
+/// Invalid arguments.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArgumentError {
     #[error("{0} (`object --help` lists the options)")]
