@@ -57,8 +57,8 @@ pub fn commands(bytes: &[u8]) {
     let _ = commands.finish();
 }
 
-/// Reads `/proc/kallsyms` and the lists of functions in tracefs and debugfs. Only wanted functions
-/// are found.
+/// Reads `/proc/kallsyms` and the lists of functions in tracefs and debugfs. No unwanted function
+/// is found.
 pub fn kernel_lists(text: &[u8]) {
     let wanted = BTreeSet::from(WANTED);
     assert!(table::read(text, WANTED).is_ok_and(|found| found.keys().all(|name| wanted.contains(name.as_str()))));
@@ -76,7 +76,7 @@ pub fn kernel_lists(text: &[u8]) {
     let _ = preemption::decide(Some(&text), "") | preemption::decide(None, &text);
 }
 
-/// Reads the file of `--symbol-cache`. What was read is written in a form that reads back equal.
+/// Reads the file of `--symbol-cache`. The facts are written in a form that reads back equal.
 pub fn symbol_cache(text: &str) {
     const STATE: &str = "4fc5d7f0-0000-0000-0000-000000000000 nfs,nfsd";
     let text = format!("{STATE}\n{text}");

@@ -17,8 +17,8 @@
 //! - `features`: the kernel's features, by trial.
 //! - `kernel`: facts of the running kernel, each read in one place.
 //!
-//! Exit status: 0 after the end of standard input or SIGINT/SIGTERM, 2 for invalid arguments, 3 if
-//! the kernel refuses the probe configuration (after a `refused` line), 1 for everything else.
+//! Exit status: 0 after the end of standard input or SIGINT/SIGTERM, 2 for invalid arguments, 1 for
+//! other errors. It is 3 if the kernel refuses the probe configuration (after a `refused` line).
 
 mod cli;
 mod counters;

@@ -22,7 +22,7 @@ const MAX_ENTRIES: u32 = 1 << 24;
 /// `KRETPROBE_MAXACTIVE_MAX` (kernel/trace/trace_kprobe.c).
 const MAX_MAXACTIVE: u32 = 4096;
 
-/// What the command line requests.
+/// A request on the command line.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// Print [`crate::cli::help::HELP`].

@@ -35,7 +35,7 @@ Options:
   -h, --help          Print this
 ";
 
-/// What the command line requests.
+/// A request on the command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Print [`HELP`].

@@ -23,7 +23,8 @@ const ASSUMED: &[&str] = &[
     "long sys_fdatasync(const struct pt_regs *)",
     // fs/namei.c. The structure of the last argument is private to fs/.
     "struct file *do_filp_open(int, struct filename *, const struct open_flags *)",
-    // Each function in 5.10 and in later kernels. Only numbers and positions of arguments matter.
+    // Each function in 5.10 and in later kernels. Number and positions of the arguments matter, and
+    // nothing else.
     "long do_mkdirat(int, const char *, umode_t)",
     "int do_mkdirat(int, struct filename *, umode_t)",
     "long do_mknodat(int, const char *, umode_t, unsigned int)",

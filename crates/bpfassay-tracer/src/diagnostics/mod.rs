@@ -9,9 +9,9 @@
 //! - `/proc/kallsyms` has the functions that exist, and shows which of them the compiler renamed
 //!   (`.isra`, `.constprop`) or split (`.part`). It does not show whether an existing function was
 //!   inlined into *some* of its callers; only DWARF or the calls themselves would.
-//! - A function that is in the kernel's BTF but has no symbol was inlined everywhere. pahole leaves
-//!   most such functions out of BTF, so a function that is in neither was inlined or does not
-//!   exist.
+//! - A function that is in the kernel's BTF but has no symbol was inlined everywhere.
+//! - pahole leaves most such functions out of BTF, so a function that is in neither was inlined or
+//!   does not exist.
 //! - A check that was not possible is a finding, too ([`Pitfall::NotChecked`]).
 
 mod after;

@@ -3,7 +3,7 @@
 //! version.
 //!
 //! Each trial loads, creates or attaches one thing by its own system calls, and records the
-//! kernel's answer. What is expected of a kernel, and any verdict, are not in this module.
+//! kernel's answer. Expectations of a kernel, and verdicts, are elsewhere.
 
 pub(crate) mod attach;
 mod btf;
@@ -20,8 +20,8 @@ mod types;
 use bpfassay_protocol::feature::Feature;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Tries everything, in the order of display. This takes about a second. As root, nothing that it
-/// creates remains.
+/// Tries everything, in the order of display. This takes about a second. Nothing that it creates
+/// remains if it runs as root.
 pub(crate) fn try_all() -> Vec<Feature> {
     // libbpf's messages about its own trials add nothing to the outcome.
     libbpf_rs::set_print(None);

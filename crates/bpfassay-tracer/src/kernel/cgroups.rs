@@ -54,8 +54,8 @@ pub(crate) struct Cgroups {
 }
 
 impl Cgroups {
-    /// Makes an instance for the hierarchy that is mounted at `root`. Without a hierarchy no id has
-    /// a path.
+    /// Makes an instance for the hierarchy that is mounted at `root`. If there is none, no id has a
+    /// path.
     pub(crate) fn new(root: Option<PathBuf>) -> Self {
         Self { root, known: HashMap::new() }
     }

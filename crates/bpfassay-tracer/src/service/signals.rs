@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! SIGINT and SIGTERM as a readable file descriptor, so that kprobes made through tracefs are
-//! removed on the way out.
+//! removed at the end.
 
 use std::{
     io, mem,
@@ -8,11 +8,11 @@ use std::{
     ptr,
 };
 
-/// Blocks both signals for this thread and returns a descriptor that becomes readable when one
+/// Blocks both signals for this thread. Returns a descriptor that becomes readable when one
 /// arrives.
 ///
 /// # Errors
-/// The kernel's error, where it refuses the mask or the descriptor.
+/// The kernel's error, if it refuses the mask or the descriptor.
 pub(crate) fn descriptor() -> io::Result<OwnedFd> {
     // SAFETY: `sigset_t` is plain data and is initialised before use; all pointers are valid during
     // each call.

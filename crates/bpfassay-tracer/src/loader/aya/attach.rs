@@ -151,7 +151,7 @@ pub(super) fn load(
 /// Attaches the programs `names` of `probe`.
 ///
 /// # Errors
-/// The first [`Refusal`]. What was attached before is detached.
+/// The first [`Refusal`]. Earlier attachments are detached.
 pub(super) fn all(
     ebpf: &mut Ebpf,
     probe: Probe,
@@ -295,9 +295,9 @@ fn kprobe(program: &mut KProbe, function: &str) -> Result<HookLink, ProgramError
 }
 
 /// Returns whether aya attaches kprobes by links, which report misses. It does not before 5.15, or
-/// if it cannot parse the kernel's version: it then makes kprobes through tracefs, as before 4.17.
-/// aya expects three numbers (aya 0.14, `KernelVersion::parse_kernel_version_string`), but Debian's
-/// `7.3~rc7-1` has two.
+/// if it cannot parse the kernel's version. It then makes kprobes through tracefs, as before 4.17.
+/// A version must have three numbers (aya 0.14, `KernelVersion::parse_kernel_version_string`), but
+/// Debian's `7.3~rc7-1` has two.
 fn has_kprobe_links() -> bool {
     ::aya::features().bpf_perf_link() && KernelVersion::current().is_ok()
 }

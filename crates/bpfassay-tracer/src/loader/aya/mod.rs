@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The loader `aya`: objects written in Rust (`bpfassay-tracer-ebpf`), loaded through aya.
 //!
-//! One object contains the programs of every probe for one map layout. Only those of one probe are
-//! loaded, selected by their names: `PROBE__FUNCTION`. The offsets of the kernel's structures come
-//! from the kernel's BTF ([`btf::offsets`]) and are written into the object as a read-only global.
+//! One object contains the programs of every probe for one map layout. The loader selects those of
+//! one probe by their names (`PROBE__FUNCTION`). The offsets of the kernel's structures come from
+//! the kernel's BTF ([`btf::offsets`]) and are written into the object as a read-only global.
 
 pub(crate) mod attach;
 mod refusal;
