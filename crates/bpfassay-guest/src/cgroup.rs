@@ -79,7 +79,6 @@ impl Cgroup {
         fs::read_to_string(&path).map_err(Error::file("read", path))
     }
 
-    /// Returns the processes in the cgroup.
     pub(crate) fn processes(&self) -> Result<Vec<Pid>> {
         Ok(processes(&self.read("cgroup.procs")?).collect())
     }

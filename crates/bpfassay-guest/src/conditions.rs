@@ -54,7 +54,6 @@ const SOFT_INTERRUPTS: i32 = 30;
 /// priority makes the agent sleep before the workload runs.
 const AGENT: i32 = 1;
 
-/// Nanoseconds per second.
 const SECOND: u64 = 1_000_000_000;
 
 /// In this last part of the time before a phase, in nanoseconds, the agent only sleeps until the

@@ -24,6 +24,7 @@ pub(crate) enum Error {
     /// The job file does not hold a job.
     #[error("{path} does not hold a valid job: it was written by another version of the host side")]
     Job {
+        /// Path of the job file.
         path: String,
         source: serde_json::Error,
     },
@@ -59,6 +60,7 @@ pub(crate) enum Error {
     /// A program could not be started.
     #[error("cannot start {program}")]
     Spawn {
+        /// Name or path of the program.
         program: String,
         source: io::Error,
     },

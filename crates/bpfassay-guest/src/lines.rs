@@ -6,7 +6,6 @@ use std::{
     io::{ErrorKind, Read},
 };
 
-/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// There may be more later.

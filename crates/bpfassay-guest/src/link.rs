@@ -113,7 +113,6 @@ impl Link {
         port.write_all(frame).map_err(Error::system("write to the port to the host"))
     }
 
-    /// Announces a phase.
     pub(crate) fn phase(&self, phase: Phase, run: Option<&str>) -> Result<()> {
         self.send(&GuestMessage::Phase { phase, run: run.map(str::to_owned) })
     }

@@ -60,7 +60,6 @@ impl Record {
         fs::rename(&new, &self.file)
     }
 
-    /// Removes the record.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match fs::remove_file(&self.file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -51,7 +51,6 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Begins a window.
     pub(crate) fn begin() -> Self {
         Self { number: begin() }
     }

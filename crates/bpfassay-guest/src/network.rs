@@ -82,7 +82,6 @@ impl Interface {
         Ok(())
     }
 
-    /// Sets an address.
     fn set(&mut self, number: libc::Ioctl, address: Ipv4Addr) -> Result<()> {
         let address = libc::sockaddr_in {
             sin_family: libc::AF_INET as libc::sa_family_t,

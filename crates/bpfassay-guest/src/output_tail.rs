@@ -21,7 +21,6 @@ impl OutputTail {
         self.0.drain(..surplus);
     }
 
-    /// Returns the bytes that are kept.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }

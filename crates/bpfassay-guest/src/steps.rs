@@ -16,7 +16,6 @@ impl Steps {
         Ok(())
     }
 
-    /// Returns all steps.
     pub(crate) fn take(self) -> Vec<(String, u64)> {
         self.0
     }

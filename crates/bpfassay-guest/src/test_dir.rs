@@ -35,6 +35,7 @@ const RUN_MODE: u32 = 0o755;
 pub(crate) enum TestDir {
     /// The root of a guest's file system under test.
     Guest {
+        /// Mount point.
         path: String,
     },
     /// A new directory in a file system that others use, too.
@@ -107,7 +108,6 @@ impl TestDir {
         }
     }
 
-    /// Opens the directory.
     fn open(&self) -> io::Result<File> {
         match self {
             // An open directory in a guest could not be unmounted, and the agent must notice a tool

@@ -52,7 +52,6 @@ pub(crate) fn remove_at(parent: &File, name: &CStr) -> io::Result<()> {
     Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Returns whether `directory` is empty.
 pub(crate) fn is_empty(directory: &File) -> io::Result<bool> {
     Ok(entries(directory)?.next().transpose()?.is_none())
 }

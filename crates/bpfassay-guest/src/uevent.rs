@@ -17,7 +17,6 @@ use crate::error::{Error, Result};
 /// Multicast group of uevents from the kernel. Those of udev are in group 2.
 const KERNEL: u32 = 1;
 
-/// One uevent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Uevent {
     /// The subsystem ("virtio-ports"); empty if there is none.

@@ -112,7 +112,6 @@ impl<'a> RunPaths<'a> {
         File::options().read(true).write(true).create_new(true).open(&path).map_err(Error::file("make", path))
     }
 
-    /// Reads the summary.
     pub(crate) fn read_summary(&self) -> Result<String> {
         let path = self.summary();
         let mut text = String::new();
@@ -217,7 +216,6 @@ pub(crate) struct Control {
     pub socket: UnixStream,
 }
 
-/// A running workload.
 #[derive(Debug)]
 pub(crate) struct Running {
     /// The first process.
@@ -243,7 +241,6 @@ pub(crate) enum Output {
 }
 
 impl Running {
-    /// Returns the tail of the output.
     pub(crate) fn output_tail(&mut self) -> String {
         match &mut self.output {
             Output::File(file) => output_tail::of_file(file),

@@ -45,7 +45,6 @@ pub(crate) enum Cache {
 }
 
 impl Cache {
-    /// All caches.
     pub(crate) const ALL: [Self; 3] = [Self::Address, Self::Export, Self::FileHandle];
 
     /// Returns the file from which questions are read and to which answers are written.

@@ -34,7 +34,6 @@ use crate::{
 /// The directory that the server exports.
 pub(crate) const EXPORT: Export<'static> = Export { path: "/srv" };
 
-/// The client's mount point.
 pub(crate) const MOUNT_POINT: &str = "/mnt/nfs";
 
 const PORT: u16 = 2049;

@@ -14,7 +14,6 @@ pub(crate) struct Stat<'a> {
 }
 
 impl Stat<'_> {
-    /// Returns whether the process is a kernel thread.
     pub(crate) const fn is_kernel_thread(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
     }

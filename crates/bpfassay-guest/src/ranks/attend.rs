@@ -24,7 +24,6 @@ pub(super) const NAME: &str = "attend";
 /// How long the launcher's processes can take to end after the launcher.
 const ENDING: Duration = Duration::from_secs(10);
 
-/// The progress of a command.
 #[derive(Debug)]
 enum Progress {
     Began,

@@ -71,7 +71,6 @@ pub(crate) enum Started {
     Refused(Refusal),
 }
 
-/// A running tool.
 pub(crate) struct Running {
     tool: Tool,
     pid: Pid,
@@ -368,7 +367,6 @@ impl Running {
         Some(interval.saturating_sub(self.asked.elapsed()))
     }
 
-    /// Returns the tool's endpoints.
     fn endpoints(&self) -> impl Iterator<Item = &tool::Endpoint> {
         self.tool.endpoint.iter().chain(&self.tool.more_endpoints)
     }

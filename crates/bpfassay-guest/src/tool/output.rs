@@ -149,7 +149,6 @@ impl Output {
         })
     }
 
-    /// Returns the number of pieces.
     pub(super) fn count(&self) -> usize {
         self.pieces.len()
     }

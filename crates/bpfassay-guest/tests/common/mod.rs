@@ -153,7 +153,6 @@ find "$cgroup" -depth -type d -exec rmdir {} \;
         messages
     }
 
-    /// Returns the outcomes of the runs.
     pub(crate) fn outcomes(&self) -> Vec<(String, RunOutcome)> {
         let ended = |message| match message {
             GuestMessage::RunEnded { run, outcome } => Some((run, *outcome)),

@@ -29,7 +29,6 @@ fn setting<T: Copy>(at: usize) -> T {
     unsafe { (&raw const SETTINGS).byte_add(at).cast::<T>().read_volatile() }
 }
 
-/// Returns whether durations are measured.
 #[inline(always)]
 pub(super) fn is_timed() -> bool {
     setting::<u32>(offset_of!(Settings, latency)) != 0
@@ -124,7 +123,6 @@ impl Subject {
         self.cgroup
     }
 
-    /// Returns the key of an operation.
     #[inline(always)]
     pub(crate) fn key(&self, operation: u32) -> Key {
         Key { cgroup: self.cgroup, mount: self.mount, device: self.place.device, operation }

@@ -27,7 +27,6 @@ const MAX_MAXACTIVE: u32 = 4096;
 pub(crate) enum Request {
     /// Print [`crate::cli::help::HELP`].
     Help,
-    /// Print the version.
     Version,
     /// Report the kernel's features.
     Features,

@@ -40,11 +40,9 @@ Options:
 pub(crate) enum Request {
     /// Print [`HELP`].
     Help,
-    /// Load an object.
     Load(ObjectConfig),
 }
 
-/// Invalid arguments.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArgumentError {
     #[error("{0} (`object --help` lists the options)")]

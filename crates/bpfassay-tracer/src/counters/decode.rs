@@ -19,7 +19,6 @@ use bpfassay_tracer_common::{
 use super::error::DecodeError;
 use crate::kernel::mounts::Mounts;
 
-/// The key of a row.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowKey {
     key: Key,

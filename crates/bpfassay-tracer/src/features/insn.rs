@@ -10,7 +10,6 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 #[cfg(target_endian = "big")]
 compile_error!("the two registers of an instruction are in reverse order on big-endian machines");
 
-/// A register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reg {
     R0,
@@ -166,7 +165,6 @@ impl Code {
         self.address(dst, libbpf_sys::BPF_PSEUDO_FUNC as u8, distance + 1, 0)
     }
 
-    /// Calls a helper.
     pub(super) fn helper(self, id: u32) -> Self {
         self.push(encode(JMP | 0x80, 0, 0, id as i32))
     }
@@ -225,7 +223,6 @@ impl Code {
         self.push(insn(JMP | 0x90, Reg::R0, Reg::R0, 0, 0))
     }
 
-    /// Returns 0.
     pub(super) fn exit_zero(self) -> Self {
         self.mov(Reg::R0, 0).exit()
     }

@@ -18,7 +18,6 @@ use crate::kernel::btf::ids::{Ids, Kind};
 pub(super) struct Kernel(Ids);
 
 impl Kernel {
-    /// Returns the number of types.
     pub(super) fn types(&self) -> u32 {
         self.0.count()
     }
@@ -158,7 +157,6 @@ impl<'a> ProgramBuilder<'a> {
         Self { kernel, code: Code::default(), missing: None, maps: Vec::new() }
     }
 
-    /// Adds instructions.
     pub(super) fn with(mut self, add: impl FnOnce(Code) -> Code) -> Self {
         self.code = add(std::mem::take(&mut self.code));
         self

@@ -10,9 +10,7 @@ const SAMPLE: &[u8] = b"sample ";
 pub(crate) enum Command {
     /// Write a sample that carries this label.
     Sample(String),
-    /// Attach the programs.
     Attach,
-    /// Detach the programs.
     Detach,
 }
 

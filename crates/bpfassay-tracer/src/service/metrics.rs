@@ -18,7 +18,6 @@ use bpfassay_protocol::{
     tracer::{Attached, Losses},
 };
 
-/// A text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// OpenMetrics 1.0 (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
@@ -38,7 +37,6 @@ impl Format {
     }
 }
 
-/// The labels of a counter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Labels {
     pub(crate) operation: Operation,

@@ -162,7 +162,6 @@ fn bundled(name: &str) -> Result<&'static [u8], ObjectError> {
     })
 }
 
-/// Returns the types of a bundled object.
 pub(crate) fn types(elf: &[u8]) -> Result<ObjectLine, ObjectError> {
     let btf = bpfassay_btf::of_object(elf).map_err(ObjectError::Types)?;
     Ok(ObjectLine::Types { btf: Hex(btf) })

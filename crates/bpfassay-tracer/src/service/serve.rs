@@ -49,7 +49,6 @@ pub(crate) enum ServeError {
     Setup { what: &'static str, source: io::Error },
 }
 
-/// Writes lines.
 #[derive(Debug)]
 pub(crate) struct Output<W> {
     writer: W,
@@ -126,7 +125,6 @@ impl Input {
         Ok(self.commands.as_mut().map(Commands::next).transpose()?.flatten())
     }
 
-    /// Ends the input.
     fn finish(&mut self) -> Result<(), ServeError> {
         Ok(self.commands.take().map_or(Ok(()), Commands::finish)?)
     }

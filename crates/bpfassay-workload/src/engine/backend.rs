@@ -16,7 +16,6 @@ const MAX_RETRIES: u32 = 10_000;
 /// Permissions of a new file.
 const MODE: libc::mode_t = 0o664;
 
-/// Direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,

@@ -168,7 +168,6 @@ impl Team {
         self.node.count * self.size
     }
 
-    /// Returns the number of nodes.
     pub(crate) const fn nodes(&self) -> u32 {
         self.node.count
     }

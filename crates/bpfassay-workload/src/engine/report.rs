@@ -35,7 +35,6 @@ enum Form {
 }
 
 impl Report {
-    /// Opens the destination.
     pub(crate) fn open(output: &Output, ranks: u32) -> Result<Self, EngineError> {
         let (destination, out): (_, Box<dyn Write>) = match &output.file {
             Some(path) => {

@@ -24,7 +24,6 @@ pub(crate) struct Point {
     pub(crate) stonewall: Option<Stonewall>,
 }
 
-/// The results of one test.
 #[derive(Debug, Default)]
 pub(crate) struct TestResult {
     /// Points by repetition. A phase that the time limit left out is missing.

@@ -12,7 +12,6 @@ use bpfassay_ior::Options;
 
 const GIB: f64 = 1024.0 * MIB;
 
-/// Writes the tables.
 pub(crate) struct Table<W> {
     out: W,
 }

@@ -19,13 +19,11 @@ use super::{aio::DEPTH, calls::pieces};
 pub(crate) enum Memory {
     /// An address and a length.
     Plain,
-    /// Three pieces.
     Pieces,
     /// The registered buffer.
     Fixed,
 }
 
-/// A ring.
 pub(crate) struct Ring(IoUring);
 
 impl Ring {

@@ -125,7 +125,6 @@ impl Run {
     }
 }
 
-/// The timed phase.
 struct Phase {
     control: Option<Control>,
     elapsed_ns: u64,

@@ -10,7 +10,6 @@ use std::{
 
 use super::{Case, Observed, workspace};
 
-/// Returns the directory of expectations.
 pub(crate) fn directory() -> PathBuf {
     workspace().join("results/ior-expectations")
 }

@@ -18,7 +18,6 @@ use bpfassay_ior::Options;
 /// The engine under test.
 pub(crate) const ENGINE: &str = env!("CARGO_BIN_EXE_bpfassay-ior");
 
-/// Returns the root of the workspace.
 pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }

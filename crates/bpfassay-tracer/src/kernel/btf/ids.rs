@@ -29,7 +29,6 @@ impl Ids {
         NonNull::new(btf).map(Self).ok_or(error)
     }
 
-    /// Returns the number of types.
     pub(crate) fn count(&self) -> u32 {
         // SAFETY: a valid object.
         unsafe { libbpf_sys::btf__type_cnt(self.0.as_ptr()) }

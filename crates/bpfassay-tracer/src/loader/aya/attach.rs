@@ -316,7 +316,6 @@ fn link_failed(error: LinkError) -> ProgramError {
     }
 }
 
-/// Returns the kernel's error number.
 fn number(error: &ProgramError) -> Option<i32> {
     match error {
         ProgramError::SyscallError(error) => error.io_error.raw_os_error(),

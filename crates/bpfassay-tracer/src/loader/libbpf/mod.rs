@@ -91,7 +91,6 @@ fn open(elf: &[u8]) -> Result<OpenObject, Failure> {
     })
 }
 
-/// A loaded object.
 struct LoadedObject {
     object: Object,
     /// The file from which the object was loaded.

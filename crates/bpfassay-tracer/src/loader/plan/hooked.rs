@@ -38,7 +38,6 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Returns the difference to `earlier`.
     fn since(self, earlier: Self) -> Self {
         Self {
             recursion_misses: self
@@ -67,13 +66,11 @@ pub(crate) struct AttachedPrograms {
 pub(crate) enum Kind {
     /// A separate kprobe or kretprobe.
     Kprobe(KprobeMode),
-    /// BPF trampoline.
     Trampoline,
     /// fprobe, through a multi link.
     KprobeMulti,
     /// Tracepoint through a perf event.
     Tracepoint,
-    /// Raw tracepoint.
     RawTracepoint,
     /// uprobe or uretprobe.
     Uprobe,

@@ -20,7 +20,6 @@ pub(crate) struct Loaded {
     pub(crate) programs: Box<dyn Programs>,
 }
 
-/// Loaded programs.
 pub(crate) trait Programs {
     /// Attaches all programs, or none. They stay attached until the links in the result are
     /// dropped, and can then be attached again.
@@ -38,7 +37,6 @@ pub(crate) trait Programs {
 pub(crate) struct Since(Duration);
 
 impl Since {
-    /// Reads the clock now.
     pub(crate) fn now() -> Self {
         let now = clock_gettime(ClockId::Monotonic);
         // The monotonic clock is never negative.

@@ -17,7 +17,6 @@ pub(crate) struct Object {
     pub(crate) elf: &'static [u8],
 }
 
-/// An object with a name.
 #[derive(Debug)]
 pub(crate) struct NamedObject {
     pub(crate) name: &'static str,

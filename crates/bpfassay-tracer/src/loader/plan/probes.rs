@@ -23,7 +23,6 @@ pub(crate) enum Attachment {
     Syscalls(End),
     /// One tracepoint, by subsystem and name.
     Tracepoint,
-    /// Raw tracepoint.
     RawTracepoint,
     /// Iterator, which is created and dropped at each reading.
     Iterator,

@@ -75,7 +75,6 @@ impl fmt::Display for Address {
     }
 }
 
-/// A failure to listen.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListenError {
     #[error("cannot listen on {address}: name an address of this machine that is free, with --listen")]
@@ -115,7 +114,6 @@ impl Page {
 /// Returns the page as text, in a format. `None` after an error, which is reported elsewhere.
 pub(crate) type Render<'a> = &'a mut dyn FnMut(Format) -> Option<String>;
 
-/// The endpoint.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     address: Address,
