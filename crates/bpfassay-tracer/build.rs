@@ -4,8 +4,8 @@
 //! - Every `src/bpf/*.bpf.c` is one probe. It is compiled once per map layout (`src/bpf/map_*.h`)
 //!   into an object named `PROBE+MAP`. `$OUT_DIR/objects.rs` lists these objects.
 //! - Every `src/bpf/sets/*.bpf.c` is one program set, listed in `$OUT_DIR/sets.rs`.
-//! - Every `src/bpf/bundled/*.bpf.c` is an object that is loaded unchanged (`bpfassay-tracer
-//!   object`). `$OUT_DIR/bundled_objects.rs` lists these objects.
+//! - Every `src/bpf/bundled/*.bpf.c` is an object that `bpfassay-tracer object` loads unchanged.
+//!   `$OUT_DIR/bundled_objects.rs` lists these objects.
 //! - The programs in Rust have been compiled before, if at all. `$OUT_DIR/aya_objects.rs` lists
 //!   them.
 //!

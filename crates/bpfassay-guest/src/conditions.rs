@@ -3,11 +3,11 @@
 //! instant a phase begins.
 //!
 //! A write over loopback NFS is a race between the server's threads and the kworkers that send the
-//! client's requests. The outcome decides how often the server wakes for a part of a request, and
-//! so how many instructions the flush takes. Real-time priorities make the outcome the same each
-//! time. Every phase begins at a tenth of a second, equally far from the next timer tick, and
-//! outside the kernel's periodic work ([`silence`]). Free pages that earlier work has left stay in
-//! the CPU's lists ([`free_memory`]), and adding up statistics is delayed.
+//! client's requests. The outcome decides how often the server wakes for part of a request, and so
+//! the instructions of the flush. Real-time priorities make the outcome the same each time. Every
+//! phase begins at a tenth of a second, equally far from the next timer tick, and outside the
+//! kernel's periodic work ([`silence`]). Free pages that earlier work has left stay in the CPU's
+//! lists ([`free_memory`]), and adding up statistics is delayed.
 
 use std::{collections::BTreeSet, fs, io, path::Path, thread, time::Duration};
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The directory of runs in the file system under test. In a guest, no other program uses it. On a
-//! running system, local users are possibly allowed to rename files beside their own, so nothing is
-//! accessed by path. The directory gets a name that cannot be predicted, is kept open, and
-//! everything in it is accessed relative to its descriptor.
+//! running system, local users may be able to rename files beside their own, so nothing is accessed
+//! by path. The directory gets a name that cannot be predicted, is kept open, and everything in it
+//! is accessed relative to its descriptor.
 
 use std::{
     ffi::{CStr, CString},

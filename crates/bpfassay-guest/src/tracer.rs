@@ -426,7 +426,7 @@ fn next_line(
 pub(crate) fn parse(line: &[u8]) -> std::result::Result<TracerLine, String> {
     serde_json::from_slice(line).map_err(|error| {
         let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
-        // The error possibly quotes a part of the line, of any length.
+        // The error can quote a part of the line, of any length.
         let error: String = error.to_string().chars().take(200).collect();
         format!("wrote a line that is no message ({error}): `{beginning}`")
     })

@@ -2,7 +2,7 @@
 //! Layouts that both sides of the maps share: the eBPF programs write them and the tracer reads
 //! them.
 //!
-//! This crate defines names, sizes and layouts of maps, keys, values, events and settings, and the
+//! This crate defines names, sizes and layouts of maps, keys, values, events and settings, and
 //! numbers of operations. The eBPF programs in Rust use it. Those in C repeat it in
 //! `bpfassay-tracer/src/bpf/counters.h`. A test of the tracer compares the BTF of the C programs
 //! with these types, and the operations with `bpfassay_protocol::Operation::COUNTED`.

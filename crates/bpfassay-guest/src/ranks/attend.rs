@@ -106,7 +106,7 @@ fn serve(mut stream: TcpStream, progress: &Sender<Progress>) {
     let _ = progress.send(Progress::Began);
     let status = run(&command);
     let _ = progress.send(Progress::Ended(status));
-    // The launcher has possibly gone.
+    // The launcher may have gone.
     let _ = wire::send(&mut stream, &Ended { status });
 }
 

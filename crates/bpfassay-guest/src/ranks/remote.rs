@@ -11,7 +11,7 @@ use crate::power;
 /// First argument of such a process.
 pub(super) const NAME: &str = "remote";
 
-/// Exit status if the command was possibly not run, as in rsh(1) and ssh(1).
+/// Exit status if the command may not have run, as in rsh(1) and ssh(1).
 const UNREACHED: u8 = 255;
 
 /// Runs `command` on the node with the name or address `host`, and exits with the command's status.

@@ -121,7 +121,7 @@ impl Run<'_, '_> {
             self.children.reap()?;
             match self.children.end_of(neighbour.pid) {
                 None => Ok(measured),
-                // A neighbour that ends early possibly did not disturb the whole run.
+                // A neighbour that ended early may not have disturbed the whole run.
                 Some(status) => Err(Error::Program {
                     program: workload::NEIGHBOUR.to_owned(),
                     problem: ended_how(status),
@@ -202,7 +202,7 @@ impl Run<'_, '_> {
         if let Some(tool) = &mut self.tool
             && self.tracer.is_some()
         {
-            // The tool possibly read its counters for the first report before the last call.
+            // The tool may have read its counters for the first report before the last call.
             tool.await_report(2, || reference(&mut self.tracer))?;
         }
         let output = match running.output {

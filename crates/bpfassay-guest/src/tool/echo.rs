@@ -71,7 +71,7 @@ impl Running {
 /// Describes the last lines as a predicate, if at least half of them contain one of `names` as a
 /// word: names of the tool's processes and of the agent.
 fn of(last_output: &str, names: &BTreeSet<String>) -> Option<String> {
-    // The first line is possibly cut, and the last one has not ended.
+    // The first line may be cut, and the last one has not ended.
     let (whole, _) = last_output.rsplit_once('\n')?;
     let lines: Vec<&str> = whole.split('\n').skip(1).collect();
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');

@@ -461,7 +461,7 @@ impl Running {
     /// Kills the tool's processes, and checks what it left in the kernel.
     fn end(mut self, children: &mut Children) -> Result<ToolFigures> {
         self.cgroup.kill()?;
-        // The first process was possibly reaped before.
+        // The first process may have been reaped already.
         children.wait_for(self.pid, Duration::ZERO)?;
         children.reap()?;
         self.take()?;

@@ -57,8 +57,8 @@ static NO_LATENCIES: Global<Histogram> = Global::new(Histogram { slots: [0; LATE
 /// `counter` must point into a value of a map, aligned to eight bytes.
 #[inline(always)]
 pub(crate) unsafe fn add_atomically(counter: *mut u64, amount: u64) {
-    // Rust has no atomic addition for this target. LLVM's instruction possibly fetches the old
-    // value, which 5.10 does not support.
+    // Rust has no atomic addition for this target. LLVM's instruction can fetch the old value,
+    // which 5.10 does not support.
     #[cfg(target_arch = "bpf")]
     // SAFETY: the caller's.
     unsafe {

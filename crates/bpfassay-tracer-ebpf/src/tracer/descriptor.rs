@@ -34,7 +34,7 @@ struct Call {
 static PENDING: LruHashMap<u32, Call> = LruHashMap::with_max_entries(8192, 0);
 
 /// Begins a call of `operation`, on `descriptor` if the call has one. Another copy of the program
-/// has possibly run before for this call.
+/// may have run before for this call.
 #[inline(always)]
 pub(super) fn begins(by: By, operation: Operation, descriptor: Option<u64>) {
     if let By::Copy(_) = by

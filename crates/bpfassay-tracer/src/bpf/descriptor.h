@@ -27,7 +27,7 @@ struct {
 	__type(value, struct pending_call);
 } pending SEC(".maps");
 
-/* Another copy has possibly run before for this call: see raw-tracepoint.bpf.c. */
+/* Another copy may have run before for this call: see raw-tracepoint.bpf.c. */
 static __always_inline void variant_begins(__u32 copy, enum operation operation, enum variant variant,
 					   bool by_descriptor, long descriptor)
 {

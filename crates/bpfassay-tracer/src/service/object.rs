@@ -108,7 +108,7 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
     let contents = contents::encode(&elf, &args.contents)?;
     let mut loaded = match bare::bring_up(&elf, &args.programs, &contents) {
         Ok(loaded) => loaded,
-        // The prototypes are possibly the reason.
+        // The prototypes may be the reason.
         Err(refusal) => return Ok(Some(Refusal { prototypes: compared(prototypes), ..refusal })),
     };
     drop(elf);

@@ -331,7 +331,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         let is_own = options.file_per_process && options.reorder_random == ReorderRandom::Draw;
         let offset = self.rank_offset;
         if is_own {
-            // Several ranks possibly read the same file. Each removes the file that it wrote.
+            // Several ranks may have read the same file. Each removes the file that it wrote.
             self.rank_offset = 0;
             *name = self.file_name()?;
         }

@@ -306,7 +306,7 @@ fn io_uring(stage: &mut Stage<'_>, direction: Direction, kind: Memory, flags: i3
             ring.run(direction, kind, &file, memory, ranges)
         })
     })?;
-    // The ring goes before the memory that it has possibly registered.
+    // The ring is dropped before the memory that it may have registered.
     drop(ring);
     check(stage, direction, file, &data)
 }

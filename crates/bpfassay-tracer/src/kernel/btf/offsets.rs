@@ -22,7 +22,7 @@ pub(crate) enum OffsetError {
     Unreachable { member: &'static str, bits: u64 },
 }
 
-/// Returns every offset that the programs possibly use, as the bytes of [`Offsets`].
+/// Returns every offset that the programs can use, as the bytes of [`Offsets`].
 ///
 /// # Errors
 /// [`OffsetError`] for the first required member that this kernel does not have.

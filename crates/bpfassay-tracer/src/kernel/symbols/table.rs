@@ -8,9 +8,9 @@ use std::{
 
 use crate::kernel::kept::Kept;
 
-/// Suffixes of functions that the compiler changed. The original signature or the whole body is
-/// possibly elsewhere (`-fipa-sra`, `-fipa-cp`, `-fipa-split` of GCC). `.cold` is not listed: it
-/// contains the unlikely branches of a function that keeps its name, entry and exit.
+/// Suffixes of functions that the compiler changed. The original signature or the whole body may be
+/// elsewhere (`-fipa-sra`, `-fipa-cp`, `-fipa-split` of GCC). `.cold` is not listed: it contains
+/// the unlikely branches of a function that keeps its name, entry and exit.
 const VARIANTS: [&str; 4] = ["isra", "constprop", "part", "llvm"];
 
 /// One function in the symbol table.

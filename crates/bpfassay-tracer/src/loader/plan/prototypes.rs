@@ -85,7 +85,7 @@ pub(crate) fn find(
 }
 
 /// Returns where the superblock is found in the arguments of a function that changes a name. The
-/// caller holds a reference to a directory throughout the call. The function possibly releases its
+/// caller holds a reference to a directory throughout the call. The function can release the
 /// reference to a name (`vfs_mkdir` of 7.x).
 fn superblock(prototype: &btf::Prototype) -> Option<Prototype> {
     let at = |name: &str| prototype.arguments.iter().position(|shape| *shape == Shape::Pointer(name.to_owned()));

@@ -227,7 +227,7 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         if let Address::Unix(path) = &self.address {
-            // The socket possibly no longer exists.
+            // The socket may no longer exist.
             let _ = fs::remove_file(path);
         }
     }
