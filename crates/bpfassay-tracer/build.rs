@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles the eBPF programs and embeds them.
 //!
-//! Every `src/bpf/*.bpf.c` is one probe; it is compiled once per map layout (`src/bpf/map_*.h`)
-//! into an object named `PROBE+MAP`, and `$OUT_DIR/objects.rs` lists them all. Every
-//! `src/bpf/sets/*.bpf.c` is one program set, listed in `$OUT_DIR/sets.rs`. A new probe, map layout
-//! or set needs no change here.
+//! - Every `src/bpf/*.bpf.c` is one probe. It is compiled once per map layout (`src/bpf/map_*.h`)
+//!   into an object named `PROBE+MAP`. `$OUT_DIR/objects.rs` lists these objects.
+//! - Every `src/bpf/sets/*.bpf.c` is one program set, listed in `$OUT_DIR/sets.rs`.
+//! - Every `src/bpf/bundled/*.bpf.c` is an object that `bpfassay-tracer object` loads unchanged.
+//!   `$OUT_DIR/bundled_objects.rs` lists these objects.
+//! - The programs in Rust have been compiled before, if at all. `$OUT_DIR/aya_objects.rs` lists
+//!   them.
 //!
-//! Every `src/bpf/bundled/*.bpf.c` is an object of its own, which is loaded unchanged
-//! (`bpfassay-tracer object`): `$OUT_DIR/bundled_objects.rs` lists them.
-//!
-//! The programs in Rust were compiled before, if at all: `$OUT_DIR/aya_objects.rs` lists them.
+//! A new probe, map layout or set needs no change here.
 
 #[path = "src/elf_strip.rs"]
 mod elf_strip;
@@ -34,7 +34,8 @@ const SOURCES: &str = "src/bpf";
 const BUNDLED: &str = "src/bpf/bundled";
 const SETS: &str = "src/bpf/sets";
 
-/// Names a directory with the objects of `bpfassay-tracer-ebpf` (`MAP.o`) for each architecture.
+/// Variable with a directory that contains the objects of `bpfassay-tracer-ebpf` (`MAP.o`) for each
+/// architecture.
 const RUST_OBJECTS: &str = "BPFASSAY_EBPF_OBJECTS";
 
 fn main() -> Result<()> {
@@ -45,14 +46,15 @@ fn main() -> Result<()> {
     println!("cargo:rerun-if-env-changed={RUST_OBJECTS}");
     println!("cargo:rerun-if-changed=src/elf_strip.rs");
     link_static_dependencies()?;
-    // Where the builder of the guest's programs wants it (`payload.rs` in bpfassay-testbed).
+    // The address is the one that the builder of the guest's programs sets (`payload.rs` in
+    // bpfassay-testbed).
     let address = concat!("BPFASSAY_LINK_AT_", env!("CARGO_PKG_NAME"));
     println!("cargo:rerun-if-env-changed={address}");
     if let Ok(address) = env::var(address) {
         println!("cargo:rustc-link-arg-bins=-Wl,-Ttext-segment={address}");
     }
-    // Unlike on the workload, no uprobe is attached to this program: without debug information its
-    // symbols have no use either.
+    // No uprobe is attached to this program, unlike to the workload. Symbols are therefore not
+    // needed without debug information.
     if variable("DEBUG")? == "false" {
         println!("cargo:rustc-link-arg-bins=-Wl,--strip-all");
     }
@@ -83,7 +85,7 @@ fn main() -> Result<()> {
 }
 
 /// Compiles the sources in `directory`, and lists their objects by name in the file `list`. They
-/// have maps of their own and no layouts.
+/// have their own maps and no layouts.
 fn list_named(out: &Path, compiler: &Compiler, directory: &str, list: &str) -> Result<()> {
     let (mut objects, mut units) = (Vec::new(), Vec::new());
     for name in names(directory, "", ".bpf.c")? {
@@ -107,9 +109,9 @@ fn write_named(out: &Path, list: &str, objects: &[(String, PathBuf)]) -> Result<
     fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()).into())
 }
 
-/// Lists the objects in Rust in `aya_objects.rs`. They need a Rust toolchain for eBPF, which hosts
-/// do not have and the build of the guests' programs does: without the variable the list is empty,
-/// and the tracer reports that.
+/// Lists the objects in Rust in `aya_objects.rs`. They need a Rust toolchain for eBPF, which the
+/// build of the guests' programs has, but hosts do not. The list is empty if the variable is not
+/// set, and the tracer reports that.
 fn list_rust_objects(out: &Path) -> Result<()> {
     let mut paths = Vec::new();
     if let Some(directory) = env::var_os(RUST_OBJECTS) {
@@ -133,9 +135,9 @@ fn list_rust_objects(out: &Path) -> Result<()> {
     write_named(out, "aya_objects", &objects)
 }
 
-/// In a static program, libelf (from elfutils 0.189 on) needs zstd, which no crate links, because
-/// libbpf-sys only names libelf and zlib. It has to come after libelf on the linker's command line,
-/// hence an argument and not a library.
+/// Links zstd, which libelf (from elfutils 0.189 on) needs in a static program. No crate links it,
+/// because libbpf-sys only names libelf and zlib. It must follow libelf on the linker's command
+/// line, so it is an argument and not a library.
 fn link_static_dependencies() -> Result<()> {
     let features = env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
     if features.split(',').any(|feature| feature == "crt-static") && variable("CARGO_CFG_TARGET_ENV")? == "gnu" {
@@ -144,7 +146,7 @@ fn link_static_dependencies() -> Result<()> {
     Ok(())
 }
 
-/// The part between `prefix` and `suffix` of the names of the files of `directory`, sorted.
+/// Returns the part between `prefix` and `suffix` of the names of files in `directory`, sorted.
 fn names(directory: &str, prefix: &str, suffix: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -161,7 +163,7 @@ fn variable(name: &str) -> Result<String> {
     env::var(name).map_err(|error| format!("cargo did not set {name}: {error}").into())
 }
 
-/// A source file, the layout of its maps, and the object that is made of both.
+/// A source file, the layout of its maps, and the object that is compiled from both.
 struct Unit<'a> {
     source: PathBuf,
     map: &'a str,
@@ -170,7 +172,7 @@ struct Unit<'a> {
 
 struct Compiler {
     clang: PathBuf,
-    /// The name of the target's architecture in libbpf's headers.
+    /// Name of the target's architecture in libbpf's headers.
     arch: &'static str,
     libbpf_headers: String,
 }
@@ -178,12 +180,12 @@ struct Compiler {
 impl Compiler {
     fn find() -> Result<Self> {
         let arch = variable("CARGO_CFG_TARGET_ARCH")?.parse::<Arch>()?.facts().bpf_target;
-        // Set by libbpf-sys, which installs the headers of the libbpf that it builds.
+        // libbpf-sys sets this variable, and installs the headers of the libbpf that it builds.
         let libbpf_headers = variable("DEP_BPF_INCLUDE")?;
         Ok(Self { clang: find_clang()?, arch, libbpf_headers })
     }
 
-    /// Compiles `units` on as many CPUs as there are: the rest of the build waits for this script.
+    /// Compiles `units` on all CPUs, because the rest of the build waits for this script.
     fn compile_all(&self, units: &[Unit<'_>]) -> Result<()> {
         let next = AtomicUsize::new(0);
         let work = || -> std::result::Result<(), String> {
@@ -217,8 +219,8 @@ impl Compiler {
                 "-Wno-unused-parameter",
                 "-Werror",
             ])
-            // No header of the build machine is included: the same source gives the same object
-            // everywhere.
+            // No header of the build machine is included, so that the same source gives the same
+            // object everywhere.
             .args(["-nostdinc", "-fdebug-compilation-dir=."])
             .arg(format!("-D__TARGET_ARCH_{}", self.arch))
             .arg(format!("-DMAP_LAYOUT=\"map_{map}.h\""))
@@ -239,7 +241,7 @@ impl Compiler {
     }
 }
 
-/// Removes from the object what only debuggers read.
+/// Removes from the object the sections that only debuggers read.
 fn strip(object: &Path) -> Result<()> {
     let elf = fs::read(object).map_err(|error| format!("cannot read {}: {error}", object.display()))?;
     let stripped = elf_strip::without_debug_sections(&elf)
@@ -247,7 +249,7 @@ fn strip(object: &Path) -> Result<()> {
     fs::write(object, stripped).map_err(|error| format!("cannot write {}: {error}", object.display()).into())
 }
 
-/// `BPFASSAY_CLANG`, or `clang`, or the newest `clang-NN` on `PATH`.
+/// Returns `BPFASSAY_CLANG`, or `clang`, or the newest `clang-NN` in `PATH`.
 fn find_clang() -> Result<PathBuf> {
     if let Some(clang) = env::var_os("BPFASSAY_CLANG") {
         return Ok(clang.into());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Links the program to the address that the builder of the guest's programs gives it, if it gives
-//! one (`payload.rs` in bpfassay-testbed).
+//! Links the program to the address in the variable `BPFASSAY_LINK_AT_…`, if the builder of the
+//! guest's programs sets it (`payload.rs` in bpfassay-testbed).
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The BPF programs, maps and links that the kernel holds: their ids, their names, and how long programs ran.
+//! The BPF programs, maps and links that the kernel holds: ids, names, and run times of programs.
 
 use std::{
     collections::BTreeSet,
@@ -16,33 +16,33 @@ use bpfassay_protocol::{
 
 use crate::error::{Error, Result};
 
-/// Ids of all objects of this kind.
+/// Returns the ids of all objects of this kind.
 ///
 /// # Errors
-/// The kernel's error, where it does not let this process list them.
+/// The kernel does not let this process list objects.
 pub(crate) fn ids(kind: Kind) -> Result<BTreeSet<u32>> {
     bpfassay_bpf::ids(kind).map_err(Error::system("list BPF objects"))
 }
 
-/// Ids of all links; `None` where the kernel does not list them (before Linux 5.8).
+/// Returns the ids of all links; `None` on kernels that do not list links (before Linux 5.8).
 ///
 /// # Errors
-/// The kernel's error, where it lists links but not for this process.
+/// The kernel lists links, but not for this process.
 pub(crate) fn links() -> Result<Option<BTreeSet<u32>>> {
     match bpfassay_bpf::ids(Kind::Link) {
         Ok(ids) => Ok(Some(ids)),
-        // A command that the kernel does not know.
+        // The kernel does not know the command.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(None),
         Err(error) => Err(Error::system("list BPF objects")(error)),
     }
 }
 
-/// The object of this kind with this id; `None` where it no longer exists.
+/// Opens the object of this kind with this id; `None` if it no longer exists.
 fn open(kind: Kind, id: u32) -> Result<Option<OwnedFd>> {
     by_id(kind, id).map_err(Error::system("open a BPF object"))
 }
 
-/// The programs or maps with these ids, without those that no longer exist.
+/// Describes the programs or maps with these ids, except those that no longer exist.
 ///
 /// # Errors
 /// The kernel's error, except for an object that no longer exists.
@@ -69,23 +69,24 @@ pub(crate) fn objects(kind: Kind, ids: impl IntoIterator<Item = u32>) -> Result<
     Ok(objects)
 }
 
-/// The line `memlock:` of a program's or map's `fdinfo`.
+/// Returns the value of the line `memlock:` in the `fdinfo` of a program or map.
 pub(crate) fn memlock(fdinfo: &str) -> Option<u64> {
     fdinfo.lines().find_map(|line| line.strip_prefix("memlock:")?.trim().parse().ok())
 }
 
-/// Makes the kernel keep statistics of every program (Linux 5.8 and later) for as long as the descriptor is open.
+/// Makes the kernel keep statistics of every program (Linux 5.8 and later) for as long as the
+/// descriptor is open.
 ///
 /// # Errors
-/// The kernel's error: it is older than 5.8, or this process may not enable statistics.
+/// The kernel is older than 5.8, or this process is not allowed to enable statistics.
 pub(crate) fn enable_statistics() -> Result<OwnedFd> {
     bpfassay_bpf::enable_statistics().map_err(Error::system("switch on statistics of BPF programs"))
 }
 
-/// The statistics of the programs with these ids, without those that no longer exist.
+/// Returns the statistics of the programs with these ids, except those that no longer exist.
 ///
 /// # Errors
-/// The kernel's error; [`Error::Order`] where it keeps no statistics (before Linux 5.1).
+/// The kernel's error. [`Error::Order`] if the kernel keeps no statistics (before Linux 5.1).
 pub(crate) fn statistics(ids: impl IntoIterator<Item = u32>) -> Result<Vec<ProgramStatistics>> {
     let mut all = Vec::new();
     for id in ids {
@@ -98,8 +99,8 @@ pub(crate) fn statistics(ids: impl IntoIterator<Item = u32>) -> Result<Vec<Progr
     Ok(all)
 }
 
-/// How often the kernel skipped the programs with these ids because they were already running on that CPU; `None` where it
-/// does not count that (before Linux 5.12).
+/// Returns how often the kernel skipped the programs with these ids because they were already
+/// running on that CPU. `None` on kernels that do not count skips (before Linux 5.12).
 ///
 /// # Errors
 /// The kernel's error, except for a program that no longer exists.
@@ -114,8 +115,8 @@ pub(crate) fn recursion_misses(ids: impl IntoIterator<Item = u32>) -> Result<Opt
     Ok(Some(sum))
 }
 
-/// How many hits of kprobes ran no program, by the links with these ids; `None` where none of them is a kprobe's, or the kernel
-/// does not count them (before Linux 6.7).
+/// Returns how many hits of kprobes ran no program, summed over the links with these ids. `None` if
+/// no link is a kprobe's, or the kernel does not count misses (before Linux 6.7).
 ///
 /// # Errors
 /// The kernel's error, except for a link that no longer exists.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The output of a workload that is any program: standard output whole, up to a bound, and the tail of standard error.
+//! Captures the output of a workload that is any program: standard output whole, up to a bound, and
+//! the tail of standard error.
 
 use std::{
     io::{self, ErrorKind, PipeReader, PipeWriter, Read},
@@ -14,10 +15,10 @@ use crate::{
     output_tail::{self, OutputTail},
 };
 
-/// The two streams of a program.
+/// The standard output and standard error of a program.
 #[derive(Debug)]
 pub(crate) struct Capture {
-    /// `None` after it was closed.
+    /// `None` after the program closed it.
     output: Option<PipeReader>,
     error: Option<PipeReader>,
     text: Vec<u8>,
@@ -25,7 +26,8 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Pipes for a program: the ends that are read here, and its standard output and standard error.
+    /// Makes pipes for a program. Returns the reading ends, then the program's standard output and
+    /// standard error.
     pub(crate) fn open() -> io::Result<(Self, PipeWriter, PipeWriter)> {
         let (output, standard_output) = io::pipe()?;
         let (error, standard_error) = io::pipe()?;
@@ -36,7 +38,7 @@ impl Capture {
         Ok((ours, standard_output, standard_error))
     }
 
-    /// The pipes that are open, to poll.
+    /// Returns the open pipes, for poll(2).
     pub(crate) fn streams(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         [&self.output, &self.error].into_iter().flatten().map(AsFd::as_fd)
     }
@@ -54,7 +56,8 @@ impl Capture {
         })
     }
 
-    /// The tail of standard error, or of standard output where the program wrote nothing to standard error.
+    /// Returns the tail of standard error, or of standard output if the program wrote nothing to
+    /// standard error.
     pub(crate) fn output_tail(&self) -> String {
         match self.last.bytes().is_empty() {
             true => String::from_utf8_lossy(output_tail::last(&self.text)).into_owned(),
@@ -62,13 +65,13 @@ impl Capture {
         }
     }
 
-    /// All of standard output.
+    /// Returns all of standard output.
     pub(crate) fn into_text(self) -> String {
         String::from_utf8_lossy(&self.text).into_owned()
     }
 }
 
-/// Reads what is available and passes it to `keep` until that returns `false`. Returns whether it never did.
+/// Passes what is available to `keep` until `keep` returns `false`. Returns whether it never did.
 fn drain(stream: &mut Option<PipeReader>, mut keep: impl FnMut(&[u8]) -> bool) -> Result<bool> {
     let mut buffer = [0; 16 << 10];
     while let Some(open) = stream {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cgroup (v2) of a workload: created for one run, killed as a whole.
+//! The cgroup (v2) of a workload. It is created for one run and killed as a whole.
 
 use std::{
     fs::{self, File},
@@ -22,22 +22,22 @@ use crate::{
     power,
 };
 
-/// How long the processes of a killed cgroup may take to exit.
+/// The longest time that the processes of a killed cgroup are waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A cgroup. [`Cgroup::remove`] removes one that [`Cgroup::make`] made; where nothing calls that,
-/// because what it is for has failed, it is removed with its processes when it is dropped.
+/// A cgroup. [`Cgroup::remove`] removes one that [`Cgroup::make`] made. After a failure nothing
+/// calls `remove`; the cgroup is then removed with its processes when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
     path: String,
     id: u64,
     events: File,
-    /// Whether dropping it removes it.
+    /// Whether `drop` removes the cgroup.
     is_own: bool,
 }
 
 impl Cgroup {
-    /// Creates a cgroup named `name`, without slashes, in the one whose directory is `parent`.
+    /// Creates a cgroup named `name` (no slashes) in the cgroup whose directory is `parent`.
     pub(crate) fn make(parent: &str, name: &str) -> Result<Self> {
         let path = format!("{parent}/{name}");
         make(&path)?;
@@ -54,41 +54,42 @@ impl Cgroup {
         }
     }
 
-    /// The id that `bpf_get_current_cgroup_id` returns for its processes.
+    /// Returns the id that `bpf_get_current_cgroup_id` returns for processes in this cgroup.
     pub(crate) const fn id(&self) -> u64 {
         self.id
     }
 
-    /// Limits the number of its processes and threads, where the kernel can count them.
+    /// Limits the number of processes and threads, if the kernel can count them.
     pub(crate) fn limit_processes(&self, most: u32) -> Result<()> {
-        // Only in boots with another tool: the controller makes every fork a little slower.
+        // Boots without a tool under test do not do this: the pids controller slows down every
+        // fork.
         let parent = Path::new(&self.path).parent().unwrap_or(Path::new("/"));
         let limit = format!("{}/pids.max", self.path);
         if fs::write(parent.join("cgroup.subtree_control"), "+pids").is_err() {
-            // A kernel without this controller, or a running system whose parent cgroup has processes of its own.
+            // The kernel lacks this controller, or the parent cgroup of a running system contains
+            // processes.
             return Ok(());
         }
         fs::write(&limit, most.to_string()).map_err(Error::file("write", &limit))
     }
 
-    /// The text of one of its files.
+    /// Returns the text of `file` in the cgroup's directory.
     pub(crate) fn read(&self, file: &str) -> Result<String> {
         let path = format!("{}/{file}", self.path);
         fs::read_to_string(&path).map_err(Error::file("read", path))
     }
 
-    /// The processes in it.
     pub(crate) fn processes(&self) -> Result<Vec<Pid>> {
         Ok(processes(&self.read("cgroup.procs")?).collect())
     }
 
-    /// The file to which a process writes `0` to join it.
+    /// Opens the file to which a process writes `0` to join the cgroup.
     pub(crate) fn door(&self) -> Result<File> {
         let path = format!("{}/cgroup.procs", self.path);
         fs::OpenOptions::new().write(true).open(&path).map_err(Error::file("open", path))
     }
 
-    /// Whether it has any process.
+    /// Returns whether the cgroup contains any process.
     pub(crate) fn is_populated(&mut self) -> Result<bool> {
         let mut text = String::new();
         self.events
@@ -98,7 +99,7 @@ impl Cgroup {
         populated(&text).ok_or_else(|| Error::unexpected(&self.path, "a line `populated 0` or `populated 1`", &text))
     }
 
-    /// Kills every process in it and waits until they have exited.
+    /// Kills every process in the cgroup and waits until they have exited.
     pub(crate) fn kill(&mut self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let kill = format!("{}/cgroup.kill", self.path);
@@ -106,7 +107,7 @@ impl Cgroup {
         if at_once {
             write(&kill)?;
         } else if self.is_populated()? {
-            // Before 5.14: a frozen process does not fork, and SIGKILL reaches it.
+            // Before Linux 5.14: a frozen process does not fork, and SIGKILL reaches it.
             write(&format!("{}/cgroup.freeze", self.path))?;
         }
         while self.is_populated()? {
@@ -126,7 +127,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// An existing cgroup.
+    /// Opens an existing cgroup.
     fn open(path: String) -> Result<Self> {
         // The inode number of the directory is the id (kernfs, 5.5 and later).
         let id = fs::metadata(&path).map_err(Error::file("look at", &path))?.ino();
@@ -145,7 +146,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Removes it; it may have no process any more.
+    /// Removes the cgroup, which must not contain processes any more.
     pub(crate) fn remove(mut self) -> Result<()> {
         self.is_own = false;
         fs::remove_dir(&self.path).map_err(Error::file("remove cgroup", &self.path))
@@ -165,7 +166,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Creates the cgroup whose directory is `path`; returns its id.
+/// Creates the cgroup whose directory is `path`. Returns the id.
 pub(crate) fn make(path: &str) -> Result<u64> {
     make_anew(path).map_err(Error::file("make cgroup", path))?;
     Ok(fs::metadata(path).map_err(Error::file("look at", path))?.ino())
@@ -185,7 +186,7 @@ pub(crate) fn clear(path: &str) -> Result<()> {
     })
 }
 
-/// The directories of the cgroup at `path` and of those below it, the deepest first.
+/// Returns the directories of the cgroup at `path` and of those below it, the deepest first.
 pub(crate) fn below(path: &str) -> Result<Vec<String>> {
     let mut found = vec![path.to_owned()];
     let mut next = 0;
@@ -202,7 +203,7 @@ pub(crate) fn below(path: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Makes the directory `path`; removes an empty one first that an agent which was killed left behind.
+/// Makes the directory `path`. An empty directory that a killed agent left there is removed first.
 fn make_anew(path: &str) -> io::Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -217,7 +218,7 @@ fn write(path: &str) -> Result<()> {
     File::options().write(true).open(path).and_then(|mut file| file.write_all(b"1")).map_err(Error::file("write", path))
 }
 
-/// The line `populated 0|1` of `cgroup.events`.
+/// Returns the value of the line `populated 0|1` of `cgroup.events`.
 pub(crate) fn populated(events: &str) -> Option<bool> {
     events.lines().find_map(|line| match line.strip_prefix("populated ") {
         Some("0") => Some(false),
@@ -226,7 +227,7 @@ pub(crate) fn populated(events: &str) -> Option<bool> {
     })
 }
 
-/// The processes in `cgroup.procs`, without those of other namespaces (0).
+/// Returns the processes in `cgroup.procs`, except those of other pid namespaces (0).
 pub(crate) fn processes(procs: &str) -> impl Iterator<Item = Pid> {
     procs.lines().filter_map(|line| Pid::from_raw(line.parse().ok().filter(|&process| process > 0)?))
 }
@@ -248,7 +249,7 @@ mod tests {
         assert!(make_anew(&path).is_err());
     }
 
-    /// The directory of this test has no files of cgroups.
+    /// The directory of this test is not in cgroupfs, so the files of a cgroup are missing.
     #[test]
     fn one_that_cannot_be_used_is_not_left_behind() {
         let parent = tempfile::tempdir().unwrap();

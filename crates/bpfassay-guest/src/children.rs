@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes that the agent starts, and the orphans that become its children because it is process 1.
+//! Processes that the agent starts, and orphans that become children of the agent because it is
+//! process 1.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +25,7 @@ use crate::{
     signals,
 };
 
-/// Reaps every child that has exited. Only one may exist, because it reaps all of them.
+/// Reaps every child that has exited. A second instance would take this one's children.
 #[derive(Debug)]
 pub(crate) struct Children {
     signals: File,
@@ -33,14 +34,15 @@ pub(crate) struct Children {
 }
 
 impl Children {
-    /// Starts to watch; `SIGCHLD` must be blocked ([`signals::block`]).
+    /// Starts to watch. `SIGCHLD` must be blocked ([`signals::block`]).
     pub(crate) fn watch() -> Result<Self> {
         let signals = signals::descriptor(&[libc::SIGCHLD]).map_err(Error::system("watch child processes"))?;
         fcntl_setfl(&signals, OFlags::NONBLOCK).map_err(Error::system("watch child processes"))?;
         Ok(Self { signals: signals.into(), ended: BTreeMap::new() })
     }
 
-    /// Keeps the exit status of this child until [`Children::end_of`] returns it. Call before the next [`Children::reap`].
+    /// Keeps the exit status of this child until [`Children::end_of`] returns it. Call before the
+    /// next [`Children::reap`].
     pub(crate) fn expect(&mut self, pid: Pid) {
         self.ended.entry(pid.as_raw_nonzero().get()).or_default();
     }
@@ -69,7 +71,7 @@ impl Children {
         }
     }
 
-    /// The exit status of this child, if it has exited; returned once.
+    /// Returns the exit status of this child once, if the child has exited.
     pub(crate) fn end_of(&mut self, pid: Pid) -> Option<ExitStatus> {
         let pid = pid.as_raw_nonzero().get();
         let status = *self.ended.get(&pid)?;
@@ -79,7 +81,7 @@ impl Children {
         status
     }
 
-    /// Waits until this child exits; `None` where it has not within `patience`.
+    /// Waits until this child exits; `None` if it has not exited within `patience`.
     pub(crate) fn wait_for(&mut self, pid: Pid, patience: Duration) -> Result<Option<ExitStatus>> {
         let deadline = Instant::now() + patience;
         loop {
@@ -110,7 +112,7 @@ impl AsFd for Children {
     }
 }
 
-/// The process id of a child that the standard library started.
+/// Returns the process id of a child that the standard library started.
 pub(crate) fn pid_of(child: &std::process::Child) -> Result<Pid> {
     i32::try_from(child.id())
         .ok()
@@ -118,7 +120,7 @@ pub(crate) fn pid_of(child: &std::process::Child) -> Result<Pid> {
         .ok_or_else(|| Error::Order(format!("{} is no process id", child.id())))
 }
 
-/// How a program ended, as a predicate of a sentence.
+/// Describes how a program ended, as the predicate of a sentence.
 pub(crate) fn ended_how(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit status {code}"),

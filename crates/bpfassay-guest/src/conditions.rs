@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The conditions under which phases begin: how the kernel's threads are scheduled, and at which instant.
+//! The conditions under which phases begin: how the kernel's threads are scheduled, and at which
+//! instant a phase begins.
 //!
-//! A write over loopback NFS is a race between the threads of the server and the kworkers that send the client's requests. Its
-//! outcome, and so how often the server wakes for a part of a request, decides how many instructions the flush takes. Real-time
-//! priorities make the outcome the same each time. What remains is the distance to the next timer tick, which is the same in every phase
-//! that begins at a tenth of a second, what the kernel does by itself every 2 s and every 5 s ([`silence`]), and what the kernel has kept of earlier work: free
-//! pages, which stay in the lists of the CPU ([`free_memory`]), and statistics that are not added up yet, which are delayed.
+//! A write over loopback NFS is a race between the server's threads and the kworkers that send the
+//! client's requests. The outcome decides how often the server wakes for part of a request, and so
+//! the instructions of the flush. Real-time priorities make the outcome the same each time. Every
+//! phase begins at a tenth of a second, equally far from the next timer tick, and outside the
+//! kernel's periodic work ([`silence`]). Free pages that earlier work has left stay in the CPU's
+//! lists ([`free_memory`]), and adding up statistics is delayed.
 
 use std::{collections::BTreeSet, fs, io, path::Path, thread, time::Duration};
 
@@ -33,87 +35,99 @@ use crate::{
     symbols, system, tool,
 };
 
-/// Real-time priority of kworkers: above that of the server, so that a request is sent whole before the server wakes.
+/// Real-time priority of kworkers. It is above the server's, so that a request is sent whole before
+/// the server wakes.
 const KWORKERS: i32 = 20;
 
 /// Real-time priority of the threads of the NFS server.
 const SERVER: i32 = 10;
 
-/// Real-time priority of the threads that receive what was sent where an interrupt leaves that over (`wakeup_softirqd`, kernel/softirq.c): above that of kworkers, so
-/// that a request that a tick interrupts is received whole, too. Otherwise the server received a few in two parts, on Linux 6.1 for 0.07 % more instructions of
-/// a write of 64 MiB each.
+/// Real-time priority of the threads that finish receiving when an interrupt leaves that to them
+/// (`wakeup_softirqd`, kernel/softirq.c). It is above that of kworkers, so that a request that a
+/// tick interrupts is received whole, too. Otherwise the server received a few requests in two
+/// parts: on Linux 6.1 each cost 0.07 % more instructions of a write of 64 MiB.
 const SOFT_INTERRUPTS: i32 = 30;
 
-/// Real-time priority of the agent while a phase runs: the lowest. Some kernels switch to the workload as soon as the agent releases it, and back at a tick, for
-/// the rest of the agent's call: where in the phase that was took up to 0.05 % of a read. So the agent sleeps before the workload runs.
+/// Real-time priority of the agent while a phase runs: the lowest. Some kernels switch to the
+/// workload as soon as the agent releases it, and at a tick back to the agent for the rest of its
+/// call. The position of that tick in the phase made a difference of up to 0.05 % of a read. This
+/// priority makes the agent sleep before the workload runs.
 const AGENT: i32 = 1;
 
-/// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// In the last part of the time before a phase, in nanoseconds, only the timer is waited for.
+/// In this last part of the time before a phase, in nanoseconds, the agent only sleeps until the
+/// timer fires.
 const ALONE: u64 = 1_000_000;
 
-/// How long the CPU is busy before that, in nanoseconds: several ticks, at 100 to 1000 Hz. Timers that may be deferred, as that of the memory controller's statistics, run
-/// at a tick of a busy CPU only (`TIMER_DEFERRABLE`, include/linux/timer.h). Those that expired while the guest waited would run in the phase: 8,000 instructions, 0.07 % of a read.
+/// How long the CPU is busy before [`ALONE`], in nanoseconds: several ticks, at 100 to 1000 Hz.
+/// Deferrable timers, such as that of the memory controller's statistics, only run at a tick of a
+/// busy CPU (`TIMER_DEFERRABLE`, include/linux/timer.h). Those that expired while the guest waited
+/// would run in the phase: 8,000 instructions, 0.07 % of a read.
 const BUSY: u64 = 40_000_000;
 
-/// The share of time that real-time threads may take, -1: all. Otherwise the kernel throttles them after 0.95 s of each second, in the middle of
-/// a phase that is long enough.
+/// The share of time that real-time threads can use; -1 means all. Otherwise the kernel throttles
+/// them after 0.95 s of each second, in the middle of a long phase.
 const SHARE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
-/// How often the kernel adds up statistics of memory, in seconds (`vmstat_update`, mm/vmstat.c). At one second, this work falls into a phase or just
-/// outside it: 9,000 instructions, 0.1 % of a read of 64 MiB from the page cache.
+/// How often the kernel adds up statistics of memory, in seconds (`vmstat_update`, mm/vmstat.c). At
+/// an interval of one second, this work falls into a phase or just outside it: 9,000 instructions,
+/// 0.1 % of a read of 64 MiB from the page cache.
 const STATISTICS: (&str, &str) = ("/proc/sys/vm/stat_interval", "3600\n");
 
-/// The divisor of a zone's pages that gives how many free pages each CPU may keep (`percpu_pagelist_high_fraction`, admin-guide/sysctl/vm.rst): as many as can
-/// be. What [`free_memory`] gives to the lists, and what a run gives back, then stays in them.
+/// The divisor of a zone's pages that gives how many free pages each CPU can keep
+/// (`percpu_pagelist_high_fraction`, admin-guide/sysctl/vm.rst). 8 allows the most pages. The pages
+/// that [`free_memory`] gives to the lists, and those that a run gives back, then stay in the
+/// lists.
 const PAGE_LISTS: (&str, &str) = ("/proc/sys/vm/percpu_pagelist_high_fraction", "8\n");
 
-/// Whether network buffers are single pages only (`high_order_alloc_disable`, admin-guide/sysctl/net.rst). The kernel gives back whole lists of free pages
-/// when it frees certain larger blocks.
+/// Restricts network buffers to single pages (`high_order_alloc_disable`,
+/// admin-guide/sysctl/net.rst). The kernel gives back whole lists of free pages when it frees
+/// certain larger blocks.
 const NETWORK_BUFFERS: (&str, &str) = ("/proc/sys/net/core/high_order_alloc_disable", "1\n");
 
-/// How actively the kernel compacts memory in the background (`compaction_proactiveness`, admin-guide/sysctl/vm.rst): never, because that would empty the lists of
-/// free pages.
+/// How actively the kernel compacts memory in the background (`compaction_proactiveness`,
+/// admin-guide/sysctl/vm.rst): not at all, because compaction would empty the lists of free pages.
 const COMPACTION: (&str, &str) = ("/proc/sys/vm/compaction_proactiveness", "0\n");
 
-/// How often the kernel looks for dirty memory to write back, in hundredths of a second (`dirty_writeback_centisecs`, admin-guide/sysctl/vm.rst): never. What
-/// a phase writes is written back at its end, when the file is closed, or when a limit of dirty memory is exceeded. A flusher thread that the timer wakes in the middle of
-/// some phases took 0.1 % of their instructions.
+/// How often the kernel looks for dirty memory to write back, in hundredths of a second
+/// (`dirty_writeback_centisecs`, admin-guide/sysctl/vm.rst): never. The data of a phase is written
+/// back when the phase ends, the file is closed, or a limit of dirty memory is exceeded. A flusher
+/// thread that the timer wakes in the middle of some phases took 0.1 % of their instructions.
 const WRITEBACK: (&str, &str) = ("/proc/sys/vm/dirty_writeback_centisecs", "0\n");
 
-/// How long the kernel's thread for huge pages sleeps between two looks at processes, in milliseconds (`scan_sleep_millisecs`,
-/// admin-guide/mm/transhuge.rst): as long as can be. By default it is 10 s, so that the thread ran in some phases.
+/// How long khugepaged sleeps between two scans of processes, in milliseconds
+/// (`scan_sleep_millisecs`, admin-guide/mm/transhuge.rst): the maximum. The default is 10 s, so
+/// that the thread ran in some phases.
 const HUGE_PAGES: (&str, &str) =
     ("/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", "4294967295\n");
 
-/// Whether the kernel watches which memory is in use (`DAMON_STAT`, admin-guide/mm/damon/stat.rst). Its thread took 0.25 % of the
-/// instructions of some reads on Linux 7.2.
+/// Whether the kernel watches which memory is in use (`DAMON_STAT`, admin-guide/mm/damon/stat.rst).
+/// The thread that does so took 0.25 % of the instructions of some reads on Linux 7.2.
 const MEMORY_STATISTICS: (&str, &str) = ("/sys/module/damon_stat/parameters/enabled", "N\n");
 
-/// What the agent sets where there is an NFS server: each path, and its value.
+/// Paths and values that the agent sets if there is an NFS server.
 const SETTINGS: [(&str, &str); 8] =
     [(SHARE, "-1\n"), STATISTICS, PAGE_LISTS, NETWORK_BUFFERS, COMPACTION, WRITEBACK, HUGE_PAGES, MEMORY_STATISTICS];
 
 /// The conditions when a phase begins.
 #[derive(Debug)]
 pub(crate) struct Conditions {
-    /// How long to wait before it: see [`bpfassay_protocol::job::Job::settle_ms`].
+    /// How long to wait before a phase: see [`bpfassay_protocol::job::Job::settle_ms`].
     settle: Duration,
     scheduling: Scheduling,
-    /// Whether the host is sent the addresses of the machine code of loaded programs.
+    /// Whether the addresses of the machine code of loaded programs are sent to the host.
     symbols: bool,
-    /// What it has received of them.
+    /// The addresses that the host has received.
     sent: symbols::Sent,
-    /// Processes that have been examined already: their kind does not change.
+    /// Processes that have been examined already. The kind of a process does not change.
     seen: BTreeSet<u32>,
-    /// Whether the kernel has been set up: at the first phase with an NFS server.
+    /// Whether the kernel has been set up, which happens at the first phase with an NFS server.
     is_set_up: bool,
 }
 
 impl Conditions {
-    /// As `job` requests them.
+    /// Returns the conditions that `job` requests.
     pub(crate) fn of(job: &Job) -> Self {
         let settle = Duration::from_millis(job.settle_ms);
         Self {
@@ -126,16 +140,17 @@ impl Conditions {
         }
     }
 
-    /// Whether the host is sent addresses of code.
+    /// Returns whether addresses of code are sent to the host.
     pub(crate) const fn symbols(&self) -> bool {
         self.symbols
     }
 
-    /// Sends the addresses of the machine code of programs, the source lines of those `under_test`, and where processes have code in user space, where the job
-    /// requests it: before and after the phases of a run whose tracer or tool loads some.
+    /// Sends the addresses of the machine code of programs, the source lines of the programs
+    /// `under_test`, and where processes have code in user space, if the job requests it. It is
+    /// called before and after the phases of a run whose tracer or tool loads programs.
     ///
     /// # Errors
-    /// Those of [`symbols::send_programs`], and those of `under_test`.
+    /// Those of [`symbols::send_programs`] and of `under_test`.
     pub(crate) fn send_programs(
         &mut self,
         link: &Link,
@@ -157,8 +172,9 @@ impl Conditions {
         Ok(())
     }
 
-    /// Gives kworkers, soft interrupts and the threads of the NFS server their priorities, and sets up the kernel at the first call. Returns how many
-    /// threads did not have their priorities yet; `None` where scheduling is not fixed, or there is no server.
+    /// Gives kworkers, soft interrupts and the NFS server's threads their priorities, and sets up
+    /// the kernel at the first call. Returns how many threads did not have their priorities yet;
+    /// `None` if scheduling is not fixed, or there is no server.
     ///
     /// # Errors
     /// /proc cannot be read, or the kernel refuses a priority or a setting.
@@ -176,7 +192,7 @@ impl Conditions {
                 continue;
             }
             let path = format!("/proc/{pid}/stat");
-            // One that has exited meanwhile needs no priority.
+            // A process that has exited meanwhile needs no priority.
             let Ok(text) = fs::read(&path) else { continue };
             let text = String::from_utf8_lossy(&text);
             let stat = stat::parse(&text).ok_or_else(|| Error::unexpected(&path, "fields as in proc(5)", &text))?;
@@ -210,7 +226,7 @@ impl Conditions {
         Ok(Some(fixed))
     }
 
-    /// Gives the CPU's lists free pages before a run, where [`Self::fix`] has set up the kernel.
+    /// Gives free pages to the CPU's lists before a run, if [`Self::fix`] has set up the kernel.
     ///
     /// # Errors
     /// Those of [`free_memory::fill_with_pages_of_files`].
@@ -218,7 +234,8 @@ impl Conditions {
         if self.is_set_up { free_memory::fill_with_pages_of_files() } else { Ok(()) }
     }
 
-    /// The conditions of a phase, right before it: as [`Self::fix`] makes them, also for threads that appeared since, and free pages of every kind in the CPU's lists.
+    /// Prepares a phase right before it begins: repeats [`Self::fix`] for threads that have
+    /// appeared since, and gives free pages of every kind to the CPU's lists.
     ///
     /// # Errors
     /// Those of [`Self::fix`] and of [`free_memory::fill_with_other_pages`].
@@ -226,8 +243,10 @@ impl Conditions {
         if self.fix()?.is_some() { free_memory::fill_with_other_pages() } else { Ok(()) }
     }
 
-    /// Listens for work of the kernel's own, and waits until shortly before the instant at which the phase begins, which is returned for [`begin_at`]: a tenth of
-    /// a second of `CLOCK_MONOTONIC` around which no such work is expected. The tool's output is read meanwhile. `None`, at once, with the kernel's own scheduling.
+    /// Listens for the kernel's own work, chooses the instant at which the phase begins, and waits
+    /// until shortly before it. Returns that instant for [`begin_at`]: a tenth of a second of
+    /// `CLOCK_MONOTONIC` around which no such work is expected. The tool's output is read
+    /// meanwhile. Returns `None` at once with [`Scheduling::Kernel`].
     ///
     /// # Errors
     /// The clock or `/proc/stat` cannot be read, or the tool fails.
@@ -253,7 +272,7 @@ impl Conditions {
     }
 }
 
-/// The agent is real-time until this is dropped, however a phase ends.
+/// Keeps the agent real-time until this is dropped, however a phase ends.
 #[derive(Debug)]
 pub(crate) struct RealTime(());
 
@@ -275,7 +294,7 @@ impl Drop for RealTime {
 /// Keeps the CPU busy for some ticks, makes the agent real-time and returns at `instant`.
 ///
 /// # Errors
-/// The clock cannot be read, or waited for, or the kernel refuses the priority.
+/// The clock cannot be read or waited for, or the kernel refuses the priority.
 pub(crate) fn begin_at(instant: u64) -> Result<RealTime> {
     stay_busy_until(instant.saturating_sub(ALONE))?;
     let real_time = RealTime::begin()?;
@@ -294,7 +313,8 @@ fn of_agent(error: io::Error) -> Error {
     Error::system("change the agent's own scheduling")(error)
 }
 
-/// Waits until `CLOCK_MONOTONIC` shows `instant`, in nanoseconds, and keeps what the tool prints meanwhile.
+/// Waits until `CLOCK_MONOTONIC` shows `instant`, in nanoseconds, and keeps the tool's output
+/// meanwhile.
 fn wait_until(instant: u64, tool: Option<&mut tool::Running>) -> Result<()> {
     if let Some(tool) = tool {
         tool.rest(Duration::from_nanos(instant.saturating_sub(monotonic_ns()?)))?;
@@ -302,16 +322,18 @@ fn wait_until(instant: u64, tool: Option<&mut tool::Running>) -> Result<()> {
     sleep_until(instant)
 }
 
-/// Statistics of memory by name, one a line.
+/// Statistics of memory by name, one per line.
 const VMSTAT: &str = "/proc/vmstat";
 
-/// Where the limits of dirty memory, in bytes, are set, and the statistic that has the limit in pages (admin-guide/sysctl/vm.rst).
+/// For each limit of dirty memory: the file that sets it in bytes, and the statistic that shows it
+/// in pages (admin-guide/sysctl/vm.rst).
 const DIRTY_LIMITS: [(&str, &str); 2] = [
     ("/proc/sys/vm/dirty_background_bytes", "nr_dirty_background_threshold"),
     ("/proc/sys/vm/dirty_bytes", "nr_dirty_threshold"),
 ];
 
-/// Sets the limits of dirty memory to what they are now. They are shares of the memory that is free or has file data, and so follow what earlier runs have left.
+/// Sets the limits of dirty memory to their present values. By default they are shares of the
+/// memory that is free or holds file data, and so depend on what earlier runs have left.
 fn keep_dirty_limits() -> Result<()> {
     let text = system::read(VMSTAT)?;
     for (path, name) in DIRTY_LIMITS {
@@ -322,12 +344,12 @@ fn keep_dirty_limits() -> Result<()> {
     Ok(())
 }
 
-/// The value of the statistic `name` in `text`, which is as `/proc/vmstat` shows it.
+/// Returns the value of the statistic `name` in `text`, which has the format of `/proc/vmstat`.
 fn statistic(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim_end().parse().ok())
 }
 
-/// Kernel threads with a priority of their own.
+/// Kernel threads that get a priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Kworker,
@@ -335,7 +357,8 @@ enum Kind {
     SoftInterrupts,
 }
 
-/// The kind of this process, if it has one. A program may take any name, but it is no kernel thread.
+/// Returns the kind of this process, if it has one. A program can use any name, but is not a kernel
+/// thread.
 fn kind(stat: &Stat<'_>) -> Option<Kind> {
     match stat.name {
         _ if !stat.is_kernel_thread() => None,
@@ -346,7 +369,7 @@ fn kind(stat: &Stat<'_>) -> Option<Kind> {
     }
 }
 
-/// Gives the thread `pid` the policy `SCHED_FIFO`; `false` where it has exited.
+/// Gives the thread `pid` the policy `SCHED_FIFO`. Returns `false` if the thread has exited.
 fn set_fifo(pid: u32, priority: i32) -> io::Result<bool> {
     match set_policy(pid, libc::SCHED_FIFO, priority) {
         Ok(()) => Ok(true),
@@ -355,10 +378,12 @@ fn set_fifo(pid: u32, priority: i32) -> io::Result<bool> {
     }
 }
 
-/// Gives the thread `pid`, 0 for the calling one, this policy. Not through the C library, because musl's function always fails.
+/// Gives the thread `pid` this policy; 0 is the calling thread. This is a direct system call,
+/// because musl's function always fails.
 fn set_policy(pid: u32, policy: libc::c_int, priority: i32) -> io::Result<()> {
     let parameter = libc::c_int::from(priority);
-    // SAFETY: the kernel only reads the parameter, `struct sched_param`, which is one `int` (include/uapi/linux/sched/types.h).
+    // SAFETY: the kernel only reads the parameter, `struct sched_param`, which is one `int`
+    // (include/uapi/linux/sched/types.h).
     let status =
         unsafe { libc::syscall(libc::SYS_sched_setscheduler, pid as libc::pid_t, policy, &raw const parameter) };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -401,7 +426,8 @@ mod tests {
         }
     }
 
-    /// Otherwise the programs of a whole machine would be listed for nobody, and a machine that does not permit that would fail the run.
+    /// Otherwise the programs of a whole machine would be listed for nobody, and the run would fail
+    /// on a machine that does not permit listing them.
     #[test]
     fn programs_are_sent_only_where_the_job_asks_for_them() {
         for symbols in [false, true] {
@@ -417,7 +443,7 @@ mod tests {
             assert_eq!(is_asked, symbols);
             match symbols {
                 false => assert!(sent.is_ok() && length() == before),
-                // Whether or not this machine permits it.
+                // The list was sent, or this machine does not permit listing.
                 true => assert!(sent.is_err() || length() > before),
             }
         }
@@ -464,7 +490,7 @@ mod tests {
     fn a_phase_is_released_at_a_tenth_of_a_second() {
         let instant = Conditions::of(&job(Scheduling::Fixed, false)).listen(None).unwrap().unwrap();
         let left = instant.saturating_sub(monotonic_ns().unwrap());
-        // Enough to read counters in. Waiting ends as late as a busy machine may be.
+        // The time left is enough to read counters. A busy machine ends the wait late.
         assert!(left > ALONE && left <= BUSY + ALONE, "{left}");
         stay_busy_until(instant - ALONE).unwrap();
         sleep_until(instant).unwrap();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The paths on the machine that measures: the guest in which this agent is process 1, or a running system.
+//! Paths on the machine that measures: the guest in which this agent is process 1, or a running
+//! system.
 
 use std::{
     env,
@@ -28,8 +29,9 @@ use crate::{
     test_dir::{self, TestDir},
 };
 
-/// All files of runs on a running system that are not on the file system under test; locked while an agent measures. Only this user
-/// can write there ([`test_dir::private`]), so names in it can be trusted.
+/// Holds all files of runs on a running system that are not on the file system under test. It is
+/// locked while an agent measures. No other user can write there ([`test_dir::private`]), so names
+/// in it can be trusted.
 const WORK_HERE: &str = "/run/bpfassay-here";
 
 /// Paths of programs and directories.
@@ -37,32 +39,33 @@ const WORK_HERE: &str = "/run/bpfassay-here";
 pub(crate) struct Environment {
     /// Mount point of the file system under test.
     pub mount: String,
-    /// Directory in it for runs alone: its contents are removed before each run.
+    /// Directory for runs in the mount. Its contents are removed before each run.
     pub test_dir: TestDir,
-    /// Directory for everything else of runs.
+    /// Directory for all other files of runs.
     pub work: String,
-    /// Where tracers of this boot cache what they read about the kernel's functions.
+    /// File in which the tracers of this boot cache what they read about the kernel's functions.
     pub symbols: String,
-    /// Directory of the cgroup in which those of workloads are created.
+    /// Directory of the cgroup in which the cgroups of workloads are created.
     pub cgroups: String,
-    /// Its path below the root of the hierarchy; empty: that root.
+    /// Path of that cgroup below the root of the hierarchy; empty for the root.
     pub cgroups_path: String,
     /// The bundled tracer.
     pub tracer: String,
     /// The embedded IOR-compatible engine.
     pub ior: String,
-    /// The real IOR, where there is one.
+    /// The real IOR, if the machine has it.
     pub external_ior: String,
-    /// Which of several nodes the guest is; `None`: it is alone.
+    /// Which of several nodes the guest is; `None` if it is alone.
     pub node: Option<Node>,
     /// The record of what was made on a running system.
     record: Option<Record>,
-    /// Held for as long as runs may be executed.
+    /// The lock is held for as long as runs can be executed.
     _lock: Option<File>,
 }
 
 impl Environment {
-    /// A guest that exists for measuring alone, with the file system under test at `mount`; one of several nodes, if `node`.
+    /// Describes a guest, which exists for measuring only. The file system under test is mounted at
+    /// `mount`; `node` is given if the guest is one of several.
     pub(crate) fn guest(mount: &str, node: Option<Node>) -> Self {
         Self {
             mount: mount.to_owned(),
@@ -80,9 +83,10 @@ impl Environment {
         }
     }
 
-    /// A running system: programs as `PATH` finds them, a cgroup below this process's own, and a directory in the file
-    /// system `mount`. [`Environment::leave`] removes what was made. What a killed agent left is removed first; the text that is
-    /// returned names what could not be removed of that.
+    /// Prepares a running system: finds programs in `PATH`, makes a cgroup below this process's
+    /// own, and a directory in the file system `mount`. [`Environment::leave`] removes both.
+    /// Whatever a killed agent left is removed first; the returned messages name what could not be
+    /// removed.
     ///
     /// # Errors
     /// Another agent measures on this system, a program is missing, or a directory cannot be made.
@@ -111,7 +115,7 @@ impl Environment {
             cgroup_inode: None,
             detached: hierarchy.is_own(),
         };
-        // From here on, `leave` must remove it, or this function.
+        // The directory exists now: this function or `leave` must remove it.
         let test_dir = match make(made, &cgroups, mount, name, &record) {
             Ok(test_dir) => test_dir,
             Err(error) => {
@@ -136,7 +140,7 @@ impl Environment {
         Ok((environment, problems))
     }
 
-    /// Whether this machine exists for measuring alone.
+    /// Returns whether this machine exists for measuring only.
     pub(crate) const fn is_guest(&self) -> bool {
         matches!(self.test_dir, TestDir::Guest { .. })
     }
@@ -148,7 +152,7 @@ impl Environment {
 
     /// Removes what [`Environment::here`] made.
     pub(crate) fn leave(self) -> Result<()> {
-        // As much as possible, even where a step fails.
+        // Removes as much as possible, even if one step fails.
         let left = [
             cgroup::clear(&self.cgroups),
             self.test_dir.leave(),
@@ -162,7 +166,8 @@ impl Environment {
     }
 }
 
-/// Locks this system for this agent. Returns the lock, and the record of what an agent that was killed has left.
+/// Locks this system for this agent. Returns the lock, and the record of what a killed agent has
+/// left.
 fn alone() -> Result<(File, Record)> {
     let lock = test_dir::private(WORK_HERE)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -175,7 +180,7 @@ fn alone() -> Result<(File, Record)> {
     }
 }
 
-/// Removes what an agent that was killed has left. Returns a message for each part that could not be removed.
+/// Removes what a killed agent has left. Returns a message for each part that could not be removed.
 ///
 /// # Errors
 /// An agent measures on this system, or the hierarchy of cgroups cannot be reached.
@@ -187,17 +192,19 @@ pub(crate) fn clear() -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Where files of runs on a running system are that are not on the file system under test.
+/// Returns the directory for files of runs on a running system that are not on the file system
+/// under test.
 fn work() -> String {
     format!("{WORK_HERE}/runs")
 }
 
-/// The file in which tracers on a running system cache what they read about the kernel's functions.
+/// Returns the file in which tracers on a running system cache what they read about the kernel's
+/// functions.
 fn symbols() -> String {
     format!("{WORK_HERE}/symbols")
 }
 
-/// Removes a file, where there is one.
+/// Removes a file, if it exists.
 fn remove_file(path: &str) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
@@ -205,7 +212,8 @@ fn remove_file(path: &str) -> Result<()> {
     }
 }
 
-/// Makes the directory of runs, and the cgroup whose directory is `cgroups`, as `made` names them, and records them before and after.
+/// Makes the directory of runs and the cgroup, named as in `made`, and records them before and
+/// after. `cgroups` is the directory of the cgroup.
 fn make(mut made: Made, cgroups: &str, mount: &MountFacts, name: CString, record: &Record) -> Result<TestDir> {
     let write = |made: &Made| record.write(made).map_err(Error::file("record what is made in", WORK_HERE));
     write(&made)?;
@@ -216,7 +224,8 @@ fn make(mut made: Made, cgroups: &str, mount: &MountFacts, name: CString, record
     Ok(test_dir)
 }
 
-/// The first executable file `name` in the directories of `search`, which are separated by colons.
+/// Returns the first executable file `name` in the directories of `search`, which are separated by
+/// colons.
 fn on_path(search: &str, name: &str) -> Option<String> {
     let is_program = |path: &PathBuf| {
         fs::metadata(path).is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)

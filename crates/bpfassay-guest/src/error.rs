@@ -3,7 +3,7 @@
 
 use std::{io, path::Path};
 
-/// An error of the agent: what failed, on what.
+/// An error of the agent: what failed, and on what.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// An operation on a file or directory.
@@ -11,25 +11,21 @@ pub(crate) enum Error {
     File {
         /// The operation, as a verb ("read").
         action: &'static str,
-        /// The file.
         path: String,
-        /// The kernel's error.
         source: io::Error,
     },
     /// A system call that concerns no file.
     #[error("cannot {action}")]
     System {
-        /// The operation.
+        /// The operation, as a verb with its object.
         action: String,
-        /// The kernel's error.
         source: io::Error,
     },
     /// The job file does not hold a job.
     #[error("{path} does not hold a valid job: it was written by another version of the host side")]
     Job {
-        /// The file.
+        /// Path of the job file.
         path: String,
-        /// What is wrong with it.
         source: serde_json::Error,
     },
     /// The job was written for another protocol version.
@@ -46,9 +42,8 @@ pub(crate) enum Error {
          virtio_pci and virtio_console: name its modules with --modules, or build the drivers in"
     )]
     NoPort {
-        /// Its name.
         name: &'static str,
-        /// How long it was waited for.
+        /// How long the agent waited.
         seconds: u64,
     },
     /// A message does not fit into a frame.
@@ -57,59 +52,54 @@ pub(crate) enum Error {
     /// A file of the kernel does not have the expected contents.
     #[error("{path} does not hold {expected}; found `{found}`")]
     Unexpected {
-        /// The file.
         path: String,
-        /// What was expected.
         expected: String,
-        /// The beginning of what was found.
+        /// The beginning of the contents.
         found: String,
     },
     /// A program could not be started.
     #[error("cannot start {program}")]
     Spawn {
-        /// The program.
+        /// Name or path of the program.
         program: String,
-        /// The kernel's error.
         source: io::Error,
     },
     /// A program did not do what was expected.
     #[error("{program} {problem}{}", quoted(.output))]
     Program {
-        /// The program.
         program: String,
-        /// What it did, as a predicate ("ended with exit status 1").
+        /// A predicate of the program ("ended with exit status 1").
         problem: String,
-        /// The tail of its output.
+        /// The tail of the program's output.
         output: String,
     },
-    /// A job, or a part of it, that cannot be executed.
+    /// A job, or a part of it, cannot be executed.
     #[error("{0}")]
     Order(String),
 }
 
-/// Shorthand.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// `; its last output: …`, or nothing where there was no output.
+/// Returns `; its last output: …`, or nothing if there was no output.
 fn quoted(output: &str) -> String {
     let output = output.trim();
     if output.is_empty() { String::new() } else { format!("; its last output: {output}") }
 }
 
 impl Error {
-    /// For `map_err` on operations on `path`.
+    /// Returns a function for `map_err` on operations on `path`.
     pub(crate) fn file<E: Into<io::Error>>(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(E) -> Self {
         let path = path.as_ref().display().to_string();
         move |source| Self::File { action, path, source: source.into() }
     }
 
-    /// For `map_err` on system calls.
+    /// Returns a function for `map_err` on system calls.
     pub(crate) fn system<E: Into<io::Error>>(action: impl Into<String>) -> impl FnOnce(E) -> Self {
         let action = action.into();
         move |source| Self::System { action, source: source.into() }
     }
 
-    /// A file with unexpected contents; keeps the beginning of `found`.
+    /// Describes a file with unexpected contents; keeps the beginning of `found`.
     pub(crate) fn unexpected(path: impl AsRef<Path>, expected: impl Into<String>, found: &str) -> Self {
         Self::Unexpected {
             path: path.as_ref().display().to_string(),

@@ -18,10 +18,10 @@ use crate::{
     system::read,
 };
 
-/// Where the kernel shows its security modules.
+/// Mount point of the file system that shows security modules.
 const SECURITY: &str = "/sys/kernel/security";
 
-/// Reads all of them; the caller knows `mount` and `localio`.
+/// Reads all facts except `mount`, `localio` and `steps`, which the caller knows.
 pub(crate) fn collect(mount: MountFacts, localio: Option<bool>, steps: Vec<(String, u64)>) -> Result<GuestFacts> {
     let uname = rustix::system::uname();
     let text = |field: &std::ffi::CStr| field.to_string_lossy().into_owned();
@@ -50,11 +50,11 @@ pub(crate) fn collect(mount: MountFacts, localio: Option<bool>, steps: Vec<(Stri
     })
 }
 
-/// What the kernel has made of the settings and security modules that its command line names.
+/// Adds what the kernel has made of the settings and security modules that its command line names.
 ///
 /// # Errors
-/// The kernel has a file system that shows its security modules, and it cannot be mounted, read, or
-/// unmounted again.
+/// The kernel has a file system that shows its security modules, but it cannot be mounted, read or
+/// unmounted.
 pub(crate) fn with_parameters(mut facts: GuestFacts) -> Result<GuestFacts> {
     facts.sysctls = sysctls("/proc/sys", &facts.kernel_command_line);
     if kernel_parameters::security_modules(&facts.kernel_command_line).is_some() {
@@ -63,7 +63,7 @@ pub(crate) fn with_parameters(mut facts: GuestFacts) -> Result<GuestFacts> {
     Ok(facts)
 }
 
-/// The values below `directory` of the settings that `line` sets.
+/// Returns the values of the settings that `line` sets, read below `directory`.
 fn sysctls(directory: &str, line: &str) -> BTreeMap<String, Option<String>> {
     let value = |(name, _): (&str, &str)| {
         let text = fs::read_to_string(format!("{directory}/{}", name.replace('.', "/")));
@@ -72,8 +72,8 @@ fn sysctls(directory: &str, line: &str) -> BTreeMap<String, Option<String>> {
     kernel_parameters::sysctls(line).map(value).collect()
 }
 
-/// The security modules of the kernel; `None` where it does not show them. Nothing stays mounted:
-/// tools find what they find without.
+/// Returns the kernel's security modules; `None` if the kernel does not show them. Nothing stays
+/// mounted, so that tools find the machine unchanged.
 fn security_modules() -> Result<Option<String>> {
     if !Path::new(SECURITY).exists() {
         return Ok(None);
@@ -87,12 +87,12 @@ fn security_modules() -> Result<Option<String>> {
     text.map(Some)
 }
 
-/// A file that some kernels do not have.
+/// Reads a file that some kernels do not have.
 fn optional(path: &str) -> Result<Option<String>> {
     if Path::new(path).exists() { read(path).map(Some) } else { Ok(None) }
 }
 
-/// CPUs in a list such as `0-3,5`.
+/// Counts the CPUs in a list such as `0-3,5`.
 pub(crate) fn count_cpus(list: &str) -> Option<u32> {
     list.split(',').try_fold(0u32, |count, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -101,7 +101,7 @@ pub(crate) fn count_cpus(list: &str) -> Option<u32> {
     })
 }
 
-/// Name and state of each vulnerability; empty where the architecture lists none.
+/// Returns name and state of each vulnerability. Empty if the architecture lists none.
 fn mitigations(directory: &str) -> Result<BTreeMap<String, String>> {
     if !Path::new(directory).exists() {
         return Ok(BTreeMap::new());

@@ -9,10 +9,11 @@ use bpfassay_protocol::{
 
 use crate::error::Result;
 
-/// The frame that reports `outcome`, and what was left out to make it fit, the least important first.
+/// Returns the frame that reports `outcome`, and what was left out to make it fit. The least
+/// important figures go first.
 ///
 /// # Errors
-/// It is too large even without everything that may be left out.
+/// The frame is too large even without everything that can be left out.
 pub(crate) fn report(run: &str, mut outcome: RunOutcome, largest: usize) -> Result<(Vec<u8>, Vec<String>)> {
     let mut notes = Vec::new();
     let mut reduction = 0;
@@ -31,7 +32,7 @@ pub(crate) fn report(run: &str, mut outcome: RunOutcome, largest: usize) -> Resu
             Some(None) => {}
             None => return Err(too_large.into()),
         }
-        // Samples are thinned repeatedly while there are any.
+        // Samples are thinned repeatedly for as long as there are any.
         if reduction < THINNING || figures.samples.is_empty() {
             reduction += 1;
         }
@@ -43,7 +44,8 @@ const READINGS: u32 = THREADS + 1;
 const THINNING: u32 = READINGS + 1;
 const TOOL_OUTPUT: u32 = THINNING + 1;
 
-/// The next way of making it smaller: `None` where there is none left, a note where something was left out.
+/// Makes the figures smaller in the way number `reduction`. Returns `None` if there is no such way,
+/// and a note if something was left out.
 fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
     let (cgroup, device) = (figures.cgroup, figures.mount.device);
     let ours = move |samples: &mut dyn Iterator<Item = &mut Sample>| {
@@ -66,7 +68,7 @@ fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
             }))
         }
         THREADS => {
-            // All at once: what is between two of them has the same keys in both.
+            // All readings at once: an interval between two readings needs the same keys in both.
             let of_tool = figures.tool.iter_mut().flat_map(|tool| &mut tool.output);
             let beside = of_tool.filter_map(|piece| piece.reference.as_mut());
             let beside = beside.flat_map(|reference| [&mut reference.before, &mut reference.after]);
@@ -105,7 +107,7 @@ fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
     }
 }
 
-/// The tracer's samples around a run and its phases.
+/// Returns the tracer's samples around a run and its phases.
 fn readings<'a>(phases: &'a mut [WorkloadPhase], whole: &'a mut Interval) -> impl Iterator<Item = &'a mut Sample> {
     let intervals = phases.iter_mut().map(|phase| &mut phase.interval).chain([whole]);
     intervals
@@ -204,7 +206,7 @@ mod tests {
         assert!(figures.samples.iter().all(|sample| sample.rows == [row(7, 44)]));
     }
 
-    /// No row of the whole system: figures of it have the truth that they had.
+    /// Rows of threads become sums without threads, so figures of the whole system stay true.
     #[test]
     fn threads_go_before_rows_of_readings_and_from_all_readings() {
         let RunOutcome::Measured(mut figures) = figures(0, 5) else { panic!("measured above") };

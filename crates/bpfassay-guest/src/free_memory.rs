@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Free memory in the lists of the CPU, so that the kernel's page allocator does the same work in each run.
+//! Gives free memory to the lists of the CPU, so that the kernel's page allocator does the same
+//! work in each run.
 //!
-//! The page allocator keeps free memory in blocks of 1, 2, 4, … pages, and some single pages in lists of each CPU (`struct per_cpu_pages`). A page from such a list
-//! costs the same each time. Where a list is empty, a batch of pages is moved to it, for which blocks are split; where the lists are full, pages are moved
-//! back, and merged with their buddies where both are free (`rmqueue_bulk`, `free_pcppages_bulk`, mm/page_alloc.c). How often that happens in a phase depends on
-//! what all earlier runs have left. Counted by function, it was nearly all of the difference between whole writes of equal runs. Here the lists may hold an eighth
-//! of the memory, and get more pages before a phase where they hold few, so that none is moved in it.
+//! The page allocator keeps free memory in blocks of 1, 2, 4, … pages, and some single pages in
+//! lists of each CPU (`struct per_cpu_pages`). A page from such a list costs the same each time. If
+//! a list is empty, the kernel splits blocks and moves a batch of pages to the list. If the lists
+//! are full, it moves pages back and merges them with free buddies (`rmqueue_bulk`,
+//! `free_pcppages_bulk`, mm/page_alloc.c).
+//!
+//! How often that happens in a phase depends on what all earlier runs have left. Counted by
+//! function, this was nearly all of the difference between whole writes of equal runs. Therefore
+//! the lists may hold an eighth of the memory, and get more pages before a phase if they hold few,
+//! so that no pages are moved during the phase.
 
 use std::{
     ffi::CStr,
@@ -29,23 +35,26 @@ use crate::{
     system,
 };
 
-/// Of how many pages that the lists may hold one is given as a page of the kernel itself, and one as a page of a file that has a node of its own.
+/// For every this many pages that the lists can hold, one page of the kernel itself is given, and
+/// one page of a file that has its own node.
 const OF_OTHER_KINDS: u64 = 16;
 
-/// From one page of that file to the next: as many pages as a node holds (`XA_CHUNK_SIZE`, include/linux/xarray.h).
+/// Distance between two pages of that file, in pages: as many as a node holds (`XA_CHUNK_SIZE`,
+/// include/linux/xarray.h).
 const APART: u64 = 64;
 
-/// The most pages of the lists that are filled: 1 GiB of pages of 4 KiB, as guests of 8 GiB have.
+/// The most pages of the lists that are filled: 1 GiB of pages of 4 KiB, as in guests of 8 GiB.
 const MOST: u64 = 1 << 18;
 
-/// Name of the file, as `/proc/PID/fd` shows it.
+/// Name of the file in memory, as `/proc/PID/fd` shows it.
 const NAME: &CStr = c"bpfassay-pages";
 
-/// Gives the lists pages of files before a run (`MIGRATE_MOVABLE`), where they hold less than half of what they may: takes pages, and gives them back at once. Not where twice as
-/// much memory is not free: what is in use may not make room for them.
+/// Gives pages of files (`MIGRATE_MOVABLE`) to the lists before a run, if the lists hold less than
+/// half of what they can: allocates pages and frees them at once. Does nothing unless twice as much
+/// memory is free, because used memory must not be evicted for it.
 ///
 /// # Errors
-/// Where the kernel does not show how many pages are free, or refuses some.
+/// The kernel does not show how many pages are free, or refuses some.
 pub(crate) fn fill_with_pages_of_files() -> Result<()> {
     let Some(pages) = missing(lists()?) else { return Ok(()) };
     let text = system::read(meminfo::PATH)?;
@@ -57,8 +66,9 @@ pub(crate) fn fill_with_pages_of_files() -> Result<()> {
     file(page_size(), pages, 1).map(drop).map_err(Error::system("take pages of a file in memory"))
 }
 
-/// Gives the lists pages of the kernel itself and nodes that hold pages of files (`MIGRATE_UNMOVABLE`, `MIGRATE_RECLAIMABLE`), right before a phase: where the kernel moves pages
-/// back, it moves as many of each kind, and these are the fewest.
+/// Gives to the lists, right before a phase, pages of the kernel itself and nodes that hold pages
+/// of files (`MIGRATE_UNMOVABLE`, `MIGRATE_RECLAIMABLE`). When the kernel moves pages back, it
+/// moves as many of each kind, and these kinds have the fewest pages.
 ///
 /// # Errors
 /// Those of [`fill_with_pages_of_files`].
@@ -75,12 +85,12 @@ fn lists() -> Result<PageLists> {
     Ok(PageLists { high: lists.high.min(MOST), ..lists })
 }
 
-/// How many pages of a file to take and give back, if any.
+/// Returns how many pages of a file to allocate and free, if any.
 const fn missing(lists: PageLists) -> Option<u64> {
     if lists.count < lists.high / 2 { Some(lists.high / 8 * 5) } else { None }
 }
 
-/// A file in memory with so many `pages`, each so many pages after the one before.
+/// Makes a file in memory with this many `pages`, whose distance is `apart` pages.
 fn file(page: usize, pages: u64, apart: u64) -> io::Result<File> {
     let file = File::from(memfd_create(NAME, MemfdFlags::CLOEXEC)?);
     for number in 0..pages {
@@ -89,7 +99,8 @@ fn file(page: usize, pages: u64, apart: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// A pipe that holds so many `pages`: they are pages of the kernel, which it does not move.
+/// Makes a pipe that holds this many `pages`. Pages of a pipe are pages of the kernel, which it
+/// does not move.
 fn pipe(page: usize, pages: u64) -> io::Result<(io::PipeReader, io::PipeWriter)> {
     let (reader, mut writer) = io::pipe()?;
     fcntl_setpipe_size(&writer, usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(page))?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent's readers of untrusted bytes, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function passes its
-//! input to one reader and asserts what always holds of the result; nothing else may use them.
+//! The agent's readers of untrusted bytes, for fuzz targets only (`crates/bpfassay-fuzz`). Each
+//! function passes its input to one reader and asserts what always holds of the result.
 
 use bpfassay_protocol::{
     control::{MAX_LINE, PhaseEvent},
@@ -22,7 +22,7 @@ use crate::{
     tracer, uevent,
 };
 
-/// `/proc/self/mountinfo`: what is found at a path is mounted there.
+/// Reads `/proc/self/mountinfo`. The mount that is found at a path is mounted there.
 pub fn mountinfo(text: &str) {
     for path in ["/mnt/nfs", "/", "/a b"] {
         if let Some(mount) = mountinfo::find(text, path) {
@@ -31,17 +31,17 @@ pub fn mountinfo(text: &str) {
     }
 }
 
-/// `/proc/self/mountstats`.
+/// Reads `/proc/self/mountstats`.
 pub fn mountstats(text: &str) {
     let _ = mountstats::find(text, "/mnt/nfs");
 }
 
-/// `/proc/timer_list`: a sum without terms is not 0.
+/// Reads `/proc/timer_list`. A sum without terms is not 0.
 pub fn timer_list(text: &str) {
     assert_ne!(idle::total(text), Some(0));
 }
 
-/// Small files of /proc, /sys and cgroups.
+/// Reads small files of /proc, /sys and cgroups.
 pub fn kernel_texts(text: &str) {
     let _ = facts::count_cpus(text);
     let _ = meminfo::kib(text, "MemTotal");
@@ -59,7 +59,8 @@ pub fn kernel_texts(text: &str) {
     }
 }
 
-/// A call of the port mapper's or of the mount protocol: a reply carries the number of its call and fits into a record.
+/// Reads a call of the port mapper's or the mount protocol. A reply carries the number of its call
+/// and fits into a record.
 pub fn rpc_call(call: &[u8]) {
     let exported = rpc::Exported { path: "/srv".to_owned(), handle: vec![1, 0, 1, 0, 0, 0, 0, 0, 9] };
     if let Some((&mark, _)) = call.split_first_chunk() {
@@ -71,7 +72,8 @@ pub fn rpc_call(call: &[u8]) {
     }
 }
 
-/// A question of one of the kernel's caches, and a message of the client tracker. A reply is one line.
+/// Reads a question of one of the kernel's caches, and a message of the client tracker. A reply is
+/// one line.
 pub fn upcall(question: &[u8]) {
     for cache in channel::Cache::ALL {
         if let Some(answer) = cache.answer(question, channel::Export { path: "/srv" }) {
@@ -84,12 +86,13 @@ pub fn upcall(question: &[u8]) {
     assert_eq!(message.len(), question.len());
 }
 
-/// A uevent of the kernel.
+/// Reads a uevent of the kernel.
 pub fn uevent(message: &[u8]) {
     let _ = uevent::parse(message);
 }
 
-/// What a workload writes on the control channel, in whatever pieces: lines of bounded length that announce phases.
+/// Reads what a workload writes on the control channel, cut into arbitrary pieces: lines of bounded
+/// length that announce phases.
 pub fn control_channel(bytes: &[u8]) {
     let (mut lines, mut phases) = (Lines::new(MAX_LINE), Phases::default());
     for mut piece in bytes.chunks(997) {
@@ -115,16 +118,16 @@ pub fn control_channel(bytes: &[u8]) {
     let _ = phases.finish();
 }
 
-/// A line of the tracer.
+/// Reads a line of the tracer.
 pub fn tracer_line(line: &[u8]) {
     if let Err(message) = tracer::parse(line) {
         assert!(message.len() < 2000, "the error quotes {} bytes", message.len());
     }
 }
 
-/// The output of a tool: kept up to a bound, and never more than that.
+/// Reads the output of a tool, which is kept up to a bound.
 pub fn tool_output(bytes: &[u8]) {
-    // The first byte selects what is waited for, the others are the input.
+    // The first byte selects what is waited for; the others are the input.
     let Some((&first, text)) = bytes.split_first() else { return };
     let pattern = ["ready", "^(Tracing|Attaching).*$", "(?i)a+b*[0-9]{1,3}$"][usize::from(first) % 3];
     let Ok(ready) = output::ReadyPattern::new(pattern, None) else { return };
@@ -135,11 +138,11 @@ pub fn tool_output(bytes: &[u8]) {
     }
     let (pieces, _) = output.into_pieces();
     assert!(pieces.len() <= MAX_PIECES);
-    // Bytes that are no UTF-8 are replaced, each by three.
+    // Each byte that is not UTF-8 is replaced by three bytes.
     assert!(pieces.iter().map(|piece| piece.text.len()).sum::<usize>() <= 3 * text.len().min(MAX_CAPTURED));
 }
 
-/// The response of a tool's HTTP endpoint: a body is the end of it.
+/// Reads the response of a tool's HTTP endpoint. A body is the end of the response.
 pub fn http_answer(answer: &[u8]) {
     match endpoint::body(answer) {
         Ok(body) => assert!(answer.ends_with(&body)),
@@ -147,12 +150,13 @@ pub fn http_answer(answer: &[u8]) {
     }
 }
 
-/// Arguments of `bpfassay-guest here`, separated by NUL.
+/// Reads the arguments of `bpfassay-guest here`, separated by NUL.
 pub fn here_arguments(text: &str) {
     let _ = here::parse(text.split('\0').map(str::to_owned));
 }
 
-/// A run's outcome, which a tool and a workload fill: its frame is never larger than asked for, and holds the same run.
+/// Reports a run's outcome, which a tool and a workload fill. The frame is never larger than
+/// requested, and holds the same run.
 pub fn run_outcome(text: &[u8]) {
     let Ok(outcome) = serde_json::from_slice::<RunOutcome>(text) else { return };
     for largest in [1 << 10, 8 << 10, frame::MAX_PAYLOAD] {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent on a running system: it measures on a file system that is mounted there, and reports the results in frames
-//! on standard output, as guests do through their port.
+//! The agent on a running system. It measures on a file system that is mounted there, and reports
+//! results in frames on standard output, as guests do through their port.
 //!
-//! It mounts nothing that any other process has, inserts no module, changes no setting, reaps and kills only what it started, and removes what it made
-//! ([`Environment::leave`]). Before each run it writes out and drops the page cache of the system, as guests do.
+//! The agent makes no mount that another process sees, inserts no module, changes no setting, and
+//! reaps and kills only processes that it started. It removes what it made
+//! ([`Environment::leave`]). Before each run it writes out and drops the system's page cache, as
+//! guests do.
 
 use std::{fs::File, io, os::fd::AsFd, process::ExitCode};
 
@@ -35,14 +37,17 @@ const USAGE: &str = "usage: bpfassay-guest here --job FILE --mount DIR [--extern
 pub(crate) struct Arguments {
     /// The job, as JSON.
     job: String,
-    /// Where the file system under test is mounted.
+    /// Mount point of the file system under test.
     mount: String,
-    /// The real IOR.
+    /// Path of the real IOR.
     external_ior: Option<String>,
 }
 
-/// Measures as the arguments request. Exit status: 0 all runs were done, whatever their outcomes; 1 that was not possible, as the
-/// last message reports; 2 the arguments are wrong.
+/// Measures as the arguments request. Exit status:
+///
+/// - 0: all runs were done, whatever their outcomes.
+/// - 1: that was not possible, as the last message reports.
+/// - 2: the arguments are wrong.
 pub(crate) fn main(args: impl Iterator<Item = String>) -> ExitCode {
     let args: Vec<String> = args.collect();
     if args == ["clear"] {
@@ -71,8 +76,8 @@ pub(crate) fn main(args: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
-/// Removes what an agent that was killed has left, and reports on standard error what it cannot remove. Exit status: 0 nothing is left; 1 something
-/// is, or another agent measures.
+/// Removes what a killed agent has left, and reports on standard error what cannot be removed. Exit
+/// status 0 if nothing is left, 1 if something is, or another agent measures.
 fn clear() -> ExitCode {
     let problems = environment::clear().unwrap_or_else(|error| vec![with_causes(&error)]);
     problems.iter().for_each(|problem| power::say(problem));
@@ -96,7 +101,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Option<Arguments>
     (!arguments.job.is_empty() && !arguments.mount.is_empty()).then_some(arguments)
 }
 
-/// Measures; returns the last message where that is not "done".
+/// Measures; returns the last message if it is not "done".
 fn measure(arguments: &Arguments, link: &Link) -> Result<Option<GuestMessage>> {
     signals::block()?;
     signals::block_to_end()?;
@@ -112,7 +117,7 @@ fn measure(arguments: &Arguments, link: &Link) -> Result<Option<GuestMessage>> {
             fits_localio(nfs.localio, found)?;
             found
         }
-        // One of a version that the study does not name.
+        // NFS of a version that the study does not name.
         FileSystem::Mounted { file_system } if matches!(file_system.as_str(), "nfs" | "nfs4") => {
             nfs::localio::in_use(&mount.path, &client())?
         }
@@ -133,7 +138,8 @@ fn measure(arguments: &Arguments, link: &Link) -> Result<Option<GuestMessage>> {
         &mut children,
     );
     if !stop::over() {
-        // The thread that watches for reasons to stop has reached its time limit, and ends this process.
+        // The thread that watches for reasons to stop has reached its time limit, and ends this
+        // process.
         loop {
             std::thread::park();
         }
@@ -160,7 +166,7 @@ fn execute(
     run::execute_all(runs, environment, &mut conditions, link, children)
 }
 
-/// The runs of a job that can be done on a running system.
+/// Returns the runs of a job, if all can be done on a running system.
 fn runs(job: &Job) -> Result<&[RunSpec]> {
     match &job.task {
         Task::Runs { .. } if !job.modules.is_empty() => {
@@ -180,13 +186,14 @@ fn runs(job: &Job) -> Result<&[RunSpec]> {
     }
 }
 
-/// A name for this machine, distinct from those of other clients of the same file system.
+/// Returns a name for this machine, distinct from other clients of the same file system.
 fn client() -> String {
     let names = rustix::system::uname();
     names.nodename().to_string_lossy().chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.')).collect()
 }
 
-/// Whether the file system under test is one like `wanted`. Its size and the number of the server's threads are not compared.
+/// Checks that the file system under test is like `wanted`. The size and the number of the server's
+/// threads are not compared.
 fn fits(wanted: &FileSystem, mount: &MountFacts) -> Result<()> {
     let (study, fits) = match wanted {
         FileSystem::Nfs(nfs) => {
@@ -204,8 +211,9 @@ fn fits(wanted: &FileSystem, mount: &MountFacts) -> Result<()> {
     )))
 }
 
-/// Whether LOCALIO is as the job requests it, where `found` is whether it is in use; `None`: the kernel has none. It is not switched here: that is done
-/// before mounting.
+/// Checks that LOCALIO is as the job requests. `found` tells whether it is in use; `None` if the
+/// kernel does not have it. The agent cannot switch it here, because that must happen before
+/// mounting.
 fn fits_localio(wanted: Option<bool>, found: Option<bool>) -> Result<()> {
     match (wanted, found) {
         (Some(wanted), found) if wanted != found.unwrap_or(false) => {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The hierarchy of cgroup v2 on a running system. Where it is mounted somewhere, that mount is used, wherever it is: on hybrid systems, which
-//! have version 1 at /sys/fs/cgroup, that is another place. Where it is not (version 1 alone), it is mounted for this process only: the mount
-//! has no place in any mount table and is gone with this process, however that ends.
+//! The hierarchy of cgroup v2 on a running system. An existing mount is used, wherever it is:
+//! hybrid systems have version 1 at /sys/fs/cgroup, and version 2 elsewhere. On systems with
+//! version 1 alone, the agent mounts the hierarchy for its own process only. Such a mount is in no
+//! mount table and ends with the process, however the process ends.
 
 use std::{
     fs,
@@ -20,13 +21,13 @@ use crate::{
     system,
 };
 
-/// Its file system type in mountinfo and for fsopen(2).
+/// File system type in mountinfo and for fsopen(2).
 const TYPE: &str = "cgroup2";
 
-/// Where systemd mounts it, and guests have it.
+/// Mount point in guests and under systemd.
 pub(crate) const USUAL: &str = "/sys/fs/cgroup";
 
-/// `f_type` of its file system (include/uapi/linux/magic.h).
+/// `f_type` of cgroup v2 in statfs(2) (include/uapi/linux/magic.h).
 const MAGIC: i128 = 0x6367_7270;
 
 const MOUNTINFO: &str = "/proc/self/mountinfo";
@@ -34,17 +35,18 @@ const MOUNTINFO: &str = "/proc/self/mountinfo";
 /// The hierarchy, open for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Hierarchy {
-    /// Directory of its root cgroup, as far as this process's cgroup namespace shows it.
+    /// Directory of the root cgroup, as far as this process's cgroup namespace shows it.
     root: String,
     /// The mount that only this process has.
     own: Option<OwnedFd>,
 }
 
 impl Hierarchy {
-    /// Finds it, or mounts it for this process.
+    /// Finds the hierarchy, or mounts it for this process.
     ///
     /// # Errors
-    /// It is mounted nowhere, and the kernel does not mount it: it has no cgroup v2, or is older than 5.2.
+    /// The hierarchy is mounted nowhere, and the kernel does not mount it: it has no cgroup v2, or
+    /// is older than 5.2.
     pub(crate) fn open() -> Result<Self> {
         let found = mounted(&system::read(MOUNTINFO)?).into_iter().find(|path| is_cgroup2(path));
         match found {
@@ -53,7 +55,7 @@ impl Hierarchy {
         }
     }
 
-    /// Mounts it for this process.
+    /// Mounts the hierarchy for this process.
     fn mount() -> Result<Self> {
         let refused = |error: Errno| {
             Error::system("mount cgroup v2, which this system has mounted nowhere and whose cgroups tell runs apart")(
@@ -65,30 +67,30 @@ impl Hierarchy {
         let attributes =
             MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         let own = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(refused)?;
-        // Programs reach it through this process's descriptor.
+        // Other programs reach the mount through this process's descriptor.
         let root = format!("/proc/{}/fd/{}", std::process::id(), own.as_raw_fd());
         Ok(Self { root, own: Some(own) })
     }
 
-    /// One whose root is `directory`.
+    /// A hierarchy whose root is `directory`.
     #[cfg(test)]
     pub(crate) fn at(directory: &std::path::Path) -> Self {
         Self { root: directory.display().to_string(), own: None }
     }
 
-    /// The directory of the cgroup at `path`, which begins at the root of the hierarchy.
+    /// Returns the directory of the cgroup at `path`, which begins at the root of the hierarchy.
     pub(crate) fn directory(&self, path: &str) -> String {
         format!("{}{}", self.root, path.trim_end_matches('/'))
     }
 
-    /// Whether paths below it lead nowhere once this process has ended.
+    /// Returns whether paths in the hierarchy become invalid when this process ends.
     pub(crate) const fn is_own(&self) -> bool {
         self.own.is_some()
     }
 }
 
-/// Where cgroup v2 is mounted according to `text`, a mountinfo: the usual place first. A mount of a part of it does not count, nor one that is
-/// read-only, as in containers.
+/// Returns where cgroup v2 is mounted according to `text`, a mountinfo, with [`USUAL`] first.
+/// Partial mounts do not count, nor do read-only mounts, as in containers.
 fn mounted(text: &str) -> Vec<String> {
     let place = |line: &str| {
         let fields: Vec<&str> = line.split(' ').collect();
@@ -102,16 +104,17 @@ fn mounted(text: &str) -> Vec<String> {
     places
 }
 
-/// Whether that is what is seen at `path`: another mount may cover it.
+/// Returns whether a writable cgroup v2 is visible at `path`: another mount can cover it.
 fn is_cgroup2(path: &str) -> bool {
     rustix::fs::statfs(path).is_ok_and(|found| i128::from(found.f_type) == MAGIC)
         && rustix::fs::accessat(CWD, path, rustix::fs::Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
-/// The cgroup (v2) of this process, as a path from the root of the hierarchy. It is not listed before the hierarchy was mounted once.
+/// Returns the cgroup (v2) of this process, as a path from the root of the hierarchy. The kernel
+/// does not list it before the hierarchy has been mounted once.
 ///
 /// # Errors
-/// There is none.
+/// The process has no cgroup of version 2.
 pub(crate) fn own_cgroup() -> Result<String> {
     const PATH: &str = "/proc/self/cgroup";
     let text = fs::read_to_string(PATH).map_err(Error::file("read", PATH))?;
@@ -119,7 +122,7 @@ pub(crate) fn own_cgroup() -> Result<String> {
     own.ok_or_else(|| Error::unexpected(PATH, "a line `0::/…`, as where the kernel has cgroup v2", &text))
 }
 
-/// The cgroup (v2) in `/proc/self/cgroup`.
+/// Returns the path of the cgroup (v2) in `/proc/self/cgroup`.
 pub(crate) fn of_version_2(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("0::")).filter(|path| path.starts_with('/'))
 }

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent inside the guest: process 1 of its initramfs, from the first mount to power-off; or, as `bpfassay-guest here`,
-//! a program on a running system that measures on a file system which is mounted there (`here`).
+//! The agent inside the guest: process 1 of its initramfs, from the first mount to power-off. As
+//! `bpfassay-guest here` it is a program on a running system, which measures on a file system that
+//! is mounted there (`here`).
 //!
-//! Here: preparing the guest as the job describes (modules, loopback NFS), executing the job's runs one after the
-//! other, reporting to the host what happened.
-//! Not here: what names and messages mean (`bpfassay-protocol`), counting (`bpfassay-tracer`), doing I/O (`bpfassay-workload`),
-//! evaluating figures (the host).
+//! The agent prepares the guest as the job describes (modules, loopback NFS), executes the job's
+//! runs one after the other, and reports to the host what happened. Other crates do the rest:
+//!
+//! - `bpfassay-protocol`: what names and messages mean.
+//! - `bpfassay-tracer`: counting.
+//! - `bpfassay-workload`: I/O.
+//! - The crates of the host: evaluating figures.
 
 mod bpf;
 mod capture;
@@ -70,10 +74,11 @@ use proc::mountinfo;
 use steps::Steps;
 use uevent::Listener;
 
-/// Where a file system without NFS is mounted.
+/// Mount point of a file system other than NFS.
 const TMPFS_MOUNT_POINT: &str = "/mnt/tmpfs";
 
-/// The program: process 1 of a guest, `bpfassay-guest here`, or a process for ranks on several nodes (`ranks`).
+/// Runs the program: process 1 of a guest, `bpfassay-guest here`, or a process for ranks on several
+/// nodes (`ranks`).
 #[must_use]
 pub fn main() -> ExitCode {
     if std::process::id() != 1 {
@@ -87,7 +92,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Everything from the kernel's start of this process to power-off.
+/// Does everything from the kernel's start of this process to power-off.
 fn live() -> Result<()> {
     signals::block()?;
     let mut steps = Steps::default();
@@ -154,7 +159,7 @@ fn live() -> Result<()> {
             }
         }
         Task::Shell => shell::run(&facts, link, &mut children)?,
-        // The thread that receives the host's messages ends it.
+        // The thread that receives the host's messages powers the guest off.
         Task::Serve => loop {
             std::thread::park();
         },
@@ -165,7 +170,7 @@ fn live() -> Result<()> {
 fn read_job(path: &str) -> Result<Job> {
     let text = fs::read(path).map_err(Error::file("read the job from", path))?;
     let invalid = |source| Error::Job { path: path.to_owned(), source };
-    // The version first: a job of another version may have another form.
+    // Reads the version first: a job of another version can have another form.
     #[derive(serde::Deserialize)]
     struct Version {
         protocol: u32,

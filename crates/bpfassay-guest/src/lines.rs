@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines of bounded length out of a byte stream.
+//! Cuts a byte stream into lines of bounded length.
 
 use std::{
     collections::VecDeque,
     io::{ErrorKind, Read},
 };
 
-/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// There may be more later.
     Open,
-    /// The peer closed it; a line without its newline is dropped with it.
+    /// The peer closed the stream. A last line without a newline is dropped.
     Closed,
 }
 
 /// Why a stream is not a sequence of lines.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LineError {
-    /// Longer than allowed.
+    /// A line is longer than allowed.
     #[error("wrote a line of more than {0} bytes")]
     TooLong(usize),
     /// The stream cannot be read.
@@ -26,7 +25,7 @@ pub(crate) enum LineError {
     Read(#[from] std::io::Error),
 }
 
-/// Takes bytes as they arrive, returns lines.
+/// Accepts bytes as they arrive, and returns lines.
 #[derive(Debug)]
 pub(crate) struct Lines {
     longest: usize,
@@ -35,17 +34,17 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Lines of at most `longest` bytes.
+    /// Makes a reader of lines of at most `longest` bytes.
     pub(crate) const fn new(longest: usize) -> Self {
         Self { longest, partial: Vec::new(), whole: VecDeque::new() }
     }
 
-    /// The next whole line, without its newline.
+    /// Returns the next whole line, without the newline.
     pub(crate) fn next(&mut self) -> Option<Vec<u8>> {
         self.whole.pop_front()
     }
 
-    /// Takes what one read returns.
+    /// Reads once from `stream` and keeps the bytes.
     pub(crate) fn take(&mut self, stream: &mut impl Read) -> Result<Taken, LineError> {
         let mut buffer = [0; 16 << 10];
         match stream.read(&mut buffer) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The port to the host: finding it, frames out, frames in; or a file for the frames, where no host reads them.
+//! The port to the host: finding it, sending frames, receiving frames. If there is no host, the
+//! frames go to a file.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -29,16 +30,17 @@ use crate::{
 
 const PORTS: &str = "/sys/class/virtio-ports";
 
-/// How long to wait for the port after the last module is in.
+/// How long to wait for the port after the last module has been inserted.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long the host may take to acknowledge the last message before the guest powers off without it.
+/// How long the host is given to acknowledge the last message before the guest powers off without
+/// it.
 const SHUTDOWN_ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The one link of this process, for the panic hook.
+/// The only link of this process, for the panic hook.
 static LINK: OnceLock<Link> = OnceLock::new();
 
-/// The open port.
+/// The open port, or the file in its place.
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
     port: Arc<Mutex<File>>,
@@ -50,12 +52,13 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// The link, if it is open already.
+    /// Returns the link, if it is open.
     pub(crate) fn get() -> Option<&'static Self> {
         LINK.get()
     }
 
-    /// Opens the port if it is there, sends [`GuestMessage::Hello`], and starts to receive the host's messages.
+    /// Opens the port if it is there, sends [`GuestMessage::Hello`], and starts to receive the
+    /// host's messages.
     pub(crate) fn try_open() -> Result<Option<&'static Self>> {
         if let Some(link) = LINK.get() {
             return Ok(Some(link));
@@ -75,7 +78,7 @@ impl Link {
         Ok(Some(link))
     }
 
-    /// A link into `file`, on which no message is received.
+    /// Makes a link that writes to `file` and receives no messages.
     pub(crate) fn into_file(file: File) -> Result<Self> {
         let link =
             Self { port: Arc::new(Mutex::new(file)), answers: false, gone: Arc::default(), barrier: Arc::default() };
@@ -87,8 +90,8 @@ impl Link {
         self.send(&GuestMessage::Hello { agent: env!("CARGO_PKG_VERSION").to_owned() })
     }
 
-    /// Waits until the port exists, then as [`Link::try_open`]. `events` must have been open since before the device
-    /// could appear.
+    /// Waits until the port exists, then does the same as [`Link::try_open`]. `events` must have
+    /// been opened before the device could appear.
     pub(crate) fn open(events: &Listener) -> Result<&'static Self> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -104,13 +107,12 @@ impl Link {
         self.send_frame(&frame::encode(message)?)
     }
 
-    /// Sends one frame as [`frame::encode`] made it.
+    /// Sends one frame that [`frame::encode`] made.
     pub(crate) fn send_frame(&self, frame: &[u8]) -> Result<()> {
         let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
         port.write_all(frame).map_err(Error::system("write to the port to the host"))
     }
 
-    /// Announces a phase.
     pub(crate) fn phase(&self, phase: Phase, run: Option<&str>) -> Result<()> {
         self.send(&GuestMessage::Phase { phase, run: run.map(str::to_owned) })
     }
@@ -120,9 +122,10 @@ impl Link {
         self.send(&GuestMessage::Log { text: text.into() })
     }
 
-    /// Sends the last message and gives the host time to receive it: until it orders power-off (which happens in the
-    /// receiving thread, so this does not return then), hangs up, or [`SHUTDOWN_ACK_TIMEOUT`] has passed. The port itself does not
-    /// report how much of what was written still waits inside QEMU.
+    /// Sends the last message and gives the host time to receive it. Returns when the host hangs up
+    /// or [`SHUTDOWN_ACK_TIMEOUT`] has passed. If the host orders power-off, the receiving thread
+    /// powers off, and this function does not return. The port itself does not report how much of
+    /// the written data still waits inside QEMU.
     pub(crate) fn send_last(&self, message: &GuestMessage) -> Result<()> {
         self.send(message)?;
         if !self.answers {
@@ -130,12 +133,12 @@ impl Link {
         }
         let (gone, changed) = &*self.gone;
         let gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whether it hung up or the time has passed makes no difference: the next step is to power off.
+        // A hang-up and a timeout have the same consequence: the guest powers off.
         let _ = changed.wait_timeout_while(gone, SHUTDOWN_ACK_TIMEOUT, |gone| !*gone);
         Ok(())
     }
 
-    /// Receives the host's messages for ever.
+    /// Receives the host's messages until the process ends.
     fn listen(&self, mut port: File) -> Result<std::convert::Infallible> {
         let connections = connection_events(&port)?;
         let mut connections = File::from(connections);
@@ -145,8 +148,8 @@ impl Link {
             let length = port.read(&mut buffer).map_err(Error::system("read from the port to the host"))?;
             self.set_gone(length == 0);
             if length == 0 {
-                // No host is connected, and the port stays readable all the time: wait for the signal that reports that
-                // this changed.
+                // While no host is connected, the port stays readable. Wait for the signal that
+                // reports a change.
                 let mut event = [0; size_of::<libc::signalfd_siginfo>()];
                 let _ = connections.read(&mut event).map_err(Error::system("wait for the host to connect"))?;
                 self.set_gone(false);
@@ -166,7 +169,8 @@ impl Link {
         }
     }
 
-    /// Waits for the host's answer to a barrier: whether all nodes are there. The host ends guests that wait for too long.
+    /// Waits for the host's answer to a barrier. Returns whether all nodes have arrived. The host
+    /// ends guests that wait for too long.
     pub(crate) fn await_barrier(&self) -> bool {
         let (answer, changed) = &*self.barrier;
         let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -190,13 +194,13 @@ pub(crate) fn fail(error: &Error) -> ! {
     fail_with(with_causes(error))
 }
 
-/// Set once the first failure is being reported: the reports of those that follow from it are not sent.
+/// Set when the first failure is reported. Failures that follow from it are not sent.
 static FAILING: AtomicBool = AtomicBool::new(false);
 
 fn fail_with(message: String) -> ! {
     power::say(&format!("failed: {message}"));
     if !FAILING.swap(true, Ordering::SeqCst) {
-        // After an early failure the port may exist and not be open yet.
+        // After an early failure the port can exist without being open.
         let sent =
             Link::try_open().and_then(|link| link.map_or(Ok(()), |l| l.send_last(&GuestMessage::Failed { message })));
         if let Err(error) = sent {
@@ -206,7 +210,7 @@ fn fail_with(message: String) -> ! {
     power::off()
 }
 
-/// A panic anywhere in the agent is reported like any other failure.
+/// Makes a panic anywhere in the agent be reported like any other failure.
 pub(crate) fn report_panics() {
     panic::set_hook(Box::new(|panic| {
         let what = panic.payload_as_str().unwrap_or("unknown reason");
@@ -215,8 +219,8 @@ pub(crate) fn report_panics() {
     }));
 }
 
-/// Signals of the port's driver that the host has connected or hung up, as a readable file. `SIGIO` must be blocked in
-/// every thread ([`signals::block`]).
+/// Returns the driver's signals that the host has connected or hung up, as a readable file. `SIGIO`
+/// must be blocked in every thread ([`signals::block`]).
 fn connection_events(port: &File) -> Result<OwnedFd> {
     let watch = Error::system("watch the port to the host");
     let events = match signals::descriptor(&[libc::SIGIO]) {
@@ -241,7 +245,7 @@ fn wait_for_port_event(events: &Listener, deadline: Instant) -> Result<()> {
                 Ok(Some(event)) if event.subsystem == "virtio-ports" => return Ok(()),
                 Ok(Some(_)) => {}
                 Ok(None) => break,
-                // Uevents were lost: one of them may have been the port's.
+                // Uevents were lost: one of them could have been the port's.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return Ok(()),
                 Err(error) => return Err(Error::system("receive the kernel's device events")(error)),
             }
@@ -254,7 +258,8 @@ fn wait_for_port_event(events: &Listener, deadline: Instant) -> Result<()> {
     }
 }
 
-/// poll(2) with a deadline; repeats when interrupted. Returns the number of ready descriptors.
+/// Calls poll(2) with a deadline and repeats it when interrupted. Returns the number of ready
+/// descriptors.
 pub(crate) fn wait_readable(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> Result<usize> {
     let timeout = timeout.map(|left| Timespec {
         tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
@@ -268,7 +273,7 @@ pub(crate) fn wait_readable(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -
     }
 }
 
-/// Device file of the port named [`AGENT_PORT`], if it exists.
+/// Returns the device file of the port named [`AGENT_PORT`], if it exists.
 fn find(ports: &str) -> Result<Option<String>> {
     let entries = match fs::read_dir(ports) {
         Ok(entries) => entries,
@@ -277,7 +282,8 @@ fn find(ports: &str) -> Result<Option<String>> {
     };
     for entry in entries {
         let entry = entry.map_err(Error::file("list", ports))?;
-        // The attribute appears only after the host has named the port; then there is another uevent.
+        // The attribute appears only after the host has named the port. Then another uevent
+        // follows.
         if fs::read_to_string(entry.path().join("name")).is_ok_and(|name| name.trim_end() == AGENT_PORT) {
             return Ok(Some(format!("/dev/{}", entry.file_name().to_string_lossy())));
         }

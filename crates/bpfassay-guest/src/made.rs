@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an agent makes on a running system, recorded where only its user can write: the next agent removes what a killed
-//! one left.
+//! Records what an agent makes on a running system, in a place where only its user can write. The
+//! next agent removes what a killed agent left.
 
 use std::{
     ffi::CString,
@@ -16,26 +16,26 @@ use bpfassay_protocol::with_causes;
 
 use crate::{cgroup, hierarchy::Hierarchy, tree};
 
-/// Everything that outlives an agent which is killed. A part without an inode was about to be made.
+/// Everything that outlives a killed agent. A part without an inode was about to be made.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Made {
-    /// Where the file system under test is mounted.
+    /// Mount point of the file system under test.
     pub mount: String,
-    /// Name of the directory of runs in it.
+    /// Name of the directory of runs in the mount.
     pub test_dir: String,
-    /// Its inode.
+    /// Inode of the directory of runs.
     pub test_dir_inode: Option<u64>,
-    /// Directory of the cgroup in which those of workloads are created.
+    /// Directory of the cgroup in which the cgroups of workloads are created.
     pub cgroup: String,
-    /// Its inode.
+    /// Inode of the cgroup's directory.
     pub cgroup_inode: Option<u64>,
     /// Whether [`Self::cgroup`] is a path from the root of a hierarchy that is mounted nowhere.
     #[serde(default)]
     pub detached: bool,
 }
 
-/// The file that holds the record, and the hierarchy that its cgroup is in.
+/// The file that holds the record, and the hierarchy that contains the recorded cgroup.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
     file: PathBuf,
@@ -43,12 +43,12 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// In `directory`, which is closed to others and locked.
+    /// Makes a record in `directory`, which is locked and closed to other users.
     pub(crate) fn new(directory: &str, hierarchy: Arc<Hierarchy>) -> Self {
         Self { file: Path::new(directory).join("made.json"), hierarchy }
     }
 
-    /// The hierarchy that cgroups are made in.
+    /// Returns the hierarchy in which cgroups are made.
     pub(crate) fn hierarchy(&self) -> &Hierarchy {
         &self.hierarchy
     }
@@ -60,7 +60,6 @@ impl Record {
         fs::rename(&new, &self.file)
     }
 
-    /// Removes the record.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match fs::remove_file(&self.file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -68,7 +67,8 @@ impl Record {
         }
     }
 
-    /// Removes what the agent that wrote this record left, and the record. Returns a message that names what could not be removed.
+    /// Removes the record, and what the agent that wrote it left. Returns a message for each part
+    /// that could not be removed.
     pub(crate) fn clear(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut done = |what: String, result: Result<(), String>| {
@@ -82,7 +82,7 @@ impl Record {
             Err(error) => done(format!("what {} names", self.file.display()), Err(error.to_string())),
             Ok(Err(error)) => done(format!("what {} names", self.file.display()), Err(error.to_string())),
             Ok(Ok(made)) => {
-                // The cgroup first: its processes may write into the directory.
+                // The cgroup goes first: its processes can write into the directory.
                 done(made.cgroup.clone(), self.clear_cgroup(&made));
                 let test_dir = format!("{}/{}", made.mount, made.test_dir);
                 done(test_dir, clear_test_dir(&made).map_err(|error| error.to_string()));
@@ -108,7 +108,7 @@ impl Record {
             Ok(facts) if made.cgroup_inode.is_none_or(|inode| inode == facts.ino()) => {
                 cgroup::clear(&directory).map_err(|error| with_causes(&error))
             }
-            // It belongs to somebody else now.
+            // The cgroup now belongs to somebody else.
             Ok(_) => Ok(()),
         }
     }
@@ -123,7 +123,7 @@ fn clear_test_dir(made: &Made) -> io::Result<()> {
         let directory = tree::open_at(&parent, &name)?;
         Ok((parent, directory))
     }) {
-        // Unmounted since, or removed.
+        // The file system was unmounted or the directory removed since.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened?,
     };
@@ -132,9 +132,9 @@ fn clear_test_dir(made: &Made) -> io::Result<()> {
         Some(inode) if inode == facts.ino() && facts.uid() == rustix::process::geteuid().as_raw() => {
             tree::empty(&directory)?;
         }
-        // It is another directory now, and must not be removed.
+        // This is another directory now, and must not be removed.
         Some(_) => return Ok(()),
-        // No run had used it.
+        // No run has used the directory.
         None => {}
     }
     tree::remove_at(&parent, &name)
@@ -148,7 +148,7 @@ mod tests {
         Record::new(&directory.display().to_string(), Arc::new(Hierarchy::at(directory)))
     }
 
-    /// A record in a new directory, of a test directory with a file in it.
+    /// Makes a record in a new directory, of a test directory that contains a file.
     fn recorded() -> (tempfile::TempDir, Record, Made) {
         let directory = tempfile::tempdir().unwrap();
         let mount = directory.path().join("mount");
@@ -182,7 +182,7 @@ mod tests {
         record.write(&Made { test_dir_inode: made.test_dir_inode.map(|inode| inode + 1), ..made.clone() }).unwrap();
         assert!(record.clear().is_empty());
         assert!(directory.path().join("mount/test_dir/run/file").exists());
-        // For one that was about to be made, all that is certain is that nothing was in it.
+        // A directory that was about to be made is only removed if it is empty.
         record.write(&Made { test_dir_inode: None, ..made.clone() }).unwrap();
         assert_eq!(record.clear().len(), 1);
         assert!(directory.path().join("mount/test_dir/run/file").exists());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent's program; all of it is in the library, where tests and fuzz targets reach it.
+//! The agent's program. All of its code is in the library, where tests and fuzz targets reach it.
 
 use std::process::ExitCode;
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Markers in the stream of executed instructions: where a window begins and ends in which QEMU's plugin counts (`bpfassay-plugin`).
+//! Markers in the stream of executed instructions. They begin and end the windows in which QEMU's
+//! plugin counts (`bpfassay-plugin`).
 //!
 //! A marker is an instruction that every processor of its architecture executes without any effect
-//! ([`markers`](bpfassay_protocol::arch::ArchFacts::markers)). It is executed twice per phase, by the agent
-//! only, and does the same with and without the plugin, which is invisible to the guest.
+//! ([`markers`](bpfassay_protocol::arch::ArchFacts::markers)). The agent alone executes markers,
+//! twice per phase. They do the same with and without the plugin, which is invisible to the guest.
 
 use std::{
     arch::asm,
@@ -12,13 +13,13 @@ use std::{
 
 use bpfassay_protocol::Arch;
 
-/// Windows that have begun.
+/// Number of windows that have begun.
 static WINDOWS: AtomicU64 = AtomicU64::new(0);
 
 /// The instructions that begin and end a window.
 const MARKERS: [&[u8]; 2] = Arch::BUILT_FOR.facts().markers;
 
-/// Four bytes of `marker` as the number that they are in memory; 0 beyond its end.
+/// Returns four bytes of `marker` as a little-endian number; 0 beyond the end of `marker`.
 const fn word(marker: &[u8], index: usize) -> u32 {
     match marker.split_at(4 * index).1.first_chunk() {
         Some(bytes) => u32::from_le_bytes(*bytes),
@@ -45,12 +46,11 @@ macro_rules! execute {
 /// A window that has begun. It ends when this is dropped, however a phase ends.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// Its number, from 1: the plugin numbers them alike.
+    /// Number of the window, from 1. The plugin counts windows in the same way.
     pub number: u64,
 }
 
 impl Window {
-    /// Begins one.
     pub(crate) fn begin() -> Self {
         Self { number: begin() }
     }
@@ -85,11 +85,12 @@ mod tests {
         end();
     }
 
-    /// The bytes of this machine's markers are in the code of the two functions.
+    /// The code of the two functions contains the bytes of this machine's markers.
     #[test]
     fn markers_are_in_the_code_of_their_functions() {
         let has = |function: usize, marker: &[u8]| {
-            // SAFETY: so many bytes from the beginning of a function are within the program's code, which is far larger and can be read.
+            // SAFETY: so many bytes from the beginning of a function are within the program's code,
+            // which is far larger and can be read.
             let code = unsafe { std::slice::from_raw_parts(function as *const u8, 128) };
             code.windows(marker.len()).any(|bytes| bytes == marker)
         };

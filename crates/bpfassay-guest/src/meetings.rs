@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The barriers at which the nodes of a job meet, through the host ([`bpfassay_protocol::nodes`]).
+//! Barriers at which the nodes of a job meet, through the host ([`bpfassay_protocol::nodes`]).
 
 use bpfassay_protocol::{message::GuestMessage, nodes::Node};
 
@@ -13,22 +13,23 @@ pub(crate) struct Meetings<'a> {
     node: Option<Node>,
     link: &'a Link,
     run: &'a str,
-    /// How many were met.
+    /// How many barriers were met.
     met: u32,
 }
 
 impl<'a> Meetings<'a> {
-    /// Those of `run`, where `node` is one of several; of a guest that is alone there are none.
+    /// Makes the barriers of `run`. `node` is one of several, or `None` for a guest that is alone,
+    /// which has no barriers.
     pub(crate) const fn of(node: Option<Node>, link: &'a Link, run: &'a str) -> Self {
         Self { node, link, run, met: 0 }
     }
 
-    /// Whether this guest makes and removes what all nodes share.
+    /// Returns whether this guest makes and removes what all nodes share.
     pub(crate) fn is_first(&self) -> bool {
         self.node.is_none_or(Node::is_first)
     }
 
-    /// Waits until all nodes are here; at once for a guest that is alone.
+    /// Waits until all nodes are here. Returns at once in a guest that is alone.
     ///
     /// # Errors
     /// Another node has ended the run, or nothing can be sent to the host.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Inserting kernel modules.
+//! Inserts kernel modules.
 
 use std::{ffi::c_int, fs::File, path::Path};
 
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// `MODULE_INIT_COMPRESSED_FILE` of include/uapi/linux/module.h (5.17 and later).
 const COMPRESSED: c_int = 4;
 
-/// Inserts the module in `path`. One that is inserted already is no error.
+/// Inserts the module in `path`. A module that has been inserted already is not an error.
 pub(crate) fn insert(path: &str) -> Result<()> {
     let file = File::open(path).map_err(Error::file("open", path))?;
     match finit_module(&file, c"", flags(path)) {
@@ -19,7 +19,7 @@ pub(crate) fn insert(path: &str) -> Result<()> {
     }
 }
 
-/// The kernel decompresses compressed modules.
+/// Returns the flags of finit_module(2): the kernel decompresses compressed modules.
 fn flags(path: &str) -> c_int {
     let compressed = Path::new(path).extension().is_some_and(|end| end == "xz" || end == "gz" || end == "zst");
     if compressed { COMPRESSED } else { 0 }

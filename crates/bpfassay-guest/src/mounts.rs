@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mounts beside that of the file system under test: those of the whole guest, and those of a mount namespace of the workload's own.
+//! Mounts in addition to that of the file system under test: those of the whole guest, and those in
+//! a mount namespace of the workload.
 
 use std::{
     ffi::{CStr, CString},
@@ -15,7 +16,7 @@ use rustix::{
 
 use crate::error::{Error, Result};
 
-/// A mount whose directory is there, to be made without allocating memory.
+/// A mount whose directory exists. It can be mounted without allocating memory.
 #[derive(Debug)]
 struct Prepared {
     path: CString,
@@ -26,7 +27,7 @@ struct Prepared {
 enum PreparedOf {
     /// A tmpfs with these options.
     Tmpfs(CString),
-    /// The mount at this path once more.
+    /// A bind mount of this path.
     Bind(CString),
 }
 
@@ -41,7 +42,7 @@ impl Prepared {
     }
 }
 
-/// Makes `mounts` in order, where the file system under test is mounted at `under_test`.
+/// Makes `mounts` in order. The file system under test is mounted at `under_test`.
 pub(crate) fn make(mounts: &[ExtraMount], under_test: &str) -> Result<()> {
     for prepared in prepare(mounts, under_test)? {
         let path = &prepared.path;
@@ -65,17 +66,18 @@ fn prepare(mounts: &[ExtraMount], under_test: &str) -> Result<Vec<Prepared>> {
     mounts.iter().map(one).collect()
 }
 
-/// A mount namespace for a process to be.
+/// A mount namespace that a process can enter.
 #[derive(Debug, Default)]
 pub(crate) struct Namespace(Vec<Prepared>);
 
 impl Namespace {
-    /// With `mounts` beside those of the guest; none: that of the guest itself.
+    /// Adds `mounts` to the mounts of the guest. An empty `mounts` stands for the guest's own
+    /// namespace.
     pub(crate) fn with(mounts: &[ExtraMount], under_test: &str) -> Result<Self> {
         prepare(mounts, under_test).map(Self)
     }
 
-    /// Enters it. Allocates nothing: it is called between fork and exec.
+    /// Enters the namespace. Allocates nothing, because it is called between fork and exec.
     pub(crate) fn enter(&self) -> rustix::io::Result<()> {
         const ROOT: &CStr = c"/";
         if self.0.is_empty() {
@@ -89,7 +91,7 @@ impl Namespace {
     }
 }
 
-/// The error of a process that could not enter its namespace, as `pre_exec` takes it.
+/// Turns the error of a process that could not enter its namespace into the type of `pre_exec`.
 pub(crate) fn as_io(error: Errno) -> io::Error {
     io::Error::from_raw_os_error(error.raw_os_error())
 }

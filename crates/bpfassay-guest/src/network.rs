@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Network interfaces of a guest: the loopback interface, and the card by which the nodes of a job reach each other.
+//! Network interfaces of a guest: the loopback interface, and the card through which the nodes of a
+//! job reach each other.
 
 use std::{
     fs, io,
@@ -17,7 +18,7 @@ const INTERFACES: &str = "/sys/class/net";
 /// The network of the nodes has 256 addresses.
 const MASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 
-/// Brings up the interface of the loopback device.
+/// Brings up the loopback interface.
 pub(crate) fn loopback_up() -> Result<()> {
     const ACTION: &str = "bring up the loopback interface";
     Interface::named("lo", ACTION)?.up()
@@ -36,7 +37,7 @@ pub(crate) fn bring_up(node: Node) -> Result<()> {
     interface.up()
 }
 
-/// The interface with this hardware address.
+/// Returns the name of the interface with this hardware address.
 fn card(hardware_address: &str) -> Result<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(INTERFACES).map_err(Error::file("list", INTERFACES))? {
@@ -65,7 +66,7 @@ impl Interface {
             .map_err(Error::system(action))?;
         // SAFETY: ifreq is plain data for which zero is valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        // The last byte stays zero.
+        // The last byte stays zero, because the name is a C string.
         let room = request.ifr_name.len() - 1;
         for (to, from) in request.ifr_name.iter_mut().take(room).zip(name.as_bytes()) {
             *to = *from as libc::c_char;
@@ -81,7 +82,6 @@ impl Interface {
         Ok(())
     }
 
-    /// Sets an address.
     fn set(&mut self, number: libc::Ioctl, address: Ipv4Addr) -> Result<()> {
         let address = libc::sockaddr_in {
             sin_family: libc::AF_INET as libc::sa_family_t,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of a program's output, kept for messages.
+//! Keeps the end of a program's output for messages.
 
 use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom},
 };
 
-/// How much is kept, in bytes.
+/// Size of the end that is kept, in bytes.
 pub(crate) const OUTPUT_TAIL: usize = 2048;
 
 /// The end of a stream.
@@ -14,14 +14,13 @@ pub(crate) const OUTPUT_TAIL: usize = 2048;
 pub(crate) struct OutputTail(Vec<u8>);
 
 impl OutputTail {
-    /// Appends what arrived next.
+    /// Appends the bytes that arrived next.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(last(bytes));
         let surplus = self.0.len().saturating_sub(OUTPUT_TAIL);
         self.0.drain(..surplus);
     }
 
-    /// What is kept.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -33,12 +32,12 @@ impl std::fmt::Display for OutputTail {
     }
 }
 
-/// The last bytes of `bytes`, as many as are kept.
+/// Returns the end of `bytes`, at most [`OUTPUT_TAIL`] bytes.
 pub(crate) fn last(bytes: &[u8]) -> &[u8] {
     bytes.get(bytes.len().saturating_sub(OUTPUT_TAIL)..).unwrap_or_default()
 }
 
-/// The end of the text in a file that a program wrote.
+/// Returns the end of the text in a file that a program wrote.
 pub(crate) fn of_file(file: &mut File) -> String {
     let mut read = || -> io::Result<Vec<u8>> {
         let length = file.metadata()?.len();
@@ -47,7 +46,7 @@ pub(crate) fn of_file(file: &mut File) -> String {
         file.take(OUTPUT_TAIL as u64).read_to_end(&mut end)?;
         Ok(end)
     };
-    // It goes into the message about another error, which matters more than this one.
+    // The text goes into the message of another error, which matters more than this one.
     read().map_or_else(|error| format!("(unreadable: {error})"), |end| String::from_utf8_lossy(&end).into_owned())
 }
 

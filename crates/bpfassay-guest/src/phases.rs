@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The phases that a workload announces, each with the readings at its two barriers.
+//! The phases that a workload announces, each with the readings at both barriers.
 
 use std::collections::BTreeMap;
 
@@ -18,23 +18,23 @@ use crate::proc::activity::Activity;
 /// Most phases of one workload: far more than any script has.
 const MAX_PHASES: usize = 100_000;
 
-/// Phases so far.
+/// The phases so far.
 #[derive(Debug, Default)]
 pub(crate) struct Phases {
     ended: Vec<WorkloadPhase>,
     /// The phase that has begun and not ended, and the readings at its beginning.
     open: Option<(PhaseName, (Reading, Activity))>,
-    /// The window that began with it.
+    /// The number of the window that began with the open phase.
     window: Option<u64>,
-    /// The threads that the workload had when it began, where they are recorded.
+    /// The workload's threads when the open phase began, if threads are recorded.
     tasks: Option<Vec<Task>>,
 }
 
 impl Phases {
-    /// Takes the announcement that a phase begins, with the readings made at it.
+    /// Accepts the announcement that a phase begins, with the readings made at that barrier.
     ///
     /// # Errors
-    /// What the workload did wrong, as a predicate: phases neither nest nor overlap.
+    /// The workload's mistake, as a predicate: phases neither nest nor overlap.
     pub(crate) fn begin(&mut self, phase: PhaseName, readings: (Reading, Activity)) -> Result<(), String> {
         match self.open.take() {
             None => {
@@ -45,21 +45,21 @@ impl Phases {
         }
     }
 
-    /// Takes the number of the window that begins with the phase that has begun.
+    /// Sets the number of the window that begins with the open phase.
     pub(crate) fn window(&mut self, number: u64) {
         self.window = Some(number);
     }
 
-    /// Takes the threads of the workload when the phase began that has begun.
+    /// Sets the threads that the workload had when the open phase began.
     pub(crate) fn tasks(&mut self, tasks: Option<Vec<Task>>) {
         self.tasks = tasks;
     }
 
-    /// The same as [`Self::begin`] for its end, with what it `moved`, the `events` that it counted, and its `mount`, if that is not the file system
-    /// under test.
+    /// Accepts the announcement that a phase ends. `moved` and `events` are what the workload
+    /// counted. `mount` is the mount that it used, if that is not the file system under test.
     ///
     /// # Errors
-    /// As [`Self::begin`].
+    /// The workload's mistake, as for [`Self::begin`].
     pub(crate) fn end(
         &mut self,
         phase: PhaseName,
@@ -93,10 +93,10 @@ impl Phases {
         Ok(())
     }
 
-    /// Takes the times of the calls of the phase that ended last.
+    /// Accepts the times of the calls of the phase that ended last.
     ///
     /// # Errors
-    /// What the workload did wrong, as a predicate: another phase, or times that are impossible.
+    /// The workload's mistake, as a predicate: another phase, or impossible times.
     pub(crate) fn calls(&mut self, phase: &PhaseName, calls: CallTimes) -> Result<(), String> {
         let is_meant = |ended: &&mut WorkloadPhase| {
             (ended.name.as_str(), ended.test, ended.repetition) == (&phase.phase, phase.test, phase.repetition)
@@ -112,10 +112,10 @@ impl Phases {
         Ok(())
     }
 
-    /// All phases, after the workload has ended.
+    /// Returns all phases, after the workload has ended.
     ///
     /// # Errors
-    /// Where it ended within a phase, as a predicate, too.
+    /// The workload ended within a phase. The error is a predicate.
     pub(crate) fn finish(self) -> Result<Vec<WorkloadPhase>, String> {
         match self.open {
             None => Ok(self.ended),
@@ -211,7 +211,7 @@ mod tests {
         phases.take(event(END), reading(9)).unwrap();
         assert!(phases.take(calls(4), reading(1)).unwrap_err().contains("5 ns in a phase"));
         phases.take(calls(3), reading(1)).unwrap();
-        // Once.
+        // Times are accepted once per phase.
         assert!(phases.take(calls(3), reading(1)).is_err());
         let [phase] = phases.finish().unwrap().try_into().unwrap();
         assert_eq!(phase.calls.map(|calls| (calls.calls, calls.sum_ns, calls.distribution)), Some((2, 3, None)));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Powering off, and the console for what cannot be reported.
+//! Power-off, and the console for what cannot be reported otherwise.
 
 use std::io::{self, Write};
 
 use rustix::system::{RebootCommand, reboot};
 
-/// Powers off at once. A guest has nothing to write back.
+/// Powers off at once. A guest has no data to write back.
 pub(crate) fn off() -> ! {
-    // As process 1 with all capabilities this does not return, except on machines without power control; then
-    // this process waits, and the host's deadline ends the guest.
+    // Process 1 with all capabilities does not return from this call, except on machines without
+    // power control. This process then waits, and the host's deadline ends the guest.
     if let Err(error) = reboot(RebootCommand::PowerOff) {
         say(&format!("cannot power off: {error}"));
     }
@@ -21,6 +21,6 @@ pub(crate) fn off() -> ! {
 
 /// Writes a line to the console.
 pub(crate) fn say(text: &str) {
-    // Where the console itself fails, there is nothing left to report it to.
+    // If the console fails, the error can be reported nowhere.
     let _ = writeln!(io::stderr(), "bpfassay-guest: {text}");
 }

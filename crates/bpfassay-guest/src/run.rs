@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executes one run: fresh state, tracer, workload with its barriers, readings, clean-up.
+//! Executes one run: fresh state, tracer, workload with barriers, readings, clean-up.
 
 mod announced;
 mod measure;
@@ -34,12 +34,15 @@ use crate::{
     workload::RunPaths,
 };
 
-/// Executes `specs` one after the other, and reports the outcome of each. After each with a tool the system must be as before the
-/// first, otherwise no other begins: the message that reports this is returned. `conditions` hold when phases begin. A tool that was refused
-/// is not started again: its runs to come end with that refusal.
+/// Executes `specs` one after the other, and reports the outcome of each. `conditions` hold when
+/// phases begin.
+///
+/// After each run with a tool, the system must be as before the first run. Otherwise no other run
+/// begins, and the message that reports this is returned. A refused tool is not started again:
+/// later runs with that tool end with the same refusal.
 ///
 /// # Errors
-/// As [`execute`].
+/// Those of [`execute`].
 pub(crate) fn execute_all(
     specs: &[RunSpec],
     environment: &Environment,
@@ -47,7 +50,7 @@ pub(crate) fn execute_all(
     link: &Link,
     children: &mut Children,
 ) -> Result<Option<GuestMessage>> {
-    // Where no tool ran, no tool is to blame.
+    // If no tool ran, no tool can be blamed.
     let has_tool = |spec: &RunSpec| spec.tool.is_some() || !spec.probe.is_baseline();
     let snapshot = specs.iter().any(has_tool).then(|| Snapshot::take(environment));
     let mut tracers = Pool::new(specs, environment);
@@ -70,34 +73,36 @@ pub(crate) fn execute_all(
         Ok(None)
     };
     let executed = execute_each();
-    // Whatever the outcomes of the runs.
+    // Kept tracers are ended whatever the outcomes of the runs.
     for note in tracers.end(children)? {
         link.log(note)?;
     }
     executed
 }
 
-/// The tools that were refused so far.
+/// The tools that have been refused so far.
 #[derive(Default)]
 struct RefusedTools<'a>(Vec<(&'a Tool, Refusal)>);
 
 impl<'a> RefusedTools<'a> {
-    /// Why the tool of `spec` was refused in an earlier run.
+    /// Returns why the tool of `spec` was refused in an earlier run.
     fn of(&self, spec: &RunSpec) -> Option<&Refusal> {
         let tool = spec.tool.as_ref()?;
         self.0.iter().find(|(known, _)| *known == tool).map(|(_, refusal)| refusal)
     }
 
-    /// Records a run of `spec`. A refusal that names no run is not one of its tool: the reference tracer was refused.
+    /// Records a run of `spec`. A refusal without a run concerns the reference tracer, not the
+    /// tool.
     fn take(&mut self, spec: &'a RunSpec, refusal: Option<Refusal>) {
         self.0.extend(spec.tool.as_ref().zip(refusal.filter(|refusal| refusal.run.is_some())));
     }
 }
 
-/// Executes `spec` at `environment` and reports its outcome; a refusal is returned, too. `conditions` hold when phases begin.
+/// Executes `spec` at `environment` and reports the outcome; returns a refusal, too. `conditions`
+/// hold when phases begin.
 ///
 /// # Errors
-/// Only where nothing can be sent to the host; everything else is an outcome of the run.
+/// Nothing can be sent to the host. All other errors are outcomes of the run.
 fn execute(
     spec: &RunSpec,
     environment: &Environment,
@@ -125,7 +130,8 @@ fn execute(
             (&mut *children, &mut *tracers),
             &mut notes,
         )
-        // A figure from a directory that somebody replaced meanwhile is no figure of this file system.
+        // If somebody replaced the directory meanwhile, the figures do not describe this file
+        // system.
         .and_then(|outcome| environment.test_dir.check().map(|()| outcome))
         .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });
         let (Some(rule), RunOutcome::Measured(figures)) = (&spec.until_steady, &mut outcome) else { break outcome };
@@ -137,10 +143,10 @@ fn execute(
         stop::check()?;
     };
     if let Err(error) = paths.remove() {
-        // The figures are valid; the next run prepares its own fresh state.
+        // The figures are valid; the next run prepares fresh state.
         notes.push(with_causes(&error));
     }
-    // What the first node has removed is gone for all before any compares its system with what it was.
+    // The first node's removals must be done before any node compares its system with the snapshot.
     if let (RunOutcome::Measured(_), Err(error)) = (&outcome, meetings.meet()) {
         outcome = RunOutcome::Failed { message: with_causes(&error) };
     }
@@ -154,7 +160,7 @@ fn execute(
     Ok(refusal)
 }
 
-/// Sends what came of `run`, and notes on it before.
+/// Sends the notes on `run`, then the outcome.
 fn report(run: &str, outcome: RunOutcome, notes: Vec<String>, link: &Link) -> Result<()> {
     let (frame, left_out) = match figures::report(run, outcome, bpfassay_protocol::frame::MAX_PAYLOAD) {
         Ok(report) => report,
@@ -223,8 +229,8 @@ fn attempt(
     let measured = run.measure(spec, paths);
     let Run { mut tracer, tool, phases, children, .. } = run;
     let is_sent = announced.phase(link, Phase::TearDown, &spec.id);
-    // The tracer is detached whatever the workload's outcome, and the tool ended, both before the first error is reported; the tool first, so that
-    // its last output has a reference.
+    // The tracer is detached and the tool ended whatever the workload's outcome, and before the
+    // first error is reported. The tool ends first, so that its last output has a reference.
     let stopped = tool.map(|tool| tool.stop(children, || reference(&mut tracer))).transpose();
     let remains = tracer.map(|tracer| tracers.stop(tracer, children)).transpose();
     is_sent?;
@@ -267,7 +273,7 @@ fn attempt(
 /// Starts the tool under test, if `spec` has one.
 ///
 /// # Errors
-/// The outcome of the run where the tool does not become ready.
+/// The outcome of the run, if the tool does not become ready.
 fn start_tool(
     spec: &RunSpec,
     environment: &Environment,
@@ -283,12 +289,13 @@ fn start_tool(
     }
 }
 
-/// Whether a reference tracer counts by thread.
+/// Returns whether a reference tracer counts by thread.
 fn by_thread(spec: &RunSpec) -> bool {
     spec.tool.is_some() && spec.probe.map == MapLayout::Threads
 }
 
-/// No files of earlier runs, no cached data, and the directories of this one. What nodes share is made by the first of them.
+/// Removes files of earlier runs and cached data, and makes the directories of this run. The first
+/// node makes what nodes share.
 fn make_fresh(paths: &mut RunPaths<'_>, meetings: &mut Meetings<'_>) -> Result<()> {
     meetings.meet()?;
     if meetings.is_first() {
@@ -296,7 +303,7 @@ fn make_fresh(paths: &mut RunPaths<'_>, meetings: &mut Meetings<'_>) -> Result<(
     }
     remove_tree(&paths.work)?;
     rustix::fs::sync();
-    // Page cache, dentries and inodes.
+    // 3 drops page cache, dentries and inodes.
     system::write("/proc/sys/vm/drop_caches", "3\n")?;
     if meetings.is_first() {
         paths.make()?;

@@ -23,10 +23,10 @@ use crate::{
     workload::PATH,
 };
 
-/// Where busybox's commands go.
+/// Directory for busybox's commands.
 const COMMANDS: &str = "/bpfassay/bin";
 
-/// Longer than anybody uses a shell; the wait ends earlier with the shell.
+/// Longer than anybody uses a shell. The wait ends earlier with the shell.
 const WATCH: Duration = Duration::from_secs(3600);
 
 /// Runs the shell until it ends.
@@ -42,7 +42,7 @@ pub(crate) fn run(facts: &GuestFacts, link: &Link, children: &mut Children) -> R
         console(&active)
             .ok_or_else(|| { Error::unexpected("/sys/class/tty/console/active", "the name of a console", &active) })?
     );
-    // Kernel messages would be mixed with what is typed; dmesg still shows them.
+    // Kernel messages would be mixed with what is typed. dmesg still shows them.
     system::write("/proc/sys/kernel/printk", "1\n")?;
     let mut terminal = OpenOptions::new().read(true).write(true).open(&device).map_err(Error::file("open", &device))?;
     terminal.write_all(banner(facts).as_bytes()).map_err(Error::file("write", &device))?;
@@ -69,7 +69,7 @@ fn install(children: &mut Children) -> Result<()> {
     }
 }
 
-/// Starts the shell as leader of a session whose terminal is the console: that is what job control needs.
+/// Starts the shell as leader of a session whose terminal is the console, which job control needs.
 fn start(terminal: &File, directory: &str) -> Result<rustix::process::Pid> {
     let spawn_error = |source| Error::Spawn { program: layout::BUSYBOX.to_owned(), source };
     let mut command = Command::new(layout::BUSYBOX);
@@ -86,7 +86,8 @@ fn start(terminal: &File, directory: &str) -> Result<rustix::process::Pid> {
         .stderr(terminal.try_clone().map_err(spawn_error)?);
     let prepare = || {
         rustix::process::setsid()?;
-        // Standard input is the console already; the session takes it over from the session that has it.
+        // Standard input is the console. The new session takes it over from the session that has
+        // it.
         rustix::process::ioctl_tiocsctty(io::stdin())?;
         Ok(())
     };
@@ -96,12 +97,12 @@ fn start(terminal: &File, directory: &str) -> Result<rustix::process::Pid> {
     pid_of(&child)
 }
 
-/// The console that the kernel prefers: the last one named.
+/// Returns the console that the kernel prefers: the last one named.
 pub(crate) fn console(active: &str) -> Option<&str> {
     active.split_whitespace().next_back().filter(|name| !name.contains('/'))
 }
 
-/// What is available.
+/// Returns a text that lists what is available.
 fn banner(facts: &GuestFacts) -> String {
     let GuestFacts { kernel_release, machine, mount, .. } = facts;
     let mut text = format!(

@@ -8,14 +8,14 @@ use std::{
 
 use crate::error::{Error, Result};
 
-/// Signals that request an agent on a running system to end.
+/// Signals that ask an agent on a running system to end.
 pub(crate) const TO_END: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
-/// Blocks the signals that every agent reads from file descriptors. Call before the first thread starts; programs that the agent
-/// starts get them unblocked by the standard library.
+/// Blocks the signals that every agent reads from file descriptors. Call this before the first
+/// thread starts. The standard library unblocks the signals in programs that the agent starts.
 ///
 /// # Errors
-/// The kernel refuses it.
+/// The kernel refuses to block signals.
 pub(crate) fn block() -> Result<()> {
     block_all(&[libc::SIGCHLD, libc::SIGIO])
 }
@@ -23,7 +23,7 @@ pub(crate) fn block() -> Result<()> {
 /// Blocks [`TO_END`] in the same way.
 ///
 /// # Errors
-/// The kernel refuses it.
+/// The kernel refuses to block signals.
 pub(crate) fn block_to_end() -> Result<()> {
     block_all(&TO_END)
 }
@@ -37,10 +37,10 @@ fn block_all(signals: &[libc::c_int]) -> Result<()> {
     if status == 0 { Ok(()) } else { Err(Error::system("block signals")(io::Error::from_raw_os_error(status))) }
 }
 
-/// `signals`, which must be blocked in every thread, as a readable file (signalfd(2)).
+/// Makes `signals` readable from a descriptor (signalfd(2)). They must be blocked in every thread.
 ///
 /// # Errors
-/// The kernel refuses it: no more descriptors.
+/// The kernel refuses another descriptor.
 pub(crate) fn descriptor(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
     // SAFETY: the set is initialised; a descriptor of zero or above is new and ours.
     unsafe {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The source lines of loaded BPF programs, from what the kernel keeps of them: line records, texts in BTF, instructions.
+//! The source lines of loaded BPF programs, from what the kernel keeps: line records, texts in BTF,
+//! instructions.
 
 use std::{
     collections::{BTreeMap, HashMap, btree_map::Entry},
@@ -13,13 +14,13 @@ use bpfassay_protocol::source::{
     Destination, LineRecord, LineTable, MAX_FILE_NAME, MAX_RECORDS, MAX_TEXT, MAX_TRANSFERS, SourceLines, Transfer,
 };
 
-/// Most bytes of the texts of one program.
+/// The largest size of the texts of one program, in bytes.
 const MAX_TEXTS: usize = 1 << 20;
 
-/// The helper that goes on in another program (`BPF_FUNC_tail_call`).
+/// The helper that continues in another program (`BPF_FUNC_tail_call`).
 const TAIL_CALL: i32 = 12;
 
-/// BTF by its id: programs of one object share it.
+/// BTF by id. Programs of one object share their BTF.
 #[derive(Debug, Default)]
 pub(crate) struct Types(BTreeMap<u32, Option<Vec<u8>>>);
 
@@ -33,7 +34,8 @@ impl Types {
     }
 }
 
-/// The source lines of `program`, whose machine code is there if it `is_compiled`; the reason where they are not known.
+/// Returns the source lines of `program`, or the reason why they are not known. A program that is
+/// not compiled has no machine code.
 pub(crate) fn lines_of(program: BorrowedFd<'_>, is_compiled: bool, types: &mut Types) -> SourceLines {
     match look(program, is_compiled, types) {
         Ok(table) => SourceLines::Known(table),
@@ -58,7 +60,7 @@ fn look(program: BorrowedFd<'_>, is_compiled: bool, types: &mut Types) -> Result
     table(&kept, |offset| strings.at(offset).map(std::borrow::Cow::into_owned))
 }
 
-/// The line table of a program, with strings by their offsets.
+/// Makes the line table of a program. `string` returns the string at an offset.
 fn table(kept: &Kept, string: impl Fn(u32) -> Option<String>) -> Result<LineTable, String> {
     let transfers = transfers(&kept.instructions);
     if kept.lines.len() > MAX_RECORDS || transfers.len() > MAX_TRANSFERS {
@@ -81,7 +83,7 @@ fn table(kept: &Kept, string: impl Fn(u32) -> Option<String>) -> Result<LineTabl
     Ok(LineTable { files, texts, records, transfers, instructions })
 }
 
-/// Strings, each once, by their offsets.
+/// Strings by their offsets, each stored once.
 #[derive(Default)]
 struct Indexed {
     indices: HashMap<u32, u32>,
@@ -100,7 +102,7 @@ impl Indexed {
     }
 }
 
-/// The end of a file's name, which says most.
+/// Returns the end of a file's name, which says most.
 fn end_of(mut name: String) -> String {
     let begin = name.ceil_char_boundary(name.len().saturating_sub(MAX_FILE_NAME));
     name.split_off(begin)
@@ -111,12 +113,14 @@ fn beginning_of(mut text: String) -> String {
     text
 }
 
-/// The instructions that do not lead to the next one alone (Documentation/bpf/standardization/instruction-set.rst).
+/// Returns the instructions that do not always lead to the next instruction
+/// (Documentation/bpf/standardization/instruction-set.rst).
 fn transfers(instructions: &[u64]) -> Vec<Transfer> {
     let mut transfers = Vec::new();
     let mut is_second_half = false;
     for (at, &instruction) in (0_u32..).zip(instructions) {
-        // An instruction of 16 bytes (`BPF_LD | BPF_IMM | BPF_DW`) has half of its operand in the next place.
+        // An instruction of 16 bytes (`BPF_LD | BPF_IMM | BPF_DW`) has half of its operand in the
+        // next slot.
         if std::mem::replace(&mut is_second_half, instruction as u8 == 0x18) {
             is_second_half = false;
             continue;
@@ -156,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// An instruction as the kernel lays it out.
+    /// Encodes an instruction in the kernel's layout.
     fn instruction(code: u8, registers: u8, offset: i16, immediate: i32) -> u64 {
         let ([a, b], [c, d, e, f]) = (offset.to_ne_bytes(), immediate.to_ne_bytes());
         u64::from_ne_bytes([code, registers, a, b, c, d, e, f])

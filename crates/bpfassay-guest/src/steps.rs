@@ -5,7 +5,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, Result};
 
-/// Steps so far, each with the nanoseconds since boot at which it ended.
+/// The steps so far, each with the nanoseconds since boot at which it ended.
 #[derive(Debug, Default)]
 pub(crate) struct Steps(Vec<(String, u64)>);
 
@@ -16,18 +16,17 @@ impl Steps {
         Ok(())
     }
 
-    /// All of them.
     pub(crate) fn take(self) -> Vec<(String, u64)> {
         self.0
     }
 }
 
-/// Nanoseconds since the boot (`CLOCK_BOOTTIME`).
+/// Returns the nanoseconds since boot (`CLOCK_BOOTTIME`).
 pub(crate) fn boottime_ns() -> Result<u64> {
     now(ClockId::Boottime)
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`.
+/// Returns the nanoseconds of `CLOCK_MONOTONIC`.
 pub(crate) fn monotonic_ns() -> Result<u64> {
     now(ClockId::Monotonic)
 }

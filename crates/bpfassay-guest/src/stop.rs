@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stopping early on a running system: by a signal, or because nobody reads the output any more. What runs is killed with its cgroups, and
-//! what was made is removed.
+//! Stops early on a running system: on a signal, or when nobody reads the output any more. The
+//! measured processes are killed with their cgroups, and what was made is removed.
 
 use std::{
     io,
@@ -23,19 +23,19 @@ use crate::{
     power, signals,
 };
 
-/// How long the agent may take to end by itself, once all that it measures was killed.
+/// How long the agent can take to end by itself, once all measured processes have been killed.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How often processes that it starts meanwhile are killed.
+/// How often processes that the agent starts meanwhile are killed.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Why this agent is to stop.
+/// Why this agent must stop.
 static REASON: OnceLock<String> = OnceLock::new();
 
-/// Set once everything was removed, or could not be.
+/// Set when everything has been removed, or could not be.
 static OVER: AtomicBool = AtomicBool::new(false);
 
-/// An error where this agent is to stop.
+/// Returns an error if this agent must stop.
 pub(crate) fn check() -> Result<()> {
     match REASON.get() {
         None => Ok(()),
@@ -43,8 +43,9 @@ pub(crate) fn check() -> Result<()> {
     }
 }
 
-/// Watches for reasons to stop, for as long as this process lives. `cgroups` is the directory of the cgroup that everything measured
-/// lives in, `record` lists what was made. The signals must be blocked in every thread ([`signals::block_to_end`]).
+/// Watches for reasons to stop, for as long as this process lives. `cgroups` is the directory of
+/// the cgroup that contains everything measured. `record` lists what was made. The signals must be
+/// blocked in every thread ([`signals::block_to_end`]).
 pub(crate) fn watch(cgroups: String, record: Record) -> Result<()> {
     let output = io::stdout().as_fd().try_clone_to_owned().map_err(Error::system("duplicate standard output"))?;
     let signals = signals::descriptor(&signals::TO_END).map_err(Error::system("watch signals"))?;
@@ -56,7 +57,7 @@ pub(crate) fn watch(cgroups: String, record: Record) -> Result<()> {
         REASON.get_or_init(|| reason);
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline && !OVER.load(Ordering::SeqCst) {
-            // If it does not exist, the agent's own end has removed it.
+            // If the cgroup does not exist, the agent's own end has removed it.
             let _ = cgroup::kill_tree(&cgroups);
             thread::sleep(PERIOD);
         }
@@ -73,14 +74,15 @@ pub(crate) fn watch(cgroups: String, record: Record) -> Result<()> {
     Ok(())
 }
 
-/// Reports that the agent has removed what it made. Returns whether it may end; otherwise the watching thread is about to end it.
+/// Reports that the agent has removed what it made. Returns whether the agent can end. If not, the
+/// watching thread is about to end it.
 pub(crate) fn over() -> bool {
     !OVER.swap(true, Ordering::SeqCst)
 }
 
 /// Waits for a signal, or until nobody reads `output` any more.
 fn await_reason(output: &OwnedFd, signals: &OwnedFd) -> Result<String> {
-    // Nothing is ever reported for a regular file: POLLOUT is not requested.
+    // Regular files never cause an event, because POLLOUT is not requested.
     let mut waiting = [PollFd::new(signals, PollFlags::IN), PollFd::new(output, PollFlags::empty())];
     wait_readable(&mut waiting, None)?;
     let [signal, _] = &waiting;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel's functions with their addresses: all of them once per boot, and those of BPF programs while they are loaded.
+//! The kernel's functions with their addresses. All of them are sent once per boot, those of BPF
+//! programs while they are loaded.
 
 use std::{
     collections::BTreeSet,
@@ -24,13 +25,13 @@ use crate::{
 
 const KALLSYMS: &str = "/proc/kallsyms";
 
-/// Bytes of one message, far below the largest frame.
+/// Size of one message in bytes, far below the largest frame.
 const MAX_TEXT: usize = 2 << 20;
 
-/// Sends the kernel's functions, those of modules included.
+/// Sends the functions of the kernel and its modules.
 ///
 /// # Errors
-/// The kernel does not list them, or nothing can be sent.
+/// The kernel does not list functions, or nothing can be sent.
 pub(crate) fn send_functions(link: &Link) -> Result<()> {
     let file = File::open(KALLSYMS).map_err(Error::file("read", KALLSYMS))?;
     let mut lines = BufReader::with_capacity(1 << 16, file);
@@ -47,14 +48,15 @@ pub(crate) fn send_functions(link: &Link) -> Result<()> {
             return Ok(());
         }
         if let Some((address, name)) = function(&line) {
-            // Writing to a string cannot fail.
+            // Writing to a string does not fail.
             let _ = writeln!(text, "{:x} {name}", address.wrapping_sub(last));
             last = address;
         }
     }
 }
 
-/// Address and name of a function in a line such as `ffffffff81000000 T _text`; with its module, where it belongs to one.
+/// Returns address and name of a function in a line such as `ffffffff81000000 T _text`. The name
+/// includes the module, if the function belongs to one.
 fn function(line: &str) -> Option<(u64, &str)> {
     let (address, rest) = line.trim_end().split_once(' ')?;
     let (kind, name) = rest.split_once(' ')?;
@@ -62,15 +64,17 @@ fn function(line: &str) -> Option<(u64, &str)> {
     (address != 0 && matches!(kind, "t" | "T" | "w" | "W")).then_some((address, name))
 }
 
-/// What of programs was sent: the source lines of each once, as no other program of a boot has its id.
+/// The programs whose source lines have been sent. No other program of the same boot gets the same
+/// id.
 #[derive(Debug, Default)]
 pub(crate) struct Sent(BTreeSet<u32>);
 
-/// Sends the addresses of the machine code of every program that the kernel has loaded, and the source lines of the programs `under_test` that were not
-/// `sent` yet, and where processes have code in user space.
+/// Sends the addresses of the machine code of every program that the kernel has loaded, and where
+/// processes have code in user space. Source lines are sent for the programs `under_test` that are
+/// not in `sent`.
 ///
 /// # Errors
-/// The kernel's error, or that nothing can be sent.
+/// The kernel's error, or nothing can be sent.
 pub(crate) fn send_programs(link: &Link, under_test: &BTreeSet<u32>, user: UserCode, sent: &mut Sent) -> Result<()> {
     let asked = Error::system("ask for the machine code of BPF programs");
     let (mut programs, mut types) = (Vec::new(), Types::default());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest as a system: kernel file systems, name, loopback interface.
+//! The guest as a system: kernel file systems, name, usual files.
 
 use std::{
     ffi::{CStr, CString},
@@ -20,7 +20,7 @@ use crate::{
     ranks,
 };
 
-/// Name of the guest as `uname -n` shows it; NFSv4 makes its client identifier from it.
+/// Name of the guest as `uname -n` shows it. NFSv4 derives the client identifier from it.
 const HOST_NAME: &str = "bpfassay";
 
 /// A mount of the set-up.
@@ -28,11 +28,12 @@ struct Early {
     file_system: &'static str,
     path: &'static str,
     options: Option<&'static CStr>,
-    /// Whether a kernel without this file system cannot be a guest.
+    /// Whether a guest cannot work without this file system.
     needed: bool,
 }
 
-/// The output of programs is kept there; a program that prints without end must not take the guest's memory.
+/// Options of /run, which holds the output of programs. The limit keeps a program that prints
+/// without end from using up the guest's memory.
 const RUN_SIZE: &CStr = c"size=64m,mode=0755";
 
 const EARLY: [Early; 3] = [
@@ -52,12 +53,12 @@ const LATER: [Early; 8] = [
     Early { file_system: "bpf", path: "/sys/fs/bpf", options: None, needed: false },
 ];
 
-/// Mounts what the agent itself needs to reach the host.
+/// Mounts what the agent needs to reach the host.
 pub(crate) fn mount_first() -> Result<()> {
     EARLY.iter().try_for_each(|early| mount_one(early).map(|_| ()))
 }
 
-/// Mounts the rest. Returns what this kernel does not have.
+/// Mounts the rest. Returns the file systems that this kernel does not have.
 pub(crate) fn mount_rest() -> Result<Vec<&'static str>> {
     let mut missing = Vec::new();
     for later in &LATER {
@@ -68,10 +69,11 @@ pub(crate) fn mount_rest() -> Result<Vec<&'static str>> {
     Ok(missing)
 }
 
-/// Whether it is mounted now.
+/// Returns whether the file system is mounted now.
 fn mount_one(early: &Early) -> Result<bool> {
     let Early { file_system, path, options, needed } = early;
-    // The kernel's own directories exist or cannot be made; the others may be missing in the initramfs.
+    // Directories of the kernel either exist or cannot be made. Others can be missing in the
+    // initramfs.
     if let Err(error) = fs::create_dir_all(path) {
         return if *needed { Err(Error::file("make directory", path)(error)) } else { Ok(false) };
     }
@@ -87,22 +89,25 @@ fn mount_one(early: &Early) -> Result<bool> {
 pub(crate) fn name(node: Option<Node>) -> Result<()> {
     let name = node.map_or_else(|| HOST_NAME.to_owned(), Node::host_name);
     rustix::system::sethostname(name.as_bytes()).map_err(Error::system("set the host name"))?;
-    // The job names every module; without this each `request_module` of the kernel starts a process that fails.
+    // The job names every module. Otherwise each `request_module` of the kernel starts a process
+    // that fails.
     const MODPROBE: &str = "/proc/sys/kernel/modprobe";
-    // A kernel that cannot load modules has no such file.
+    // A kernel that cannot load modules does not have this file.
     if Path::new(MODPROBE).exists() {
         write(MODPROBE, "\n")?;
     }
     Ok(())
 }
 
-/// Makes the files and directories that tools and libraries expect; a user's tree may bring its own. One of several nodes knows the names of all.
+/// Makes the files and directories that tools and libraries expect, unless a user's tree contains
+/// them. One of several nodes gets the names of all nodes.
 pub(crate) fn make_usual_files(node: Option<Node>) -> Result<()> {
-    // A real IOR's MPI looks up its own host.
+    // The MPI library of a real IOR looks up its own host.
     for directory in ["/etc", "/root", "/var/log"] {
         fs::create_dir_all(directory).map_err(Error::file("make directory", directory))?;
     }
-    // For a plain shell, Open MPI's launcher has a profile read on other nodes, by a command of several; what runs commands there is no shell (`ranks`).
+    // If the shell is `sh`, Open MPI's launcher first reads a profile on other nodes, through a
+    // compound command. The program that runs commands there is not a shell (`ranks`).
     let passwd = if node.is_none() { "root:x:0:0:root:/root:/bin/sh\n" } else { "root:x:0:0:root:/root:/bin/bash\n" };
     for (path, text) in [
         (ranks::HOSTS, if node.is_none() { "127.0.0.1 localhost bpfassay\n" } else { "127.0.0.1 localhost\n" }),
@@ -110,7 +115,7 @@ pub(crate) fn make_usual_files(node: Option<Node>) -> Result<()> {
         ("/etc/group", "root:x:0:\n"),
         ("/etc/hostname", "bpfassay\n"),
         ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"),
-        // No server: names that /etc/hosts lacks are unknown at once, without a wait for an answer.
+        // There is no name server. Names that are not in /etc/hosts are unknown at once.
         ("/etc/resolv.conf", ""),
     ] {
         if !Path::new(path).exists() {
@@ -126,7 +131,8 @@ pub(crate) fn make_usual_files(node: Option<Node>) -> Result<()> {
         ("/var/run", "/run"),
         ("/var/tmp", "/tmp"),
         ("/etc/mtab", "/proc/self/mounts"),
-        // The kernel's devtmpfs lacks these: elsewhere udev makes them. bpftrace, from 0.24 on, compiles into a file of /dev/fd.
+        // The kernel's devtmpfs lacks these links, which udev makes elsewhere. bpftrace, from 0.24
+        // on, compiles into a file in /dev/fd.
         ("/dev/fd", "/proc/self/fd"),
         ("/dev/stdin", "/proc/self/fd/0"),
         ("/dev/stdout", "/proc/self/fd/1"),
@@ -151,7 +157,7 @@ pub(crate) fn write(path: &str, text: &str) -> Result<()> {
         .map_err(Error::file("write", path))
 }
 
-/// The text of a file of the kernel, without the newline at its end.
+/// Returns the text of a file of the kernel, without trailing white space.
 pub(crate) fn read(path: &str) -> Result<String> {
     let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
     Ok(text.trim_end().to_owned())

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The directory of runs in the file system under test. In a guest, no other program uses it. On a running system local users may
-//! be able to rename what is beside theirs, so nothing there is accessed by its path: the directory is made with a name that
-//! cannot be predicted, kept open, and everything in it is accessed relative to its descriptor.
+//! The directory of runs in the file system under test. In a guest, no other program uses it. On a
+//! running system, local users may be able to rename files beside their own, so nothing is accessed
+//! by path. The directory gets a name that cannot be predicted, is kept open, and everything in it
+//! is accessed relative to its descriptor.
 
 use std::{
     ffi::{CStr, CString},
@@ -19,13 +20,14 @@ use crate::{
     tree,
 };
 
-/// The prefix of the name of the directory on a running system.
+/// Prefix of the directory's name on a running system.
 const PREFIX: &str = ".bpfassay-here-";
 
-/// The beginning of the name of a file that tests whether files can be used. Then comes that of the machine: several nodes make such a file in one directory.
+/// Prefix of the name of a file that tests whether files can be used. The host name follows,
+/// because several nodes make such a file in one directory.
 const TRIAL: &str = ".bpfassay-trial";
 
-/// Mode of a run's own directory: workloads may change their user.
+/// Mode of the directory of one run. Workloads can change their user.
 const RUN_MODE: u32 = 0o755;
 
 /// The directory of runs.
@@ -33,14 +35,14 @@ const RUN_MODE: u32 = 0o755;
 pub(crate) enum TestDir {
     /// The root of a guest's file system under test.
     Guest {
-        /// Where it is mounted.
+        /// Mount point.
         path: String,
     },
-    /// A directory of our own in a file system that others use too.
+    /// A new directory in a file system that others use, too.
     Here(Kept),
 }
 
-/// A directory that is kept open, and the one that it was made in.
+/// A directory that is kept open, and the directory in which it was made.
 #[derive(Debug)]
 pub(crate) struct Kept {
     mount: String,
@@ -49,29 +51,31 @@ pub(crate) struct Kept {
     directory: File,
 }
 
-/// A run's own directory.
+/// The directory of one run.
 #[derive(Debug)]
 pub(crate) struct RunDirectory {
-    /// The path that programs are given: its path in a guest; otherwise one through this process's open descriptor, which no renaming changes.
+    /// The path that programs are given. In a guest it is the real path. Otherwise it goes through
+    /// this process's open descriptor, which no renaming changes.
     pub path: String,
-    /// Open for as long as that path is used.
+    /// The descriptor is open for as long as the path is used.
     _held: Option<File>,
 }
 
 impl TestDir {
-    /// A random name for one on a running system.
+    /// Draws a random name for a directory on a running system.
     pub(crate) fn draw_name() -> Result<CString> {
         tree::random_name(PREFIX).map_err(Error::system("draw a random name"))
     }
 
-    /// Makes one on a running system, with this name in the root directory of `mount`.
+    /// Makes a directory on a running system, with this name in the root directory of `mount`.
     ///
     /// # Errors
-    /// The directory cannot be made, or another one is found at its name afterwards.
+    /// The directory cannot be made, or another one is found under its name afterwards.
     pub(crate) fn here(mount: &MountFacts, name: CString) -> Result<Self> {
         let parent = tree::open(&mount.path).map_err(Error::file("open", &mount.path))?;
         let device = parent.metadata().map_err(Error::file("look at", &mount.path))?.dev();
-        // By the mount and not by the device: a subvolume of btrfs has a device of its own, which mountinfo does not show.
+        // The mounts are compared and not the devices: a subvolume of btrfs has its own device,
+        // which mountinfo does not show.
         if mount_id(&parent)? != mount.id {
             return Err(Error::Order(format!(
                 "{} is not the root of the file system that is mounted there: name a directory where a file system is mounted",
@@ -88,7 +92,7 @@ impl TestDir {
         Ok(Self::Here(Kept { mount: mount.path.clone(), parent, name, directory }))
     }
 
-    /// Its inode, where it is one of our own.
+    /// Returns the inode of a directory on a running system.
     pub(crate) fn inode(&self) -> Option<u64> {
         match self {
             Self::Guest { .. } => None,
@@ -96,7 +100,7 @@ impl TestDir {
         }
     }
 
-    /// Where it is, for messages.
+    /// Returns the path, for messages.
     fn place(&self) -> String {
         match self {
             Self::Guest { path } => path.clone(),
@@ -104,21 +108,21 @@ impl TestDir {
         }
     }
 
-    /// It, open.
     fn open(&self) -> io::Result<File> {
         match self {
-            // Kept open in a guest, it could not be unmounted, and whether a tool unmounts it is to be noticed.
+            // An open directory in a guest could not be unmounted, and the agent must notice a tool
+            // that unmounts it.
             Self::Guest { path } => tree::open(path),
             Self::Here(kept) => kept.directory.try_clone(),
         }
     }
 
-    /// Removes everything in it.
+    /// Removes everything in the directory.
     pub(crate) fn empty(&self) -> Result<()> {
         self.open().and_then(|directory| tree::empty(&directory)).map_err(Error::file("empty", self.place()))
     }
 
-    /// Makes the directory `name`, without slashes, for a run.
+    /// Makes the directory `name` (no slashes) for a run.
     pub(crate) fn make_run(&self, name: &str) -> Result<RunDirectory> {
         let path = format!("{}/{name}", self.place());
         let make = || -> io::Result<RunDirectory> {
@@ -137,7 +141,7 @@ impl TestDir {
         make().map_err(Error::file("make directory", &path))
     }
 
-    /// Removes the directory `name` of a run, where there is one.
+    /// Removes the directory `name` of a run, if it exists.
     pub(crate) fn remove_run(&self, name: &str) -> Result<()> {
         let remove = || -> io::Result<()> {
             let test_dir = self.open()?;
@@ -152,10 +156,10 @@ impl TestDir {
         remove().map_err(Error::file("remove", format!("{}/{name}", self.place())))
     }
 
-    /// Writes, reads and removes a file in it.
+    /// Writes, reads and removes a file in the directory.
     ///
     /// # Errors
-    /// The operation that failed.
+    /// The error of the operation that failed.
     pub(crate) fn try_file(&self) -> io::Result<()> {
         const TEXT: &[u8] = b"bpfassay";
         let test_dir = self.open()?;
@@ -171,10 +175,11 @@ impl TestDir {
         if found == TEXT { Ok(()) } else { Err(io::Error::other("other data was read than was written")) }
     }
 
-    /// Whether it is where it was made.
+    /// Checks that the directory is still where it was made.
     ///
     /// # Errors
-    /// It was replaced or moved: what a run does there by path then goes elsewhere. The error is a message.
+    /// The directory was replaced or moved, so that accesses of a run by path go elsewhere. The
+    /// error is a message.
     pub(crate) fn check(&self) -> Result<()> {
         let Self::Here(kept) = self else { return Ok(()) };
         let place = self.place();
@@ -188,10 +193,11 @@ impl TestDir {
         }
     }
 
-    /// Removes what [`TestDir::here`] made; a guest's is gone with the guest.
+    /// Removes what [`TestDir::here`] made. A guest's directory disappears with the guest.
     ///
     /// # Errors
-    /// It cannot be emptied or removed, or another entry has its name now, which is left alone.
+    /// The directory cannot be emptied or removed. If its name now belongs to another entry, that
+    /// entry is left alone.
     pub(crate) fn leave(&self) -> Result<()> {
         let Self::Here(kept) = self else { return Ok(()) };
         self.empty()?;
@@ -200,7 +206,7 @@ impl TestDir {
     }
 }
 
-/// The id of the mount that `file` was opened on.
+/// Returns the id of the mount on which `file` was opened.
 fn mount_id(file: &File) -> Result<u64> {
     let path = format!("/proc/self/fdinfo/{}", file.as_raw_fd());
     let text = crate::system::read(&path)?;
@@ -208,7 +214,8 @@ fn mount_id(file: &File) -> Result<u64> {
     id.ok_or_else(|| Error::unexpected(&path, "a line `mnt_id:`", &text))
 }
 
-/// Why `directory` is not the one that this process has just made on `device`; `None` where it is.
+/// Returns why `directory` is not the one that this process has just made on `device`; `None` if it
+/// is.
 fn ours(directory: &File, device: u64) -> io::Result<Option<String>> {
     let facts = directory.metadata()?;
     let user = rustix::process::geteuid().as_raw();
@@ -230,10 +237,11 @@ fn ours(directory: &File, device: u64) -> io::Result<Option<String>> {
     })
 }
 
-/// The directory `path`, which only this user may write to; made where it does not exist.
+/// Opens the directory `path`, to which only this user can write, and makes it if it does not
+/// exist.
 ///
 /// # Errors
-/// It cannot be made, is a link, or belongs to another user.
+/// The directory cannot be made, is a link, or belongs to another user.
 pub(crate) fn private(path: &str) -> Result<File> {
     let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
     let name = CString::new(name).map_err(|error| Error::file("make directory", path)(io::Error::from(error)))?;
@@ -246,7 +254,7 @@ pub(crate) fn private(path: &str) -> Result<File> {
             facts.uid()
         )));
     }
-    // One of an earlier version was readable, and so lockable, for everybody.
+    // Earlier versions made the directory readable, and so lockable, for everybody.
     rustix::fs::fchmod(&directory, Mode::from_raw_mode(0o700)).map_err(Error::file("close to others", path))?;
     Ok(directory)
 }
@@ -270,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    /// Facts of a mount whose root is `path`.
+    /// Returns the facts of a mount whose root is `path`.
     fn mounted(path: &std::path::Path) -> MountFacts {
         let id = mount_id(&tree::open(path).unwrap()).unwrap();
         MountFacts { path: path.display().to_string(), id, ..MountFacts::default() }
@@ -289,7 +297,7 @@ mod tests {
         let run = test_dir.make_run("run-1").unwrap();
         fs::write(format!("{}/data", run.path), "x").unwrap();
         assert!(only_entry(mount.path()).join("run-1/data").exists());
-        // The same run twice has no files of the first.
+        // The same name cannot be used twice: a second run would find files of the first.
         assert!(test_dir.make_run("run-1").is_err());
         test_dir.empty().unwrap();
         test_dir.make_run("run-1").unwrap();

@@ -6,8 +6,8 @@ use std::{fs, path::Path};
 use bpfassay_protocol::{message::MAX_TASKS, tracer::Task};
 use rustix::process::Pid;
 
-/// The threads of `processes`, sorted; `None` where there are more than [`MAX_TASKS`]. One that
-/// exits meanwhile may be left out.
+/// Returns the threads of `processes`, sorted; `None` if there are more than [`MAX_TASKS`]. A
+/// thread that exits meanwhile can be missing.
 pub(crate) fn of_processes(processes: impl IntoIterator<Item = Pid>) -> Option<Vec<Task>> {
     let mut tasks = Vec::new();
     for process in processes {
@@ -25,12 +25,12 @@ pub(crate) fn of_processes(processes: impl IntoIterator<Item = Pid>) -> Option<V
     Some(tasks)
 }
 
-/// The name of the thread that calls; empty where the kernel does not tell it.
+/// Returns the name of the calling thread; empty if the kernel does not tell it.
 pub(crate) fn own_name() -> String {
     name(Path::new("/proc/thread-self")).unwrap_or_default()
 }
 
-/// The name of the thread with this directory in `/proc`; `None` where it has exited.
+/// Returns the name of the thread with this directory in `/proc`; `None` if it has exited.
 fn name(thread: &Path) -> Option<String> {
     let name = fs::read(thread.join("comm")).ok()?;
     Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
@@ -58,7 +58,7 @@ mod tests {
         });
         let (thread, own) = has_begun.recv().unwrap();
         let process = getpid();
-        // No process has the other id: it is above the kernel's largest.
+        // No process has the other id, which is above the kernel's largest.
         let tasks = of_processes([process, Pid::from_raw(i32::MAX).unwrap()]).unwrap();
         let process = process.as_raw_nonzero().get().unsigned_abs();
         assert_eq!(own, "a \u{fffd}\nb");

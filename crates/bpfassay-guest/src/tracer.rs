@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tracer as a child process: starting it, requesting readings, ending it or keeping its programs loaded ([`pool`]).
+//! The tracer as a child process: starting it, requesting readings, ending it, or keeping its
+//! programs loaded ([`pool`]).
 
 pub(crate) mod pool;
 
@@ -34,23 +35,22 @@ use crate::{
     workload,
 };
 
-/// How long loading and attaching may take before this run is given up (the host may have a shorter limit).
+/// How long loading and attaching can take. The host can have a shorter limit.
 const ATTACHING: Duration = Duration::from_secs(180);
 
-/// How long a reading may take.
+/// How long a reading can take.
 const READING: Duration = Duration::from_secs(60);
 
-/// How long detaching may take before the tracer is killed.
+/// How long detaching can take before the tracer is killed.
 const DETACHING: Duration = Duration::from_secs(30);
 
-/// Most rows of periodic samples that are kept; at about 150 bytes each they fit into the smallest guest.
+/// Most rows of periodic samples that are kept, at about 150 bytes each.
 const MAX_ROWS: usize = 200_000;
 
 /// The outcome of an attempt to start a tracer.
 pub(crate) enum Started {
-    /// It counts.
     Attached(Box<Tracer>),
-    /// It does not work on this kernel.
+    /// The tracer does not work on this kernel.
     Refused(Refusal),
 }
 
@@ -60,16 +60,15 @@ pub(crate) struct Tracer {
     attached: Attached,
     periodic: Periodic,
     asked: u64,
-    /// Whether it did something that was not expected.
+    /// Whether the tracer did something unexpected.
     failed: bool,
 }
 
-/// Its process.
 struct Process {
     pid: Pid,
-    /// The arguments that it was started with.
+    /// The tracer's arguments, without those that the agent adds.
     arguments: Vec<String>,
-    /// Whether it attaches and detaches by commands.
+    /// Whether the tracer attaches and detaches by commands.
     keeps_loaded: bool,
     stdin: ChildStdin,
     stdout: ChildStdout,
@@ -87,7 +86,7 @@ struct Periodic {
 
 impl Periodic {
     fn keep(&mut self, sample: Sample) {
-        // A sample without rows takes space too.
+        // A sample without rows needs space, too.
         let rows = sample.rows.len() + sample.events.len() + 1;
         if self.rows + rows > MAX_ROWS {
             self.dropped += 1;
@@ -97,7 +96,7 @@ impl Periodic {
         }
     }
 
-    /// Combined with the other results of a tracer.
+    /// Combines the samples with the other results of a tracer.
     fn remains(self, attached: Attached, ended: Option<Ended>, mut notes: Vec<String>) -> Remains {
         if self.dropped > 0 {
             notes.push(format!("the last {} periodic samples were dropped: too many rows", self.dropped));
@@ -108,17 +107,16 @@ impl Periodic {
 
 /// The results of a tracer.
 pub(crate) struct Remains {
-    /// What it attached, and how.
     pub attached: Attached,
     /// Periodic samples, in order.
     pub samples: Vec<Sample>,
-    /// What it reported at its end.
+    /// The tracer's last report.
     pub ended: Option<Ended>,
-    /// What the host should know about its end.
+    /// Notes for the host on how the tracer ended.
     pub notes: Vec<String>,
 }
 
-/// Arguments of the tracer for this spec.
+/// Returns the arguments of the tracer for `spec`.
 fn arguments(spec: &RunSpec, environment: &Environment) -> Vec<String> {
     let probe = spec.probe;
     let mut arguments = vec!["--probe".to_owned(), probe.to_string()];
@@ -128,7 +126,7 @@ fn arguments(spec: &RunSpec, environment: &Environment) -> Vec<String> {
     if let Some(interval) = spec.sampling_interval_ms {
         arguments.extend(["--interval".to_owned(), format!("{interval}ms")]);
     }
-    // The workload's own functions: a static program contains its C library.
+    // The functions of the workload are probed: a static program contains its C library.
     if probe.probe == Probe::Uprobe && !spec.tracer_arguments.iter().any(|argument| argument.starts_with("--uprobe")) {
         arguments.extend(["--uprobe".to_owned(), workload::program(&spec.workload, environment).to_owned()]);
     }
@@ -136,7 +134,7 @@ fn arguments(spec: &RunSpec, environment: &Environment) -> Vec<String> {
     arguments
 }
 
-/// The tracer, with its output to be read here and its standard error going to `stderr`.
+/// Makes the tracer's command. The agent reads standard output; standard error goes to `stderr`.
 fn command(environment: &Environment, stderr: &File) -> Result<Command> {
     let mut command = Command::new(&environment.tracer);
     command
@@ -152,7 +150,8 @@ fn not_started(environment: &Environment) -> impl FnOnce(io::Error) -> Error {
     |source| Error::Spawn { program: environment.tracer.clone(), source }
 }
 
-/// The features of this kernel, as the tracer determines them by trying each. Its standard error goes to `stderr`.
+/// Returns the features of this kernel. The tracer determines them by trying each. Its standard
+/// error goes to `stderr`.
 pub(crate) fn features(environment: &Environment, mut stderr: File, children: &mut Children) -> Result<Vec<Feature>> {
     let mut child = command(environment, &stderr)?
         .arg("--features")
@@ -181,8 +180,8 @@ pub(crate) fn features(environment: &Environment, mut stderr: File, children: &m
 }
 
 impl Process {
-    /// Starts the tracer with `arguments`. Its standard error goes to `stderr`. `keeps_loaded`: it attaches by
-    /// [`Process::attach`] then, otherwise at once.
+    /// Starts the tracer with `arguments`. Its standard error goes to `stderr`. If `keeps_loaded`,
+    /// it attaches by [`Process::attach`], otherwise at once.
     fn start(
         arguments: Vec<String>,
         keeps_loaded: bool,
@@ -205,7 +204,8 @@ impl Process {
         Ok(Self { pid, arguments, keeps_loaded, stdin, stdout, stderr, lines: Lines::new(MAX_LINE) })
     }
 
-    /// Makes a tracer that keeps its programs loaded attach them, and waits as [`Process::attached`].
+    /// Makes a tracer that keeps its programs loaded attach them, and waits like
+    /// [`Process::attached`].
     fn attach(mut self, children: &mut Children) -> Result<Started> {
         match self.send("attach") {
             Ok(()) => self.attached(children),
@@ -216,7 +216,7 @@ impl Process {
         }
     }
 
-    /// Waits until it counts or refuses.
+    /// Waits until the tracer counts or refuses.
     fn attached(mut self, children: &mut Children) -> Result<Started> {
         let first = self.next_line(Instant::now() + ATTACHING);
         let Self { pid, stdin, mut stderr, .. } = match first {
@@ -260,14 +260,14 @@ impl Process {
         next_line(&mut self.lines, &mut self.stdout, deadline)
     }
 
-    /// Discards its standard error so far: it belongs to another run.
+    /// Discards the standard error so far, which belongs to another run.
     fn forget_output(&mut self) -> io::Result<()> {
         self.stderr.set_len(0)?;
         // The tracer has the same file offset.
         self.stderr.seek(SeekFrom::Start(0)).map(drop)
     }
 
-    /// Ends it, and reads what it still writes; notes about its end go to `notes`.
+    /// Ends the tracer, and reads what it still writes. Notes on its end go to `notes`.
     fn end(self, children: &mut Children, periodic: &mut Periodic, notes: &mut Vec<String>) -> Result<Option<Ended>> {
         let Self { pid, stdin, mut stdout, mut stderr, mut lines, .. } = self;
         drop(stdin);
@@ -300,7 +300,7 @@ impl Process {
 }
 
 impl Tracer {
-    /// A reading, now.
+    /// Requests a reading now.
     pub(crate) fn sample(&mut self) -> Result<Sample> {
         self.asked += 1;
         let label = self.asked.to_string();
@@ -318,7 +318,7 @@ impl Tracer {
         }
     }
 
-    /// Reads the periodic samples that have arrived; call when [`Tracer::as_fd`] is readable.
+    /// Reads the periodic samples that have arrived. Call this when [`Tracer::as_fd`] is readable.
     pub(crate) fn take_periodic(&mut self) -> Result<()> {
         let taken = self.process.lines.take(&mut self.process.stdout);
         let taken = match taken {
@@ -344,21 +344,22 @@ impl Tracer {
         failure(problem, &mut self.process.stderr)
     }
 
-    /// Its process.
+    /// Returns the tracer's process.
     pub(crate) const fn pid(&self) -> Pid {
         self.process.pid
     }
 
-    /// The programs that it holds.
+    /// Returns the programs that the tracer holds.
     ///
     /// # Errors
-    /// Where its descriptors cannot be read.
+    /// The tracer's descriptors cannot be read.
     pub(crate) fn programs(&self) -> Result<BTreeSet<u32>> {
         programs_of(self.process.pid)
             .map_err(|problem| Error::Order(format!("cannot tell which programs the tracer has loaded: {problem}")))
     }
 
-    /// Detaches a tracer that keeps its programs loaded. Returns its process where that succeeded; otherwise ends it.
+    /// Detaches a tracer that keeps its programs loaded. Returns the process if that succeeded,
+    /// otherwise ends it.
     fn detach(mut self, children: &mut Children) -> Result<(Remains, Option<Process>)> {
         if self.failed || self.process.send("detach").is_err() {
             return self.stop(children).map(|remains| (remains, None));
@@ -371,7 +372,7 @@ impl Tracer {
                     let Self { process, attached, periodic, .. } = self;
                     return Ok((periodic.remains(attached, Some(ended), Vec::new()), Some(process)));
                 }
-                // How it ended is reported below.
+                // `stop` reports below how the tracer ended.
                 Ok(None) => break None,
                 Ok(Some(_)) => break Some("wrote something that was not requested".to_owned()),
                 Err(problem) => break Some(problem),
@@ -382,7 +383,7 @@ impl Tracer {
         Ok((remains, None))
     }
 
-    /// Detaches and ends it.
+    /// Detaches and ends the tracer.
     fn stop(self, children: &mut Children) -> Result<Remains> {
         let Self { process, attached, mut periodic, .. } = self;
         let mut notes = Vec::new();
@@ -401,7 +402,7 @@ fn failure(problem: impl Into<String>, stderr: &mut File) -> Error {
     Error::Program { program: "the tracer".to_owned(), problem: problem.into(), output: output_tail::of_file(stderr) }
 }
 
-/// The next message; `None` at the end of the output, an error as a predicate of the tracer.
+/// Returns the next message; `None` at the end of the output. An error is a predicate.
 fn next_line(
     lines: &mut Lines,
     stdout: &mut ChildStdout,
@@ -425,7 +426,7 @@ fn next_line(
 pub(crate) fn parse(line: &[u8]) -> std::result::Result<TracerLine, String> {
     serde_json::from_slice(line).map_err(|error| {
         let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
-        // It may quote a part of the line, whatever its length.
+        // The error can quote a part of the line, of any length.
         let error: String = error.to_string().chars().take(200).collect();
         format!("wrote a line that is no message ({error}): `{beginning}`")
     })

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Directories by descriptor: what is emptied or removed is what was opened, whatever its path leads to by then.
+//! Directories by descriptor: what is emptied or removed is what was opened, whatever the path
+//! refers to by then.
 
 use std::{
     ffi::{CStr, CString},
@@ -14,27 +15,28 @@ use rustix::{
     io::Errno,
 };
 
-/// Most rounds of emptying: a directory that another program keeps filling is an error, not an endless loop.
+/// Most rounds of emptying. A directory that another program keeps filling is an error, not an
+/// endless loop.
 const MAX_ROUNDS: u32 = 100_000;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Opens a directory, never through a link at the end of `path`.
+/// Opens a directory. Does not follow a link at the end of `path`.
 pub(crate) fn open(path: impl AsRef<Path>) -> io::Result<File> {
     Ok(openat(CWD, path.as_ref(), DIRECTORY, Mode::empty())?.into())
 }
 
-/// Opens the directory `name` in `parent`, in the same way.
+/// Opens the directory `name` in `parent`. Does not follow a link.
 pub(crate) fn open_at(parent: &File, name: &CStr) -> io::Result<File> {
     Ok(openat(parent, name, DIRECTORY, Mode::empty())?.into())
 }
 
-/// Makes the directory `name` in `parent`; an existing one is an error.
+/// Makes the directory `name` in `parent`. An existing directory is an error.
 pub(crate) fn make_at(parent: &File, name: &CStr, mode: u32) -> io::Result<()> {
     Ok(mkdirat(parent, name, Mode::from_raw_mode(mode))?)
 }
 
-/// Whether the entry `name` of `parent` is `directory` itself.
+/// Returns whether the entry `name` of `parent` is `directory`.
 pub(crate) fn is_entry(parent: &File, name: &CStr, directory: &File) -> io::Result<bool> {
     let flags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
     let there: File = match openat(parent, name, flags, Mode::empty()) {
@@ -50,23 +52,24 @@ pub(crate) fn remove_at(parent: &File, name: &CStr) -> io::Result<()> {
     Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Whether `directory` is empty.
 pub(crate) fn is_empty(directory: &File) -> io::Result<bool> {
     Ok(entries(directory)?.next().transpose()?.is_none())
 }
 
-/// A name that cannot be predicted.
+/// Returns a name that cannot be predicted.
 pub(crate) fn random_name(prefix: &str) -> io::Result<CString> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(CString::new(format!("{prefix}{:032x}", u128::from_ne_bytes(bytes)))?)
 }
 
-/// Removes everything in `top`, follows no link, and does not leave the file system of `top`. However deep the directories in
-/// it are nested, two are open at a time: those within one are moved up first.
+/// Removes everything in `top`, without following links or leaving the file system of `top`. Two
+/// directories are open at a time, at any depth of nesting: directories within a directory are
+/// moved up first.
 ///
 /// # Errors
-/// Something cannot be removed: another file system is mounted there, or another program keeps filling it.
+/// An entry cannot be removed: another file system is mounted there, or another program keeps
+/// filling it.
 pub(crate) fn empty(top: &File) -> io::Result<()> {
     let device = top.metadata()?.dev();
     let mut moved = Moved::default();
@@ -104,7 +107,7 @@ impl Moved {
     }
 }
 
-/// The outcome of removing an entry that may be a file.
+/// The outcome of removing an entry that can be a file.
 enum Removed {
     Yes,
     IsDirectory,
@@ -123,7 +126,8 @@ fn remove_file(parent: &File, name: &CStr, kind: FileType) -> io::Result<Removed
 
 fn remove_directory(top: &File, name: &CStr, device: u64, moved: &mut Moved) -> io::Result<()> {
     let directory: File = match openat(top, name, DIRECTORY, Mode::empty()) {
-        // It was removed, or replaced by something else: the next round of its parent handles that.
+        // The entry was removed, or replaced by something else. The next round of its parent
+        // handles that.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
         directory => directory?.into(),
     };
@@ -150,7 +154,7 @@ fn remove_directory(top: &File, name: &CStr, device: u64, moved: &mut Moved) -> 
     Err(still_filled())
 }
 
-/// What is in `directory`, without itself and its parent.
+/// Returns the entries of `directory`, except `.` and `..`.
 fn entries(directory: &File) -> io::Result<impl Iterator<Item = io::Result<(CString, FileType)>>> {
     let entries = Dir::read_from(directory)?;
     let entry = |entry: rustix::io::Result<rustix::fs::DirEntry>| match entry {
@@ -182,7 +186,7 @@ mod tests {
         fs::write(kept.join("precious"), "x").unwrap();
         symlink(&kept, top.join("link")).unwrap();
         symlink(&kept, top.join("a/b/link")).unwrap();
-        // Deeper than descriptors may be open at a time.
+        // This is deeper than the number of descriptors that can be open at a time.
         let mut deep = open(&top).unwrap();
         for _ in 0..2000 {
             make_at(&deep, c"deep", 0o700).unwrap();

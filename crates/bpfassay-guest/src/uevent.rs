@@ -14,13 +14,12 @@ use rustix::net::{
 
 use crate::error::{Error, Result};
 
-/// Multicast group of the kernel's own uevents (udev's are in group 2).
+/// Multicast group of uevents from the kernel. Those of udev are in group 2.
 const KERNEL: u32 = 1;
 
-/// One uevent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Uevent {
-    /// The subsystem ("virtio-ports"); empty where it has none.
+    /// The subsystem ("virtio-ports"); empty if there is none.
     pub subsystem: String,
 }
 
@@ -46,10 +45,10 @@ impl Listener {
         Ok(Self { socket: open().map_err(Error::system("listen to the kernel's device events"))? })
     }
 
-    /// The next uevent that has arrived; `None` when there are no more for now.
+    /// Returns the next uevent that has arrived; `None` if there are no more for now.
     ///
     /// # Errors
-    /// `ENOBUFS` where the kernel had to drop uevents: look at sysfs again.
+    /// `ENOBUFS` if the kernel had to drop uevents: the caller must look at sysfs again.
     pub(crate) fn next(&self) -> io::Result<Option<Uevent>> {
         let mut buffer = [0u8; 8192];
         loop {
@@ -73,7 +72,8 @@ impl AsFd for Listener {
     }
 }
 
-/// `ACTION@DEVPATH\0KEY=VALUE\0…`; `None` for anything else (udev's own messages begin with `libudev`).
+/// Parses `ACTION@DEVPATH\0KEY=VALUE\0…`. Returns `None` for anything else (udev's own messages
+/// begin with `libudev`).
 pub(crate) fn parse(message: &[u8]) -> Option<Uevent> {
     let mut fields = message.split(|&byte| byte == 0);
     if !fields.next()?.contains(&b'@') {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where processes have code in user space: their executable mappings, by which the host divides instructions of user space.
+//! Executable mappings of processes. The host uses them to divide instructions of user space.
 
 use std::fs;
 
@@ -9,7 +9,8 @@ use rustix::process::Pid;
 /// Start and length in bytes of a mapping.
 pub(crate) type Mapping = (u64, u64);
 
-/// The executable mappings of `processes`, each once. A process that has exited has none; of more than [`MAX_MAPPINGS`] the rest is left out.
+/// Returns the executable mappings of `processes`, each once, up to [`MAX_MAPPINGS`]. A process
+/// that has exited has none.
 pub(crate) fn of_processes(processes: impl IntoIterator<Item = Pid>) -> Vec<Mapping> {
     let maps = processes.into_iter().map(|pid| format!("/proc/{}/maps", pid.as_raw_nonzero()));
     let texts = maps.filter_map(|path| fs::read_to_string(path).ok());
@@ -20,8 +21,8 @@ pub(crate) fn of_processes(processes: impl IntoIterator<Item = Pid>) -> Vec<Mapp
     found
 }
 
-/// The executable mappings in the text of `/proc/PID/maps`, as proc(5) describes it. The page of the kernel's that every process has on x86_64
-/// (`[vsyscall]`) is none of user space's addresses.
+/// Returns the executable mappings in the text of `/proc/PID/maps` (proc(5)). The kernel's page
+/// that every process has on x86_64 (`[vsyscall]`) does not have an address of user space.
 fn executable(maps: &str) -> impl Iterator<Item = Mapping> {
     maps.lines().filter_map(|line| {
         let (range, rest) = line.split_once(' ')?;
@@ -54,7 +55,7 @@ mod tests {
         let here = this_process_has_the_code_that_it_executes as fn() as usize as u64;
         let is_here = |&(start, length): &Mapping| (start..start + length).contains(&here);
         assert!(of_processes([rustix::process::getpid()]).iter().any(is_here));
-        // No process has this id: it is above the kernel's largest.
+        // No process has this id, which is above the kernel's largest.
         assert!(of_processes(Pid::from_raw(i32::MAX)).is_empty());
     }
 }

@@ -39,31 +39,30 @@ use crate::{
 /// Largest summary that is passed on, in bytes.
 const MAX_SUMMARY: u64 = 1 << 20;
 
-/// Where programs are searched for.
+/// Directories in which programs are searched for.
 pub(crate) const PATH: &str = "/bpfassay:/bpfassay/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 
 /// Directories and files of one run.
 #[derive(Debug)]
 pub(crate) struct RunPaths<'a> {
-    /// The machine.
     pub environment: &'a Environment,
     /// Name of both directories.
     name: String,
     /// Directory on the file system under test, the workload's working directory.
     pub data: String,
-    /// Directory for everything else of this run.
+    /// Directory for all other files of the run.
     pub work: String,
-    /// What [`Self::data`] leads to.
+    /// The directory to which [`Self::data`] leads.
     directory: Option<RunDirectory>,
 }
 
 impl<'a> RunPaths<'a> {
-    /// For run `id`.
+    /// Makes the paths for run `id`.
     pub(crate) fn new(environment: &'a Environment, id: &str) -> Self {
         let name = run_name::of(id);
         let data = match &environment.test_dir {
             TestDir::Guest { path } => format!("{path}/{name}"),
-            // Known after it is made.
+            // The path is known when the directory has been made.
             TestDir::Here(_) => String::new(),
         };
         let work = format!("{}/{name}", environment.work);
@@ -78,12 +77,13 @@ impl<'a> RunPaths<'a> {
         self.make_work()
     }
 
-    /// Makes that for everything else: the data of several nodes lie in one directory, which the first of them has made.
+    /// Makes the directory for all other files. The data of several nodes are in one directory,
+    /// which the first node has made.
     pub(crate) fn make_work(&self) -> Result<()> {
         fs::create_dir_all(&self.work).map_err(Error::file("make directory", &self.work))
     }
 
-    /// Removes both, of several nodes the first one that of the data.
+    /// Removes both directories. The data of several nodes are removed by the first node.
     pub(crate) fn remove(&self) -> Result<()> {
         if self.environment.node.is_none_or(Node::is_first) {
             self.environment.test_dir.remove_run(&self.name)?;
@@ -91,28 +91,27 @@ impl<'a> RunPaths<'a> {
         remove_tree(&self.work)
     }
 
-    /// The workload's JSON summary.
+    /// Returns the path of the workload's JSON summary.
     pub(crate) fn summary(&self) -> String {
         format!("{}/summary.json", self.work)
     }
 
-    /// The workload's IOR script.
+    /// Returns the path of the workload's IOR script.
     pub(crate) fn script(&self) -> String {
         format!("{}/script.ior", self.work)
     }
 
-    /// The directory in which each rank of a real IOR on several nodes leaves a file.
+    /// Returns the directory in which each rank of a real IOR on several nodes leaves a file.
     pub(crate) fn ranks(&self) -> String {
         format!("{}/ranks", self.work)
     }
 
-    /// A new file for output of `program`, readable and writable.
+    /// Makes a new file for output of `program`, readable and writable.
     pub(crate) fn output(&self, program: &str) -> Result<File> {
         let path = format!("{}/{program}.out", self.work);
         File::options().read(true).write(true).create_new(true).open(&path).map_err(Error::file("make", path))
     }
 
-    /// The summary's text.
     pub(crate) fn read_summary(&self) -> Result<String> {
         let path = self.summary();
         let mut text = String::new();
@@ -130,13 +129,14 @@ impl<'a> RunPaths<'a> {
 #[derive(Debug, PartialEq, Eq)]
 struct CommandLine {
     program: String,
-    /// What it is called as, where that is not its path.
+    /// `argv[0]`, if it differs from the program's path.
     name: Option<&'static str>,
     arguments: Vec<String>,
     environment: Vec<(&'static str, String)>,
 }
 
-/// Open MPI refuses to run as root, more ranks than cores, and without something to reach other hosts by, unless these are set; others ignore them.
+/// These variables make Open MPI run as root, start more ranks than cores, and reach other hosts
+/// through the agent. Other launchers ignore them.
 const OF_LAUNCHER: &[(&str, &str)] = &[
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -148,7 +148,8 @@ const OF_LAUNCHER: &[(&str, &str)] = &[
     ("PRTE_MCA_plm_ssh_agent", ranks::RSH),
 ];
 
-/// The command line of `workload`, in which this guest has `part`; `launcher` is the `mpiexec` for a real IOR with several ranks.
+/// Makes the command line of `workload` for this guest's `part`. `launcher` is the `mpiexec` for a
+/// real IOR with several ranks.
 fn command_line(workload: &Workload, part: Part, paths: &RunPaths<'_>, launcher: Option<&str>) -> Result<CommandLine> {
     let (summary, script) = (paths.summary(), paths.script());
     let place = paths.environment.node.map(Node::place);
@@ -179,12 +180,13 @@ fn command_line(workload: &Workload, part: Part, paths: &RunPaths<'_>, launcher:
         rank.splice(0..0, ranks::rank_command(&paths.ranks()));
     }
     arguments.splice(0..0, ["-n".to_owned(), ranks.to_string()].into_iter().chain(rank));
-    // Called by its path, Open MPI's starts its daemons through a shell, which guests lack.
+    // If it is called by its path, Open MPI's launcher starts its daemons through a shell, which
+    // guests lack.
     let name = matches!(part, Part::Launches(_)).then_some(LAUNCHER);
     Ok(CommandLine { program: launcher.to_owned(), name, arguments, environment })
 }
 
-/// The program that does the I/O of `workload`.
+/// Returns the program that does the I/O of `workload`.
 pub(crate) fn program<'a>(workload: &'a Workload, environment: &'a Environment) -> &'a str {
     match &workload.program {
         Program::Bundled => &environment.ior,
@@ -193,10 +195,10 @@ pub(crate) fn program<'a>(workload: &'a Workload, environment: &'a Environment) 
     }
 }
 
-/// The name of what starts the ranks of a real IOR.
+/// Name of the program that starts the ranks of a real IOR.
 const LAUNCHER: &str = "mpiexec";
 
-/// `mpiexec` beside the real IOR, else the system's.
+/// Returns the `mpiexec` in the directory of the real IOR, or else the system's.
 fn find_launcher(environment: &Environment) -> Option<String> {
     let ior = fs::canonicalize(&environment.external_ior).ok();
     let beside = ior.as_deref().and_then(Path::parent).map(|directory| directory.join(LAUNCHER));
@@ -207,41 +209,38 @@ fn find_launcher(environment: &Environment) -> Option<String> {
         .map(|path| path.display().to_string())
 }
 
-/// The agent's ends of the control channel.
+/// The agent's end of the control channel.
 #[derive(Debug)]
 pub(crate) struct Control {
-    /// Events are read from this one, and one byte written to it releases the workload.
+    /// The workload writes events to this socket. One byte written to it releases the workload.
     pub socket: UnixStream,
 }
 
-/// A running workload.
 #[derive(Debug)]
 pub(crate) struct Running {
-    /// Its first process.
+    /// The first process.
     pub pid: Pid,
-    /// Where it can be held between phases; `None` for engines that cannot.
+    /// The channel that holds the workload between phases; `None` for engines without one.
     pub control: Option<Control>,
-    /// What it prints.
     pub output: Output,
-    /// When it is killed; `None`: the host has a deadline.
+    /// When to kill the workload; `None` if the host has a deadline.
     pub deadline: Option<Instant>,
-    /// Its program, for messages.
+    /// The program's name, for messages.
     pub program: String,
-    /// Connections to other nodes that attend for as long as these are open.
+    /// Connections to other nodes, where processes attend for as long as these are open.
     pub held: Vec<TcpStream>,
 }
 
-/// Where the output of a workload goes.
+/// The destination of a workload's output.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// A file, read for messages only: its summary is in a file of its own.
+    /// The output goes to a file that is only read for messages. The summary has its own file.
     File(File),
-    /// Its output is its summary.
+    /// The output is the summary.
     Captured(Capture),
 }
 
 impl Running {
-    /// The tail of its output.
     pub(crate) fn output_tail(&mut self) -> String {
         match &mut self.output {
             Output::File(file) => output_tail::of_file(file),
@@ -250,7 +249,7 @@ impl Running {
     }
 }
 
-/// Starts `workload` inside `cgroup`, or this guest's part of it.
+/// Starts `workload`, or this guest's part of it, inside `cgroup`.
 pub(crate) fn start(workload: &Workload, part: Part, paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<Running> {
     let is_external = matches!(workload.program, Program::ExternalIor { .. });
     if is_external && !Path::new(&paths.environment.external_ior).exists() {
@@ -272,7 +271,7 @@ pub(crate) fn start(workload: &Workload, part: Part, paths: &RunPaths<'_>, cgrou
     if part != Part::Alone
         && let Some(directory) = launcher.as_deref().map(Path::new).and_then(Path::parent)
     {
-        // Where launchers look for what they start on each node.
+        // Launchers look in PATH for the programs that they start on each node.
         line.environment.push(("PATH", format!("{}:{PATH}", directory.display())));
     }
     let held = match part {
@@ -309,7 +308,7 @@ pub(crate) fn start(workload: &Workload, part: Part, paths: &RunPaths<'_>, cgrou
     Ok(Running { pid: pid_of(&child)?, control, output, deadline, program, held })
 }
 
-/// The command line of a process that attends, and the socket that it inherits.
+/// Returns the command line of a process that attends, and the socket that it inherits.
 fn attending(ranks: Ranks) -> Result<(CommandLine, Option<OwnedFd>)> {
     let socket = OwnedFd::from(ranks::listen(ranks.node)?);
     let arguments = ranks::attending(socket.as_raw_fd()).into();
@@ -317,12 +316,11 @@ fn attending(ranks: Ranks) -> Result<(CommandLine, Option<OwnedFd>)> {
     Ok((CommandLine { program, name: None, arguments, environment: Vec::new() }, Some(socket)))
 }
 
-/// The process that does I/O beside a workload.
+/// The process that does I/O at the same time as a workload.
 #[derive(Debug)]
 pub(crate) struct Neighbour {
-    /// Its process.
     pub pid: Pid,
-    /// Its standard error.
+    /// Standard error of the process.
     pub output: File,
 }
 
@@ -339,7 +337,7 @@ pub(crate) fn start_neighbour(paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<N
     let (mut greeting, theirs) = io::pipe().map_err(spawn_error)?;
     let mut command = line.command(paths);
     command.stdout(theirs).stderr(output.try_clone().map_err(spawn_error)?);
-    // The command, and with it this process's copy of the pipe's other end, is dropped when this returns.
+    // `spawn_in` drops the command, and with it this process's copy of the pipe's other end.
     let child = spawn_in(cgroup, command, None, Namespace::default())?.map_err(spawn_error)?;
     match greeting.read(&mut [0]) {
         Ok(1) => Ok(Neighbour { pid: pid_of(&child)?, output }),
@@ -352,7 +350,7 @@ pub(crate) fn start_neighbour(paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<N
     }
 }
 
-/// Its name in messages.
+/// Name of the neighbour in messages.
 pub(crate) const NEIGHBOUR: &str = "the neighbour";
 
 impl CommandLine {
@@ -374,7 +372,8 @@ impl CommandLine {
     }
 }
 
-/// Starts `command` inside `cgroup` and `namespace`, where it inherits one descriptor besides the usual three.
+/// Starts `command` inside `cgroup` and `namespace`. It inherits one descriptor besides the usual
+/// three.
 pub(crate) fn spawn_in(
     cgroup: &Cgroup,
     mut command: Command,
@@ -383,7 +382,8 @@ pub(crate) fn spawn_in(
 ) -> Result<io::Result<Child>> {
     let mut door = cgroup.door()?;
     let prepare = move || {
-        // Joins the cgroup before the program is executed, so that everything it does counts there.
+        // The process joins the cgroup before it executes the program, so that all of the program
+        // counts.
         door.write_all(b"0")?;
         namespace.enter().map_err(mounts::as_io)?;
         if let Some(fd) = inherited {
@@ -394,7 +394,8 @@ pub(crate) fn spawn_in(
         }
         Ok(())
     };
-    // SAFETY: between fork and exec `prepare` makes only the system calls write, unshare, mount and fcntl and allocates nothing.
+    // SAFETY: between fork and exec `prepare` makes only the system calls write, unshare, mount and
+    // fcntl and allocates nothing.
     unsafe { command.pre_exec(prepare) };
     Ok(command.spawn())
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions of user space that the probe `uprobe` hooks: those of the C library, and those of MPI-IO.
+//! Functions of user space that the probe `uprobe` hooks: those of the C library, and those of
+//! MPI-IO.
 
-/// What a function returns.
+/// The kind of value that a function returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Returns {
     /// Bytes (`ssize_t`), or -1.
@@ -13,7 +14,7 @@ pub enum Returns {
 }
 
 impl Returns {
-    /// The target of the program at the return of such functions.
+    /// Returns the target of the program at the return of such functions.
     #[must_use]
     pub const fn target(self) -> &'static str {
         match self {
@@ -27,12 +28,12 @@ impl Returns {
 /// A function of user space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function {
-    /// The target of the program at its entry.
+    /// The target of the program at the function's entry.
     pub entry: &'static str,
-    /// Its names, of which the first that a file has is hooked: the others are other names of the same code, as glibc or
-    /// musl have them.
+    /// Names of the function. The first name that a file has is hooked: in glibc and musl, the
+    /// others are names of the same code.
     pub names: &'static [&'static str],
-    /// What it returns.
+    /// The kind of value that the function returns.
     pub returns: Returns,
 }
 
@@ -40,7 +41,7 @@ const fn function(entry: &'static str, names: &'static [&'static str], returns: 
     Function { entry, names, returns }
 }
 
-/// Those of the C library.
+/// Functions of the C library.
 pub const C_LIBRARY: &[Function] = &[
     function("read", &["read"], Returns::Bytes),
     function("read", &["pread64", "pread"], Returns::Bytes),
@@ -67,8 +68,9 @@ pub const C_LIBRARY: &[Function] = &[
     function("rename", &["renameat2"], Returns::Status),
 ];
 
-/// Those of MPI-IO (MPI 4.1, chapter 14) that return when the data are moved. The entries whose names end in `_at` are of
-/// functions with an offset before the buffer. Those whose names end in `_c` take a count of 64 bits (MPI 4.0).
+/// Functions of MPI-IO (MPI 4.1, chapter 14) that return when the data have been moved. Entries
+/// that end in `_at` belong to functions with an offset before the buffer. Names that end in `_c`
+/// belong to functions with a count of 64 bits (MPI 4.0).
 pub const MPI_IO: &[Function] = &[
     function("mpi_open", &["MPI_File_open"], Returns::Mpi),
     function("mpi_read", &["MPI_File_read"], Returns::Mpi),

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Layouts that both sides of the maps share: what the eBPF programs write and the tracer reads.
+//! Layouts that both sides of the maps share: the eBPF programs write them and the tracer reads
+//! them.
 //!
-//! This crate is the one source of truth for names, sizes and layouts of maps, keys, values, events and settings, and
-//! for the numbers of operations. The eBPF programs in Rust use it as it is; those in C repeat it in
-//! `bpfassay-tracer/src/bpf/counters.h`, and a test of the tracer compares their BTF with these types and the operations
-//! with `bpfassay_protocol::Operation::COUNTED`.
+//! This crate defines names, sizes and layouts of maps, keys, values, events and settings, and
+//! numbers of operations. The eBPF programs in Rust use it. Those in C repeat it in
+//! `bpfassay-tracer/src/bpf/counters.h`. A test of the tracer compares the BTF of the C programs
+//! with these types, and the operations with `bpfassay_protocol::Operation::COUNTED`.
 //!
-//! Not here: where the programs are hooked, and how anything is read or summed up.
+//! The crate does not decide where programs are hooked, or how maps are read and summed up.
 #![forbid(unsafe_code)]
 #![no_std]
 
@@ -17,55 +18,58 @@ use core::mem::offset_of;
 
 pub use self::offsets::Offsets;
 
-/// Most keys of a map keyed by [`Key`]: (cgroup, mount, device, operation) that were ever active.
+/// The most keys of a map keyed by [`Key`]: (cgroup, mount, device, operation) that were ever
+/// active.
 pub const KEYS: u32 = 8192;
 
-/// Most keys of the layout `lru-shared`, as in the CEEMS talk.
+/// The most keys of the layout `lru-shared`, as in the CEEMS talk.
 pub const LRU_KEYS: u32 = 16384;
 
 /// Bytes of the mount path in a [`PathKey`], as in the CEEMS talk.
 pub const PATH_BYTES: usize = 64;
 
-/// Most keys of the layout `threads`: a reading of so many fits into a line of the tracer.
+/// The most keys of the layout `threads`: a reading of so many keys fits into a line of the tracer.
 pub const THREAD_KEYS: u32 = 4096;
 
-/// Bytes of a thread's name with the zero byte at its end (`TASK_COMM_LEN`, include/linux/sched.h).
+/// Bytes of a thread's name including the zero byte (`TASK_COMM_LEN`, include/linux/sched.h).
 pub const NAME_BYTES: usize = 16;
 
-/// Size of the ring buffer in bytes: a power of two and a multiple of every page size. An [`Event`] takes 64.
+/// Size of the ring buffer in bytes: a power of two and a multiple of every page size. An [`Event`]
+/// occupies 64 bytes.
 pub const RING_BYTES: u32 = 8 << 20;
 
 /// Slots of each operation that moves data, on every CPU: see [`Slot`].
 pub const SLOTS: usize = 256;
 
-/// Most keys with a latency histogram. Each takes [`LATENCY_SLOTS`] counters on every CPU.
+/// The most keys with a latency histogram. Each needs [`LATENCY_SLOTS`] counters on every CPU.
 pub const LATENCY_KEYS: u32 = 1024;
 
-/// Counters of a latency histogram: element `i` counts calls that took from 2^i up to 2^(i+1) nanoseconds (element 0
-/// also those of 0 ns, the last one also all that took longer).
+/// Counters of a latency histogram. Element `i` counts calls that took from 2^i up to 2^(i+1)
+/// nanoseconds. Element 0 also counts those of 0 ns, the last element all that took longer.
 pub const LATENCY_SLOTS: usize = 40;
 
-/// Copies of a program that counts calls which move data, at most: see [`Settings::copies`]. So many tasks can be
-/// preempted inside them on one CPU, less one, without a call being lost.
+/// The most copies of a program that counts calls which move data: see [`Settings::copies`]. No
+/// call is lost while fewer tasks than copies are preempted inside the program on one CPU.
 pub const COPIES: u32 = 6;
 
 /// Names of maps. The kernel keeps 15 bytes of a name.
 pub mod map {
-    /// [`Key`](crate::Key), [`PathKey`](crate::PathKey) or [`ThreadKey`](crate::ThreadKey) → [`Value`](crate::Value), by
-    /// the first copy of a program.
+    /// Maps [`Key`](crate::Key), [`PathKey`](crate::PathKey) or [`ThreadKey`](crate::ThreadKey) to
+    /// [`Value`](crate::Value). The first copy of a program uses it.
     pub const COUNTERS: &str = "counters";
-    /// The same, by the later copies of a program.
+    /// The same map for later copies of a program.
     pub const COUNTERS_2: &str = "counters_2";
-    /// [`VariantKey`](crate::VariantKey) → [`Value`](crate::Value): threads for which [`COUNTERS`] had no room.
+    /// Maps [`VariantKey`](crate::VariantKey) to [`Value`](crate::Value), for threads that did not
+    /// fit into [`COUNTERS`].
     pub const OTHERS: &str = "others";
-    /// Per-CPU array of [`SLOTS`](crate::SLOTS) [`Slot`](crate::Slot)s in [`Pair`](crate::Pair)s, in programs in C: element
-    /// `copy * Operation::DATA + operation`.
+    /// Per-CPU array of [`SLOTS`](crate::SLOTS) [`Slot`](crate::Slot)s in [`Pair`](crate::Pair)s,
+    /// in programs in C. The element is `copy * Operation::DATA + operation`.
     pub const SLOTS: &str = "slots";
-    /// Per-CPU array of `u64`: [`tally`](crate::tally).
+    /// Per-CPU array of `u64`, indexed by [`tally`](crate::tally).
     pub const TALLIES: &str = "tallies";
     /// The ring buffer of [`Event`](crate::Event)s.
     pub const EVENTS: &str = "events";
-    /// The key of [`COUNTERS`] → [`Histogram`](crate::Histogram), per CPU.
+    /// Maps the key of [`COUNTERS`] to [`Histogram`](crate::Histogram), per CPU.
     pub const LATENCIES: &str = "latencies";
 }
 
@@ -75,9 +79,10 @@ pub mod tally {
     pub const INSERT_FAILURES: u32 = 0;
     /// Events that did not fit into the ring buffer.
     pub const RING_BUFFER_DROPS: u32 = 1;
-    /// Keys inserted into an LRU map, evicted or not.
+    /// Keys that were inserted into an LRU map, evicted or not.
     pub const INSERTIONS: u32 = 2;
-    /// Calls whose return could not be matched with their entry: nested too deeply, or too many tasks at once.
+    /// Calls whose return could not be matched with their entry: they were nested too deeply, or
+    /// too many tasks made calls at once.
     pub const UNMATCHED: u32 = 3;
     /// Number of elements.
     pub const COUNT: u32 = 4;
@@ -122,7 +127,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// How many operations move data by a call of their own: the first ones.
+    /// Number of operations that move data by their own calls. These operations come first.
     pub const DATA: u32 = Self::Writev as u32 + 1;
 
     /// Every operation, by number.
@@ -146,17 +151,18 @@ impl Operation {
     ];
 }
 
-/// Key of every layout but `lru-shared` and `threads`. No implicit padding: maps compare keys byte by byte.
+/// Key of every layout except `lru-shared` and `threads`. It has no implicit padding: maps compare
+/// keys byte by byte.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Id of the cgroup (v2) of the calling task.
     pub cgroup: u64,
-    /// Mount id as in `/proc/self/mountinfo`; 0 where the hook does not know it.
+    /// Mount id as in `/proc/self/mountinfo`; 0 if the hook does not know it.
     pub mount: u64,
-    /// `s_dev` of the superblock; 0 where the hook does not know it.
+    /// `s_dev` of the superblock; 0 if the hook does not know it.
     pub device: u32,
-    /// [`Operation`].
+    /// Number of the [`Operation`].
     pub operation: u32,
 }
 
@@ -166,34 +172,35 @@ pub struct Key {
 pub struct PathKey {
     /// Id of the cgroup (v2) of the calling task.
     pub cgroup: u64,
-    /// Where the file system is mounted, from the root of the mount namespace; ends with the first zero byte. What does
-    /// not fit is cut off; empty where the hook does not know it.
+    /// Mount point of the file system, from the root of the mount namespace. It ends with the first
+    /// zero byte, and is cut off if it does not fit. Empty if the hook does not know it.
     pub path: [u8; PATH_BYTES],
-    /// [`Operation`].
+    /// Number of the [`Operation`].
     pub operation: u32,
-    /// Zero.
+    /// Always zero.
     pub zero: u32,
 }
 
-/// Key of the layout `threads` where it has no thread.
+/// Key of the layout `threads` for counts without a thread.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VariantKey {
-    /// What every layout has.
+    /// The part that every layout has.
     pub key: Key,
-    /// Which of the calls of the operation: see [`variant`].
+    /// Number of the variant of the operation: see [`variant`].
     pub variant: u32,
-    /// Zero.
+    /// Always zero.
     pub zero: u32,
 }
 
 /// Numbers of the variants of an operation.
 pub mod variant {
-    /// The call that is named as the operation; any, of operations that have no variants.
+    /// The call with the same name as the operation, or any call of an operation without variants.
     pub const USUAL: u32 = 0;
     /// `fdatasync`, of [`Operation::Fsync`](crate::Operation::Fsync).
     pub const FDATASYNC: u32 = 1;
-    /// Opening what `execve` executes, of [`Operation::Open`](crate::Operation::Open).
+    /// The opening of the file that `execve` executes, of
+    /// [`Operation::Open`](crate::Operation::Open).
     pub const EXEC: u32 = 2;
     /// The program cannot tell.
     pub const UNKNOWN: u32 = 3;
@@ -203,20 +210,20 @@ pub mod variant {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadKey {
-    /// What was called.
+    /// Operation and variant of the call.
     pub call: VariantKey,
-    /// Ids of the calling thread's process, in the upper half, and of the thread
+    /// Id of the calling thread's process in the upper half, id of the thread in the lower half
     /// (`bpf_get_current_pid_tgid`).
     pub task: u64,
-    /// The thread's name (`comm`) when it made the call; ends with the first zero byte.
+    /// The thread's name (`comm`) when it made the call. It ends with the first zero byte.
     pub name: [u8; NAME_BYTES],
 }
 
-/// What is counted per key; all of it only grows, modulo 2^64.
+/// Counts of a key. They only grow, modulo 2^64.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Value {
-    /// Calls, those that failed included.
+    /// Calls, including failed calls.
     pub calls: u64,
     /// Bytes requested (entry-side probes) or returned (exit-side probes).
     pub bytes: u64,
@@ -224,32 +231,33 @@ pub struct Value {
     pub errors: u64,
 }
 
-/// Counts of one key on one CPU, beside those under the key in the hash map, which the slot spares most calls of that
-/// key. Not in use while it counts no calls; then its key has no meaning.
+/// Counts of one key on one CPU, in addition to those under the key in the hash map. A slot saves
+/// most calls of that key an access to the hash map. A slot that counts no calls is unused, and its
+/// key is meaningless.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// What distinguishes the key from most others; 0 while it has none.
+    /// A value that distinguishes the key from most others; 0 while the slot has no key.
     pub tag: u64,
-    /// The key. Its operation follows from the place of the slot.
+    /// The key. The slot's position implies its operation.
     pub key: Key,
-    /// What.
+    /// Counts of the key.
     pub value: Value,
-    /// Zero.
+    /// Always zero.
     pub zero: u64,
 }
 
-/// One call, as it goes through the ring buffer. [`NO_DURATION`] where durations are not measured.
+/// One call, as it goes through the ring buffer.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Which key it is counted under.
+    /// The key under which the call is counted.
     pub key: Key,
-    /// As in [`Value`].
+    /// Bytes as in [`Value`].
     pub bytes: u64,
-    /// 1 or 0.
+    /// 1 if the call failed, otherwise 0.
     pub errors: u64,
-    /// Nanoseconds that the call took.
+    /// Duration of the call in nanoseconds; [`NO_DURATION`] if durations are not measured.
     pub duration: u64,
 }
 
@@ -260,11 +268,11 @@ pub const NO_DURATION: u64 = u64::MAX;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Histogram {
-    /// Calls.
+    /// Number of calls for each range of durations.
     pub slots: [u64; LATENCY_SLOTS],
 }
 
-/// Two slots, which keys that fall on this pair have in the order in which they come.
+/// Two slots. Keys that belong to this pair get the slots in the order in which they arrive.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pair {
@@ -272,36 +280,37 @@ pub struct Pair {
     pub slots: [Slot; 2],
 }
 
-/// What the loader writes before loading; the verifier then removes the code that is not needed. In C it is the
-/// read-only section `.rodata.settings`.
+/// Settings that the loader writes before loading. The verifier then removes the code that is not
+/// needed. In C they are the read-only section `.rodata.settings`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Only tasks in this very cgroup (v2) are counted; 0: any.
+    /// Count only tasks in exactly this cgroup (v2); 0 means any.
     pub cgroup: u64,
-    /// Only this mount is counted; 0: any.
+    /// Count only this mount; 0 means any.
     pub mount: u64,
     /// 1 to measure durations.
     pub latency: u32,
-    /// How many copies of each exit-side trampoline program are attached. A trampoline skips a program that is already
-    /// running on the CPU, so on a preemptible kernel one copy alone misses calls while a task is preempted inside it.
-    /// With several, whichever copy runs first for a call counts it, and the others see that it did.
+    /// How many copies of each exit-side trampoline program are attached. A trampoline skips a
+    /// program that is already running on the CPU. On a preemptible kernel, a single copy therefore
+    /// misses calls while a task is preempted inside it. If there are several copies, the first
+    /// that runs for a call counts it, and the others see that it did.
     pub copies: u32,
-    /// 1 where all tasks and mounts are counted and durations are not measured.
+    /// 1 if all tasks and mounts are counted and durations are not measured.
     pub plain: u32,
-    /// Zero.
+    /// Always zero.
     pub zero: u32,
 }
 
 impl Settings {
-    /// With what follows from the other settings.
+    /// Makes settings, and derives `plain` from the others.
     #[must_use]
     pub const fn new(cgroup: u64, mount: u64, latency: bool, copies: u32) -> Self {
         let plain = cgroup == 0 && mount == 0 && !latency;
         Self { cgroup, mount, latency: latency as u32, copies, plain: plain as u32, zero: 0 }
     }
 
-    /// As the bytes of the C structure.
+    /// Returns the bytes of the C structure.
     #[must_use]
     pub fn to_bytes(self) -> [u8; size_of::<Self>()] {
         let mut bytes = [0; size_of::<Self>()];
@@ -314,15 +323,17 @@ impl Settings {
     }
 }
 
-/// Where an entry-side program finds the superblock in the arguments of a function that changes names in a directory, for each
-/// operation; written by the loader from the kernel's BTF before loading. In C it is the read-only section
-/// `.rodata.prototypes`, an array with one element per [`Operation`].
+/// Says, for one operation, where an entry-side program finds the superblock in the arguments of a
+/// function that changes names in a directory. The loader writes it from the kernel's BTF before
+/// loading. In C it is the read-only section `.rodata.prototypes`, an array with one element per
+/// [`Operation`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Prototype {
-    /// [`Prototype::INODE`] and so on; 0: not known, not counted.
+    /// One of [`Prototype::INODE`], [`Prototype::DENTRY`] and [`Prototype::RENAME`]. 0 if unknown;
+    /// the operation is then not counted.
     pub source: u8,
-    /// Which argument that is, from 0.
+    /// Index of the argument, from 0.
     pub argument: u8,
 }
 
@@ -334,7 +345,7 @@ impl Prototype {
     /// The argument is a `struct renamedata *`.
     pub const RENAME: u8 = 3;
 
-    /// As the bytes of the C structure.
+    /// Returns the bytes of the C structure.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; size_of::<Self>()] {
         [self.source, self.argument]

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Offsets of members of the kernel's structures.
 //!
-//! Rust has no CO-RE relocations: the loader `aya` finds these offsets in the running kernel's BTF and writes them into
-//! a read-only global of the programs before it loads them.
+//! Rust has no CO-RE relocations. The loader `aya` finds these offsets in the running kernel's BTF
+//! and writes them into a read-only global of the programs before it loads them.
 
-/// Declares [`Offsets`] from names of fields and members written `structure.member.member`; those with `?` before them
-/// are missing from some kernels, whose programs do without. Of several (`a|b`), the first that the kernel has counts;
-/// a number of bytes may be added (`a+8`). `$N` is the member with argument N of a system call, which the loader knows for its architecture.
+/// Declares [`Offsets`] from names of fields and members. A member is written
+/// `structure.member.member`, with these additions:
+///
+/// - `?` before it: some kernels lack the member, and their programs do without it.
+/// - `a|b`: the first member that the kernel has counts.
+/// - `a+8`: the offset plus a number of bytes.
+/// - `$N`: the member that holds argument N of a system call, which the loader knows for its
+///   architecture.
 macro_rules! offsets {
     ($($(#[$doc:meta])* $field:ident = $member:literal,)+) => {
         /// Offsets in bytes.
@@ -17,10 +22,11 @@ macro_rules! offsets {
         }
 
         impl Offsets {
-            /// Before the loader has written any: so far from everything that reading there fails.
+            /// Offsets that no loader has written. They are so large that every read at them fails.
             pub const UNKNOWN: Self = Self { $($field: u32::MAX,)+ };
 
-            /// The members, in the order of the fields: a structure, and the way from it to a member.
+            /// The members, in the order of the fields: a structure, and the way from it to a
+            /// member.
             pub const MEMBERS: &[&str] = &[$($member,)+];
         }
     };
@@ -46,23 +52,23 @@ offsets! {
     files_table = "files_struct.fdt",
     table_size = "fdtable.max_fds",
     table_files = "fdtable.fd",
-    /// x86_64's status, arm64's flags.
+    /// The status on x86_64, the flags on arm64.
     thread_status = "?task_struct.thread_info.status|task_struct.thread_info.flags",
-    /// As the system call was entered.
+    /// Argument 0 at the entry of the system call.
     syscall_argument_0 = "?$0",
     syscall_argument_1 = "?$1",
     syscall_argument_2 = "?$2",
     enter_number = "?trace_event_raw_sys_enter.id",
     enter_arguments = "?trace_event_raw_sys_enter.args",
     exit_result = "?trace_event_raw_sys_exit.ret",
-    /// Counted up by each call that reads.
+    /// Incremented by each call that reads.
     task_reads = "?task_struct.ioac.syscr",
-    /// Counted up by each call that writes.
+    /// Incremented by each call that writes.
     task_writes = "?task_struct.ioac.syscw",
 }
 
 impl Offsets {
-    /// As the bytes of the structure, from one offset for each of [`Offsets::MEMBERS`].
+    /// Returns the bytes of the structure, from one offset for each of [`Offsets::MEMBERS`].
     #[must_use]
     pub fn to_bytes(values: [u32; Self::MEMBERS.len()]) -> [u8; size_of::<Self>()] {
         let mut bytes = [0; size_of::<Self>()];

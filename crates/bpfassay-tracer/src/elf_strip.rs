@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Removes from an eBPF object what only debuggers read. Part of the build script, which embeds the objects; tested with the library.
+//! Removes from an eBPF object what only debuggers read. The build script, which embeds the
+//! objects, uses this module; the library tests it.
 //!
-//! clang writes DWARF whenever it writes BTF, and no loader reads it: it is a third of an object. Relocations of BTF, which
-//! no loader applies either, are another fifth.
+//! clang writes DWARF whenever it writes BTF. No loader reads DWARF, which is a third of an object.
+//! No loader applies relocations of BTF either, which are another fifth.
 
 use std::ops::Range;
 
-/// A section's header (`Elf64_Shdr`), and the file's, in bytes.
+/// Size of a section's header (`Elf64_Shdr`), and of the file's, in bytes.
 const SECTION: usize = 64;
 const FILE: usize = 64;
-/// A symbol (`Elf64_Sym`).
+/// Size of a symbol (`Elf64_Sym`), in bytes.
 const SYMBOL: usize = 24;
 
 /// Types of sections (`SHT_*`).
@@ -18,11 +19,13 @@ const RELOCATIONS_WITH_ADDENDS: u32 = 4;
 const NO_BITS: u32 = 8;
 const RELOCATIONS: u32 = 9;
 
-/// Where a symbol belongs to no section, and the first number that is none of a section (`SHN_ABS`, `SHN_LORESERVE`).
+/// Section of symbols that belong to no section (`SHN_ABS`), and the first reserved section number
+/// (`SHN_LORESERVE`).
 const ABSOLUTE: u16 = 0xfff1;
 const RESERVED: u16 = 0xff00;
 
-/// The little-endian 64-bit object `elf` without the sections for debuggers; `None` for anything else.
+/// Returns the little-endian 64-bit object `elf` without the sections for debuggers; `None` for
+/// anything else.
 pub(crate) fn without_debug_sections(elf: &[u8]) -> Option<Vec<u8>> {
     // The magic, ELFCLASS64, ELFDATA2LSB.
     if !elf.starts_with(b"\x7fELF\x02\x01") {
@@ -45,7 +48,7 @@ pub(crate) fn without_debug_sections(elf: &[u8]) -> Option<Vec<u8>> {
     for section in &sections {
         stays.push(!is_for_debuggers(name_of(section)?));
     }
-    // The new number of each section.
+    // Returns the new number of a section.
     let after = |index: u64| -> Option<u64> {
         let index = usize::try_from(index).ok()?;
         stays.get(index)?.then(|| stays[..index].iter().filter(|stays| **stays).count() as u64)
@@ -74,7 +77,7 @@ pub(crate) fn without_debug_sections(elf: &[u8]) -> Option<Vec<u8>> {
         }
         let alignment = usize::try_from(number(section, 0x30..0x38)?).ok()?.max(1);
         out.resize(out.len().checked_next_multiple_of(alignment)?, 0);
-        // The first header, of no section, is all zeros.
+        // The first header belongs to no section and is all zeros.
         if number(section, 4..8)? != 0 {
             header[0x18..0x20].copy_from_slice(&(out.len() as u64).to_le_bytes());
         }
@@ -91,13 +94,13 @@ pub(crate) fn without_debug_sections(elf: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// libbpf (`ignore_elf_section`) and aya skip these.
+/// Returns whether libbpf (`ignore_elf_section`) and aya skip this section.
 fn is_for_debuggers(name: &[u8]) -> bool {
     let about = name.strip_prefix(b".rela").or_else(|| name.strip_prefix(b".rel")).unwrap_or(name);
     about.starts_with(b".debug_") || about != name && (about == b".BTF" || about == b".BTF.ext")
 }
 
-/// A little-endian number.
+/// Reads a little-endian number.
 fn number(bytes: &[u8], at: Range<usize>) -> Option<u64> {
     Some(bytes.get(at)?.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }
@@ -117,7 +120,8 @@ mod tests {
 
     use super::*;
 
-    /// A program that refers to a global variable, whose section follows one for debuggers that refers to the program.
+    /// A program that refers to a global variable. The variable's section follows a section for
+    /// debuggers, which refers to the program.
     fn sample() -> Vec<u8> {
         let mut object = Object::new(BinaryFormat::Elf, object::Architecture::Bpf, object::Endianness::Little);
         let segment = object.segment_name(StandardSegment::Text).to_vec();
@@ -175,7 +179,7 @@ mod tests {
         let counter = object.symbol_by_index(index).unwrap();
         let section = object.section_by_index(counter.section_index().unwrap()).unwrap();
         assert_eq!((counter.name().unwrap(), section.name().unwrap()), ("counter", ".data"));
-        // Nothing more to remove.
+        // Nothing more can be removed.
         assert_eq!(without_debug_sections(&after).unwrap().len(), after.len());
     }
 

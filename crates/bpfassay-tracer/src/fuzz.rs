@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tracer's readers of untrusted bytes, for fuzz targets alone (`crates/bpfassay-fuzz`). Each function passes its
-//! input to one reader and asserts what always holds of the result; nothing else may use them.
+//! The tracer's readers of untrusted bytes, for fuzz targets only (`crates/bpfassay-fuzz`). Each
+//! function passes its input to one reader and asserts what always holds of the result.
 
 use std::{collections::BTreeSet, ffi::OsString, io, os::unix::ffi::OsStringExt as _};
 
@@ -28,17 +28,17 @@ use crate::{
     },
 };
 
-/// Functions that are searched for in lists of the kernel.
+/// Functions that are searched in lists of the kernel.
 const WANTED: [&str; 4] = ["vfs_read", "vfs_write", "lookup", "nfs_file_read"];
 
-/// `/proc/self/mountinfo`.
+/// Reads `/proc/self/mountinfo`.
 pub fn mountinfo(text: &[u8]) {
     let table = mounts::Table::parse(text);
     let at = table.at("/mnt");
     assert!(at.is_none_or(|(id, device)| table.path(id, device) == Some("/mnt")));
 }
 
-/// Commands on standard input, in pieces of any size.
+/// Reads commands on standard input, in pieces of any size.
 pub fn commands(bytes: &[u8]) {
     let mut commands = Commands::new(true);
     for piece in bytes.chunks(97) {
@@ -57,7 +57,8 @@ pub fn commands(bytes: &[u8]) {
     let _ = commands.finish();
 }
 
-/// `/proc/kallsyms` and the lists of functions in tracefs and debugfs: only wanted functions are found.
+/// Reads `/proc/kallsyms` and the lists of functions in tracefs and debugfs. No unwanted function
+/// is found.
 pub fn kernel_lists(text: &[u8]) {
     let wanted = BTreeSet::from(WANTED);
     assert!(table::read(text, WANTED).is_ok_and(|found| found.keys().all(|name| wanted.contains(name.as_str()))));
@@ -75,7 +76,7 @@ pub fn kernel_lists(text: &[u8]) {
     let _ = preemption::decide(Some(&text), "") | preemption::decide(None, &text);
 }
 
-/// The file of `--symbol-cache`: what is read is written in the form in which it is read again.
+/// Reads the file of `--symbol-cache`. The facts are written in a form that reads back equal.
 pub fn symbol_cache(text: &str) {
     const STATE: &str = "4fc5d7f0-0000-0000-0000-000000000000 nfs,nfsd";
     let text = format!("{STATE}\n{text}");
@@ -83,7 +84,8 @@ pub fn symbol_cache(text: &str) {
     assert_eq!(kept::parse(&kept::write(&symbols, STATE, &text), STATE), Some(symbols));
 }
 
-/// A request to the tracer's endpoint: whether it is complete does not depend on what follows its head.
+/// Reads a request to the tracer's endpoint. Whether the request is complete does not depend on
+/// what follows its head.
 pub fn http_request(bytes: &[u8]) {
     let wanted = http::read(bytes, "/metrics");
     if wanted.is_none() {
@@ -94,14 +96,14 @@ pub fn http_request(bytes: &[u8]) {
     }
 }
 
-/// What libbpf and the verifier print: a refusal of bounded length.
+/// Reads output of libbpf and the verifier. The refusal has a bounded length.
 pub fn verifier_log(text: &str) {
     let failure = Failure { step: Step::Load, program: None, error: io::ErrorKind::PermissionDenied.into() };
     let refusal = log::refusal(failure, text);
     assert!(refusal.message.len() <= 4096 && refusal.verifier.is_none_or(|line| line.len() <= 4096));
 }
 
-/// Command lines, arguments separated by NUL.
+/// Reads command lines, with arguments separated by NUL.
 pub fn arguments(bytes: &[u8]) {
     let args = || bytes.split(|&byte| byte == 0).map(|arg| OsString::from_vec(arg.to_vec()));
     let _ = Request::parse(args());
@@ -111,7 +113,7 @@ pub fn arguments(bytes: &[u8]) {
     }
 }
 
-/// Contents of maps and of the ring buffer.
+/// Reads contents of maps and of the ring buffer.
 pub fn maps(bytes: &[u8]) {
     let (first, rest) = bytes.split_at(bytes.len().min(24));
     if let (Ok(key), Ok(value)) = (decode::key(first), decode::sum(rest.chunks(24))) {
@@ -132,7 +134,7 @@ pub fn maps(bytes: &[u8]) {
     }
 }
 
-/// A program, a library or an object: each hooked function is inside it.
+/// Reads a program, a library or an object. Each hooked function is inside the file.
 pub fn object(elf: &[u8]) {
     let _ = uprobes::offsets(elf);
     let _ = uprobes::interpreter(elf);
@@ -142,7 +144,7 @@ pub fn object(elf: &[u8]) {
     }
 }
 
-/// Names of sections and programs, and the list of a dynamic linker.
+/// Reads names of sections and programs, and the list of a dynamic linker.
 pub fn names(text: &str) {
     let _ = uprobes::listed(text);
     for line in text.lines() {

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay-tracer`: the bundled tracer, a program of its own.
+//! `bpfassay-tracer`: the bundled tracer, a separate program.
 //!
-//! Here: attaching one probe configuration, counting calls, bytes and errors per (cgroup, mount, operation),
-//! writing the counters as lines of JSON ([`bpfassay_protocol::tracer`]) on command or at an interval, and serving
-//! them to Prometheus. `bpfassay-tracer object` loads an object of the user in place of these.
-//! Not here: what runs meanwhile, what a count is compared with, and any verdict.
+//! It attaches one probe configuration, and counts calls, bytes and errors per (cgroup, mount,
+//! operation). It writes the counters as lines of JSON ([`bpfassay_protocol::tracer`]) on command
+//! or at an interval, and serves them to Prometheus. `bpfassay-tracer object` loads a user's object
+//! instead. The workload, comparisons of the counts, and verdicts are elsewhere.
 //!
 //! Each module uses only those below it:
 //!
 //! - `cli`: the command line and the exit status.
-//! - `service`: the life of a tracer while its programs count: commands, samples, the metrics endpoint.
-//! - `counters`: reading what the programs count, and what was lost.
-//! - `loader`: loading and attaching, by libbpf or by aya; `plan` is what the two have in common.
+//! - `service`: the life of a tracer while its programs count: commands, samples, the metrics
+//!   endpoint.
+//! - `counters`: reads what the programs count, and what was lost.
+//! - `loader`: loads and attaches programs, by libbpf or by aya. `plan` is the common part.
 //! - `diagnostics`: pitfalls, before and after counting.
-//! - `features`: what the kernel offers, by trial.
+//! - `features`: the kernel's features, by trial.
 //! - `kernel`: facts of the running kernel, each read in one place.
 //!
-//! Exit status: 0 after the end of standard input or SIGINT/SIGTERM, 2 for invalid arguments, 3 when the
-//! kernel refuses the probe configuration (after a `refused` line), 1 for everything else.
+//! Exit status: 0 after the end of standard input or SIGINT/SIGTERM, 2 for invalid arguments, 1 for
+//! other errors. It is 3 if the kernel refuses the probe configuration (after a `refused` line).
 
 mod cli;
 mod counters;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program from outside: arguments, exit status, and the refusal line.
+//! Tests the program from outside: arguments, exit status, and the refusal line.
 
 use std::{
     borrow::Cow,
@@ -20,7 +20,8 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// Drops the privileges that loading an eBPF program for tracing needs, so that every kernel refuses it, also for root.
+/// Drops the privileges that loading an eBPF program for tracing needs, so that every kernel
+/// refuses it, even for root.
 fn without_privileges(mut command: Command) -> Command {
     const CAP_SYS_ADMIN: libc::c_ulong = 21;
     const CAP_PERFMON: libc::c_ulong = 38;
@@ -30,7 +31,8 @@ fn without_privileges(mut command: Command) -> Command {
             // SAFETY: prctl takes plain numbers here and touches no memory of this process.
             if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability) } != 0 {
                 let error = io::Error::last_os_error();
-                // A process that may not drop capabilities has none of them, and a kernel before 5.8 has two fewer.
+                // A process that is not allowed to drop capabilities has none of them, and a kernel
+                // before 5.8 has two fewer.
                 if !matches!(error.raw_os_error(), Some(libc::EPERM | libc::EINVAL)) {
                     return Err(error);
                 }
@@ -38,7 +40,8 @@ fn without_privileges(mut command: Command) -> Command {
         }
         Ok(())
     };
-    // SAFETY: the closure only makes system calls and allocates nothing, as is required between fork and exec.
+    // SAFETY: the closure only makes system calls and allocates nothing, as is required between
+    // fork and exec.
     unsafe { command.pre_exec(drop_capabilities) };
     command
 }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines of the kernel's sunrpc caches (`/proc/net/rpc/*/channel`): questions from the kernel and answers to it.
+//! Lines of the kernel's sunrpc caches (`/proc/net/rpc/*/channel`): questions of the kernel, and
+//! answers.
 //!
-//! A line consists of fields with blanks between them. In a field, blank, tab, newline and backslash are written as `\ooo`; a field
-//! of binary data is `\x` and hexadecimal digits (net/sunrpc/cache.c, `qword_add`, `qword_addhex`, `qword_get`).
+//! A line consists of fields separated by blanks. In a field, blank, tab, newline and backslash are
+//! written as `\ooo`. A field of binary data is `\x` followed by hexadecimal digits
+//! (net/sunrpc/cache.c, `qword_add`, `qword_addhex`, `qword_get`).
 
 use std::{fmt::Write, net::Ipv4Addr};
 
 use bpfassay_protocol::nodes::Node;
 
-/// A time after the last that a 32-bit second counter can hold: entries that never expire while a guest lives.
+/// The last second that a 32-bit counter can hold: entries do not expire while a guest lives.
 const NEVER: i64 = 0x7fff_ffff;
 
 /// Flags of an export (include/uapi/linux/nfsd/export.h).
@@ -19,35 +21,33 @@ mod flag {
     pub(super) const FSID: u32 = 0x2000;
 }
 
-/// `FSID_NUM` of fs/nfsd/nfsfh.h: the file system is identified by the export's own number.
+/// `FSID_NUM` of fs/nfsd/nfsfh.h: the export's own number identifies the file system.
 const FSID_NUM: &str = "1";
 
-/// Who the exports are for: this guest itself, or the nodes that it serves.
+/// Name of the exports' clients: this guest itself, or the nodes that it serves.
 pub(crate) const DOMAIN: &str = "guest";
 
-/// The export.
+/// A directory that the server exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Export<'a> {
-    /// Its directory.
     pub path: &'a str,
 }
 
-/// The caches that nfsd asks, by their names in /proc/net/rpc.
+/// The caches that nfsd asks. Their directories are in /proc/net/rpc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cache {
-    /// Address to domain.
+    /// Maps an address to a domain.
     Address,
-    /// Domain and path to export.
+    /// Maps a domain and a path to an export.
     Export,
-    /// Domain and part of a file handle to path.
+    /// Maps a domain and a part of a file handle to a path.
     FileHandle,
 }
 
 impl Cache {
-    /// All of them.
     pub(crate) const ALL: [Self; 3] = [Self::Address, Self::Export, Self::FileHandle];
 
-    /// The file to read questions from and write answers to.
+    /// Returns the file from which questions are read and to which answers are written.
     pub(crate) const fn channel(self) -> &'static str {
         match self {
             Self::Address => "/proc/net/rpc/auth.unix.ip/channel",
@@ -56,7 +56,7 @@ impl Cache {
         }
     }
 
-    /// The entry that every mount needs, to be written before the kernel asks.
+    /// Returns the entry that every mount needs, to be written before the kernel asks.
     pub(crate) fn first_entry(self, export: Export<'_>) -> String {
         match self {
             Self::Address => {
@@ -75,8 +75,8 @@ impl Cache {
         }
     }
 
-    /// The answer to the kernel's question `line`: the entry where there is one, else "there is none". `None` where
-    /// the line is not a question of this cache.
+    /// Returns the answer to the kernel's question `line`: the entry, or a line that says that
+    /// there is no entry. `None` if the line is not a question to this cache.
     pub(crate) fn answer(self, line: &[u8], export: Export<'_>) -> Option<String> {
         let fields = split(line)?;
         let key: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
@@ -99,19 +99,20 @@ impl Cache {
     }
 }
 
-/// Whether mounts from this address are served: this guest's own, and those of nodes.
+/// Returns whether mounts from this address are served: the guest's own address, and those of
+/// nodes.
 fn is_client(address: &[u8]) -> bool {
     let own = Ipv4Addr::LOCALHOST.to_string();
     address == own.as_bytes() || Node::all(Node::MOST).any(|node| node.address().to_string().as_bytes() == address)
 }
 
-/// Flags, anonymous user and group, number of the file system.
+/// Appends flags, anonymous user and group, and the number of the file system.
 fn export_entry(line: Line) -> Line {
     let flags = flag::INSECURE_PORT | flag::ASYNC | flag::NO_SUBTREE_CHECK | flag::FSID;
     line.number(flags.into()).number(65534).number(65534).number(0)
 }
 
-/// A line being written.
+/// A line being composed.
 struct Line(String);
 
 impl Line {
@@ -158,7 +159,7 @@ impl Line {
     }
 }
 
-/// The fields of a line, decoded; `None` where an escape is broken.
+/// Decodes the fields of a line; `None` if an escape is broken.
 fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.split(|&byte| byte == b' ').filter(|field| !field.is_empty()).map(decode).collect()

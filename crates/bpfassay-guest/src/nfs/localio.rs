@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! LOCALIO (6.12 and later, where built): a client that finds its server on the same machine reads and writes the
-//! server's files directly, without the protocol.
+//! NFS LOCALIO (Linux 6.12 and later, if built). A client that finds its server on the same machine
+//! reads and writes the server's files directly, without the protocol.
 
 use std::{
     fs::{self, File},
@@ -17,29 +17,31 @@ use crate::{
 
 const MODULES: &str = "/sys/module";
 
-/// Size of a test write: less than a page.
+/// Data of a test write: less than a page.
 const PIECE: &[u8] = b"bpfassay";
 
-/// Test writes until LOCALIO counts as not in use. The client asks the server in the background, so the first ones may
-/// still go through the protocol.
+/// Number of test writes until LOCALIO counts as not in use. The client asks the server in the
+/// background, so the first writes can still go through the protocol.
 const ATTEMPTS: u32 = 16;
 
-/// Switches LOCALIO as `wanted`, where the kernel has it.
+/// Switches LOCALIO as `wanted`, if the kernel has it.
 pub(crate) fn set(wanted: Option<bool>, link: &Link) -> Result<()> {
     let Some(wanted) = wanted else { return Ok(()) };
     match parameter(MODULES)? {
         Some(path) => system::write(&path, if wanted { "Y\n" } else { "N\n" }),
-        // Such a kernel does without it anyway; where it was requested, the facts then show that it is not in use.
+        // Such a kernel does not use LOCALIO anyway. If the job requested it, the facts show that
+        // it is not in use.
         None if wanted => link.log("the job requests NFS LOCALIO, which this kernel does not have"),
         None => Ok(()),
     }
 }
 
-/// Whether writes to the mount at `path` bypass the protocol, determined by a write and the client's own
-/// count of WRITE calls; `None` where the kernel has no LOCALIO.
+/// Returns whether writes to the mount at `path` bypass the protocol; `None` if the kernel has no
+/// LOCALIO. A test write and the client's own count of WRITE calls decide.
 ///
-/// The write is made in any case: it is the first one of the mount, and what the client and the server set up for it
-/// belongs to no measurement. `client` is in the name of its file: several nodes do this at the same time.
+/// The write is made in any case: as the first write of the mount it makes client and server set up
+/// state, which belongs to no measurement. `client` is a part of the file's name, because several
+/// nodes do this at the same time.
 pub(crate) fn in_use(path: &str, client: &str) -> Result<Option<bool>> {
     let enabled = match parameter(MODULES)? {
         Some(parameter) => Some(system::read(&parameter)? == "Y"),
@@ -68,7 +70,7 @@ fn write_calls(path: &str) -> Result<u64> {
         .ok_or_else(|| Error::unexpected("/proc/self/mountstats", "a count of WRITE calls", ""))
 }
 
-/// Writes a file to stable storage and removes it.
+/// Writes a file to stable storage and removes the file.
 fn write_piece(path: &str, client: &str) -> Result<()> {
     let path = format!("{path}/.bpfassay-first-write-{client}");
     let mut file = File::create(&path).map_err(Error::file("make", &path))?;
@@ -77,7 +79,7 @@ fn write_piece(path: &str, client: &str) -> Result<()> {
     fs::remove_file(&path).map_err(Error::file("remove", &path))
 }
 
-/// The switch: `localio_enabled` of whichever NFS module has it.
+/// Returns the path of `localio_enabled`, a parameter of one of the NFS modules.
 fn parameter(modules: &str) -> Result<Option<String>> {
     let mut found = Vec::<PathBuf>::new();
     for entry in fs::read_dir(modules).map_err(Error::file("list", modules))? {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel's NFS server exporting a tmpfs, and its mount, over the loopback interface or by the nodes of a job, without any help from
-//! user-space daemons.
+//! The kernel's NFS server exporting a tmpfs, and a mount of that export, over the loopback
+//! interface or by the nodes of a job. No user-space daemons are needed.
 
 pub(crate) mod channel;
 pub(crate) mod localio;
@@ -34,39 +34,40 @@ use crate::{
 /// The directory that the server exports.
 pub(crate) const EXPORT: Export<'static> = Export { path: "/srv" };
 
-/// Where the client mounts it.
 pub(crate) const MOUNT_POINT: &str = "/mnt/nfs";
 
 const PORT: u16 = 2049;
 
-/// Largest transfer, in bytes: the same on every kernel and memory size, or figures would not compare.
+/// Largest transfer, in bytes. It is the same on every kernel and memory size, because figures
+/// would not be comparable otherwise.
 const BLOCK_SIZE: u32 = 1 << 20;
 
 /// Largest NFSv3 file handle, in bytes.
 const HANDLE_SIZE: usize = 64;
 
-/// When a server of NFSv4 may meet its first client, in nanoseconds since the boot. The server marks
-/// an expired client by `cl_time` 0 (`is_client_expired`, fs/nfsd/nfs4state.c), the seconds since the
-/// boot at which it last heard of the client, as of the last tick. So a client of the first second
-/// has expired for good, and its mount never ends.
+/// The earliest time at which a server of NFSv4 can meet its first client, in nanoseconds since
+/// boot. `cl_time` is the second since boot, as of the last tick, at which the server last heard of
+/// a client; 0 marks an expired client (`is_client_expired`, fs/nfsd/nfs4state.c). A client of the
+/// first second would therefore count as expired for good, and mounting would never end.
 const FIRST_CLIENT_NS: u64 = 1_100_000_000;
 
-/// Starts the server and mounts its export at [`MOUNT_POINT`]. Returns whether LOCALIO is in use; `None` where this
-/// kernel has none.
+/// Starts the server and mounts the export at [`MOUNT_POINT`]. Returns whether LOCALIO is in use;
+/// `None` if this kernel has no LOCALIO.
 pub(crate) fn bring_up(nfs: &Nfs, link: &Link, steps: &mut Steps) -> Result<Option<bool>> {
     serve(nfs, Ipv4Addr::LOCALHOST, steps)?;
     localio::set(nfs.localio, link)?;
     mount(&Mount::of(nfs.version, Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST), "alone", steps)
 }
 
-/// Starts the server, for clients that reach it at `address`.
+/// Starts the server for clients that reach it at `address`.
 pub(crate) fn serve(nfs: &Nfs, address: Ipv4Addr, steps: &mut Steps) -> Result<()> {
     mount_with("tmpfs", EXPORT.path, "tmpfs", &format!("size={}m,mode=0777", nfs.size_mib))?;
     mount_with("nfsd", "/proc/fs/nfsd", "nfsd", "")?;
     mount_with("rpc_pipefs", upcall::PIPES, "rpc_pipefs", "")?;
     upcall::start(EXPORT)?;
     steps.ended("nfs caches")?;
-    // Before nfsd and lockd create their listeners: both register them with it.
+    // The services must start before nfsd and lockd create their listeners, which both register
+    // with the port mapper.
     let services = (nfs.version == NfsVersion::V3).then(|| Services::start(address)).transpose()?;
     write("/proc/fs/nfsd/max_block_size", &format!("{BLOCK_SIZE}\n"))?;
     choose_version(nfs.version)?;
@@ -85,14 +86,15 @@ pub(crate) fn serve(nfs: &Nfs, address: Ipv4Addr, steps: &mut Steps) -> Result<(
     Ok(())
 }
 
-/// Mounts the export of another guest at [`MOUNT_POINT`], on `node`. Returns what [`bring_up`] does.
+/// Mounts the export of another guest at [`MOUNT_POINT`], on `node`. Returns the same as
+/// [`bring_up`].
 pub(crate) fn mount_of_server(nfs: &Nfs, node: Node, steps: &mut Steps) -> Result<Option<bool>> {
     mount_with("rpc_pipefs", upcall::PIPES, "rpc_pipefs", "")?;
     let server = Node::server(node.count).address();
     mount(&Mount::of(nfs.version, server, node.address()), &node.host_name(), steps)
 }
 
-/// Mounts, and makes the first write, as `client`.
+/// Mounts, and makes the first write as `client`.
 fn mount(mount: &Mount, client: &str, steps: &mut Steps) -> Result<Option<bool>> {
     mount_with(&mount.source, MOUNT_POINT, mount.file_system, &mount.options)?;
     steps.ended("nfs mount")?;
@@ -101,26 +103,28 @@ fn mount(mount: &Mount, client: &str, steps: &mut Steps) -> Result<Option<bool>>
     Ok(localio)
 }
 
-/// How long a server of NFSv4 still has to wait, `now` nanoseconds after the boot.
+/// Returns how long a server of NFSv4 still has to wait, `now` nanoseconds after boot.
 const fn until_first_client(now: u64) -> Duration {
     Duration::from_nanos(FIRST_CLIENT_NS.saturating_sub(now))
 }
 
-/// Ends the server's grace period for clients of an earlier instance. When the client tracker has reported that there were
-/// none, the kernel has usually ended it already, and refuses to end it twice.
+/// Ends the server's grace period for clients of an earlier instance. If the client tracker has
+/// reported no clients, the kernel has usually ended the grace period already, and refuses to end
+/// it twice.
 fn end_grace() -> Result<()> {
     const PATH: &str = "/proc/fs/nfsd/v4_end_grace";
     if read(PATH)? == "Y" { Ok(()) } else { write(PATH, "Y\n") }
 }
 
-/// Serves exactly the protocol under test.
+/// Makes the server serve exactly the protocol under test.
 fn choose_version(version: NfsVersion) -> Result<()> {
     const PATH: &str = "/proc/fs/nfsd/versions";
     write(PATH, &versions(&read(PATH)?, version))
 }
 
-/// What `/proc/fs/nfsd/versions` takes, given what it shows (`-2 +3 +4 -4.0 +4.1 +4.2`): every version that the kernel
-/// has switched on or off. Without versions 2 and 3 the server needs no lockd, which would need a port mapper.
+/// Returns the text to write to `/proc/fs/nfsd/versions`, given the text that it shows (`-2 +3 +4
+/// -4.0 +4.1 +4.2`): every version that the kernel has, switched on or off. Without versions 2 and
+/// 3 the server needs no lockd, which would need a port mapper.
 pub(crate) fn versions(shown: &str, version: NfsVersion) -> String {
     let wanted: &[&str] = match version {
         NfsVersion::V3 => &["3"],
@@ -129,7 +133,7 @@ pub(crate) fn versions(shown: &str, version: NfsVersion) -> String {
     };
     let versions = shown.split_whitespace().filter_map(|field| {
         let name = field.strip_prefix(['+', '-'])?;
-        // `4` switches the minor versions that are still on; no study uses `4.0` alone.
+        // `4` switches the minor versions that are still on. No study uses `4.0` alone.
         Some(format!("{}{name}", if wanted.contains(&name) { '+' } else { '-' }))
     });
     let mut line = versions.collect::<Vec<_>>().join(" ");
@@ -146,11 +150,11 @@ struct Mount {
 }
 
 impl Mount {
-    /// That of `server`'s export on `client`.
+    /// Returns the arguments that mount `server`'s export on `client`.
     fn of(version: NfsVersion, server: Ipv4Addr, client: Ipv4Addr) -> Self {
         match version {
-            // Without file locking (`nolock`): IOR takes no locks, and the lock manager's client would need a status
-            // daemon. It shows as `local_lock=all` in the mount's options.
+            // There is no file locking (`nolock`): IOR takes no locks, and the lock manager's
+            // client would need a status daemon. The mount's options show it as `local_lock=all`.
             NfsVersion::V3 => Self {
                 source: format!("{server}:{}", EXPORT.path),
                 file_system: "nfs",
@@ -171,7 +175,7 @@ impl Mount {
     }
 }
 
-/// The file handle of the export's root, from the server itself.
+/// Asks the server for the file handle of the export's root.
 fn root_handle() -> Result<Vec<u8>> {
     const PATH: &str = "/proc/fs/nfsd/filehandle";
     let question = format!("{} {} {HANDLE_SIZE}\n", channel::DOMAIN, EXPORT.path);
@@ -190,7 +194,7 @@ fn root_handle() -> Result<Vec<u8>> {
         .ok_or_else(|| Error::unexpected(PATH, format!("a file handle of 1 to {HANDLE_SIZE} bytes"), &answer))
 }
 
-/// Removes `path` and everything in it, where it exists.
+/// Removes `path` and everything in it, if it exists.
 pub(crate) fn remove_tree(path: &str) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ONC RPC calls and replies (RFC 5531) of the two small services that NFSv3 cannot do without: a port mapper that the
-//! kernel's server registers with (RFC 1833), and the mount protocol (RFC 1813, appendix I). Encoding only.
+//! ONC RPC calls and replies (RFC 5531) of the two small services that NFSv3 needs. One is a port
+//! mapper with which the kernel's server registers (RFC 1833), the other the mount protocol (RFC
+//! 1813, appendix I). This module decodes and encodes; it does no I/O.
 
 /// Program number of the port mapper.
 const RPCBIND: u32 = 100_000;
@@ -20,16 +21,17 @@ const MNT3ERR_NOENT: u32 = 2;
 /// Largest record that a peer may send, in bytes.
 pub(crate) const MAX_RECORD: usize = 64 << 10;
 
-/// What the mount protocol returns.
+/// The result of the mount protocol's MNT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Exported {
     /// Path of the export.
     pub path: String,
-    /// File handle of its root.
+    /// File handle of the export's root.
     pub handle: Vec<u8>,
 }
 
-/// The reply to one call, without record mark; `None` where `call` is no call that can be replied to.
+/// Returns the reply to one call, without record mark; `None` if `call` is not a call that can be
+/// replied to.
 pub(crate) fn reply(call: &[u8], exported: &Exported) -> Option<Vec<u8>> {
     let mut call = Reader(call);
     let number = call.uint()?;
@@ -52,8 +54,8 @@ pub(crate) fn reply(call: &[u8], exported: &Exported) -> Option<Vec<u8>> {
     reply.uint(0).uint(0).uint(0);
     let status = match (program, version, procedure) {
         (RPCBIND, 2..=4, 0) | (MOUNT, 3, 0 | 3 | 4) => Status::Success(Vec::new()),
-        // SET and UNSET: whatever the kernel registers is registered. Nobody asks for it here: the client gets
-        // every port from its mount options.
+        // SET and UNSET always succeed. Nobody looks the registrations up: the client gets every
+        // port from its mount options.
         (RPCBIND, 2..=4, 1 | 2) => Status::Success(vec![1]),
         (RPCBIND, 2..=4, _) | (MOUNT, 3, 2 | 5..) => Status::ProcedureUnavailable,
         (RPCBIND, _, _) => Status::Versions(2, 4),
@@ -86,14 +88,14 @@ enum Status {
     ProcedureUnavailable,
 }
 
-/// The 4 bytes before a record on a stream: "last fragment" and its length.
+/// Returns the 4 bytes before a record on a stream: the bit "last fragment", and the length.
 pub(crate) fn record_mark(length: usize) -> Option<[u8; 4]> {
     let length = u32::try_from(length).ok().filter(|length| length >> 31 == 0)?;
     Some((length | 1 << 31).to_be_bytes())
 }
 
-/// Length of the fragment that a mark announces; `None` where it is not the last of its record (the kernel sends each
-/// record as one fragment) or longer than [`MAX_RECORD`].
+/// Returns the length of the fragment that a mark announces. `None` if the fragment is longer than
+/// [`MAX_RECORD`], or not the last of its record: the kernel sends each record as one fragment.
 pub(crate) fn record_length(mark: [u8; 4]) -> Option<usize> {
     let mark = u32::from_be_bytes(mark);
     let length = usize::try_from(mark & !(1 << 31)).ok()?;
@@ -128,7 +130,7 @@ impl Writer {
         self
     }
 
-    /// `data` is a file handle: at most 64 bytes.
+    /// Appends a file handle, which has at most 64 bytes.
     fn opaque(&mut self, data: &[u8]) -> &mut Self {
         self.uint(data.len() as u32);
         self.0.extend(data);

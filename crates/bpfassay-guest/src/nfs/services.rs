@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The port mapper and the mount protocol on their sockets, for NFSv3 only.
+//! The port mapper and the mount protocol on their sockets, for NFSv3.
 
 use std::{
     fs,
@@ -16,20 +16,20 @@ use crate::{
     link,
 };
 
-/// Where the kernel looks for a port mapper first (net/sunrpc/rpcb_clnt.c).
+/// Where the kernel first looks for a port mapper (net/sunrpc/rpcb_clnt.c).
 const RPCBIND: &str = "/var/run/rpcbind.sock";
 
-/// Port of the mount protocol; the client gets it from its mount options.
+/// Port of the mount protocol, which the client gets from its mount options.
 pub(crate) const MOUNT_PORT: u16 = 20048;
 
-/// Both services. The export becomes known only after nfsd runs, which needs the port mapper.
+/// Both services. The export becomes known only when nfsd runs, and nfsd needs the port mapper.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Services {
     exported: Arc<OnceLock<Exported>>,
 }
 
 impl Services {
-    /// Starts both, the mount protocol on `address`, whose interface must be up.
+    /// Starts both services. The mount protocol listens on `address`, whose interface must be up.
     pub(crate) fn start(address: Ipv4Addr) -> Result<Self> {
         let services = Self::default();
         fs::create_dir_all("/var/run").map_err(Error::file("make directory", "/var/run"))?;
@@ -41,13 +41,14 @@ impl Services {
         Ok(services)
     }
 
-    /// What to return from now on.
+    /// Sets what the mount protocol returns from now on.
     pub(crate) fn export(&self, exported: Exported) {
-        // Set once per boot: a second value would be the same.
+        // A second value in the same boot would be the same.
         let _ = self.exported.set(exported);
     }
 
-    /// One thread per listener and one per connection; the clients are kernels of guests.
+    /// Starts one thread for the listener, and one per connection. The clients are kernels of
+    /// guests.
     fn accept<S: Read + Write + Send + 'static>(
         &self,
         mut next: impl FnMut() -> io::Result<S> + Send + 'static,
@@ -71,7 +72,8 @@ impl Services {
         Ok(())
     }
 
-    /// Replies to calls until the peer hangs up. The connection of a peer that sends no valid call is closed.
+    /// Replies to calls until the peer hangs up. Closes the connection of a peer that sends an
+    /// invalid call.
     fn serve(&self, mut stream: impl Read + Write) {
         let nothing = Exported { path: String::new(), handle: Vec::new() };
         loop {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Answers the upcalls of the kernel's NFS server: the caches' questions and the tracking of clients.
+//! Answers the upcalls of the kernel's NFS server: the caches' questions, and the tracking of
+//! clients.
 //!
-//! One thread does it for as long as the guest runs, so that no question ever waits for a timeout.
+//! One thread answers for as long as the guest runs, so that no question waits for a timeout.
 
 use std::{
     ffi::CStr,
@@ -24,17 +25,18 @@ use crate::{
     link::{self, wait_readable},
 };
 
-/// Where rpc_pipefs is mounted.
+/// Mount point of rpc_pipefs.
 pub(crate) const PIPES: &str = "/run/rpc_pipefs";
 
-/// The directory in which nfsd makes its pipe when it starts, and the pipe's name there.
+/// The directory in which nfsd makes its pipe when it starts.
 const PIPE_DIRECTORY: &str = "/run/rpc_pipefs/nfsd";
 const PIPE: &CStr = c"cld";
 
-/// Longest question of a cache: the kernel returns at most a page at once.
+/// Longest question of a cache. The kernel returns at most a page at once.
 const MAX_QUESTION: usize = 8192;
 
-/// Writes the first entries and starts the thread. The sunrpc and nfsd modules must be inserted, nfsd not started yet.
+/// Writes the first entries and starts the thread. The sunrpc and nfsd modules must be inserted,
+/// and nfsd must not be started yet.
 pub(crate) fn start(export: Export<'static>) -> Result<()> {
     let mut server = Server::new(export)?;
     let run = move || match server.run() {
@@ -68,7 +70,8 @@ impl Server {
                 Ok(directory)
             })
             .map_err(Error::file("watch", PIPE_DIRECTORY))?;
-        // The watch exists now, so a pipe cannot appear unnoticed between this check and the first wait.
+        // The watch exists now, so no pipe can appear unnoticed between this check and the first
+        // wait.
         let pipe = open_pipe()?;
         Ok(Self { export, channels, directory, pipe })
     }
@@ -97,7 +100,7 @@ impl Server {
         }
     }
 
-    /// Reads all events of the directory; returns whether the pipe is among the files created.
+    /// Reads all events of the directory. Returns whether the pipe was created.
     fn pipe_was_made(&self) -> Result<bool> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.directory, &mut buffer);
@@ -130,7 +133,7 @@ fn answer_question(cache: Cache, channel: &mut File, export: Export<'_>) -> Resu
     channel.write_all(answer.as_bytes()).map_err(Error::file("write", path))
 }
 
-/// The pipe, if it exists.
+/// Opens the pipe, if it exists.
 fn open_pipe() -> Result<Option<File>> {
     let path = format!("{PIPE_DIRECTORY}/{}", PIPE.to_string_lossy());
     match OpenOptions::new().read(true).write(true).open(&path) {
@@ -151,24 +154,25 @@ fn answer_tracking(pipe: &mut File) -> Result<()> {
     }
     cld::answer(message).ok_or_else(|| Error::unexpected(&path, "a message of the client tracker", ""))?;
     match pipe.write_all(message) {
-        // The server gave up waiting for this one.
+        // The server has given up waiting for this reply.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         other => other.map_err(Error::file("write", path)),
     }
 }
 
-/// Messages of the client tracker (include/uapi/linux/nfsd/cld.h): version, command, status, number, data.
+/// Messages of the client tracker (include/uapi/linux/nfsd/cld.h): version, command, status,
+/// number, data.
 pub(crate) mod cld {
     /// Larger than `struct cld_msg_v2` (1067 bytes).
     pub(super) const MAX_MESSAGE: usize = 4096;
-    /// `Cld_GetVersion`: which version of the protocol does user space implement?
+    /// `Cld_GetVersion` asks which version of the protocol user space implements.
     const GET_VERSION: u8 = 5;
     /// The version implemented here.
     const VERSION: u8 = 2;
     const HEADER: usize = 8;
 
-    /// Turns a request into its reply: success, and no client known, so that there is no client to wait
-    /// for after a start. `None` where it is too short to be one.
+    /// Turns a request into its reply: success, and no client known, so that the server waits for
+    /// no client after its start. `None` if the message is too short.
     pub(crate) fn answer(message: &mut [u8]) -> Option<()> {
         let (header, data) = message.split_at_mut_checked(HEADER)?;
         header[2..4].fill(0);

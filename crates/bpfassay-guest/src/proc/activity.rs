@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel did besides moving bytes, for comparison between runs: read at the barriers, outside the interval that is timed.
+//! Work of the kernel besides moving bytes, for comparison between runs. The counters are read at
+//! the barriers, outside the interval that is timed.
 
 use std::{collections::BTreeMap, fs};
 
 use bpfassay_protocol::message::PhaseActivity;
 
-/// Counters since boot. One that cannot be read is left out: only a diagnosis depends on it.
+/// Counters since boot. A counter that cannot be read is left out: only a diagnosis depends on it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Activity {
-    /// RPCs sent for the mount by procedure, which the caller adds from mountstats.
+    /// RPCs sent for the mount, by procedure. The caller adds them from mountstats.
     pub(crate) rpcs: Option<BTreeMap<String, u64>>,
     page_allocations: Option<u64>,
     context_switches: Option<u64>,
@@ -16,13 +17,14 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// The counters of the kernel as a whole.
+    /// Reads the counters of the kernel as a whole.
     pub(crate) fn read() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Self::of(&text("/proc/stat"), &text("/proc/vmstat"))
     }
 
-    /// Of `/proc/stat` (`show_stat` in fs/proc/stat.c) and `/proc/vmstat` (`vmstat_text` in mm/vmstat.c).
+    /// Parses `/proc/stat` (`show_stat` in fs/proc/stat.c) and `/proc/vmstat` (`vmstat_text` in
+    /// mm/vmstat.c).
     fn of(stat: &str, vmstat: &str) -> Self {
         let of_zones = vmstat.lines().filter_map(|line| line.strip_prefix("pgalloc_")?.split_once(' ')?.1.parse().ok());
         Self {
@@ -34,7 +36,7 @@ impl Activity {
         }
     }
 
-    /// What happened since `before`.
+    /// Returns what happened since `before`.
     pub(crate) fn since(&self, before: &Self) -> PhaseActivity {
         let more = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
         let rpcs = self.rpcs.as_ref().zip(before.rpcs.as_ref()).map(|(now, then)| {
@@ -53,12 +55,12 @@ impl Activity {
     }
 }
 
-/// How often a CPU changed between threads since the boot, by `/proc/stat`.
+/// Returns how many context switches happened on all CPUs since boot, from `/proc/stat`.
 pub(crate) fn context_switches(stat: &str) -> Option<u64> {
     first(stat, "ctxt ")
 }
 
-/// The first number after `name`, in the line of `/proc/stat` that begins with it.
+/// Returns the first number after `name`, in the line of `/proc/stat` that begins with `name`.
 fn first(stat: &str, name: &str) -> Option<u64> {
     stat.lines().find_map(|line| line.strip_prefix(name)?.split_ascii_whitespace().next()?.parse().ok())
 }

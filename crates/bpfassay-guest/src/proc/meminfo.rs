@@ -3,7 +3,7 @@
 
 pub(crate) const PATH: &str = "/proc/meminfo";
 
-/// The value of `name`, as `MemFree`, in KiB.
+/// Returns the value of `name`, such as `MemFree`, in KiB.
 pub(crate) fn kib(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     value.trim().strip_suffix(" kB")?.parse().ok()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files of /proc that the agent reads: parsing only.
+//! Parses files of /proc that the agent reads.
 
 pub(crate) mod activity;
 pub(crate) mod idle;

@@ -10,28 +10,28 @@ use crate::error::{Error, Result};
 
 const PATH: &str = "/proc/self/mountinfo";
 
-/// The topmost mount at `path`, from `/proc/self/mountinfo`.
+/// Returns the topmost mount at `path`, from `/proc/self/mountinfo`.
 pub(crate) fn read(path: &str) -> Result<MountFacts> {
     let text = fs::read_to_string(PATH).map_err(Error::file("read", PATH))?;
     find(&text, path).ok_or_else(|| Error::unexpected(PATH, format!("a mount at {path}"), &text))
 }
 
-/// Most mounts of a namespace that are passed on: many times as many as guests have.
+/// The most mounts of a namespace that are passed on: many times as many as guests have.
 const MOST: usize = 256;
 
-/// The mounts of the mount namespace of `process`, as it sees them.
+/// Returns the mounts in the mount namespace of `process`, as the process sees them.
 pub(crate) fn of_process(process: Pid) -> Result<Vec<MountFacts>> {
     let path = format!("/proc/{}/mountinfo", process.as_raw_nonzero());
     let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
     Ok(text.lines().filter_map(parse_line).take(MOST).collect())
 }
 
-/// The last (topmost) mount at `path` in `text`.
+/// Returns the last (topmost) mount at `path` in `text`.
 pub(crate) fn find(text: &str, path: &str) -> Option<MountFacts> {
     text.lines().filter_map(parse_line).rfind(|mount| mount.path == path)
 }
 
-/// One line: `ID PARENT MAJOR:MINOR ROOT PATH OPTIONS [TAG…] - TYPE SOURCE SUPER_OPTIONS`.
+/// Parses one line: `ID PARENT MAJOR:MINOR ROOT PATH OPTIONS [TAG…] - TYPE SOURCE SUPER_OPTIONS`.
 fn parse_line(line: &str) -> Option<MountFacts> {
     let mut fields = line.split(' ');
     let id = fields.next()?.parse().ok()?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `/proc/self/mountstats`: the client's own counters of each NFS mount (fs/nfs/super.c, net/sunrpc/stats.c).
+//! `/proc/self/mountstats`: the client's counters of each NFS mount (fs/nfs/super.c,
+//! net/sunrpc/stats.c).
 
 use std::{collections::BTreeMap, fs};
 
@@ -12,19 +13,20 @@ const PATH: &str = "/proc/self/mountstats";
 /// The counters of one mount.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
-    /// The `bytes:` line.
+    /// Values of the line `bytes:`.
     pub bytes: MountStats,
     /// Calls sent to the server, by procedure ("READ").
     pub calls: BTreeMap<String, u64>,
 }
 
-/// The counters of the NFS mount at `path`; `None` where that mount keeps none (it is not NFS).
+/// Returns the counters of the mount at `path`; `None` if the mount keeps none because it is not
+/// NFS.
 pub(crate) fn read(path: &str) -> Result<Option<Counters>> {
     let text = fs::read_to_string(PATH).map_err(Error::file("read", PATH))?;
     find(&text, path)
 }
 
-/// The counters of the last (topmost) mount at `path` in `text`.
+/// Returns the counters of the last (topmost) mount at `path` in `text`.
 pub(crate) fn find(text: &str, path: &str) -> Result<Option<Counters>> {
     let marker = " mounted on ";
     let at_path = |(start, _): &(usize, &str)| {

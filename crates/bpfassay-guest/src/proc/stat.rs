@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `/proc/PID/stat`: a process's name and how it is scheduled.
+//! `/proc/PID/stat`: the name of a process, and how the process is scheduled.
 
 /// `PF_KTHREAD` (include/linux/sched.h).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// What is read of `/proc/PID/stat`.
+/// The fields of `/proc/PID/stat` that are used.
 pub(crate) struct Stat<'a> {
     pub(crate) name: &'a str,
     flags: u64,
@@ -14,16 +14,15 @@ pub(crate) struct Stat<'a> {
 }
 
 impl Stat<'_> {
-    /// Whether it is a thread of the kernel.
     pub(crate) const fn is_kernel_thread(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
     }
 }
 
-/// Parses a line of `/proc/PID/stat` (proc(5)). A name may contain anything, parentheses too.
+/// Parses a line of `/proc/PID/stat` (proc(5)). A name can contain any character, parentheses too.
 pub(crate) fn parse(text: &str) -> Option<Stat<'_>> {
     let (begin, end) = (text.find('(')?, text.rfind(')')?);
-    // The third field, the state, is the first of these.
+    // The first of these fields is the third of the line, the state.
     let fields: Vec<&str> = text.get(end + 1..)?.split_ascii_whitespace().collect();
     Some(Stat {
         name: text.get(begin + 1..end)?,

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lists of free pages of each CPU, as `/proc/zoneinfo` shows them (`zoneinfo_show_print`, mm/vmstat.c).
+//! The lists of free pages of each CPU, as `/proc/zoneinfo` shows them (`zoneinfo_show_print`,
+//! mm/vmstat.c).
 
-/// Where they are shown.
 pub(crate) const PATH: &str = "/proc/zoneinfo";
 
 /// Pages in the lists of all zones and CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PageLists {
-    /// How many there are.
+    /// How many pages the lists hold.
     pub(crate) count: u64,
-    /// How many there may be.
+    /// How many pages the lists can hold.
     pub(crate) high: u64,
 }
 
-/// The lists in `text`; `None` where it shows none, or something that is not a number.
+/// Sums the lists in `text`. `None` if `text` shows no lists, or a value is not a number.
 pub(crate) fn page_lists(text: &str) -> Option<PageLists> {
-    // `high:` is a line of the lists, `high` one of the zone's watermarks.
+    // `high:` is a line of the lists, `high` is one of the zone's watermarks.
     let sum = |name: &str| {
         let values = text.lines().filter_map(|line| line.trim_start().strip_prefix(name));
         values.map(|value| value.trim().parse::<u64>().ok()).reduce(|sum, value| sum?.checked_add(value?)).flatten()

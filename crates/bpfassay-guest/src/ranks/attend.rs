@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process that stands for the workload on a node: it runs what the launcher on the first node requests, for as long as that node holds it.
+//! The process that stands for the workload on a node. It runs what the launcher on the first node
+//! requests, for as long as the first node holds it.
 
 use std::{
     io::{self, Read as _},
@@ -17,20 +18,19 @@ use std::{
 use super::wire::{self, Ended, Request};
 use crate::power;
 
-/// The first argument of such a process.
+/// First argument of a process that attends.
 pub(super) const NAME: &str = "attend";
 
-/// How long what the launcher has started may take to end after it.
+/// How long the launcher's processes can take to end after the launcher.
 const ENDING: Duration = Duration::from_secs(10);
 
-/// What became of commands.
 #[derive(Debug)]
 enum Progress {
     Began,
     Ended(u8),
 }
 
-/// Attends on the socket that has the number `socket`.
+/// Attends on the socket with the number `socket`.
 pub(super) fn main(socket: &str) -> ExitCode {
     let Ok(number @ 3..) = socket.parse::<i32>() else {
         power::say("the number of a socket is missing");
@@ -47,10 +47,10 @@ pub(super) fn main(socket: &str) -> ExitCode {
     }
 }
 
-/// Attends until the first connection, that of the agent of the first node, is closed.
+/// Attends until the agent of the first node closes the first connection.
 ///
 /// # Errors
-/// Nothing was requested, something that was requested failed, or it does not end; or those of the system.
+/// Nothing was requested, a requested command failed or does not end, or a system call failed.
 fn attend(listener: TcpListener) -> Result<(), String> {
     let held = |error: io::Error| format!("the first node does not hold this one: {error}");
     let (mut holder, _) = listener.accept().map_err(held)?;
@@ -65,17 +65,17 @@ fn attend(listener: TcpListener) -> Result<(), String> {
             thread::spawn(move || serve(stream, &progress));
         }
     });
-    // The first node writes nothing more.
+    // The first node writes nothing more, so this returns when the connection is closed.
     holder.read(&mut [0]).map_err(held)?;
     check(&ended)
 }
 
-/// Whether everything that began has ended well.
+/// Checks that every command that began has ended successfully.
 fn check(progress: &Receiver<Progress>) -> Result<(), String> {
     let deadline = Instant::now() + ENDING;
     let (mut began, mut running) = (false, 0u32);
     loop {
-        // What has arrived already is taken whatever the time is.
+        // Messages that have arrived already are received even after the deadline.
         let left = if running > 0 { deadline.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
         match progress.recv_timeout(left) {
             Ok(Progress::Began) => (began, running) = (true, running + 1),
@@ -110,7 +110,7 @@ fn serve(mut stream: TcpStream, progress: &Sender<Progress>) {
     let _ = wire::send(&mut stream, &Ended { status });
 }
 
-/// Runs `command`, whose words are split as a shell does it, and returns its exit status.
+/// Runs `command`, whose words are split as in a shell, and returns the exit status.
 fn run(command: &str) -> u8 {
     let Some((program, arguments)) = shlex::split(command).and_then(|words| {
         let mut words = words.into_iter();
@@ -142,7 +142,8 @@ mod tests {
 
     use super::{super::remote, *};
 
-    /// Lets somebody attend, does `with` with its address and the connection that holds it, closes that, and returns how it ended.
+    /// Starts a thread that attends, calls `with` with the thread's address while the node is held,
+    /// then closes the connection. Returns how attending ended.
     fn attended(with: impl FnOnce(SocketAddr)) -> Result<(), String> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();
@@ -191,7 +192,7 @@ mod tests {
         let ended = attended(|address| {
             let command = words(&["sleep", "1"]);
             let begun = wire::connect(address, &Request::Run(command.join(" "))).unwrap();
-            // It has begun when the node is not held any more.
+            // The command has begun by the time that the node is no longer held.
             thread::sleep(Duration::from_millis(500));
             drop(begun);
         });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How launchers of MPI programs learn of the nodes: by variables of the environment, so that the command line is the same for all of them.
+//! How launchers of MPI programs learn of the nodes: from environment variables, so that the
+//! command line is the same for all launchers.
 
 use std::fs;
 
@@ -8,19 +9,20 @@ use bpfassay_protocol::{layout, nodes::Node};
 use super::{part::Ranks, remote};
 use crate::error::{Error, Result};
 
-/// Where the names of hosts are looked up.
+/// File in which the names of hosts are looked up.
 pub(crate) const HOSTS: &str = "/etc/hosts";
 
-/// The lines of [`HOSTS`] for all nodes of which `node` is one.
+/// Returns the lines of [`HOSTS`] for all nodes of the job of `node`.
 pub(crate) fn names(node: Node) -> String {
     let all = std::iter::once(Node::server(node.count)).chain(Node::all(node.count));
     all.map(|node| format!("{} {}\n", node.address(), node.host_name())).collect()
 }
 
-/// What stands for rsh(1), as a command of two words.
+/// The program in place of rsh(1), as a command of two words.
 pub(crate) const RSH: &str = "/init remote";
 
-/// The variables for launchers that start so many ranks on each node. Their lists of hosts are written to `directory`.
+/// Returns the variables for launchers that start so many ranks on each node. The lists of hosts
+/// are written to `directory`.
 ///
 /// # Errors
 /// A list cannot be written.
@@ -33,12 +35,12 @@ pub(crate) fn launcher_environment(ranks: Ranks, directory: &str) -> Result<Vec<
     let hydra = written("hosts-of-hydra", |node, ranks| format!("{}:{ranks}\n", node.host_name()))?;
     let open_mpi = written("hosts-of-open-mpi", |node, ranks| format!("{} slots={ranks}\n", node.host_name()))?;
     Ok(vec![
-        // Hydra, the launcher of MPICH and of what is derived from it.
+        // Hydra is the launcher of MPICH and of MPIs derived from it.
         ("HYDRA_HOST_FILE", hydra),
         ("HYDRA_LAUNCHER", "rsh".to_owned()),
         ("HYDRA_LAUNCHER_EXEC", layout::AGENT.to_owned()),
         ("HYDRA_LAUNCHER_EXTRA_ARGS", remote::NAME.to_owned()),
-        // Open MPI 4, and 5.
+        // Open MPI 4 and 5.
         ("OMPI_MCA_orte_default_hostfile", open_mpi.clone()),
         ("PRTE_MCA_prte_default_hostfile", open_mpi),
     ])

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A real IOR with ranks on several nodes.
 //!
-//! An MPI launcher starts a daemon of its own on each node, through a program that it is given: it takes the name of a host and a command, and runs the
-//! command there, as rsh(1) does. Here that program is this one, as `remote`. On every node but the first a process *attends* in the cgroup of the run, so that
-//! whatever the launcher starts there is counted there. Each rank becomes IOR through `rank`, which leaves a file behind, so that the agent knows how many there were.
+//! An MPI launcher starts a daemon on each node through a configurable program. That program
+//! expects the name of a host and a command, and runs the command there, as rsh(1) does. Here it is
+//! this agent, as `remote`. On every node but the first, a process *attends* in the cgroup of the
+//! run, so that everything that the launcher starts on the node is counted. Each rank becomes IOR
+//! through `rank`, which leaves a file behind, so that the agent can count the ranks.
 
 mod attend;
 mod hosts;
@@ -25,28 +27,29 @@ pub(crate) use self::{
 };
 use crate::error::{Error, Result};
 
-/// The words before the command of IOR with which a rank is started ([`rank`]).
+/// Returns the words before the command of IOR that start a rank ([`rank`]).
 pub(crate) fn rank_command(directory: &str) -> [String; 3] {
     [layout::AGENT.to_owned(), rank::NAME.to_owned(), directory.to_owned()]
 }
 
-/// A socket on which a process can attend at `node`.
+/// Listens on the socket on which a process can attend at `node`.
 ///
 /// # Errors
-/// Those of the system.
+/// The socket cannot be opened or bound.
 pub(crate) fn listen(node: Node) -> Result<TcpListener> {
     TcpListener::bind((node.address(), wire::PORT)).map_err(Error::system("listen to the launcher of other nodes"))
 }
 
-/// The arguments of the agent's program for a process that attends on the socket with this number.
+/// Returns the arguments of the agent's program for a process that attends on the socket `socket`.
 pub(crate) fn attending(socket: i32) -> [String; 2] {
     [attend::NAME.to_owned(), socket.to_string()]
 }
 
-/// Connections to all nodes but this one, the first. Those that attend there end when theirs is closed.
+/// Connects to all nodes except this one, the first. The processes that attend there end when their
+/// connection is closed.
 ///
 /// # Errors
-/// One does not listen.
+/// A node does not listen.
 pub(crate) fn hold(first: Node) -> Result<Vec<TcpStream>> {
     let others = Node::all(first.count).filter(|node| !node.is_first());
     others
@@ -57,7 +60,7 @@ pub(crate) fn hold(first: Node) -> Result<Vec<TcpStream>> {
         .collect()
 }
 
-/// Does what `args` request, where they are those of a process for ranks; `None`: they are not.
+/// Does what `args` request if they are those of a process for ranks; `None` otherwise.
 pub(crate) fn main(args: &[String]) -> Option<ExitCode> {
     match args {
         [name, socket] if name == attend::NAME => Some(attend::main(socket)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest does for the ranks of a workload.
+//! The part of a guest in starting the ranks of a workload.
 
 use bpfassay_protocol::{
     job::{Program, Workload},
@@ -12,41 +12,40 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What a guest does for the ranks of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// It starts the workload, and no other guest does anything for that.
+    /// The guest starts the workload, and no other guest takes part.
     Alone,
-    /// It starts the launcher, which starts the ranks of all nodes.
+    /// The guest starts the launcher, which starts the ranks of all nodes.
     Launches(Ranks),
-    /// It attends.
+    /// A process of the guest attends.
     Attends(Ranks),
 }
 
 /// The ranks on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ranks {
-    /// Which node.
     pub node: Node,
-    /// How many there are to be.
+    /// The expected number of ranks on the node.
     pub here: u32,
 }
 
 impl Part {
-    /// That of this guest in `workload`.
+    /// Returns the part of this guest in `workload`.
     pub(crate) const fn of(workload: &Workload, environment: &Environment) -> Self {
         let (Program::ExternalIor { ranks }, Some(node)) = (&workload.program, environment.node) else {
             return Self::Alone;
         };
-        // The host gives each node as many.
+        // The host gives each node the same number.
         let here = Ranks { node, here: *ranks / node.count };
         if node.is_first() { Self::Launches(here) } else { Self::Attends(here) }
     }
 
-    /// Checks that as many ranks ran here as there were to be, by what they left in `directory`.
+    /// Checks that the expected number of ranks ran here, by the files that they left in
+    /// `directory`.
     ///
     /// # Errors
-    /// There were others, or their directory cannot be read.
+    /// Another number of ranks ran, or `directory` cannot be read.
     pub(crate) fn check(self, directory: &str) -> Result<()> {
         let (Self::Launches(Ranks { node, here }) | Self::Attends(Ranks { node, here })) = self else { return Ok(()) };
         match rank::count(directory)? {

@@ -13,12 +13,12 @@ use crate::{
     power,
 };
 
-/// The first argument of such a process.
+/// First argument of the process of a rank.
 pub(super) const NAME: &str = "rank";
 
-/// Leaves a file in `directory`, and executes `program` with `arguments`. Returns only where that fails.
+/// Leaves a file in `directory`, and executes `program` with `arguments`. Returns only on failure.
 pub(super) fn main(directory: &str, program: &str, arguments: &[String]) -> ExitCode {
-    // An empty file: writing would be a system call that probes count.
+    // The file is empty: writing would be a system call that probes count.
     let path = Path::new(directory).join(std::process::id().to_string());
     let error = match File::create_new(&path) {
         Ok(_) => Error::Spawn { program: program.to_owned(), source: Command::new(program).args(arguments).exec() },
@@ -28,10 +28,10 @@ pub(super) fn main(directory: &str, program: &str, arguments: &[String]) -> Exit
     ExitCode::from(127)
 }
 
-/// How many ranks have left a file in `directory`.
+/// Counts the ranks that have left a file in `directory`.
 ///
 /// # Errors
-/// It cannot be listed.
+/// `directory` cannot be listed.
 pub(super) fn count(directory: &str) -> Result<u32> {
     let entries = fs::read_dir(directory).map_err(Error::file("list", directory))?;
     Ok(u32::try_from(entries.count()).unwrap_or(u32::MAX))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a launcher starts in the place of rsh(1).
+//! The program that a launcher starts in place of rsh(1).
 
 use std::{io, net::SocketAddr, process::ExitCode};
 
@@ -8,13 +8,13 @@ use bpfassay_protocol::nodes::Node;
 use super::wire::{self, Ended, PORT, Request};
 use crate::power;
 
-/// The first argument of such a process.
+/// First argument of such a process.
 pub(super) const NAME: &str = "remote";
 
-/// Exit status where the command may not have run, as rsh(1) and ssh(1) have it.
+/// Exit status if the command may not have run, as in rsh(1) and ssh(1).
 const UNREACHED: u8 = 255;
 
-/// Runs `command` on the node that is called `host`, and ends as it does.
+/// Runs `command` on the node with the name or address `host`, and exits with the command's status.
 pub(super) fn main(host: &str, command: &[String]) -> ExitCode {
     let Some(node) = named(host) else {
         power::say(&format!("there is no node {host:?}"));
@@ -29,16 +29,16 @@ pub(super) fn main(host: &str, command: &[String]) -> ExitCode {
     }
 }
 
-/// Runs `command` where somebody attends at `address`. Returns its exit status.
+/// Runs `command` through the process that attends at `address`. Returns the exit status.
 ///
 /// # Errors
-/// Nobody attends there, or its end is not reported.
+/// No process attends there, or the end of the command is not reported.
 pub(super) fn run(address: SocketAddr, command: &[String]) -> io::Result<u8> {
     let stream = wire::connect(address, &Request::Run(command.join(" ")))?;
     Ok(wire::receive::<Ended>(&stream)?.status)
 }
 
-/// The node with this host name or address.
+/// Returns the node with this host name or address.
 fn named(host: &str) -> Option<Node> {
     Node::all(Node::MOST).find(|node| node.host_name() == host || node.address().to_string() == host)
 }
@@ -51,7 +51,7 @@ mod tests {
     fn nodes_are_known_by_name_and_by_address() {
         let number = |host| named(host).map(|node| node.number);
         assert_eq!((number("bpfassay-2"), number("192.0.2.9")), (Some(2), Some(8)));
-        // The server runs no command for anybody.
+        // The server runs no command for other nodes.
         assert_eq!((number("bpfassay-server"), number("192.0.2.1"), number("localhost")), (None, None, None));
     }
 }

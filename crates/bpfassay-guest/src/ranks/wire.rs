@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What passes between the nodes: a request, a line of JSON, and the end of what was requested, another line.
+//! The messages between the nodes: a request as a line of JSON, and the result of a requested
+//! command as another line.
 
 use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
@@ -9,13 +10,13 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// Where a process that attends listens: the port of rsh(1).
+/// Port on which a process that attends listens: that of rsh(1).
 pub(super) const PORT: u16 = 514;
 
-/// Longest line, in bytes. Hydra's commands have some hundred, Open MPI's some thousand.
+/// Longest line, in bytes. Hydra's commands have some hundred bytes, Open MPI's some thousand.
 const MAX_LINE: u64 = 64 << 10;
 
-/// How long a node may take to accept a connection.
+/// How long a node can take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The first line of a connection.
@@ -32,14 +33,15 @@ pub(super) enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ended {
-    /// The exit status of the command: 127 where it could not be started, 128 and the number of a signal that ended it, as shells have it.
+    /// The command's exit status, as in shells: 127 if the command could not be started, 128 plus
+    /// the number of a signal that ended it.
     pub(super) status: u8,
 }
 
 /// Connects to `address` and sends `request`.
 ///
 /// # Errors
-/// Nobody accepts the connection in time.
+/// Nothing accepts the connection in time.
 pub(super) fn connect(address: SocketAddr, request: &Request) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     send(&mut stream, request)?;
@@ -49,7 +51,7 @@ pub(super) fn connect(address: SocketAddr, request: &Request) -> io::Result<TcpS
 /// Sends one line.
 ///
 /// # Errors
-/// Those of the stream.
+/// The stream cannot be written.
 pub(super) fn send(stream: &mut TcpStream, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -59,7 +61,8 @@ pub(super) fn send(stream: &mut TcpStream, message: &impl Serialize) -> io::Resu
 /// Receives one line, and nothing after it.
 ///
 /// # Errors
-/// Those of the stream; the other side has closed it; the line is too long, or is no such message.
+/// The stream cannot be read or was closed by the other side, or the line is too long or not a
+/// valid message.
 pub(super) fn receive<T: DeserializeOwned>(stream: &TcpStream) -> io::Result<T> {
     let mut line = Vec::new();
     BufReader::new(stream.take(MAX_LINE)).read_until(b'\n', &mut line)?;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which phases of a run the host receives.
+//! Which phases of a run the host is told about.
 
 use bpfassay_protocol::message::Phase;
 
 use crate::{error::Result, link::Link};
 
-/// What the host receives of the phases of a run. Each is announced once, whatever is attached in it and however often it is repeated: the order is part
-/// of the protocol ([`GuestMessage`]).
+/// Which phases of a run are announced to the host. Each phase is announced once, even if the run
+/// is repeated: the order is part of the protocol ([`GuestMessage`]).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Announced {
     All,
-    /// What a repeat with more to follow sends: all but the last.
+    /// A run that is repeated afterwards announces all phases but the last.
     Beginning,
     Nothing,
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is measured of one attempt at a run: the workload from its start to its end, its phases, and the readings around both.
+//! Measures one attempt at a run: the workload from start to end, its phases, and the readings
+//! around both.
 
 use std::{
     io::Write,
@@ -43,10 +44,10 @@ use crate::{
     workload::{self, Output, RunPaths, Running},
 };
 
-/// How long a killed process may take to be gone.
+/// How long a killed process can take to disappear.
 const KILLING: Duration = Duration::from_secs(30);
 
-/// A run between the start of its tracer and its end.
+/// A run between the start and the end of its tracer.
 pub(super) struct Run<'a, 'm> {
     pub(super) environment: &'a Environment,
     pub(super) announced: Announced,
@@ -57,23 +58,22 @@ pub(super) struct Run<'a, 'm> {
     pub(super) tracer: Option<Tracer>,
     pub(super) tool: Option<tool::Running>,
     pub(super) phases: Phases,
-    /// What the agent has set for the phase that has begun.
+    /// The preparations for the phase that has begun.
     pub(super) for_phase: ForPhase,
-    /// Where the workload's processes had code when its last phase began.
+    /// Code mappings of the workload's processes when the last phase began.
     pub(super) workload_code: Vec<Mapping>,
-    /// Whether the threads that the workload has when a phase begins are recorded.
+    /// Whether to record the workload's threads when a phase begins.
     pub(super) by_thread: bool,
 }
 
-/// What the agent has set for a phase; dropped at the end of the phase, and where the workload
-/// fails within it.
+/// The agent's preparations for a phase. It is dropped when the phase ends or the workload fails.
 #[derive(Debug, Default)]
 pub(super) struct ForPhase {
     window: Option<Window>,
     real_time: Option<RealTime>,
 }
 
-/// What the tracer has counted until now, where one counts.
+/// Returns what the tracer has counted so far, if there is a tracer.
 pub(super) fn reference(tracer: &mut Option<Tracer>) -> Result<Option<Sample>> {
     tracer.as_mut().map(Tracer::sample).transpose()
 }
@@ -82,10 +82,10 @@ pub(super) fn reference(tracer: &mut Option<Tracer>) -> Result<Option<Sample>> {
 pub(super) struct Measured {
     pub(super) cgroup: u64,
     pub(super) mount: MountFacts,
-    /// The mounts of the workload's own namespace, where it has one.
+    /// The mounts of the workload's own namespace, if it has one.
     pub(super) namespace: Vec<MountFacts>,
     pub(super) whole: Interval,
-    /// Its output, where that is its summary.
+    /// The workload's output, if the output is its summary.
     pub(super) output: Option<String>,
 }
 
@@ -105,7 +105,8 @@ impl Run<'_, '_> {
         measured
     }
 
-    /// Measures while a neighbour runs on the same mount: from before the first reading until after the last.
+    /// Measures while a neighbour runs on the same mount, from before the first reading until after
+    /// the last.
     fn measure_beside(
         &mut self,
         cgroup: &mut Cgroup,
@@ -120,7 +121,7 @@ impl Run<'_, '_> {
             self.children.reap()?;
             match self.children.end_of(neighbour.pid) {
                 None => Ok(measured),
-                // What it did until then may not have disturbed the run.
+                // A neighbour that ended early may not have disturbed the whole run.
                 Some(status) => Err(Error::Program {
                     program: workload::NEIGHBOUR.to_owned(),
                     problem: ended_how(status),
@@ -134,9 +135,10 @@ impl Run<'_, '_> {
         measured
     }
 
-    /// Sends the addresses of the machine code of programs, and of code of processes, where a tracer or a tool has loaded programs.
+    /// Sends the addresses of the machine code of programs, and of code of processes, if a tracer
+    /// or a tool has loaded programs.
     fn send_programs(&mut self) -> Result<()> {
-        // A tracer beside a tool is its reference, and not what is tested.
+        // If there is a tool, the tracer is the reference and not under test.
         let (tool, tracer) = (self.tool.as_ref(), self.tracer.as_ref());
         if tool.is_none() && tracer.is_none() {
             return Ok(());
@@ -161,7 +163,7 @@ impl Run<'_, '_> {
         self.conditions.rest(self.tool.as_mut())?;
         if let Some(tool) = &mut self.tool {
             tool.idle()?;
-            // Its first reading makes calls that later ones do not.
+            // The first reading makes calls that later readings do not make.
             if reference(&mut self.tracer)?.is_some() {
                 tool.await_report(1, || reference(&mut self.tracer))?;
             }
@@ -169,7 +171,7 @@ impl Run<'_, '_> {
         self.conditions.begin_run()?;
         let part = Part::of(&spec.workload, self.environment);
         if matches!(part, Part::Launches(_)) {
-            // All others attend now: the launcher finds each of them.
+            // All others attend now, so the launcher finds each of them.
             self.meetings.meet()?;
         }
         let (before, _) = self.reading(if spec.workload.control { Edge::Untimed } else { Edge::Before })?;
@@ -186,21 +188,21 @@ impl Run<'_, '_> {
             self.end_workload(&running, cgroup)?;
         }
         let status = finished?;
-        // Its last output.
+        // The workload's last output.
         take_output(&mut running)?;
         check_exit(status, &mut running)?;
         part.check(&paths.ranks())?;
-        // Nor may processes that it left disturb the last reading.
+        // Processes that the workload left must not disturb the last reading.
         cgroup.kill()?;
-        // Until all have closed their files, none is removed.
+        // No file is removed until all nodes have closed their files.
         self.meetings.meet()?;
         let (after, _) = self.reading(Edge::After)?;
-        // A tool may have loaded some meanwhile.
+        // A tool can have loaded programs meanwhile.
         self.send_programs()?;
         if let Some(tool) = &mut self.tool
             && self.tracer.is_some()
         {
-            // The counters that it read for the first report may be from before the last call.
+            // The tool may have read its counters for the first report before the last call.
             tool.await_report(2, || reference(&mut self.tracer))?;
         }
         let output = match running.output {
@@ -212,7 +214,8 @@ impl Run<'_, '_> {
         Ok(Measured { cgroup: cgroup.id(), mount, namespace, whole: Interval { before, after }, output })
     }
 
-    /// Waits for the workload to end; meanwhile serves its barriers and reads the output of tracer and tool.
+    /// Waits for the workload to end. Serves its barriers and reads the output of tracer and tool
+    /// meanwhile.
     fn supervise(&mut self, running: &mut Running, cgroup: &Cgroup) -> Result<ExitStatus> {
         let mut lines = Lines::new(MAX_LINE);
         let mut listening = running.control.is_some();
@@ -258,7 +261,7 @@ impl Run<'_, '_> {
             let taken = lines.take(&mut control.socket).map_err(|error| misspoke(error.to_string()))?;
             while let Some(line) = lines.next() {
                 self.barrier(&line, running.pid, cgroup)?;
-                // That a workload is gone is noticed by its exit, above.
+                // The end of a workload is noticed by its exit, above.
                 match control.socket.write_all(b"g") {
                     Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
                     other => other.map_err(Error::system("release the workload"))?,
@@ -268,7 +271,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Handles what the workload reports: it has reached the beginning or the end of a phase, or how long its calls took.
+    /// Handles a message of the workload: the beginning or end of a phase, or how long its calls
+    /// took.
     fn barrier(&mut self, line: &[u8], workload: Pid, cgroup: &Cgroup) -> Result<()> {
         let event = serde_json::from_slice::<PhaseEvent>(line).map_err(|error| {
             let beginning: String = String::from_utf8_lossy(line).chars().take(120).collect();
@@ -298,7 +302,7 @@ impl Run<'_, '_> {
                     found.ok_or_else(|| misspoke(format!("worked on a mount that it does not have: {path:?}")))
                 };
                 let mount = mount.map(of_workload).transpose()?;
-                // What a node does next must not be in a phase of another.
+                // The next step of a node must not fall into a phase of another node.
                 self.meetings.meet()?;
                 self.phases.end(phase, moved, events, mount, reading)
             }
@@ -308,7 +312,8 @@ impl Run<'_, '_> {
         .map_err(misspoke)
     }
 
-    /// Reads clock and counters: the clock next to the phase, the counters on the other side of it.
+    /// Reads clock and counters. The clock is read at the phase's edge, the counters outside the
+    /// phase.
     fn reading(&mut self, edge: Edge) -> Result<(Reading, Activity)> {
         let early = match edge {
             Edge::Before | Edge::Untimed => None,
@@ -326,19 +331,21 @@ impl Run<'_, '_> {
         let counters = mountstats::read(&self.environment.mount)?;
         let (monotonic_ns, idle_ns, mut activity) = match early {
             Some(early) => early,
-            // After the tool's report and the tracer's, which are of before.
+            // This follows the reports of tool and tracer, which belong to the time before the
+            // phase.
             None => {
                 self.conditions.begin_phase()?;
                 let beginning = match edge {
                     Edge::Before => self.conditions.listen(self.tool.as_mut())?,
                     Edge::Untimed | Edge::After => None,
                 };
-                // What the kernel did while the agent listened is not the phase's.
+                // The kernel's work while the agent listened does not belong to the phase.
                 let activity = Activity::read();
                 if let Some(instant) = beginning {
                     self.for_phase.real_time = Some(conditions::begin_at(instant)?);
                 }
-                // Nothing waits between the two: the workload is stopped at the barrier and this process runs.
+                // Nothing waits between the two readings: the workload is stopped at the barrier,
+                // and this process is running.
                 let idle = idle::read()?;
                 (monotonic_ns()?, idle, activity)
             }
@@ -348,7 +355,7 @@ impl Run<'_, '_> {
         Ok((Reading { monotonic_ns, idle_ns, tracer, mountstats }, activity))
     }
 
-    /// Ends a workload that cannot be measured any more.
+    /// Ends a workload that can no longer be measured.
     fn end_workload(&mut self, running: &Running, cgroup: &mut Cgroup) -> Result<()> {
         self.for_phase = ForPhase::default();
         cgroup.kill()?;
@@ -359,11 +366,11 @@ impl Run<'_, '_> {
     }
 }
 
-/// The side of an interval on which a reading is taken.
+/// The side of an interval on which a reading is made.
 #[derive(Clone, Copy)]
 enum Edge {
     Before,
-    /// Before a run that is held at its phases, each of which has a beginning of its own.
+    /// Before a run that is held at its phases. Each phase has its own beginning.
     Untimed,
     After,
 }
@@ -376,7 +383,7 @@ fn check_exit(status: ExitStatus, running: &mut Running) -> Result<()> {
     if status.success() { Ok(()) } else { Err(failed(running, ended_how(status))) }
 }
 
-/// Keeps what the workload has printed, where that is its summary.
+/// Reads what the workload has printed, if its output is its summary.
 fn take_output(running: &mut Running) -> Result<()> {
     if let Output::Captured(capture) = &mut running.output
         && !capture.take()?

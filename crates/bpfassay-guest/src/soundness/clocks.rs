@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The clocks: whether they were set, or their speed was changed.
+//! Checks whether the clocks were set, or their speed was changed.
 
 use std::{collections::BTreeMap, io};
 
@@ -7,13 +7,15 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::compare::Facts;
 
-/// How many readings are taken, of which the closest counts: an emulated CPU may pause between two clocks.
+/// How many readings are made. The closest one counts, because an emulated CPU can pause between
+/// reading two clocks.
 const ATTEMPTS: u32 = 16;
 
-/// Closer than this, in nanoseconds, is close enough.
+/// Readings closer than this, in nanoseconds, are close enough.
 const CLOSE: i128 = 100_000;
 
-/// `CLOCK_REALTIME` against `CLOCK_MONOTONIC` in nanoseconds: it only changes when somebody sets the clock.
+/// Returns `CLOCK_REALTIME` minus `CLOCK_MONOTONIC` in nanoseconds. The difference only changes
+/// when somebody sets the clock.
 pub(super) fn offset() -> Facts {
     let mut best: Option<(i128, i128)> = None;
     for _ in 0..ATTEMPTS {
@@ -32,9 +34,10 @@ pub(super) fn offset() -> Facts {
     Ok(BTreeMap::from([("nanoseconds between CLOCK_MONOTONIC and CLOCK_REALTIME".to_owned(), offset.to_string())]))
 }
 
-/// Their speed (adjtimex(2)).
+/// Returns the speed of the clocks (adjtimex(2)).
 pub(super) fn speed() -> Facts {
-    // SAFETY: timex is plain data for which zero is valid, and with `modes` 0 the call only fills it in.
+    // SAFETY: timex is plain data for which zero is valid, and with `modes` 0 the call only fills
+    // it in.
     let timex = unsafe {
         let mut timex: libc::timex = std::mem::zeroed();
         if libc::adjtimex(&raw mut timex) < 0 {

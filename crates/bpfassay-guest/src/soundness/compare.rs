@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The differences between two readings of the same sources, as messages.
+//! Differences between two readings of the same sources, as messages.
 
 use std::collections::BTreeMap;
 
-/// Most differences that are named.
+/// The largest number of differences that are named.
 const MAX_DIFFERENCES: usize = 20;
 
-/// Most characters of one.
+/// The largest number of characters of a difference.
 const MAX_LENGTH: usize = 240;
 
-/// What a source shows: values by names. An error message where it cannot be read.
+/// Values of a source by name, or an error message if the source cannot be read.
 pub(crate) type Facts = Result<BTreeMap<String, String>, String>;
 
-/// How far a source may differ.
+/// How far values of a source may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tolerance {
-    /// No difference.
+    /// No difference is tolerated.
     None,
-    /// Numbers may be higher or lower by this much.
+    /// Numbers can be higher or lower by this much.
     Within(u64),
-    /// Numbers may be lower by this much, and higher by any amount.
+    /// Numbers can be lower by this much, and higher by any amount.
     AtMostLower(u64),
 }
 
-/// Adds to `differences` what differs between `before` and `now` of the source that is called `what`. A source that could not be read
-/// before is not evaluated.
+/// Appends to `differences` what differs between `before` and `now` in the source `what`. A source
+/// that could not be read before is not compared.
 pub(crate) fn compare(what: &str, tolerance: Tolerance, before: &Facts, now: &Facts, differences: &mut Vec<String>) {
     let Ok(before) = before else { return };
     let now = match now {
@@ -48,7 +48,7 @@ pub(crate) fn compare(what: &str, tolerance: Tolerance, before: &Facts, now: &Fa
     }
 }
 
-/// Bounds differences in number and length.
+/// Limits the number of differences and their length.
 pub(crate) fn bounded(mut differences: Vec<String>) -> Vec<String> {
     let more = differences.len().saturating_sub(MAX_DIFFERENCES);
     differences.truncate(MAX_DIFFERENCES);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What may exist after a run although it did not exist before the first: processes of the agent that are kept, with the
-//! BPF programs and maps that they hold.
+//! Processes that the agent keeps between runs, and the BPF programs and maps that they hold. They
+//! are allowed to exist after a run although they did not exist before the first run.
 
 use std::{
     borrow::Cow,
@@ -17,10 +17,10 @@ use super::{compare::Facts, objects, processes, sources};
 pub(crate) struct Kept(BTreeMap<&'static str, BTreeMap<String, String>>);
 
 impl Kept {
-    /// A process that is kept, and what it holds now; it may hold no link.
+    /// Returns the facts of a process that is kept, and of the objects that it holds now.
     ///
     /// # Errors
-    /// That cannot be determined, or the process holds a link.
+    /// The objects cannot be determined, or the process holds a link.
     pub(crate) fn of_process(pid: Pid) -> Result<Self, String> {
         let path = format!("/proc/{}/fdinfo", pid.as_raw_nonzero());
         let unreadable = |error| format!("{path}: {error}");
@@ -34,7 +34,7 @@ impl Kept {
         Ok(Self(BTreeMap::from([(sources::PROCESSES, process), (sources::BPF_OBJECTS, objects)])))
     }
 
-    /// `before`, as the source `what` showed it, together with what is kept.
+    /// Returns `before`, as the source `what` showed it, together with what is kept.
     pub(super) fn with<'a>(&self, what: &str, before: &'a Facts) -> Cow<'a, Facts> {
         match (before, self.0.get(what)) {
             (Ok(before), Some(kept)) if !kept.is_empty() => {
@@ -57,10 +57,10 @@ impl FromIterator<Self> for Kept {
     }
 }
 
-/// The BPF programs that a process holds, by descriptors of them or of links.
+/// Returns the ids of BPF programs that a process holds, through descriptors of programs or links.
 ///
 /// # Errors
-/// A message where that cannot be found out.
+/// A message, if the descriptors cannot be read.
 pub(crate) fn programs_of(pid: Pid) -> Result<BTreeSet<u32>, String> {
     let path = format!("/proc/{}/fdinfo", pid.as_raw_nonzero());
     let unreadable = |error| format!("{path}: {error}");
@@ -72,7 +72,8 @@ pub(crate) fn programs_of(pid: Pid) -> Result<BTreeSet<u32>, String> {
     Ok(programs)
 }
 
-/// The program that a descriptor is of, or of whose link it is, by its text in `/proc/PID/fdinfo`.
+/// Returns the id of the program that belongs to a descriptor of a program or link. `text` is the
+/// descriptor's file in `/proc/PID/fdinfo`.
 fn program_of(text: &str) -> Option<u32> {
     text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok())
 }
@@ -85,8 +86,9 @@ struct Held {
 }
 
 impl Held {
-    /// Adds the object of a descriptor, by its text in `/proc/PID/fdinfo` (`bpf_prog_show_fdinfo`, `bpf_map_show_fdinfo` and
-    /// `bpf_link_show_fdinfo` in kernel/bpf/syscall.c).
+    /// Adds the object of a descriptor whose file in `/proc/PID/fdinfo` contains `text`
+    /// (`bpf_prog_show_fdinfo`, `bpf_map_show_fdinfo` and `bpf_link_show_fdinfo` in
+    /// kernel/bpf/syscall.c).
     fn add(&mut self, text: &str) -> Result<(), String> {
         let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no id of a BPF object"));

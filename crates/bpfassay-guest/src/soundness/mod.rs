@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compares the system after a tool with its state before the first run. A changed system is not measured on, and the
-//! tool that ran last is blamed.
+//! Compares the system after a tool with its state before the first run. If the system has changed,
+//! measuring ends, and the tool that ran last is blamed.
 
 mod clocks;
 mod compare;
@@ -21,32 +21,35 @@ use self::{
 };
 use crate::{children::Children, environment::Environment, error::Result};
 
-/// How long what is freed late may take: the kernel frees programs and removes probes after RCU grace periods.
+/// How long to wait for objects that the kernel frees late: it frees programs and removes probes
+/// after RCU grace periods.
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// How often to check meanwhile, as long as grace periods last.
+/// How often to check at first, while grace periods last.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// How long that is, and how often to check from then on: one check takes an emulated guest half as long as [`PERIOD`].
+/// How long to check every [`PERIOD`], and how often to check afterwards. In an emulated guest one
+/// check takes half as long as [`PERIOD`].
 const SOON: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_millis(500);
 
-/// The state of the system.
+/// The state of the system before the first run.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// Each source that applies here, with what it showed.
+    /// Each source that applies to this machine, with its values.
     before: Vec<(&'static Source, Facts)>,
 }
 
 impl Snapshot {
-    /// Its state now, before the first run.
+    /// Reads the present state, before the first run.
     pub(crate) fn take(environment: &Environment) -> Self {
         let applies = |source: &&Source| environment.is_guest() || source.on_running_systems;
         Self { before: SOURCES.iter().filter(applies).map(|source| (source, (source.read)(environment))).collect() }
     }
 
-    /// What differs now, a sentence each, in the order of the sources; empty where the next run finds everything as the first
-    /// did, and what is `kept`. Waits for what is freed late.
+    /// Returns what differs now, one sentence each, in the order of the sources. Empty if the next
+    /// run finds the same system as the first run, plus what is `kept`. Waits for objects that are
+    /// freed late.
     ///
     /// # Errors
     /// Processes that exited cannot be reaped.
@@ -75,7 +78,8 @@ impl Snapshot {
                 let expected = kept.with(source.what, before);
                 compare(source.what, source.tolerance, &expected, &(source.read)(environment), &mut differences);
             }
-            // Without its server or its network, an access to the file system under test would block for ever.
+            // If the NFS server or the network has changed, an access to the file system under test
+            // can block for ever.
             if !differences.is_empty() {
                 break;
             }

@@ -11,7 +11,7 @@ use bpfassay_protocol::with_causes;
 use super::compare::Facts;
 use crate::bpf::{self, Kind};
 
-/// Files of tracefs that list, one per line, what was created, enabled or chosen, with the name of
+/// Files of tracefs that list, one per line, what was created, enabled or chosen, and the name for
 /// one entry. An event with a trigger counts as enabled (`__ftrace_event_enable_disable`,
 /// kernel/trace/trace_events.c).
 const LISTS: [(&str, &str); 9] = [
@@ -26,8 +26,9 @@ const LISTS: [(&str, &str); 9] = [
     ("trace_options", "option"),
 ];
 
-/// The event that the kernel itself enables, for good, when the first program that may call `bpf_trace_printk` is loaded
-/// (`__set_printk_clr_event`, kernel/trace/bpf_trace.c, since 5.9): it is not left by a tool.
+/// The event that the kernel enables for good when the first program that can call
+/// `bpf_trace_printk` is loaded (`__set_printk_clr_event`, kernel/trace/bpf_trace.c, since 5.9). It
+/// is not a tool's leftover.
 const OF_KERNEL: &str = "bpf_trace:bpf_trace_printk";
 
 /// Files of tracefs with one value.
@@ -44,7 +45,7 @@ const VALUES: [&str; 10] = [
     "tracing_thresh",
 ];
 
-/// Programs, maps and links, by their ids.
+/// Returns programs, maps and links, with their ids in the names.
 pub(super) fn bpf() -> Facts {
     let ids = |kind| bpf::ids(kind).map_err(|error| with_causes(&error));
     let mut facts = programs_and_maps(ids(Kind::Program)?, ids(Kind::Map)?)?;
@@ -53,7 +54,7 @@ pub(super) fn bpf() -> Facts {
     Ok(facts)
 }
 
-/// The programs and maps with these ids, by their ids.
+/// Returns the programs and maps with these ids.
 pub(super) fn programs_and_maps(programs: BTreeSet<u32>, maps: BTreeSet<u32>) -> Facts {
     let mut facts = BTreeMap::new();
     for (kind, what, ids) in [(Kind::Program, "program", programs), (Kind::Map, "map", maps)] {
@@ -63,11 +64,11 @@ pub(super) fn programs_and_maps(programs: BTreeSet<u32>, maps: BTreeSet<u32>) ->
     Ok(facts)
 }
 
-/// Probe events, enabled events, filters, options, tracers and instances.
+/// Returns probe events, enabled events, filters, options, tracers and instances.
 pub(super) fn tracefs() -> Facts {
     const TRACEFS: &str = "/sys/kernel/tracing";
     let mut facts = BTreeMap::new();
-    // Which of these files exist depends on the kernel.
+    // Which files exist depends on the kernel.
     let read = |name: &str| fs::read_to_string(format!("{TRACEFS}/{name}")).ok();
     for (name, what) in LISTS {
         let text = read(name).unwrap_or_default();
@@ -84,18 +85,19 @@ pub(super) fn tracefs() -> Facts {
     Ok(facts)
 }
 
-/// The lines of `text`, one of [`LISTS`], that a tool may have left.
+/// Returns the lines of `text`, the contents of one of [`LISTS`], that a tool can have left.
 fn listed<'a>(what: &'a str, text: &'a str) -> impl Iterator<Item = String> + 'a {
     text.lines().map(str::trim_end).filter(|line| *line != OF_KERNEL).map(move |line| format!("{what} {line}"))
 }
 
-/// Functions with a kprobe, by `/sys/kernel/debug/kprobes/list`.
+/// Returns the functions with a kprobe, from `/sys/kernel/debug/kprobes/list`.
 pub(super) fn kprobes() -> Facts {
     let text = fs::read_to_string("/sys/kernel/debug/kprobes/list").map_err(|error| error.to_string())?;
     Ok(text.lines().filter_map(probe).map(|probe| (probe, String::new())).collect())
 }
 
-/// Kind and address in a line such as `ffffffff8122e4b0  k  vfs_read+0x0    [FTRACE]`; the flags in brackets vary.
+/// Returns kind and address in a line such as `ffffffff8122e4b0  k  vfs_read+0x0    [FTRACE]`. The
+/// flags in brackets vary.
 fn probe(line: &str) -> Option<String> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     Some(format!("{} {}", fields.next()?, fields.next()?))

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! User-space processes: between runs, a guest has none but the agent.
+//! User-space processes. Between runs, the only one in a guest is the agent.
 
 use std::{collections::BTreeMap, fmt::Display, fs};
 
 use super::compare::Facts;
 use crate::proc::stat;
 
-/// All that are no kernel threads, by process id, with their names.
+/// Returns all processes that are not kernel threads, by process id, with their names.
 pub(super) fn user() -> Facts {
     let mut processes = BTreeMap::new();
     for entry in fs::read_dir("/proc").map_err(|error| error.to_string())? {
         let entry = entry.map_err(|error| error.to_string())?;
         let name = entry.file_name();
         let Some(pid) = name.to_str().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())) else { continue };
-        // One that has exited meanwhile is none.
+        // A process that has exited meanwhile does not count.
         let Ok(text) = fs::read(entry.path().join("stat")) else { continue };
         let text = String::from_utf8_lossy(&text);
         let Some(stat) = stat::parse(&text) else { return Err(format!("/proc/{pid}/stat is not readable")) };
@@ -24,7 +24,7 @@ pub(super) fn user() -> Facts {
     Ok(processes)
 }
 
-/// The process with this id.
+/// Returns the facts of the process with this id.
 pub(super) fn of(pid: i32) -> Facts {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read(&path).map_err(|error| format!("{path}: {error}"))?;
@@ -37,7 +37,7 @@ fn fact(pid: impl Display, stat: &stat::Stat<'_>) -> [(String, String); 1] {
     [(format!("process {pid}"), stat.name.to_owned())]
 }
 
-/// What programs inherit from this process: its scheduling, its CPUs, and its cgroup.
+/// Returns what programs inherit from this process: scheduling, CPUs and cgroup.
 pub(super) fn inherited() -> Facts {
     let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
     let stat = read("/proc/self/stat")?;

@@ -19,24 +19,22 @@ use crate::{
 /// When a source is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// First: sources that need the kernel alone.
+    /// Checked first: sources that need the kernel only.
     Kernel,
-    /// Then, if these are unchanged: sources that access the file system under test.
+    /// Checked if those are unchanged: sources that access the file system under test.
     FileSystem,
 }
 
-/// A part of the system's state that must be after a tool as it was before the first run.
+/// A part of the system's state that must be the same after a tool as before the first run.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// The beginning of a message about it.
+    /// The beginning of a message about the source.
     pub what: &'static str,
-    /// When it is checked.
     pub stage: Stage,
-    /// Whether only this program changes it, even on a running system.
+    /// Whether this program alone changes the source, even on a running system.
     pub on_running_systems: bool,
-    /// How far it may differ.
     pub tolerance: Tolerance,
-    /// What it shows now.
+    /// Reads the present values.
     pub read: fn(&Environment) -> Facts,
 }
 
@@ -46,8 +44,8 @@ pub(super) const BPF_OBJECTS: &str = "BPF objects";
 
 const MIB: u64 = 1 << 20;
 
-/// The sources. What a guest's kernel changes by itself, and what tools and workloads may leave (caches, temporary files of an
-/// interpreter), is within the tolerances.
+/// The sources. The tolerances allow for what a guest's kernel changes by itself, and for what
+/// tools and workloads can leave (caches, temporary files of an interpreter).
 pub(crate) const SOURCES: &[Source] = &[
     source("the file system under test", Stage::Kernel, true, Tolerance::None, under_test),
     source("mounts", Stage::Kernel, false, Tolerance::None, mounts),
@@ -88,7 +86,7 @@ fn text(path: impl AsRef<Path>) -> Result<String, String> {
     fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.as_ref().display()))
 }
 
-/// The mount that programs see at its path.
+/// Returns the mount that programs see at the path of the file system under test.
 fn under_test(environment: &Environment) -> Facts {
     let mount = crate::proc::mountinfo::read(&environment.mount).map_err(|error| with_causes(&error))?;
     Ok(BTreeMap::from([
@@ -100,23 +98,25 @@ fn under_test(environment: &Environment) -> Facts {
     ]))
 }
 
-/// All mounts, by id and mount point.
+/// Returns all mounts, by id and mount point.
 fn mounts(_: &Environment) -> Facts {
     Ok(text("/proc/self/mountinfo")?.lines().filter_map(mount).collect())
 }
 
-/// Id and mount point of a mount, and the rest of its line. Not tracefs below debugfs, which the kernel mounts on the first access.
+/// Returns id and mount point of a mount, and the rest of its line. `None` for tracefs in debugfs,
+/// which the kernel mounts on the first access.
 fn mount(line: &str) -> Option<(String, String)> {
     let fields: Vec<&str> = line.split(' ').collect();
     let (id, place, rest) = (fields.first()?, fields.get(4)?, fields.get(5..)?);
     (*place != "/sys/kernel/debug/tracing").then(|| (format!("mount {id} at {place}"), rest.join(" ")))
 }
 
-/// The cgroups below the one in which those of workloads are made, and its controllers.
+/// Returns the cgroups below the one in which workloads' cgroups are made, and the controllers of
+/// that cgroup.
 fn cgroups(environment: &Environment) -> Facts {
     let mut facts = BTreeMap::new();
     let controllers = text(Path::new(&environment.cgroups).join("cgroup.subtree_control"))?;
-    // The agent itself enables the controller that counts processes of tools.
+    // The agent itself enables the controller that limits the number of a tool's processes.
     let controllers: Vec<&str> = controllers.split_ascii_whitespace().filter(|name| *name != "pids").collect();
     facts.insert("controllers".to_owned(), controllers.join(" "));
     for path in crate::cgroup::below(&environment.cgroups).map_err(|error| with_causes(&error))? {
@@ -127,7 +127,7 @@ fn cgroups(environment: &Environment) -> Facts {
     Ok(facts)
 }
 
-/// Names and sizes of modules.
+/// Returns names and sizes of modules.
 fn modules() -> Facts {
     let names = |line: &str| {
         let mut fields = line.split_ascii_whitespace();
@@ -136,8 +136,8 @@ fn modules() -> Facts {
     Ok(text("/proc/modules")?.lines().filter_map(names).collect())
 }
 
-/// Settings that change costs or how they are measured: none of them changes by itself. Those that a kernel does not have
-/// are left out.
+/// Settings that change costs or how costs are measured. None of them changes by itself. Settings
+/// that a kernel does not have are left out.
 const SETTINGS: &[&str] = &[
     "/proc/sys/kernel/bpf_stats_enabled",
     "/proc/sys/kernel/core_pattern",
@@ -174,7 +174,7 @@ fn settings() -> Facts {
     Ok(SETTINGS.iter().filter_map(read).collect())
 }
 
-/// Network interfaces, whether they are up, and the size of their packets.
+/// Returns network interfaces, whether they are up, and the size of their packets.
 fn interfaces() -> Facts {
     let mut facts = BTreeMap::new();
     for entry in fs::read_dir("/sys/class/net").map_err(|error| error.to_string())? {
@@ -186,12 +186,12 @@ fn interfaces() -> Facts {
     Ok(facts)
 }
 
-/// Threads of the NFS server, which signals can end.
+/// Returns the number of threads of the NFS server. Signals can end these threads.
 fn server() -> Facts {
     Ok(BTreeMap::from([("threads".to_owned(), text("/proc/fs/nfsd/threads")?.trim_end().to_owned())]))
 }
 
-/// Free space and free inodes of file systems that have a size.
+/// Returns free space and free inodes of file systems that have a size.
 fn space(paths: &[&str]) -> Facts {
     let mut facts = BTreeMap::new();
     for path in paths {
@@ -204,14 +204,15 @@ fn space(paths: &[&str]) -> Facts {
     Ok(facts)
 }
 
-/// What the kernel could give to programs.
+/// Returns how much memory the kernel could give to programs.
 fn memory() -> Facts {
     let kib = could_give(&text(meminfo::PATH)?, &text(zoneinfo::PATH)?, page_size())?;
     Ok(BTreeMap::from([("available".to_owned(), (kib / 1024).to_string())]))
 }
 
-/// What is available by `meminfo`, and the free pages in the CPU's lists by `zoneinfo`, which the kernel does not count as available (`si_mem_available`, mm/show_mem.c): in
-/// KiB.
+/// Adds what is available according to `meminfo` and the free pages in the CPU's lists according to
+/// `zoneinfo`, in KiB. The kernel does not count these pages as available (`si_mem_available`,
+/// mm/show_mem.c).
 fn could_give(meminfo: &str, zoneinfo: &str, page: usize) -> Result<u64, String> {
     let available = meminfo::kib(meminfo, "MemAvailable");
     let available = available.ok_or_else(|| format!("{} has no line MemAvailable", meminfo::PATH))?;
@@ -219,7 +220,7 @@ fn could_give(meminfo: &str, zoneinfo: &str, page: usize) -> Result<u64, String>
     Ok(available.saturating_add(lists.count.saturating_mul(page as u64 / 1024)))
 }
 
-/// Whether a file can be written, read and removed where runs do that.
+/// Tries whether a file can be written, read and removed in the directory of runs.
 fn trial(environment: &Environment) -> Facts {
     let outcome = environment.test_dir.try_file().map_or_else(|error| error.to_string(), |()| "works".to_owned());
     Ok(BTreeMap::from([("writing, reading and removing it".to_owned(), outcome)]))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tool that reports what its own output causes: to print a line, or to have it read by the
-//! agent, does what it reports, which makes it print the next line. It never pauses then, and under
-//! the instruction clock no phase comes to an end.
+//! Detects a tool that reports what its own output causes. Printing a line, or the agent's reading
+//! of it, is an event that the tool reports, so the tool prints the next line. Such a tool never
+//! pauses, and under the instruction clock no phase comes to an end.
 
 use std::{
     collections::BTreeSet,
@@ -12,17 +12,18 @@ use std::{
 use super::{Running, WITHIN_REPORT};
 use crate::error::{Error, Result};
 
-/// How long a tool may print without a pause while no workload acts before its output is examined.
+/// How long a tool can print without a pause, while no workload acts, before its output is
+/// examined.
 const ENDLESS: Duration = Duration::from_secs(2);
 
-/// How many whole lines must be known, at least.
+/// The smallest number of whole lines for a verdict.
 const LEAST: usize = 10;
 
 impl Running {
-    /// Waits for `time`, while no workload acts, keeping what it prints meanwhile.
+    /// Waits for `time` while no workload acts, and keeps the tool's output meanwhile.
     ///
     /// # Errors
-    /// Its output cannot be read, or it reports without end what its own output causes.
+    /// The output cannot be read, or the tool reports without end what its own output causes.
     pub(crate) fn rest(&mut self, time: Duration) -> Result<()> {
         let begun = Instant::now();
         let (mut paused, mut printed) = (begun, begun);
@@ -47,11 +48,13 @@ impl Running {
         }
     }
 
+    /// Examines the last output.
+    ///
     /// # Errors
-    /// Its last output shows that it reports what its own output causes, or its processes cannot be
-    /// listed.
+    /// The last output shows that the tool reports what its own output causes, or its processes
+    /// cannot be listed.
     fn check_echo(&self) -> Result<()> {
-        // Not the agent's id, which is 1: so are many numbers.
+        // The agent's id is not included: it is 1, like many other numbers.
         let own: Vec<String> = self.processes()?.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
         let comm =
             |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim_end().to_owned());
@@ -65,10 +68,10 @@ impl Running {
     }
 }
 
-/// What its last lines show, as a predicate, where at least half of them have one of the `names` of
-/// its processes and the agent's among their words.
+/// Describes the last lines as a predicate, if at least half of them contain one of `names` as a
+/// word: names of the tool's processes and of the agent.
 fn of(last_output: &str, names: &BTreeSet<String>) -> Option<String> {
-    // The first line may have been cut, and the last one has not ended.
+    // The first line may be cut, and the last one has not ended.
     let (whole, _) = last_output.rsplit_once('\n')?;
     let lines: Vec<&str> = whole.split('\n').skip(1).collect();
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');

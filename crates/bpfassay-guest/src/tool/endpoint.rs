@@ -9,29 +9,29 @@ use std::{
 
 use bpfassay_protocol::tool::Endpoint;
 
-/// How long one response may take.
+/// How long one response can take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Largest response that is accepted, in bytes.
+/// Largest accepted response, in bytes.
 const MAX_ANSWER: usize = 256 << 10;
 
 fn address(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// Whether a program accepts connections on this port.
+/// Returns whether a program accepts connections on this port.
 pub(super) fn accepts(port: u16) -> bool {
     TcpStream::connect_timeout(&address(port), PATIENCE).is_ok()
 }
 
-/// The body of the response, or why there is none.
+/// Returns the body of the response, or why there is none.
 pub(super) fn ask(endpoint: &Endpoint) -> Result<Vec<u8>, String> {
     let deadline = Instant::now() + PATIENCE;
     let failed = |what: &'static str| move |error: std::io::Error| format!("{what}: {error}");
     let mut stream = TcpStream::connect_timeout(&address(endpoint.port), PATIENCE)
         .map_err(failed("does not accept a connection"))?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(failed("cannot be sent a request"))?;
-    // Version 1.0: the response is sent whole and ends with the connection.
+    // A server answers version 1.0 with the whole response and closes the connection.
     let request = format!("GET {} HTTP/1.0\r\nHost: localhost\r\nAccept: */*\r\n\r\n", endpoint.path);
     stream.write_all(request.as_bytes()).map_err(failed("cannot be sent a request"))?;
     let mut answer = Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn ask(endpoint: &Endpoint) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The body of a whole response with status 200.
+/// Returns the body of a whole response with status 200.
 pub(crate) fn body(answer: &[u8]) -> Result<Vec<u8>, String> {
     let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else {
         return Err("does not answer in HTTP".to_owned());
@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    /// An endpoint that sends `answer` to the first client.
+    /// Makes an endpoint that sends `answer` to the first client.
     fn serve(answer: &'static [u8]) -> Endpoint {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Another tool under test as a child process: starting it in a cgroup of its own, waiting until it is ready, keeping its
-//! output, ending it, and checking what it leaves.
-//!
-//! A tool is untrusted: its output and the number of its processes are bounded, and it ends with its cgroup.
+//! A program other than the tracer under test, as a child process in its own cgroup. It is
+//! untrusted: its output and the number of its processes are bounded, it ends with its cgroup, and
+//! what it leaves is checked.
 
 mod echo;
 pub(crate) mod endpoint;
@@ -47,53 +46,51 @@ use crate::{
     workload::{PATH, spawn_in},
 };
 
-/// How long no further program may appear before a tool counts as loaded: it attaches them meanwhile.
+/// A tool counts as loaded and attached when no further program has appeared for this long.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// How long it is watched while no program appears: several of the reports that tools make every second.
+/// How long an idle tool is watched: several of the reports that tools make every second.
 const IDLE: Duration = Duration::from_secs(3);
 
-/// How long a tool may pause within one report.
+/// How long a tool can pause within one report.
 const WITHIN_REPORT: Duration = Duration::from_millis(200);
 
 /// How often to check.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// How long the kernel may take to free a tool's objects, which it does in the background.
+/// How long the kernel can take to free a tool's objects in the background.
 const FREEING: Duration = Duration::from_secs(5);
 
-/// Most processes and threads of a tool: more than any needs, fewer than would take the guest's memory.
+/// Most processes and threads of a tool: too few to use up the guest's memory.
 const MAX_PROCESSES: u32 = 1000;
 
 /// The outcome of an attempt to start a tool.
 pub(crate) enum Started {
-    /// It is ready.
     Ready(Box<Running>),
-    /// It ended, or was not ready in time.
+    /// The tool ended, or was not ready in time.
     Refused(Refusal),
 }
 
-/// A running tool.
 pub(crate) struct Running {
     tool: Tool,
     pid: Pid,
     cgroup: Cgroup,
     streams: Streams,
     output: Output,
-    /// The kernel objects that existed before.
+    /// The kernel objects that existed before the tool.
     before: Traces,
-    /// Whether other programs load some, too: on a running system.
+    /// Whether other programs load objects, too: on a running system.
     is_shared: bool,
     started: Instant,
     asked: Instant,
     figures: ToolFigures,
-    /// Open for as long as the kernel is to keep statistics.
+    /// The kernel keeps statistics for as long as this is open.
     statistics: Option<OwnedFd>,
 }
 
 impl Running {
-    /// Starts `tool` in a cgroup named `name` at `environment` and waits until it is ready. `statistics`: whether the kernel is to keep
-    /// statistics of programs meanwhile.
+    /// Starts `tool` in a cgroup named `name` at `environment` and waits until it is ready. If
+    /// `statistics`, the kernel keeps statistics of programs meanwhile.
     pub(crate) fn start(
         tool: &Tool,
         (environment, name): (&Environment, &str),
@@ -124,8 +121,7 @@ impl Running {
             .env("PATH", PATH)
             .env("HOME", "/run")
             .env("LC_ALL", "C")
-            // Otherwise the C library looks for /etc/localtime at each time that it converts, which
-            // tools that trace opens report.
+            // The C library would often look for /etc/localtime otherwise, which tools report.
             .env("TZ", "UTC0")
             .envs(&tool.environment)
             .current_dir("/")
@@ -165,7 +161,6 @@ impl Running {
                 if let Some(refusal) = refusal {
                     return Ok(Started::Refused(refusal));
                 }
-                // Its output shows which step failed.
                 Ok(Started::Refused(Refusal::new(Step::Load, message)))
             }
             Err(error) => {
@@ -175,7 +170,7 @@ impl Running {
         }
     }
 
-    /// `Some`: why it will not become ready.
+    /// Returns `Some` with the reason if the tool will not become ready.
     fn wait_until_ready(
         &mut self,
         named: Option<&regex_lite::Regex>,
@@ -226,18 +221,12 @@ impl Running {
         }
     }
 
-    /// Its processes: those of its cgroup.
-    ///
-    /// # Errors
-    /// The cgroup cannot be read.
+    /// Returns the processes in the tool's cgroup, or an error if the cgroup cannot be read.
     pub(crate) fn processes(&self) -> Result<Vec<Pid>> {
         self.cgroup.processes()
     }
 
-    /// The programs that are there since it was started.
-    ///
-    /// # Errors
-    /// The kernel's error.
+    /// Returns the programs that have appeared since the tool was started, or the kernel's error.
     pub(crate) fn programs(&self) -> Result<BTreeSet<u32>> {
         let mut programs = self.before.new_programs()?;
         if self.is_shared && !programs.is_empty() {
@@ -247,7 +236,7 @@ impl Running {
         Ok(programs)
     }
 
-    /// The links that are there since it was started.
+    /// Returns the links that have appeared since the tool was started.
     fn links(&self) -> Result<BTreeSet<u32>> {
         let mut links = self.before.new_links()?;
         if self.is_shared && !links.is_empty() {
@@ -257,18 +246,18 @@ impl Running {
         Ok(links)
     }
 
-    /// The kernel objects that exist now, without what others made since it was started.
+    /// Returns the present kernel objects, except those that others made since the tool's start.
     fn traces(&self) -> Result<Traces> {
         let now = Traces::now()?;
         if self.is_shared { Ok(now.without(&self.others()?, &self.before)) } else { Ok(now) }
     }
 
-    /// What processes hold that are not in its cgroup.
+    /// Returns the objects that processes outside the tool's cgroup hold.
     fn others(&self) -> Result<Held> {
         Held::by_all_but(&self.cgroup.processes()?)
     }
 
-    /// Brings `programs`, names by id, up to date with those that the tool has made.
+    /// Updates `programs`, names by id, with the programs that the tool has made.
     fn look_for_programs(&self, programs: &mut BTreeMap<u32, String>) -> Result<()> {
         let ids = self.programs()?;
         programs.retain(|id, _| ids.contains(id));
@@ -294,7 +283,7 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for a while, to see what it does then.
+    /// Waits for a while, to see what the tool does without a workload.
     pub(crate) fn idle(&mut self) -> Result<()> {
         let begun = Instant::now();
         self.figures.processor_us.ready = processes::processor_us(&self.cgroup)?;
@@ -304,18 +293,18 @@ impl Running {
         Ok(())
     }
 
-    /// The streams to poll: its output arrives there.
+    /// Returns the streams on which output arrives, for poll(2).
     pub(crate) fn streams(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.streams.open()
     }
 
-    /// Waits until it prints something, at most so long.
+    /// Waits until the tool prints something, but not longer than `longest`.
     fn wait(&self, longest: Duration) -> Result<()> {
         let mut waiting: Vec<_> = self.streams().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         wait_readable(&mut waiting, Some(longest)).map(drop)
     }
 
-    /// Keeps what it has printed. Returns whether it printed anything.
+    /// Keeps what the tool has printed. Returns whether it printed anything.
     pub(crate) fn take(&mut self) -> Result<bool> {
         let taken = self.streams.take()?;
         let any = !taken.is_empty();
@@ -325,8 +314,8 @@ impl Running {
         Ok(any)
     }
 
-    /// Waits until it has reported `times` more times, where it does so by itself, and keeps what `reference` returns before and after the last of them.
-    /// A report ends where it pauses.
+    /// Waits for `times` more reports of a tool that reports by itself. Keeps what `reference`
+    /// returns before and after the last report. A report ends when the tool pauses.
     pub(crate) fn await_report(
         &mut self,
         times: u32,
@@ -345,7 +334,7 @@ impl Running {
         Ok(())
     }
 
-    /// Records with the report that has arrived what the reference had counted `before`, and has counted now.
+    /// Adds what the reference has counted `before` and now to the report that has arrived.
     fn add_reference(&mut self, before: Sample, reference: &mut impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
         if let Some(after) = reference()? {
             self.output.add_reference(Reference { before, after });
@@ -353,7 +342,7 @@ impl Running {
         Ok(())
     }
 
-    /// Whether it reported in time.
+    /// Returns whether the tool reported in time.
     fn await_one(&mut self, longest: Duration) -> Result<bool> {
         let deadline = Instant::now() + longest;
         let mut has_begun = false;
@@ -371,18 +360,19 @@ impl Running {
         }
     }
 
-    /// How long until its endpoint is requested again; `None` where it has none, or is requested at barriers only.
+    /// Returns the time until the endpoint must be requested again. `None` if the tool has no
+    /// endpoint, or its endpoint is requested at barriers only.
     pub(crate) fn asked_in(&self) -> Option<Duration> {
         let interval = Duration::from_millis(self.endpoints().filter_map(|endpoint| endpoint.interval_ms).min()?);
         Some(interval.saturating_sub(self.asked.elapsed()))
     }
 
-    /// Its endpoints.
     fn endpoints(&self) -> impl Iterator<Item = &tool::Endpoint> {
         self.tool.endpoint.iter().chain(&self.tool.more_endpoints)
     }
 
-    /// Requests the figures of its endpoints, if it has some. Their responses are one report: if one of them is missing, there is none.
+    /// Requests the figures of the tool's endpoints, if it has any. The responses are one report:
+    /// if one is missing, there is no report.
     pub(crate) fn ask(&mut self, mut reference: impl FnMut() -> Result<Option<Sample>>) -> Result<()> {
         if self.tool.endpoint.is_none() {
             return Ok(());
@@ -399,8 +389,9 @@ impl Running {
         Ok(())
     }
 
-    /// Stops it and returns its figures, and the kernel's statistics of its programs, if the kernel keeps any.
-    /// What it prints meanwhile is kept, with what `reference` returns then. An error where it had exited before it was requested to.
+    /// Stops the tool. Returns its figures, and the kernel's statistics of its programs if the
+    /// kernel keeps any. Output that arrives meanwhile is kept, with what `reference` returns then.
+    /// Returns an error if the tool had exited before.
     pub(crate) fn stop(
         mut self,
         children: &mut Children,
@@ -436,7 +427,7 @@ impl Running {
         let count = self.output.count();
         let ended = self.wait_for_end(deadline, children)?;
         let read = match before {
-            // What it prints when it is requested to end has not been reported before.
+            // Output at the end of the tool has not been reported before.
             Ok(Some(before)) if self.output.count() > count => self.add_reference(before, &mut reference),
             before => before.map(drop),
         };
@@ -448,7 +439,7 @@ impl Running {
             self.figures.ended = format!("was killed: SIG{} had not ended it after {seconds} s", self.tool.stop.signal);
         }
         let figures = self.end(children)?;
-        // Not before: remaining objects of the tool would be blamed on it.
+        // An earlier return would leave objects, for which the tool would be blamed.
         read?;
         Ok((figures, statistics))
     }
@@ -467,10 +458,10 @@ impl Running {
         }
     }
 
-    /// Kills its processes, and checks what it left in the kernel.
+    /// Kills the tool's processes, and checks what it left in the kernel.
     fn end(mut self, children: &mut Children) -> Result<ToolFigures> {
         self.cgroup.kill()?;
-        // Its first process may have been reaped before.
+        // The first process may have been reaped already.
         children.wait_for(self.pid, Duration::ZERO)?;
         children.reap()?;
         self.take()?;
@@ -481,7 +472,7 @@ impl Running {
         loop {
             let mut now = Traces::now()?;
             if self.is_shared {
-                // None of its processes is left.
+                // None of the tool's processes is left.
                 now = now.without(&Held::by_all_but(&[])?, &self.before);
             }
             self.figures.left_behind = now.left_since(&self.before)?;

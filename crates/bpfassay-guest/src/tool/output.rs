@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool writes: its standard output and standard error, as pieces with the time of arrival, bounded.
+//! A tool's standard output and standard error, as pieces with the time of arrival, bounded.
 
 use std::{
     fs::File,
@@ -24,17 +24,18 @@ use crate::{
     steps::monotonic_ns,
 };
 
-/// Most bytes read from a stream at once, so that a tool that never pauses does not block the agent.
+/// Most bytes that are read from a stream at once, so that a tool that never pauses does not block
+/// the agent.
 const AT_ONCE: usize = 256 << 10;
 
-/// Longest line in which the ready line is searched for, in bytes.
+/// Longest line in which the ready line is searched, in bytes.
 const MAX_READY_LINE: usize = 64 << 10;
 
-/// Longest line in which it is searched for before the line is complete, in bytes: a prompt. Each piece of a tool's output makes a
-/// search of the whole line, and pieces may be of one byte.
+/// Longest incomplete line in which the ready line is searched, in bytes: a prompt. Each piece of
+/// output causes a search of the whole line, and a piece can be a single byte.
 const MAX_PROMPT: usize = 256;
 
-/// The line that is waited for: the tool is ready.
+/// The line that shows that the tool is ready.
 #[derive(Debug)]
 pub(crate) struct ReadyPattern {
     pattern: Regex,
@@ -66,10 +67,10 @@ impl ReadyPattern {
             begun.clear();
             rest = &rest[end + 1..];
         }
-        // A longer line does not match: what is kept of it exceeds the bound.
+        // A longer line does not match, because the part that is kept exceeds the bound.
         let room = (MAX_READY_LINE + 1).saturating_sub(begun.len()).min(rest.len());
         begun.extend_from_slice(&rest[..room]);
-        // The incomplete line, too, which may be a prompt.
+        // An incomplete line can be a prompt.
         self.seen |= begun.len() <= MAX_PROMPT && shows(begun);
     }
 }
@@ -77,7 +78,7 @@ impl ReadyPattern {
 /// A tool's output so far.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
-    /// Whether pieces are kept at all.
+    /// Whether pieces are kept.
     captured: bool,
     ready: Option<ReadyPattern>,
     pieces: Vec<OutputPiece>,
@@ -93,7 +94,7 @@ impl Output {
 
     /// Appends `text`, which came from `source` at `monotonic_ns`.
     pub(crate) fn take(&mut self, monotonic_ns: u64, source: Source, text: &[u8], reference: Option<Reference>) {
-        // A message about its endpoint was not written by the tool.
+        // A message about the endpoint was not written by the tool.
         if matches!(source, Source::Output | Source::Error) {
             self.tail.push(text);
         }
@@ -112,7 +113,8 @@ impl Output {
         self.pieces.push(OutputPiece { monotonic_ns, source, endpoint: 0, text, reference: reference.map(Box::new) });
     }
 
-    /// Takes in what its endpoints answered, in their order. It is one report: all is kept of it, or nothing.
+    /// Appends the endpoints' answers, in the order of the endpoints. They are one report, which is
+    /// kept whole or not at all.
     pub(crate) fn take_answers(&mut self, monotonic_ns: u64, bodies: &[Vec<u8>], mut reference: Option<Reference>) {
         if !self.captured {
             return;
@@ -125,18 +127,19 @@ impl Output {
         self.bytes += length;
         for (endpoint, body) in (0..).zip(bodies) {
             let text = String::from_utf8_lossy(body).into_owned();
-            // What was counted before and after belongs to the whole report.
+            // The reference belongs to the whole report, and is kept with its first piece.
             let reference = reference.take().map(Box::new);
             self.pieces.push(OutputPiece { monotonic_ns, source: Source::Endpoint, endpoint, text, reference });
         }
     }
 
-    /// Whether the ready line has arrived.
+    /// Returns whether the ready line has arrived.
     pub(super) fn is_ready(&self) -> bool {
         self.ready.as_ref().is_some_and(|ready| ready.seen)
     }
 
-    /// The refusal that it wrote as one line of JSON to standard output, as the bundled loader of bare objects does.
+    /// Returns the refusal that the tool wrote to standard output as one line of JSON, as the
+    /// bundled loader of bare objects does.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         let output = self.pieces.iter().filter(|piece| piece.source == Source::Output);
         let text: String = output.map(|piece| piece.text.as_str()).collect();
@@ -146,24 +149,23 @@ impl Output {
         })
     }
 
-    /// How many pieces there are.
     pub(super) fn count(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Records with the last of them what the reference had counted before and after.
+    /// Adds to the last piece what the reference had counted before and after it.
     pub(super) fn add_reference(&mut self, reference: Reference) {
         if let Some(last) = self.pieces.last_mut() {
             last.reference = Some(Box::new(reference));
         }
     }
 
-    /// Its last bytes, for messages.
+    /// Returns the last bytes of the output, for messages.
     pub(super) fn tail(&self) -> String {
         self.tail.to_string()
     }
 
-    /// All that was kept, and how many bytes were not.
+    /// Returns the pieces, and how many bytes were dropped.
     pub(crate) fn into_pieces(self) -> (Vec<OutputPiece>, u64) {
         (self.pieces, self.dropped)
     }
@@ -186,12 +188,12 @@ impl Streams {
         Ok(Self { output, error })
     }
 
-    /// Those that are open, to poll.
+    /// Returns the open streams, for poll(2).
     pub(super) fn open(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         [self.output.as_ref().map(AsFd::as_fd), self.error.as_ref().map(AsFd::as_fd)].into_iter().flatten()
     }
 
-    /// What has arrived since the last call, by stream; closed streams are dropped.
+    /// Returns what has arrived since the last call, by stream. Closed streams are dropped.
     pub(super) fn take(&mut self) -> Result<Vec<(u64, Source, Vec<u8>)>> {
         let mut taken = Vec::new();
         // Standard error first: tools report there that they are ready, before they count.
@@ -214,8 +216,8 @@ fn drain<S: Read>(stream: &mut Option<S>, source: Source, taken: &mut Vec<(u64, 
             }
             Ok(length) => bytes.extend_from_slice(&buffer[..length]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            // The error of a read from a terminal that no process has open any more (`n_tty_read` after `tty_hung_up_p` or `TTY_OTHER_CLOSED`,
-            // drivers/tty/n_tty.c, 6.12).
+            // A read from a terminal that no process has open any more fails with EIO (`n_tty_read`
+            // after `tty_hung_up_p` or `TTY_OTHER_CLOSED`, drivers/tty/n_tty.c, 6.12).
             Err(error) if Errno::from_io_error(&error) == Some(Errno::IO) => {
                 closed = true;
                 break;
@@ -260,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_long_line_that_comes_byte_by_byte_is_not_searched_at_each() {
-        // Searched at each byte, this takes minutes.
+        // This would take minutes with a search at each byte.
         let mut output = Output::new(false, Some(ReadyPattern::new("a+b?c", None).unwrap()));
         for _ in 0..MAX_READY_LINE - 1 {
             output.take(1, Source::Output, b"a", None);

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Resources of a tool's processes: memory and processor time of its cgroup.
+//! Memory and processor time of a tool's processes, by cgroup.
 
 use std::fs;
 
 use crate::{cgroup::Cgroup, error::Result};
 
-/// Resident memory of all processes in `cgroup`, in bytes. Read from each, because the memory controller, which counts it as a
-/// whole, would make the workload beside it slower.
+/// Returns the resident memory of all processes in `cgroup`, in bytes. It is read per process,
+/// because the memory controller would make the workload slower.
 pub(super) fn resident(cgroup: &Cgroup) -> Result<u64> {
     let statuses = cgroup.processes()?.into_iter().filter_map(|pid| {
-        // One that has exited meanwhile has no memory.
+        // A process that has exited meanwhile has no memory.
         fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()
     });
     Ok(statuses.filter_map(|status| rss(&status)).sum())
 }
 
-/// Processor time of all processes that `cgroup` ever had, in microseconds.
+/// Returns the processor time of all processes that `cgroup` ever had, in microseconds.
 pub(super) fn processor_us(cgroup: &Cgroup) -> Result<u64> {
     let text = cgroup.read("cpu.stat")?;
     usage(&text).ok_or_else(|| crate::error::Error::unexpected("cpu.stat", "a line `usage_usec N`", &text))
 }
 
-/// `VmRSS` of `/proc/PID/status`, in bytes.
+/// Returns `VmRSS` of `/proc/PID/status`, in bytes.
 pub(crate) fn rss(status: &str) -> Option<u64> {
     let kib: u64 =
         status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?.parse().ok()?;

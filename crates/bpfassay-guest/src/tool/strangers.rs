@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernel objects of other programs. In a guest whatever appears while a tool runs is the tool's. On a running system others load programs, too: what a
-//! process outside the tool's cgroup holds is not the tool's.
+//! Kernel objects of other programs. In a guest, every object that appears while a tool runs
+//! belongs to the tool. On a running system other programs load objects, too, so objects that a
+//! process outside the tool's cgroup holds do not belong to the tool.
 
 use std::{collections::BTreeSet, fs};
 
@@ -17,7 +18,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// What all processes but `own` hold now. One that exits meanwhile holds nothing.
+    /// Returns what all processes but `own` hold now. A process that exits meanwhile holds nothing.
     ///
     /// # Errors
     /// `/proc` cannot be listed.
@@ -31,7 +32,8 @@ impl Held {
             let directory = format!("/proc/{}", process.as_raw_nonzero());
             for descriptor in fs::read_dir(format!("{directory}/fd")).into_iter().flatten().flatten() {
                 let number = descriptor.file_name();
-                // Names such as `anon_inode:bpf-prog`: nearly all other descriptors need no look.
+                // Names such as `anon_inode:bpf-prog`. The check skips nearly all other
+                // descriptors.
                 let is_bpf = fs::read_link(descriptor.path()).is_ok_and(|name| name.to_string_lossy().contains("bpf"));
                 if !is_bpf {
                     continue;
@@ -44,7 +46,8 @@ impl Held {
         Ok(held)
     }
 
-    /// Adds the objects of a descriptor, by its text in `/proc/PID/fdinfo`. That of a link has the id of its program as well.
+    /// Adds the objects of a descriptor whose file in `/proc/PID/fdinfo` contains `text`. The file
+    /// of a link contains the id of the link's program, too.
     fn add(&mut self, text: &str) {
         for line in text.lines() {
             let Some((name, value)) = line.split_once(':') else { continue };

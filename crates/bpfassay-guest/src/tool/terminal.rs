@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The terminal that is a tool's standard output. Programs write every line at once to a terminal, and to a pipe only when a
-//! buffer is full (C11, 7.21.3): their counts would arrive minutes late, or never.
+//! The terminal that is a tool's standard output. Programs write every line at once to a terminal,
+//! but to a pipe only when a buffer is full (C11, 7.21.3). Through a pipe, counts would arrive
+//! minutes late, or never.
 
 use std::{fs::File, os::fd::OwnedFd};
 
@@ -12,13 +13,14 @@ use rustix::{
 
 use crate::error::{Error, Result};
 
-/// A pseudo-terminal that passes on every byte unchanged: our end, and the tool's.
+/// Opens a pseudo-terminal that passes on every byte unchanged. Returns the agent's end and the
+/// tool's end.
 ///
 /// # Errors
 /// The kernel's error (devpts is not mounted at /dev/pts).
 pub(super) fn open() -> Result<(File, OwnedFd)> {
     let make = || -> rustix::io::Result<(OwnedFd, OwnedFd)> {
-        // Not a controlling terminal: only the tool's end ends with it.
+        // This must not become a controlling terminal: the agent does not end with it.
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&ours)?;
         unlockpt(&ours)?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tool's objects in the kernel: programs, maps, links and probe events that did not exist before.
+//! A tool's objects in the kernel: programs, maps, links and probe events that did not exist
+//! before.
 
 use std::{collections::BTreeSet, fs};
 
@@ -11,7 +12,7 @@ use crate::{
     error::Result,
 };
 
-/// Files of tracefs that list probe events, one per line (Documentation/trace/kprobetrace.rst of the kernel).
+/// Files of tracefs that list probe events, one per line (Documentation/trace/kprobetrace.rst).
 const EVENTS: [&str; 2] = ["/sys/kernel/tracing/kprobe_events", "/sys/kernel/tracing/uprobe_events"];
 
 /// All objects of the kinds that tools create, by id or name.
@@ -24,9 +25,9 @@ pub(super) struct Traces {
 }
 
 impl Traces {
-    /// What exists now.
+    /// Returns the objects that exist now.
     pub(super) fn now() -> Result<Self> {
-        // A kernel without tracefs has no events in it.
+        // A kernel without tracefs has no probe events.
         let events = EVENTS.iter().filter_map(|path| fs::read_to_string(path).ok());
         Ok(Self {
             programs: bpf::ids(Kind::Program)?,
@@ -36,7 +37,7 @@ impl Traces {
         })
     }
 
-    /// This without what `others` hold, but with what was there `before` all the same.
+    /// Removes what `others` hold, except objects that existed `before`.
     pub(super) fn without(mut self, others: &Held, before: &Self) -> Self {
         self.programs.retain(|id| before.programs.contains(id) || !others.programs.contains(id));
         self.maps.retain(|id| before.maps.contains(id) || !others.maps.contains(id));
@@ -46,37 +47,38 @@ impl Traces {
         self
     }
 
-    /// The programs that exist now and are not in this. Faster than [`Traces::now`], for frequent calls.
+    /// Returns the programs that exist now and are not in `self`. This is faster than
+    /// [`Traces::now`], for frequent calls.
     pub(super) fn new_programs(&self) -> Result<BTreeSet<u32>> {
         let mut now = bpf::ids(Kind::Program)?;
         now.retain(|id| !self.programs.contains(id));
         Ok(now)
     }
 
-    /// The new links, found as fast; empty where the kernel does not list them.
+    /// Returns the new links, equally fast. Empty if the kernel does not list links.
     pub(super) fn new_links(&self) -> Result<BTreeSet<u32>> {
         let mut now = bpf::links()?.unwrap_or_default();
         now.retain(|id| self.links.as_ref().is_none_or(|before| !before.contains(id)));
         Ok(now)
     }
 
-    /// The programs in this that are not in `before`.
+    /// Returns the programs that are not in `before`.
     pub(super) fn programs_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = u32> {
         self.programs.difference(&before.programs).copied()
     }
 
-    /// The maps that are new since `before`.
+    /// Returns the maps that are not in `before`.
     pub(super) fn maps_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = u32> {
         self.maps.difference(&before.maps).copied()
     }
 
-    /// How many links are new since `before`; `None` where the kernel does not list them.
+    /// Returns how many links are not in `before`; `None` if the kernel does not list links.
     pub(super) fn links_since(&self, before: &Self) -> Option<u32> {
         let (now, before) = (self.links.as_ref()?, before.links.as_ref()?);
         Some(u32::try_from(now.difference(before).count()).unwrap_or(u32::MAX))
     }
 
-    /// The names of what is in this and was not in `before`.
+    /// Returns the names of the objects that are not in `before`.
     pub(super) fn left_since(&self, before: &Self) -> Result<LeftBehind> {
         let names = |objects: Vec<BpfObject>| objects.into_iter().map(|object| object.name).collect();
         Ok(LeftBehind {
@@ -88,7 +90,7 @@ impl Traces {
     }
 }
 
-/// The name of an event in a line such as `p:kprobes/mine vfs_read`.
+/// Returns the name of an event in a line such as `p:kprobes/mine vfs_read`.
 pub(crate) fn name_of(line: &str) -> String {
     let event = line.split(' ').next().unwrap_or_default();
     event.split_once(':').map_or(event, |(_, name)| name).to_owned()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tracers whose programs stay loaded between the runs of a job. Loading takes several times as long as attaching, and a run
-//! without the tracer then differs from one with it by attachment alone.
+//! Tracers whose programs stay loaded between the runs of a job. Loading takes several times as
+//! long as attaching. Besides, a run with the tracer and one without then differ in attachment
+//! only.
 
 use std::{collections::BTreeMap, fs::File};
 
@@ -9,18 +10,18 @@ use bpfassay_protocol::job::RunSpec;
 use super::{Periodic, Process, Remains, Started, Tracer, arguments};
 use crate::{children::Children, environment::Environment, error::Result, soundness::Kept};
 
-/// Most tracers that are kept at once: the runs do not have the memory that they hold.
+/// Most tracers that are kept at once. The memory that they hold is not available to runs.
 const MOST: usize = 12;
 
 /// The tracers of a job.
 pub(crate) struct Pool {
-    /// The number of runs to come, by arguments.
+    /// The number of runs to come, by the tracer's arguments.
     to_come: BTreeMap<Vec<String>, usize>,
     kept: Vec<(Process, Kept)>,
 }
 
 impl Pool {
-    /// For the job that has these runs.
+    /// Makes the pool for a job with these runs.
     pub(crate) fn new(specs: &[RunSpec], environment: &Environment) -> Self {
         let mut to_come = BTreeMap::new();
         for spec in specs.iter().filter(|spec| may_be_kept(spec)) {
@@ -29,8 +30,8 @@ impl Pool {
         Self { to_come, kept: Vec::new() }
     }
 
-    /// Makes the tracer of `spec` attach, a kept one or a new one, and waits until it counts or refuses. The standard error of a new one
-    /// goes to the file that `stderr` makes.
+    /// Makes the tracer of `spec` attach, a kept one or a new one, and waits until it counts or
+    /// refuses. Standard error of a new tracer goes to the file that `stderr` makes.
     pub(crate) fn start(
         &mut self,
         spec: &RunSpec,
@@ -68,7 +69,7 @@ impl Pool {
         Process::start(arguments, true, environment, stderr()?, children)?.attach(children)
     }
 
-    /// Counts one run less to come with these arguments.
+    /// Subtracts one from the number of runs to come with these arguments.
     fn used(&mut self, arguments: &[String]) {
         if let Some(runs) = self.to_come.get_mut(arguments) {
             *runs = runs.saturating_sub(1);
@@ -94,12 +95,12 @@ impl Pool {
         Ok(remains)
     }
 
-    /// What may exist between runs: the tracers that are kept.
+    /// Returns the facts of all kept tracers, which are allowed to exist between runs.
     pub(crate) fn kept(&self) -> Kept {
         self.kept.iter().map(|(_, kept)| kept.clone()).collect()
     }
 
-    /// Ends all that are kept; returns notes about that.
+    /// Ends all kept tracers. Returns notes on that.
     pub(crate) fn end(self, children: &mut Children) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         for (process, _) in self.kept {
@@ -109,8 +110,9 @@ impl Pool {
     }
 }
 
-/// Whether the tracer of `spec` may serve other runs, too. Statistics of programs are enabled for one tracer and one run;
-/// beside a tool under test, the tracer must be one that no other tool could reach before.
+/// Returns whether the tracer of `spec` can serve other runs, too. Statistics of programs are
+/// enabled for one tracer and one run. A run with a tool under test needs a tracer that no other
+/// tool could reach before.
 fn may_be_kept(spec: &RunSpec) -> bool {
     !spec.probe.is_baseline() && !spec.bpf_stats && spec.tool.is_none()
 }
@@ -122,7 +124,8 @@ mod tests {
     use super::{super::tests::spec, *};
     use crate::signals;
 
-    /// A tracer that notes each of its starts. It refuses its second attachment where there is a file `refuse`.
+    /// A tracer that records each of its starts. It refuses its second attachment if the file
+    /// `refuse` exists.
     const SCRIPT: &str = r#"#!/bin/sh
 cd DIRECTORY; echo $$ $* >>starts
 ready='{"type":"ready","configuration":"kprobe","attach_ns":1,"programs":[]}'
@@ -148,7 +151,7 @@ test $attached = 0 || echo "$ended"
     }
 
     impl Bench {
-        /// Call [`alone`].
+        /// Makes a bench. Call this in [`alone`].
         fn new(specs: &[RunSpec]) -> Self {
             signals::block().unwrap();
             let directory = tempfile::tempdir().unwrap();
@@ -161,7 +164,7 @@ test $attached = 0 || echo "$ended"
             Self { directory, environment, children: Children::watch().unwrap(), pool }
         }
 
-        /// A run of `spec`: its notes, or `None` where it was refused.
+        /// Executes a run of `spec`. Returns the run's notes, or `None` if the tracer refused.
         fn run(&mut self, spec: &RunSpec) -> Option<Vec<String>> {
             let mut notes = Vec::new();
             let stderr = || Ok(tempfile::tempfile().unwrap());
@@ -177,7 +180,8 @@ test $attached = 0 || echo "$ended"
             }
         }
 
-        /// The number and the first argument of each process that was started.
+        /// Returns the process id of each tracer that was started, and whether it was told to keep
+        /// its programs loaded.
         fn starts(&self) -> Vec<(i32, bool)> {
             let text = fs::read_to_string(self.directory.path().join("starts")).unwrap();
             let of = |line: &str| (line.split(' ').next().unwrap().parse().unwrap(), line.contains("--keep-loaded"));
@@ -185,14 +189,16 @@ test $attached = 0 || echo "$ended"
         }
     }
 
-    /// Executes `test` in a process of one thread: the exit of a child sends a signal that every thread has to block, and test programs have others.
+    /// Executes `test` in a process with one thread. The exit of a child sends a signal that every
+    /// thread must block, and test programs have other threads.
     fn alone(test: impl FnOnce()) {
-        // SAFETY: the child has one thread, which executes nothing but the test; it ends without returning.
+        // SAFETY: the child has one thread, which executes only the test and ends without
+        // returning.
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
         if child == 0 {
             let passed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test)).is_ok();
-            // SAFETY: no address.
+            // SAFETY: the call uses no address.
             unsafe { libc::_exit(i32::from(!passed)) };
         }
         let mut status = 0;
@@ -213,7 +219,7 @@ test $attached = 0 || echo "$ended"
             assert_eq!(bench.run(&specs[0]), Some(vec![]));
             let (kept, keeps_loaded) = bench.starts()[0];
             assert!(keeps_loaded && lives(kept) && bench.pool.kept.len() == 1);
-            // No other run is to come.
+            // No other run with these arguments is to come.
             assert_eq!(bench.run(&specs[1]), Some(vec![]));
             let (other, keeps_loaded) = bench.starts()[1];
             assert!(!keeps_loaded && !lives(other));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent as `bpfassay-guest here` on this machine, with a file system, cgroups and `/run` of its own: in a mount namespace,
-//! which only root may make.
+//! Runs the agent as `bpfassay-guest here` on this machine, with a separate file system, cgroups
+//! and `/run`. They are in a mount namespace, which only root can make.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
@@ -18,10 +18,10 @@ use bpfassay_protocol::{
     message::{GuestMessage, RunOutcome},
 };
 
-/// The user id of the attacker: a user without any rights.
+/// User id of the attacker, a user without any rights.
 pub(crate) const NOBODY: u32 = 65_534;
 
-/// Whether this test can run; prints a message where it cannot.
+/// Returns whether this test can run. Prints a message if it cannot.
 pub(crate) fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -30,7 +30,8 @@ pub(crate) fn is_root() -> bool {
     root
 }
 
-/// A directory with everything that an agent needs: `mnt` to mount at, `bin` with its programs.
+/// A directory with everything that an agent needs: `mnt` is the mount point, `bin` contains
+/// programs.
 pub(crate) struct Stage {
     directory: tempfile::TempDir,
     /// Options of the tmpfs under test.
@@ -38,7 +39,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// One with runs that each execute `script`, a line of shell in which `{directory}` stands for the run's and `{stage}` for this one.
+    /// Makes a stage with runs that each execute `script`, a line of shell. In `script`,
+    /// `{directory}` stands for the run's directory and `{stage}` for the stage's.
     pub(crate) fn new(options: &str, runs: &[&str], script: &str) -> Self {
         let directory = tempfile::Builder::new().prefix("bpfassay-test-").tempdir().unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -46,7 +48,7 @@ impl Stage {
         for name in ["mnt", "bin"] {
             fs::create_dir(stage.at(name)).unwrap();
         }
-        // The page cache of the machine, which others use too, is left alone.
+        // The page cache of the machine is left alone, because others use it, too.
         fs::write(stage.at("drop_caches"), "").unwrap();
         for name in ["bin/bpfassay-tracer", "bin/bpfassay-ior"] {
             fs::write(stage.at(name), "#!/bin/sh\n").unwrap();
@@ -97,7 +99,8 @@ impl Stage {
         self.path().join(name)
     }
 
-    /// A shell that executes `script` after the mounts were made, in which `$agent` starts the agent.
+    /// Returns a shell that executes `script` after the mounts have been made. `$agent` in it
+    /// starts the agent.
     pub(crate) fn shell(&self, script: &str) -> Command {
         let prologue = r#"set -eu
 mount -t tmpfs -o "$options" tmpfs "$stage/mnt"
@@ -134,12 +137,12 @@ find "$cgroup" -depth -type d -exec rmdir {} \;
         self.shell(script).spawn().unwrap()
     }
 
-    /// Asserts that no cgroup was left.
+    /// Asserts that no cgroup is left.
     pub(crate) fn no_cgroup_is_left(&self) {
         assert_eq!(fs::read_to_string(self.at("left-cgroups")).unwrap(), "");
     }
 
-    /// What the agent wrote to `frames`.
+    /// Reads the messages that the agent wrote to `frames`.
     pub(crate) fn messages(&self) -> Vec<GuestMessage> {
         let mut decoder = Decoder::default();
         decoder.push(&fs::read(self.at("frames")).unwrap());
@@ -150,7 +153,6 @@ find "$cgroup" -depth -type d -exec rmdir {} \;
         messages
     }
 
-    /// The outcomes of the runs among these.
     pub(crate) fn outcomes(&self) -> Vec<(String, RunOutcome)> {
         let ended = |message| match message {
             GuestMessage::RunEnded { run, outcome } => Some((run, *outcome)),

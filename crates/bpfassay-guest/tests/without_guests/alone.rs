@@ -8,7 +8,7 @@ fn agent(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_bpfassay-guest")).args(arguments).output().unwrap()
 }
 
-/// Started by hand on somebody's machine it must not mount anything or power off.
+/// An agent that is started by hand on somebody's machine must not mount anything or power off.
 #[test]
 fn outside_a_guest_the_agent_does_nothing_without_arguments() {
     for arguments in [&[][..], &["here"], &["here", "--mount", "/tmp"]] {
@@ -18,7 +18,7 @@ fn outside_a_guest_the_agent_does_nothing_without_arguments() {
     }
 }
 
-/// It reports in a message to the host, and on standard error to people.
+/// The agent reports in a message to the host, and on standard error to people.
 #[test]
 fn without_a_job_it_reports_what_is_missing_and_fails() {
     let output = agent(&["here", "--job", "/nonexistent/job.json", "--mount", "/tmp"]);

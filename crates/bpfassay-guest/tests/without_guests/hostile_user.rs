@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `here` as root beside a local user who may rename things in the file system under test: files of others stay unchanged.
+//! Runs `here` as root while a local user can rename entries in the file system under test. Files
+//! of others must stay unchanged.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{fs, os::unix::fs::symlink};
@@ -8,7 +9,8 @@ use bpfassay_protocol::message::RunOutcome;
 
 use crate::common::{NOBODY, Stage, is_root};
 
-/// Waits for an event and then puts a link to the victim in the place of the directory of runs. Its arguments: which event, the stage.
+/// Waits for an event and then replaces the directory of runs with a link to the victim. The
+/// arguments are the event and the stage.
 const ATTACKER: &str = r#"
 use strict;
 my ($moment, $stage) = @ARGV;
@@ -31,7 +33,8 @@ swap();
 nap(1000);
 "#;
 
-/// Executes two runs while the attacker acts at `moment`, on a tmpfs with these options; the outcomes of the runs.
+/// Executes two runs while the attacker acts at `moment`, on a tmpfs with these options. Returns
+/// the outcomes of the runs.
 fn attacked(moment: &str, options: &str) -> Vec<RunOutcome> {
     let script = "touch {stage}/open/begun; sleep 0.3; echo ours >{directory}/precious; echo data >data; echo done";
     let stage = Stage::new(options, &["one", "two"], script);
@@ -65,7 +68,7 @@ kill "$attacker"
     stage.outcomes().into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// Whether a run failed because somebody moved its directory.
+/// Returns whether a run failed because somebody moved its directory.
 fn noticed(outcome: &RunOutcome) -> bool {
     matches!(outcome, RunOutcome::Failed { message } if message.contains("moved the directory of runs"))
 }
@@ -84,7 +87,7 @@ fn a_directory_exchanged_during_a_run_is_noticed_and_nothing_else_is_touched() {
     if !is_root() {
         return;
     }
-    // The owner of a directory may rename what is in it, sticky or not.
+    // The owner of a directory can rename its entries, sticky or not.
     for options in [format!("mode=1777,uid={NOBODY}"), "mode=0777".to_owned()] {
         let outcomes = attacked("during-a-run", &options);
         assert_eq!(outcomes.iter().map(noticed).collect::<Vec<_>>(), [true, true], "{options}: {outcomes:?}");
@@ -97,7 +100,7 @@ fn a_directory_exchanged_as_soon_as_it_is_there_is_noticed_and_nothing_else_is_t
         return;
     }
     let outcomes = attacked("at-once", "mode=0777");
-    // Where it was replaced before it was opened, no run begins at all.
+    // If the directory was replaced before it was opened, no run begins.
     assert!(outcomes.iter().all(noticed), "{outcomes:?}");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `here` that is stopped in the middle of a run: no process, cgroup, file or record of it remains.
+//! Stops `here` in the middle of a run. No process, cgroup, file or record of it remains.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{fs, time::Instant};
@@ -11,7 +11,8 @@ use crate::common::{Stage, is_root};
 /// A workload that runs for a long time, in another session and process group.
 const LONG: &str = "echo data >data; touch {stage}/begun; exec setsid --wait sleep 4321.{id}";
 
-/// Starts an agent, executes `end` once its workload runs, and waits for the agent, which is `$pid`. Then lists what is left.
+/// Starts an agent, executes `end` once the agent's workload runs, waits for the agent, which is
+/// `$pid`, and lists what is left.
 fn ended(id: &str, start: &str, end: &str) -> Stage {
     let stage = Stage::new("mode=1777", &["one", "two"], &LONG.replace("{id}", id));
     let since = Instant::now();
@@ -34,7 +35,7 @@ pgrep -f "sleep [4]321.{id}" >"$stage/left-processes" || true
     stage
 }
 
-/// Nothing is left but the directory in /run that agents lock.
+/// Only the directory in /run that agents lock is left.
 fn nothing_is_left(stage: &Stage) {
     stage.no_cgroup_is_left();
     let read = |name: &str| fs::read_to_string(stage.at(name)).unwrap();
@@ -73,7 +74,7 @@ $agent >"$stage/pipe" 2>"$stage/errors" & pid=$!"#;
     assert_eq!(fs::read_to_string(stage.at("status")).unwrap(), "1\n");
 }
 
-/// It could not remove anything itself; the next one does.
+/// A killed agent removes nothing. The next one does.
 #[test]
 fn what_a_killed_agent_left_is_removed_by_the_next() {
     if !is_root() {
@@ -87,7 +88,7 @@ find "$cgroup" -mindepth 1 -type d >"$stage/between-cgroups"
 sed -i 's/exec setsid[^"]*/true/g' "$stage/job"
 $agent >"$stage/frames" 2>"$stage/errors" & pid=$!"#;
     let stage = ended("39", start, again);
-    // The test is of use only if something was there.
+    // The test is only useful if something was left.
     assert!(!fs::read_to_string(stage.at("between")).unwrap().is_empty());
     assert!(!fs::read_to_string(stage.at("between-cgroups")).unwrap().is_empty());
     nothing_is_left(&stage);

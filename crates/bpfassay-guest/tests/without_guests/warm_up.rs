@@ -11,9 +11,10 @@ use bpfassay_protocol::{
 
 use crate::common::{Stage, is_root};
 
-/// How often a workload ran of which two repeats agree within `margin_ppm`, its outcome, and which phases were announced.
+/// Returns how often a workload ran of which two repeats agree within `margin_ppm`, its outcome,
+/// and the announced phases.
 fn repeated(margin_ppm: u32) -> (usize, WarmUp, Vec<Phase>) {
-    // Each repeat finds the directory as the first did.
+    // Each repeat finds the directory as the first one did.
     let stage =
         Stage::new("mode=1777", &["w1"], "test ! -e data && echo x >data && echo once >>{stage}/times && sleep 0.05");
     let mut job: Job = serde_json::from_slice(&fs::read(stage.at("job")).unwrap()).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! One value per key, shared by all CPUs: atomic additions.
+//! One value per key, shared by all CPUs, with atomic additions.
 
 use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::HashMap};
 use bpfassay_tracer_common::{KEYS, Key, Value, tally as tallies};

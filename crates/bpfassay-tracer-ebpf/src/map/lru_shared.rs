@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! The layout of the CEEMS exporter: one value per key in a shared LRU map, with 64 bytes of the mount's path in the key.
-//! `map_lru-shared.h` on the C side has the details.
+//! The layout of the CEEMS exporter: one value per key in a shared LRU map, with 64 bytes of the
+//! mount's path in the key. For details see `map_lru-shared.h` of the C programs.
 
 use aya_ebpf::{
     bindings::BPF_NOEXIST,
@@ -23,9 +23,11 @@ pub(crate) const HAS_DURATION: bool = false;
 #[map(name = "counters")]
 static COUNTERS: LruHashMap<PathKey, Value> = LruHashMap::with_max_entries(LRU_KEYS, 0);
 
-/// An address in the kernel's memory; 0 for an address that is not mapped, which the helper writes then
-/// (`bpf_probe_read_kernel_common`, kernel/trace/bpf_trace.c, 5.10 to 7.2). Not [`kernel::read`](crate::tracer::kernel::read),
-/// which checks the helper's result: the verifier would follow both cases of each of the fifty separately.
+/// Reads an address in the kernel's memory. For an address that is not mapped the helper writes 0
+/// (`bpf_probe_read_kernel_common`, kernel/trace/bpf_trace.c, 5.10 to 7.2).
+///
+/// This is not [`kernel::read`](crate::tracer::kernel::read), which checks the helper's result: the
+/// verifier would follow both cases of each of the fifty reads separately.
 #[inline(always)]
 fn follow(base: Address, offset: usize) -> Address {
     let mut address: Address = 0;
@@ -35,7 +37,7 @@ fn follow(base: Address, offset: usize) -> Address {
     address
 }
 
-/// A place on the path from a mount to the root of its namespace.
+/// A position on the path from a mount to the root of its namespace.
 #[derive(Clone, Copy)]
 struct Step {
     mount: Address,
@@ -43,7 +45,7 @@ struct Step {
 }
 
 impl Step {
-    /// Goes up by one directory, whose name it returns, or by one mount; stays at the root.
+    /// Goes up by one directory, whose name is returned, or by one mount. Stays at the root.
     #[inline(always)]
     fn up(&mut self) -> Address {
         let parent = follow(self.mount, offset!(mount_parent));
@@ -57,12 +59,13 @@ impl Step {
                 self.dentry = follow(self.dentry, offset!(dentry_parent));
             }
         }
-        // In any case: so the verifier has no knowledge about the name, and all cases are one for it.
+        // This is read in any case, so that the verifier knows nothing about the name and treats
+        // all cases as one.
         follow(named, offset!(dentry_name))
     }
 }
 
-/// A path from the root down. Any name may extend up to a path's length beyond its beginning.
+/// A path from the root down. Any name can extend up to a path's length beyond its beginning.
 struct Path {
     bytes: [u8; 2 * PATH_BYTES],
     end: usize,
@@ -75,7 +78,8 @@ impl Path {
         if name == 0 || self.end >= PATH_BYTES - 1 {
             return;
         }
-        // SAFETY: below PATH_BYTES, and the buffer has the same size again after that; the helper checks the address.
+        // SAFETY: below PATH_BYTES, and the buffer has the same size again after that; the helper
+        // checks the address.
         let length = unsafe {
             let bytes = (&raw mut self.bytes).cast::<u8>();
             bytes.add(self.end & MASK).write(b'/');
@@ -89,8 +93,9 @@ impl Path {
     }
 }
 
-/// Writes the mount point of `vfsmount`, from the root of its namespace; truncated where it does not fit. Twelve directories and
-/// mounts at most, unrolled: the verifiers accepted no loop over them.
+/// Writes the mount point of `vfsmount`, from the root of its namespace, cut off if it does not
+/// fit. The walk has at most twelve directories and mounts. It is unrolled, because the verifiers
+/// accepted no loop.
 #[inline(never)]
 fn write_path(key: &mut PathKey, vfsmount: Address) {
     let mount = mount_of(vfsmount);
@@ -118,7 +123,7 @@ pub(crate) fn add(_by: By, subject: &Subject, operation: u32, outcome: Outcome) 
     if subject.place.mount != 0 {
         write_path(&mut key, subject.place.mount);
     }
-    // Each use of the key itself would put a copy of it on the stack, which has no room for them.
+    // Using the key directly would put copies of it on the stack, which is too small for them.
     let key = &key;
     let value = COUNTERS.get_ptr_mut(key).or_else(|| {
         // See the layout `percpu`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! An event per call, which the reader adds up.
+//! One event per call, which the reader adds up.
 
 use aya_ebpf::{macros::map, maps::RingBuf};
 use bpfassay_tracer_common::{Event, RING_BYTES, tally as tallies};

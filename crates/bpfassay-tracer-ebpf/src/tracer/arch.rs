@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! What differs between architectures: the stack pointer's name, numbers of system calls, 32-bit tasks. Nothing here has a default.
+//! Differences between architectures: the stack pointer's name, numbers of system calls, 32-bit
+//! tasks. No item has a default.
 
 #[cfg(any(bpf_target_arch = "x86_64", bpf_target_arch = "aarch64"))]
 use aya_ebpf::helpers::generated::bpf_get_current_task;
@@ -8,7 +9,8 @@ use aya_ebpf::programs::ProbeContext;
 #[cfg(any(bpf_target_arch = "x86_64", bpf_target_arch = "aarch64"))]
 use super::kernel::{Address, offset, read};
 
-/// The stack pointer. (aya-ebpf declares the context as the registers that the architecture gives to user space.)
+/// Returns the stack pointer. aya-ebpf declares the context as the registers in the layout for user
+/// space.
 #[inline(always)]
 pub(super) fn stack_pointer(context: &ProbeContext) -> u64 {
     // SAFETY: the verifier checks the access to the context.
@@ -58,7 +60,7 @@ pub(super) mod number {
     pub(in super::super) const MKNODAT: i64 = 33;
 }
 
-/// Whether the calling task is in a 32-bit call, which has other numbers.
+/// Returns whether the calling task is in a 32-bit call, which has a different number.
 #[cfg(bpf_target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn is_compat() -> bool {
@@ -66,7 +68,7 @@ pub(super) fn is_compat() -> bool {
     read::<u32>(current_task(), offset!(thread_status)) & 0x2 != 0
 }
 
-/// Whether the calling task is in a 32-bit call, which has other numbers.
+/// Returns whether the calling task is in a 32-bit call, which has a different number.
 #[cfg(bpf_target_arch = "aarch64")]
 #[inline(always)]
 pub(super) fn is_compat() -> bool {
@@ -74,7 +76,7 @@ pub(super) fn is_compat() -> bool {
     read::<u64>(current_task(), offset!(thread_status)) >> 22 & 1 != 0
 }
 
-/// Debian's riscv64 has no 32-bit programs.
+/// Returns false: Debian's riscv64 has no 32-bit programs.
 #[cfg(bpf_target_arch = "riscv64")]
 #[inline(always)]
 pub(super) fn is_compat() -> bool {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! Calls of user space by file descriptor, seen from outside the file system: what a call is about is looked up at its
-//! entry, as another thread may close the descriptor meanwhile, and kept per thread until its return.
+//! Calls of user space by file descriptor, seen from outside the file system. The file is looked up
+//! at the call's entry, because another thread can close the descriptor during the call. The result
+//! is kept per thread until the call returns.
 //!
-//! Calls by path (mkdir, unlink, rmdir, rename) are counted with errors and all, but neither mount nor device is known.
+//! Calls by path (mkdir, unlink, rmdir, rename) are counted, including errors, but their mount and
+//! device are not known.
 
 use aya_ebpf::{macros::map, maps::LruHashMap};
 use bpfassay_tracer_common::{NO_DURATION, Operation, tally as tallies};
@@ -14,7 +16,7 @@ use super::{
     opened::opened,
 };
 
-/// `EBADF`: what an open counts as whose file is gone already.
+/// `EBADF`, the result of an open whose file has gone already.
 const BAD_DESCRIPTOR: i64 = -9;
 
 #[repr(C)]
@@ -23,16 +25,16 @@ struct Call {
     subject: Subject,
     start: u64,
     operation: u32,
-    /// Whether there is a call, and whether it is to be counted.
+    /// 1 if there is a call that must be counted.
     wanted: u32,
 }
 
-/// By thread; the threads that are gone make room.
+/// Calls by thread. LRU eviction removes entries of threads that have exited.
 #[map(name = "pending_calls")]
 static PENDING: LruHashMap<u32, Call> = LruHashMap::with_max_entries(8192, 0);
 
-/// A call of `operation` begins, on `descriptor` if that is what it is about. Another copy of the program may have run for
-/// this very call before.
+/// Begins a call of `operation`, on `descriptor` if the call has one. Another copy of the program
+/// may have run before for this call.
 #[inline(always)]
 pub(super) fn begins(by: By, operation: Operation, descriptor: Option<u64>) {
     if let By::Copy(_) = by
@@ -45,7 +47,7 @@ pub(super) fn begins(by: By, operation: Operation, descriptor: Option<u64>) {
     let place = descriptor.map_or(Place::NOWHERE, place_of);
     let subject = match Subject::new(place) {
         Some(subject) => subject,
-        // Which mount is known afterwards.
+        // The mount of an open is known afterwards.
         None if operation as u32 == Operation::Open as u32 => Subject::NOBODY,
         None => return,
     };
@@ -55,7 +57,7 @@ pub(super) fn begins(by: By, operation: Operation, descriptor: Option<u64>) {
     }
 }
 
-/// The calling thread's call returns `result`; the first copy to see that counts it.
+/// Ends the calling thread's call with `result`. The first copy that sees the end counts the call.
 #[inline(always)]
 pub(super) fn ends(by: By, result: i64) {
     let Some(call) = PENDING.get_ptr_mut(thread()) else { return };
@@ -68,7 +70,8 @@ pub(super) fn ends(by: By, result: i64) {
     unsafe { (*call).wanted = 0 };
     if operation == Operation::Open as u32 {
         let file = if result < 0 { result as u64 } else { file_of(result as u64) };
-        // Another thread can have closed it by now; counted without mount then, as one that failed.
+        // Another thread can have closed the file already. The open is then counted without a
+        // mount, like a failed one.
         opened(by, if file == 0 { BAD_DESCRIPTOR as u64 } else { file }, start);
         return;
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! Programs at function entry, by kprobe or by trampoline. They count what was asked for, whatever the call then did, and
-//! cannot see errors.
+//! Programs at function entry, by kprobe or by trampoline. They count what was requested, whatever
+//! the call does afterwards, and cannot see errors.
 //!
-//! An open is seen where the file is known first: `do_dentry_open`, which failed look-ups do not get to.
+//! An open is seen where the file is first known: in `do_dentry_open`, which failed look-ups do not
+//! reach.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 
@@ -23,10 +24,11 @@ use super::{
 
 /// Arguments by number.
 pub(super) trait Arguments {
-    /// Argument `index`, from 0, which must be constant; 0 for those in no register.
+    /// Returns argument `index`, from 0, which must be constant. Returns 0 if the argument is not
+    /// in a register.
     fn argument(&self, index: usize) -> u64;
 
-    /// Where the `struct file *` in argument 0 lies.
+    /// Returns the location of the `struct file *` in argument 0.
     fn place(&self) -> Place;
 }
 
@@ -54,9 +56,9 @@ impl Arguments for FEntryContext {
     }
 }
 
-/// Argument `index`, which is known at load. Only one case is left then. What comes of `black_box` differs between the
-/// cases for all that the compiler knows: it would make one load at a computed place of them, which the verifier forbids
-/// for a context.
+/// Returns argument `index`, which is known at load time, so that a single case is left.
+/// `black_box` makes the cases look different to the compiler. Otherwise the compiler would merge
+/// them into one load at a computed offset, which the verifier forbids for a context.
 #[inline(always)]
 pub(super) fn argument_at(context: &impl Arguments, index: u8) -> u64 {
     match index {
@@ -70,7 +72,8 @@ pub(super) fn argument_at(context: &impl Arguments, index: u8) -> u64 {
 /// `UIO_MAXIOV` (include/uapi/linux/uio.h).
 const MOST_VECTORS: u64 = 1024;
 
-/// The sum of the lengths in a vector of user space, as far as they can be read without a page fault.
+/// Returns the sum of the lengths in a vector of user space, as far as they can be read without a
+/// page fault.
 #[inline(always)]
 fn requested(vector: Address, count: u64) -> u64 {
     let mut sum = 0u64;
@@ -117,7 +120,7 @@ fn count_name(context: &impl Arguments, operation: Operation) {
     }
 }
 
-/// Both programs for a function.
+/// Declares both programs for a function.
 macro_rules! programs {
     ($($function:literal, $kprobe:ident, $fentry:ident: |$context:ident| $body:expr;)+) => {
         $(

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! BPF trampoline at function exit: counts what the call returned.
+//! BPF trampolines at function exit: they count what the call returned.
 //!
-//! A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task can be preempted
-//! inside the program, and until it runs again the calls of every other task on that CPU are skipped. So there, the
-//! loader attaches several copies of the programs: six of those that count data, three of the others, which are called less often.
-//! The first copy that runs for a call counts it and records that under the number of the call. `fexit.bpf.c` on the C side has the
-//! details. It keeps the turns in task storage, which needs the types of the map in
-//! BTF; here they are in an LRU hash by thread. That loses no count: an evicted turn
-//! makes the next copy the first one, and for an eviction between two copies of one call, [`TURNS`] other threads
-//! must make their first call meanwhile.
+//! A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task
+//! can be preempted inside the program. Until it runs again, the calls of every other task on that
+//! CPU are skipped. On such kernels the loader therefore attaches several copies of the programs:
+//! six of those that count data, three of the others, which are called less often. The first copy
+//! that runs for a call counts it and records that under the number of the call.
+//!
+//! For details see `fexit.bpf.c` of the C programs. It keeps the turns in task storage, which needs
+//! the types of the map in BTF. Here they are in an LRU hash by thread, which loses no count. An
+//! evicted turn makes the next copy the first one. An eviction between two copies of one call is
+//! impossible unless [`TURNS`] other threads make their first call meanwhile.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 
@@ -42,17 +44,19 @@ impl Arguments for FExitContext {
     }
 }
 
-/// Which copies have run for the last call of a thread. Of operations that move no data, `call` is 0, and none has run yet when
-/// a call begins ([`mark`]).
+/// Which copies have run for the last call of a thread. For operations that move no data, `call` is
+/// 0, and no copy has run when a call begins ([`mark`]).
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Turn {
-    /// The task's own count of calls (`task_io_accounting`): it grows with each call that reaches the file.
+    /// The task's count of calls (`task_io_accounting`). It grows with each call that reaches the
+    /// file.
     call: u64,
     ran: u64,
 }
 
-/// By thread and operation; LRU eviction removes entries of threads that have exited. As small as possible where there is one copy only.
+/// Turns by thread and operation. LRU eviction removes entries of threads that have exited. The map
+/// has the minimum size if there is only one copy.
 #[map(name = "turns")]
 static TURNS: LruHashMap<u64, Turn> = LruHashMap::with_max_entries(65536, 0);
 
@@ -61,7 +65,7 @@ fn thread_and(operation: Operation) -> u64 {
     u64::from(thread()) << 32 | operation as u64
 }
 
-/// A call of `operation`, which moves no data, begins: no copy has run for it.
+/// Marks the beginning of a call of `operation`, which moves no data: no copy has run for it.
 #[inline(always)]
 fn mark(operation: Operation) {
     if let Some(turn) = TURNS.get_ptr_mut(thread_and(operation)) {
@@ -70,7 +74,7 @@ fn mark(operation: Operation) {
     }
 }
 
-/// Whether this copy is the first to run for this call.
+/// Returns whether this copy is the first to run for this call.
 #[inline(always)]
 fn is_first(copy: u32, operation: Operation) -> bool {
     if copies() == 1 {
@@ -88,12 +92,14 @@ fn is_first(copy: u32, operation: Operation) -> bool {
         let _ = TURNS.insert(key, Turn { call: 0, ran: 0 }, u64::from(BPF_NOEXIST));
         TURNS.get_ptr_mut(key)
     });
-    // No copy before this one could create an entry either. The one that was attached first runs last: it counts for all.
+    // Earlier copies could not create an entry either. The copy that was attached first runs last,
+    // and counts for all.
     let Some(turn) = turn else { return copy == 0 };
     let me = 1u64 << copy;
     // SAFETY: a value of the map, which only this thread uses.
     unsafe {
-        // A copy that has already run for this number is in the next call: calls that fail early do not increment it.
+        // If this copy has already run for this number, this is the next call: calls that fail
+        // early do not increment the number.
         if (*turn).call == call && (*turn).ran != 0 && (*turn).ran & me == 0 {
             (*turn).ran |= me;
             return false;
@@ -104,7 +110,8 @@ fn is_first(copy: u32, operation: Operation) -> bool {
     true
 }
 
-/// When a call began, by thread and operation; for durations only. Of nested calls the inner one is timed.
+/// Start times of calls by thread and operation, used for durations only. If calls are nested, the
+/// inner one is timed.
 #[map(name = "starts")]
 static STARTS: LruHashMap<u64, u64> = LruHashMap::with_max_entries(8192, 0);
 
@@ -144,7 +151,8 @@ fn count_open(copy: u32, file: Address) {
     }
 }
 
-/// The descriptor is looked up at the end: another thread may have closed it by then, and the call counts without a mount.
+/// Counts an fsync. The descriptor is looked up at the end. If another thread has closed it by
+/// then, the call counts without a mount.
 #[inline(always)]
 fn count_fsync(copy: u32, context: &FExitContext) {
     if !is_first(copy, Operation::Fsync) {
@@ -157,7 +165,7 @@ fn count_fsync(copy: u32, context: &FExitContext) {
     }
 }
 
-/// The copies of a program at exit, and one at entry for durations.
+/// Declares the copies of a program at exit, and a program at entry for durations.
 macro_rules! programs {
     ($($function:literal, $operation:ident, $begin:ident,
         |$copy:ident, $context:ident| $body:expr, $($number:literal: $exit:ident),+;)+) => {
@@ -230,7 +238,8 @@ programs! {
         2: fexit__do_filp_open__3;
 }
 
-/// Programs at the entry of a function, all alike: they may run any number of times.
+/// Declares programs at the entry of a function. All copies are alike and can run any number of
+/// times.
 macro_rules! entries {
     ($($function:literal: |$context:ident| $body:expr, $($entry:ident),+;)+) => {
         $($(
@@ -244,7 +253,7 @@ macro_rules! entries {
 }
 
 entries! {
-    // At the beginning of calls that can be distinguished by nothing else.
+    // These run at the beginning of calls that nothing else distinguishes.
     "do_filp_open": |_context| mark(Operation::Open),
         fexit__do_filp_open__mark, fexit__do_filp_open__mark_2, fexit__do_filp_open__mark_3;
     "sys_fsync": |_context| mark(Operation::Fsync),
@@ -265,7 +274,8 @@ entries! {
         fexit__do_renameat2__entry, fexit__do_renameat2__entry_2, fexit__do_renameat2__entry_3;
 }
 
-/// Programs at the end of calls by path; the number is that of the function's arguments.
+/// Declares programs at the end of calls by path. The number is the number of the function's
+/// arguments.
 macro_rules! names {
     ($($function:literal, $operation:ident, $arguments:literal, $($copy:literal: $exit:ident),+;)+) => {
         $($(

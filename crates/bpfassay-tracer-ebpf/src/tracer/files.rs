@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! Files by their descriptor, and system calls hooked at their own functions: `files.h` on the C side has the reason why fsync and
-//! fdatasync are.
+//! Files by descriptor, and system calls that are hooked at their own functions. `files.h` of the C
+//! programs explains why fsync and fdatasync are.
 
 use aya_ebpf::{Global, helpers::generated::bpf_get_current_task};
 
@@ -9,11 +9,12 @@ use super::{
     kernel::{Address, Place, offset, read},
 };
 
-/// Whether the program may get the calling task; set by the loader. `files.h` lists where it may not.
+/// Whether the program is allowed to get the calling task; set by the loader. `files.h` lists the
+/// exceptions.
 #[unsafe(no_mangle)]
 static TASK_KNOWN: Global<u64> = Global::new(1);
 
-/// The `struct file *` behind a descriptor of the calling task; 0 for none.
+/// Returns the `struct file *` of a descriptor of the calling task; 0 if there is none.
 #[inline(always)]
 pub(super) fn file_of(descriptor: u64) -> Address {
     // SAFETY: takes no arguments.
@@ -26,7 +27,7 @@ pub(super) fn file_of(descriptor: u64) -> Address {
     read(read::<Address>(table, offset!(table_files)), descriptor as usize * size_of::<Address>())
 }
 
-/// The location of a descriptor's file; unknown for a descriptor without one.
+/// Returns the location of a descriptor's file; unknown for a descriptor without a file.
 #[inline(always)]
 pub(super) fn place_of(descriptor: u64) -> Place {
     match file_of(descriptor) {
@@ -35,7 +36,8 @@ pub(super) fn place_of(descriptor: u64) -> Place {
     }
 }
 
-/// The file of a system call whose first argument is a descriptor; `registers` is the only argument of its function.
+/// Returns the subject of a system call whose first argument is a descriptor. `registers` is the
+/// only argument of the call's function.
 #[inline(always)]
 pub(super) fn subject_of_syscall(registers: Address) -> Option<Subject> {
     // SAFETY: a global; volatile, because the value in this file is not the value at run time.
@@ -45,7 +47,7 @@ pub(super) fn subject_of_syscall(registers: Address) -> Option<Subject> {
     Subject::new(place)
 }
 
-/// Whether mknod makes a regular file: `S_IFMT` and `S_IFREG` (include/uapi/linux/stat.h).
+/// Returns whether mknod makes a regular file: `S_IFMT` and `S_IFREG` (include/uapi/linux/stat.h).
 #[inline(always)]
 pub(super) fn is_regular(mode: u64) -> bool {
     matches!(mode & 0o170_000, 0 | 0o100_000)

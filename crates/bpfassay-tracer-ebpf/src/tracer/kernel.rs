@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! Reading the kernel's structures, at the offsets that the loader found in the running kernel's BTF.
+//! Reads the kernel's structures, at the offsets that the loader found in the running kernel's BTF.
 //!
-//! Rust has no CO-RE relocations. The offsets are read-only globals instead: the map with them is frozen before the
-//! programs are loaded, so the verifier knows their values, and checks what is loaded through them as in C.
+//! Rust has no CO-RE relocations. The offsets are read-only globals instead. Their map is frozen
+//! before the programs are loaded, so the verifier knows their values, and checks loads as in C.
 
 use aya_ebpf::{Global, helpers::bpf_probe_read_kernel};
 use bpfassay_tracer_common::Offsets;
 
-/// Set by the loader.
+/// The offsets, set by the loader.
 #[unsafe(no_mangle)]
 static OFFSETS: Global<Offsets> = Global::new(Offsets::UNKNOWN);
 
-/// One offset, in bytes.
+/// Returns one offset, in bytes.
 macro_rules! offset {
     ($field:ident) => {
         $crate::tracer::kernel::known(core::mem::offset_of!(bpfassay_tracer_common::Offsets, $field))
@@ -19,27 +19,30 @@ macro_rules! offset {
 }
 pub(crate) use offset;
 
-/// The offset at `at` in [`OFFSETS`].
+/// Returns the offset at `at` in [`OFFSETS`].
 #[inline(always)]
 pub(crate) fn known(at: usize) -> usize {
-    // SAFETY: inside the global; volatile, because the value in this file is not the value at run time.
+    // SAFETY: inside the global; volatile, because the value in this file is not the value at run
+    // time.
     unsafe { (&raw const OFFSETS).byte_add(at).cast::<u32>().read_volatile() as usize }
 }
 
 /// Address of an object in the kernel; 0 for none.
 pub(crate) type Address = u64;
 
-/// A field that the verifier allows to load directly, because it knows the type of what `base` points to.
+/// Loads a field directly. The verifier allows this because it knows the type to which `base`
+/// points.
 ///
 /// # Safety
-/// `base` must come from a BTF-typed argument, and `offset` be that of a `T` in its type.
+/// `base` must come from a BTF-typed argument, and `offset` must be that of a `T` in its type.
 #[inline(always)]
 unsafe fn load<T: Copy>(base: *const u8, offset: usize) -> T {
-    // SAFETY: the caller's; a bad address reads as zero, by the kernel's exception table.
+    // SAFETY: the caller ensures this. A bad address reads as zero, by the kernel's exception
+    // table.
     unsafe { *base.add(offset).cast::<T>() }
 }
 
-/// A field read by the helper; zero for an address that is not mapped.
+/// Reads a field by the helper; zero for an address that is not mapped.
 #[inline(always)]
 pub(crate) fn read<T: Copy + Default>(base: Address, offset: usize) -> T {
     // SAFETY: the helper checks the address.
@@ -49,17 +52,17 @@ pub(crate) fn read<T: Copy + Default>(base: Address, offset: usize) -> T {
 /// The location of a file.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
-    /// `struct vfsmount *`; 0 where the hook does not know it.
+    /// `struct vfsmount *`; 0 if the hook does not know it.
     pub(crate) mount: Address,
-    /// `s_dev` of the superblock; 0 in that case, too.
+    /// `s_dev` of the superblock; 0 if the hook does not know it.
     pub(crate) device: u32,
 }
 
 impl Place {
-    /// Not known.
+    /// An unknown location.
     pub(crate) const NOWHERE: Self = Self { mount: 0, device: 0 };
 
-    /// Of a `struct file *` that is a typed argument.
+    /// Returns the location of a `struct file *` that is a typed argument.
     #[inline(always)]
     pub(crate) fn of_typed_file(file: *const u8) -> Self {
         // SAFETY: a chain of pointers whose types the verifier knows.
@@ -70,7 +73,7 @@ impl Place {
         }
     }
 
-    /// Of any `struct file *`.
+    /// Returns the location of any `struct file *`.
     #[inline(always)]
     pub(crate) fn of_file(file: Address) -> Self {
         let mount: Address = read(file, offset!(file_mount));
@@ -79,7 +82,7 @@ impl Place {
     }
 }
 
-/// `struct mount *` of a `struct vfsmount *`, which is embedded in it.
+/// Returns the `struct mount *` in which a `struct vfsmount *` is embedded.
 #[inline(always)]
 pub(crate) fn mount_of(vfsmount: Address) -> Address {
     vfsmount.wrapping_sub(offset!(mount_embedded) as u64)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! Calls by path that change names in directories, observed at both ends: `do_mkdirat` and similar. Their mount
-//! is known once they take write access of it (`mnt_want_write`). `named.h` on the C side has the details.
+//! Calls by path that change names in directories, observed at entry and exit: `do_mkdirat` and
+//! similar functions. Their mount is known once they get write access to it (`mnt_want_write`). For
+//! details see `named.h` of the C programs.
 
 use aya_ebpf::{macros::map, maps::LruHashMap};
 use bpfassay_tracer_common::{Operation, tally as tallies};
@@ -18,7 +19,8 @@ struct Call {
     start: u64,
 }
 
-/// By thread; an entry exists while it is in such a call. LRU eviction removes entries of threads that have exited.
+/// Calls by thread. An entry exists while the thread is in such a call. LRU eviction removes
+/// entries of threads that have exited.
 #[map]
 static NAMED_CALLS: LruHashMap<u32, Call> = LruHashMap::with_max_entries(4096, 0);
 
@@ -29,7 +31,7 @@ pub(super) fn begins() {
     }
 }
 
-/// The calling thread takes write access of this `struct vfsmount *`.
+/// Records that the calling thread gets write access to this `struct vfsmount *`.
 #[inline(always)]
 pub(super) fn wants(mount: Address) {
     if let Some(call) = NAMED_CALLS.get_ptr_mut(thread()) {
@@ -42,9 +44,10 @@ pub(super) fn wants(mount: Address) {
     }
 }
 
-/// The calling thread's call returns `result`, an `int`. A call whose beginning was not observed has no mount, except for
-/// `Create`: then it is mknod, and did not create a regular file. Where the program has copies, the first that finds the
-/// beginning counts the call, and those that find none run after it.
+/// Ends the calling thread's call with `result`, an `int`. A call whose beginning was not observed
+/// has no mount. The exception is `Create`: such a call is a mknod that did not create a regular
+/// file. If the program has copies, the first one that finds the beginning counts the call; copies
+/// that find none run after it.
 #[inline(always)]
 pub(super) fn ends(by: By, operation: Operation, result: u64) {
     let thread = thread();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! What `do_filp_open` (another name in later kernels) returned: every open of user space reaches it, also the failed ones, which have no file, hence no
-//! mount and no device. Files that the call created are counted as created: open does not call `vfs_create`, nor do
-//! file systems that look up and create in one step, such as NFS.
+//! Counts what `do_filp_open` (renamed in later kernels) returned. Every open of user space reaches
+//! this function. Failed opens have no file, and so neither mount nor device. Files that the call
+//! created are counted as created: open does not call `vfs_create`. File systems that look up and
+//! create in one step, such as NFS, do not call it either.
 
 use bpfassay_tracer_common::Operation;
 
@@ -10,16 +11,16 @@ use super::{
     kernel::{Address, Place, offset, read},
 };
 
-/// `FMODE_CREATED` (include/linux/fs.h): set in `f_mode` of a file that this open created.
+/// `FMODE_CREATED` (include/linux/fs.h), set in `f_mode` of a file that this open created.
 const CREATED: u32 = 0x10_0000;
 
-/// `IS_ERR_VALUE` (include/linux/err.h): the last page of addresses holds error numbers.
+/// `IS_ERR_VALUE` (include/linux/err.h): the last page of addresses contains error numbers.
 #[inline(always)]
 fn is_error(pointer: u64) -> bool {
     pointer >= -4095_i64 as u64
 }
 
-/// Whether the open that returned `file` created it.
+/// Returns whether the open that returned `file` created it.
 #[inline(always)]
 pub(super) fn is_created(file: Address) -> bool {
     read::<u32>(file, offset!(file_mode)) & CREATED != 0

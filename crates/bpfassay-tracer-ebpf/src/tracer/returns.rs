@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! Pairs of programs at function entry and return (kprobe and kretprobe). Registers at return do not have the
-//! arguments, so the file of a call is kept from its entry on, per thread, on a small stack: calls can be nested (a
-//! file system on top of another).
+//! Pairs of programs at function entry and return (kprobe and kretprobe). The registers at return
+//! do not contain the arguments. The file of a call is therefore kept from entry on, per thread, on
+//! a small stack: calls can be nested (a file system on top of another).
 //!
-//! A return can be missed (`maxactive` exceeded): a leftover entry is found by the stack pointer at the next entry, because
-//! nested calls have lower stack pointers than those around them, and by the operation at the next return.
+//! A return can be missed (`maxactive` exceeded). The next entry finds a leftover entry by the
+//! stack pointer, because nested calls have lower stack pointers than the calls around them. The
+//! next return finds it by the operation.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 
@@ -47,15 +48,15 @@ struct Calls {
     calls: [Call; DEPTH],
 }
 
-/// By thread; LRU eviction removes entries of threads that have exited.
+/// Calls by thread. LRU eviction removes entries of threads that have exited.
 #[map]
 static PENDING: LruHashMap<u32, Calls> = LruHashMap::with_max_entries(8192, 0);
 
-/// What a new thread starts with; too large for the stack.
+/// The initial value for a new thread. It is too large for the stack.
 #[unsafe(no_mangle)]
 static NO_CALLS: Global<[u64; size_of::<Calls>() / 8]> = Global::new([0; size_of::<Calls>() / 8]);
 
-/// Element `index` of the stack of calls.
+/// Returns element `index` of the stack of calls.
 ///
 /// # Safety
 /// `calls` must be a value of the map, and `index` below [`DEPTH`].
@@ -124,7 +125,7 @@ fn pop(operation: Operation) -> Option<*const Call> {
     found
 }
 
-/// Records the cgroup and mount of the call.
+/// Records cgroup and mount of the call.
 #[inline(always)]
 fn note(call: *mut Call, subject: Option<Subject>) {
     if let Some(subject) = subject {
@@ -149,7 +150,7 @@ fn finish(operation: Operation, outcome: Outcome) {
     }
 }
 
-/// What the function returned.
+/// Returns the function's return value.
 #[inline(always)]
 fn returned(context: &RetProbeContext) -> u64 {
     context.ret()
@@ -169,7 +170,7 @@ fn fsync_entry(context: &ProbeContext) {
     }
 }
 
-/// Both programs for a function.
+/// Declares both programs for a function.
 macro_rules! programs {
     ($($function:literal, $entry:ident, $return:ident:
         |$at_entry:ident| $on_entry:expr, |$at_return:ident| $on_return:expr;)+) => {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! System calls by their number, through the raw tracepoints `sys_enter` and `sys_exit`, which every call passes, or
-//! through the tracepoints of single calls, to each of which the loader attaches the two programs. Both count what was
-//! returned.
+//! System calls by number. The programs use the raw tracepoints `sys_enter` and `sys_exit`, which
+//! every call passes, or the tracepoints of single calls, to each of which the loader attaches the
+//! two programs. Both variants count what was returned.
 //!
-//! Where tasks are preempted inside the kernel there are six copies of these programs: `raw-tracepoint.bpf.c` and
-//! `tracepoint.bpf.c` on the C side have the reason.
+//! If tasks can be preempted inside the kernel, there are six copies of these programs.
+//! `raw-tracepoint.bpf.c` and `tracepoint.bpf.c` of the C programs explain why.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 
@@ -25,7 +25,7 @@ use super::{
 /// `AT_REMOVEDIR` (include/uapi/linux/fcntl.h).
 pub(super) const REMOVE_DIRECTORY: u64 = 0x200;
 
-/// Whether `number` is one of `numbers`; a chain of comparisons.
+/// Returns whether `number` is one of `numbers`, by a chain of comparisons.
 #[inline(always)]
 fn is_one<const N: usize>(number: i64, numbers: [i64; N]) -> bool {
     let mut found = false;
@@ -37,7 +37,7 @@ fn is_one<const N: usize>(number: i64, numbers: [i64; N]) -> bool {
     found
 }
 
-/// At the entry of a system call; the arguments are only read where they matter.
+/// Handles the entry of a system call. Arguments are only read if they matter.
 #[inline(always)]
 fn syscall_begins(by: By, number: i64, argument: impl Fn(usize) -> u64) {
     let (operation, by_descriptor) = if is_one(number, number::READ) {
@@ -72,7 +72,7 @@ fn syscall_begins(by: By, number: i64, argument: impl Fn(usize) -> u64) {
     begins(by, operation, if by_descriptor { Some(argument(0)) } else { None });
 }
 
-/// Both programs of a copy.
+/// Declares both programs of a copy.
 macro_rules! raw_tracepoints {
     ($($copy:literal: $enter:ident, $exit:ident;)+) => {
         $(
@@ -108,7 +108,7 @@ raw_tracepoints! {
     5: raw_tracepoint__sys_enter__6, raw_tracepoint__sys_exit__6;
 }
 
-/// Both programs of a copy.
+/// Declares both programs of a copy.
 macro_rules! tracepoints {
     ($($copy:literal: $enter:ident, $exit:ident;)+) => {
         $(

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-//! uprobes on the functions of the C library and of MPI-IO, in their libraries or in a static program. The loader attaches
-//! each program to the functions that are in the file ([`bpfassay_tracer_common::functions`]).
+//! uprobes on functions of the C library and of MPI-IO, in their libraries or in a static program.
+//! The loader attaches each program to those functions that the file contains
+//! ([`bpfassay_tracer_common::functions`]).
 //!
-//! Of the C library's calls, what was returned is counted. Of those of MPI-IO, the calls, and the bytes that were requested
-//! as far as they can be known: a file handle of MPI names no file of the kernel, and a datatype has no known size, except the predefined
-//! datatypes of MPICH and its derivatives, which have it in their handles.
+//! Calls of the C library are counted by what they returned. Calls of MPI-IO are counted with the
+//! bytes that were requested, as far as these are known. A file handle of MPI does not identify a
+//! file of the kernel. A datatype has no known size, except the predefined datatypes of MPICH and
+//! its derivatives, whose handles contain the size.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 
@@ -28,22 +30,27 @@ use super::{
 #[map(name = "no_programs")]
 static NO_PROGRAMS: ProgramArray = ProgramArray::with_max_entries(1, 0);
 
-/// Always 0; the verifier knows that the loader does not change it, the compiler does not.
+/// Always 0. The verifier knows that the loader does not change this value; the compiler does not.
 #[unsafe(no_mangle)]
 static TAIL_CALLS: Global<u32> = Global::new(0);
 
 /// Makes the kernel leave the program on the stack of the task that runs it.
 ///
-/// From 6.13 on (x86_64 first) the kernel gives each program of this type that takes 64 bytes of stack or more a stack of its
-/// own on each CPU (`bpf_enable_priv_stack`, kernel/bpf/verifier.c). For kprobes that is safe, because a program does not run twice
-/// at once on a CPU. For uprobes nothing ensures that, and tasks can be preempted inside: two of them on one CPU overwrite
-/// each other's variables, and calls are lost or counted under another's key. A program with a tail call in its text does not get
-/// such a stack, whether that is ever reached or not (`check_max_stack_depth` checks `has_tail_call`, which `check_subprogs`
-/// sets before any values are known). This one is not reached: the verifier removes it, so that it costs nothing, and
-/// where tail calls are not allowed together with calls of functions (`allow_tail_call_in_subprogs`) it is not checked.
+/// From 6.13 on (x86_64 first), the kernel gives each program of this type that uses at least 64
+/// bytes of stack a private stack on each CPU (`bpf_enable_priv_stack`, kernel/bpf/verifier.c).
+/// That is safe for kprobes, because a program does not run twice at once on a CPU. Nothing ensures
+/// this for uprobes, in which tasks can be preempted. Two such tasks on one CPU overwrite each
+/// other's variables, and calls are lost or counted under another's key.
+///
+/// A program that contains a tail call does not get such a stack, even if the tail call is never
+/// reached. `check_max_stack_depth` checks `has_tail_call`, which `check_subprogs` sets before any
+/// values are known. This tail call is not reached: the verifier removes it, so that it costs
+/// nothing. It is not checked on kernels that forbid tail calls together with calls of functions
+/// (`allow_tail_call_in_subprogs`).
 #[inline(always)]
 fn stay_on_stack(context: &impl EbpfContext) {
-    // SAFETY: a global; volatile, because the compiler must not know its value. Nothing follows a tail call that succeeds.
+    // SAFETY: a global; volatile, because the compiler must not know its value. Nothing follows a
+    // tail call that succeeds.
     unsafe {
         if (&raw const TAIL_CALLS).cast::<u32>().read_volatile() != 0 {
             NO_PROGRAMS.tail_call(context, 0);
@@ -51,7 +58,7 @@ fn stay_on_stack(context: &impl EbpfContext) {
     }
 }
 
-/// Programs at the entry of functions of the C library.
+/// Declares programs at the entry of functions of the C library.
 macro_rules! entries {
     ($($program:ident: |$context:ident| $operation:expr, $descriptor:expr;)+) => {
         $(
@@ -80,8 +87,9 @@ entries! {
     uprobe__rename__entry: |context| Operation::Rename, None;
 }
 
-/// Programs at the return of functions. Each has a second version for kernels that compile no programs: those give them no
-/// stack of their own either, and refuse tail calls beside calls of functions, which the layout `lru-shared` has.
+/// Declares programs at the return of functions. Each has a second version for kernels that do not
+/// compile programs. Those kernels give programs no private stack, and refuse tail calls together
+/// with calls of functions, which the layout `lru-shared` has.
 macro_rules! returns {
     ($($program:ident, $interpreted:ident: |$context:ident| $body:expr;)+) => {
         $(
@@ -118,18 +126,21 @@ struct Call {
     bytes: u64,
     start: u64,
     operation: u32,
-    /// Whether there is a call.
+    /// 1 if there is a call.
     wanted: u32,
 }
 
-/// By thread, beside those of the C library, which MPI-IO calls; LRU eviction removes entries of threads that have exited.
+/// Calls by thread, separate from those of the C library, which MPI-IO calls. LRU eviction removes
+/// entries of threads that have exited.
 #[map(name = "pending_mpi")]
 static PENDING: LruHashMap<u32, Call> = LruHashMap::with_max_entries(8192, 0);
 
-/// Bytes of `count` elements; 0 where the size is not known. The count is an `int`, or of 64 bits, of which the low ones are
-/// used: the upper ones of an `int` are undefined. MPICH's handle of a predefined datatype is `0x4c00SSNN`, SS the size (MPICH
-/// 4.3, src/include/mpir_objects.h and src/mpi/datatype/typerep: `MPIR_Datatype_get_basic_size`). Open MPI's is a pointer,
-/// which is above 32 bits in its libraries.
+/// Returns the bytes of `count` elements; 0 if the size is not known. The count is an `int` or has
+/// 64 bits; its low 32 bits are used, because the upper bits of an `int` are undefined.
+///
+/// MPICH's handle of a predefined datatype is `0x4c00SSNN`, where SS is the size (MPICH 4.3,
+/// src/include/mpir_objects.h and src/mpi/datatype/typerep: `MPIR_Datatype_get_basic_size`). Open
+/// MPI's handle is a pointer, which is above 32 bits in its libraries.
 #[inline(always)]
 fn mpi_bytes(count: u64, datatype: u64) -> u64 {
     let (count, size) = (count as u32, datatype >> 8 & 0xff);
@@ -144,7 +155,7 @@ fn mpi_begins(operation: Operation, bytes: u64) {
     }
 }
 
-/// Programs at the entry of functions of MPI-IO.
+/// Declares programs at the entry of functions of MPI-IO.
 macro_rules! mpi_entries {
     ($($program:ident: |$context:ident| $operation:ident, $bytes:expr;)+) => {
         $(
@@ -158,7 +169,8 @@ macro_rules! mpi_entries {
     };
 }
 
-// (file, buffer, count, datatype, status); those whose names end in `_at` have an offset before the buffer.
+// The arguments are (file, buffer, count, datatype, status). Functions whose names end in `_at`
+// have an offset before the buffer.
 mpi_entries! {
     uprobe__mpi_open__entry: |context| MpiOpen, 0;
     uprobe__mpi_read__entry: |context| MpiRead, mpi_bytes(context.argument(2), context.argument(3));

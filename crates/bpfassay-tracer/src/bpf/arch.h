@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* What differs between architectures: registers, numbers of system calls, tasks of 32 bits. Nothing here has a default. */
+/* Differences between architectures: registers, system call numbers, 32-bit tasks. No defaults. */
 #ifndef BPFASSAY_ARCH_H
 #define BPFASSAY_ARCH_H
 
 /*
- * struct pt_regs: registers as in a kprobe's context. Their layout is ABI, so they are not relocated.
- * ARCH_GENERIC_CALLS: system calls have the numbers of include/uapi/asm-generic/unistd.h, and the older calls do not exist.
- * ARCH_IS_COMPAT: whether the calling task is in a 32-bit call, which has other numbers.
+ * struct pt_regs: the registers in a kprobe's context. The layout is ABI and not relocated.
+ * ARCH_GENERIC_CALLS: calls have the numbers of asm-generic/unistd.h; older calls do not exist.
+ * ARCH_IS_COMPAT: whether the calling task is in a 32-bit call, which has a different number.
  */
 #if defined(__TARGET_ARCH_x86)
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
- * All data that move between programs and files, as far as the kernel has a function to hook for it, each byte counted once.
+ * All data that move between programs and files, as far as the kernel has a function to hook:
  *
  *	path				hook					counted as
  *	read, pread, …			vfs_read, vfs_write (exit)		read, write
  *	readv, preadv2, …		vfs_readv, vfs_writev (exit)		readv, writev
- *	libaio				aio_read, aio_write (entry: whose),	read, write
- *					aio_complete_rw (entry: how much)
+ *	libaio				aio_read, aio_write (entry: task),	read, write
+ *					aio_complete_rw (entry: result)
  *	io_uring			tracepoint io_uring_complete		read, write, fsync
  *	splice, sendfile to a pipe	splice_file_to_pipe (exit)		read
  *	splice from a pipe		do_splice (exit)			write
@@ -15,20 +15,20 @@
  *	mapped files			set_pte_range or do_set_pte (entry),	map-read, map-write
  *					do_page_mkwrite (exit)
  *
- * copy_file_range falls back to do_splice_direct before Linux 6.8 (fs/read_write.c: generic_copy_file_range): a task
- * inside vfs_copy_file_range is marked, and its do_splice_direct is not counted again.
+ * Each byte counts once. Before Linux 6.8, copy_file_range falls back to do_splice_direct
+ * (fs/read_write.c: generic_copy_file_range), whose calls are not counted again then.
  *
- * What stays invisible: loads and stores through a mapping (only faults are visible: accesses to pages that are already
- * mapped are not); requests of io_uring without a completion (IOSQE_CQE_SKIP_SUCCESS), multishot
- * reads, and completions that overflow the queue on 6.1; pipe to pipe splicing counts the writing side only.
+ * Not visible: accesses to mapped pages (faults are visible), requests of io_uring without completion
+ * (IOSQE_CQE_SKIP_SUCCESS), its multishot reads, and its completions that overflow the queue on 6.1.
+ * Splicing between two pipes counts the writing side only.
  *
- * Operations on names are those of fexit, and so are read, write, readv and writev. The loader leaves out programs whose
- * function the kernel does not have, and reports that.
+ * Operations on names, and read, write, readv and writev, are those of fexit. The loader leaves out
+ * programs whose function the kernel does not have, and reports that.
  */
 #define COUNTER_SHARED_KEYS
 #include "fexit.bpf.c"
 
-/* Bytes of a page; the loader writes it. */
+/* Size of a page; set by the loader. */
 const volatile __u64 page_size SEC(".rodata.page_size") = 4096;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -37,7 +37,7 @@ struct kiocb {
 	struct file *ki_filp;
 };
 
-/* io_uring/io_uring.h, include/linux/io_uring_types.h; `cqe` came with Linux 5.19. */
+/* io_uring/io_uring.h, include/linux/io_uring_types.h; `cqe` arrived in Linux 5.19. */
 struct io_cqe {
 	__s32 res;
 };
@@ -72,7 +72,7 @@ struct vm_fault {
 
 /* include/linux/mm.h, unchanged since 5.10. */
 #define VM_SHARED 0x8UL
-/* include/linux/mm_types.h: enum vm_fault_reason. OOM, SIGBUS, HWPOISON, SEGV, RETRY and FALLBACK mean that no page came. */
+/* linux/mm_types.h, vm_fault_reason with no page: OOM, SIGBUS, HWPOISON, SEGV, RETRY, FALLBACK. */
 #define NO_PAGE (0x1 | 0x2 | 0x10 | 0x20 | 0x40 | 0x400 | 0x800)
 
 /* include/uapi/linux/io_uring.h: enum io_uring_op, which is ABI. */
@@ -93,7 +93,7 @@ enum bpf_func_id {
 	BPF_FUNC_get_func_ret = 184,
 };
 
-/* Requests of libaio in flight, by their kiocb: any task or interrupt may complete them. */
+/* libaio requests in flight, by their kiocb: any task or interrupt can complete them. */
 struct submitted {
 	__u64 cgroup;
 	__u64 operation;
@@ -114,19 +114,19 @@ struct {
 	__type(value, __u8);
 } copying SEC(".maps");
 
-/* Counts what was returned by a path other than read and write. */
+/* Counts the result of a path other than read and write. */
 static __always_inline void count(struct file *file, enum operation operation, long ret)
 {
 	struct subject subject;
 
 	if (!subject_of_file(&subject, file))
 		return;
-	/* Which of the two a request of io_uring is, its flags say. */
+	/* The flags of a request of io_uring tell which of the two calls it is. */
 	subject.variant = operation == OPERATION_FSYNC ? VARIANT_UNKNOWN : VARIANT_USUAL;
 	count_call_returned(&subject, operation, ret, 0);
 }
 
-/* The same for what a task of `cgroup` requested and another one, or an interrupt, completes. */
+/* Counts what a task of `cgroup` requested, but another task or an interrupt completes. */
 static __always_inline void count_of(__u64 cgroup, struct file *file, enum operation operation, long ret)
 {
 	const struct vfsmount *mnt = BPF_CORE_READ(file, f_path.mnt);
@@ -141,7 +141,7 @@ static __always_inline void count_of(__u64 cgroup, struct file *file, enum opera
 		count_call_returned(&subject, operation, ret, 0);
 }
 
-/* libaio: who made the request is known at submission only, its result at completion only. */
+/* libaio: the requesting task is known at submission, the result at completion. */
 static __always_inline void submit(struct kiocb *kiocb, enum operation operation)
 {
 	__u64 key = (unsigned long)kiocb;
@@ -154,7 +154,7 @@ static __always_inline void submit(struct kiocb *kiocb, enum operation operation
 		tally_add(TALLY_INSERT_FAILURES);
 }
 
-/* An error here is returned before the request begins, and there will be no completion (fs/aio.c: aio_read). */
+/* An error before the request begins: no completion follows (fs/aio.c: aio_read). */
 static __always_inline void submitted(struct kiocb *kiocb, enum operation operation, int ret)
 {
 	__u64 key = (unsigned long)kiocb;
@@ -206,9 +206,9 @@ int BPF_PROG(aio_complete, struct kiocb *kiocb, long res)
 }
 
 /*
- * io_uring: one completion per request. It is filled in by the submitting task or by a thread of its process, in the
- * same cgroup (from Linux 5.12 on). The arguments changed twice, but the second is the request since 5.18, and the
- * request holds its result since 5.19.
+ * io_uring has one completion per request. The submitting task or a thread of its process fills it
+ * in, in the same cgroup (from Linux 5.12 on). The arguments changed twice, but the second is the
+ * request since 5.18, and the request contains its result since 5.19.
  */
 SEC("raw_tracepoint/io_uring_complete")
 int ring_complete(__u64 *ctx)
@@ -251,7 +251,7 @@ int BPF_PROG(file_to_pipe_exit, struct file *in, void *pipe, loff_t *offset, siz
 	return 0;
 }
 
-/* The program above counts the reading side; where `out` is a pipe, this counts on the file system of pipes. */
+/* The program above counts reading. If `out` is a pipe, this counts on the file system of pipes. */
 SEC("fexit/do_splice")
 int BPF_PROG(splice_exit, struct file *in, loff_t *off_in, struct file *out, loff_t *off_out, size_t len,
 	     unsigned int flags, long ret)
@@ -296,7 +296,7 @@ int BPF_PROG(copy_exit, struct file *in, loff_t pos_in, struct file *out, loff_t
 	return 0;
 }
 
-/* Pages that a fault maps: one, or several around it that are in the page cache. */
+/* Counts pages that a fault maps: one, or several around it that are in the page cache. */
 static __always_inline void mapped(struct vm_fault *vmf, __u64 pages)
 {
 	const struct vm_area_struct *vma = vmf->vma;
@@ -306,7 +306,7 @@ static __always_inline void mapped(struct vm_fault *vmf, __u64 pages)
 	if (!file)
 		return;
 	if ((vmf->flags & FAULT_FLAG_WRITE) && (BPF_CORE_READ(vma, vm_flags) & VM_SHARED)) {
-		/* Where the file system has a hook for it, do_page_mkwrite counts. */
+		/* do_page_mkwrite counts if the file system has a hook for it. */
 		if (BPF_CORE_READ(vma, vm_ops, page_mkwrite))
 			return;
 		operation = OPERATION_MAP_WRITE;
@@ -314,7 +314,7 @@ static __always_inline void mapped(struct vm_fault *vmf, __u64 pages)
 	count(file, operation, pages * page_size);
 }
 
-/* From Linux 6.6 on. */
+/* Linux 6.6 and later. */
 SEC("fentry/set_pte_range")
 int BPF_PROG(pages_mapped, struct vm_fault *vmf, void *folio, void *page, unsigned int pages)
 {
@@ -322,7 +322,7 @@ int BPF_PROG(pages_mapped, struct vm_fault *vmf, void *folio, void *page, unsign
 	return 0;
 }
 
-/* From Linux 5.13 to 6.5. */
+/* Linux 5.13 to 6.5. */
 SEC("fentry/do_set_pte")
 int BPF_PROG(page_mapped, struct vm_fault *vmf)
 {
@@ -330,7 +330,7 @@ int BPF_PROG(page_mapped, struct vm_fault *vmf)
 	return 0;
 }
 
-/* `folio` came with Linux 6.6: the return value follows the arguments, however many there are. */
+/* `folio` arrived in Linux 6.6. The return value follows the arguments, however many there are. */
 SEC("fexit/do_page_mkwrite")
 int page_written(__u64 *ctx)
 {
@@ -339,7 +339,7 @@ int page_written(__u64 *ctx)
 	struct file *file = BPF_CORE_READ(vma, vm_file);
 	__u64 ret;
 
-	/* Before the helper (5.17) there was one argument. */
+	/* Before the helper existed (5.17), there was one argument. */
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_func_ret))
 		bpf_get_func_ret(ctx, &ret);
 	else

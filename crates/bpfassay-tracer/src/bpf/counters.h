@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * What every probe counts and under which key. The crate bpfassay-tracer-common has the same declarations for Rust; a test
- * compares both sides through the object's BTF.
+ * Counts of every probe, and their keys. The crate bpfassay-tracer-common has the same declarations
+ * in Rust; a test compares both through the object's BTF.
  *
  * A map layout (`map_*.h`, chosen by -DMAP_LAYOUT) declares the map `counters` and defines
  *	static void counter_add(__u32 copy, const struct subject *subject, enum operation operation,
  *			       __u64 bytes, __u64 errors, __u64 duration);
- * which adds one call. `copy` is constant: the number of the calling copy of a program (0 where there is one only).
- * `duration` is NO_DURATION where it is not measured.
+ * which adds one call. `copy` is constant: the number of the calling copy of a program (0 if there is
+ * only one). `duration` is NO_DURATION if it is not measured.
  */
 #ifndef BPFASSAY_COUNTERS_H
 #define BPFASSAY_COUNTERS_H
@@ -15,7 +15,7 @@
 #include "atomic.h"
 #include "mount.h"
 
-/* Sizes of maps: see the crate for their meaning. The loader may set others. */
+/* Sizes of maps: see the crate for their meaning. The loader can change them. */
 #define COUNTER_KEYS 8192
 #define COUNTER_LRU_KEYS 16384
 #define RING_BYTES (8 << 20)
@@ -45,12 +45,12 @@ enum operation {
 };
 
 #define OPERATION_COUNT (OPERATION_MPI_WRITE + 1)
-/* Those that move data by a call of their own: the first ones. */
+/* The first operations move data by their own calls. */
 #define OPERATION_DATA_COUNT (OPERATION_WRITEV + 1)
 
 /*
- * Which of the calls of an operation it was, where the operation has several: fdatasync is one of OPERATION_FSYNC, and
- * opening what execve executes one of OPERATION_OPEN. Only layouts with LAYOUT_HAS_VARIANTS have it in their keys.
+ * Which of an operation's calls it was: fdatasync is a variant of OPERATION_FSYNC, the opening by
+ * execve one of OPERATION_OPEN. Keys of layouts with LAYOUT_HAS_VARIANTS contain the variant.
  */
 enum variant {
 	VARIANT_USUAL,
@@ -60,7 +60,7 @@ enum variant {
 	VARIANT_UNKNOWN,
 };
 
-/* No implicit padding: the map compares keys byte by byte. */
+/* There is no implicit padding: the map compares keys byte by byte. */
 struct counter_key {
 	__u64 cgroup;
 	__u64 mount;
@@ -79,7 +79,7 @@ struct counter_slot {
 	__u64 tag;
 	struct counter_key key;
 	struct counter_value value;
-	/* A power of two, by which an index becomes an address in one instruction. */
+	/* Makes the size a power of two, so that one instruction turns an index into an address. */
 	__u64 zero;
 };
 
@@ -103,8 +103,8 @@ struct {
 } tallies SEC(".maps");
 
 /*
- * Set before loading; the verifier then removes the code that is not needed, but not the instructions that load a setting. Filters: zero
- * means any. `plain` is 1 where nothing is filtered and no durations are measured, which is one setting to load instead of three.
+ * Set before loading. The verifier then removes unused code, but not the loads of settings. Zero in
+ * a filter means any. `plain` is 1 if there are neither filters nor durations: one load, not three.
  */
 struct tracer_settings {
 	__u64 cgroup;
@@ -117,7 +117,7 @@ struct tracer_settings {
 
 const volatile struct tracer_settings settings SEC(".rodata.settings") = {};
 
-/* Adds one call to a value that several programs, CPUs or tasks may write to at once. */
+/* Adds one call to a value to which several programs, CPUs or tasks can write at once. */
 static __always_inline void value_add(struct counter_value *value, __u64 bytes, __u64 errors)
 {
 	ATOMIC_ADD(&value->calls, 1);
@@ -128,7 +128,7 @@ static __always_inline void value_add(struct counter_value *value, __u64 bytes, 
 		ATOMIC_ADD(&value->errors, errors);
 }
 
-/* Rare, and in programs that may interrupt each other: atomically. */
+/* This is rare, and happens in programs that can interrupt each other, so it is atomic. */
 static __always_inline void tally_add(enum tally which)
 {
 	__u32 index = which;
@@ -142,7 +142,7 @@ struct latency_histogram {
 	__u64 slots[LATENCY_SLOTS];
 };
 
-/* The loader does not create it unless durations are measured. */
+/* The loader does not create this map unless durations are measured. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, LATENCY_KEYS);
@@ -153,14 +153,14 @@ struct {
 /* A histogram is too large for the stack. */
 const struct latency_histogram no_latencies SEC(".rodata.histogram") = {};
 
-/* Cgroup and mount of a call: a key without its operation. */
+/* Cgroup and mount of a call: a key without the operation. */
 struct subject {
 	__u64 cgroup;
 	__u64 mount;
-	/* The mount itself, for its path; null where the hook does not know it. Only for reading with bpf_probe_read_kernel. */
+	/* The mount, for its path; null if unknown. Read it by bpf_probe_read_kernel only. */
 	const struct vfsmount *vfsmount;
 	__u32 device;
-	/* Usual, until who counts the call sets another one. */
+	/* Usual, until the counting program sets another variant. */
 	enum variant variant;
 };
 
@@ -175,8 +175,8 @@ static __always_inline struct counter_key key_of(const struct subject *subject, 
 }
 
 /*
- * The id of a mount, as in /proc/PID/mountinfo. Where the kernel has bpf_rdonly_cast (6.2 and later: a35b9af4ec2c), by a plain
- * load, which the verifier allows behind a pointer of a known type; otherwise by a helper call.
+ * Returns the id of a mount, as in /proc/PID/mountinfo: by a plain load if the kernel can cast the
+ * pointer (bpf_rdonly_cast, 6.2 and later: a35b9af4ec2c), else by a helper.
  */
 static __always_inline __u32 mount_id(const struct vfsmount *mnt)
 {
@@ -192,8 +192,8 @@ static __always_inline __u32 mount_id(const struct vfsmount *mnt)
 #endif
 
 /*
- * Fills `subject` in for the calling task; false if it is not to be counted. Where the hook does not know the mount,
- * `mnt` is null: such calls are counted under mount 0, unless one mount was selected. `plain` is constant: whether filters are known to be unset.
+ * Fills `subject` in for the calling task; false if it is not counted. A null `mnt` counts under
+ * mount 0, unless a mount was selected. `plain` is constant: true if no filter is set.
  */
 static __always_inline bool subject_of_mount(struct subject *subject, const struct vfsmount *mnt, __u32 device, bool plain)
 {
@@ -210,7 +210,7 @@ static __always_inline bool subject_of(struct subject *subject, const struct vfs
 	return subject_of_mount(subject, mnt, device, false);
 }
 
-/* The same for an open file, for programs that may not follow pointers themselves. */
+/* The same for an open file, for programs that are not allowed to follow pointers. */
 static __always_inline bool subject_of_open(struct subject *subject, const struct file *file, bool plain)
 {
 	const struct vfsmount *mnt;
@@ -260,17 +260,17 @@ static __always_inline void latency_add(const struct counter_key *key, __u64 dur
 	}
 	if (slot >= LATENCY_SLOTS)
 		slot = LATENCY_SLOTS - 1;
-	/* Copies of a program may interrupt each other between two instructions. */
+	/* Copies of a program can interrupt each other between two instructions. */
 	ATOMIC_ADD(&histogram->slots[slot], 1);
 }
 
-/* The time now, if durations are measured. */
+/* Returns the time, if durations are measured. */
 static __always_inline __u64 latency_clock(void)
 {
 	return settings.latency ? bpf_ktime_get_ns() : 0;
 }
 
-/* Counts a call that began at `start` (latency_clock(); 0: unknown). */
+/* Counts a call that began at `start` (latency_clock(); 0 means unknown). */
 static __always_inline void count_call_copy(__u32 copy, const struct subject *subject,
 					      enum operation operation, __u64 bytes, __u64 errors, __u64 start)
 {
@@ -292,7 +292,7 @@ static __always_inline void count_call(const struct subject *subject, enum opera
 	count_call_copy(0, subject, operation, bytes, errors, start);
 }
 
-/* The result of a call that returns bytes or an error. */
+/* Counts the result of a call that returns bytes or an error. */
 static __always_inline void count_call_returned(const struct subject *subject, enum operation operation,
 						  long ret, __u64 start)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * Calls of user space by file descriptor, observed outside the file system: the file of a call is looked up at its
- * entry, because another thread may close the descriptor meanwhile, and kept per thread until its return.
+ * User space's calls by descriptor, seen from outside the file system. The file is looked up at the
+ * call's entry: another thread can close the descriptor during the call.
  *
- * Calls by path (mkdir, unlink, rmdir, rename) are counted including errors, but neither mount nor device is known.
+ * Calls by path (mkdir, unlink, rmdir, rename) are counted with errors, but without mount and device.
  */
 #ifndef BPFASSAY_DESCRIPTOR_H
 #define BPFASSAY_DESCRIPTOR_H
@@ -15,11 +15,11 @@ struct pending_call {
 	struct subject subject;
 	__u64 start;
 	enum operation operation;
-	/* Whether there is a call, and whether it is to be counted. */
+	/* 1 if there is a call that must be counted. */
 	__u32 wanted;
 };
 
-/* By thread; LRU eviction removes entries of threads that have exited. */
+/* Calls by thread. LRU eviction removes entries of threads that have exited. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -27,7 +27,7 @@ struct {
 	__type(value, struct pending_call);
 } pending SEC(".maps");
 
-/* Another copy of the program may have run for this call before: see raw-tracepoint.bpf.c. */
+/* Another copy may have run before for this call: see raw-tracepoint.bpf.c. */
 static __always_inline void variant_begins(__u32 copy, enum operation operation, enum variant variant,
 					   bool by_descriptor, long descriptor)
 {
@@ -45,7 +45,7 @@ static __always_inline void variant_begins(__u32 copy, enum operation operation,
 	if (file)
 		call.wanted = subject_of_file(&call.subject, file);
 	else if (operation == OPERATION_OPEN)
-		/* Which mount is known afterwards. */
+		/* The mount is known afterwards. */
 		call.wanted = true;
 	else
 		call.wanted = subject_of(&call.subject, NULL, 0);
@@ -80,7 +80,7 @@ static __always_inline void call_ends(__u32 copy, long ret)
 		return;
 	case OPERATION_OPEN:
 		file = ret < 0 ? (void *)ret : file_of(ret);
-		/* Another thread may have closed it by now; then counted without a mount, as a failed call, but without its error. */
+		/* Closed by another thread already: counts as failed, without mount and error. */
 		count_opened_copy(copy, file ? file : (void *)-9L, VARIANT_USUAL, call->start);
 		return;
 	default:

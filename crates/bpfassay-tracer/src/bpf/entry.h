@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * Programs at function entry, by kprobe or by trampoline: HOOK(function) is the section. They count what was requested,
- * whatever the call then did, and cannot observe errors.
+ * Programs at function entry, by kprobe or trampoline, in sections HOOK(function). They count
+ * requests, whatever the calls do afterwards, and cannot see errors.
  *
- * An open is observed where the file is first known: do_dentry_open, which failed lookups do not reach.
+ * An open is observed in do_dentry_open, where the file is known. Failed lookups do not reach it.
  */
 #include "files.h"
 #include "names.h"
@@ -39,7 +39,7 @@ static __always_inline int count_file(const struct file *file, __u64 bytes, enum
 	return count_variant(file, bytes, operation, VARIANT_USUAL);
 }
 
-/* The sum of the lengths in an iovec of user space, as far as they can be read without a page fault. */
+/* Sums the lengths in an iovec of user space, as far as they can be read without a page fault. */
 static __always_inline __u64 requested(const struct iovec *vector, __u64 count)
 {
 	__u64 sum = 0;
@@ -104,7 +104,7 @@ int fdatasync_entry(context *ctx)
 	return count_fsync(ctx, VARIANT_FDATASYNC);
 }
 
-/* The flags of the open are those of the file before do_dentry_open (alloc_empty_file in fs/file_table.c, 5.10 to 7.2). */
+/* The file has the open's flags by now (alloc_empty_file, fs/file_table.c, 5.10 to 7.2). */
 static __always_inline enum variant variant_of_file(const struct file *file)
 {
 	return LAYOUT_HAS_VARIANTS && BPF_CORE_READ(file, f_flags) & FMODE_EXEC ? VARIANT_EXEC : VARIANT_USUAL;

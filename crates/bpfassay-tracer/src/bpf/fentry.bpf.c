@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
- * BPF trampoline at function entry. On a preemptible kernel it can miss calls as one copy of fexit does: see there.
+ * BPF trampolines at function entry. On a preemptible kernel they can miss calls: see fexit.bpf.c.
  */
 #include "trampoline.h"
 

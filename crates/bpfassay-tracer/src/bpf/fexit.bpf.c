@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
- * BPF trampoline at function exit: counts what the call returned.
+ * BPF trampolines at function exit: they count what the call returned.
  *
- * A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task can be preempted
- * inside the program, and until it runs again the calls of every other task on that CPU are skipped (the kernel counts
- * them: recursion_misses, 5.12 and later). So there, the loader attaches copies of the programs: six of those that count
- * data, three of the others. Each copy that runs notes that in the task's storage; the first copy that runs for a call counts
- * it. A call is lost only if every copy has a task preempted inside it on the same CPU at the same time, which the
- * misses bound: at most the smallest of the copies' misses.
+ * A trampoline skips a program that is already running on the CPU. On a preemptible kernel a task
+ * can be preempted inside the program. Until it runs again, every other task's calls on that CPU
+ * are skipped (recursion_misses, 5.12 and later). The loader therefore attaches copies there: six
+ * of programs that count data, three of others. The first copy that runs for a call counts it and
+ * notes that in the task's storage. A call is lost only if every copy has a preempted task on that
+ * CPU: at most the smallest of the copies' misses.
  *
- * How a copy distinguishes one call of a task from the next: calls that move data by the task's own count of them, all others
- * by programs at the beginning of the call (`mark`), which may run any number of times.
+ * A copy distinguishes a task's calls by the task's count of calls if they move data, and otherwise
+ * by programs at the call's beginning (`mark`), which can run any number of times.
  */
 #include "named.h"
 #include "opened.h"
@@ -20,19 +20,19 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /* Which copies have run for the last call of a task. */
 struct turn {
-	/* The task's own count of calls (task_io_accounting): it grows with each call that reaches the file. */
+	/* The task's count of calls that reached the file (task_io_accounting). */
 	__u64 call;
 	__u64 ran;
 };
 
 struct turns {
-	/* Of operations that move data. */
+	/* Operations that move data. */
 	struct turn data[OPERATION_WRITEV + 1];
-	/* Of the others, since their beginning was observed: a bit for each copy (ran_bit). */
+	/* Other operations, since their beginning was observed: a bit per copy (ran_bit). */
 	__u64 others;
 };
 
-/* Linux 5.11 and later; not created where there is one copy only. */
+/* Linux 5.11 and later. It is not created if there is only one copy. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -54,7 +54,7 @@ static __always_inline struct turns *turns_of(struct task_struct *task)
 	return bpf_task_storage_get(&turns, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
-/* Calls of the operations in `others` begin: no copy has run for them. */
+/* Marks the beginning of calls of the operations in `others`: no copy has run for them. */
 static __always_inline void mark(__u64 others)
 {
 	struct turns *all = turns_of(bpf_get_current_task_btf());
@@ -63,7 +63,7 @@ static __always_inline void mark(__u64 others)
 		all->others &= ~others;
 }
 
-/* Whether this copy is the first to run for this call. */
+/* Returns whether this copy is the first to run for this call. */
 static __always_inline bool is_first(__u32 copy, enum operation operation)
 {
 	struct task_struct *task;
@@ -76,15 +76,15 @@ static __always_inline bool is_first(__u32 copy, enum operation operation)
 	task = bpf_get_current_task_btf();
 	all = turns_of(task);
 	/*
-	 * Storage cannot be created while another task is preempted while creating some (6.12: __bpf_task_storage_get). Existing
-	 * storage is always found, so no copy before this one had any. The one that was attached first runs last
-	 * (hlist_add_head in bpf_trampoline_link_prog, kernel/bpf/trampoline.c, 5.10 to 7.2): it counts for all.
+	 * Storage is not created while a preempted task creates some (6.12: __bpf_task_storage_get).
+	 * It is always found, so no earlier copy had any. The copy attached first runs last and
+	 * counts (hlist_add_head in bpf_trampoline_link_prog, kernel/bpf/trampoline.c, 5.10 to 7.2).
 	 */
 	if (!all)
 		return copy == 0;
 	if (operation > OPERATION_WRITEV) {
 		bit = ran_bit(copy, operation);
-		/* A copy that has already run is in the next call, whose beginning was not observed (a call inside a call). */
+		/* This copy ran already, so this is a nested call, whose beginning was not seen. */
 		if (all->others & RAN_ALL(operation) && !(all->others & bit)) {
 			all->others |= bit;
 			return false;
@@ -94,7 +94,7 @@ static __always_inline bool is_first(__u32 copy, enum operation operation)
 	}
 	turn = &all->data[operation];
 	call = task->ioac.syscr + task->ioac.syscw;
-	/* Likewise: calls that fail early do not increment it. */
+	/* Likewise: calls that fail early do not increment the number. */
 	if (turn->call == call && turn->ran && !(turn->ran & (1 << copy))) {
 		turn->ran |= 1 << copy;
 		return false;
@@ -104,7 +104,7 @@ static __always_inline bool is_first(__u32 copy, enum operation operation)
 	return true;
 }
 
-/* When a call began, by thread and operation; for durations only. Of nested calls the inner one is timed. */
+/* Start times by thread and operation, for durations. The inner of nested calls is timed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -184,7 +184,7 @@ DATA(write, "vfs_write", OPERATION_WRITE, 4)
 DATA(readv, "vfs_readv", OPERATION_READV, 5)
 DATA(writev, "vfs_writev", OPERATION_WRITEV, 5)
 
-/* At the beginning of calls that can be distinguished by nothing else. */
+/* These run at the beginning of calls that nothing else distinguishes. */
 #define MARK(name, function, operation)                                                                            \
 	SEC("fentry/" function)                                                                                    \
 	int name(context *ctx)                                                                                     \
@@ -193,7 +193,7 @@ DATA(writev, "vfs_writev", OPERATION_WRITEV, 5)
 		return 0;                                                                                          \
 	}
 
-/* The descriptor is looked up at the end: another thread may have closed it by then, and the call counts without a mount. */
+/* The descriptor is looked up at the end. If it is closed, the call has no mount. */
 static __always_inline int count_fsync(__u32 copy, context *ctx, enum variant variant)
 {
 	struct subject subject;

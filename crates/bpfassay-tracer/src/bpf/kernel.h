@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * The kernel's types that the probes use, declared by hand: CO-RE relocates each access to the running kernel's layout,
- * so only the names and types of the members used here matter. No vmlinux.h, no header of the build machine.
+ * The kernel's types that the probes use. CO-RE relocates each access to the running kernel's
+ * layout: names and types of used members suffice. No build machine's header is used.
  */
 #ifndef BPFASSAY_KERNEL_H
 #define BPFASSAY_KERNEL_H
 
-/* Makes libbpf's headers use the kernel's names for registers, and that the types below exist. */
+/* Makes libbpf's headers use the kernel's register names, and expect the types below. */
 #define __VMLINUX_H__
 
 typedef unsigned char __u8;
@@ -81,7 +81,7 @@ struct vfsmount {
 	struct super_block *mnt_sb;
 };
 
-/* fs/mount.h; `mnt` is not its first member in the kernel. */
+/* fs/mount.h. In the kernel, `mnt` is not the first member. */
 struct mount {
 	struct mount *mnt_parent;
 	struct dentry *mnt_mountpoint;
@@ -175,7 +175,7 @@ struct trace_event_raw_sys_exit {
 
 /* include/linux/fs.h: set in f_mode of a file that this open created */
 #define FMODE_CREATED 0x100000
-/* The same file, 5.10 to 7.2: among the flags of an open by execve, and among those of no system call. */
+/* The same file, 5.10 to 7.2: a flag of opens by execve, and of no system call. */
 #define FMODE_EXEC 0x20
 
 /* include/linux/err.h */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* One value per key, shared by all CPUs: atomic additions. */
+/* One value per key, shared by all CPUs, with atomic additions. */
 #define LAYOUT_HAS_DURATION 0
 
 struct {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * The layout of the CEEMS exporter (pkg/collector/bpf/vfs/bpf_vfs.h of mahendrapaipuri/ceems, as of 8393acdd): one
- * value per key in a shared LRU map of 16384 entries, with 64 bytes of the mount's path in the key. Unlike there, the
- * path is whole (theirs leaves out directories that are not mount points), and a key that is new loses no call.
+ * The layout of the CEEMS exporter (pkg/collector/bpf/vfs/bpf_vfs.h of mahendrapaipuri/ceems, as of
+ * 8393acdd): a shared LRU map of 16384 entries, with 64 bytes of the mount's path in the key.
+ * Unlike there, paths include directories that are not mount points, and new keys lose no call.
  *
- * The kernel evicts keys, with their counts, when it runs short of free entries, which with per-CPU free lists
- * begins long before the map is full: insertions are tallied, so that the reader can report how many keys were evicted.
+ * The kernel evicts keys with counts when free entries run short: with per-CPU free lists, long
+ * before the map is full. Insertions are tallied, so that the reader can report evictions.
  */
 #include "path.h"
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * One value per key and CPU, summed by the reader. The kernel does not run a program twice at once on one CPU, and
- * programs that may interrupt each other have different keys (operations) or, as copies of one program, another map than
- * the first copy, which they share. So plain additions lose nothing in the first copy; the others add atomically.
+ * One value per key and CPU, summed by the reader. A program does not run twice at once on one CPU.
+ * Programs that can interrupt each other have different keys (operations). Later copies of a
+ * program share a second map and add atomically; plain additions lose nothing in the first copy.
  *
- * Hashing and comparing a key takes the larger part of the time. So the calls that move data avoid it: each CPU has an
- * array of pairs of slots per operation and copy, and a key has one of the two slots of its pair: the first two keys that map to a pair
- * keep them until the end. What a slot counts is counted nowhere else and never moves, so that a reader at any moment misses nothing and finds
- * nothing twice. Keys that come later to their pair, and the first call of every key, are counted in the hash map.
+ * Hashing and comparing keys takes most of the time, so calls that move data avoid it. Each CPU has
+ * pairs of slots per operation and copy. The first two keys that map to a pair keep its slots.
+ * Counts of a slot are nowhere else and never move: a reader misses nothing and finds nothing
+ * twice. Later keys, and the first call of every key, are counted in the hash map.
  *
- * Which of the two slots a key has depends on what else counted before. A call takes as many instructions with either: which one it is, is
- * computed without a jump.
+ * Earlier calls decide which slot a key has. Both slots take equally many instructions: the slot is
+ * selected without a jump.
  */
 #define LAYOUT_HAS_DURATION 0
 
@@ -22,14 +22,14 @@ struct counters {
 };
 
 struct counters counters SEC(".maps");
-/* For the copies after the first; not created where there is one only. */
+/* For the copies after the first. It is not created if there is only one copy. */
 struct counters counters_2 SEC(".maps");
 
 struct counter_slots {
 	struct counter_pair pairs[COUNTER_SLOTS / 2];
 };
 
-/* Element copy * OPERATION_DATA_COUNT + operation; the loader sets how many copies there are. */
+/* Element copy * OPERATION_DATA_COUNT + operation. The loader sets the number of copies. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, OPERATION_DATA_COUNT);
@@ -38,7 +38,7 @@ struct {
 } slots SEC(".maps");
 
 #ifdef COUNTER_SHARED_KEYS
-/* Several programs count under one key, and one of them may have been interrupted or preempted while it does. */
+/* Programs that share a key can be interrupted or preempted while they count. */
 #define COUNTER_OWN_KEYS false
 #else
 #define COUNTER_OWN_KEYS true
@@ -49,15 +49,15 @@ static __always_inline bool has_slots(enum operation operation)
 	return COUNTER_OWN_KEYS && operation < OPERATION_DATA_COUNT;
 }
 
-/* What distinguishes most keys, and two keys of one cgroup always: ids of mounts have 31 bits. 0 stands for none: such a key has no slot. */
+/* Differs for most keys, and for any two of a cgroup (mount ids have 31 bits). 0: no slot. */
 static __always_inline __u64 tag_of(const struct subject *subject)
 {
 	return subject->cgroup ^ (subject->mount << 32 | subject->device);
 }
 
 /*
- * The pair of a tag; null for an element that the loader did not make, which none is. Fibonacci hashing: Knuth, "The Art of Computer
- * Programming", volume 3, 2nd edition 1998, section 6.4.
+ * The pair of a tag; null if the loader did not make the element, which does not occur. The hash is
+ * Fibonacci hashing: Knuth, "The Art of Computer Programming", vol. 3, 2nd ed. 1998, section 6.4.
  */
 static __always_inline struct counter_pair *pair_of(__u32 copy, enum operation operation, __u64 tag)
 {
@@ -69,20 +69,20 @@ static __always_inline struct counter_pair *pair_of(__u32 copy, enum operation o
 }
 
 /*
- * The slot that the key with this tag has, if it has one: the first where the tag is that of the first, otherwise the second. No tag has the highest bit
- * (ids of mounts have 31, those of cgroups are counted up from 1), so that the negative of what differs has it where anything does. With one that had it, a key would not be found, and
- * be counted in the hash map.
+ * The slot of the key with this tag: the first if its tag is equal, else the second. Tags do not
+ * have the highest bit (mount ids: 31 bits; cgroup ids count from 1), but negated differences do,
+ * if not 0. A key whose tag had it would be counted in the hash map.
  */
 static __always_inline struct counter_slot *slot_of(struct counter_pair *pair, __u64 tag)
 {
 	__u64 sign = -(pair->slots[0].tag ^ tag);
 
-	/* The compiler would know a comparison in what follows, and jump. */
+	/* The compiler would turn a visible comparison into a jump. */
 	barrier_var(sign);
 	return &pair->slots[sign >> 63];
 }
 
-/* A call that failed moved nothing. */
+/* A call that failed moved no bytes. */
 static __always_inline void slot_add(struct counter_slot *slot, __u64 bytes, __u64 errors)
 {
 	slot->value.calls += 1;
@@ -110,7 +110,7 @@ static __always_inline void counter_add(__u32 copy, const struct subject *subjec
 			return;
 		}
 		slot = slot_of(pair, tag);
-		/* With equal tags, equal cgroups make equal keys. */
+		/* If tags and cgroups are equal, the keys are equal. */
 		if (slot->tag == tag && slot->key.cgroup == subject->cgroup) {
 			slot_add(slot, bytes, errors);
 			return;
@@ -122,8 +122,8 @@ static __always_inline void counter_add(__u32 copy, const struct subject *subjec
 		const struct counter_value zero = {};
 
 		/*
-		 * Another CPU may insert the key at the same time. BPF_NOEXIST makes sure that no counts are
-		 * overwritten, and the CPU that lost that race finds the winner's entry.
+		 * Another CPU can insert the key at the same time. BPF_NOEXIST makes sure that no
+		 * counts are overwritten. The CPU that lost the race finds the winner's entry.
 		 */
 		bpf_map_update_elem(map, &key, &zero, BPF_NOEXIST);
 		value = bpf_map_lookup_elem(map, &key);
@@ -132,7 +132,7 @@ static __always_inline void counter_add(__u32 copy, const struct subject *subjec
 			return;
 		}
 	}
-	/* Two programs count OPERATION_CREATE, of which one may be preempted inside while the other runs. */
+	/* Two programs count OPERATION_CREATE. One can be preempted while the other runs. */
 	if (!COUNTER_OWN_KEYS || copy > 0 || operation == OPERATION_CREATE) {
 		value_add(value, bytes, errors);
 	} else {
@@ -140,9 +140,9 @@ static __always_inline void counter_add(__u32 copy, const struct subject *subjec
 		value->bytes += bytes;
 		value->errors += errors;
 	}
-	/* Not on its first call: the reader looks only at slots that have counted one. */
+	/* Not counted in the slot yet: the reader skips slots without calls. */
 	if (tag) {
-		/* Looked up again, so that the calls that find their slot need not keep it. */
+		/* A second lookup, so that calls that find their slot need not keep it. */
 		pair = pair_of(copy, operation, tag);
 		if (!pair)
 			return;

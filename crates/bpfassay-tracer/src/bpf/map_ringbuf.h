@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* An event per call, which the reader adds up. */
+/* One event per call, which the reader adds up. */
 #define LAYOUT_HAS_DURATION 1
 
 struct call_event {
@@ -14,7 +14,7 @@ struct {
 	__uint(max_entries, RING_BYTES);
 } events SEC(".maps");
 
-/* Ring buffers carry no type of their own: this keeps the structure in the object's type information. */
+/* A ring buffer has no type. This keeps the structure in the object's type information. */
 const struct call_event *const event_type SEC(".rodata.event") = NULL;
 
 static __always_inline void counter_add(__u32 copy, const struct subject *subject, enum operation operation,

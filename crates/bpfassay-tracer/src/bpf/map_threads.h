@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * One value per key and calling thread, shared by all CPUs: atomic additions. A thread has a value for each name that
- * it has when it makes calls, as before and after it executes a program. Threads for which there is no room are
- * counted together in another map: what they did is then known, and which of them did it is not. Variants of an
- * operation have values of their own in both.
+ * One value per key and calling thread, shared by all CPUs, with atomic additions. A thread has a
+ * value for each name under which it makes calls, such as before and after it executes a program.
+ * Threads for which there is no room are counted together in another map. It shows what they did,
+ * but not which of them did it. Variants of an operation have separate values in both.
  */
 #define LAYOUT_HAS_DURATION 0
 #define LAYOUT_HAS_VARIANTS 1
@@ -38,7 +38,7 @@ struct {
 	__type(value, struct counter_value);
 } others SEC(".maps");
 
-/* The value of `key`, which is inserted into `map`; null where there is no room. */
+/* Returns the value of `key`, which is inserted into `map`; null if there is no room. */
 static __always_inline struct counter_value *value_in(void *map, const void *key)
 {
 	struct counter_value *value = bpf_map_lookup_elem(map, key);

@@ -7,10 +7,10 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-/* Bytes of a mount's path in a key, with at least one NUL at the end. */
+/* Size of a mount's path in a key, with at least one NUL at the end. */
 #define MOUNT_PATH_BYTES 64
 
-/* The mount that embeds `mnt`, for reading with bpf_probe_read_kernel only. */
+/* Returns the mount that embeds `mnt`, for reading by bpf_probe_read_kernel only. */
 static __always_inline const struct mount *mount_of(const struct vfsmount *mnt)
 {
 	return (const void *)mnt - bpf_core_field_offset(struct mount, mnt);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * Calls by path that change names in directories, observed at both ends: do_mkdirat, do_mknodat, do_unlinkat, do_rmdir,
- * do_renameat2 (filename_mkdirat and so on in 7.2; the loader selects the name). System calls and io_uring reach them,
- * and nothing else does: operations of nfsd and of stacked file systems are not counted again.
+ * Calls by path that change names in directories, observed at entry and exit: do_mkdirat, do_mknodat,
+ * do_unlinkat, do_rmdir, do_renameat2 (filename_mkdirat etc. in 7.2; the loader selects). Only system
+ * calls and io_uring reach them, so nfsd and stacked file systems are not counted again.
  *
- * Their arguments do not have the mount. Each of them takes write access of it (mnt_want_write, from 5.10 to 7.2 in the
- * same task) once the path has been followed except for its last component, so that function is hooked, too, and the
- * first mount of a call is kept (an overlay takes its upper layer next). A call that fails before has no mount and no device.
+ * The arguments lack the mount. Each gets write access to it (mnt_want_write, 5.10 to 7.2, same task)
+ * when all but the path's last component is resolved. That is hooked, too, and the first mount is
+ * kept (an overlay uses its upper layer next). Earlier failures have none.
  */
 #ifndef BPFASSAY_NAMED_H
 #define BPFASSAY_NAMED_H
@@ -14,12 +14,12 @@
 #include "files.h"
 
 struct named_call {
-	/* Null until it is known. */
+	/* Null until the mount is known. */
 	const struct vfsmount *vfsmount;
 	__u64 start;
 };
 
-/* By thread; an entry exists while it is in such a call. LRU eviction removes entries of threads that have exited. */
+/* By thread, while it is in such a call. LRU eviction removes those of exited threads. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -48,9 +48,9 @@ static __always_inline int name_wants(const struct vfsmount *mnt)
 }
 
 /*
- * A call whose beginning was not observed has no mount, except for OPERATION_CREATE: then it is mknod, and did not create a
- * regular file (see is_regular). Where the program has copies, one that finds no beginning is not the first to run for
- * the call. Copies of the programs above may run any number of times.
+ * A call whose beginning was not observed has no mount. The exception is OPERATION_CREATE: such a
+ * call is a mknod that made no regular file (see is_regular). If there are copies, one that finds
+ * no beginning is not the first to run. Copies of the programs above can run any number of times.
  */
 static __always_inline int name_ends(__u32 copy, enum operation operation, int ret)
 {

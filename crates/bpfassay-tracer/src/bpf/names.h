@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * Functions that change names in directories, observed at their entry: vfs_create, vfs_mkdir, vfs_unlink, vfs_rmdir,
- * vfs_rename. (named.h counts the calls that lead there, whose mount is not known when they begin.)
+ * Functions that change names in directories, observed at entry: vfs_create, vfs_mkdir, vfs_unlink,
+ * vfs_rmdir, vfs_rename. named.h counts their callers, whose mount is not known at entry.
  *
- * Their arguments differ between kernels (a namespace or idmap from 5.12 on, struct renamedata likewise, no directory
- * in vfs_create of 7.x). The loader reads the prototype from the kernel's BTF and writes here in which argument the
- * superblock can be found.
+ * The arguments differ between kernels: a namespace or idmap and struct renamedata from 5.12 on, no
+ * directory in vfs_create of 7.x. The loader reads the prototype from the kernel's BTF and writes
+ * which argument leads to the superblock.
  *
- * None of them receives the mount. The system calls take write access of it just before (mnt_want_write, on all of 5.10
- * to 7.2 and in the same task), so that function is hooked, too, and the mount is kept; it is used if it has the same
- * superblock. Where no write access was taken that way (nfsd's own operations, an overlay's lower layers) the mount is 0,
- * with the right device.
+ * No function receives the mount. The system calls get write access to it just before
+ * (mnt_want_write, 5.10 to 7.2, in the same task), so that is hooked, too, and the mount is kept.
+ * It is used if it has the same superblock. In other cases (operations of nfsd, lower layers of an
+ * overlay) the mount is 0, and the device is right.
  *
- * What fails before the file system is called (a name that does not exist, or exists already, or may not be looked up)
- * does not reach these functions and is not counted here.
+ * Calls that fail before the file system is called (the name does not exist, exists already, or
+ * must not be looked up) do not reach these functions.
  */
 #ifndef BPFASSAY_NAMES_H
 #define BPFASSAY_NAMES_H
@@ -34,7 +34,7 @@ enum prototype_source {
 struct name_prototype {
 	/* enum prototype_source */
 	__u8 source;
-	/* Which argument that is, from 0. */
+	/* Index of the argument, from 0. */
 	__u8 argument;
 };
 
@@ -45,7 +45,7 @@ struct wanted_mount {
 	const struct super_block *superblock;
 };
 
-/* By thread. Opening a file for writing leaves an entry, which LRU eviction removes later. */
+/* Mounts by thread. Opening for writing leaves an entry, which LRU eviction removes later. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);

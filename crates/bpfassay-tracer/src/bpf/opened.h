@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * What do_filp_open (do_file_open in 7.2; the loader selects the name) returned: every open of user space reaches it (open,
- * openat, openat2, creat, execve, io_uring), also the failed ones. Those have no file, hence no mount and no device.
- * Files that the call created are counted as created: open does not call vfs_create, and file systems that look up and create
- * in one step, such as NFS, do not either.
+ * Counts results of do_filp_open (do_file_open in 7.2; the loader selects the name). Every open of
+ * user space reaches it (open, openat, openat2, creat, execve, io_uring). Failed opens have no
+ * file, and so neither mount nor device. Files that the call created count as created: open does
+ * not call vfs_create, nor do file systems that look up and create at once, like NFS.
  */
 #ifndef BPFASSAY_OPENED_H
 #define BPFASSAY_OPENED_H
@@ -11,8 +11,8 @@
 #include "counters.h"
 
 /*
- * Which open it is, by the last argument of do_filp_open: what execve opens has a flag that no other does (do_open_execat in
- * fs/exec.c, 5.10 to 7.2).
+ * Determines the variant by the last argument of do_filp_open. Opens by execve have a flag that no
+ * other open has (do_open_execat in fs/exec.c, 5.10 to 7.2).
  */
 static __always_inline enum variant variant_of_open(const struct open_flags *flags)
 {

@@ -5,7 +5,7 @@
 
 #include "mount.h"
 
-/* Most directories and mounts of the walk up. */
+/* The most directories and mounts on the way up. */
 #define PATH_STEPS 12
 
 #ifdef NO_CALLS
@@ -14,10 +14,10 @@
 #define PATH_FUNCTION static __attribute__((noinline))
 #endif
 
-/* Writes the mount point of `vfsmount`, from the root of its namespace; truncated where it does not fit. */
+/* Writes the mount point of `vfsmount`, from its namespace's root, cut off if it does not fit. */
 PATH_FUNCTION void path_of(__u8 path[MOUNT_PATH_BYTES], const struct vfsmount *vfsmount)
 {
-	/* Names are written from the root down: any of them may extend up to a path's length beyond its beginning. */
+	/* Written from the root down. A name can extend a path's length beyond its start. */
 	__u8 buffer[2 * MOUNT_PATH_BYTES] = {};
 	const unsigned char *names[PATH_STEPS] = {};
 	const struct mount *mount = mount_of(vfsmount), *parent;

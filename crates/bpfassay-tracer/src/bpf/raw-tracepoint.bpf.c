@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
- * Raw tracepoints sys_enter and sys_exit, which every system call passes: counts what was returned.
+ * Raw tracepoints sys_enter and sys_exit, which every system call passes: count what was returned.
  *
- * The kernel skips a program that is already running on the CPU (__bpf_trace_run). From Linux 7.0 on a task can be
- * preempted inside it (f7d327654b88, "bpf: Have __bpf_trace_run() use rcu_read_lock_dont_migrate()"), and until it runs
- * again the calls of every other task on that CPU are skipped. So where tasks are preempted the loader attaches six
- * copies of both programs: at entry any of them may record the call, and the first at exit counts what was recorded.
+ * The kernel skips a program that is already running on the CPU (__bpf_trace_run). From Linux 7.0
+ * on, a task can be preempted inside it (f7d327654b88, "bpf: Have __bpf_trace_run() use
+ * rcu_read_lock_dont_migrate()"). Other tasks' calls on that CPU are skipped meanwhile. There are
+ * six copies then: any at entry can record the call, and the first at exit counts it.
  */
 #include "syscalls.h"
 #include <bpf/bpf_tracing.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* Arguments by number for programs whose context is the registers at function entry. */
+/* Arguments by number, for programs whose context is the registers at function entry. */
 #ifndef BPFASSAY_REGISTERS_H
 #define BPFASSAY_REGISTERS_H
 
@@ -9,8 +9,8 @@
 typedef struct pt_regs context;
 
 /*
- * Only one case is left once `index` is known, at load. The different empty assembler lines keep the compiler from
- * merging them into one load at a computed offset, which the verifier forbids for a context.
+ * One case is left once `index` is known, at load time. The empty assembler lines keep the compiler
+ * from merging the cases into a load at a computed offset, which the verifier forbids.
  */
 static __always_inline unsigned long argument(context *ctx, __u32 index)
 {

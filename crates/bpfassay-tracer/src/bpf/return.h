@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * Pairs of programs at function entry and return: ENTRY(function) and RETURN(function) are the sections. Registers at
- * return do not have the arguments, so the file of a call is kept from its entry on, per thread, on a small stack:
- * calls can be nested (a file system on top of another).
+ * Pairs of programs at function entry and return; ENTRY(function) and RETURN(function) are the
+ * sections. Registers at return do not contain the arguments. The file of a call is therefore kept
+ * from entry on, per thread, on a small stack: calls can be nested (stacked file systems).
  *
- * A return can be missed (maxactive exceeded): a leftover entry is found by the stack pointer at the next entry, because
- * nested calls have lower stack pointers than those around them, and by the operation at the next return.
+ * A return can be missed (maxactive exceeded). The next entry finds a leftover by the stack
+ * pointer, which is lower in nested calls. The next return finds it by the operation.
  */
 #include "named.h"
 #include "opened.h"
@@ -28,7 +28,7 @@ struct calls {
 	struct call calls[DEPTH];
 };
 
-/* By thread; LRU eviction removes entries of threads that have exited. */
+/* Calls by thread. LRU eviction removes entries of threads that have exited. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);

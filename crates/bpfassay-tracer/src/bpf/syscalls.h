@@ -8,7 +8,7 @@
 /* include/uapi/linux/fcntl.h */
 #define AT_REMOVEDIR 0x200
 
-/* At the entry of the system call `number`, whose first arguments are `a0` to `a2`. */
+/* Handles the entry of the system call `number`, whose first arguments are `a0` to `a2`. */
 static __always_inline void syscall_begins(__u32 copy, long number, unsigned long a0, unsigned long a1,
 					   unsigned long a2)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
- * No program on the path of a call at all: the kernel itself accounts what each task reads and writes (struct
- * task_io_accounting; CONFIG_TASK_XACCT). At each reading, an iterator reads the accounts of all tasks, and the tracepoint
- * of a task's exit reads the accounts of each task that exits. A call has no cost that it would not have anyway.
+ * No program is on the path of a call: the kernel itself accounts what each task reads and writes
+ * (struct task_io_accounting; CONFIG_TASK_XACCT). An iterator reads all tasks' accounts at each
+ * reading, the tracepoint of task exits those of exiting tasks. Calls cost no more than before.
  *
- * What it cannot know is which file was accessed: the account is one per task, for all mounts, pipes and terminals together,
- * and for readv, sendfile and copy_file_range as well as for read (add_rchar, inc_syscr and similar in fs/read_write.c).
+ * The file is not known. A task has one account for all mounts, pipes and terminals, and for readv,
+ * sendfile and copy_file_range as well as read (add_rchar, inc_syscr etc. in fs/read_write.c).
  */
 #include "counters.h"
 #include <bpf/bpf_tracing.h>
@@ -30,7 +30,7 @@ struct bpf_iter__task {
 
 #pragma clang attribute pop
 
-/* One task's account, or the sum of those of tasks that have exited. */
+/* The account of one task, or the sum over tasks that have exited. */
 struct task_account {
 	__u64 cgroup;
 	__u64 read_calls;
@@ -47,7 +47,7 @@ struct {
 	__type(value, struct task_account);
 } exited SEC(".maps");
 
-/* A task that is exiting was accounted for by its exit, or is about to be. */
+/* An exiting task is accounted for by its exit, already or soon. */
 SEC("iter/task")
 int live_tasks(struct bpf_iter__task *ctx)
 {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
- * Tracepoints of single system calls (events/syscalls/sys_enter_NAME and sys_exit_NAME): counts what was returned. The
- * loader attaches each program to one tracepoint per system call.
+ * Tracepoints of single system calls (events/syscalls/sys_enter_NAME, sys_exit_NAME): count what
+ * was returned. The loader attaches each program to one tracepoint per system call.
  *
- * Where tasks are preempted inside the kernel there are six copies of each, as in raw-tracepoint.bpf.c: 7.2 runs these
- * programs with preemption enabled (trace_call_bpf_faultable, called by perf_syscall_enter in
- * kernel/trace/trace_syscalls.c) and skips one that is running on the CPU already.
+ * If tasks can be preempted inside the kernel, there are six copies, as in raw-tracepoint.bpf.c.
+ * 7.2 runs these programs with preemption enabled (trace_call_bpf_faultable, from
+ * perf_syscall_enter, kernel/trace/trace_syscalls.c) and skips one that already runs on the CPU.
  */
 #include "syscalls.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /*
- * The kernel refuses a program that reads more arguments than the system call has. In what it hands to these programs the
- * number is an int (struct syscall_tp_t of kernel/trace/trace_syscalls.c), not a long as in the record of the event that
- * vmlinux.h has: the upper half is whatever was on the stack, unless the kernel clears that (CONFIG_INIT_STACK_ALL_ZERO).
+ * The kernel refuses a program that reads more arguments than the system call has. The number in
+ * this context is an int (struct syscall_tp_t in kernel/trace/trace_syscalls.c), but a long in
+ * vmlinux.h. The upper half is arbitrary, unless CONFIG_INIT_STACK_ALL_ZERO clears the stack.
  */
 #define NUMBER(ctx) ((__u32)(ctx)->id)
 #define COPY(suffix, copy)                                                                                         \

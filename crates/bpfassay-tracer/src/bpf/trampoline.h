@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
-/* Arguments by number for programs on a BPF trampoline; the value that the function returned follows the last argument. */
+/* Arguments by number, for programs on a BPF trampoline. The return value follows the last one. */
 #ifndef BPFASSAY_TRAMPOLINE_H
 #define BPFASSAY_TRAMPOLINE_H
 
@@ -46,7 +46,7 @@ static __always_inline unsigned long argument(context *ctx, __u32 index)
 	return value;
 }
 
-/* The verifier knows the type of `file`: these are plain loads, without a helper call. */
+/* The verifier knows the type of `file`, so these are plain loads without a helper call. */
 static __always_inline bool subject_of_argument(struct subject *subject, const struct file *file, bool plain)
 {
 	const struct vfsmount *mnt = file->f_path.mnt;

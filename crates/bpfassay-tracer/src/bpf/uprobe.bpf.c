@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
- * uprobes on the functions of the C library and of MPI-IO, in their libraries or in a static program. The loader attaches
- * each program to the functions that are in the file (`functions` in the crate bpfassay-tracer-common).
+ * uprobes on functions of the C library and of MPI-IO, in libraries or in a static program. The loader
+ * attaches each program to those functions in the file (`functions` in bpfassay-tracer-common).
  *
- * Of the C library's calls, what was returned is counted. Of those of MPI-IO, the calls, and the bytes that were requested
- * as far as they can be known: a file handle of MPI names no file of the kernel, and a datatype has no known size, except the predefined
- * datatypes of MPICH and its relatives, which have it in their handles.
+ * C library calls are counted by what they returned, MPI-IO calls with the requested bytes, if known.
+ * A file handle of MPI names no file of the kernel. A datatype has no known size, unless its handle
+ * contains the size (predefined datatypes of MPICH and its derivatives).
  */
 /*
- * A task can be preempted inside these programs, and another one run them meanwhile: nothing prevents that. So keys
- * are shared, and every program begins with keep_stack().
+ * A task can be preempted inside these programs while another one runs them. Keys are therefore
+ * shared, and every program begins with keep_stack().
  */
 #define COUNTER_SHARED_KEYS
-/* Some architectures and kernels do not allow tail calls together with calls of functions. */
+/* Some architectures and kernels forbid tail calls together with calls of functions. */
 #define NO_CALLS
 #include "descriptor.h"
 #include <bpf/bpf_tracing.h>
@@ -27,11 +27,11 @@ struct {
 } nothing SEC(".maps");
 
 /*
- * Kernels give programs of this type a stack of their own per CPU where they need 64 bytes and more (x86_64 from 6.13 on:
- * bpf_enable_priv_stack, kernel/bpf/verifier.c). It assumes that no program runs twice at once on a CPU, which
- * kprobes ensure and uprobes do not: on preemptible kernels tasks overwrite each other's variables, and calls are lost or
- * attributed wrongly, which nothing counts. Programs with a tail call keep the task's stack (check_max_stack_depth). This
- * one is never made: no task that has a user space has number 0.
+ * Programs of this type that need at least 64 bytes of stack get a private stack per CPU (x86_64
+ * from 6.13 on: bpf_enable_priv_stack, kernel/bpf/verifier.c). This is safe if a program does not
+ * run twice at once on a CPU, as for kprobes only. On preemptible kernels, tasks overwrite each
+ * other's variables, and calls are lost or misattributed unnoticed. A tail call keeps the task's
+ * stack (check_max_stack_depth). This one is never made: no user task has number 0.
  */
 static __always_inline void keep_stack(struct pt_regs *ctx)
 {
@@ -77,11 +77,11 @@ struct pending_mpi {
 	__u64 bytes;
 	__u64 start;
 	enum operation operation;
-	/* Whether there is a call. */
+	/* 1 if there is a call. */
 	__u32 wanted;
 };
 
-/* By thread, beside `pending`: MPI-IO calls the C library. */
+/* Calls by thread, separate from `pending`: MPI-IO calls the C library. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -90,10 +90,10 @@ struct {
 } pending_mpi SEC(".maps");
 
 /*
- * Bytes of `count` elements; 0 where the size is not known. The count is an int, or of 64 bits, of which the low ones are
- * used: the upper ones of an int are undefined. MPICH's handle of a predefined datatype is 0x4c00SSNN, SS the
- * size (MPICH 4.3, src/include/mpir_objects.h and src/mpi/datatype/typerep: MPIR_Datatype_get_basic_size). Open MPI's is a
- * pointer, which is above 32 bits in its libraries.
+ * Returns the bytes of `count` elements; 0 if the size is unknown. The count is an int or has 64
+ * bits. Its low 32 bits are used: the upper bits of an int are undefined. MPICH's handle of a
+ * predefined datatype is 0x4c00SSNN with size SS (MPICH 4.3, src/include/mpir_objects.h and
+ * src/mpi/datatype/typerep: MPIR_Datatype_get_basic_size). Open MPI's is a pointer above 32 bits.
  */
 static __always_inline __u64 mpi_bytes(unsigned long count, unsigned long datatype)
 {

@@ -17,19 +17,18 @@ use crate::{
     service::endpoint::Address,
 };
 
-/// Most keys or events that a map may hold; they take locked memory of the kernel.
+/// The most keys or events of a map. They occupy locked memory of the kernel.
 const MAX_ENTRIES: u32 = 1 << 24;
 /// `KRETPROBE_MAXACTIVE_MAX` (kernel/trace/trace_kprobe.c).
 const MAX_MAXACTIVE: u32 = 4096;
 
-/// What the command line requests.
+/// A request on the command line.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// Print [`crate::cli::help::HELP`].
     Help,
-    /// Print the version.
     Version,
-    /// Report what the kernel offers.
+    /// Report the kernel's features.
     Features,
     /// Attach and count.
     Trace(Box<Args>),
@@ -58,15 +57,15 @@ pub(crate) struct Args {
     keep_loaded: bool,
 }
 
-/// What to do, with paths replaced by the kernel's ids.
+/// The tracer's task, with paths replaced by the kernel's ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TracerConfig {
     pub(crate) configuration: ProbeConfiguration,
     pub(crate) interval: Option<Duration>,
-    /// Whether the kernel is to keep statistics of programs.
+    /// Whether the kernel must keep statistics of programs.
     pub(crate) bpf_stats: bool,
     pub(crate) options: Options,
-    /// Where to serve the counters to Prometheus.
+    /// Address at which the counters are served to Prometheus.
     pub(crate) listen: Option<Address>,
     /// Whether `readv` counts as `read` and `writev` as `write`.
     pub(crate) merge: bool,
@@ -107,7 +106,9 @@ impl Request {
     /// Reads a command line, without the program's name.
     ///
     /// # Errors
-    /// [`ArgumentError::Syntax`] for an unknown option or an invalid value, [`ArgumentError::Twice`] for one that is repeated, [`ArgumentError::NoProbe`] without a probe.
+    /// [`ArgumentError::Syntax`] for an unknown option or an invalid value,
+    /// [`ArgumentError::Twice`] for a repeated option, [`ArgumentError::NoProbe`] if there is no
+    /// probe.
     pub(crate) fn parse<W: Into<OsString>>(arguments: impl IntoIterator<Item = W>) -> Result<Self, ArgumentError> {
         use lexopt::{
             Arg::{Long, Short},
@@ -181,7 +182,8 @@ impl Args {
     /// Looks up the paths and builds the configuration.
     ///
     /// # Errors
-    /// [`ArgumentError`] for a path without a cgroup id or mount id, and for options that exclude each other.
+    /// [`ArgumentError`] for a path without a cgroup id or mount id, and for options that exclude
+    /// each other.
     pub(crate) fn resolve(self) -> Result<TracerConfig, ArgumentError> {
         let probe = self.probe.ok_or(ArgumentError::NoProbe)?;
         if probe.is_baseline() {
@@ -223,7 +225,7 @@ impl Args {
     }
 }
 
-/// A positive whole number up to `most`.
+/// Parses a positive whole number up to `most`.
 fn parse_count(text: &str, most: u32) -> Result<u32, String> {
     match text.parse() {
         Ok(count) if (1..=most).contains(&count) => Ok(count),
@@ -231,7 +233,7 @@ fn parse_count(text: &str, most: u32) -> Result<u32, String> {
     }
 }
 
-/// Two names of kernel functions.
+/// Parses two names of kernel functions.
 fn parse_function(text: &str) -> Result<(String, String), String> {
     let is_name = |name: &&str| {
         (1..=512).contains(&name.len()) && name.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'.'))
@@ -242,7 +244,7 @@ fn parse_function(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), other.to_owned()))
 }
 
-/// A positive whole number and a unit.
+/// Parses a positive whole number and a unit.
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a positive whole number with a unit (us, ms, s, min), for example `2s`");
     let unit_at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;

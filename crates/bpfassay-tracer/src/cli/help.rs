@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `--help` prints.
+//! The text of `--help`.
 
-/// What `--help` prints.
 pub(crate) const HELP: &str = "\
 Counts file operations in the kernel by eBPF and writes the counters as lines of JSON to standard output.
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command line: what it requests, and the exit status.
-//!
-//! Not here: what is done then; `service` has the life of a tracer while its programs count.
+//! The command line: options, and the exit status. `service` contains what happens while programs
+//! count.
 
 pub(crate) mod args;
 mod exit;
@@ -31,7 +30,7 @@ use crate::{
     },
 };
 
-/// The program.
+/// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
     let mut args = env::args_os().skip(1).peekable();
@@ -54,7 +53,8 @@ pub fn main() -> ExitCode {
         Ok(config) => config,
         Err(error) => return complain(&error, USAGE),
     };
-    // Before anything is attached: an address in use is reported without loading programs.
+    // The port is bound before anything is attached, so that an address in use is reported without
+    // loading programs.
     let endpoint = match config.listen.map(|address| Endpoint::bind(address, Page::Metrics)).transpose() {
         Ok(endpoint) => endpoint,
         Err(error) => return complain(&error, 1),
@@ -63,7 +63,7 @@ pub fn main() -> ExitCode {
         let _ = writeln!(io::stderr(), "bpfassay-tracer: listening on {}", endpoint.address());
     }
     let service = Service { interval: config.interval, merge: config.merge, stay: config.stay, endpoint };
-    // Enabled from before the first program until its figures are read.
+    // Statistics are enabled from before the first program is loaded until its figures are read.
     let statistics = match config.bpf_stats.then(enable_statistics).transpose() {
         Ok(statistics) => statistics,
         Err(error) => {
@@ -85,7 +85,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The mode `object`.
+/// Runs the mode `object`.
 fn run_object(args: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
     let config = match object::Request::parse(args) {
         Ok(object::Request::Load(config)) => config,

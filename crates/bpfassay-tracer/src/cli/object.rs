@@ -5,10 +5,10 @@ use std::ffi::OsString;
 
 use crate::service::object::{ObjectConfig, ObjectSource};
 
-/// The first argument of a command line of this mode.
+/// First argument of a command line of this mode.
 pub(crate) const NAME: &str = "object";
 
-/// What `object --help` prints.
+/// The text of `object --help`.
 pub(crate) const HELP: &str = "\
 Loads an eBPF object, attaches its programs by the names of their sections, and serves maps of it over HTTP.
 
@@ -35,16 +35,14 @@ Options:
   -h, --help          Print this
 ";
 
-/// What the command line requests.
+/// A request on the command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Print [`HELP`].
     Help,
-    /// Load an object.
     Load(ObjectConfig),
 }
 
-/// Arguments that are not valid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArgumentError {
     #[error("{0} (`object --help` lists the options)")]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows from the bytes of keys and values, in the layout of `bpfassay_tracer_common`.
+//! Decodes rows from the bytes of keys and values, in the layout of `bpfassay_tracer_common`.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -19,13 +19,12 @@ use bpfassay_tracer_common::{
 use super::error::DecodeError;
 use crate::kernel::mounts::Mounts;
 
-/// What a row is of.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowKey {
     key: Key,
-    /// The number of the variant, where the layout has these.
+    /// Number of the variant, if the layout has variants.
     variant: Option<u32>,
-    /// Likewise.
+    /// The thread, if the layout has threads.
     task: Option<Task>,
 }
 
@@ -37,10 +36,10 @@ impl From<Key> for RowKey {
 
 pub(crate) type Rows = BTreeMap<RowKey, CounterRow>;
 
-/// The key in the bytes of a map's key.
+/// Decodes a map's key.
 ///
 /// # Errors
-/// [`DecodeError::Size`] where `bytes` do not have the size of a key.
+/// [`DecodeError::Size`] if `bytes` do not have the size of a key.
 pub(crate) fn key(bytes: &[u8]) -> Result<Key, DecodeError> {
     size_is("key", bytes, size_of::<Key>())?;
     Ok(Key {
@@ -51,10 +50,10 @@ pub(crate) fn key(bytes: &[u8]) -> Result<Key, DecodeError> {
     })
 }
 
-/// The key in the bytes of a map's key, with variant and thread where these have them.
+/// Decodes a map's key, with variant and thread if the layout has them.
 ///
 /// # Errors
-/// [`DecodeError::Size`] where `bytes` have the size of no key.
+/// [`DecodeError::Size`] if `bytes` do not have the size of any key.
 pub(crate) fn row_key(bytes: &[u8]) -> Result<RowKey, DecodeError> {
     if bytes.len() == size_of::<VariantKey>() {
         let key = key(&bytes[offset_of!(VariantKey, key)..][..size_of::<Key>()])?;
@@ -69,10 +68,11 @@ pub(crate) fn row_key(bytes: &[u8]) -> Result<RowKey, DecodeError> {
     Ok(RowKey { task: Some(task), ..row_key(&bytes[offset_of!(ThreadKey, call)..][..size_of::<VariantKey>()])? })
 }
 
-/// The variant of `operation` that has this number; `None` where the operation has none, or the program cannot tell.
+/// Returns the variant of `operation` with this number. `None` if the operation has no variants, or
+/// the program cannot tell.
 ///
 /// # Errors
-/// [`DecodeError::Variant`] where the operation has no such variant.
+/// [`DecodeError::Variant`] if the operation has no such variant.
 fn variant_of(operation: Operation, number: u32) -> Result<Option<Variant>, DecodeError> {
     match (operation, number) {
         (Operation::Open, variant::USUAL) => Ok(Some(Variant::Open)),
@@ -84,11 +84,12 @@ fn variant_of(operation: Operation, number: u32) -> Result<Option<Variant>, Deco
     }
 }
 
-/// The key of the layout that has a path: mount and device are those of what is mounted there now, the topmost if there are
-/// several; 0 for paths where nothing is mounted, including truncated ones. A mount below another one is not distinguished from it.
+/// Decodes the key of the layout with paths. Mount and device are those of the topmost mount that
+/// is now at the path. They are 0 if nothing is mounted at the path, as for truncated paths. A
+/// mount that another one covers is not distinguished from it.
 ///
 /// # Errors
-/// [`DecodeError::Size`] where `bytes` do not have the size of a key with a path.
+/// [`DecodeError::Size`] if `bytes` do not have the size of a key with a path.
 pub(crate) fn key_by_path(bytes: &[u8], mounts: &Mounts) -> Result<Key, DecodeError> {
     size_is("key", bytes, size_of::<PathKey>())?;
     let path = &bytes[offset_of!(PathKey, path)..][..PATH_BYTES];
@@ -102,10 +103,10 @@ pub(crate) fn key_by_path(bytes: &[u8], mounts: &Mounts) -> Result<Key, DecodeEr
     })
 }
 
-/// The sum of the values of all CPUs.
+/// Sums the values of all CPUs.
 ///
 /// # Errors
-/// [`DecodeError::Size`] where an element of `values` does not have the size of a value.
+/// [`DecodeError::Size`] if an element of `values` does not have the size of a value.
 pub(crate) fn sum<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result<Value, DecodeError> {
     let mut sum = Value::default();
     for value in values {
@@ -118,10 +119,11 @@ pub(crate) fn sum<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>) -> Result
     Ok(sum)
 }
 
-/// The contents of the slots of one operation that are in use, on any CPU.
+/// Returns the contents of the slots of one operation that are in use, on any CPU.
 ///
 /// # Errors
-/// [`DecodeError::Size`] where an element of `values` does not have the size of the slots of one operation.
+/// [`DecodeError::Size`] if an element of `values` does not have the size of the slots of one
+/// operation.
 pub(crate) fn slots(operation: u32, values: &[Vec<u8>]) -> Result<Vec<(Key, Value)>, DecodeError> {
     let mut found = Vec::new();
     for pairs in values {
@@ -138,10 +140,10 @@ pub(crate) fn slots(operation: u32, values: &[Vec<u8>]) -> Result<Vec<(Key, Valu
     Ok(found)
 }
 
-/// The sum of the histograms of all CPUs.
+/// Sums the histograms of all CPUs.
 ///
 /// # Errors
-/// [`DecodeError::Size`] where an element of `values` does not have the size of a histogram.
+/// [`DecodeError::Size`] if an element of `values` does not have the size of a histogram.
 pub(crate) fn histogram<V: AsRef<[u8]>>(
     values: impl IntoIterator<Item = V>,
 ) -> Result<[u64; LATENCY_SLOTS], DecodeError> {
@@ -156,10 +158,10 @@ pub(crate) fn histogram<V: AsRef<[u8]>>(
     Ok(sum)
 }
 
-/// A row.
+/// Makes a row.
 ///
 /// # Errors
-/// [`DecodeError::Operation`] where the number of the key's operation is too large.
+/// [`DecodeError::Operation`] if the number of the key's operation is too large.
 pub(crate) fn row_of(key: Key, value: Value, latency: &[u64]) -> Result<CounterRow, DecodeError> {
     let number = key.operation;
     let operation = usize::try_from(number).ok().and_then(|index| Operation::COUNTED.get(index));
@@ -180,8 +182,8 @@ pub(crate) fn row_of(key: Key, value: Value, latency: &[u64]) -> Result<CounterR
 /// Adds to the row of `key`.
 ///
 /// # Errors
-/// [`DecodeError::Operation`] where the number of the key's operation is too large, [`DecodeError::Variant`] where the
-/// operation has no such variant.
+/// [`DecodeError::Operation`] if the number of the key's operation is too large,
+/// [`DecodeError::Variant`] if the operation has no such variant.
 pub(crate) fn add(rows: &mut Rows, key: RowKey, value: Value) -> Result<(), DecodeError> {
     let row = row_of(key.key, value, &[])?;
     let variant = key.variant.map(|number| variant_of(row.operation, number)).transpose()?.flatten();
@@ -195,14 +197,14 @@ pub(crate) fn add(rows: &mut Rows, key: RowKey, value: Value) -> Result<(), Deco
     Ok(())
 }
 
-/// Stores a histogram in the row of `key`, in the first one where it has several.
+/// Stores a histogram in the row of `key`, or in the first row if the key has several.
 ///
 /// # Errors
-/// [`DecodeError::Operation`] where the number of the key's operation is too large.
+/// [`DecodeError::Operation`] if the number of the key's operation is too large.
 pub(crate) fn add_latency(rows: &mut Rows, key: Key, latency: &[u64]) -> Result<(), DecodeError> {
     let row = row_of(key, Value::default(), latency)?;
     let first = rows.range_mut(RowKey::from(key)..).next();
-    // A call that was timed after its row was read has none yet: it is in the next reading.
+    // A call that was timed after its row was read has no row yet. It is in the next reading.
     if let Some((_, known)) = first.filter(|(found, _)| found.key == key) {
         known.latency = row.latency;
     }
@@ -212,12 +214,12 @@ pub(crate) fn add_latency(rows: &mut Rows, key: Key, latency: &[u64]) -> Result<
 /// Checks a length.
 ///
 /// # Errors
-/// [`DecodeError::Size`] where `bytes` are not `expected` many.
+/// [`DecodeError::Size`] if there are not `expected` bytes.
 pub(super) fn size_is(what: &'static str, bytes: &[u8], expected: usize) -> Result<(), DecodeError> {
     if bytes.len() == expected { Ok(()) } else { Err(DecodeError::Size { what, length: bytes.len(), expected }) }
 }
 
-/// The sum of one counter over CPUs.
+/// Sums one counter over CPUs.
 ///
 /// # Errors
 /// [`DecodeError`] unless every value is a `__u64`.
@@ -238,14 +240,14 @@ pub(crate) fn sort(rows: &mut [CounterRow]) {
     rows.sort_unstable_by(|one, other| key(one).cmp(&key(other)));
 }
 
-/// The number at `offset` of bytes whose size was checked.
+/// Returns the number at `offset` of bytes whose size was checked.
 pub(super) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     let mut value = [0; 8];
     value.copy_from_slice(&bytes[offset..offset + 8]);
     u64::from_ne_bytes(value)
 }
 
-/// Likewise.
+/// Returns the number at `offset` of bytes whose size was checked.
 pub(super) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     let mut value = [0; 4];
     value.copy_from_slice(&bytes[offset..offset + 4]);
@@ -274,12 +276,12 @@ mod tests {
         bytes
     }
 
-    /// The key of a layout with variants.
+    /// Encodes the key of a layout with variants.
     fn variant_key(operation: u32, variant: u32) -> Vec<u8> {
         [key(7, 8, 21, operation), variant.to_ne_bytes().to_vec(), vec![0; 4]].concat()
     }
 
-    /// A row as the reader makes it.
+    /// Makes a row in the same way as the reader.
     fn row<V: AsRef<[u8]>>(key: &[u8], values: impl IntoIterator<Item = V>) -> Result<CounterRow, DecodeError> {
         row_of(super::key(key)?, sum(values)?, &[])
     }
@@ -288,7 +290,8 @@ mod tests {
         [calls, bytes, errors].iter().flat_map(|counter| counter.to_ne_bytes()).collect()
     }
 
-    /// Names, bit offsets, and the size of a structure in an object's own BTF.
+    /// Returns names and bit offsets of the members, and the size of a structure in an object's
+    /// BTF.
     fn layout(btf: &Btf<'_>, name: &str) -> (Vec<(String, u32)>, usize) {
         use libbpf_rs::btf::types::MemberAttr;
         let found = btf.type_by_name::<Struct<'_>>(name).unwrap_or_else(|| panic!("no struct {name}"));
@@ -391,7 +394,7 @@ mod tests {
             (of(cat(21), b"cat\0left over"), 40),
             (of(cat(20), b"cat"), 30),
             (of(cat(20), b"sixteen bytes of"), 2),
-            // Two names that are one where bytes of no text are replaced.
+            // These names become equal when invalid UTF-8 is replaced.
             (of(cat(20), b"\xff"), 4),
             (of(cat(20), b"\xfe"), 5),
             (variant_key(0, 0), 3),
@@ -430,13 +433,13 @@ mod tests {
         assert_eq!(row(Operation::Fsync, variant::FDATASYNC), Ok(Some(Variant::Fdatasync)));
         assert_eq!(row(Operation::Open, variant::USUAL), Ok(Some(Variant::Open)));
         assert_eq!(row(Operation::Open, variant::EXEC), Ok(Some(Variant::Exec)));
-        // io_uring's, which are either; and operations that have none.
+        // io_uring's calls can be either variant; other operations have no variants.
         assert_eq!(row(Operation::Fsync, variant::UNKNOWN), Ok(None));
         assert_eq!(row(Operation::Read, variant::USUAL), Ok(None));
         for (operation, number) in [(Operation::Fsync, variant::EXEC), (Operation::Read, 1), (Operation::Open, 4)] {
             assert_eq!(row(operation, number), Err(DecodeError::Variant { number, operation }));
         }
-        // Layouts that do not distinguish them.
+        // This layout does not distinguish variants.
         let mut rows = Rows::new();
         add(&mut rows, row_key(&key(7, 8, 21, number(Operation::Fsync))).unwrap(), Value::default()).unwrap();
         assert_eq!(rows.into_values().next().unwrap().variant, None);
@@ -452,7 +455,7 @@ mod tests {
         };
         put(0, 3, key(7, 8, 21, 0), value(2, 4096, 1));
         put(1, 255, key(9, 8, 22, 0), value(1, 10, 0));
-        // Taken, but it has counted no call yet.
+        // This slot is taken, but has counted no call yet.
         put(1, 4, key(7, 8, 21, 0), value(0, 0, 0));
         let of = |cgroup, mount| Key { cgroup, mount, device: 8, operation: 1 };
         let expected = [

@@ -5,7 +5,7 @@ use bpfassay_protocol::{Operation, program_set::ProgramEvent};
 
 use crate::kernel::mounts::MountsError;
 
-/// A reading of the counters that failed.
+/// A failed reading of the counters.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error("cannot read the map `{map}`")]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Readings of the counters through the descriptors of its maps, whichever library made them.
+//! Reads the counters through the descriptors of their maps, whichever library made them.
 
 use std::{
     collections::BTreeMap,
@@ -26,15 +26,16 @@ use crate::{
 pub(crate) struct CounterMaps {
     maps: BTreeMap<String, Map>,
     ring: Option<Ring>,
-    /// The mount table, for the layout that has paths in its keys.
+    /// The mount table, for the layout with paths in its keys.
     mounts: Option<Mounts>,
 }
 
 impl CounterMaps {
-    /// From all maps of an object by name; which of them exist depends on the map layout.
+    /// Makes readers for all maps of an object by name. The map layout determines which maps exist.
     ///
     /// # Errors
-    /// [`ReadError::Map`] where the kernel does not describe a map, or the ring buffer cannot be mapped; [`ReadError::Mounts`] where the mount table cannot be read.
+    /// [`ReadError::Map`] if the kernel does not describe a map, or the ring buffer cannot be
+    /// mapped; [`ReadError::Mounts`] if the mount table cannot be read.
     pub(crate) fn new(maps: BTreeMap<String, OwnedFd>) -> Result<Self, ReadError> {
         let mut known = BTreeMap::new();
         for (name, fd) in maps {
@@ -48,7 +49,8 @@ impl CounterMaps {
         Ok(Self { maps: known, ring, mounts })
     }
 
-    /// Readable when [`CounterMaps::drain`] has something to do; `None` for layouts that keep their sums in the kernel.
+    /// Returns a descriptor that is readable when [`CounterMaps::drain`] has work to do; `None` for
+    /// layouts that keep their sums in the kernel.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.ring.as_ref().map(Ring::fd)
     }
@@ -56,7 +58,7 @@ impl CounterMaps {
     /// Reads the events in the ring buffer, if there is one, to make room.
     ///
     /// # Errors
-    /// [`ReadError::Map`] where the ring buffer cannot be read.
+    /// [`ReadError::Map`] if the ring buffer cannot be read.
     pub(crate) fn drain(&mut self) -> Result<(), ReadError> {
         if let Some(ring) = &mut self.ring {
             ring.drain().map_err(|source| ReadError::Map { map: map::EVENTS.to_owned(), source })?;
@@ -64,19 +66,21 @@ impl CounterMaps {
         Ok(())
     }
 
-    /// Discards the events that were passed one by one.
+    /// Discards the events in the ring buffer, and their sums.
     ///
     /// # Errors
-    /// [`ReadError::Map`] where the ring buffer cannot be read.
+    /// [`ReadError::Map`] if the ring buffer cannot be read.
     pub(crate) fn reset(&mut self) -> Result<(), ReadError> {
         let failed = |source| ReadError::Map { map: map::EVENTS.to_owned(), source };
         self.ring.as_mut().map_or(Ok(()), Ring::reset).map_err(failed)
     }
 
-    /// The counters since attaching, one row per key and, where the layout has these, variant and thread, sorted by all.
+    /// Returns the counters since attaching: one row per key and, if the layout has them, variant
+    /// and thread. The rows are sorted by these.
     ///
     /// # Errors
-    /// [`ReadError`] where a map or the mount table cannot be read, or a map holds bytes that no program of the tracer writes.
+    /// [`ReadError`] if a map or the mount table cannot be read, or a map contains bytes that no
+    /// program of the tracer writes.
     pub(crate) fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
         let mut rows = Rows::new();
         if let Some(ring) = &mut self.ring {
@@ -113,7 +117,7 @@ impl CounterMaps {
             let failed = |source| ReadError::Content { map: map::SLOTS.to_owned(), source };
             for element in 0..COPIES * Operation::DATA {
                 let found = map.lookup(&element.to_ne_bytes());
-                // As many elements as copies need.
+                // There are as many elements as the copies need.
                 let Some(values) = found.map_err(|source| ReadError::Map { map: map::SLOTS.to_owned(), source })?
                 else {
                     break;
@@ -136,15 +140,16 @@ impl CounterMaps {
         Ok(rows)
     }
 
-    /// Events known to be lost since attaching.
+    /// Returns the events that are known to be lost since attaching.
     ///
     /// # Errors
-    /// [`ReadError`] where a map or the kernel's counts of misses cannot be read.
+    /// [`ReadError`] if a map or the kernel's counts of misses cannot be read.
     pub(crate) fn losses(&mut self, hooked: &[Hooked]) -> Result<Losses, ReadError> {
         let misses = misses::of_all(hooked)?;
         let evicted = match (&self.mounts, self.maps.get(map::COUNTERS)) {
             (Some(_), Some(counters)) => {
-                // Insertions first: a key that is inserted in between can only reduce the number of evictions that is derived.
+                // Insertions are read first: a key that is inserted in between can only reduce the
+                // derived number of evictions.
                 let inserted = self.tally(tally::INSERTIONS)?;
                 let failed = |source| ReadError::Map { map: map::COUNTERS.to_owned(), source };
                 let live = counters.entries().map_err(failed)?.len() as u64;

@@ -12,14 +12,15 @@ use crate::{
     },
 };
 
-/// Misses over all programs; `None` where the kernel does not count them.
+/// Misses of all programs together; `None` if the kernel does not count them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Misses {
     pub(crate) probes: Option<u64>,
     pub(crate) recursion: Option<u64>,
 }
 
-/// Sums the misses of `hooked`. One program whose misses the kernel does not count makes the sum unknown.
+/// Sums the misses of `hooked`. One program whose misses the kernel does not count makes the sum
+/// unknown.
 ///
 /// # Errors
 /// [`ReadError`] if the kernel counts misses and they cannot be read.
@@ -41,27 +42,28 @@ fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     Some(a?.wrapping_add(b?))
 }
 
-/// The misses of one program.
+/// Returns the misses of one program.
 ///
 /// # Errors
-/// As [`of_all`].
+/// Those of [`of_all`].
 pub(crate) fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
     let failed = |source| ReadError::Program { program: hooked.program.clone(), source };
     let recursion = || Ok(hooked.counted().map_err(failed)?.recursion_misses);
     match hooked.kind {
         Kind::Trampoline => Ok(Misses { probes: None, recursion: recursion()? }),
-        // Not the program but the hook may be missed, which is not counted here.
+        // The hook itself can be missed, too, which is not counted here.
         Kind::RawTracepoint => Ok(Misses { probes: None, recursion: recursion()? }),
         Kind::KprobeMulti | Kind::Tracepoint | Kind::Kprobe(KprobeMode::Perf) => {
             let probes = match &hooked.link_fd {
                 Some(link) => bpf::link_missed(link.as_fd()).map_err(failed)?,
                 None => None,
             };
-            // The field is older than the count for kprobes, which came in 6.7 together with the missed hits.
+            // The field is older than the count for kprobes, which arrived in 6.7 together with the
+            // missed hits.
             let recursion = if probes.is_some() { recursion()? } else { None };
             Ok(Misses { probes, recursion })
         }
-        // Run without a check for recursion.
+        // uprobes run without a check for recursion.
         Kind::Uprobe => Ok(Misses { probes: None, recursion: None }),
         Kind::Kprobe(KprobeMode::Tracefs) => {
             let prefix = if hooked.attached_to.ends_with(" (return)") { return_probe::PREFIX } else { "libbpf" };

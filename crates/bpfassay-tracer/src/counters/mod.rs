@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading what the attached programs count, and what they lost.
-//!
-//! Here: the maps and the ring buffer, bytes to rows, misses. Not here: how programs are attached.
+//! Reads what the attached programs count, and what they lost: maps and ring buffer, bytes to rows,
+//! misses. Attaching programs is elsewhere (`loader`).
 
 pub(crate) mod decode;
 pub(crate) mod error;

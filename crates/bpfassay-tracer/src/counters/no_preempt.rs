@@ -1,29 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Readings that no other task interrupts.
 //!
-//! While a process reads a map, the kernel keeps programs on perf events (kprobes, tracepoints, fprobes) from running on
-//! that CPU (`bpf_disable_instrumentation` around `generic_map_lookup_batch`, kernel/bpf/hashtab.c and syscall.c, 5.10 to
-//! 7.2). A preemptible kernel may let another task run there meanwhile, whose calls are then not counted: reading would
-//! change what is read. Ordinary tasks do not preempt one with a real-time policy.
+//! While a process reads a map, the kernel keeps programs on perf events (kprobes, tracepoints,
+//! fprobes) from running on that CPU. It calls `bpf_disable_instrumentation` around
+//! `generic_map_lookup_batch` (kernel/bpf/hashtab.c and syscall.c, 5.10 to 7.2). A preemptible
+//! kernel can run another task on that CPU meanwhile, whose calls are then not counted: reading
+//! would change what is read. Ordinary tasks do not preempt a task with a real-time policy.
 
 use std::{io, mem::zeroed, sync::OnceLock};
 
 use crate::kernel::preemption;
 
-/// This thread's former policy.
+/// The former policy of this thread.
 #[derive(Debug)]
 struct Before {
     policy: libc::c_int,
     parameters: libc::sched_param,
 }
 
-/// While it exists, tasks with an ordinary policy do not preempt this thread. Sleeping still yields the CPU.
+/// Keeps tasks with an ordinary policy from preempting this thread, for as long as this exists.
+/// Sleeping still yields the CPU.
 #[derive(Debug)]
 pub(crate) struct NoPreempt(Option<Before>);
 
 impl NoPreempt {
-    /// On preemptible kernels; elsewhere it does nothing. Where the policy may not be changed (no
-    /// `CAP_SYS_NICE`), readings are taken without it: what they make programs miss is counted as missed.
+    /// Raises the priority on preemptible kernels; does nothing on others. If the policy cannot be
+    /// changed (no `CAP_SYS_NICE`), readings happen without it: calls that programs miss meanwhile
+    /// are counted as missed.
     pub(crate) fn begin() -> Self {
         static PREEMPTIBLE: OnceLock<bool> = OnceLock::new();
         let needed = *PREEMPTIBLE.get_or_init(preemption::is_preemptible);
@@ -34,14 +37,16 @@ impl NoPreempt {
 impl Drop for NoPreempt {
     fn drop(&mut self) {
         if let Some(Before { policy, parameters }) = &self.0 {
-            // SAFETY: the parameters outlive the call; 0 is this thread. The former policy may always be restored.
+            // SAFETY: the parameters outlive the call; 0 is this thread. Restoring the former
+            // policy is always allowed.
             unsafe { libc::sched_setscheduler(0, *policy, parameters) };
         }
     }
 }
 
 fn raise() -> io::Result<Before> {
-    // SAFETY: plain numbers, for which zeros are valid; both calls fill in or read one structure that outlives them.
+    // SAFETY: plain numbers, for which zeros are valid; both calls fill in or read one structure
+    // that outlives them.
     unsafe {
         let mut parameters: libc::sched_param = zeroed();
         let policy = libc::sched_getscheduler(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ring buffer of events, added up to the sums that the other layouts keep in the kernel.
+//! The ring buffer of events. It is summed up into what other layouts keep in the kernel.
 
 use std::{
     collections::BTreeMap,
@@ -23,9 +23,9 @@ pub(crate) struct Ring {
 /// The sums of all events so far.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
-    /// By key.
+    /// Counts and histogram by key.
     pub(crate) counters: BTreeMap<Key, (Value, [u64; LATENCY_SLOTS])>,
-    /// Records of a size that no program writes.
+    /// Number of records of a size that no program writes.
     pub(crate) malformed: u64,
 }
 
@@ -33,30 +33,32 @@ impl Ring {
     /// Maps the ring buffer `map`.
     ///
     /// # Errors
-    /// The kernel's error, where the buffer cannot be mapped.
+    /// The kernel's error, if the buffer cannot be mapped.
     pub(crate) fn new(map: BorrowedFd<'_>) -> io::Result<Self> {
         let mut sums = Box::<Sums>::default();
         let context: *mut Sums = &mut *sums;
-        // SAFETY: the context is on the heap and lives as long as the ring; the callback casts it to its own type.
+        // SAFETY: the context is on the heap and lives as long as the ring; the callback casts it
+        // to its own type.
         let ring = unsafe {
             libbpf_sys::ring_buffer__new(map.as_raw_fd(), Some(take), context.cast::<c_void>(), std::ptr::null())
         };
-        // libbpf sets errno whenever it returns a null pointer; no other call may come in between.
+        // libbpf sets errno whenever it returns a null pointer. No other call may happen in
+        // between.
         let error = io::Error::last_os_error();
         NonNull::new(ring).map(|ring| Self { ring, sums }).ok_or(error)
     }
 
-    /// Becomes readable when there are events.
+    /// Returns a descriptor that becomes readable when there are events.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the ring is valid, and its descriptor lives as long as it does.
         unsafe { BorrowedFd::borrow_raw(libbpf_sys::ring_buffer__epoll_fd(self.ring.as_ptr())) }
     }
 
-    /// Reads every event that any program had begun to write when this was called. A task that was preempted while it was
-    /// writing one blocks those behind it until it continues.
+    /// Reads every event that any program had begun to write when this was called. A task that was
+    /// preempted while it wrote an event blocks those behind it until it continues.
     ///
     /// # Errors
-    /// The kernel's error; `TimedOut` where a task does not continue.
+    /// The kernel's error, or `TimedOut` if a task does not continue.
     pub(crate) fn drain_all(&mut self) -> io::Result<&Sums> {
         const PATIENCE: Duration = Duration::from_secs(10);
         const PAUSE: Duration = Duration::from_micros(200);
@@ -82,10 +84,10 @@ impl Ring {
         }
     }
 
-    /// Reads every event in the buffer and discards them.
+    /// Reads every event in the buffer and discards all sums.
     ///
     /// # Errors
-    /// As [`Ring::drain_all`].
+    /// Those of [`Ring::drain_all`].
     pub(crate) fn reset(&mut self) -> io::Result<()> {
         self.drain_all()?;
         *self.sums = Sums::default();
@@ -95,7 +97,7 @@ impl Ring {
     /// Reads every event in the buffer.
     ///
     /// # Errors
-    /// The kernel's error, where the buffer cannot be read.
+    /// The kernel's error, if the buffer cannot be read.
     pub(crate) fn drain(&mut self) -> io::Result<&Sums> {
         // SAFETY: the ring is valid; only the callback touches `sums` meanwhile.
         let status = unsafe { libbpf_sys::ring_buffer__consume(self.ring.as_ptr()) };

@@ -21,13 +21,13 @@ use super::{
 };
 use crate::loader::plan::{hooked::Hooked, options::set_map_name};
 
-/// The map of [`Value`]s by [`Key`], per CPU.
+/// The map from [`Key`] to [`Value`], per CPU.
 pub(crate) const SUMMARIES: &str = "summaries";
 
-/// The per-CPU array of events known to be lost: keys that did not fit, beginnings that did not.
+/// The per-CPU array of events that are known to be lost: keys or beginnings that did not fit.
 pub(crate) const LOSSES: &str = "losses";
 
-/// Elements of [`LOSSES`].
+/// Number of elements of [`LOSSES`].
 const LOST_COUNT: u32 = 2;
 
 /// `struct event_key` in `bpf/sets/summary.h`.
@@ -47,7 +47,7 @@ struct Value {
     time: u64,
 }
 
-/// The maps of the sets that are attached.
+/// The maps of the attached sets.
 #[derive(Debug)]
 pub(crate) struct Summaries(Vec<OfSet>);
 
@@ -59,10 +59,10 @@ struct OfSet {
 }
 
 impl Summaries {
-    /// From the maps of all sets, by [`set_map_name`].
+    /// Makes readers from the maps of all sets, by [`set_map_name`].
     ///
     /// # Errors
-    /// [`ReadError::Map`] where a map is missing, or the kernel does not describe it.
+    /// [`ReadError::Map`] if a map is missing, or the kernel does not describe it.
     pub(crate) fn new(
         sets: impl Iterator<Item = ProgramSet>,
         maps: BTreeMap<String, OwnedFd>,
@@ -78,10 +78,11 @@ impl Summaries {
         sets.map(of).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The counts since the programs were attached, sorted by cgroup and event.
+    /// Returns the counts since the programs were attached, sorted by cgroup and event.
     ///
     /// # Errors
-    /// [`ReadError`] where a map cannot be read, or holds bytes that no program of the tracer writes.
+    /// [`ReadError`] if a map cannot be read, or contains bytes that no program of the tracer
+    /// writes.
     pub(crate) fn rows(&self) -> Result<Vec<EventRow>, ReadError> {
         let mut sums = Sums::default();
         for set in &self.0 {
@@ -93,10 +94,10 @@ impl Summaries {
         Ok(sums.rows())
     }
 
-    /// Events known to be lost since then.
+    /// Returns the events that are known to be lost since then.
     ///
     /// # Errors
-    /// [`ReadError`] where a map or the kernel's counts of misses cannot be read.
+    /// [`ReadError`] if a map or the kernel's counts of misses cannot be read.
     pub(crate) fn losses(&self, hooked: &[Hooked]) -> Result<Losses, ReadError> {
         let misses = misses::of_all(hooked)?;
         let mut lost = 0u64;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Readings of `task-io`: the kernel's own I/O accounts of all tasks, including those that have exited.
+//! Readings of `task-io`: the kernel's I/O accounts of all tasks, including those that have exited.
 
 use std::{
     collections::BTreeMap,
@@ -23,13 +23,13 @@ pub(crate) const EXITED: &str = "exited";
 /// Name of the program that writes an account for every existing task.
 pub(crate) const LIVE_TASKS: &str = "live_tasks";
 
-/// Size of `struct task_account`: cgroup, and calls and bytes of both directions.
+/// Size of `struct task_account`: cgroup, then calls and bytes of both directions.
 const ACCOUNT: usize = 40;
 
 /// How often a reading is restarted because a task exited meanwhile.
 const ATTEMPTS: usize = 100;
 
-/// Sums per cgroup: reads, writes.
+/// Sums of reads and writes, per cgroup.
 type Sums = BTreeMap<u64, [Totals; 2]>;
 
 /// The accounts of all tasks since attaching.
@@ -38,17 +38,17 @@ pub(crate) struct TaskIo {
     /// The link of the iterator, while programs are attached.
     iterator: Option<OwnedFd>,
     exited: Map,
-    /// Only this cgroup is reported; 0: any.
+    /// The only cgroup that is reported; 0 means any.
     cgroup: u64,
     /// The accounts of tasks when counting began.
     base: Sums,
-    /// The last reading. A task that changes its state at the moment of a reading is missing from it: a count that was
-    /// reported once does not decrease.
+    /// The last reading. A task that changes its state during a reading is missing from that
+    /// reading. A count that was reported once must not decrease.
     reported: Sums,
 }
 
 impl TaskIo {
-    /// Counts nothing yet.
+    /// Makes a reader that counts nothing yet.
     pub(crate) fn new(exited: Map, cgroup: u64) -> Self {
         Self { iterator: None, exited, cgroup, base: Sums::new(), reported: Sums::new() }
     }
@@ -56,7 +56,7 @@ impl TaskIo {
     /// Begins to count, or begins again, with `exited` empty.
     ///
     /// # Errors
-    /// [`ReadError`] where the iterator or the map cannot be read.
+    /// [`ReadError`] if the iterator or the map cannot be read.
     pub(crate) fn begin(&mut self, iterator: OwnedFd) -> Result<(), ReadError> {
         self.iterator = Some(iterator);
         self.reported.clear();
@@ -64,15 +64,16 @@ impl TaskIo {
         Ok(())
     }
 
-    /// Drops the iterator, whose program is attached as long as its link exists.
+    /// Drops the iterator. Its program is attached for as long as its link exists.
     pub(crate) fn end(&mut self) {
         self.iterator = None;
     }
 
-    /// Rows as of now. The mount is unknown: id 0 and device 0:0.
+    /// Returns the present rows. The mount is unknown: id 0 and device 0:0.
     ///
     /// # Errors
-    /// [`ReadError`] where the iterator or the map cannot be read, or tasks exited during each of the attempts.
+    /// [`ReadError`] if the iterator or the map cannot be read, or tasks exited during each
+    /// attempt.
     pub(crate) fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
         let now = self.read()?;
         settle(&mut self.reported, &now, &self.base);
@@ -98,8 +99,9 @@ impl TaskIo {
             .collect())
     }
 
-    /// Tasks that exist and those that have exited. A task that exits between the two readings would be in both or in neither: the sums
-    /// of those that have exited must not change meanwhile.
+    /// Sums the accounts of existing tasks and of those that have exited. A task that exits between
+    /// the two readings would be in both or in neither. Therefore the sums of exited tasks must not
+    /// change meanwhile.
     fn read(&self) -> Result<Sums, ReadError> {
         let mut before = self.gone()?;
         for _ in 0..ATTEMPTS {
@@ -153,7 +155,7 @@ fn wrong_size(length: usize) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{length} bytes are not a whole number of accounts"))
 }
 
-/// One `struct task_account`: the cgroup, reads and writes.
+/// Decodes one `struct task_account`: the cgroup, reads and writes.
 pub(crate) fn account(bytes: &[u8]) -> io::Result<(u64, [Totals; 2])> {
     let bytes: &[u8; ACCOUNT] = bytes.try_into().map_err(|_| wrong_size(bytes.len()))?;
     let [cgroup, read_calls, read_bytes, write_calls, write_bytes] = std::array::from_fn(|index| {
@@ -171,8 +173,9 @@ fn add(sums: &mut Sums, cgroup: u64, [read, write]: [Totals; 2]) {
     sum[1] += write;
 }
 
-/// Raises `reported` to `now - base`, never lowers it. A task that existed at the beginning and moves to another cgroup takes its
-/// account along: its old cgroup then has less than at the beginning, which is not reported.
+/// Raises `reported` to `now - base`, and never lowers it. A task that existed at the beginning
+/// takes its account along when it moves to another cgroup. The old cgroup then has less than at
+/// the beginning, which is not reported.
 fn settle(reported: &mut Sums, now: &Sums, base: &Sums) {
     for (cgroup, totals) in now {
         let base = base.get(cgroup).copied().unwrap_or_default();
@@ -215,7 +218,7 @@ mod tests {
         );
         assert_eq!(reported[&7], [totals(1, 100), totals(1, 1)]);
         assert_eq!(reported[&8], [totals(2, 2), totals(0, 0)]);
-        // A task of cgroup 7 is missing from this reading, and cgroup 8 has no task any more.
+        // A task of cgroup 7 is missing from this reading, and cgroup 8 has no tasks any more.
         settle(&mut reported, &Sums::from([(7, [totals(0, 0), totals(1, 1)])]), &base);
         assert_eq!(reported[&7], [totals(1, 100), totals(1, 1)]);
         assert_eq!(reported[&8], [totals(2, 2), totals(0, 0)]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tracer that is attached and counts, whichever library loaded it. It is read through file descriptors only.
+//! A tracer that is attached and counts, whichever library loaded it. It is read through file
+//! descriptors only.
 
 use std::{
     any::Any,
@@ -38,18 +39,19 @@ use crate::{
     },
 };
 
-/// Programs that are loaded, and that count while they are attached. Dropping it detaches them.
+/// Loaded programs, which count while they are attached. Dropping this detaches them.
 pub(crate) struct Tracer {
     attached: Attached,
     counters: CounterMaps,
     task_io: Option<TaskIo>,
-    /// Of program sets.
+    /// Readers of program sets.
     summaries: Option<Summaries>,
     written: Written,
     hooked: Vec<Hooked>,
-    /// Detaches when dropped: before the programs are closed, as fields are dropped in order.
+    /// Links, which detach when they are dropped. Fields are dropped in order, so this happens
+    /// before the programs are closed.
     links: Vec<Box<dyn Any>>,
-    /// By program, what the kernel had counted for it when it was detached.
+    /// The kernel's counts of each program when it was detached.
     earlier: BTreeMap<String, Counted>,
     loaded: LoadedConfiguration,
 }
@@ -64,7 +66,7 @@ impl Tracer {
     /// Loads and attaches the programs of `configuration`.
     ///
     /// # Errors
-    /// A [`Refusal`]; nothing stays loaded then.
+    /// A [`Refusal`]. Nothing stays loaded then.
     pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Self, Refusal> {
         let loaded = loader::load(configuration, options)?;
         let mut tracer = Self::over(loaded, configuration, options).map_err(unreadable)?;
@@ -72,7 +74,7 @@ impl Tracer {
         Ok(tracer)
     }
 
-    /// From what was loaded.
+    /// Makes a tracer from loaded programs.
     fn over(
         mut loaded: LoadedConfiguration,
         configuration: ProbeConfiguration,
@@ -119,12 +121,12 @@ impl Tracer {
     /// Detaches the programs, which stay loaded.
     ///
     /// # Errors
-    /// [`ReadError`] where the kernel's counts of a program cannot be read.
+    /// [`ReadError`] if the kernel's counts of a program cannot be read.
     pub(crate) fn detach(&mut self) -> Result<(), ReadError> {
         if let Some(task_io) = &mut self.task_io {
             task_io.end();
         }
-        // A link exists as long as a descriptor of it is open.
+        // A link exists for as long as one of its descriptors is open.
         for hooked in &mut self.hooked {
             hooked.link_fd = None;
         }
@@ -137,25 +139,26 @@ impl Tracer {
         Ok(())
     }
 
-    /// Attaches programs that were detached. They count from zero, as when they were loaded.
+    /// Attaches programs that were detached. They count from zero, as after loading.
     ///
     /// # Errors
-    /// A [`Refusal`]; nothing stays attached then.
+    /// A [`Refusal`]. Nothing stays attached then.
     pub(crate) fn attach_again(&mut self) -> Result<(), Refusal> {
         // Events that tasks were writing while the programs were detached are complete by now.
         self.counters.reset().and_then(|()| self.written.empty()).map_err(unreadable)?;
         self.hook()
     }
 
-    /// What was attached, and how.
+    /// Returns what was attached, and how.
     pub(crate) fn attached(&self) -> &Attached {
         &self.attached
     }
 
-    /// The counters since attaching, one row per key, sorted by key.
+    /// Returns the counters since attaching, one row per key, sorted by key.
     ///
     /// # Errors
-    /// [`ReadError`] where a map or the mount table cannot be read, or a map holds bytes that no program of the tracer writes.
+    /// [`ReadError`] if a map or the mount table cannot be read, or a map contains bytes that no
+    /// program of the tracer writes.
     pub(crate) fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
         let _undisturbed = NoPreempt::begin();
         match &mut self.task_io {
@@ -164,32 +167,34 @@ impl Tracer {
         }
     }
 
-    /// What program sets counted since attaching, sorted by cgroup and event.
+    /// Returns the counts of program sets since attaching, sorted by cgroup and event.
     ///
     /// # Errors
-    /// [`ReadError`] where a map cannot be read, or holds bytes that no program of the tracer writes.
+    /// [`ReadError`] if a map cannot be read, or contains bytes that no program of the tracer
+    /// writes.
     pub(crate) fn event_rows(&mut self) -> Result<Vec<EventRow>, ReadError> {
         let _undisturbed = NoPreempt::begin();
         self.summaries.as_ref().map_or_else(|| Ok(Vec::new()), Summaries::rows)
     }
 
-    /// Readable when [`Tracer::drain`] has something to do; `None` where it never has.
+    /// Returns a descriptor that is readable when [`Tracer::drain`] has work to do; `None` if it
+    /// never has.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.counters.fd()
     }
 
-    /// Makes room for events that are passed one by one.
+    /// Makes room in the ring buffer.
     ///
     /// # Errors
-    /// [`ReadError`] where the ring buffer cannot be read.
+    /// [`ReadError`] if the ring buffer cannot be read.
     pub(crate) fn drain(&mut self) -> Result<(), ReadError> {
         self.counters.drain()
     }
 
-    /// Events known to be lost since attaching.
+    /// Returns the events that are known to be lost since attaching.
     ///
     /// # Errors
-    /// [`ReadError`] where a map or the kernel's counts of misses cannot be read.
+    /// [`ReadError`] if a map or the kernel's counts of misses cannot be read.
     pub(crate) fn losses(&mut self) -> Result<Losses, ReadError> {
         let _undisturbed = NoPreempt::begin();
         match &self.summaries {
@@ -198,10 +203,10 @@ impl Tracer {
         }
     }
 
-    /// Runs and run time of each program while the kernel kept statistics.
+    /// Returns number and time of the runs of each program while the kernel kept statistics.
     ///
     /// # Errors
-    /// [`ReadError`] where the kernel's counts of a program cannot be read.
+    /// [`ReadError`] if the kernel's counts of a program cannot be read.
     pub(crate) fn statistics(&self) -> Result<Vec<ProgramStatistics>, ReadError> {
         let of = |hooked: &Hooked| {
             let program = hooked.program.clone();
@@ -210,25 +215,25 @@ impl Tracer {
             let RunTime { runs, nanoseconds } = counted.run_time;
             Ok(ProgramStatistics { program, runs, run_time_ns: nanoseconds })
         };
-        // A program may have several hooks.
+        // A program can have several hooks.
         let mut seen = BTreeSet::new();
         self.hooked.iter().filter(|hooked| seen.insert(hooked.program.as_str())).map(of).collect()
     }
 
-    /// Calls counted since attaching, of all keys together.
+    /// Returns the calls counted since attaching, of all keys together.
     ///
     /// # Errors
-    /// [`ReadError`] where the counters cannot be read.
+    /// [`ReadError`] if the counters cannot be read.
     pub(crate) fn events(&mut self) -> Result<u64, ReadError> {
         let of_sets = self.event_rows()?.into_iter().map(|row| row.totals.calls);
         let calls = self.rows()?.into_iter().map(|row| row.totals.calls).chain(of_sets);
         Ok(calls.fold(0, u64::wrapping_add))
     }
 
-    /// Pitfalls that follow from what was lost since attaching.
+    /// Returns the pitfalls that follow from what was lost since attaching.
     ///
     /// # Errors
-    /// [`ReadError`] where a map or the kernel's counts of misses cannot be read.
+    /// [`ReadError`] if a map or the kernel's counts of misses cannot be read.
     pub(crate) fn findings(&mut self) -> Result<Vec<Finding>, ReadError> {
         let losses = self.losses()?;
         let mut programs = Vec::new();
@@ -237,7 +242,7 @@ impl Tracer {
             programs.push(ProgramMisses {
                 program: hooked.program.clone(),
                 attached_to: hooked.attached_to.clone(),
-                // The programs at a function's return have this name in both loaders.
+                // In both loaders, programs at a function's return have names of this form.
                 kretprobe: matches!(hooked.kind, Kind::Kprobe(_) | Kind::KprobeMulti)
                     && hooked.program.ends_with("_return"),
                 probes: misses.probes,

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The maps of programs that are attached again: what they counted or kept before must not appear in later readings.
+//! The maps of programs that are attached again. Their earlier contents must not appear in later
+//! readings.
 //!
-//! What is stored with tasks (`turns` of bpf/fexit.bpf.c) is not deleted, because no system call reaches it for every thread. It has no
-//! effect: whatever it has of earlier calls, exactly one copy of a program counts the next call (`is_first`). If copies that are recorded run for it, the first of
-//! them to run counts and leaves only itself recorded, and the others find that; if none does, the record is of another call.
+//! Task storage (`turns` of bpf/fexit.bpf.c) is not deleted, because no system call reaches it for
+//! every thread. This has no effect: whatever it contains of earlier calls, exactly one copy of a
+//! program counts the next call (`is_first`). If recorded copies run for that call, the first of
+//! them counts it and leaves only itself recorded, which the others find. If no recorded copy runs,
+//! the record belongs to another call.
 
 use std::{collections::BTreeMap, os::fd::OwnedFd};
 
@@ -16,10 +19,11 @@ use crate::counters::error::ReadError;
 pub(crate) struct Written(Vec<(String, Map)>);
 
 impl Written {
-    /// From duplicates of these descriptors.
+    /// Duplicates these descriptors.
     ///
     /// # Errors
-    /// [`ReadError::Map`] where a descriptor cannot be duplicated, or the kernel does not describe its map.
+    /// [`ReadError::Map`] if a descriptor cannot be duplicated, or the kernel does not describe its
+    /// map.
     pub(crate) fn new(maps: &BTreeMap<String, OwnedFd>) -> Result<Self, ReadError> {
         let of = |(name, fd): (&String, &OwnedFd)| {
             let map = fd.try_clone().and_then(Map::new);
@@ -28,10 +32,10 @@ impl Written {
         maps.iter().map(of).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Empties them. No program may run meanwhile.
+    /// Empties the maps. No program may run meanwhile.
     ///
     /// # Errors
-    /// [`ReadError::Map`] where a map cannot be read or written.
+    /// [`ReadError::Map`] if a map cannot be read or written.
     pub(crate) fn empty(&self) -> Result<(), ReadError> {
         for (name, map) in &self.0 {
             map.empty().map_err(|source| ReadError::Map { map: name.clone(), source })?;
@@ -53,7 +57,8 @@ mod tests {
     use super::*;
     use crate::{counters::maps::CounterMaps, loader::plan::objects};
 
-    /// Every map of every object is emptied, or holds no counts: another kind of map fails this test and needs a decision.
+    /// Every map of every object is emptied, or holds no counts. Another kind of map fails this
+    /// test and needs a decision.
     #[test]
     fn no_object_has_a_map_that_would_keep_counts() {
         let probes = Probe::ALL.iter().flat_map(|&probe| MapLayout::ALL.iter().map(move |&map| (probe, map)));
@@ -105,7 +110,7 @@ mod tests {
         let mut reader = CounterMaps::new(maps).unwrap();
         let failures = |reader: &mut CounterMaps| reader.losses(&[]).unwrap().map_insert_failures;
         for cgroup in 1..4 {
-            // A key of a cgroup that each run has of its own.
+            // The key has a cgroup that each run makes anew.
             let key = words(&[cgroup, 7, 3]);
             counters.update(&key, &words(&[1, 4096, 0])).unwrap();
             latencies.update(&key, &words(&[1; LATENCY_SLOTS])).unwrap();

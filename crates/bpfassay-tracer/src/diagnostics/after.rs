@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pitfalls that are visible when counting has ended.
+//! Pitfalls that are visible after counting.
 
 use bpfassay_protocol::{
     finding::{Finding, Pitfall},
@@ -9,22 +9,24 @@ use bpfassay_protocol::{
 use super::{finding, tidy};
 use crate::loader::plan::probes::copy_of;
 
-/// What the kernel counted as missed by one program.
+/// The kernel's counts of what one program missed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProgramMisses {
-    /// Its name in the object.
+    /// Name of the program in the object.
     pub(crate) program: String,
-    /// Where it was attached.
+    /// The function or event to which the program was attached.
     pub(crate) attached_to: String,
-    /// Whether it ran at the function's return, by a kretprobe.
+    /// Whether the program ran at the function's return, by a kretprobe.
     pub(crate) kretprobe: bool,
     /// Hits that ran no handler, if the kernel counts them.
     pub(crate) probes: Option<u64>,
-    /// Runs that were skipped because the program was running on that CPU already, if the kernel counts them.
+    /// Runs that were skipped because the program was already running on that CPU, if the kernel
+    /// counts them.
     pub(crate) recursion: Option<u64>,
 }
 
-/// The findings that follow from `losses` and `programs`. Counts are since attaching, over the whole machine.
+/// Returns the findings that follow from `losses` and `programs`. Counts are since attaching, over
+/// the whole machine.
 pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let some = |count: Option<u64>| count.filter(|&count| count > 0);
@@ -32,7 +34,8 @@ pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding>
         let ProgramMisses { program, attached_to, kretprobe, probes, recursion } = program;
         if let Some(count) = some(*probes) {
             findings.push(match kretprobe {
-                // The kernel adds both up for a return probe (`trace_kprobe_missed`, kernel/trace/trace_kprobe.c).
+                // The kernel adds both up for a return probe (`trace_kprobe_missed`,
+                // kernel/trace/trace_kprobe.c).
                 true => finding(
                     Pitfall::MaxactiveExhausted,
                     program,
@@ -48,7 +51,8 @@ pub(crate) fn after(losses: &Losses, programs: &[ProgramMisses]) -> Vec<Finding>
                 ),
             });
         }
-        // A copy counts for the program whose name it has, and is reported with that.
+        // A copy counts for the program whose name it has, and is reported together with that
+        // program.
         if copy_of(program).is_none()
             && let Some(count) = some(*recursion)
         {

@@ -21,8 +21,8 @@ use crate::{
 /// The detail of a function that the compiler inlined everywhere.
 const WITHOUT_SYMBOL: &str = "in the kernel's BTF, but without a symbol: it is inlined into its callers";
 
-/// The functions that have no symbol by `findings`: even if BTF has them, they have no
-/// address to hook.
+/// Returns the functions that have no symbol according to `findings`. Even if BTF has them, they
+/// have no address to hook.
 pub(crate) fn absent(findings: &[Finding]) -> BTreeSet<&str> {
     let is_absent = |finding: &&Finding| match finding.pitfall {
         Pitfall::SymbolMissing | Pitfall::SymbolRenamed => true,
@@ -32,7 +32,7 @@ pub(crate) fn absent(findings: &[Finding]) -> BTreeSet<&str> {
     findings.iter().filter(is_absent).map(|finding| finding.subject.as_str()).collect()
 }
 
-/// How a kernel function is hooked, as far as it decides which pitfalls apply.
+/// How a kernel function is hooked, as far as this decides which pitfalls apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// A kprobe or kretprobe: any address that is not blacklisted.
@@ -44,9 +44,9 @@ pub(crate) enum Way {
 /// A function that is to be hooked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Hook<'a> {
-    /// The function that is hooked.
+    /// Name of the hooked function.
     function: &'a str,
-    /// The one whose prototype the program assumes.
+    /// Name of the function whose prototype the program assumes.
     assumed: &'a str,
     way: Way,
 }
@@ -67,14 +67,16 @@ struct Facts<'a> {
 pub(crate) enum When {
     /// Before attaching.
     Before,
-    /// After the kernel refused to load or to attach the programs: one more list is read, which costs as much as all
-    /// others together, and adds nothing as long as attaching works (`available_filter_functions`; 50,000 names,
-    /// each looked up by its address, several seconds under emulation).
+    /// After the kernel refused to load or attach the programs. One more list is read
+    /// (`available_filter_functions`). It costs as much as all others together: the kernel looks up
+    /// 50,000 names by address, which takes several seconds under emulation. It adds nothing as
+    /// long as attaching works.
     Refused,
 }
 
-/// Searches for pitfalls of hooking the kernel functions that the programs of the object file `elf` name in their sections;
-/// `options` may replace them by others. Programs that hook something else have none of these pitfalls.
+/// Searches for pitfalls of hooking the kernel functions that the programs of the object file `elf`
+/// name in their sections. `options` can replace functions by others. Programs that hook something
+/// else have none of these pitfalls.
 pub(crate) fn look_for(elf: &[u8], options: &Options, when: When) -> Vec<Finding> {
     let object = match object::read::elf::ElfFile64::<object::Endianness>::parse(elf) {
         Ok(object) => object,
@@ -84,7 +86,7 @@ pub(crate) fn look_for(elf: &[u8], options: &Options, when: When) -> Vec<Finding
     look_for_hooks(sections, options, when)
 }
 
-/// The same for the functions in these section names.
+/// Searches for pitfalls of the functions in these section names.
 pub(crate) fn look_for_hooks<'a>(
     sections: impl IntoIterator<Item = &'a str>,
     options: &'a Options,
@@ -93,7 +95,8 @@ pub(crate) fn look_for_hooks<'a>(
     before_hooking(sections.into_iter().filter_map(hook), options, when)
 }
 
-/// The function that programs in `section` hook, and how, by libbpf's section names (which aya's programs have, too).
+/// Returns the function that programs in `section` hook, and how, according to libbpf's section
+/// names. aya's programs have the same names.
 pub(crate) fn hook(section: &str) -> Option<(&str, Way)> {
     let (kind, function) = section.trim_start_matches('?').split_once('/')?;
     let way = match kind {
@@ -133,7 +136,7 @@ fn look<'a>(hooks: &[Hook<'a>], options: &Options, when: When) -> Facts<'a> {
     }
 }
 
-/// The findings that follow from `facts`.
+/// Returns the findings that follow from `facts`.
 fn evaluate(hooks: &[Hook<'_>], facts: &Facts<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let by_kprobe = hooks.iter().any(|hook| hook.way == Way::Kprobe);
@@ -194,7 +197,8 @@ fn evaluate(hooks: &[Hook<'_>], facts: &Facts<'_>) -> Vec<Finding> {
     tidy(findings)
 }
 
-/// `in_btf`: whether the kernel's BTF has a function of that name, if it could be read.
+/// Checks the symbol of a function. `in_btf` tells whether the kernel's BTF contains a function of
+/// that name, if it could be read.
 fn of_symbol(function: &str, symbol: &Symbol, in_btf: Option<bool>) -> Option<Finding> {
     let variants = symbol.variants.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     let parts = symbol.variants.iter().any(|name| name.contains(".part."));

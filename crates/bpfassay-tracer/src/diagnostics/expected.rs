@@ -1,25 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The prototypes that the tracer's programs assume: each function once, each shape that they support on a line.
+//! The prototypes that the tracer's programs assume: one line for each supported shape of a
+//! function.
 //!
-//! A kernel function's prototype is no stable interface: it changes without notice, and a program that reads the wrong argument
-//! counts wrongly without an error. So the assumptions are listed here and compared with the kernel's own BTF.
+//! A kernel function's prototype is not a stable interface. It changes without notice, and a
+//! program that reads the wrong argument counts wrongly without an error. Therefore the assumptions
+//! are listed here and compared with the kernel's BTF.
 
 use bpfassay_btf::{Prototype, Shape};
 
-/// As C writes them. Several lines for one function: the programs distinguish these shapes by BTF.
+/// Prototypes in C. If a function has several lines, the programs distinguish its shapes by BTF.
 const ASSUMED: &[&str] = &[
-    // fs/read_write.c. Static, but called from several places, so they have symbols (5.10 to 7.3).
+    // fs/read_write.c. These functions are static, but called from several places, so they have
+    // symbols (5.10 to 7.3).
     "ssize_t vfs_read(struct file *, char *, size_t, loff_t *)",
     "ssize_t vfs_write(struct file *, const char *, size_t, loff_t *)",
-    // The fifth argument came with preadv2 (Linux 4.6); a program without it reads the flags as the returned value.
+    // The fifth argument arrived with preadv2 (Linux 4.6). A program without it reads the flags as
+    // the returned value.
     "ssize_t vfs_readv(struct file *, const struct iovec *, unsigned long, loff_t *, rwf_t)",
     "ssize_t vfs_writev(struct file *, const struct iovec *, unsigned long, loff_t *, rwf_t)",
-    // fs/sync.c, by the wrappers of system calls.
+    // fs/sync.c, through the wrappers of system calls.
     "long sys_fsync(const struct pt_regs *)",
     "long sys_fdatasync(const struct pt_regs *)",
-    // fs/namei.c; the last argument's structure is private to fs/.
+    // fs/namei.c. The structure of the last argument is private to fs/.
     "struct file *do_filp_open(int, struct filename *, const struct open_flags *)",
-    // The same, in 5.10 and in later kernels. Only numbers and positions of arguments matter.
+    // Each function in 5.10 and in later kernels. Number and positions of the arguments matter, and
+    // nothing else.
     "long do_mkdirat(int, const char *, umode_t)",
     "int do_mkdirat(int, struct filename *, umode_t)",
     "long do_mknodat(int, const char *, umode_t, unsigned int)",
@@ -31,8 +36,8 @@ const ASSUMED: &[&str] = &[
     "int do_renameat2(int, struct filename *, int, struct filename *, unsigned int)",
     // fs/namespace.c.
     "int mnt_want_write(struct vfsmount *)",
-    // vfs_create and similar functions are not here: their arguments differ between kernels, and the loader determines from BTF
-    // where the programs read what they need.
+    // vfs_create and similar functions are not listed: their arguments differ between kernels. The
+    // loader determines from BTF where the programs find what they need.
 ];
 
 /// Scalar types by their size in bytes on 64-bit kernels.
@@ -50,7 +55,7 @@ const SCALARS: &[(&str, u32)] = &[
     ("loff_t", 8),
 ];
 
-/// The prototypes that the programs assume of `function`; empty where they assume none.
+/// Returns the prototypes that the programs assume for `function`; empty if they assume none.
 pub(super) fn of(function: &str) -> Vec<Prototype> {
     ASSUMED
         .iter()
@@ -60,12 +65,13 @@ pub(super) fn of(function: &str) -> Vec<Prototype> {
         .collect()
 }
 
-/// Whether a program that assumes `expected` reads arguments and returned value of `found` correctly.
+/// Returns whether a program that assumes `expected` reads arguments and return value of `found`
+/// correctly.
 pub(super) fn fits(expected: &Prototype, found: &Prototype) -> bool {
     expected.returns == found.returns && expected.arguments == found.arguments
 }
 
-/// Name and prototype of a line of C.
+/// Parses name and prototype in a line of C.
 fn parse(line: &'static str) -> Option<(&'static str, Prototype)> {
     let (head, list) = line.strip_suffix(')')?.split_once('(')?;
     let name_at = head.rfind([' ', '*'])? + 1;

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pitfalls: what makes a tracer's figures wrong or fragile without any error, searched for before counting begins and
-//! after it has ended ([`bpfassay_protocol::finding`]).
+//! Pitfalls: causes of wrong or fragile figures that produce no error. They are searched for before
+//! counting begins and after it has ended ([`bpfassay_protocol::finding`]).
 //!
-//! What can be determined. A function that ftrace cannot hook makes attaching fail, so that list is read only then.
-//! `/proc/kallsyms` has the functions that exist as such, and shows which of them the compiler
-//! renamed (`.isra`, `.constprop`) or split (`.part`); it does not show whether a function that exists was inlined into
-//! *some* of its callers, which only DWARF or the calls themselves would show. A function in the kernel's BTF that has no
-//! symbol was inlined everywhere; pahole leaves most such functions out of BTF, so a function that is in neither may be
-//! inlined or not exist at all. What could not be checked is a finding, too ([`Pitfall::NotChecked`]).
+//! This is what can be determined:
+//!
+//! - A function that ftrace cannot hook makes attaching fail, so the list of such functions is only
+//!   read then.
+//! - `/proc/kallsyms` has the functions that exist, and shows which of them the compiler renamed
+//!   (`.isra`, `.constprop`) or split (`.part`). It does not show whether an existing function was
+//!   inlined into *some* of its callers; only DWARF or the calls themselves would.
+//! - A function that is in the kernel's BTF but has no symbol was inlined everywhere.
+//! - pahole leaves most such functions out of BTF, so a function that is in neither was inlined or
+//!   does not exist.
+//! - A check that was not possible is a finding, too ([`Pitfall::NotChecked`]).
 
 mod after;
 pub(crate) mod before;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ways to attach. Each program returns 0 and is attached for a moment, to a target that every kernel has.
+//! Ways to attach. Each program returns 0 and is attached briefly, to a target that every kernel
+//! has.
 
 use std::{
     fs,
@@ -92,7 +93,7 @@ fn loaded(program: ProgramSpec<'_>) -> Result<OwnedFd> {
     sys::load(program, &Code::default().exit_zero())
 }
 
-/// Attaches a program of this type to a perf event by ioctl, as every kernel can.
+/// Attaches a program of this type to a perf event by ioctl, which every kernel supports.
 fn perf(event: OwnedFd, kind: bpf::bpf_prog_type) -> Result<()> {
     let program = loaded(plain(kind))?;
     perf::set_program(event.as_fd(), program.as_fd())
@@ -111,7 +112,7 @@ fn trampoline(env: &ProbeEnv, attach: bpf::bpf_attach_type) -> Result<()> {
     tracing(ProgramSpec { attach, target, ..plain(bpf::BPF_PROG_TYPE_TRACING) })
 }
 
-/// Loads and attaches a program that names its target itself.
+/// Loads and attaches a program that names its target.
 fn tracing(program: ProgramSpec<'_>) -> Result<()> {
     let program = loaded(program)?;
     sys::raw_tracepoint(&program, None).map(drop)
@@ -137,17 +138,17 @@ fn perf_event(event: Event<'_>) -> Result<OwnedFd> {
     perf::open(event).map_err(|error| Failure::kernel("perf_event_open", &error))
 }
 
-/// The number of a source of perf events.
+/// Returns the number of a source of perf events.
 fn event_source(name: &str) -> Result<u32> {
     perf::source(name).map_err(|error| Failure::kernel(perf::source_path(name), &error))
 }
 
-/// The id of a tracepoint that every kernel has.
+/// Returns the id of a tracepoint that every kernel has.
 fn tracepoint() -> Result<u64> {
     tracefs::event_id("sched/sched_process_exec").map_err(|error| Failure::NotTried(error.to_string()))
 }
 
-/// A function of this program: its file, and the offset in it.
+/// Returns the file and the offset of a function of this program.
 fn own_code() -> Result<(std::ffi::CString, u64)> {
     let address = own_code as fn() -> Result<(std::ffi::CString, u64)> as usize as u64;
     let maps = fs::read_to_string("/proc/self/maps")
@@ -158,7 +159,7 @@ fn own_code() -> Result<(std::ffi::CString, u64)> {
         .ok_or_else(|| Failure::NotTried("/proc/self/maps does not list this program's code".to_owned()))
 }
 
-/// From a line of `/proc/PID/maps`: the file behind `address`, and the offset there.
+/// Finds `address` in a line of `/proc/PID/maps`. Returns the mapped file, and the offset in it.
 pub(crate) fn offset_in_file(line: &str, address: u64) -> Option<(&str, u64)> {
     let mut fields = line.split_ascii_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What programs are made of: instructions, loops, calls, callbacks, objects in map values. What can be run is run, and must
-//! return the right value: a JIT compiler that accepts an instruction may still get it wrong.
+//! Constructs of programs: instructions, loops, calls, callbacks, objects in map values. Programs
+//! that can run are run, and must return the right value: a JIT compiler can accept an instruction
+//! and get it wrong.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
@@ -25,8 +26,8 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
     ("bounded-loop", |env| runs(env, Code::default().mov(R0, 0).add(R0, 1).if_below(R0, 10, -2).exit(), 10)),
     // A comparison and an addition in 32 bits, as clang emits from -mcpu=v3 on.
     ("cpu-v3", |env| runs(env, Code::default().mov(R0, 1).if_equal_32(R0, 1, 2).exit_zero().add_32(R0, 4).exit(), 5)),
-    // Signed division, sign-extending moves and loads, byte swap, long jump: -mcpu=v4. -7 / 2 is -3; its lower half, 0xfffd,
-    // swapped is 0xfdff.
+    // Instructions of -mcpu=v4: signed division, sign-extending moves and loads, byte swap, long
+    // jump. -7 / 2 is -3. Its lower half, 0xfffd, swapped is 0xfdff.
     ("cpu-v4", |env| {
         let code = Code::default()
             .mov(R1, -7)
@@ -35,7 +36,7 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
             .load_sign_extended(R2, Fp, -8)
             .copy_sign_extended(R3, R2)
             .swap_bytes(R3, 16)
-            // What the long jump skips must be reachable, though it is never executed.
+            // The code that the long jump skips must be reachable, though it is never executed.
             .if_equal(R3, 1, 1)
             .go_far(1)
             .mov(R3, 0)
@@ -48,7 +49,7 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
             Code::default().store_value(Fp, -8, 40).mov(R1, 2).atomic(Atomic::Add, Fp, -8, R1).load(R0, Fp, -8).exit();
         runs(env, code, 42)
     }),
-    // Memory 5, then 8, 14, 6, 7; the old value is returned each time.
+    // Memory is 5, then 8, 14, 6, 7. The old value is returned each time.
     ("atomic-fetch", |env| {
         let code = Code::default()
             .store_value(Fp, -8, 5)
@@ -66,7 +67,7 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
             .exit();
         runs(env, code, 7)
     }),
-    // Memory 5 becomes 8 because it is 5; then 9, and the 8 comes back.
+    // Memory 5 becomes 8 because it is 5. Then it becomes 9, and the 8 is returned.
     ("atomic-exchange", |env| {
         let code = Code::default()
             .store_value(Fp, -8, 5)
@@ -87,7 +88,7 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
             .exit();
         runs(env, code, 42)
     }),
-    // Loaded and not run: the budget of the loop is millions of iterations.
+    // This is only loaded: the budget of the loop is millions of iterations.
     ("may-goto", |env| {
         let code = Code::default().mov(R0, 0).may_go(1).go(-2).exit();
         sys::load(env.program(Context::RawTracepoint)?, &code).map(drop)
@@ -96,7 +97,8 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
     ("global-function", global_function),
     ("callback", callback),
     ("tail-call", |env| tail_call(env, Code::default(), &[])),
-    // The caller of the function that makes the tail call continues with what the other program returns.
+    // The caller of the function with the tail call continues with the other program's return
+    // value.
     ("tail-call-in-subprogram", |env| tail_call(env, Code::default().call(1).exit(), &[(0, true), (2, false)])),
     ("exception", |env| {
         let kernel = env.kernel()?;
@@ -107,7 +109,8 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
     ("sleepable-fentry", |env| {
         let program = ProgramSpec {
             attach: bpf::BPF_TRACE_FENTRY,
-            // Only functions that permit error injection may be hooked by sleepable trampolines; system calls are among them.
+            // Sleepable trampolines can only hook functions that permit error injection, such as
+            // system calls.
             target: env.kernel()?.function(&format!("{SYSCALL_PREFIX}sys_getpgid"))?,
             flags: bpf::BPF_F_SLEEPABLE,
             ..ProgramSpec::new(bpf::BPF_PROG_TYPE_TRACING)
@@ -168,7 +171,7 @@ pub(super) fn try_all(env: &mut ProbeEnv) {
     }
 }
 
-/// Loads `code` and runs it once.
+/// Loads `code`, runs it once, and compares the return value with `expected`.
 fn runs(env: &ProbeEnv, code: Code, expected: u32) -> Result<()> {
     returns(sys::load(env.program(Context::RawTracepoint)?, &code)?, expected)
 }
@@ -180,7 +183,8 @@ fn returns(program: OwnedFd, expected: u32) -> Result<()> {
     }
 }
 
-/// A program of type raw tracepoint with typed functions, at these instructions, each global or not.
+/// Loads a program of type raw tracepoint with typed functions. `functions` are their first
+/// instructions, and whether each is global.
 fn load_typed(env: &ProbeEnv, code: &Code, functions: &[(u32, bool)]) -> Result<OwnedFd> {
     let types = Types::new()?;
     let int = types.integer(c"int", 4)?;
@@ -193,20 +197,21 @@ fn load_typed(env: &ProbeEnv, code: &Code, functions: &[(u32, bool)]) -> Result<
     sys::load(program, code)
 }
 
-/// A function that the verifier checks separately, whatever calls it.
+/// Tries a function that the verifier checks separately from its callers.
 fn global_function(env: &ProbeEnv) -> Result<()> {
     let code = Code::default().call(1).exit().mov(R0, 7).exit();
     returns(load_typed(env, &code, &[(0, true), (2, true)])?, 7)
 }
 
-/// A callback that a helper calls ten times.
+/// Tries a callback that a helper calls ten times.
 fn callback(env: &ProbeEnv) -> Result<()> {
     let code =
         Code::default().mov(R1, 10).function(R2, 4).mov(R3, 0).mov(R4, 0).helper(bpf::BPF_FUNC_loop).exit().exit_zero();
     returns(load_typed(env, &code, &[(0, true), (7, false)])?, 10)
 }
 
-/// A tail call to a program that returns 7, after the instructions `before`, in a program of these functions.
+/// Tries a tail call to a program that returns 7. The calling program has these functions, and the
+/// instructions `before`.
 fn tail_call(env: &ProbeEnv, before: Code, functions: &[(u32, bool)]) -> Result<()> {
     let kind = env.program(Context::RawTracepoint)?;
     let called = sys::load(kind, &Code::default().mov(R0, 7).exit())?;
@@ -217,7 +222,7 @@ fn tail_call(env: &ProbeEnv, before: Code, functions: &[(u32, bool)]) -> Result<
     returns(caller, 7)
 }
 
-/// An array whose value is an object that the kernel recognises by the name of its type.
+/// Makes an array whose value is an object that the kernel recognises by the name of its type.
 fn special_map(name: &std::ffi::CStr, size: u32) -> Result<OwnedFd> {
     let types = Types::new()?;
     let int = types.integer(c"unsigned int", 4)?;
@@ -235,7 +240,7 @@ fn special_map(name: &std::ffi::CStr, size: u32) -> Result<OwnedFd> {
     sys::create(MapSpec { types: Some((types.as_fd(), int as u32, value as u32)), ..MapSpec::array(size) })
 }
 
-/// A map whose value holds a pointer to one of the kernel's objects.
+/// Makes a map whose value holds a pointer to one of the kernel's objects.
 fn kptr() -> Result<OwnedFd> {
     let types = Types::new()?;
     let int = types.integer(c"unsigned int", 4)?;
@@ -247,10 +252,10 @@ fn kptr() -> Result<OwnedFd> {
     sys::create(MapSpec { types: Some((types.as_fd(), int as u32, value as u32)), ..MapSpec::array(8) })
 }
 
-/// An object of the program's own type, one on each CPU, allocated and dropped.
+/// Allocates and drops an object of the program's own type, one per CPU.
 fn percpu_kptr(env: &ProbeEnv) -> Result<()> {
     let kernel = env.kernel()?;
-    // From 7.0 on the verifier supplies the last argument, and the name has no `_impl`.
+    // From 7.0 on, the verifier supplies the last argument, and the names have no `_impl`.
     let (make, drop_it) = match kernel.function("bpf_percpu_obj_new_impl") {
         Ok(_) => ("bpf_percpu_obj_new_impl", "bpf_percpu_obj_drop_impl"),
         Err(_) => ("bpf_percpu_obj_new", "bpf_percpu_obj_drop"),

@@ -14,7 +14,7 @@ use super::{
 /// The program types in which every helper is tried.
 const CONTEXTS: [Context; 3] = [Context::Kprobe, Context::RawTracepoint, Context::Fexit];
 
-/// Helpers by their name without `bpf_`, and their number.
+/// Lists helpers by their name without `bpf_`, and their number.
 macro_rules! helpers {
     ($($name:ident = $id:ident),+ $(,)?) => {
         const HELPERS: &[(&str, u32)] = &[$((stringify!($name), bpf::$id)),+];
@@ -74,7 +74,7 @@ helpers! {
     get_numa_node_id = BPF_FUNC_get_numa_node_id,
 }
 
-/// Helpers for other program types only.
+/// Helpers that are only available in other program types.
 const ELSEWHERE: &[(Context, &str, u32)] = &[
     (Context::Lsm, "copy_from_user", bpf::BPF_FUNC_copy_from_user),
     (Context::Lsm, "d_path", bpf::BPF_FUNC_d_path),
@@ -91,11 +91,12 @@ pub(super) fn try_all(env: &mut ProbeEnv) {
     }
 }
 
-/// Loads a program that calls the helper with whatever its registers hold. A kernel that permits the call in this program type
-/// then rejects the arguments, if anything.
+/// Checks that a program can call the helper. The program passes arbitrary register contents. A
+/// kernel that permits the call in this program type rejects the arguments, if anything.
 fn available(env: &ProbeEnv, context: Context, id: u32) -> Result<()> {
-    /// What the verifier writes about a helper that it does not have, or not for this program type. The third is of 6.9 and
-    /// later (kernel/bpf/verifier.c, `check_helper_call`), the last of helpers that only some functions may be traced with.
+    /// Messages of the verifier about a helper that it does not have, or not for this program type
+    /// (kernel/bpf/verifier.c, `check_helper_call`). The third message is of 6.9 and later. The
+    /// last one concerns helpers with which only some functions can be traced.
     const UNAVAILABLE: [&str; 4] = [
         "invalid func ",
         "unknown func ",
@@ -108,7 +109,7 @@ fn available(env: &ProbeEnv, context: Context, id: u32) -> Result<()> {
         Err(LoadError { source: error, log }) => {
             match log.lines().find(|line| UNAVAILABLE.iter().any(|message| line.contains(message))) {
                 Some(line) => Err(Failure::Refused { errno: error.raw_os_error(), message: line.trim().to_owned() }),
-                // It rejects the call's arguments, so it has accepted the helper.
+                // The kernel rejects the arguments of the call, so it has accepted the helper.
                 None if log.contains("(85) call") => Ok(()),
                 None => Err(sys::refusal(&error, &log)),
             }

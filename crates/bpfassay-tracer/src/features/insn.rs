@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs of a few instructions, assembled here instead of by a compiler, so that each tries one thing and no more.
+//! Programs of a few instructions. They are assembled here and not compiled, so that each tries one
+//! thing only.
 //!
-//! The encoding is that of include/uapi/linux/bpf.h and Documentation/bpf/standardization/instruction-set.rst.
+//! The encoding is that of include/uapi/linux/bpf.h and
+//! Documentation/bpf/standardization/instruction-set.rst.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 #[cfg(target_endian = "big")]
 compile_error!("the two registers of an instruction are in reverse order on big-endian machines");
 
-/// A register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reg {
     R0,
@@ -22,20 +23,21 @@ pub(super) enum Reg {
     Fp = 10,
 }
 
-/// An instruction by its parts, for those without a method of [`Code`]: `struct bpf_insn` in the byte order of little-endian machines,
-/// for which the tracer is built. `offset` is the distance of a jump in instructions, or of an access in bytes.
+/// Encodes an instruction that has no method of [`Code`]: `struct bpf_insn` in the byte order of
+/// little-endian machines, for which the tracer is built. `offset` is the distance of a jump in
+/// instructions, or of an access in bytes.
 pub(super) const fn insn(code: u8, dst: Reg, src: Reg, offset: i16, immediate: i32) -> u64 {
     encode(code, dst as u8 | (src as u8) << 4, offset, immediate)
 }
 
-/// The same, with both registers in one byte: the destination in the lower half.
+/// Encodes an instruction with both registers in one byte, the destination in the lower half.
 const fn encode(code: u8, registers: u8, offset: i16, immediate: i32) -> u64 {
     let [o, p] = offset.to_le_bytes();
     let [i, j, k, l] = immediate.to_le_bytes();
     u64::from_le_bytes([code, registers, o, p, i, j, k, l])
 }
 
-// Classes, sizes, modes and sources that the encodings below are made of.
+// Classes, sizes, modes and sources of the encodings below.
 const LD: u8 = 0x00;
 const LDX: u8 = 0x01;
 const ST: u8 = 0x02;
@@ -53,7 +55,7 @@ const ATOMIC: u8 = 0xc0;
 const K: u8 = 0x00;
 const X: u8 = 0x08;
 
-/// What an atomic instruction does to memory (its immediate).
+/// The effect of an atomic instruction on memory (its immediate).
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Atomic {
     Add = 0x00,
@@ -103,7 +105,8 @@ impl Code {
         self.push(insn(ALU64 | 0x30 | K, dst, Reg::R0, 1, value))
     }
 
-    /// Reverses the bytes of the lower `bits` of `dst`, whatever the machine's order (Linux 6.6).
+    /// Reverses the bytes of the lower `bits` of `dst`, whatever the machine's byte order (Linux
+    /// 6.6).
     pub(super) fn swap_bytes(self, dst: Reg, bits: i32) -> Self {
         self.push(insn(ALU64 | 0xd0, dst, Reg::R0, 0, bits))
     }
@@ -133,12 +136,14 @@ impl Code {
         self.push(insn(ST | DW | MEM, dst, Reg::R0, offset, value))
     }
 
-    /// An atomic operation of `src` on `*(u64 *)(dst + offset)`; for [`Atomic::LoadAcquire`] in the other direction.
+    /// An atomic operation of `src` on `*(u64 *)(dst + offset)`. [`Atomic::LoadAcquire`] has the
+    /// other direction.
     pub(super) fn atomic(self, operation: Atomic, dst: Reg, offset: i16, src: Reg) -> Self {
         self.push(insn(STX | DW | ATOMIC, dst, src, offset, operation as i32))
     }
 
-    /// `dst` = 64 bits that the verifier replaces according to `kind` (`BPF_PSEUDO_…`); `low` and `high` select the value.
+    /// `dst` = 64 bits that the verifier replaces according to `kind` (`BPF_PSEUDO_…`). `low` and
+    /// `high` select the value.
     pub(super) fn address(self, dst: Reg, kind: u8, low: i32, high: i32) -> Self {
         let first = encode(LD | DW | IMM, dst as u8 | kind << 4, 0, low);
         self.push(first).push(encode(0, 0, 0, high))
@@ -156,11 +161,10 @@ impl Code {
 
     /// `dst` = the function that begins `distance` instructions after this pair.
     pub(super) fn function(self, dst: Reg, distance: i32) -> Self {
-        // Relative to the first of the two instructions, plus one.
+        // The distance counts from the first of the two instructions.
         self.address(dst, libbpf_sys::BPF_PSEUDO_FUNC as u8, distance + 1, 0)
     }
 
-    /// Calls a helper.
     pub(super) fn helper(self, id: u32) -> Self {
         self.push(encode(JMP | 0x80, 0, 0, id as i32))
     }
@@ -187,7 +191,8 @@ impl Code {
         self.push(insn(JMP | 0xa0 | K, register, Reg::R0, distance, value))
     }
 
-    /// Jumps `distance` instructions ahead if the lower half of `register` is `value` (Linux 5.1, `-mcpu=v3`).
+    /// Jumps `distance` instructions ahead if the lower half of `register` is `value` (Linux 5.1,
+    /// `-mcpu=v3`).
     pub(super) fn if_equal_32(self, register: Reg, value: i32, distance: i16) -> Self {
         self.push(insn(JMP32 | 0x10 | K, register, Reg::R0, distance, value))
     }
@@ -202,12 +207,13 @@ impl Code {
         self.push(insn(JMP32, Reg::R0, Reg::R0, 0, distance))
     }
 
-    /// Jumps `distance` instructions ahead once a budget of the kernel's choice is exhausted (Linux 6.9, `may_goto`).
+    /// Jumps `distance` instructions ahead once a budget of the kernel's choice is exhausted (Linux
+    /// 6.9, `may_goto`).
     pub(super) fn may_go(self, distance: i16) -> Self {
         self.push(insn(JMP | 0xe0, Reg::R0, Reg::R0, distance, 0))
     }
 
-    /// `w0 = w0 + 1` in 32 bits (`-mcpu=v3` and before).
+    /// `dst += value` in the lower 32 bits.
     pub(super) fn add_32(self, dst: Reg, value: i32) -> Self {
         self.push(insn(ALU | K, dst, Reg::R0, 0, value))
     }
@@ -217,7 +223,6 @@ impl Code {
         self.push(insn(JMP | 0x90, Reg::R0, Reg::R0, 0, 0))
     }
 
-    /// Returns 0.
     pub(super) fn exit_zero(self) -> Self {
         self.mov(Reg::R0, 0).exit()
     }
@@ -233,7 +238,8 @@ mod tests {
 
     #[test]
     fn instructions_are_encoded_as_llvm_does() {
-        // clang -target bpf -mcpu=v4, llvm-objdump -d: r0 = 0; exit; r1 = *(u64 *)(r6 + 8); r3 = (s8)r2; r1 s/= 2.
+        // clang -target bpf -mcpu=v4, llvm-objdump -d: r0 = 0; exit; r1 = *(u64 *)(r6 + 8); r3 =
+        // (s8)r2; r1 s/= 2.
         assert_eq!(bytes(Code::default().exit_zero()), b"\xb7\0\0\0\0\0\0\0\x95\0\0\0\0\0\0\0");
         assert_eq!(bytes(Code::default().load(Reg::R1, Reg::R6, 8)), b"\x79\x61\x08\0\0\0\0\0");
         assert_eq!(bytes(Code::default().copy_sign_extended(Reg::R3, Reg::R2)), b"\xbf\x23\x08\0\0\0\0\0");

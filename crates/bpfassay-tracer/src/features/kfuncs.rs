@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions of the kernel that programs may call (kfuncs). Each is called with the arguments that it takes, by a program that is loaded.
+//! Functions of the kernel that programs can call (kfuncs). A program that calls each one with
+//! valid arguments is loaded.
 
 use bpfassay_bpf::MapSpec;
 use bpfassay_protocol::feature::FeatureKind;
@@ -15,7 +16,8 @@ type Build = for<'a> fn(ProgramBuilder<'a>) -> ProgramBuilder<'a>;
 
 /// Program type, function, and a program that calls it.
 const KFUNCS: &[(Context, &str, Build)] = &[
-    // Strings (kernel/bpf/helpers.c). The verifier does not check their arguments: bad addresses fail at run time.
+    // Strings (kernel/bpf/helpers.c). The verifier does not check the arguments: bad addresses fail
+    // at run time.
     (Context::Fexit, "bpf_strcmp", |builder| builder.with(|code| code.mov(R1, 0).mov(R2, 0)).kfunc("bpf_strcmp")),
     (Context::Fexit, "bpf_strcasecmp", |builder| {
         builder.with(|code| code.mov(R1, 0).mov(R2, 0)).kfunc("bpf_strcasecmp")
@@ -138,7 +140,7 @@ const KFUNCS: &[(Context, &str, Build)] = &[
         builder.with(|code| code.mov(R1, 0)).structure(R2, "task_struct").kfunc("bpf_rdonly_cast")
     }),
     (Context::Kprobe, "bpf_cast_to_kern_ctx", |builder| builder.kfunc("bpf_cast_to_kern_ctx")),
-    // Memory of user space, files, security labels: in sleepable programs.
+    // Memory of user space, files, security labels, in sleepable programs.
     (Context::Syscall, "bpf_copy_from_user_str", |builder| {
         builder
             .with(|code| code.store_value(Fp, -8, 0).stack(R1, -8).mov(R2, 8).mov(R3, 0).mov(R4, 0))
@@ -191,7 +193,7 @@ pub(super) fn try_all(env: &mut ProbeEnv) {
 }
 
 fn call(env: &ProbeEnv, context: Context, build: Build) -> Result<()> {
-    // The function first: without it, it does not matter whether the kernel has this program type.
+    // The function is checked first: if it is missing, the program type does not matter.
     let builder = build(ProgramBuilder::new(env.kernel()?));
     let builder = builder.complete()?;
     builder.load(env.program(context)?).map(drop)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this kernel offers to eBPF tools, determined by trying each feature and not by its version.
+//! The kernel's features for eBPF tools, determined by trying each one, whatever the kernel's
+//! version.
 //!
-//! Here: trials. Each loads, creates or attaches one thing, by system calls of its own, and records the kernel's answer.
-//! Not here: what is expected of which kernel, and any verdict.
+//! Each trial loads, creates or attaches one thing by its own system calls, and records the
+//! kernel's answer. Expectations of a kernel, and verdicts, are elsewhere.
 
 pub(crate) mod attach;
 mod btf;
@@ -19,11 +20,13 @@ mod types;
 use bpfassay_protocol::feature::Feature;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Tries everything, in the order of display. Takes about a second; as root, nothing that it creates outlasts it.
+/// Tries everything, in the order of display. This takes about a second. Nothing that it creates
+/// remains if it runs as root.
 pub(crate) fn try_all() -> Vec<Feature> {
     // libbpf's messages about its own trials add nothing to the outcome.
     libbpf_rs::set_print(None);
-    // Before Linux 5.11 programs and maps count as locked memory. Where the limit cannot be raised, trials fail and report that.
+    // Before Linux 5.11, programs and maps count as locked memory. If the limit cannot be raised,
+    // trials fail and report that.
     let unlimited = Rlimit { current: None, maximum: None };
     let _ = setrlimit(Resource::Memlock, unlimited);
     let mut env = probe_env::ProbeEnv::new();

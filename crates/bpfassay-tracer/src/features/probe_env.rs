@@ -18,12 +18,11 @@ use crate::kernel::btf::ids::{Ids, Kind};
 pub(super) struct Kernel(Ids);
 
 impl Kernel {
-    /// How many types there are.
     pub(super) fn types(&self) -> u32 {
         self.0.count()
     }
 
-    /// The id of a function.
+    /// Returns the id of a function.
     ///
     /// # Errors
     /// There is no such function.
@@ -31,12 +30,12 @@ impl Kernel {
         self.find(name, Kind::Function, "function")
     }
 
-    /// The id of a structure; the errors of [`Self::function`].
+    /// Returns the id of a structure. The errors are those of [`Self::function`].
     pub(super) fn structure(&self, name: &str) -> Result<u32> {
         self.find(name, Kind::Struct, "structure")
     }
 
-    /// The id of a typedef; the errors of [`Self::function`].
+    /// Returns the id of a typedef. The errors are those of [`Self::function`].
     pub(super) fn typedef(&self, name: &str) -> Result<u32> {
         self.find(name, Kind::Typedef, "typedef")
     }
@@ -46,27 +45,28 @@ impl Kernel {
     }
 }
 
-/// The function that trampolines hook in trials: not inlined, rarely called, and in the list of those in which
-/// `bpf_d_path` may be called (kernel/trace/bpf_trace.c, `btf_allowlist_d_path`, since 5.10).
+/// The function that trampolines hook in trials. It is not inlined, rarely called, and in the list
+/// of functions in which `bpf_d_path` is allowed (kernel/trace/bpf_trace.c, `btf_allowlist_d_path`,
+/// since 5.10).
 pub(super) const FUNCTION: &str = "filp_close";
 
-/// A program type, with its target where the verifier needs that.
+/// A program type, with its target if the verifier needs one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Context {
     Kprobe,
-    /// A kprobe that runs at entry and return with a value of 64 bits kept in between (Linux 6.10).
+    /// A kprobe that runs at entry and return and keeps a value of 64 bits in between (Linux 6.10).
     KprobeSession,
     RawTracepoint,
     /// Trampoline at the exit of [`FUNCTION`].
     Fexit,
     /// Hook of the LSM `bpf`, sleepable.
     Lsm,
-    /// A program that user space calls, sleepable.
+    /// A sleepable program that user space calls.
     Syscall,
 }
 
 impl Context {
-    /// The part of a feature's name before the slash.
+    /// Returns the part of a feature's name before the slash.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Kprobe => "kprobe",
@@ -92,18 +92,18 @@ impl ProbeEnv {
         Self { kernel, features: Vec::new() }
     }
 
-    /// The kernel's types.
+    /// Returns the kernel's types.
     ///
     /// # Errors
-    /// The kernel has none.
+    /// The kernel has no types.
     pub(super) fn kernel(&self) -> Result<&Kernel> {
         self.kernel.as_ref().map_err(Clone::clone)
     }
 
-    /// What loads a program of this type.
+    /// Returns the specification of a program of this type.
     ///
     /// # Errors
-    /// The kernel does not have its target.
+    /// The kernel does not have the program's target.
     pub(super) fn program(&self, context: Context) -> Result<ProgramSpec<'static>> {
         let plain = ProgramSpec::new;
         Ok(match context {
@@ -137,13 +137,13 @@ impl ProbeEnv {
         self.record(kind, name, sys::support(tried));
     }
 
-    /// Everything that was recorded.
+    /// Returns everything that was recorded.
     pub(super) fn into_features(self) -> Vec<Feature> {
         self.features
     }
 }
 
-/// A builder of a program that calls kfuncs by name.
+/// Builds a program that calls kfuncs by name.
 #[derive(Debug)]
 pub(super) struct ProgramBuilder<'a> {
     kernel: &'a Kernel,
@@ -157,7 +157,6 @@ impl<'a> ProgramBuilder<'a> {
         Self { kernel, code: Code::default(), missing: None, maps: Vec::new() }
     }
 
-    /// Adds instructions.
     pub(super) fn with(mut self, add: impl FnOnce(Code) -> Code) -> Self {
         self.code = add(std::mem::take(&mut self.code));
         self
@@ -187,8 +186,8 @@ impl<'a> ProgramBuilder<'a> {
         self.with_map(sys::constant(map, &bytes), |code, map| code.map_value(register, map))
     }
 
-    /// Makes a dynptr to 64 bytes at `slot` of the stack (16 bytes there): of an array's value, by the helper
-    /// `bpf_dynptr_from_mem` (Linux 5.19). Uses R0 to R4.
+    /// Makes a dynptr to 64 bytes of an array's value. The dynptr occupies 16 bytes at `slot` of
+    /// the stack. Uses R0 to R4, and the helper `bpf_dynptr_from_mem` (Linux 5.19).
     pub(super) fn dynptr(self, slot: i32) -> Self {
         self.with_map(sys::create(MapSpec::array(64)), |code, map| {
             code.map_value(Reg::R1, map)
@@ -210,7 +209,7 @@ impl<'a> ProgramBuilder<'a> {
         }
     }
 
-    /// The same with a map, which lives as long as the builder.
+    /// Adds instructions for a map, which lives as long as the builder.
     fn with_map(self, made: Result<OwnedFd>, add: impl FnOnce(Code, BorrowedFd<'_>) -> Code) -> Self {
         let mut kept = None;
         let mut builder = self.with_found(made, |code, map| add(code, kept.insert(map).as_fd()));
@@ -218,7 +217,7 @@ impl<'a> ProgramBuilder<'a> {
         builder
     }
 
-    /// Itself, if everything that it needs was found.
+    /// Returns the builder if everything that it needs was found.
     ///
     /// # Errors
     /// The first thing that was not found.
@@ -229,10 +228,10 @@ impl<'a> ProgramBuilder<'a> {
         }
     }
 
-    /// Loads it, with `return 0` at its end.
+    /// Loads the program, with `return 0` at its end.
     ///
     /// # Errors
-    /// Something that it needs is missing, or the verifier's reason.
+    /// Something that the program needs is missing, or the verifier's reason.
     pub(super) fn load(self, program: ProgramSpec<'_>) -> Result<OwnedFd> {
         let whole = self.complete()?;
         sys::load(program, &whole.code.exit_zero())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The system calls of the feature trials, with the kernel's error in the messages.
+//! System calls of the feature trials. The kernel's error is part of the messages.
 
 use std::{
     ffi::{CStr, CString},
@@ -15,7 +15,8 @@ use libbpf_sys::{bpf_attach_type, bpf_map_type, bpf_prog_type};
 use super::insn::Code;
 use crate::kernel::verifier::{reason, shorten};
 
-/// A number that is not part of the interface (include/linux/errno.h), so libc has no text for it.
+/// An error number that is not part of the interface (include/linux/errno.h), so libc has no text
+/// for it.
 const ENOTSUPP: i32 = 524;
 
 /// Why a trial failed.
@@ -23,14 +24,14 @@ const ENOTSUPP: i32 = 524;
 pub(super) enum Failure {
     /// The kernel refused.
     Refused { errno: Option<i32>, message: String },
-    /// It could not be tried.
+    /// The trial was not possible.
     NotTried(String),
 }
 
 pub(super) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// The kernel's error, and what failed.
+    /// Makes a failure from the kernel's error, and what failed.
     pub(super) fn kernel(what: impl fmt::Display, error: &io::Error) -> Self {
         let errno = error.raw_os_error();
         let message = match errno {
@@ -42,13 +43,13 @@ impl Failure {
         Self::Refused { errno, message: format!("{what}: {message}") }
     }
 
-    /// Something that the kernel does not have.
+    /// Makes a failure for something that the kernel does not have.
     pub(super) fn missing(message: impl Into<String>) -> Self {
         Self::Refused { errno: None, message: message.into() }
     }
 }
 
-/// The support of a feature, by the outcome of its trial.
+/// Returns the support of a feature, given the outcome of its trial.
 pub(super) fn support<T>(tried: Result<T>) -> Support {
     match tried {
         Ok(_) => Support::Works { value: None },
@@ -65,15 +66,15 @@ impl From<Failure> for Support {
     }
 }
 
-/// Loads `code`; on refusal the failure has the reason in the verifier's log.
+/// Loads `code`. On refusal, the failure contains the reason in the verifier's log.
 ///
 /// # Errors
-/// The kernel's, at loading.
+/// The kernel's error.
 pub(super) fn load(program: ProgramSpec<'_>, code: &Code) -> Result<OwnedFd> {
     bpfassay_bpf::load(program, &code.0).map_err(|error| refusal(&error.source, &error.log))
 }
 
-/// The verifier's reason, or the kernel's error where it gave none.
+/// Returns the verifier's reason, or the kernel's error if the verifier gave none.
 pub(super) fn refusal(error: &io::Error, log: &str) -> Failure {
     match reason(&log.lines().collect::<Vec<_>>()) {
         Some(line) => Failure::Refused { errno: error.raw_os_error(), message: shorten(line) },
@@ -84,15 +85,15 @@ pub(super) fn refusal(error: &io::Error, log: &str) -> Failure {
 /// Creates a map.
 ///
 /// # Errors
-/// The kernel's, at creating it.
+/// The kernel's error.
 pub(super) fn create(map: MapSpec<'_>) -> Result<OwnedFd> {
     map.create().map_err(|error| Failure::kernel("map", &error))
 }
 
-/// A map of one value that is set and frozen, so that programs may treat it as a constant.
+/// Makes a map with one value and freezes it, so that programs can treat the value as a constant.
 ///
 /// # Errors
-/// The kernel's, at creating, setting or freezing it.
+/// The kernel's error, at creating, setting or freezing the map.
 pub(super) fn constant(map: MapSpec<'_>, value: &[u8]) -> Result<OwnedFd> {
     let fd = create(map)?;
     let map = open(&fd)?;
@@ -101,10 +102,10 @@ pub(super) fn constant(map: MapSpec<'_>, value: &[u8]) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Sets the value of `key` in a map of numbers of 32 bits.
+/// Sets the value of `key` in a map of 32-bit numbers.
 ///
 /// # Errors
-/// The kernel's, at setting it.
+/// The kernel's error.
 pub(super) fn update(map: &OwnedFd, key: u32, value: u32) -> Result<()> {
     open(map)?.update(&key.to_ne_bytes(), &value.to_ne_bytes()).map_err(|error| Failure::kernel("update a map", &error))
 }
@@ -113,11 +114,11 @@ fn open(map: &OwnedFd) -> Result<Map> {
     map.try_clone().and_then(Map::new).map_err(|error| Failure::kernel("map information", &error))
 }
 
-/// Maps one page of an arena, at an address that the kernel chooses, until the process ends: programs can only use an arena
-/// whose address is fixed.
+/// Maps one page of an arena, at an address that the kernel chooses, until the process ends.
+/// Programs can only use an arena with a fixed address.
 ///
 /// # Errors
-/// The kernel's, at mapping it.
+/// The kernel's error.
 pub(super) fn settle_arena(map: BorrowedFd<'_>) -> Result<()> {
     use rustix::mm::{MapFlags, ProtFlags, mmap};
     let length = rustix::param::page_size();
@@ -127,21 +128,22 @@ pub(super) fn settle_arena(map: BorrowedFd<'_>) -> Result<()> {
         .map_err(|error| Failure::kernel("map an arena", &error.into()))
 }
 
-/// Whether programs of this type load, by libbpf's own trial.
+/// Tries whether programs of this type load, by libbpf's own trial.
 pub(super) fn program_type(kind: bpf_prog_type) -> Result<()> {
     // SAFETY: no options are passed.
     trial("load", || unsafe { libbpf_sys::libbpf_probe_bpf_prog_type(kind, ptr::null()) })
 }
 
-/// Whether maps of this type can be created, by libbpf's own trial.
+/// Tries whether maps of this type can be created, by libbpf's own trial.
 pub(super) fn map_type(kind: bpf_map_type) -> Result<()> {
     // SAFETY: no options are passed.
     trial("map", || unsafe { libbpf_sys::libbpf_probe_bpf_map_type(kind, ptr::null()) })
 }
 
-/// Whether struct_ops maps can be created. libbpf 1.7 tries that with a field that kernels before 6.9 refuse whatever
-/// the map type, so it is tried here: for a type that is no struct_ops, a kernel that has such maps returns
-/// ENOTSUPP and not EINVAL (kernel/bpf/bpf_struct_ops.c, `bpf_struct_ops_map_alloc`).
+/// Tries whether struct_ops maps can be created. libbpf 1.7 tries that with a field that kernels
+/// before 6.9 refuse whatever the map type. Here a map is requested for a type that is not a
+/// struct_ops. Kernels that have such maps then return ENOTSUPP and not EINVAL
+/// (kernel/bpf/bpf_struct_ops.c, `bpf_struct_ops_map_alloc`).
 pub(super) fn struct_ops_map() -> Result<()> {
     let map = MapSpec { kind: libbpf_sys::BPF_MAP_TYPE_STRUCT_OPS, kernel_type: 1, ..MapSpec::array(4) };
     match map.create() {
@@ -150,12 +152,12 @@ pub(super) fn struct_ops_map() -> Result<()> {
     }
 }
 
-/// The outcome of a trial of libbpf: 1 for yes, 0 for no, negative for a trial that failed.
+/// Returns the outcome of a trial of libbpf: 1 for yes, 0 for no, negative for a trial that failed.
 fn trial(what: &'static str, attempt: impl FnOnce() -> i32) -> Result<()> {
     clear_errno();
     match attempt() {
         0 => {
-            // libbpf hides the kernel's error, but makes no other failing call after it.
+            // libbpf hides the kernel's error, but makes no other failing call afterwards.
             let error = io::Error::last_os_error();
             Err(match error.raw_os_error() {
                 Some(0) | None => Failure::missing(format!("{what}: refused")),
@@ -163,7 +165,7 @@ fn trial(what: &'static str, attempt: impl FnOnce() -> i32) -> Result<()> {
             })
         }
         1.. => Ok(()),
-        // The library cannot try this type, or its own preparations failed.
+        // libbpf cannot try this type, or its own preparations failed.
         negative => Err(Failure::NotTried(format!("{what}: libbpf: {}", io::Error::from_raw_os_error(-negative)))),
     }
 }
@@ -173,13 +175,13 @@ fn clear_errno() {
     unsafe { *libc::__errno_location() = 0 };
 }
 
-/// libbpf's name of a program type: `kprobe`.
+/// Returns libbpf's name of a program type: `kprobe`.
 pub(super) fn program_type_name(kind: bpf_prog_type) -> Option<&'static str> {
     // SAFETY: a null pointer, or a string that lives as long as the program.
     name(unsafe { libbpf_sys::libbpf_bpf_prog_type_str(kind) })
 }
 
-/// libbpf's name of a map type: `ringbuf`.
+/// Returns libbpf's name of a map type: `ringbuf`.
 pub(super) fn map_type_name(kind: bpf_map_type) -> Option<&'static str> {
     // SAFETY: a null pointer, or a string that lives as long as the program.
     name(unsafe { libbpf_sys::libbpf_bpf_map_type_str(kind) })
@@ -193,7 +195,7 @@ fn name(text: *const libc::c_char) -> Option<&'static str> {
 /// Creates an iterator from a link and reads from it until its end.
 ///
 /// # Errors
-/// The kernel's, at creating or reading it.
+/// The kernel's error, at creating or reading the iterator.
 pub(super) fn iterate(link: BorrowedFd<'_>) -> Result<()> {
     let iterator = bpfassay_bpf::iterator(link).map_err(|error| Failure::kernel("make an iterator", &error))?;
     let mut buffer = [0; 4096];
@@ -206,10 +208,10 @@ pub(super) fn iterate(link: BorrowedFd<'_>) -> Result<()> {
     }
 }
 
-/// Runs `program` once with zeros as its context; returns its return value.
+/// Runs `program` once with zeros as its context. Returns the program's return value.
 ///
 /// # Errors
-/// The kernel's, at running it.
+/// The kernel's error.
 pub(super) fn test_run(program: &OwnedFd) -> Result<u32> {
     bpfassay_bpf::test_run(program.as_fd()).map_err(|error| Failure::kernel("run", &error))
 }
@@ -217,20 +219,21 @@ pub(super) fn test_run(program: &OwnedFd) -> Result<u32> {
 /// Creates a link of `program`.
 ///
 /// # Errors
-/// The kernel's, at creating it.
+/// The kernel's error.
 pub(super) fn link(program: &OwnedFd, attach: bpf_attach_type, target: LinkTarget<'_>) -> Result<OwnedFd> {
     bpfassay_bpf::link_create(program.as_fd(), attach, target).map_err(|error| Failure::kernel("attach", &error))
 }
 
-/// Attaches a raw tracepoint, or a tracing program that names its target itself where `name` is `None`.
+/// Attaches to the raw tracepoint `name`. `None` is for a tracing program that names its target
+/// itself.
 ///
 /// # Errors
-/// The kernel's, at attaching it.
+/// The kernel's error.
 pub(super) fn raw_tracepoint(program: &OwnedFd, name: Option<&CStr>) -> Result<OwnedFd> {
     bpfassay_bpf::raw_tracepoint(program.as_fd(), name).map_err(|error| Failure::kernel("attach", &error))
 }
 
-/// `text` with a NUL at its end.
+/// Returns `text` with a NUL at its end.
 pub(super) fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Features that are not of programs: types, the JIT compiler, statistics, tokens, settings.
+//! Features that do not concern programs: types, the JIT compiler, statistics, tokens, settings.
 
 use std::{fs, io, os::fd::AsFd as _};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::kernel::jit;
 
-/// Settings, by the names that they have here.
+/// Settings by their names as features.
 const SETTINGS: [(&str, &str); 4] = [
     ("jit-harden", "/proc/sys/net/core/bpf_jit_harden"),
     ("jit-kallsyms", "/proc/sys/net/core/bpf_jit_kallsyms"),
@@ -49,7 +49,7 @@ fn record(env: &mut ProbeEnv, kind: FeatureKind, name: &str, tried: Result<Optio
     env.record(kind, name, support);
 }
 
-/// Whether loaded modules have BTF.
+/// Checks whether loaded modules have BTF.
 fn modules() -> Result<Option<String>> {
     let list = fs::read_dir(MODULES).map_err(|error| Failure::kernel(MODULES, &error))?;
     let names = list.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>();
@@ -66,7 +66,7 @@ fn modules() -> Result<Option<String>> {
     }
 }
 
-/// Whether programs are JIT-compiled, with the setting.
+/// Checks whether programs are JIT-compiled. Returns the setting.
 fn compiler(env: &ProbeEnv) -> Result<Option<String>> {
     let program = sys::load(env.program(Context::RawTracepoint)?, &Code::default().exit_zero())?;
     let info = program_info(program.as_fd()).map_err(|error| Failure::kernel("program information", &error))?;
@@ -83,7 +83,7 @@ fn read(path: &str) -> Result<String> {
     }
 }
 
-/// Whether the kernel shows its configuration.
+/// Checks whether the kernel shows its configuration.
 fn config() -> Result<Option<String>> {
     match fs::metadata("/proc/config.gz") {
         Ok(_) => Ok(None),

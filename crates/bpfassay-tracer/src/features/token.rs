@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! BPF tokens: a process without privileges, in a user namespace of its own, gets a part of the rights to the bpf system
-//! call through a bpf file system that a privileged process has set up for it (Linux 6.9).
+//! BPF tokens (Linux 6.9). A process without privileges, in its own user namespace, gets some of
+//! the rights to the bpf system call. It gets them through a bpf file system that a privileged
+//! process has set up for it.
 //!
-//! The file system has to belong to the user namespace and its delegation to be set from the initial one. So a child enters
-//! a new namespace, opens the file system's context there and passes it on; this process configures and mounts it and
-//! passes the mount back; the child creates the token, and a map with it.
+//! The file system must belong to the user namespace, but its delegation must be set from the
+//! initial one. Therefore the work is divided:
+//!
+//! 1. A child enters a new namespace, opens the file system's context there, and passes the context
+//!    on.
+//! 2. This process configures and mounts the file system, and passes the mount back.
+//! 3. The child creates the token, and a map with the token.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -25,10 +30,10 @@ use rustix::{
 
 use super::sys::{Failure, Result};
 
-/// Creates a token, and a map with it.
+/// Creates a token, and a map with the token.
 ///
 /// # Errors
-/// The kernel's, at whichever step.
+/// The kernel's error, at any step.
 pub(super) fn create() -> Result<()> {
     let not_tried = |error: io::Error| Failure::NotTried(format!("token: {error}"));
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -45,7 +50,7 @@ pub(super) fn create() -> Result<()> {
         child => {
             drop(theirs);
             let outcome = set_up(&ours);
-            // Without its peer, a child that still waits exits.
+            // If the child still waits, it exits because its peer is gone.
             drop(ours);
             let mut status = 0;
             // SAFETY: waits for our own child.
@@ -55,7 +60,7 @@ pub(super) fn create() -> Result<()> {
     }
 }
 
-/// The child's part: each step is reported to the parent, with its error number or 0.
+/// Does the child's part. Each step is reported to the parent, with an error number or 0.
 fn become_delegate(parent: &OwnedFd) -> io::Result<()> {
     // SAFETY: this process has one thread, and nothing in it depends on the namespaces.
     let entered = unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) };
@@ -69,7 +74,7 @@ fn become_delegate(parent: &OwnedFd) -> io::Result<()> {
     passed(parent, map.create(), false).map(drop)
 }
 
-/// This process's part.
+/// Does this process's part.
 fn set_up(child: &OwnedFd) -> Result<()> {
     let step = |what: &str| receive(child).map_err(|error| Failure::kernel(what, &error));
     // A kernel or a sandbox without user namespaces proves nothing about tokens.
@@ -87,8 +92,8 @@ fn set_up(child: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-/// Delegates everything, and mounts. Kernels without delegation ignore the options (kernel/bpf/inode.c,
-/// `bpf_parse_param`) and refuse the token.
+/// Delegates everything, and mounts. Kernels without delegation ignore the options
+/// (kernel/bpf/inode.c, `bpf_parse_param`) and refuse the token.
 fn mount(context: &OwnedFd) -> Result<OwnedFd> {
     let configured = |done: rustix::io::Result<()>| done.map_err(|error| Failure::kernel("fsconfig", &error.into()));
     for key in [c"delegate_cmds", c"delegate_maps", c"delegate_progs", c"delegate_attachs"] {
@@ -99,7 +104,7 @@ fn mount(context: &OwnedFd) -> Result<OwnedFd> {
         .map_err(|error| Failure::kernel("fsmount", &error.into()))
 }
 
-/// Reports the outcome of a step that opens something, and passes the descriptor on if `along`.
+/// Reports the outcome of a step that opens something. Passes the descriptor on if `along`.
 fn passed<E: Into<io::Error>>(
     peer: &OwnedFd,
     made: std::result::Result<OwnedFd, E>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Program types and map types: every one in libbpf's headers.
+//! All program types and map types in libbpf's headers.
 
 use bpfassay_protocol::feature::FeatureKind;
 

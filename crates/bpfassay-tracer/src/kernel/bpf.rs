@@ -8,11 +8,11 @@ use std::{
 
 use bpfassay_bpf::{Kind, by_id, link_info};
 
-/// Hits of a link (kprobe, kretprobe, multi link, tracepoint) that ran no program, where the kernel counts them (6.7 and
-/// later). A tracepoint misses none by itself.
+/// Returns the hits of a link (kprobe, kretprobe, multi link, tracepoint) that ran no program, if
+/// the kernel counts them (6.7 and later). A tracepoint itself misses no hits.
 ///
 /// # Errors
-/// The kernel's error, where it does not describe the link.
+/// The kernel's error, if it does not describe the link.
 pub(crate) fn link_missed(link: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     match link_info(link) {
         Ok(info) => Ok(info.missed.or((info.is_tracepoint && info.counts_misses).then_some(0))),
@@ -22,10 +22,10 @@ pub(crate) fn link_missed(link: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     }
 }
 
-/// A descriptor of the link with this id.
+/// Opens the link with this id.
 ///
 /// # Errors
-/// The kernel's error; `ENOENT` where there is no such link.
+/// The kernel's error; `ENOENT` if there is no such link.
 pub(crate) fn link_by_id(id: u32) -> io::Result<OwnedFd> {
     by_id(Kind::Link, id)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))
 }

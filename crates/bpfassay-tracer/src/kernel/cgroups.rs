@@ -15,7 +15,7 @@ use std::{
 /// `f_type` of a cgroup v2 file system (include/uapi/linux/magic.h).
 const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
 
-/// Most directories visited when the kernel does not open cgroups by their id.
+/// The most directories that are visited if the kernel does not open cgroups by their id.
 const MAX_WALK: usize = 20_000;
 
 /// A path that has no cgroup id.
@@ -27,10 +27,11 @@ pub(crate) enum CgroupIdError {
     NotCgroup2 { path: PathBuf, found: u64 },
 }
 
-/// The id of the cgroup (v2) at `path`: the inode number of its directory on every 64-bit kernel.
+/// Returns the id of the cgroup (v2) at `path`, which is the inode number of its directory on every
+/// 64-bit kernel.
 ///
 /// # Errors
-/// [`CgroupIdError`] where there is no such directory, or it belongs to another file system.
+/// [`CgroupIdError`] if there is no such directory, or it belongs to another file system.
 pub(crate) fn id(path: PathBuf) -> Result<u64, CgroupIdError> {
     let looked_up = rustix::fs::statfs(&path).and_then(|fs| Ok((fs.f_type as u64, rustix::fs::stat(&path)?.st_ino)));
     match looked_up {
@@ -40,11 +41,12 @@ pub(crate) fn id(path: PathBuf) -> Result<u64, CgroupIdError> {
     }
 }
 
-/// Paths below the root of the cgroup v2 hierarchy, `/` being that root.
+/// Paths below the root of the cgroup v2 hierarchy. `/` is that root.
 ///
-/// An id is looked up once: it is never reused while the system runs, and a cgroup cannot be renamed
-/// (Documentation/admin-guide/cgroup-v2.rst). So a cgroup keeps its name here after it was removed, and one that was
-/// removed before its first lookup never gets one: the label of a counter does not change while the tracer runs.
+/// An id is looked up once: ids are never reused while the system runs, and a cgroup cannot be
+/// renamed (Documentation/admin-guide/cgroup-v2.rst). A cgroup therefore keeps its name here after
+/// it was removed. If it was removed before its first lookup, it never gets a name. The label of a
+/// counter does not change while the tracer runs.
 #[derive(Debug, Default)]
 pub(crate) struct Cgroups {
     root: Option<PathBuf>,
@@ -52,24 +54,25 @@ pub(crate) struct Cgroups {
 }
 
 impl Cgroups {
-    /// With the hierarchy mounted at `root`; without one no id has a path.
+    /// Makes an instance for the hierarchy that is mounted at `root`. If there is none, no id has a
+    /// path.
     pub(crate) fn new(root: Option<PathBuf>) -> Self {
         Self { root, known: HashMap::new() }
     }
 
-    /// The path of the cgroup `id`, if it could be found at its first lookup.
+    /// Returns the path of the cgroup `id`, if it could be found at its first lookup.
     pub(crate) fn path(&mut self, id: u64) -> Option<&str> {
         let root = self.root.as_deref();
         self.known.entry(id).or_insert_with(|| look_up(root?, id)).as_deref()
     }
 
-    /// With these names only.
+    /// Makes an instance that only has these names.
     #[cfg(test)]
     pub(crate) fn of(known: impl IntoIterator<Item = (u64, &'static str)>) -> Self {
         Self { root: None, known: known.into_iter().map(|(id, path)| (id, Some(path.to_owned()))).collect() }
     }
 
-    /// `id` in a label: its path, or otherwise the id itself.
+    /// Returns the label of `id`: the path, or else the id itself.
     pub(crate) fn label(&mut self, id: u64) -> String {
         self.path(id).map_or_else(|| id.to_string(), str::to_owned)
     }
@@ -87,7 +90,8 @@ fn look_up(root: &Path, id: u64) -> Option<String> {
     Some(format!("/{}", below.to_string_lossy()))
 }
 
-/// Opens the cgroup by its file handle, which is its id (`FILEID_KERNFS`, include/linux/exportfs.h, 5.5 and later).
+/// Opens the cgroup by its file handle, which is its id (`FILEID_KERNFS`, include/linux/exportfs.h,
+/// 5.5 and later).
 fn open_by_id(root: &Path, id: u64) -> io::Result<OwnedFd> {
     const FILEID_KERNFS: i32 = 0xfe;
     /// `struct file_handle` with eight bytes of handle.
@@ -99,7 +103,8 @@ fn open_by_id(root: &Path, id: u64) -> io::Result<OwnedFd> {
     }
     let mount = File::open(root)?;
     let mut handle = Handle { bytes: 8, kind: FILEID_KERNFS, id: id.to_ne_bytes() };
-    // SAFETY: the handle is laid out as the kernel expects it, is as long as its first field, and outlives the call.
+    // SAFETY: the handle is laid out as the kernel expects it, is as long as its first field, and
+    // outlives the call.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_open_by_handle_at,
@@ -115,7 +120,7 @@ fn open_by_id(root: &Path, id: u64) -> io::Result<OwnedFd> {
     }
 }
 
-/// Searches for the directory whose inode number is `id`; the two are the same on every 64-bit kernel.
+/// Searches for the directory whose inode number is `id`. Both are equal on every 64-bit kernel.
 fn walk(root: &Path, id: u64) -> Option<PathBuf> {
     let mut directories = vec![root.to_owned()];
     if rustix::fs::stat(root).is_ok_and(|found| found.st_ino == id) {
@@ -185,7 +190,7 @@ mod tests {
             .lines()
             .find_map(|line| line.contains(" - cgroup2 ").then(|| PathBuf::from(line.split(' ').nth(4).unwrap())))
         else {
-            // This machine has no cgroup v2 hierarchy; the VM tests look cgroups up in guests.
+            // This machine has no cgroup v2 hierarchy. The VM tests look cgroups up in guests.
             return;
         };
         let id = rustix::fs::stat(&root).unwrap().st_ino;

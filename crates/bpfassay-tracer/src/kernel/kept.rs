@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was read about the kernel's functions, kept between tracers of one boot (`--symbol-cache`).
+//! Facts about the kernel's functions, kept between tracers of one boot (`--symbol-cache`).
 //!
-//! `/proc/kallsyms` has over 200,000 lines and the type information five megabytes, which take seconds to read on an emulated
-//! machine, and a study starts a tracer many times in one boot. The file is only a cache: if anything is wrong with it, the
-//! kernel is read again.
+//! `/proc/kallsyms` has over 200,000 lines, and the type information has five megabytes. Reading
+//! them takes seconds on an emulated machine, and a study starts a tracer many times in one boot.
+//! The file is only a cache: if anything is wrong with it, the kernel is read again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,26 +16,27 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Modules are loaded and unloaded within a boot, and symbols with them.
 const MODULES: &str = "/proc/modules";
 
-/// Largest file that is read, in bytes; a hundred times what the bundled programs need.
+/// Largest file that is read, in bytes: a hundred times what the bundled programs need.
 const MAX_FILE: u64 = 4 << 20;
 
-/// What separates the fields of a line.
+/// Separates the fields of a line.
 const SEPARATOR: char = '\t';
 
 /// A fact that is kept for each function.
 pub(crate) trait Kept: Sized {
-    /// The first field of its lines.
+    /// First field of the lines of this kind.
     const KIND: &'static str;
 
-    /// The fields of its line after the function's name.
+    /// Returns the fields of a line after the function's name.
     fn write(&self) -> Vec<String>;
 
-    /// From these fields; `None` where they are not what [`Kept::write`] writes.
+    /// Parses these fields; `None` if they are not what [`Kept::write`] writes.
     fn parse<'a>(fields: impl Iterator<Item = &'a str>) -> Option<Self>;
 }
 
-/// The facts about `wanted`: from `file`, if it is of this boot and has them all, otherwise by `read`, whose result is then kept. `usual`:
-/// functions to read as well then, so that each of several configurations in turn does not read the kernel again.
+/// Returns the facts about `wanted`. They come from `file`, if it was written in this boot and has
+/// them all, otherwise from `read`, whose result is then kept. `usual` are functions to read in
+/// addition, so that different configurations do not read the kernel again and again.
 ///
 /// # Errors
 /// Those of `read`.
@@ -54,15 +55,15 @@ pub(crate) fn look_up<V: Kept, E>(
     let usual = usual.iter().map(String::as_str);
     let all: BTreeSet<&str> = known.keys().map(String::as_str).chain(usual).chain(wanted.iter().copied()).collect();
     let found = read(&all)?;
-    // Without the file the next tracer reads the kernel itself.
+    // If this fails, the next tracer reads the kernel itself.
     let _ = replace(file, &write(&found, &state, &text));
     Ok(found)
 }
 
-/// What all kept facts depend on: the boot, and the names of the modules.
+/// Returns what all kept facts depend on: the boot, and the names of the modules.
 fn state() -> Option<String> {
     let boot = fs::read_to_string(BOOT_ID).ok()?;
-    // A kernel without modules has no such file.
+    // A kernel without modules does not have this file.
     let modules = fs::read_to_string(MODULES).unwrap_or_default();
     let modules: Vec<&str> = modules.lines().filter_map(|line| line.split(' ').next()).collect();
     Some(format!("{} {}", boot.trim(), modules.join(",")))
@@ -74,20 +75,21 @@ fn contents(file: &Path) -> io::Result<String> {
     if text.len() as u64 > MAX_FILE { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
-/// Replaces the whole file at once: no reader finds a part of it.
+/// Replaces the whole file at once, so that no reader finds a part of it.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let mut name = file.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
     name.push(format!(".{}", std::process::id()));
     let new = file.with_file_name(name);
     let written = File::create_new(&new).and_then(|mut to| to.write_all(text.as_bytes()));
     written.and_then(|()| fs::rename(&new, file)).inspect_err(|_| {
-        // A file that could not be written completely.
+        // The file could not be written completely.
         let _ = fs::remove_file(&new);
     })
 }
 
-/// The state on the first line, then a function per line; with the lines of other kinds from the file `before`. A function whose
-/// fields cannot be distinguished in a line is left out.
+/// Returns a text with the state on the first line, then a function per line, and the lines of
+/// other kinds from the file `before`. A function whose fields cannot be distinguished in a line is
+/// left out.
 pub(crate) fn write<V: Kept>(functions: &BTreeMap<String, V>, state: &str, before: &str) -> String {
     let mut text = format!("{state}\n");
     for line in lines(before, state).into_iter().flatten().filter(|line| first(line) != V::KIND) {
@@ -109,7 +111,7 @@ pub(crate) fn write<V: Kept>(functions: &BTreeMap<String, V>, state: &str, befor
     text
 }
 
-/// `None` for the file of another boot and for a damaged one.
+/// Parses a file. Returns `None` for a damaged file and for one of another boot.
 pub(crate) fn parse<V: Kept>(text: &str, state: &str) -> Option<BTreeMap<String, V>> {
     lines(text, state)?
         .filter(|line| first(line) == V::KIND)
@@ -120,10 +122,10 @@ pub(crate) fn parse<V: Kept>(text: &str, state: &str) -> Option<BTreeMap<String,
         .collect()
 }
 
-/// The lines after that of `state`.
+/// Returns the lines after the one with `state`.
 fn lines<'a>(text: &'a str, state: &str) -> Option<impl Iterator<Item = &'a str>> {
     let (first, rest) = text.split_once('\n')?;
-    // Not `lines`, which would remove a carriage return from a name.
+    // This is not `lines`, which would remove a carriage return from a name.
     (first == state && (rest.is_empty() || rest.ends_with('\n'))).then(|| rest.split_terminator('\n'))
 }
 
@@ -139,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// One kind: fields unchanged.
+    /// A kind whose fields are unchanged.
     #[derive(Debug, Clone, Default, PartialEq)]
     struct Fields(Vec<String>);
 
@@ -155,7 +157,7 @@ mod tests {
         }
     }
 
-    /// Of another.
+    /// Another kind.
     #[derive(Debug, Clone, PartialEq)]
     struct Number(u32);
 
@@ -188,7 +190,7 @@ mod tests {
         let numbers = BTreeMap::from([("f".to_owned(), Number(7))]);
         let both = write(&fields("g", &["a"]), "boot", &write(&numbers, "boot", ""));
         assert_eq!((parse(&both, "boot"), parse(&both, "boot")), (Some(numbers), Some(fields("g", &["a"]))));
-        // Nothing of another boot is kept.
+        // Lines of another boot are not kept.
         assert_eq!(write(&fields("g", &[]), "boot", "another\nnumber\tf\t7\n"), "boot\nfields\tg\n");
     }
 
@@ -224,7 +226,7 @@ mod tests {
         assert_eq!((ask(&["a"], &[]), reads.get()), (1, 5), "cut off");
         fs::write(&file, vec![b'\n'; MAX_FILE as usize + 1]).unwrap();
         assert_eq!((ask(&["a"], &[]), reads.get()), (1, 6), "too large");
-        // Only the file remains.
+        // The file alone remains.
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The path of a mount from its id, and the id from its path: `/proc/self/mountinfo` (proc(5)), read again whenever the kernel marks it as changed.
+//! The path of a mount from its id, and the id from its path. Both come from `/proc/self/mountinfo`
+//! (proc(5)), which is read again whenever the kernel marks it as changed.
 
 use std::{
     collections::HashMap,
@@ -43,10 +44,11 @@ pub(crate) enum MountIdError {
     NotReported { path: PathBuf },
 }
 
-/// The id of the mount that `path` is on, as in `/proc/self/mountinfo`. It sends no request to the server of a network file system.
+/// Returns the id of the mount that contains `path`, as in `/proc/self/mountinfo`. The call sends
+/// no request to the server of a network file system.
 ///
 /// # Errors
-/// [`MountIdError`] where there is no such path, or the kernel does not report the id.
+/// [`MountIdError`] if there is no such path, or the kernel does not report the id.
 pub(crate) fn id(path: PathBuf) -> Result<u64, MountIdError> {
     match rustix::fs::statx(CWD, &path, AtFlags::STATX_DONT_SYNC, StatxFlags::MNT_ID) {
         Ok(found) if StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID) => Ok(found.stx_mnt_id),
@@ -59,7 +61,7 @@ impl Mounts {
     /// Reads the table.
     ///
     /// # Errors
-    /// [`MountsError`] where the file cannot be opened or read.
+    /// [`MountsError`] if the file cannot be opened or read.
     pub(crate) fn open() -> Result<Self, MountsError> {
         let file = File::open(PATH).map_err(|source| MountsError { what: "open", source })?;
         let mut mounts = Self { file, table: Table::default() };
@@ -77,34 +79,35 @@ impl Mounts {
         Ok(())
     }
 
-    /// Reads the table again if mounts were added, removed or moved since it was read.
+    /// Reads the table again if mounts were added, removed or moved since the last reading.
     ///
     /// # Errors
-    /// [`MountsError`] where the file cannot be polled or read.
+    /// [`MountsError`] if the file cannot be polled or read.
     pub(crate) fn refresh(&mut self) -> Result<(), MountsError> {
-        // The kernel marks an open mountinfo with POLLPRI and POLLERR at each change of the mount namespace, and the
-        // poll itself clears the mark (`mounts_poll`, fs/proc_namespace.c, 2.6.30 and later). A change between
-        // this poll and the reading is read now and reported once more at the next call: no change is lost.
+        // The kernel marks an open mountinfo with POLLPRI and POLLERR at each change of the mount
+        // namespace, and poll(2) itself clears the mark (`mounts_poll`, fs/proc_namespace.c, 2.6.30
+        // and later). A change between this poll and the reading is read now, and reported again at
+        // the next call. No change is lost.
         let mut waiting = [PollFd::new(&self.file, PollFlags::PRI)];
         rustix::io::retry_on_intr(|| poll(&mut waiting, Some(&Timespec::default())))
             .map_err(|error| MountsError { what: "poll for changes of", source: error.into() })?;
         if waiting[0].revents().is_empty() { Ok(()) } else { self.read() }
     }
 
-    /// Where the mount `id` is mounted, if it exists now and is of `device`.
+    /// Returns the mount point of the mount `id`, if it exists now and has this `device`.
     pub(crate) fn path(&self, id: u64, device: Device) -> Option<&str> {
         self.table.path(id, device)
     }
 
-    /// What is mounted at `path`: the topmost, if there are several.
+    /// Returns the topmost mount at `path`.
     pub(crate) fn at(&self, path: &str) -> Option<(u64, Device)> {
         self.table.at(path)
     }
 
-    /// Stores the path of each row's mount in it, from the table as it is now.
+    /// Stores in each row the path of the row's mount, from the present table.
     ///
     /// # Errors
-    /// [`MountsError`] where the file cannot be polled or read.
+    /// [`MountsError`] if the file cannot be polled or read.
     pub(crate) fn name(&mut self, rows: &mut [CounterRow]) -> Result<(), MountsError> {
         self.refresh()?;
         for row in rows {
@@ -113,7 +116,7 @@ impl Mounts {
         Ok(())
     }
 
-    /// Mount points of the file system type `file_system`.
+    /// Returns the mount points of file systems of the type `file_system`.
     pub(crate) fn of_type<'a>(&'a self, file_system: &'a str) -> impl Iterator<Item = &'a str> {
         self.table
             .0
@@ -123,7 +126,8 @@ impl Mounts {
     }
 }
 
-/// Mounts by their id. Several may have one path: a mount that another one covers stays mounted, and files of it can stay open.
+/// Mounts by id. Several can have the same path: a mount that another one covers stays mounted, and
+/// its files can stay open.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Table(HashMap<u64, Mount>);
 
@@ -135,24 +139,25 @@ struct Mount {
 }
 
 impl Table {
-    /// Lines that cannot be parsed are left out: their mounts have no path then.
+    /// Parses a mountinfo. Lines that cannot be parsed are left out; their mounts have no path.
     pub(crate) fn parse(text: &[u8]) -> Self {
         Self(text.split(|&byte| byte == b'\n').filter_map(parse_line).collect())
     }
 
-    /// Of mounts at one path the one that was mounted last has the largest id, unless ids were reused.
+    /// Returns the mount at `path` with the largest id. It was mounted last, unless ids were
+    /// reused.
     pub(crate) fn at(&self, path: &str) -> Option<(u64, Device)> {
         let there = self.0.iter().filter(|(_, mount)| mount.path == path);
         there.map(|(&id, mount)| (id, mount.device)).max()
     }
 
     pub(crate) fn path(&self, id: u64, device: Device) -> Option<&str> {
-        // Ids are reused after an unmount: the device detects most of these cases.
+        // Ids are reused after an unmount. The device detects most of these cases.
         self.0.get(&id).filter(|mount| mount.device == device).map(|mount| mount.path.as_str())
     }
 }
 
-/// One line: `ID PARENT MAJOR:MINOR ROOT PATH OPTIONS [TAG…] - TYPE SOURCE SUPER_OPTIONS`.
+/// Parses one line: `ID PARENT MAJOR:MINOR ROOT PATH OPTIONS [TAG…] - TYPE SOURCE SUPER_OPTIONS`.
 fn parse_line(line: &[u8]) -> Option<(u64, Mount)> {
     let mut fields = line.split(|&byte| byte == b' ');
     let id = number(fields.next()?)?;

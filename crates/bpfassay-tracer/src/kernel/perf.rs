@@ -11,7 +11,7 @@ use std::{
 
 use super::tracefs;
 
-/// The number of an event source of the kernel: `kprobe`, `uprobe`.
+/// Returns the number of an event source of the kernel: `kprobe`, `uprobe`.
 ///
 /// # Errors
 /// The kernel has no such source, or its number cannot be read.
@@ -20,7 +20,7 @@ pub(crate) fn source(name: &str) -> io::Result<u32> {
     u32::try_from(number).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// The file that has the number.
+/// Returns the file that contains the number.
 pub(crate) fn source_path(name: &str) -> String {
     format!("/sys/bus/event_source/devices/{name}/type")
 }
@@ -30,15 +30,16 @@ pub(crate) fn source_path(name: &str) -> String {
 pub(crate) enum Event<'a> {
     /// A tracepoint, by its id in tracefs.
     Tracepoint(u64),
-    /// A probe on a function of the kernel; `kind` is the number of the event source in sysfs.
+    /// A probe on a function of the kernel. `kind` is the number of the event source in sysfs.
     Kprobe { kind: u32, returns: bool, function: &'a CStr },
-    /// A probe on an offset of a file; `kind` as above.
+    /// A probe on an offset in a file. `kind` is the number of the event source in sysfs.
     Uprobe { kind: u32, returns: bool, path: &'a CStr, offset: u64 },
     /// The CPU clock in software, at a low frequency.
     CpuClock,
 }
 
-/// `struct perf_event_attr` (include/uapi/linux/perf_event.h) as of its first version with `config2` (64 bytes of `PERF_ATTR_SIZE_VER0`, then two fields).
+/// `struct perf_event_attr` (include/uapi/linux/perf_event.h) in its first version with `config2`:
+/// 64 bytes of `PERF_ATTR_SIZE_VER0`, then two fields.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct PerfEventAttr {
@@ -55,11 +56,12 @@ struct PerfEventAttr {
     config2: u64,
 }
 
-/// Opens a perf event of all tasks, which runs programs after [`enable`]. They run wherever the event occurs, whichever CPU is named
-/// here (`kprobe_perf_func` and similar in kernel/trace/trace_kprobe.c).
+/// Opens a perf event of all tasks, which runs programs after [`enable`]. They run wherever the
+/// event occurs, whichever CPU is given here (`kprobe_perf_func` and similar functions in
+/// kernel/trace/trace_kprobe.c).
 ///
 /// # Errors
-/// The kernel's error, where it refuses the event: no such function or tracepoint, or no permission.
+/// The kernel's error, if it refuses the event: no such function or tracepoint, or no permission.
 pub(crate) fn open(event: Event<'_>) -> io::Result<OwnedFd> {
     /// `PERF_TYPE_SOFTWARE`, `PERF_TYPE_TRACEPOINT` (include/uapi/linux/perf_event.h).
     const SOFTWARE: u32 = 1;
@@ -75,7 +77,8 @@ pub(crate) fn open(event: Event<'_>) -> io::Result<OwnedFd> {
     match event {
         Event::Tracepoint(id) => (attr.kind, attr.config) = (TRACEPOINT, id),
         Event::Kprobe { kind, returns, function } => {
-            // Bit 0 of `config` is `retprobe` (/sys/bus/event_source/devices/kprobe/format/retprobe).
+            // Bit 0 of `config` is `retprobe`
+            // (/sys/bus/event_source/devices/kprobe/format/retprobe).
             (attr.kind, attr.config, attr.config1) = (kind, u64::from(returns), function.as_ptr() as u64);
         }
         Event::Uprobe { kind, returns, path, offset } => {
@@ -84,7 +87,8 @@ pub(crate) fn open(event: Event<'_>) -> io::Result<OwnedFd> {
         }
         Event::CpuClock => (attr.kind, attr.sample_period) = (SOFTWARE, 1_000_000_000),
     }
-    // SAFETY: the attributes and the strings in them outlive the call; `size` is the number of bytes.
+    // SAFETY: the attributes and the strings in them outlive the call; `size` is the number of
+    // bytes.
     let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, 0, -1, CLOEXEC) };
     let Ok(fd) = i32::try_from(fd) else { return Err(io::Error::other("the kernel gave no descriptor")) };
     if fd < 0 {
@@ -97,17 +101,17 @@ pub(crate) fn open(event: Event<'_>) -> io::Result<OwnedFd> {
 /// Attaches `program` to an event in the way of kernels before 5.15.
 ///
 /// # Errors
-/// The kernel's error, where it refuses the program for this event.
+/// The kernel's error, if it refuses the program for this event.
 pub(crate) fn set_program(event: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     /// `_IOW('$', 8, __u32)` (include/uapi/linux/perf_event.h).
     const SET_BPF: libc::Ioctl = 0x4004_2408u32 as libc::Ioctl;
     request(event, SET_BPF, program.as_raw_fd())
 }
 
-/// Lets `event` run its programs.
+/// Makes `event` run its programs.
 ///
 /// # Errors
-/// The kernel's error, where it cannot enable the event.
+/// The kernel's error, if it cannot enable the event.
 pub(crate) fn enable(event: BorrowedFd<'_>) -> io::Result<()> {
     /// `_IO('$', 0)`.
     const ENABLE: libc::Ioctl = 0x2400;

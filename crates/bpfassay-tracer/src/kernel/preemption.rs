@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether tasks can be preempted inside the kernel, and therefore inside programs on a BPF trampoline.
+//! Whether tasks can be preempted inside the kernel, and therefore inside programs on a BPF
+//! trampoline.
 
 use std::fs;
 
-/// The mode of kernels with `CONFIG_PREEMPT_DYNAMIC`: all modes, the one in use in parentheses
-/// (`sched_dynamic_show`, kernel/sched/debug.c).
+/// The mode of kernels with `CONFIG_PREEMPT_DYNAMIC`. The file lists all modes, with the active one
+/// in parentheses (`sched_dynamic_show`, kernel/sched/debug.c).
 const DYNAMIC: &str = "/sys/kernel/debug/sched/preempt";
 
-/// Whether this kernel is preemptible. Where it does not report that, the answer is yes: a wrong yes costs instructions, a wrong
-/// no could cost counts.
+/// Returns whether this kernel is preemptible, and true if the kernel does not report it: a wrong
+/// yes costs instructions, a wrong no could lose counts.
 pub(crate) fn is_preemptible() -> bool {
     let version = rustix::system::uname();
     decide(fs::read_to_string(DYNAMIC).ok().as_deref(), &version.version().to_string_lossy())
@@ -18,7 +19,8 @@ pub(crate) fn decide(dynamic: Option<&str>, version: &str) -> bool {
     let mode = dynamic.and_then(|text| text.split_once('(')?.1.split_once(')')).map(|(mode, _)| mode);
     match mode {
         Some(mode) => matches!(mode, "full" | "lazy"),
-        // `UTS_VERSION` (init/Makefile): PREEMPT, PREEMPT_DYNAMIC, PREEMPT_RT, PREEMPT(lazy), or none of them.
+        // `UTS_VERSION` (init/Makefile) contains PREEMPT, PREEMPT_DYNAMIC, PREEMPT_RT,
+        // PREEMPT(lazy), or none of them.
         None => {
             !version.contains("PREEMPT(none)") && !version.contains("PREEMPT(voluntary)") && version.contains("PREEMPT")
         }

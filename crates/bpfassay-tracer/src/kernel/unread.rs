@@ -6,21 +6,22 @@ use std::{fmt::Display, io};
 /// A file that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unread {
-    /// Its path.
+    /// Path of the file.
     pub(crate) what: &'static str,
-    /// The error message of the system.
+    /// The system's error message.
     pub(crate) why: String,
 }
 
-/// `error` of the file `what`.
+/// Returns a function that makes an error the reason why the file `what` is unread.
 pub(crate) fn unread<E: Display>(what: &'static str) -> impl Fn(E) -> Unread {
     move |error| Unread { what, why: error.to_string() }
 }
 
-/// What `read` returns for the first of `paths` that can be read; otherwise the error of the first.
+/// Returns the result of `read` for the first of `paths` that can be read. If none can, the error
+/// is the one of the first path.
 ///
 /// # Errors
-/// None of them can be read.
+/// None of `paths` can be read.
 pub(crate) fn first<T>(paths: &[&'static str], read: impl Fn(&'static str) -> io::Result<T>) -> Result<T, Unread> {
     let mut failure = None;
     for path in paths {

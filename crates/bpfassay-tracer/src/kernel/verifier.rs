@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The verifier's log of a program: the reason for a refusal, statistics.
+//! The verifier's log of a program: the reason for a refusal, and statistics.
 
 use bpfassay_protocol::tool::VerifierStatistics;
 
-/// Longest line of a log, or message, that is reported, in bytes.
+/// Longest line of a log, or longest message, that is reported, in bytes.
 pub(crate) const MAX_LINE: usize = 4096;
 
-/// The line of the verifier's log that has the reason: the last one before its statistics. Linux 7.3 continues after that line with
-/// a heading, reason, place, causes and a suggestion in many lines (kernel/bpf/diagnostics.c); where it has only
-/// those, the heading has the reason.
+/// Returns the line of the verifier's log that contains the reason: the last one before its
+/// statistics. Linux 7.3 continues after that line with a heading, reason, place, causes and a
+/// suggestion in many lines (kernel/bpf/diagnostics.c). If the log has only those, the heading
+/// contains the reason.
 pub(crate) fn reason<'a>(log: &[&'a str]) -> Option<&'a str> {
     const STATISTICS: [&str; 4] = ["processed ", "verification time ", "stack depth ", "insns processed "];
     const HEADING: &str = "Verification failed: ";
@@ -17,14 +18,15 @@ pub(crate) fn reason<'a>(log: &[&'a str]) -> Option<&'a str> {
         lines.find(|line| !line.is_empty() && !STATISTICS.iter().any(|statistics| line.starts_with(statistics)))
     };
     let Some(heading) = log.iter().rposition(|line| line.starts_with(HEADING)) else { return last(log) };
-    // An instruction (`0: (79) r0 = …`) or the state at one (`0: R1=ctx()`) is no reason.
+    // An instruction (`0: (79) r0 = …`) or the state at one (`0: R1=ctx()`) is not a reason.
     let is_trace = |line: &str| line.split_once(':').is_some_and(|(number, _)| number.parse::<u32>().is_ok());
     last(&log[..heading]).filter(|line| !is_trace(line)).or(log.get(heading).copied())
 }
 
-/// The statistics in the log of a program that was accepted; `None` where some of them are not there.
+/// Returns the statistics in the log of an accepted program; `None` if some of them are missing.
 pub(crate) fn statistics(log: &str) -> Option<VerifierStatistics> {
-    // `processed 12 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_states 1 mark_read 1`
+    // `processed 12 insns (limit 1000000) max_states_per_insn 0 total_states 1 peak_states 1
+    // mark_read 1`
     let after = |name: &str| log.lines().rev().find_map(|line| word_after(line, name));
     Some(VerifierStatistics {
         instructions: after("processed")?.parse().ok()?,
@@ -40,7 +42,7 @@ fn word_after<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     words.next()
 }
 
-/// `line`, cut to [`MAX_LINE`] bytes.
+/// Returns `line`, cut to [`MAX_LINE`] bytes.
 pub(crate) fn shorten(line: &str) -> String {
     line[..line.floor_char_boundary(MAX_LINE)].to_owned()
 }
@@ -53,7 +55,7 @@ mod tests {
 
     #[test]
     fn statistics_are_those_at_the_end_of_the_log() {
-        // Debian's 6.12, by `BPF_LOG_STATS` alone.
+        // Debian's 6.12, with `BPF_LOG_STATS` alone.
         let log = "verification time 58 usec
 stack depth 16+0
 processed 31 insns (limit 1000000) max_states_per_insn 0 total_states 3 peak_states 2 mark_read 1

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loading and attaching the programs of a probe configuration.
+//! Loads and attaches the programs of a probe configuration.
 //!
-//! Here: `plan`, which is what the loaders have in common, and one folder for each loader. A loader has a function that
-//! takes a probe configuration and [`Options`] and returns [`Loaded`], and a line in [`load`].
-//! Not here: reading what the programs count.
+//! `plan` is the common part of the loaders. Each loader has a folder, with a function that accepts
+//! a probe configuration and [`Options`] and returns [`Loaded`], and a line in [`load`]. Reading
+//! what the programs count is elsewhere (`counters`).
 
 pub(crate) mod aya;
 pub(crate) mod libbpf;
@@ -28,16 +28,16 @@ use self::plan::{
 };
 use crate::diagnostics::{self, When};
 
-/// The programs of a probe configuration, loaded: they can be attached any number of times.
+/// The loaded programs of a probe configuration. They can be attached any number of times.
 pub(crate) struct LoadedConfiguration {
     configuration: ProbeConfiguration,
     options: Options,
-    /// `None` once it was reported.
+    /// Time to load; `None` once it has been reported.
     load_ns: Option<u64>,
     maps: BTreeMap<String, OwnedFd>,
     /// Functions that are not counted.
     findings: Vec<Finding>,
-    /// Pitfalls found before loading, until the programs are attached.
+    /// Pitfalls that were found before loading, until the programs are attached.
     before: Option<Vec<Finding>>,
     programs: Box<dyn Programs>,
 }
@@ -52,18 +52,19 @@ impl LoadedConfiguration {
         Self { configuration, options, load_ns, maps, findings, before, programs }
     }
 
-    /// Descriptors of the maps by name ([`bpfassay_tracer_common::map`]), for their reader; empty the second time.
+    /// Returns the descriptors of the maps by name ([`bpfassay_tracer_common::map`]), for their
+    /// reader. Empty at the second call.
     pub(crate) fn take_maps(&mut self) -> BTreeMap<String, OwnedFd> {
         mem::take(&mut self.maps)
     }
 
-    /// Attaches the programs. They count until the links of what is returned are dropped, and can be attached again then. The time of loading is
-    /// reported once.
+    /// Attaches the programs. They count until the links in the result are dropped, and can then be
+    /// attached again. The time of loading is reported once.
     ///
     /// # Errors
-    /// A [`Refusal`]; nothing stays attached then.
+    /// A [`Refusal`]. Nothing stays attached then.
     pub(crate) fn attach(&mut self) -> Result<(Attached, AttachedPrograms), Refusal> {
-        // Before anything is attached: the tracer's own hooks are no pitfalls.
+        // This comes before anything is attached: the tracer's own hooks are not pitfalls.
         let before = self.before.take().unwrap_or_else(|| self.programs.look(&self.options, When::Before));
         let start = Since::now();
         match self.programs.attach(&self.options) {
@@ -98,7 +99,8 @@ fn described(hooked: &Hooked) -> Result<bpfassay_protocol::tracer::Program, Refu
 /// Loads the programs of one probe configuration.
 ///
 /// # Errors
-/// A [`Refusal`] with the step that failed and the message of the kernel or the library; nothing stays loaded then.
+/// A [`Refusal`] with the step that failed and the message of the kernel or the library. Nothing
+/// stays loaded then.
 pub(crate) fn load(configuration: ProbeConfiguration, options: &Options) -> Result<LoadedConfiguration, Refusal> {
     descriptors::make_room();
     if configuration.probe == Probe::Programs {
@@ -154,7 +156,7 @@ fn with_findings(mut refusal: Refusal, findings: Vec<Finding>) -> Refusal {
     refusal
 }
 
-/// Options that program sets do not have.
+/// Returns why program sets do not accept the options or the configuration, if they do not.
 fn not_for_sets(configuration: ProbeConfiguration, options: &Options) -> Option<&'static str> {
     let plain = Options {
         attach_order: options.attach_order,

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands on standard input, one per line.
 
-/// Longest label in bytes; longer ones are refused, so that a sender without newlines is detected.
+/// Longest label in bytes. Longer labels are refused, so that a sender without newlines is
+/// detected.
 const MAX_LABEL: usize = 1024;
 const SAMPLE: &[u8] = b"sample ";
 
-/// One command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Write a sample that carries this label.
     Sample(String),
-    /// Attach the programs.
     Attach,
-    /// Detach them.
     Detach,
 }
 
@@ -34,7 +32,7 @@ const fn known(keeps_loaded: bool) -> &'static str {
 }
 
 impl Command {
-    /// The error for a command that is not valid while the programs are in this state.
+    /// Returns the error for a command that is not valid while the programs are in this state.
     pub(crate) const fn untimely(&self, state: &'static str) -> CommandError {
         let command = match self {
             Self::Sample(_) => "sample",
@@ -45,7 +43,7 @@ impl Command {
     }
 }
 
-/// Takes bytes as they arrive and returns whole commands.
+/// Accepts bytes as they arrive and returns whole commands.
 #[derive(Debug)]
 pub(crate) struct Commands {
     buffer: Vec<u8>,
@@ -54,20 +52,20 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    /// Without any bytes yet.
+    /// Makes an instance without any bytes.
     pub(crate) const fn new(keeps_loaded: bool) -> Self {
         Self { buffer: Vec::new(), keeps_loaded }
     }
 
-    /// Adds bytes read.
+    /// Adds bytes that were read.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next command, or `None` until more bytes arrive.
+    /// Returns the next command, or `None` until more bytes arrive.
     ///
     /// # Errors
-    /// [`CommandError`]; no more input is taken.
+    /// [`CommandError`]. No more input is accepted then.
     pub(crate) fn next(&mut self) -> Result<Option<Command>, CommandError> {
         let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') else {
             return if self.buffer.len() > SAMPLE.len() + MAX_LABEL { Err(CommandError::TooLong) } else { Ok(None) };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The counters as text that Prometheus reads: OpenMetrics 1.0 or the older text format 0.0.4.
+//! The counters as text for Prometheus: OpenMetrics 1.0 or the older text format 0.0.4.
 //!
-//! Pure: the text depends on the arguments only. Every counter is a sum since the tracer attached, so none ever
-//! decreases while it runs; what the configuration cannot measure has no sample, not a zero.
+//! The text depends on the arguments only. Every counter is a sum since the tracer attached, so it
+//! never decreases while the tracer runs. A quantity that the configuration cannot measure has no
+//! sample, rather than a zero.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,17 +18,17 @@ use bpfassay_protocol::{
     tracer::{Attached, Losses},
 };
 
-/// A text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// OpenMetrics 1.0 (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
     OpenMetrics,
-    /// Prometheus text format 0.0.4 (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+    /// Prometheus text format 0.0.4
+    /// (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
     Text,
 }
 
 impl Format {
-    /// The `Content-Type` to send.
+    /// Returns the `Content-Type` to send.
     pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -36,16 +37,15 @@ impl Format {
     }
 }
 
-/// The labels of a counter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Labels {
     pub(crate) operation: Operation,
-    /// Path of the mount; empty where it is not known.
+    /// Path of the mount; empty if it is not known.
     pub(crate) mount: String,
     /// `major:minor`.
     pub(crate) device: String,
     pub(crate) mount_id: u64,
-    /// Path of the cgroup, or its id where the path is not known.
+    /// Path of the cgroup, or its id if the path is not known.
     pub(crate) cgroup: String,
 }
 
@@ -78,8 +78,9 @@ impl Series {
     }
 }
 
-/// Buckets of the histogram: element `i` of a latency counts calls of 2^i to 2^(i+1) - 1 ns, so that the upper bounds,
-/// which are inclusive, are 2^(i+1) - 1 ns. From 255 ns to 34 s; the set never changes, because sums over series need that.
+/// Exponents of the histogram's buckets. Element `i` of a latency counts calls of 2^i to 2^(i+1) -
+/// 1 ns, so the inclusive upper bounds are 2^(i+1) - 1 ns, from 255 ns to 34 s. The set never
+/// changes, because sums over series need that.
 const BUCKETS: std::ops::RangeInclusive<u32> = 7..=34;
 
 /// Writes `snapshot` in `format`.
@@ -95,12 +96,12 @@ struct Text {
     format: Format,
 }
 
-/// The types of metric families that are used here.
+/// The types of metric families.
 #[derive(Clone, Copy)]
 enum Kind {
     Counter,
     Histogram,
-    /// A family whose samples are 1 and whose labels have the information.
+    /// A family whose samples are 1 and whose labels contain the information.
     Info,
 }
 
@@ -120,7 +121,7 @@ impl Text {
         )?;
         if !snapshot.attached.findings.is_empty() {
             self.family("bpfassay_finding", Kind::Info, "A pitfall found on this kernel before counting began.")?;
-            // Two findings may differ in their details only.
+            // Two findings can differ in their details only.
             let findings = snapshot.attached.findings.iter();
             let distinct: BTreeSet<_> = findings.map(|finding| (finding.pitfall, finding.subject.as_str())).collect();
             for (pitfall, subject) in distinct {
@@ -186,7 +187,8 @@ impl Text {
             }
             let all: u64 = series.latency.iter().sum();
             self.labelled(&format!("{name}_bucket"), labels, Some("+Inf"), all)?;
-            // OpenMetrics wants a count exactly where there is a sum; the older format wants one always.
+            // OpenMetrics requires a count exactly if there is a sum. The older format always
+            // requires one.
             if self.format == Format::Text {
                 self.labelled(&format!("{name}_count"), labels, None, all)?;
             }
@@ -216,7 +218,8 @@ impl Text {
         Ok(())
     }
 
-    /// `# HELP` and `# TYPE`. OpenMetrics names the family without the suffix of its samples, the older format with it.
+    /// Writes `# HELP` and `# TYPE`. OpenMetrics names the family without the suffix of its
+    /// samples, the older format with the suffix.
     fn family(&mut self, name: &str, kind: Kind, help: &str) -> fmt::Result {
         let (suffix, kind) = match (kind, self.format) {
             (Kind::Histogram, _) => ("", "histogram"),
@@ -269,7 +272,8 @@ fn escape(text: &str, out: &mut String) {
     }
 }
 
-/// A bound in seconds in the shortest form that reads back as the same number, with an exponent where it is small.
+/// Returns a bound in seconds in the shortest form that reads back as the same number, with an
+/// exponent if it is small.
 fn float(value: f64) -> String {
     if value < 1e-3 { format!("{value:e}") } else { value.to_string() }
 }

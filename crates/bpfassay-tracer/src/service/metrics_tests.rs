@@ -23,8 +23,8 @@ fn series(calls: u64, bytes: u64, errors: u64, latency: &[u64]) -> Series {
     Series { totals: Totals { calls, bytes, errors }, latency: latency.to_vec() }
 }
 
-/// The document that `bpfassay-tracer` was checked with by hand: prometheus_client 0.26.0 (Python), whose strict
-/// OpenMetrics parser and whose text parser both accept it.
+/// The document with which `bpfassay-tracer` was checked by hand. Both the strict OpenMetrics
+/// parser and the text parser of prometheus_client 0.26.0 (Python) accept it.
 const OPEN_METRICS: &str = include_str!("../../tests/golden/metrics.openmetrics");
 const TEXT: &str = include_str!("../../tests/golden/metrics.text");
 

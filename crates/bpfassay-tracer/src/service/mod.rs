@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The life of a tracer while its programs count: commands on standard input, samples on standard output, pages over HTTP.
+//! The life of a tracer while its programs count: commands on standard input, samples on standard
+//! output, pages over HTTP.
 
 pub(crate) mod command;
 pub(crate) mod endpoint;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay-tracer object`: an eBPF object of the user, loaded and attached by the names of its sections, with maps of it served over HTTP.
+//! `bpfassay-tracer object`: a user's eBPF object, loaded and attached by the names of its
+//! sections. Its maps are served over HTTP.
 //!
-//! Here: the life of this mode and its page. Its output: [`bpfassay_protocol::object`].
+//! This module contains the life of this mode and its page. [`bpfassay_protocol::object`] describes
+//! the output.
 //!
 //! The object is untrusted: its size is bounded, and errors in it are reported.
 
@@ -40,20 +42,20 @@ use crate::{
     },
 };
 
-/// What to load, and which maps of it to serve.
+/// The object to load, and the maps to serve.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ObjectConfig {
     pub(crate) object: ObjectSource,
-    /// The programs to load; none: all.
+    /// The programs to load; empty means all.
     pub(crate) programs: Vec<String>,
-    /// The contents of its maps and constants before its programs are attached.
+    /// Contents of maps and constants before the programs are attached.
     pub(crate) contents: Contents,
     pub(crate) maps: Vec<String>,
     pub(crate) pin: Option<PathBuf>,
     pub(crate) port: u16,
 }
 
-/// Where an object is.
+/// The location of an object.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ObjectSource {
     /// In this file.
@@ -89,9 +91,10 @@ pub(crate) enum ObjectError {
     Serve(#[from] ServeError),
 }
 
-/// Loads, attaches and serves; `Some` where the kernel refuses.
+/// Loads, attaches and serves. Returns `Some` if the kernel refuses.
 pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
-    // Before anything is attached, so that nothing remains when a signal arrives meanwhile.
+    // Signals are blocked before anything is attached, so that nothing remains when one arrives
+    // meanwhile.
     let signals = signals::descriptor().map_err(ObjectError::Signals)?;
     let elf = match &args.object {
         ObjectSource::File(path) => Cow::Owned(read(path)?),
@@ -105,7 +108,7 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
     let contents = contents::encode(&elf, &args.contents)?;
     let mut loaded = match bare::bring_up(&elf, &args.programs, &contents) {
         Ok(loaded) => loaded,
-        // They may be the reason.
+        // The prototypes may be the reason.
         Err(refusal) => return Ok(Some(Refusal { prototypes: compared(prototypes), ..refusal })),
     };
     drop(elf);
@@ -115,7 +118,8 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
         fs::create_dir_all(directory).map_err(|source| ObjectError::Pin { path: directory.clone(), source })?;
         loaded.pin(directory).map_err(|(path, source)| ObjectError::Pin { path, source })?;
     }
-    // Not before everything is attached: a client that can connect may take it for ready.
+    // The port opens after everything is attached: a client that can connect takes the program for
+    // ready.
     let page = if maps.is_empty() { Page::Nothing } else { Page::Map };
     let mut endpoint = Endpoint::bind(Address::Tcp((Ipv4Addr::LOCALHOST, args.port).into()), page)?;
     let stdin = io::stdin();
@@ -125,11 +129,12 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
             return Ok(None);
         }
         endpoint.serve(&ready.endpoint, Instant::now(), &mut |_| {
-            // Each has its share of what a page holds.
+            // Each map gets an equal share of the page.
             let most = MAX_PAGE / maps.len().max(1);
             let pages = maps.iter().map(|(name, map)| {
                 page_of(name, map, most).map_err(|error| {
-                    // The client receives a status without the reason; the reason goes here.
+                    // The client receives a status without the reason. The reason goes to standard
+                    // error.
                     let _ = writeln!(io::stderr(), "bpfassay-tracer: cannot read the map `{name}`: {error}");
                 })
             });
@@ -138,7 +143,7 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
     }
 }
 
-/// The object in `file`, which may hold any bytes.
+/// Reads the object in a file, which can contain any bytes.
 fn read(path: &Path) -> Result<Vec<u8>, ObjectError> {
     let mut elf = Vec::new();
     let read = fs::File::open(path).and_then(|file| file.take(MAX_OBJECT + 1).read_to_end(&mut elf));
@@ -149,7 +154,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ObjectError> {
     Ok(elf)
 }
 
-/// The object of the bundled tool `name`.
+/// Returns the object of the bundled tool `name`.
 fn bundled(name: &str) -> Result<&'static [u8], ObjectError> {
     named(BUNDLED, name).ok_or_else(|| {
         let known: Vec<&str> = BUNDLED.iter().map(|bundled| bundled.name).collect();
@@ -157,13 +162,12 @@ fn bundled(name: &str) -> Result<&'static [u8], ObjectError> {
     })
 }
 
-/// The types of a bundled object.
 pub(crate) fn types(elf: &[u8]) -> Result<ObjectLine, ObjectError> {
     let btf = bpfassay_btf::of_object(elf).map_err(ObjectError::Types)?;
     Ok(ObjectLine::Types { btf: Hex(btf) })
 }
 
-/// What `programs` of `elf`, or all of them, read, compared with this kernel's functions.
+/// Compares what `programs` of `elf`, or all of them, read with this kernel's functions.
 fn prototypes(elf: &[u8], programs: &[String]) -> ObjectLine {
     let checked = || {
         let kernel = btf::read().map_err(|error| btf::cannot(&error))?;
@@ -178,7 +182,7 @@ fn prototypes(elf: &[u8], programs: &[String]) -> ObjectLine {
     }
 }
 
-/// The result of the comparison.
+/// Returns the result of the comparison, if there is one.
 fn compared(prototypes: ObjectLine) -> Option<Box<Prototypes>> {
     match prototypes {
         ObjectLine::Prototypes { checked } => Some(Box::new(Prototypes(checked))),
@@ -189,7 +193,7 @@ fn compared(prototypes: ObjectLine) -> Option<Box<Prototypes>> {
 /// Writes one line to standard output.
 ///
 /// # Errors
-/// [`ObjectError::Output`] where standard output cannot be written to.
+/// [`ObjectError::Output`] if standard output cannot be written to.
 pub(crate) fn report(line: &ObjectLine) -> Result<(), ObjectError> {
     let mut out = io::stdout().lock();
     let written = serde_json::to_writer(&mut out, line).map_err(io::Error::from);
@@ -202,12 +206,12 @@ fn opened(loaded: &Bare, name: &str) -> Result<(String, Map), ObjectError> {
     Ok((name.to_owned(), map))
 }
 
-/// The page of a map, as JSON of at most `length` bytes.
+/// Returns the page of a map, as JSON of at most `length` bytes.
 fn page_of(name: &str, map: &Map, length: usize) -> io::Result<String> {
     let copies = map.copies();
-    // The size to which the kernel pads the copies of a per-CPU map, except for a single one.
+    // The kernel pads the copies of a per-CPU map to this size, but not a single copy.
     let stride = if copies == 1 { map.value_size() } else { map.value_size().next_multiple_of(8) };
-    // No more than fit on a page, and one that shows that there are more.
+    // The number of entries that fit on a page, plus one that shows that there are more.
     let most = length / MapPage::length(map.key_size(), stride.saturating_mul(copies)) + 1;
     let entries = map.first_entries(most)?.into_iter().map(|entry| {
         let mut value = Vec::with_capacity(stride.saturating_mul(copies));
@@ -242,7 +246,8 @@ mod tests {
         for one in BUNDLED {
             let ObjectLine::Types { btf } = types(bundled(one.name).unwrap()).unwrap() else { panic!("{}", one.name) };
             let btf = bpfassay_btf::Btf::new(&btf.0).unwrap();
-            // A map, or a section of global variables, whose places the object file alone has.
+            // The object has a map, or a section of global variables. The object file alone has the
+            // offsets of these.
             let values = ["counts", ".data.calls"].into_iter().filter_map(|map| btf.map(map)?.value);
             let values: Vec<_> = values.collect();
             let has_places = |fields: &[bpfassay_btf::Field]| fields.iter().skip(1).all(|field| field.offset > 0);

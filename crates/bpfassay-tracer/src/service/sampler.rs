@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From the tracer's counters to the rows of a sample or of the metrics endpoint.
+//! Converts the tracer's counters into rows of a sample or of the metrics endpoint.
 
 use std::{collections::BTreeMap, os::fd::BorrowedFd};
 
@@ -19,10 +19,10 @@ use crate::{
     service::metrics::{Labels, Series, Snapshot},
 };
 
-/// In place of path and device where the probe does not have them.
+/// Replaces path and device if the probe does not know them.
 const NOT_KNOWN: &str = "not known";
 
-/// The source of the counters: the tracer, or in tests one with fixed counts.
+/// The source of the counters: the tracer, or in tests a source with fixed counts.
 pub(crate) trait Source {
     /// [`Tracer::attached`].
     fn attached(&self) -> &Attached;
@@ -30,19 +30,19 @@ pub(crate) trait Source {
     /// [`Tracer::rows`].
     ///
     /// # Errors
-    /// [`ReadError`] where the counters cannot be read.
+    /// [`ReadError`] if the counters cannot be read.
     fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError>;
 
     /// [`Tracer::event_rows`].
     ///
     /// # Errors
-    /// [`ReadError`] where the counters cannot be read.
+    /// [`ReadError`] if the counters cannot be read.
     fn event_rows(&mut self) -> Result<Vec<EventRow>, ReadError>;
 
     /// [`Tracer::losses`].
     ///
     /// # Errors
-    /// [`ReadError`] where the counts of losses cannot be read.
+    /// [`ReadError`] if the counts of losses cannot be read.
     fn losses(&mut self) -> Result<Losses, ReadError>;
 }
 
@@ -69,7 +69,8 @@ pub(crate) struct Sampler<'a, S> {
     source: &'a mut S,
     mounts: Mounts,
     cgroups: Cgroups,
-    /// Paths that mounts have or had, by device and mount id: a counter keeps its label after an unmount.
+    /// Paths that mounts have or had, by device and mount id. A counter keeps its label after an
+    /// unmount.
     paths: BTreeMap<(Device, u64), String>,
     /// Whether `readv` counts as `read` and `writev` as `write`.
     merge: bool,
@@ -84,27 +85,27 @@ impl Sampler<'_, Tracer> {
     /// [`Tracer::drain`].
     ///
     /// # Errors
-    /// [`ReadError`] where the ring buffer cannot be read.
+    /// [`ReadError`] if the ring buffer cannot be read.
     pub(crate) fn drain(&mut self) -> Result<(), ReadError> {
         self.source.drain()
     }
 }
 
 impl<'a, S: Source> Sampler<'a, S> {
-    /// Reads `source`.
+    /// Makes a sampler that reads `source`.
     ///
     /// # Errors
-    /// [`MountsError`] where the mount table cannot be read.
+    /// [`MountsError`] if the mount table cannot be read.
     pub(crate) fn new(source: &'a mut S, merge: bool) -> Result<Self, MountsError> {
         let mounts = Mounts::open()?;
         let cgroups = Cgroups::new(mounts.of_type("cgroup2").next().map(Into::into));
         Ok(Self { source, mounts, cgroups, paths: BTreeMap::new(), merge })
     }
 
-    /// A sample, now.
+    /// Takes a sample now.
     ///
     /// # Errors
-    /// [`ReadError`] where the counters or the mount table cannot be read.
+    /// [`ReadError`] if the counters or the mount table cannot be read.
     pub(crate) fn sample(&mut self, label: Option<String>) -> Result<Sample, ReadError> {
         let now = clock_gettime(ClockId::Monotonic);
         Ok(Sample {
@@ -116,10 +117,10 @@ impl<'a, S: Source> Sampler<'a, S> {
         })
     }
 
-    /// The same for the metrics endpoint. Counters of keys that have the same labels are added up.
+    /// Takes a snapshot for the metrics endpoint. Counters of keys with the same labels are summed.
     ///
     /// # Errors
-    /// [`ReadError`] where the counters or the mount table cannot be read.
+    /// [`ReadError`] if the counters or the mount table cannot be read.
     pub(crate) fn snapshot(&mut self) -> Result<Snapshot<'_>, ReadError> {
         let mut series = BTreeMap::<Labels, Series>::new();
         for row in self.rows()? {
@@ -155,7 +156,7 @@ impl<'a, S: Source> Sampler<'a, S> {
     }
 }
 
-/// Counts `readv` as `read` and `writev` as `write`; keeps the order by key.
+/// Counts `readv` as `read` and `writev` as `write`. Keeps the order by key.
 fn merge(rows: Vec<CounterRow>) -> Vec<CounterRow> {
     let mut merged = BTreeMap::<_, CounterRow>::new();
     for mut row in rows {
@@ -252,7 +253,7 @@ mod tests {
         let mut tracer = fake(vec![row(1, 7, Operation::Read, 3, &[]), row(2, 7, Operation::Read, 4, &[])]);
         let mut reader = Sampler::new(&mut tracer, false).unwrap();
         reader.paths.insert((Device { major: 0, minor: 50 }, 7), "/was here".to_owned());
-        // Two jobs of one name, one after the other.
+        // Two jobs with the same name, one after the other.
         reader.cgroups = Cgroups::of([(1, "/job"), (2, "/job")]);
         let snapshot = reader.snapshot().unwrap();
         assert_eq!(snapshot.series.len(), 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The life of an attached tracer: commands in, samples out, counters to Prometheus, until the end of standard input
-//! or a signal.
+//! The life of an attached tracer: reads commands, writes samples and serves counters to
+//! Prometheus, until the end of standard input or a signal.
 
 use std::{
     io::{self, Stdin, Write},
@@ -49,7 +49,6 @@ pub(crate) enum ServeError {
     Setup { what: &'static str, source: io::Error },
 }
 
-/// Writes lines.
 #[derive(Debug)]
 pub(crate) struct Output<W> {
     writer: W,
@@ -64,7 +63,8 @@ impl<W: Write> Output<W> {
     /// Writes one line and flushes it.
     ///
     /// # Errors
-    /// [`ServeError::Output`] where the line cannot be written, [`ServeError::Json`] where it has no form in JSON.
+    /// [`ServeError::Output`] if the line cannot be written, [`ServeError::Json`] if it has no form
+    /// in JSON.
     pub(crate) fn line(&mut self, line: &TracerLine) -> Result<(), ServeError> {
         self.line.clear();
         serde_json::to_writer(&mut self.line, line).map_err(ServeError::Json)?;
@@ -73,7 +73,7 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// What to do beside executing commands.
+/// The tracer's tasks besides executing commands.
 #[derive(Debug)]
 pub(crate) struct Service {
     /// How often to write a sample without a command.
@@ -82,23 +82,23 @@ pub(crate) struct Service {
     pub(crate) merge: bool,
     /// Whether to continue after the end of standard input, until a signal arrives.
     pub(crate) stay: bool,
-    /// Where to serve the counters to Prometheus.
+    /// The endpoint that serves the counters to Prometheus.
     pub(crate) endpoint: Option<Endpoint>,
 }
 
-/// The end of a session.
+/// How a session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// The programs are to be detached, and stay loaded.
+    /// The programs must be detached, and stay loaded.
     Detach,
-    /// The program is to end.
+    /// The program must end.
     End,
 }
 
 /// Commands and signals, for the life of the program.
 struct Input {
     stdin: Stdin,
-    /// Until the end of standard input.
+    /// Present until the end of standard input.
     commands: Option<Commands>,
     signals: OwnedFd,
 }
@@ -110,7 +110,7 @@ impl Input {
         Ok(Self { stdin: io::stdin(), commands: Some(Commands::new(keeps_loaded)), signals })
     }
 
-    /// Reads what has arrived; returns whether more may arrive.
+    /// Reads what has arrived. Returns whether more can arrive.
     fn take(&mut self) -> Result<bool, ServeError> {
         let Some(commands) = &mut self.commands else { return Ok(false) };
         let mut bytes = [0; 4096];
@@ -120,17 +120,16 @@ impl Input {
         Ok(read > 0)
     }
 
-    /// The next command that has arrived.
+    /// Returns the next command that has arrived.
     fn next(&mut self) -> Result<Option<Command>, ServeError> {
         Ok(self.commands.as_mut().map(Commands::next).transpose()?.flatten())
     }
 
-    /// Ends the input.
     fn finish(&mut self) -> Result<(), ServeError> {
         Ok(self.commands.take().map_or(Ok(()), Commands::finish)?)
     }
 
-    /// Waits until the programs are to be attached; `false` where the program is to end.
+    /// Waits until the programs must be attached. Returns `false` if the program must end.
     fn await_attach(&mut self) -> Result<bool, ServeError> {
         loop {
             match self.next()? {
@@ -150,10 +149,12 @@ impl Input {
     }
 }
 
-/// Attaches the programs of `configuration` and serves them until the end of standard input or a signal.
+/// Attaches the programs of `configuration` and serves them until the end of standard input or a
+/// signal.
 ///
 /// # Errors
-/// [`ServeError`] where input, output, a reading or the endpoint fails. A refusal by the kernel is no error: it is reported as a line.
+/// [`ServeError`] if input, output, a reading or the endpoint fails. A refusal by the kernel is not
+/// an error: it is reported as a line.
 pub(crate) fn once<W: Write>(
     (configuration, options): (ProbeConfiguration, &Options),
     mut service: Service,
@@ -169,11 +170,13 @@ pub(crate) fn once<W: Write>(
     Ok(Served::Ended)
 }
 
-/// Attaches and detaches the programs of `configuration` by commands, and serves them meanwhile. They are loaded when they are first
-/// attached, and again where the kernel does not attach them a second time.
+/// Attaches and detaches the programs of `configuration` by commands, and serves them meanwhile.
+/// They are loaded when they are first attached, and again if the kernel does not attach them a
+/// second time.
 ///
 /// # Errors
-/// [`ServeError`] where input, output, a reading or the endpoint fails. A refusal by the kernel is no error: it is reported as a line.
+/// [`ServeError`] if input, output, a reading or the endpoint fails. A refusal by the kernel is not
+/// an error: it is reported as a line.
 pub(crate) fn keep_loaded<W: Write>(
     (configuration, options): (ProbeConfiguration, &Options),
     mut service: Service,
@@ -183,7 +186,8 @@ pub(crate) fn keep_loaded<W: Write>(
     let mut input = Input::new(true)?;
     let mut tracer: Option<Tracer> = None;
     while input.await_attach()? {
-        // Before Linux 5.13 (f3a95075549e) the kernel attaches a program to a trampoline once only; any other refusal would be repeated.
+        // Before Linux 5.13 (f3a95075549e) the kernel attaches a program to a trampoline only once.
+        // Any other refusal would be repeated.
         if tracer.as_mut().is_some_and(|tracer| tracer.attach_again().is_err()) {
             tracer = None;
         }
@@ -203,12 +207,12 @@ pub(crate) fn keep_loaded<W: Write>(
     Ok(Served::Ended)
 }
 
-/// The end of a tracer.
+/// How a tracer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Served {
-    /// It ended as requested.
+    /// The tracer ended as requested.
     Ended,
-    /// The kernel refused its programs, which was reported.
+    /// The kernel refused the tracer's programs, which was reported.
     Refused,
 }
 
@@ -216,7 +220,8 @@ fn refused<W: Write>(refusal: Refusal, output: &mut Output<W>) -> Result<Served,
     output.line(&TracerLine::Refused(refusal)).map(|()| Served::Refused)
 }
 
-/// Writes the line `ready`, then serves commands, the interval and the metrics endpoint until the programs are to be detached.
+/// Writes the line `ready`, then serves commands, the interval and the metrics endpoint until the
+/// programs must be detached.
 fn serve<W: Write>(
     tracer: &mut Tracer,
     service: &mut Service,
@@ -230,7 +235,7 @@ fn serve<W: Write>(
     output.line(&TracerLine::Ready(tracer.attached().clone()))?;
     let mut reader = Sampler::new(tracer, service.merge).map_err(ReadError::Mounts)?;
     loop {
-        // Input that arrived together with the command to attach is in the buffer already.
+        // Input that arrived together with the command to attach is already in the buffer.
         while let Some(command) = input.next()? {
             match command {
                 Command::Sample(label) => output.line(&TracerLine::Sample(reader.sample(Some(label))?))?,
@@ -253,7 +258,8 @@ fn serve<W: Write>(
             }
         }
         if let Some(timer) = timer.as_ref().filter(|_| ready.timer) {
-            // Intervals that passed without a sample make one sample, not several with the same content.
+            // Intervals that passed without a sample make one sample, not several with the same
+            // content.
             rustix::io::retry_on_intr(|| rustix::io::read(timer, &mut [0; 8]))
                 .map_err(|source| ServeError::Setup { what: "read the timer", source: source.into() })?;
             output.line(&TracerLine::Sample(reader.sample(None)?))?;
@@ -274,7 +280,8 @@ fn serve<W: Write>(
     }
 }
 
-/// Detaches and writes the last line. `statistics`: whether the kernel kept some meanwhile.
+/// Detaches and writes the last line. `statistics` tells whether the kernel kept statistics
+/// meanwhile.
 fn end<W: Write>(tracer: &mut Tracer, statistics: bool, output: &mut Output<W>) -> Result<(), ServeError> {
     let (statistics, events) =
         if statistics { (tracer.statistics()?, Some(tracer.events()?)) } else { (Vec::new(), None) };
@@ -311,7 +318,7 @@ pub(crate) fn wait(
     waiting.extend(endpoint.into_iter().flat_map(Endpoint::waiting));
     let deadline = endpoint.and_then(Endpoint::deadline);
     loop {
-        // Rounded up, so that the deadline has passed when the time is over.
+        // The timeout is rounded up, so that the deadline has passed when it is over.
         let left =
             deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());

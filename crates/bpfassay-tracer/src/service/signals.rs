@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SIGINT and SIGTERM as a readable file descriptor, so that kprobes made through tracefs are removed on the way out.
+//! SIGINT and SIGTERM as a readable file descriptor, so that kprobes made through tracefs are
+//! removed at the end.
 
 use std::{
     io, mem,
@@ -7,12 +8,14 @@ use std::{
     ptr,
 };
 
-/// Blocks both signals for this thread and returns a descriptor that becomes readable when one arrives.
+/// Blocks both signals for this thread. Returns a descriptor that becomes readable when one
+/// arrives.
 ///
 /// # Errors
-/// The kernel's error, where it refuses the mask or the descriptor.
+/// The kernel's error, if it refuses the mask or the descriptor.
 pub(crate) fn descriptor() -> io::Result<OwnedFd> {
-    // SAFETY: `sigset_t` is plain data and is initialised before use; all pointers are valid during each call.
+    // SAFETY: `sigset_t` is plain data and is initialised before use; all pointers are valid during
+    // each call.
     unsafe {
         let mut set = mem::zeroed();
         libc::sigemptyset(&mut set);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay-ior`: the workloads as a program: the embedded IOR-compatible engine, and, by a first argument that IOR does not
-//! have, `io-paths`, `mounts`, `microbenchmark` and `neighbour`. One program, because each adds a megabyte to every guest.
+//! `bpfassay-ior`: all workloads in one program, because each program adds a megabyte to every
+//! guest. It is the embedded IOR-compatible engine unless the first argument is one of `io-paths`,
+//! `mounts`, `microbenchmark` and `neighbour`, which IOR does not have.
 
 use bpfassay_protocol::with_causes;
 
@@ -43,7 +44,8 @@ struct Arguments {
     args: Vec<String>,
 }
 
-/// Takes the program's own options out of the arguments; `None`: only information was asked for, and given.
+/// Removes the program's own options from the arguments. Returns `None` if the user asked for
+/// information only, which has been printed.
 fn arguments(args: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
     let mut ranks = env::var("BPFASSAY_IOR_RANKS").ok();
     let mut arguments = Arguments { ranks: 1, node: NodeOf::ALONE, record: None, args: Vec::new() };
@@ -97,7 +99,7 @@ fn run(arguments: Arguments) -> Result<u8, EngineError> {
     Run { plan, ranks, node, args, record: record.map(Into::into) }.start()
 }
 
-/// The workloads that are not IOR's; `None` where the arguments name none of them.
+/// Runs a workload that is not IOR's; `None` if the arguments name none of them.
 fn other_workload(args: &[String]) -> Option<Result<(), (String, u8)>> {
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["io-paths", directory, size, summary @ ..] if summary.len() <= 1 => Some(match size.parse() {
@@ -143,7 +145,7 @@ fn main() -> ExitCode {
     let args: Result<Vec<String>, _> = env::args_os().skip(1).map(std::ffi::OsString::into_string).collect();
     if let Some(outcome) = args.as_ref().ok().and_then(|args| other_workload(args)) {
         let Err((message, status)) = outcome else { return ExitCode::SUCCESS };
-        // Nothing can report a failure of this write.
+        // A failure of this write cannot be reported.
         let _ = writeln!(std::io::stderr(), "bpfassay-ior: error: {message}");
         return status.into();
     }
@@ -158,7 +160,7 @@ fn main() -> ExitCode {
             Err(error) => (with_causes(&error), error.exit_status()),
         },
     };
-    // Nothing can report a failure of this write.
+    // A failure of this write cannot be reported.
     let _ = writeln!(std::io::stderr(), "bpfassay-ior: error: {message}");
     status.into()
 }

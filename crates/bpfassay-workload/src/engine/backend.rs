@@ -10,13 +10,12 @@ use super::{
 };
 use bpfassay_ior::{AccessOrder, Api, Options};
 
-/// How often IOR goes on after a partial transfer.
+/// How often IOR continues after a partial transfer.
 const MAX_RETRIES: u32 = 10_000;
 
 /// Permissions of a new file.
 const MODE: libc::mode_t = 0o664;
 
-/// Direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
@@ -28,9 +27,9 @@ pub(crate) struct Backend<'a, I> {
     pub(crate) io: I,
     pub(crate) options: &'a Options,
     pub(crate) rank: u32,
-    /// Bytes of all tasks' blocks together: what the MMAP interface maps.
+    /// Size of all tasks' blocks together, in bytes, which the MMAP interface maps.
     pub(crate) aggregate: u64,
-    /// What the current phase's calls returned.
+    /// Results of the current phase's calls.
     pub(crate) moved: Moved,
 }
 
@@ -46,7 +45,7 @@ impl<I: Io> Backend<'_, I> {
         EngineError::Call { rank: self.rank, call, path: path.to_owned(), source }
     }
 
-    /// Opens the file for writing, creating it if need be.
+    /// Opens the file for writing, and creates it if necessary.
     pub(crate) fn create(&mut self, path: &CStr) -> Result<Opened, EngineError> {
         let opened = self.open_with(path, libc::O_CREAT | libc::O_RDWR, MODE)?;
         if self.options.api != Api::Mmap {
@@ -196,7 +195,7 @@ impl<I: Io> Backend<'_, I> {
         self.io.close(file).map_err(|source| self.failed("close", &path, source))
     }
 
-    /// Size of a test file, in bytes.
+    /// Returns the size of a test file, in bytes.
     pub(crate) fn size(&mut self, path: &CStr) -> Result<u64, EngineError> {
         self.io.size(path).map_err(|source| self.failed("stat", &path.to_string_lossy(), source))
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The control channel (`bpfassay_protocol::control`): the agent holds the run between phases.
+//! The control channel (`bpfassay_protocol::control`), through which the agent holds the run
+//! between phases.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +22,8 @@ pub(crate) struct Control<S = Socket> {
     agent: S,
 }
 
-/// A stream socket that is never read or written but by `recv` and `send` (see [`bpfassay_protocol::control`]).
+/// A stream socket that is used through `recv` and `send` only (see
+/// [`bpfassay_protocol::control`]).
 #[derive(Debug)]
 pub(crate) struct Socket(OwnedFd);
 
@@ -41,7 +43,7 @@ impl Write for Socket {
     }
 }
 
-/// What the `read`- and `write`-like calls of one rank returned in one phase.
+/// Results of the `read`- and `write`-like calls of one rank in one phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Moved {
     pub(crate) read: Totals,
@@ -61,7 +63,7 @@ impl Moved {
         [read.calls, read.bytes, read.errors, write.calls, write.bytes, write.errors]
     }
 
-    /// Sums the ranks' [`Moved::numbers`]; operations without a call are left out.
+    /// Sums the ranks' [`Moved::numbers`]. Operations without a call are left out.
     pub(crate) fn sum(ranks: &[[u64; 6]]) -> BTreeMap<Operation, Totals> {
         let mut sums = BTreeMap::<Operation, Totals>::new();
         for &[calls, bytes, errors, write_calls, write_bytes, write_errors] in ranks {
@@ -78,7 +80,7 @@ fn failed(what: &str, source: io::Error) -> EngineError {
     EngineError::Control { what: what.to_owned(), source: Some(source) }
 }
 
-/// The descriptor that the environment names, if any.
+/// Returns the descriptor that the environment names, if any.
 pub(crate) fn descriptor() -> Result<Option<RawFd>, EngineError> {
     let Some(value) = std::env::var_os(ENVIRONMENT) else { return Ok(None) };
     match value.to_str().and_then(|text| text.parse::<RawFd>().ok()).filter(|&number| number >= 0) {
@@ -97,15 +99,16 @@ fn is_open(descriptor: RawFd) -> bool {
 }
 
 impl Control {
-    /// Takes over the descriptor from [`descriptor`].
+    /// Takes over the descriptor that [`descriptor`] returned.
     pub(crate) fn take(number: RawFd) -> Self {
-        // SAFETY: open (checked by `descriptor`), and the environment gives it to this program to own.
+        // SAFETY: open (checked by `descriptor`), and the environment gives it to this program to
+        // own.
         Self { agent: Socket(unsafe { OwnedFd::from_raw_fd(number) }) }
     }
 }
 
 impl<S: Read + Write> Control<S> {
-    /// With this agent.
+    /// Makes a channel to `agent`.
     #[cfg(test)]
     pub(crate) const fn over(agent: S) -> Self {
         Self { agent }

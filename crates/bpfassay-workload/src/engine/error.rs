@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a run of the engine can fail, and the exit status for each way.
+//! Errors of the engine, and the exit status for each.
 
 use std::io;
 
@@ -14,30 +14,30 @@ pub enum EngineError {
     /// The engine has no such interface.
     #[error("the embedded engine has no {api} interface, only POSIX and MMAP: use a real IOR for it")]
     Api {
-        /// The interface asked for.
+        /// Name of the requested interface.
         api: &'static str,
     },
-    /// A file that the engine needs could not be read or written.
+    /// A file that the engine needs cannot be read or written.
     #[error("cannot {action} `{path}`")]
     File {
-        /// What was tried.
+        /// The attempted operation, as a verb.
         action: &'static str,
-        /// With which file.
+        /// Path of the file.
         path: String,
-        /// Why not.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
     /// A system call on a test file failed.
     #[error("rank {rank}: {call} on test file `{path}` failed")]
     Call {
-        /// The rank that made it.
+        /// The rank that made the call.
         rank: u32,
-        /// The call.
+        /// Name of the call.
         call: &'static str,
-        /// The file.
+        /// Path of the test file.
         path: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -46,53 +46,53 @@ pub enum EngineError {
         "rank {rank}: {call} moved {moved} of {length} bytes at offset {offset} of test file `{path}`: is the file complete and the file system large enough?"
     )]
     Partial {
-        /// The rank that made it.
+        /// The rank that made the transfer.
         rank: u32,
-        /// The call.
+        /// Name of the call.
         call: &'static str,
-        /// The file.
+        /// Path of the test file.
         path: String,
-        /// Where the transfer began.
+        /// Offset in the file at which the transfer began, in bytes.
         offset: u64,
-        /// Bytes moved.
+        /// Bytes that were transferred.
         moved: u64,
-        /// Bytes to be moved.
+        /// Bytes that should have been transferred.
         length: u64,
     },
     /// The test file does not allow the test.
     #[error("rank {rank}: {what}")]
     Test {
-        /// The rank concerned.
+        /// The rank that found the problem.
         rank: u32,
-        /// What is wrong and what to do.
+        /// The problem, and what to do about it.
         what: String,
     },
-    /// The control channel is not what it should be.
+    /// The control channel does not work as expected.
     #[error("control channel (BPFASSAY_CONTROL): {what}")]
     Control {
-        /// What was tried or expected.
+        /// The failed operation, or what was expected.
         what: String,
-        /// Why it failed, where a call failed.
+        /// The kernel's error, if a call failed.
         #[source]
         source: Option<io::Error>,
     },
-    /// Ranks could not be set up.
+    /// The ranks cannot be set up.
     #[error("cannot {action} for {ranks} ranks")]
     Ranks {
-        /// What was tried.
+        /// The attempted operation, as a verb.
         action: &'static str,
-        /// How many ranks.
+        /// Number of ranks.
         ranks: u32,
-        /// Why not.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
     /// A signal killed a rank.
     #[error("rank {rank} was killed by signal {signal}{}", if *signal == libc::SIGBUS { ": a mapped test file is shorter than its mapping or the file system is full" } else { "" })]
     Killed {
-        /// The rank.
+        /// The killed rank.
         rank: u32,
-        /// The signal.
+        /// Number of the signal.
         signal: i32,
     },
     /// Another rank failed and has reported why.
@@ -101,7 +101,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// The exit status of `bpfassay-ior` for it.
+    /// Returns the exit status of `bpfassay-ior` for this error.
     #[must_use]
     pub const fn exit_status(&self) -> u8 {
         match self {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a report contains about the machine and the time.
+//! The parts of a report that describe the machine and the time.
 
 use std::ffi::CStr;
 
-/// Names of the machine.
+/// Names of the machine, as uname(2) returns them.
 pub(crate) struct Host {
     system: String,
     node: String,
@@ -25,26 +25,27 @@ impl Host {
         }
     }
 
-    /// System and node, with everything else if `full`.
+    /// Returns system and node, or all names if `full`.
     pub(crate) fn machine(&self, full: bool) -> String {
         let Self { system, node, release, version, machine } = self;
         if full { format!("{system} {node} {release} {version} {machine}") } else { format!("{system} {node}") }
     }
 
-    /// Node without its trailing number, and system.
+    /// Returns the node without its trailing number, and the system.
     pub(crate) fn platform(&self) -> String {
         let name = self.node.trim_end_matches(|letter: char| letter.is_ascii_digit());
-        // A name of digits only keeps all of them.
+        // A name that consists of digits keeps all of them.
         let name = if name.is_empty() { &self.node } else { name };
         format!("{name}({})", self.system)
     }
 }
 
-/// The local time as C's `ctime` writes it: `Sat Nov 21 03:56:36 2026`.
+/// Returns the local time in the format of C's `ctime`: `Sat Nov 21 03:56:36 2026`.
 pub(crate) fn local_time() -> String {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec as libc::time_t;
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: both pointers are to live local variables; the all-zero structure stays valid if the call fails.
+    // SAFETY: both pointers are to live local variables; the all-zero structure stays valid if the
+    // call fails.
     let parts = unsafe {
         libc::localtime_r(&raw const now, parts.as_mut_ptr());
         parts.assume_init()
@@ -66,7 +67,7 @@ pub(crate) fn local_time() -> String {
     )
 }
 
-/// A size in bytes, MiB, GiB or TiB, as IOR shows it.
+/// Formats a size in bytes, MiB, GiB or TiB, as IOR does.
 pub(crate) fn human(bytes: u64) -> String {
     for (unit, shift) in [("TiB", 40), ("GiB", 30), ("MiB", 20)] {
         let size = 1u64 << shift;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The system calls of a test, behind a trait so that they can be recorded ([`super::record`]) or replaced in tests.
+//! The system calls of a test. They are behind a trait so that they can be recorded
+//! ([`super::record`]) or replaced in tests.
 //!
-//! They go through the C library's functions, because those decide which system call is made on which architecture
-//! and the real IOR calls the same ones.
+//! They go through the functions of the C library, as in the real IOR: these decide which system
+//! call is made on which architecture.
 
 use std::{ffi::CStr, io, ptr, slice, time::Duration};
 
@@ -45,9 +46,9 @@ pub(crate) struct Space {
     pub(crate) free_files: u64,
 }
 
-/// What a rank does to test files. Every method is one call.
+/// The operations of a rank on test files. Every method makes one call.
 pub(crate) trait Io {
-    /// A clock that never goes back.
+    /// Returns the time of a monotonic clock.
     fn now(&self) -> Duration;
     fn open(&mut self, path: &CStr, flags: c_int, mode: libc::mode_t) -> io::Result<File>;
     fn seek(&mut self, file: File, offset: i64) -> io::Result<()>;
@@ -63,13 +64,13 @@ pub(crate) trait Io {
     fn unmap(&mut self, map: Map) -> io::Result<()>;
     fn unlink(&mut self, path: &CStr) -> io::Result<()>;
     fn access(&mut self, path: &CStr, mode: c_int) -> io::Result<()>;
-    /// Size of the file, in bytes.
+    /// Returns the size of the file, in bytes.
     fn size(&mut self, path: &CStr) -> io::Result<u64>;
     fn mkdir(&mut self, path: &CStr, mode: libc::mode_t) -> io::Result<()>;
     fn space(&mut self, directory: &CStr) -> io::Result<Space>;
 }
 
-/// The kernel.
+/// Makes the calls to the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Kernel;
 
@@ -161,7 +162,8 @@ impl Io for Kernel {
             Advice::Sequential => libc::POSIX_MADV_SEQUENTIAL,
             Advice::DontNeed => libc::POSIX_MADV_DONTNEED,
         };
-        // SAFETY: `part` stays within the mapping, and none of these pieces of advice changes its contents.
+        // SAFETY: `part` stays within the mapping, and none of these pieces of advice changes its
+        // contents.
         match unsafe { libc::posix_madvise(map.part(offset, length)?, length, advice) } {
             0 => Ok(()),
             error => Err(io::Error::from_raw_os_error(error)),
@@ -214,7 +216,7 @@ impl Io for Kernel {
 }
 
 impl Map {
-    /// Address of a range within the mapping.
+    /// Returns the address of a range within the mapping.
     fn part(&self, offset: usize, length: usize) -> io::Result<*mut libc::c_void> {
         match offset.checked_add(length) {
             // SAFETY: the offset lies within the mapping.
@@ -244,14 +246,14 @@ impl Map {
     }
 }
 
-/// A page-aligned buffer, as `O_DIRECT` needs it.
+/// A page-aligned buffer, as `O_DIRECT` requires.
 pub(crate) struct Buffer {
     address: ptr::NonNull<u8>,
     layout: std::alloc::Layout,
 }
 
 impl Buffer {
-    /// A buffer of `size` zero bytes; `None` if there is no memory for it.
+    /// Makes a buffer of `size` zero bytes; `None` if there is not enough memory.
     pub(crate) fn new(size: usize) -> Option<Self> {
         let layout = std::alloc::Layout::from_size_align(size.max(1), rustix::param::page_size()).ok()?;
         // SAFETY: the size is not zero.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A writer of JSON that keeps the order of keys and IOR's way with numbers.
+//! Writes JSON with the keys in order, and numbers in IOR's format.
 
 use std::io::{self, Write};
 
-/// Writes one JSON value piece by piece, so that a run that ends early leaves what it had.
+/// Writes one JSON value piece by piece, so that a run that ends early leaves its results so far.
 pub(crate) struct Json<W> {
     out: W,
-    /// For every object and array begun: its closing bracket and whether it has elements.
+    /// For every open object and array: the closing bracket, and whether it has elements.
     open: Vec<(char, bool)>,
 }
 
@@ -15,7 +15,7 @@ impl<W: Write> Json<W> {
         Self { out, open: Vec::new() }
     }
 
-    /// Separates from the previous element, and writes the key inside of objects.
+    /// Writes the separator after the previous element, and in objects the key.
     fn element(&mut self, key: &str) -> io::Result<()> {
         if let Some((bracket, has_elements)) = self.open.last_mut() {
             let separator = if *has_elements { ",\n" } else { "\n" };
@@ -34,7 +34,7 @@ impl<W: Write> Json<W> {
         serde_json::to_writer(&mut self.out, text).map_err(io::Error::from)
     }
 
-    /// Begins an object; inside of arrays and at the top the key does not matter.
+    /// Begins an object. The key is ignored in arrays and at the top level.
     pub(crate) fn begin_object(&mut self, key: &str) -> io::Result<()> {
         self.element(key)?;
         self.open.push(('}', false));
@@ -47,7 +47,7 @@ impl<W: Write> Json<W> {
         self.out.write_all(b"[")
     }
 
-    /// Ends what was begun last.
+    /// Ends the object or array that was begun last.
     pub(crate) fn end(&mut self) -> io::Result<()> {
         let Some((bracket, has_elements)) = self.open.pop() else { return Ok(()) };
         if has_elements {
@@ -70,8 +70,8 @@ impl<W: Write> Json<W> {
         write!(self.out, "{value}")
     }
 
-    /// Four decimals; an infinite number as a string, as IOR does; what is not a number, which IOR writes as it is and
-    /// JSON does not have, as `null`.
+    /// Writes a number with four decimals. An infinite number becomes a string, as in IOR. NaN
+    /// becomes `null`: IOR writes it unchanged, but JSON does not have it.
     pub(crate) fn number(&mut self, key: &str, value: f64) -> io::Result<()> {
         self.element(key)?;
         if value.is_nan() {

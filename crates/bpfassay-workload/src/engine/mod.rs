@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The embedded engine: IOR's work without IOR and MPI, for the POSIX and MMAP interfaces.
 //!
-//! It makes the same system calls on the test files as the real IOR with the same options, rank by rank and in the
-//! same order, and writes the same JSON summary. Ranks are processes forked before any work; barriers and reductions
-//! go through shared memory and futexes, so that only the test itself does file I/O.
+//! The engine makes the same system calls on the test files as the real IOR with the same options,
+//! rank by rank and in the same order. It writes the same JSON summary. Ranks are processes that
+//! are forked before any work. Barriers and reductions use shared memory and futexes, so that only
+//! the test itself does file I/O.
 //!
-//! Where IOR would crash, wait for ever, or go on after a failure, the engine stops with a message instead.
+//! The engine stops with a message in cases in which IOR would crash, wait forever, or continue
+//! after a failure.
 
 mod backend;
 pub(crate) mod control;
@@ -41,10 +43,11 @@ use report::Report;
 use result::TestResult;
 use test_run::{Lead, TestRun};
 
-/// Exit status of a run that found data other than it had written (`-W`, `-R`).
+/// Exit status of a run that found wrong data (`-W`, `-R`).
 pub const DATA_ERRORS: u8 = 1;
 
-/// Exit status of a rank that stopped because another one failed; the run's is that of the other.
+/// Exit status of a rank that stopped because another one failed. The run has the status of that
+/// other rank.
 const ABORTED: u8 = 6;
 
 /// One run of the engine.
@@ -52,25 +55,25 @@ const ABORTED: u8 = 6;
 pub struct Run {
     /// The tests.
     pub plan: Plan,
-    /// Ranks on this node, at most [`MAX_RANKS`].
+    /// Number of ranks on this node, at most [`MAX_RANKS`].
     pub ranks: u32,
-    /// Which of several nodes this one is; each has as many ranks.
+    /// Which of several nodes this is. Each node has the same number of ranks.
     pub node: NodeOf,
     /// The command line of the run, for the report.
     pub args: Vec<String>,
-    /// A directory into which each rank writes a record of its calls on test files, as `rank.N`.
+    /// Directory into which each rank writes a record of its calls on test files, as `rank.N`.
     pub record: Option<PathBuf>,
 }
 
 impl Run {
-    /// Runs all tests and returns the exit status: 0, [`DATA_ERRORS`], or that of the error
-    /// ([`EngineError::exit_status`]) of a rank, which that rank has written to standard error.
+    /// Runs all tests. Returns the exit status: 0, [`DATA_ERRORS`], or that of a rank's error
+    /// ([`EngineError::exit_status`]). The rank has written the error to standard error.
     ///
-    /// The control channel is the one that the environment names (`bpfassay_protocol::control`).
-    /// More than one rank is made by forking: the program must have one thread only.
+    /// The environment names the control channel (`bpfassay_protocol::control`). Several ranks are
+    /// made by forking, so the program must be single-threaded.
     ///
     /// # Errors
-    /// [`EngineError`] for what is wrong before any rank begins, and for ranks that die.
+    /// [`EngineError`] for problems before any rank begins, and for ranks that die.
     pub fn start(self) -> Result<u8, EngineError> {
         if let Some(test) = self.plan.tests.iter().find(|test| test.api == Api::MpiIo) {
             return Err(EngineError::Api { api: test.api.name() });
@@ -108,12 +111,12 @@ impl Run {
         })
     }
 
-    /// Tasks on this node that take part in `test`.
+    /// Returns how many tasks on this node take part in `test`.
     fn tasks(&self, test: &Options) -> u32 {
         if self.node.count > 1 { self.ranks } else { test.tasks.unwrap_or(self.ranks).min(self.ranks) }
     }
 
-    /// The rules that depend on the number of tasks.
+    /// Checks the rules that depend on the number of tasks.
     fn check_tasks(&self, test: &Options) -> Result<(), EngineError> {
         let tasks =
             self.tasks(test).checked_mul(self.node.count).ok_or(OptionsError::Rule { rule: "too many tasks" })?;
@@ -130,7 +133,7 @@ impl Run {
         Ok(())
     }
 
-    /// What one rank does.
+    /// Does the work of one rank.
     fn rank<I: Io>(&self, world: &Team, descriptor: Option<i32>, mut calls: I) -> Result<(I, u8), EngineError> {
         let is_first = world.rank() == 0;
         let mut control = descriptor.filter(|_| is_first).map(Control::take);
@@ -171,7 +174,7 @@ impl Run {
     }
 }
 
-/// Prints a line on standard error; nothing can report a failure of that.
+/// Prints a line on standard error. A failure of that cannot be reported.
 fn print(message: Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "bpfassay-ior: {message}");
 }

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of test files, and of the ranks that own them.
+//! Names of test files, and of the directories of ranks.
 
 use std::{ffi::CString, io};
 
 use super::{EngineError, io::Io};
 use bpfassay_ior::Options;
 
-/// What the name of a test file depends on.
+/// The parameters of a test file's name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owner {
-    /// The rank that asks.
+    /// The rank that asks for the name.
     pub(crate) rank: u32,
-    /// The rank whose file it is.
+    /// The rank that owns the file.
     pub(crate) task: u32,
-    /// The repetition, where each has its own file.
+    /// The repetition, if each repetition has its own file.
     pub(crate) repetition: Option<u32>,
 }
 
-/// The name of the file that `owner.task` uses; makes its directory (`-u`) if it is not there.
+/// Returns the name of the file that `owner.task` uses. Makes the file's directory (`-u`) if it
+/// does not exist.
 pub(crate) fn test_file(io: &mut impl Io, options: &Options, owner: Owner) -> Result<CString, EngineError> {
     let error = |what: String| EngineError::Test { rank: owner.rank, what };
     let count = options.test_file.matches('@').count() + 1;
@@ -39,9 +40,9 @@ pub(crate) fn test_file(io: &mut impl Io, options: &Options, owner: Owner) -> Re
     CString::new(name).map_err(|_| error("the name of the test file holds a zero byte".to_owned()))
 }
 
-/// `/dir/file` to `/dir/RANK/file`, with the directory made and looked at as IOR does.
+/// Turns `/dir/file` into `/dir/RANK/file`. Checks and makes the directory in the same way as IOR.
 fn own_directory(io: &mut impl Io, root: &str, owner: Owner) -> Result<String, EngineError> {
-    // IOR takes the first character for a directory if there is no slash behind it; so the cut is made there.
+    // If no slash follows the first character, IOR takes that character for the directory.
     let cut = match root.rfind('/') {
         Some(at) => at + 1,
         None => root.chars().next().map_or(0, char::len_utf8),

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What IOR writes into its buffers, and how it recognises it.
+//! IOR's data patterns: filling buffers, and checking them.
 
 use super::random::rand_r;
 use bpfassay_ior::Packet;
 
-/// Words between two that carry the file offset (4 KiB).
+/// Number of words between two words that carry the file offset (4 KiB).
 const STRIDE: usize = 512;
 
-/// The multiplier of the generator behind [`Packet::Random`].
+/// The multiplier of the generator for [`Packet::Random`].
 const GOLDEN: u64 = 0x9e37_ffff_fffc_0001;
 
-/// What the pattern of one rank depends on.
+/// The parameters of one rank's pattern.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pattern {
     pub(crate) packet: Packet,
     /// The time stamp, or the value of `-G` in its place.
     pub(crate) stamp: u32,
-    /// The value of `-G`; 0 without it. Random packets are made from it when writing, from `stamp` when checking.
+    /// The value of `-G`; 0 without it. It seeds random packets for writing. `stamp` seeds them for
+    /// checking.
     pub(crate) signature: i32,
 }
 
 impl Pattern {
-    /// Fills the buffer of `rank` once per repetition.
+    /// Fills the buffer of `rank`, once per repetition.
     pub(crate) fn fill(&self, buffer: &mut [u8], rank: u32) {
         match self.packet {
             Packet::Random => {}
@@ -35,7 +36,7 @@ impl Pattern {
         }
     }
 
-    /// Marks the buffer before the transfer to `offset`.
+    /// Writes into the buffer what depends on the `offset` of the next transfer.
     pub(crate) fn mark(&self, buffer: &mut [u8], rank: u32, offset: u64) {
         match self.packet {
             Packet::Timestamp => {}
@@ -51,7 +52,8 @@ impl Pattern {
         }
     }
 
-    /// Whether the buffer holds what `rank` wrote to `offset`. Looks at all of it, whatever it finds.
+    /// Returns whether the buffer holds what `rank` wrote to `offset`. Always checks the whole
+    /// buffer.
     pub(crate) fn holds(&self, buffer: &mut [u8], rank: u32, offset: u64) -> bool {
         let incompressible = self.incompressible(rank);
         let mut state = self.random(self.stamp, rank, offset);
@@ -69,7 +71,8 @@ impl Pattern {
     }
 
     const fn plain(&self, rank: u32, index: usize) -> u64 {
-        // The stamp is a signed int there, so that one with the top bit set covers the rank.
+        // The stamp is a signed int in IOR, so a stamp with the top bit set changes the rank's
+        // half, too.
         (rank as u64) << 32 | (self.stamp as i32 as i64 as u64).wrapping_add(index as u64)
     }
 
@@ -94,7 +97,7 @@ const fn advance(state: &mut u64) -> u64 {
     *state
 }
 
-/// The buffer's 8-byte words; transfer sizes are multiples of 8.
+/// Returns the 8-byte words of the buffer. Transfer sizes are multiples of 8.
 fn words(buffer: &mut [u8]) -> impl Iterator<Item = (usize, &mut [u8; 8])> {
     buffer.as_chunks_mut().0.iter_mut().enumerate()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The transfers of one phase: which offsets, in which order, until when.
+//! The transfers of one phase: their offsets, order and end.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use bpfassay_ior::{AccessOrder, Options};
 
-/// What a phase does with the data.
+/// The way in which a phase accesses the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Write,
@@ -28,7 +28,7 @@ impl Access {
         matches!(self, Self::WriteCheck | Self::ReadCheck)
     }
 
-    /// The name in the control channel's events.
+    /// Returns the name in events on the control channel.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -39,20 +39,20 @@ impl Access {
     }
 }
 
-/// How many transfers, and what stonewalling saw.
+/// Results of a phase's transfers.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Counts {
-    /// Transfers of this rank; with wear-out, of the fastest rank.
+    /// Transfers of this rank, or of the fastest rank if there is wear-out.
     pub(crate) pairs: u64,
     /// Bytes of this rank.
     pub(crate) moved: u64,
-    /// What the ranks had done at the deadline; with wear-out only.
+    /// Work of all ranks at the deadline, if there is wear-out.
     pub(crate) stonewall: Option<Stonewall>,
-    /// Transfers of all ranks whose data was not as expected.
+    /// Transfers of all ranks with wrong data.
     pub(crate) errors: u64,
 }
 
-/// The state of all ranks when the deadline had come for all.
+/// The state of all ranks when each has reached the deadline.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Stonewall {
     pub(crate) seconds: f64,
@@ -70,11 +70,11 @@ pub(crate) struct Phase<'a, 'o, I> {
     pub(crate) timed: &'a mut Timed<'o>,
     pub(crate) pattern: Pattern,
     pub(crate) access: Access,
-    /// The rank whose data this is: the own one unless tasks are reordered.
+    /// The rank that owns the data: this rank unless tasks are reordered.
     pub(crate) task: u32,
-    /// Transfers after which the rank stops; 0: no such bound.
+    /// The rank stops after this many transfers; 0 means no such bound.
     pub(crate) wear_out_iterations: u64,
-    /// Size of the file to be read, in bytes; for `-z -z`.
+    /// Size of the file to be read, in bytes, for `-z -z`.
     pub(crate) file_size: u64,
     /// Seed of `-z`.
     pub(crate) seed: u32,
@@ -88,7 +88,7 @@ struct Offsets<'o> {
     order: Order,
     /// Transfers per segment.
     count: u64,
-    /// Start of the current block; for [`Order::Random`].
+    /// Start of the current block, for [`Order::Random`].
     base: u64,
 }
 
@@ -99,7 +99,8 @@ enum Order {
 }
 
 impl Offsets<'_> {
-    /// Chooses where the segment lies. A worn-out rank that goes on at `index` starts at the block's beginning.
+    /// Chooses the position of the segment. A worn-out rank that continues at `index` starts at the
+    /// block's beginning.
     fn begin_segment(&mut self, worn: bool, index: u64) {
         if let Order::Random { generator, blocks, blocks_when_worn } = &mut self.order {
             let blocks = if worn { *blocks_when_worn } else { *blocks };
@@ -193,9 +194,9 @@ impl<'o, I: Io> Phase<'_, 'o, I> {
         let mut counts = Counts { pairs, moved: pairs * options.transfer_size, stonewall: None, errors: 0 };
         if options.wear_out {
             let stonewall = self.stonewall(pairs, elapsed(self))?;
-            // The wait for other ranks is part of no call.
+            // Waiting for other ranks is not part of a call.
             self.timed.begin(self.backend.io.now());
-            // Goes on where the deadline struck; an incomplete segment first.
+            // Continue where the deadline struck. An incomplete segment comes first.
             if pairs != stonewall.max_pairs && index != offsets.count {
                 segment = segment.saturating_sub(1);
             } else {
@@ -247,7 +248,7 @@ impl<'o, I: Io> Phase<'_, 'o, I> {
         })
     }
 
-    /// One transfer, timed; returns 1 if it brought wrong data.
+    /// Makes one timed transfer. Returns 1 if the data are wrong.
     fn single(&mut self, opened: &mut Opened, offset: u64) -> Result<u64, EngineError> {
         let errors = self.transfer(opened, offset)?;
         if is_timed(self.backend.options) {
@@ -267,7 +268,7 @@ impl<'o, I: Io> Phase<'_, 'o, I> {
             return Ok(0);
         }
         if self.access.is_check() {
-            // What is there already must not pass for what is read.
+            // The buffer's old contents must not pass for data that were read.
             buffer[0] = !buffer[0];
         }
         self.backend.transfer(opened, Direction::Read, buffer, offset)?;

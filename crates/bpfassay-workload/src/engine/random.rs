@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The pseudo-random generators behind IOR's orders and patterns, so that the same seed gives the same accesses.
+//! The pseudo-random generators behind IOR's orders and patterns. The same seed gives the same
+//! accesses as in IOR.
 //!
-//! IOR takes them from the C library, so they are those of glibc: `rand` is the additive feedback generator of
-//! `random(3)` with its default state of 31 words, `rand_r` a linear congruential one.
+//! IOR uses the C library's generators, and these are glibc's: `rand` is the additive feedback
+//! generator of `random(3)` with the default state of 31 words, and `rand_r` is a linear
+//! congruential generator.
 
 /// glibc's `rand` and `random`, seeded by `srand` or `srandom`.
 #[derive(Debug, Clone)]
@@ -14,7 +16,7 @@ pub(crate) struct Rand {
 impl Rand {
     pub(crate) fn new(seed: u32) -> Self {
         let mut state = [0u32; 31];
-        // The minimal standard generator over signed words, a seed of 0 counting as 1.
+        // The minimal standard generator over signed words. A seed of 0 counts as 1.
         let mut word = if seed == 0 { 1 } else { seed as i32 };
         for slot in &mut state {
             *slot = word as u32;
@@ -28,7 +30,7 @@ impl Rand {
         generator
     }
 
-    /// The next number, from 0 to 2^31 − 1.
+    /// Returns the next number, from 0 to 2^31 − 1.
     pub(crate) fn next(&mut self) -> u32 {
         // Word n is the sum of words n − 31 (still in its slot) and n − 3.
         let sum = self.state[self.at].wrapping_add(self.state[(self.at + 28) % 31]);
@@ -37,7 +39,7 @@ impl Rand {
         sum >> 1
     }
 
-    /// The next number modulo `bound`, which must not be 0.
+    /// Returns the next number modulo `bound`, which must not be 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         u64::from(self.next()) % bound
     }
@@ -76,10 +78,12 @@ impl Rand64 {
     }
 }
 
-/// Offsets, within one segment, of the transfers that task `task` makes in shuffled order (`-z`).
+/// Returns the offsets, within one segment, of the transfers that task `task` makes in shuffled
+/// order (`-z`).
 ///
-/// With a file per process these are all transfers of its block. In a shared file every transfer of the segment falls
-/// to a random task, so that tasks have different numbers of them, possibly none.
+/// If there is a file per process, these are all transfers of the task's block. In a shared file,
+/// every transfer of the segment falls to a random task, so that tasks have different numbers of
+/// transfers, possibly none.
 pub(crate) fn shuffled(
     generator: &mut Rand,
     seed: u32,
@@ -91,7 +95,7 @@ pub(crate) fn shuffled(
     let mut offsets: Vec<u64> = match shared {
         None => (0..block / transfer).map(|index| index * transfer).collect(),
         Some(tasks) => {
-            // IOR draws once to count and, seeded anew, once more to collect.
+            // IOR draws once to count, seeds anew, and draws again to collect.
             *generator = Rand::new(seed);
             (0..block * tasks / transfer)
                 .map(|index| index * transfer)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ranks: processes that share a piece of memory, with barriers and the exchange of numbers.
+//! Ranks: processes that share memory, with barriers and an exchange of numbers.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use rustix::thread::futex;
 
 use super::EngineError;
 
-/// Most numbers that a rank gives to an exchange.
+/// The most numbers that a rank can contribute to an exchange.
 const SLOTS: usize = 8;
 
 #[derive(Default)]
@@ -33,11 +33,12 @@ struct Header {
     test: Barrier,
 }
 
-/// The memory: a header, then [`SLOTS`] numbers for every rank, and then room for the times of calls of every rank.
+/// The shared memory: a header, then [`SLOTS`] numbers for every rank, then every rank's call
+/// times.
 struct Region {
     address: *mut libc::c_void,
     ranks: u32,
-    /// Times of each rank.
+    /// Number of call times per rank.
     times: u32,
 }
 
@@ -65,13 +66,15 @@ impl Region {
     }
 
     const fn header(&self) -> &Header {
-        // SAFETY: the memory begins with a header, whose all-zero state is valid, and lives as long as `self`.
+        // SAFETY: the memory begins with a header, whose all-zero state is valid, and lives as long
+        // as `self`.
         unsafe { &*self.address.cast::<Header>() }
     }
 
     fn slots(&self, rank: u32) -> &[AtomicU64; SLOTS] {
         assert!(rank < self.ranks, "rank {rank} of {}", self.ranks);
-        // SAFETY: within the memory, aligned (header and slots are multiples of 8 bytes), and all-zero is valid.
+        // SAFETY: within the memory, aligned (header and slots are multiples of 8 bytes), and
+        // all-zero is valid.
         unsafe { &*self.address.byte_add(HEADER + RANK * rank as usize).cast::<[AtomicU64; SLOTS]>() }
     }
 
@@ -79,7 +82,8 @@ impl Region {
         assert!(rank < self.ranks, "rank {rank} of {}", self.ranks);
         let times = self.times as usize;
         let offset = HEADER + RANK * self.ranks as usize + times * size_of::<AtomicU64>() * rank as usize;
-        // SAFETY: within the memory, behind the slots of all ranks, aligned as these are, and all-zero is valid.
+        // SAFETY: within the memory, behind the slots of all ranks, aligned as these are, and
+        // all-zero is valid.
         unsafe { std::slice::from_raw_parts(self.address.byte_add(offset).cast::<AtomicU64>(), times) }
     }
 }
@@ -91,7 +95,7 @@ impl Drop for Region {
     }
 }
 
-/// One rank's view of all ranks of this node, or of the first ones that take part in a test.
+/// One rank's view of all ranks of this node, or of the first ranks, which take part in a test.
 #[derive(Clone)]
 pub(crate) struct Team {
     region: Arc<Region>,
@@ -101,20 +105,20 @@ pub(crate) struct Team {
     node: NodeOf,
 }
 
-/// Which of several nodes, with as many ranks each, the ranks of this process tree are on.
+/// The node of the ranks of this process tree. Each node has the same number of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeOf {
-    /// From 0.
+    /// Index of the node, from 0.
     pub index: u32,
-    /// How many there are.
+    /// Number of nodes.
     pub count: u32,
 }
 
 impl NodeOf {
-    /// There is one.
+    /// A single node.
     pub const ALONE: Self = Self { index: 0, count: 1 };
 
-    /// The node that `text` names, `K/N` with K from 1; `None` where it names none.
+    /// Parses `K/N` with K from 1; `None` if `text` does not name a node.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (number, count) = text.split_once('/')?;
@@ -124,7 +128,8 @@ impl NodeOf {
 }
 
 impl Team {
-    /// The ranks of a run, each to be given to its process or thread, with room for so many `times` of calls of each.
+    /// Makes the ranks of a run, each to be given to its process or thread. Each has space for
+    /// `times` call times.
     pub(crate) fn world(size: u32, times: u32) -> io::Result<Vec<Self>> {
         let region = Arc::new(Region::new(size, times)?);
         Ok((0..size)
@@ -132,43 +137,42 @@ impl Team {
             .collect())
     }
 
-    /// The same ranks as those of one of several nodes.
+    /// Returns the same ranks as those of one of several nodes.
     pub(crate) const fn on(mut self, node: NodeOf) -> Self {
         self.node = node;
         self
     }
 
-    /// The first `size` ranks; the others must not use it.
+    /// Returns the team of the first `size` ranks. Other ranks must not use it.
     pub(crate) fn first(&self, size: u32) -> Self {
         Self { region: Arc::clone(&self.region), rank: self.rank, size, is_world: false, node: self.node }
     }
 
-    /// The number of this rank on its node.
+    /// Returns the number of this rank on its node.
     pub(crate) const fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// Ranks on this node.
+    /// Returns the number of ranks on this node.
     pub(crate) const fn size(&self) -> u32 {
         self.size
     }
 
-    /// The number of this rank among those of all nodes.
+    /// Returns the number of this rank among those of all nodes.
     pub(crate) const fn task(&self) -> u32 {
         self.node.index * self.size + self.rank
     }
 
-    /// Ranks on all nodes.
+    /// Returns the number of ranks on all nodes.
     pub(crate) const fn tasks(&self) -> u32 {
         self.node.count * self.size
     }
 
-    /// Nodes.
     pub(crate) const fn nodes(&self) -> u32 {
         self.node.count
     }
 
-    /// All ranks of the run on this node, whether or not they take part.
+    /// Returns the number of all ranks of the run on this node, whether or not they take part.
     pub(crate) fn world_size(&self) -> u32 {
         self.region.ranks
     }
@@ -180,7 +184,7 @@ impl Team {
         }
     }
 
-    /// Waits until every rank of the team has come here.
+    /// Waits until every rank of the team has arrived.
     pub(crate) fn barrier(&self) -> Result<(), EngineError> {
         self.check()?;
         if self.size == 1 {
@@ -195,14 +199,14 @@ impl Team {
             wake(&barrier.generation);
         } else {
             while barrier.generation.load(Ordering::Acquire) == generation {
-                // Every way in which this ends is right: the loop looks again.
+                // However the wait ends, the loop checks again.
                 let _ = futex::wait(&barrier.generation, futex::Flags::empty(), generation, None);
             }
         }
         self.check()
     }
 
-    /// Every rank gives `values` and gets those of all, by rank.
+    /// Contributes `values`, and returns the values of all ranks, by rank.
     pub(crate) fn exchange<const N: usize>(&self, values: [u64; N]) -> Result<Vec<[u64; N]>, EngineError> {
         const { assert!(N <= SLOTS) };
         for (slot, value) in self.region.slots(self.rank).iter().zip(values) {
@@ -215,27 +219,27 @@ impl Team {
                 std::array::from_fn(|index| slots[index].load(Ordering::Relaxed))
             })
             .collect();
-        // No rank writes again before all have read.
+        // No rank may write again before all ranks have read.
         self.barrier()?;
         Ok(all)
     }
 
-    /// The room for the times of the calls of `rank`. Others may look at it after a barrier.
+    /// Returns the call times of `rank`. Other ranks can read them after a barrier.
     pub(crate) fn times(&self, rank: u32) -> &[AtomicU64] {
         self.region.times(rank)
     }
 
-    /// The value that rank 0 gives.
+    /// Returns the value that rank 0 contributes.
     pub(crate) fn value_of_first(&self, value: u64) -> Result<u64, EngineError> {
         Ok(self.exchange([value])?[0][0])
     }
 
-    /// Makes every rank that waits, or that will, give up.
+    /// Makes every rank give up that waits now or later.
     pub(crate) fn abort(&self) {
         let header = self.region.header();
         header.aborted.store(1, Ordering::Release);
         for barrier in [&header.world, &header.test] {
-            // Changed first, so that a rank about to sleep does not.
+            // The generation changes first, so that a rank that is about to sleep does not.
             barrier.generation.fetch_add(1, Ordering::AcqRel);
             wake(&barrier.generation);
         }
@@ -243,12 +247,13 @@ impl Team {
 }
 
 fn wake(generation: &AtomicU32) {
-    // Fails for no address that is valid.
+    // This does not fail for a valid address.
     let _ = futex::wake(generation, futex::Flags::empty(), c_int::MAX as u32);
 }
 
-/// Runs `work` as every rank, each in its own process (a single one in this process), and returns the exit status:
-/// 0, or that of the first rank that failed. Each has room for `times` of calls.
+/// Runs `work` as every rank, each in its own process (a single rank in this process). Returns the
+/// exit status: 0, or that of the first rank that failed. Each rank has space for `times` call
+/// times.
 ///
 /// # Errors
 /// [`EngineError::Ranks`] if processes cannot be made, [`EngineError::Killed`] if one was killed.
@@ -264,7 +269,7 @@ pub(crate) fn launch(ranks: u32, times: u32, work: impl Fn(Team) -> u8) -> Resul
     let parent = rustix::process::getpid();
     let mut children = Vec::new();
     for team in teams.drain(..) {
-        // SAFETY: the program has one thread (see `bpfassay-ior`), so that the child may do anything.
+        // SAFETY: the program has one thread (see `bpfassay-ior`), so the child may do anything.
         match unsafe { libc::fork() } {
             -1 => {
                 let source = io::Error::last_os_error();

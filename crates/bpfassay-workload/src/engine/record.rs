@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A record of the calls on test files, one line each, for comparison with a real IOR's system calls.
+//! Records the calls on test files, one line each, for comparison with a real IOR's system calls.
 //!
-//! The lines name the call and what decides its effect: `open PATH rw,create 664`, `seek 4096`, `write 4096`,
-//! `msync 0 65536`. A call that failed or moved fewer bytes ends with ` = ` and its result.
+//! A line names the call and what determines its effect: `open PATH rw,create 664`, `seek 4096`,
+//! `write 4096`, `msync 0 65536`. If a call failed or moved fewer bytes, the line ends with ` = `
+//! and the result.
 
 use std::{
     ffi::CStr,
@@ -16,7 +17,7 @@ use libc::c_int;
 
 use super::io::{Advice, File, Io, Lock, Map, Space};
 
-/// Passes every call on and writes it down.
+/// Forwards every call and records it.
 #[derive(Debug)]
 pub(crate) struct Recorder<I> {
     inner: I,
@@ -125,7 +126,7 @@ impl<I: Io> Io for Recorder<I> {
         let name = match advice {
             Advice::Random => "random",
             Advice::Sequential => "sequential",
-            // The C library takes this advice without making a system call.
+            // The C library accepts this advice without making a system call.
             Advice::DontNeed => return result,
         };
         self.note(format_args!("madvise {offset} {length} {name}"), result)

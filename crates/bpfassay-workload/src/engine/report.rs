@@ -19,12 +19,12 @@ use bpfassay_ior::{Options, Output, SummaryFormat};
 
 const KIB: f64 = 1024.0;
 
-/// Where results go, and how far they are.
+/// The report's destination, and its state.
 pub(crate) struct Report {
     form: Form,
     destination: String,
     verbose: u8,
-    /// Ranks of the run: all of them count as tasks on the one node that there is.
+    /// Number of ranks of the run. All of them count as tasks on a single node.
     ranks: u32,
 }
 
@@ -35,7 +35,6 @@ enum Form {
 }
 
 impl Report {
-    /// Opens the destination.
     pub(crate) fn open(output: &Output, ranks: u32) -> Result<Self, EngineError> {
         let (destination, out): (_, Box<dyn Write>) = match &output.file {
             Some(path) => {
@@ -60,7 +59,7 @@ impl Report {
         result.map_err(|source| EngineError::File { action: "write", path: self.destination.clone(), source })
     }
 
-    /// Whether tests have a heading: otherwise nothing about them need be found out.
+    /// Returns whether tests have a heading. If not, its contents need not be determined.
     pub(crate) const fn shows_tests(&self) -> bool {
         !matches!(self.form, Form::Csv(_))
     }
@@ -220,7 +219,8 @@ impl Report {
         self.checked(written)
     }
 
-    /// Writes the summary of all tests and ends the report. `tests`: options, tasks and result of each.
+    /// Writes the summary of all tests and ends the report. `tests` are options, number of tasks,
+    /// and result of each test.
     pub(crate) fn finish(mut self, tests: &[(&Options, u32, TestResult)]) -> Result<(), EngineError> {
         let (finished, ranks) = (host::local_time(), self.ranks);
         let rows = || {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one test measured.
+//! Results of one test.
 
 use super::phase::Stonewall;
 
 /// Times of one phase over all ranks, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Figures {
-    /// First open begun to last close done.
+    /// Time from the beginning of the first open to the end of the last close.
     pub(crate) total_s: f64,
     pub(crate) open_s: f64,
     pub(crate) transfer_s: f64,
     pub(crate) close_s: f64,
-    /// Least mean time of a transfer over ranks; not a number if there were none.
+    /// The smallest mean time of a transfer over ranks; NaN without transfers.
     pub(crate) latency_s: f64,
 }
 
@@ -24,19 +24,18 @@ pub(crate) struct Point {
     pub(crate) stonewall: Option<Stonewall>,
 }
 
-/// One test.
 #[derive(Debug, Default)]
 pub(crate) struct TestResult {
-    /// By repetition; a phase that the time limit left out is missing.
+    /// Points by repetition. A phase that the time limit left out is missing.
     pub(crate) writes: Vec<(u32, Point)>,
     pub(crate) reads: Vec<(u32, Point)>,
-    /// Transfers with wrong data.
+    /// Number of transfers with wrong data.
     pub(crate) errors: u64,
     /// Transfers of the first write, for the stonewalling status file.
     pub(crate) first_write_pairs: u64,
 }
 
-/// Least, largest and mean value, and population standard deviation.
+/// Smallest, largest and mean value, and population standard deviation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) max: f64,
@@ -56,7 +55,8 @@ impl TestResult {
     }
 }
 
-/// Bytes moved and total time of every repetition, 0 and 0 for those that the time limit left out, as IOR counts them.
+/// Returns bytes moved and total time of every repetition. Repetitions that the time limit left out
+/// have 0 and 0, as in IOR.
 pub(crate) fn rates(points: &[(u32, Point)], repetitions: u32) -> Vec<(f64, f64)> {
     (0..repetitions)
         .map(|repetition| {
@@ -68,7 +68,7 @@ pub(crate) fn rates(points: &[(u32, Point)], repetitions: u32) -> Vec<(f64, f64)
         .collect()
 }
 
-/// Spread of `amount / time`.
+/// Computes the spread of `amount / time`.
 pub(crate) fn spread(rates: &[(f64, f64)]) -> Spread {
     let values: Vec<f64> = rates.iter().map(|(amount, time)| amount / time).collect();
     let count = values.len() as f64;

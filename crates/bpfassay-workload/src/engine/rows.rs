@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all forms of results show: the rows, totals and settings of a test, before they are written.
+//! The contents of all forms of results: rows, totals and settings of a test.
 
 use super::{
     host::{self, Host},
@@ -11,10 +11,10 @@ use bpfassay_ior::{AccessOrder, Options, ReorderRandom};
 pub(crate) const MIB: f64 = 1_048_576.0;
 const GIB: f64 = 1_073_741_824.0;
 
-/// The version of IOR whose behaviour the engine has.
+/// The version of IOR that the engine imitates.
 pub(crate) const IOR_VERSION: &str = "4.1.0+dev";
 
-/// What distinguishes a report from the real IOR's.
+/// Distinguishes a report from the real IOR's.
 pub(crate) const ENGINE: &str = concat!("embedded engine of bpfassay ", env!("CARGO_PKG_VERSION"));
 
 /// The figures of one phase, as all forms show them.
@@ -33,13 +33,13 @@ pub(crate) struct Totals {
     pub(crate) bandwidth: Spread,
     pub(crate) operations: Spread,
     pub(crate) mean_time: f64,
-    /// Mean time and bandwidth at the deadline; with wear-out only.
+    /// Mean time and bandwidth at the deadline, if there is wear-out.
     pub(crate) stonewall: Option<(f64, f64)>,
-    /// Of the first repetition.
+    /// MiB moved in the first repetition.
     pub(crate) moved_mib: f64,
 }
 
-/// The name, and what is shown for it, of one setting.
+/// Name and displayed value of one setting.
 pub(crate) enum Setting {
     Text(&'static str, String),
     Number(&'static str, i64),
@@ -73,7 +73,7 @@ pub(crate) fn totals(options: &Options, tasks: u32, result: &TestResult, is_writ
 
 pub(crate) fn parameters(options: &Options, index: u32, per_node: u32) -> Vec<Setting> {
     use Setting::{Number, Text};
-    // IOR's letters for the packets, which are not those of its option.
+    // IOR's letters for the packets here differ from those of the option.
     let letter = ["g", "t", "o", "i"].get(usize::from(options.packet.number())).copied().unwrap_or_default();
     let number = |key, value: bool| Number(key, value.into());
     vec![
@@ -168,7 +168,7 @@ pub(crate) fn setup(options: &Options, tasks: u32, per_node: u32) -> Vec<Setting
     setup
 }
 
-/// What is shown of the file system.
+/// The displayed facts of the file system.
 pub(crate) struct Capacity {
     pub(crate) capacity: String,
     pub(crate) used: String,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results as tables for people, laid out as IOR's.
+//! Writes results as tables for people, in IOR's layout.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,6 @@ use bpfassay_ior::Options;
 
 const GIB: f64 = 1024.0 * MIB;
 
-/// Writes the tables.
 pub(crate) struct Table<W> {
     out: W,
 }
@@ -82,7 +81,7 @@ impl<W: Write> Table<W> {
         let [first, rest @ .., last] = cells;
         write!(self.out, "{first:<10}")?;
         for (index, cell) in rest.iter().enumerate() {
-            // The latency's name fills its column.
+            // The name of the latency fills its column.
             let gap = if index == 2 { "  " } else { " " };
             write!(self.out, "{cell:<10}{gap}")?;
         }
@@ -202,7 +201,7 @@ impl<W: Write> Table<W> {
     }
 }
 
-/// A number in a column of ten, with the decimals that IOR gives it.
+/// Formats a number in a column of ten, with as many decimals as in IOR.
 fn number(value: f64) -> String {
     match value {
         value if value < 0.0 => "-".to_owned(),

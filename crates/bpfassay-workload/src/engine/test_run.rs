@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One test: its repetitions, each of writing, checking, reading and removing, as IOR orders them.
+//! One test: its repetitions, each with writing, checking, reading and removing in IOR's order.
 
 mod reorder;
 
@@ -23,7 +23,7 @@ use super::{
 };
 use bpfassay_ior::{AccessOrder, Options, ReorderRandom};
 
-/// What rank 0 has besides the others.
+/// The additional tasks of rank 0.
 pub(crate) struct Lead<'a> {
     pub(crate) report: &'a mut Report,
     pub(crate) control: Option<&'a mut Control>,
@@ -37,9 +37,9 @@ pub(crate) struct TestRun<'a, I> {
     pub(crate) index: u32,
     /// Whether the agent holds the run between phases.
     pub(crate) is_controlled: bool,
-    /// On rank 0.
+    /// On rank 0 only.
     pub(crate) lead: Option<Lead<'a>>,
-    /// Distance to the rank whose data is to be read.
+    /// Distance to the rank whose data are read.
     rank_offset: i64,
     repetition: Option<u32>,
     seed: Option<i32>,
@@ -51,7 +51,7 @@ pub(crate) struct TestRun<'a, I> {
     result: TestResult,
 }
 
-/// When a phase opened, moved data and closed, since some moment common to all ranks.
+/// When a phase opened, moved data and closed. The times count from a moment common to all ranks.
 #[derive(Default, Clone, Copy)]
 struct Timers {
     open: (Duration, Duration),
@@ -98,10 +98,10 @@ impl<'a, I: Io> TestRun<'a, I> {
         self.backend.rank
     }
 
-    /// The rank whose data this rank works on.
+    /// Returns the rank whose data this rank works on.
     fn task(&self) -> u32 {
         let tasks = i64::from(self.team.tasks());
-        // Within 0..tasks, so that it fits.
+        // The result is in 0..tasks, so it fits.
         (i64::from(self.rank()) + self.rank_offset).rem_euclid(tasks) as u32
     }
 
@@ -110,7 +110,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         names::test_file(&mut self.backend.io, self.backend.options, owner)
     }
 
-    /// Runs the test. Returns the recipient of the calls and, on rank 0, the result.
+    /// Runs the test. Returns the receiver of the calls and, on rank 0, the result.
     pub(crate) fn run(mut self) -> Result<(I, TestResult), EngineError> {
         if self.lead.as_ref().is_some_and(|lead| lead.report.shows_tests()) {
             let path = self.file_name()?;
@@ -153,7 +153,7 @@ impl<'a, I: Io> TestRun<'a, I> {
     fn repeat(&mut self, repetition: u32, start: Duration, name: &mut CString) -> Result<(), EngineError> {
         let options = self.options();
         if options.signature == 0 {
-            // Seconds since 1970, cut to 32 bits as IOR does.
+            // The stamp is the seconds since 1970, cut to 32 bits as in IOR.
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec as u32;
             self.stamp = self.team.value_of_first(now.into())? as u32;
         }
@@ -230,7 +230,8 @@ impl<'a, I: Io> TestRun<'a, I> {
         Ok(())
     }
 
-    /// Waits until every rank has come here, those of other nodes, too: the agent has rank 0 wait for these.
+    /// Waits until every rank has arrived, also those of other nodes: the agent makes rank 0 wait
+    /// for them.
     fn meet(&mut self) -> Result<(), EngineError> {
         self.team.barrier()?;
         if self.team.nodes() == 1 {
@@ -242,7 +243,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         self.team.barrier()
     }
 
-    /// A phase whose time counts.
+    /// Executes a phase whose time counts.
     fn timed(&mut self, access: Access, repetition: u32, name: &mut CString) -> Result<Counts, EngineError> {
         let options = self.options();
         self.begin(access, repetition)?;
@@ -295,7 +296,8 @@ impl<'a, I: Io> TestRun<'a, I> {
         Pattern { packet: options.packet, stamp: self.stamp, signature: options.signature }
     }
 
-    /// Transfers that a stonewalled write noted for the read; 0 if there is no such note.
+    /// Returns the number of transfers that a stonewalled write recorded for the read; 0 if there
+    /// is no record.
     fn read_status(&self, file: &str) -> Result<u64, EngineError> {
         let mut pairs = 0;
         if self.rank() == 0 {
@@ -307,7 +309,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         self.team.value_of_first(pairs)
     }
 
-    /// Notes transfers with wrong data; returns whether there were any.
+    /// Adds up transfers with wrong data. Returns whether there were any.
     fn count_errors(&mut self, what: &str, errors: u64) -> bool {
         if errors != 0 && self.rank() == 0 {
             warn(format_args!("incorrect data on {what}: {errors} transfers (time stamp {} in the data)", self.stamp));
@@ -323,13 +325,13 @@ impl<'a, I: Io> TestRun<'a, I> {
         }
     }
 
-    /// Removes the own file, or as rank 0 the shared one, if it is there.
+    /// Removes this rank's file, or on rank 0 the shared file, if it exists.
     fn remove(&mut self, name: &mut CString) -> Result<(), EngineError> {
         let options = self.options();
         let is_own = options.file_per_process && options.reorder_random == ReorderRandom::Draw;
         let offset = self.rank_offset;
         if is_own {
-            // Several ranks may have read the same file: each removes what it wrote.
+            // Several ranks may have read the same file. Each removes the file that it wrote.
             self.rank_offset = 0;
             *name = self.file_name()?;
         }
@@ -362,8 +364,8 @@ impl<'a, I: Io> TestRun<'a, I> {
         self.team.barrier()
     }
 
-    /// Reports to the agent that a phase has ended and what it did, and then what its calls took if its time counts: it `took` this rank so long. Holds
-    /// all ranks meanwhile.
+    /// Reports to the agent that a phase has ended, and what it did. A phase whose time counts
+    /// `took` this rank so long; its call times are then reported, too. Holds all ranks meanwhile.
     fn end(&mut self, access: Access, repetition: u32, took: Option<Duration>) -> Result<(), EngineError> {
         if !self.is_controlled {
             return Ok(());
@@ -387,7 +389,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         self.team.barrier()
     }
 
-    /// Brings the ranks' figures of a phase together and reports them.
+    /// Combines the ranks' figures of a phase and reports them.
     fn collect(
         &mut self,
         access: Access,
@@ -413,7 +415,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         let span = |from: usize, to: usize| (most(to) as f64 - least(from) as f64) / 1e9;
         let moved: u64 = numbers.iter().map(|numbers| numbers[1]).sum();
         let sizes = numbers.iter().map(|numbers| numbers[0]);
-        // The share of this node: a file that all nodes share has as much of each.
+        // The share of this node. All nodes have the same share of a file that they share.
         let nodes = u64::from(self.team.nodes());
         let expected = self.backend.aggregate / nodes;
         let on_disk = if options.file_per_process {
@@ -435,7 +437,7 @@ impl<'a, I: Io> TestRun<'a, I> {
                 open_s: span(0, 1),
                 transfer_s: span(2, 3),
                 close_s: span(4, 5),
-                // NaN (no transfers) is not the least of anything.
+                // NaN (no transfers) is not a minimum.
                 latency_s: numbers
                     .iter()
                     .map(|numbers| f64::from_bits(numbers[2]))
@@ -450,7 +452,7 @@ impl<'a, I: Io> TestRun<'a, I> {
     }
 }
 
-/// The directory of a test file, as IOR finds it.
+/// Returns the directory of a test file, determined as in IOR.
 fn report_directory(path: &CString) -> CString {
     let bytes = path.as_bytes();
     let directory = match bytes.iter().rposition(|&byte| byte == b'/') {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long the calls of a phase take: one reading of the clock per call, into memory that was written to before the phase begins, so that timing
-//! costs each configuration the same and makes neither a system call nor a page fault.
+//! Measures how long the calls of a phase take. The clock is read once per call, into memory that
+//! was written before the phase begins. Timing therefore costs each configuration the same, and
+//! causes neither system calls nor page faults.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -12,18 +13,18 @@ use bpfassay_protocol::{
 
 use super::{EngineError, ranks::Team};
 
-/// Most times of calls that are kept of a phase, over all ranks. Where there are more calls, their number and the sum, tail and maximum of their times
-/// are measured, and the distribution is not.
+/// The most call times that are kept of a phase, over all ranks. If there are more calls, their
+/// number and the sum, tail and maximum of the times are measured, but not the distribution.
 const MOST: u64 = 1 << 20;
 
-/// How many times of calls each of `ranks` needs room for, in any of `tests`.
+/// Returns how many call times each of `ranks` needs space for, in any of `tests`.
 pub(crate) fn room(tests: &[Options], ranks: u32) -> u32 {
     let transfers = |test: &Options| test.segments.saturating_mul(test.block_size / test.transfer_size.max(1));
     let needed = tests.iter().filter(|test| is_timed(test)).map(transfers).max().unwrap_or(0);
     needed.min(MOST / u64::from(ranks.max(1))) as u32
 }
 
-/// Whether the calls of a test are timed: mapped files are moved without calls.
+/// Returns whether the calls of a test are timed. Mapped files are transferred without calls.
 pub(crate) fn is_timed(options: &Options) -> bool {
     options.api != Api::Mmap
 }
@@ -43,7 +44,7 @@ impl<'a> Timed<'a> {
         Self { team, since: Duration::ZERO, calls: 0, sum_ns: 0, max_ns: 0 }
     }
 
-    /// No calls, and memory that is there. Before the phase begins.
+    /// Removes all calls, and touches the memory. Call this before the phase begins.
     pub(crate) fn clear(&mut self) {
         *self = Self::new(self.team);
         for time in self.team.times(self.team.rank()) {
@@ -51,12 +52,12 @@ impl<'a> Timed<'a> {
         }
     }
 
-    /// The next call begins `now`.
+    /// Notes that the next call begins `now`.
     pub(crate) const fn begin(&mut self, now: Duration) {
         self.since = now;
     }
 
-    /// A call ended `now`, and the next one begins.
+    /// Notes that a call ended `now`, and the next one begins.
     pub(crate) fn ended(&mut self, now: Duration) {
         let took = nanoseconds(now.saturating_sub(self.since));
         if let Some(time) = self.team.times(self.team.rank()).get(self.calls as usize) {
@@ -68,14 +69,15 @@ impl<'a> Timed<'a> {
         self.since = now;
     }
 
-    /// What the calls of all ranks took in a phase that took this rank `whole`; `None` where there were none. All ranks ask for it, after the phase.
+    /// Returns the call times of all ranks in a phase that took this rank `whole`; `None` if there
+    /// were no calls. All ranks must call this after the phase.
     pub(crate) fn of_all(&self, whole: Duration) -> Result<Option<CallTimes>, EngineError> {
         let Self { team, calls, sum_ns, max_ns, .. } = *self;
         let tail_ns = nanoseconds(whole).saturating_sub(sum_ns);
         let all = team.exchange([calls, sum_ns, tail_ns, max_ns])?;
         let sum = |index: usize| all.iter().fold(0, |sum: u64, rank| sum.saturating_add(rank[index]));
         let mut kept = Vec::new();
-        // Only the first rank reports.
+        // The first rank alone reports.
         for (rank, [calls, ..]) in (0..).zip(&all).filter(|_| team.rank() == 0) {
             kept.extend(team.times(rank).iter().take(*calls as usize).map(|time| time.load(Ordering::Relaxed)));
         }
@@ -128,7 +130,7 @@ mod tests {
         let times = timed(team, &[5, 6, 7]).unwrap();
         assert_eq!((times.calls, times.sum_ns, times.max_ns, times.distribution), (3, 18, 7, None));
         assert_eq!(timed(team, &[]), None);
-        // What the phase before it left is not counted.
+        // Calls of the previous phase are not counted.
         assert_eq!(timed(team, &[9]).unwrap().distribution.unwrap().median_ns, 9);
     }
 

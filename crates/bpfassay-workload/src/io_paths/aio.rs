@@ -15,13 +15,15 @@ use libc::{aiocb, c_long, iovec};
 
 use super::calls::{bytes, pieces};
 
-/// Requests in flight at once.
+/// The number of requests in flight at once.
 pub(crate) const DEPTH: usize = 4;
 
-/// Transfers `ranges` of `file` by `aio_read` or `aio_write`; `memory` is where the file's first byte lies or goes.
+/// Transfers `ranges` of `file` by `aio_read` or `aio_write`. `memory` is the address that belongs
+/// to the file's first byte.
 ///
 /// # Errors
-/// That of the first request that the C library does not take, or of waiting. The requests' own are in the result.
+/// The error of the first request that the C library refuses, or of waiting. Errors of requests are
+/// in the result.
 pub(crate) fn posix(
     direction: Direction,
     file: &File,
@@ -56,12 +58,12 @@ pub(crate) fn posix(
         }
         begun += 1;
     }
-    // Every request that was begun must be done before its memory goes.
+    // Every request that was begun must be done before its memory is freed.
     let results = requests[..begun].iter_mut().map(finish).collect();
     refused.map_or(Ok(results), Err)
 }
 
-/// Waits for a request and takes its result.
+/// Waits for a request and returns its result.
 fn finish(request: &mut aiocb) -> io::Result<usize> {
     loop {
         let list = [ptr::from_ref(request)];
@@ -95,7 +97,7 @@ struct Iocb {
     event_descriptor: u32,
 }
 
-/// `struct io_event`, in the same way.
+/// `struct io_event` of the same file.
 #[repr(C)]
 #[derive(Default, Clone, Copy)]
 struct Event {
@@ -115,8 +117,10 @@ const COMMANDS: [[u16; 2]; 2] = [[0, 1], [7, 8]];
 pub(crate) struct Context(libc::c_ulong);
 
 impl Context {
+    /// Makes a context.
+    ///
     /// # Errors
-    /// The kernel's, from `io_setup`.
+    /// The kernel's error, from `io_setup`.
     pub(crate) fn new() -> io::Result<Self> {
         let mut context = 0;
         // SAFETY: the kernel writes the context's name to the variable, which must be 0.
@@ -124,10 +128,12 @@ impl Context {
         Ok(Self(context))
     }
 
-    /// Transfers `ranges` of `file`, at most [`DEPTH`]; `memory` is where the file's first byte lies or goes.
+    /// Transfers `ranges` of `file`, at most [`DEPTH`]. `memory` is the address that belongs to the
+    /// file's first byte.
     ///
     /// # Errors
-    /// The kernel's, where it does not take all requests. The requests' own are in the result.
+    /// The kernel's error, if it does not accept all requests. Errors of requests are in the
+    /// result.
     pub(crate) fn run(
         &self,
         direction: Direction,
@@ -165,13 +171,13 @@ impl Context {
             bytes(unsafe { libc::syscall(libc::SYS_io_submit, self.0, list.len() as c_long, list.as_ptr()) } as isize)?;
         let results = self.wait(taken)?;
         if taken < ranges.len() {
-            // The error that stopped it is only known where it is the first request's.
+            // The error that stopped it is only known if it is the first request's.
             return Err(io::Error::from_raw_os_error(libc::EAGAIN));
         }
         Ok(results)
     }
 
-    /// The results of `count` requests, by their index.
+    /// Returns the results of `count` requests, by their index.
     fn wait(&self, count: usize) -> io::Result<Vec<io::Result<usize>>> {
         let mut results: Vec<io::Result<usize>> = Vec::new();
         results.resize_with(count, || Ok(0));

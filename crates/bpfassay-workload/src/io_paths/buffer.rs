@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that data moves through, and the data themselves.
+//! Buffers for transfers, and the data in them.
 
 use std::ops::{Deref, DerefMut};
 
-/// Alignment of buffers, in bytes: enough for O_DIRECT on any file system, and whole pages for registration.
+/// Alignment of buffers, in bytes. It suffices for O_DIRECT on any file system, and is a whole page
+/// for registration.
 pub(crate) const ALIGNMENT: usize = 4096;
 
 /// Bytes at an address that is a multiple of [`ALIGNMENT`].
@@ -15,14 +16,14 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// `length` zeros.
+    /// Makes a buffer of `length` zeros.
     pub(crate) fn zeroed(length: usize) -> Self {
         let memory = vec![0; length + ALIGNMENT];
         let start = memory.as_ptr().align_offset(ALIGNMENT);
         Self { memory, start, length }
     }
 
-    /// `length` bytes of the data that belong to `seed`.
+    /// Makes a buffer of `length` bytes of the data of `seed`.
     pub(crate) fn filled(length: usize, seed: u64) -> Self {
         let mut buffer = Self::zeroed(length);
         fill(&mut buffer, seed, 0);
@@ -51,13 +52,13 @@ pub(crate) fn fill(bytes: &mut [u8], seed: u64, offset: u64) {
     }
 }
 
-/// Where `bytes` first differ from the data of `seed` from `offset` on.
+/// Returns the first position at which `bytes` differ from the data of `seed` from `offset` on.
 pub(crate) fn first_difference(bytes: &[u8], seed: u64, offset: u64) -> Option<u64> {
     bytes.iter().zip(offset..).find(|&(&byte, position)| byte != at(seed, position)).map(|(_, position)| position)
 }
 
-/// The byte of `seed` at `position`: of the words of SplitMix64 (Steele, Lea and Flood 2014), so that neither a shift by
-/// any distance nor the data of another seed look right.
+/// Returns the byte of `seed` at `position`, from the words of SplitMix64 (Steele, Lea and Flood
+/// 2014). Neither shifted data nor the data of another seed look right.
 fn at(seed: u64, position: u64) -> u8 {
     let mut word = (seed << 32).wrapping_add(position / 8 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System calls as safe functions. Each method is one call through the C library, which decides which system call it is
-//! on which architecture.
+//! System calls as safe functions. Each function makes one call through the C library, which
+//! decides which system call it is on which architecture.
 
 use std::{
     ffi::CString,
@@ -16,15 +16,15 @@ use std::{
 
 use libc::{c_int, c_void, iovec, off_t};
 
-/// Pieces that vectored calls are made of.
+/// The number of pieces of a vectored call.
 const PIECES: usize = 3;
 
-/// What a call returned: a number of bytes, or the error in `errno`.
+/// Converts a call's return value into a number of bytes, or the error in `errno`.
 pub(crate) fn bytes(returned: isize) -> io::Result<usize> {
     usize::try_from(returned).map_err(|_| io::Error::last_os_error())
 }
 
-/// Three uneven pieces of `length` bytes at `start`.
+/// Returns three uneven pieces of `length` bytes at `start`.
 pub(crate) fn pieces(start: *mut u8, length: usize) -> [iovec; PIECES] {
     let (first, second) = (length / 4, length / 2);
     [(0, first), (first, second), (first + second, length - first - second)]
@@ -32,7 +32,7 @@ pub(crate) fn pieces(start: *mut u8, length: usize) -> [iovec; PIECES] {
 }
 
 fn offset(at: usize) -> off_t {
-    // Sizes are checked to be far below the largest offset.
+    // Sizes are known to be far below the largest offset.
     at as off_t
 }
 
@@ -102,19 +102,19 @@ pub(crate) fn pwritev2(file: &File, from: &[u8], at: usize, flags: c_int) -> io:
     bytes(unsafe { libc::pwritev2(file.as_raw_fd(), pieces.as_ptr(), PIECES as c_int, offset(at), flags) })
 }
 
-/// Moves bytes from a file's own position to `out`'s.
+/// Moves bytes from the file's position to the position of `out`.
 pub(crate) fn sendfile(out: RawFd, file: &File, length: usize) -> io::Result<usize> {
     // SAFETY: descriptors and a length only.
     bytes(unsafe { libc::sendfile(out, file.as_raw_fd(), ptr::null_mut(), length) })
 }
 
-/// Moves bytes between a file and a pipe, at the file's own position.
+/// Moves bytes between a file and a pipe, at the file's position.
 pub(crate) fn splice(from: RawFd, to: RawFd, length: usize) -> io::Result<usize> {
     // SAFETY: descriptors and a length only.
     bytes(unsafe { libc::splice(from, ptr::null_mut(), to, ptr::null_mut(), length, 0) })
 }
 
-/// Moves bytes between two files, at their own positions.
+/// Moves bytes between two files, at their positions.
 pub(crate) fn copy_file_range(from: &File, to: &File, length: usize) -> io::Result<usize> {
     // SAFETY: descriptors and a length only.
     bytes(unsafe {
@@ -135,7 +135,7 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Maps `length` bytes, which the file must have.
+    /// Maps the first `length` bytes. The file must not be shorter.
     pub(crate) fn new(file: &File, length: usize, writable: bool) -> io::Result<Self> {
         let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         // SAFETY: a new mapping at an address of the kernel's choice.
@@ -150,14 +150,14 @@ impl Map {
         unsafe { ptr::copy_nonoverlapping(self.address.cast::<u8>().cast_const(), into.as_mut_ptr(), self.length) }
     }
 
-    /// Stores every byte of `from`, which is as long as the mapping; the mapping must be writable.
+    /// Stores every byte of `from`, which is as long as the mapping. The mapping must be writable.
     pub(crate) fn store(&mut self, from: &[u8]) {
         assert_eq!(from.len(), self.length);
         // SAFETY: the mapping has this length, and nothing else reads it meanwhile.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.address.cast(), self.length) }
     }
 
-    /// Writes what was stored to the file system.
+    /// Writes stored bytes to the file system.
     pub(crate) fn sync(&self) -> io::Result<()> {
         // SAFETY: the mapping's own range.
         bytes(unsafe { libc::msync(self.address, self.length, libc::MS_SYNC) } as isize).map(drop)

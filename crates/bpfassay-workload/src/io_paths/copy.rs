@@ -21,13 +21,13 @@ use super::{
 
 const BOTH: [Operation; 2] = [Operation::Read, Operation::Write];
 
-/// What takes the bytes of a file from the kernel.
+/// The destination of a file's bytes.
 pub(crate) enum Sink {
     Pipe,
     Socket,
 }
 
-/// Bytes between two files, by `transfer(source, target, length)`.
+/// Moves bytes between two files, by `transfer(source, target, length)`.
 pub(crate) fn between_files(
     stage: &mut Stage<'_>,
     call: &'static str,
@@ -39,8 +39,9 @@ pub(crate) fn between_files(
     stage.check_target()
 }
 
-/// Bytes from a file into a pipe or socket, by `transfer(source, sink, offset, length)`. They are taken out again at
-/// once: pipes and sockets lie on file systems of their own, where nothing that is counted here lies.
+/// Moves bytes from a file into a pipe or socket, by `transfer(source, sink, offset, length)`. The
+/// bytes are read from the sink at once. Pipes and sockets are on file systems of their own, which
+/// are not counted here.
 pub(crate) fn out_of_file(
     stage: &mut Stage<'_>,
     call: &'static str,
@@ -70,7 +71,7 @@ pub(crate) fn out_of_file(
     stage.check(&data)
 }
 
-/// Bytes from a pipe into a file.
+/// Moves bytes from a pipe into a file.
 pub(crate) fn into_file(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let target = stage.target(0)?;
     let (reader, mut writer): (PipeReader, PipeWriter) = pipe().map_err(refused("pipe"))?;
@@ -78,7 +79,7 @@ pub(crate) fn into_file(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     stage.phase(|stage, moved| {
         let mut held = 0;
         stage.each("splice", moved, &[Operation::Write], |range| {
-            // What an earlier call left in the pipe is not put there again.
+            // Bytes that an earlier call left in the pipe are not written again.
             writer.write_all(&data[range.start + held..range.end])?;
             let length = calls::splice(reader.as_raw_fd(), target.as_raw_fd(), range.len())?;
             held = range.len() - length;
@@ -89,7 +90,7 @@ pub(crate) fn into_file(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     stage.check_target()
 }
 
-/// Bytes from a file into a pipe by io_uring.
+/// Moves bytes from a file into a pipe by io_uring.
 pub(crate) fn by_ring(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let mut ring = Ring::new().map_err(refused("io_uring_setup"))?;
     out_of_file(stage, "IORING_OP_SPLICE", &Sink::Pipe, |file, pipe, at, length| ring.splice(file, pipe, at, length))

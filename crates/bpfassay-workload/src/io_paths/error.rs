@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the workload can fail, as opposed to a path that is not to be had.
+//! Errors of the workload. A path that the kernel refuses is not an error.
 
 use std::{io, path::PathBuf};
 
@@ -10,54 +10,54 @@ use crate::engine::EngineError;
 /// Why the workload stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum PathsError {
-    /// The size is none that the paths can move.
+    /// The paths cannot move this size.
     #[error("cannot move {size} bytes by each path: give a multiple of 4096 from 4096 to {}", super::MAX_SIZE)]
     Size {
-        /// As given.
+        /// The given size, in bytes.
         size: u64,
     },
-    /// Files could not be made ready, looked at, or removed.
+    /// Files cannot be prepared, examined or removed.
     #[error("{path}: cannot {action} {}", file.display())]
     File {
-        /// The path that they are for.
+        /// The I/O path that needs the file.
         path: IoPath,
-        /// What was tried.
+        /// The attempted operation, as a verb.
         action: &'static str,
-        /// With which file.
+        /// Path of the file.
         file: PathBuf,
-        /// Why not.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// The data are not those that were written.
+    /// The data differ from those that were written.
     #[error("{path}: wrong data at offset {at} of {size} bytes")]
     Data {
-        /// The path.
+        /// The I/O path.
         path: IoPath,
-        /// The first wrong byte.
+        /// Offset of the first wrong byte.
         at: u64,
-        /// Bytes of the path.
+        /// Size of the path's data, in bytes.
         size: u64,
     },
-    /// Calls returned what they must not.
+    /// A call returned an impossible result.
     #[error("{path}: {call} {problem}")]
     Call {
-        /// The path.
+        /// The I/O path.
         path: IoPath,
-        /// The call.
+        /// Name of the call.
         call: &'static str,
-        /// What it did, as a predicate.
+        /// A predicate of the call.
         problem: String,
     },
-    /// The control channel is not what it should be.
+    /// The control channel does not work as expected.
     #[error(transparent)]
     Control(#[from] EngineError),
-    /// The summary could not be written.
+    /// The summary cannot be written.
     #[error("cannot write the summary to {}", file.display())]
     Summary {
-        /// The file.
+        /// Path of the summary.
         file: PathBuf,
-        /// Why not.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The workload `io-paths`: a known number of bytes by each way that data can take between a program and a file.
+//! The workload `io-paths`: moves a known number of bytes by each way between a program and a file.
 //!
-//! The paths and what they move are in [`bpfassay_protocol::io_path`]. Here each of them is run, in a directory of
-//! its own that is removed afterwards: files are made ready, the beginning of the phase is reported to the agent, the path's calls
-//! are made and nothing else that touches the file system, what they returned is reported to the agent, and the data are checked.
-//! A path whose call the kernel or the file system refuses is reported with that call and its error, and the next one
-//! follows; anything else that goes wrong ends the workload.
+//! [`bpfassay_protocol::io_path`] lists the paths and what they move. Each path runs in its own
+//! directory, which is removed afterwards:
 //!
-//! Bytes move in calls of 16 KiB, so that short transfers, several requests in flight, and partial pages occur.
+//! 1. Files are prepared.
+//! 2. The beginning of the phase is reported to the agent.
+//! 3. The path's calls are made, and nothing else that touches the file system.
+//! 4. The results of the calls are reported to the agent.
+//! 5. The data are checked.
+//!
+//! If the kernel or the file system refuses a path's call, the call and its error are reported, and
+//! the next path follows. Any other problem ends the workload.
+//!
+//! Bytes move in calls of 16 KiB, so that short transfers, several requests in flight, and partial
+//! pages occur.
 
 mod aio;
 mod buffer;
@@ -40,7 +47,7 @@ use self::{
 };
 use crate::engine::control::{self, Control};
 
-/// Most bytes per path.
+/// The most bytes per path.
 pub const MAX_SIZE: u64 = 1 << 30;
 
 /// One run of the workload.
@@ -50,15 +57,15 @@ pub struct Run {
     pub directory: PathBuf,
     /// Bytes per path: a multiple of 4096, at most [`MAX_SIZE`].
     pub size: u64,
-    /// Where the summary goes, as JSON.
+    /// Path of the summary (JSON), if one is wanted.
     pub summary: Option<PathBuf>,
 }
 
 impl Run {
-    /// Runs every path and returns what became of each. The control channel is the one that the environment names.
+    /// Runs every path and returns the result of each. The environment names the control channel.
     ///
     /// # Errors
-    /// [`PathsError`]: wrong data, calls that return what they must not, or files that cannot be made ready.
+    /// [`PathsError`]: wrong data, impossible results of calls, or files that cannot be prepared.
     pub fn start(&self) -> Result<Summary, PathsError> {
         let size = usize::try_from(self.size)
             .ok()
@@ -173,7 +180,7 @@ fn pwrite(file: &fs::File, from: &[u8], at: usize) -> io::Result<usize> {
     calls::pwrite(file, from, at as libc::off_t)
 }
 
-/// Reads a file from begin to end, call by call.
+/// Reads a file from beginning to end, call by call.
 fn reading(
     stage: &mut Stage<'_>,
     flags: i32,
@@ -189,7 +196,7 @@ fn reading(
     stage.check(&data)
 }
 
-/// Writes a file from begin to end, call by call.
+/// Writes a file from beginning to end, call by call.
 fn writing(
     stage: &mut Stage<'_>,
     flags: i32,
@@ -241,8 +248,8 @@ fn map_write(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     stage.check_target()
 }
 
-/// A file and memory for moving all of it in the given direction: reading gets a file that holds the data, writing memory
-/// that does.
+/// Returns a file, and memory for moving all of it in the given direction. For reading, the file
+/// holds the data; for writing, the memory does.
 fn ends(stage: &Stage<'_>, direction: Direction, flags: i32) -> Result<(fs::File, Buffer), PathFailure> {
     Ok(match direction {
         Direction::In => (stage.source(flags)?, Buffer::zeroed(stage.size)),
@@ -250,7 +257,7 @@ fn ends(stage: &Stage<'_>, direction: Direction, flags: i32) -> Result<(fs::File
     })
 }
 
-/// Checks what [`ends`] gave after the data have moved.
+/// Checks what [`ends`] returned, after the data have moved.
 fn check(stage: &Stage<'_>, direction: Direction, file: fs::File, data: &[u8]) -> Result<(), PathFailure> {
     drop(file);
     match direction {
@@ -299,7 +306,7 @@ fn io_uring(stage: &mut Stage<'_>, direction: Direction, kind: Memory, flags: i3
             ring.run(direction, kind, &file, memory, ranges)
         })
     })?;
-    // Before the memory that it may have registered.
+    // The ring is dropped before the memory that it may have registered.
     drop(ring);
     check(stage, direction, file, &data)
 }
@@ -317,12 +324,13 @@ fn fallocate(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     })
 }
 
-/// Reads at the end of the file that ask for twice of what is there.
+/// Reads at the end of the file, and requests twice as many bytes as are left.
 fn short_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let source = stage.source(0)?;
     let mut data = Buffer::zeroed(2 * stage.size);
     stage.phase(|stage, moved| {
-        // Each call reads the last bytes of the file, as many as its turn has, and asks for twice as many (`IoPath::requested`).
+        // Each call reads the last bytes of the file, as many as the size of its range, and
+        // requests twice as many (`IoPath::requested`).
         stage.each("pread64", moved, &[Operation::Read], |range| {
             calls::pread(&source, &mut data[..2 * range.len()], stage.size - range.len())
         })

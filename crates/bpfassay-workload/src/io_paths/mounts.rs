@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The workload `mounts`: on the file system under test and on each further mount, a file is written and read again. The amounts differ from mount to
-//! mount, so that no sum of some of them looks like another.
+//! The workload `mounts`: writes and reads a file on the file system under test and on each further
+//! mount. The amounts differ from mount to mount, so that counts under the wrong mount show.
 
 use std::{
     collections::BTreeMap,
@@ -26,10 +26,11 @@ use crate::engine::{
     control::{self, Control},
 };
 
-/// The file on each mount.
+/// Name of the file on each mount.
 const FILE: &str = "bpfassay-mounts";
 
-/// Name of the phase on the file system under test; the others have those of their mounts' paths.
+/// Name of the phase on the file system under test. Other phases have the paths of their mounts as
+/// names.
 pub const UNDER_TEST: &str = "file-system";
 
 /// One run of the workload.
@@ -37,15 +38,16 @@ pub const UNDER_TEST: &str = "file-system";
 pub struct Run {
     /// A directory on the file system under test.
     pub directory: PathBuf,
-    /// Bytes that are written on the file system under test; once more of them on each mount after it. A multiple of 4096.
+    /// Bytes to write on the file system under test; a multiple of 4096. Each further mount gets
+    /// `size` more bytes than the one before.
     pub size: u64,
-    /// Where the summary goes, as JSON.
+    /// Path of the summary (JSON), if one is wanted.
     pub summary: Option<PathBuf>,
-    /// Where the other mounts are.
+    /// Paths of the other mounts.
     pub mounts: Vec<PathBuf>,
 }
 
-/// What the workload reports at its end.
+/// The workload's final report.
 #[derive(Debug, Clone, Serialize)]
 struct Summary<'a> {
     size: u64,
@@ -55,43 +57,44 @@ struct Summary<'a> {
 /// Why the workload stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum MountsError {
-    /// The size is none that can be moved.
+    /// This size cannot be moved.
     #[error(
         "cannot move {size} bytes on each mount: give a multiple of 4096 from 4096 to {MAX_SIZE} bytes for the last of them"
     )]
     Size {
-        /// As given.
+        /// The given size, in bytes.
         size: u64,
     },
     /// A call failed.
     #[error("cannot {action} {}", file.display())]
     File {
-        /// What was tried.
+        /// The attempted operation, as a verb.
         action: &'static str,
-        /// With which file.
+        /// Path of the file.
         file: PathBuf,
-        /// Why not.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// Other data were read than were written.
+    /// The data that were read differ from those that were written.
     #[error("wrong data at offset {at} of {}", file.display())]
     Data {
-        /// The first wrong byte.
+        /// Offset of the first wrong byte.
         at: u64,
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
     },
-    /// The control channel is not what it should be.
+    /// The control channel does not work as expected.
     #[error(transparent)]
     Control(#[from] EngineError),
 }
 
 impl Run {
-    /// Writes and reads a file on each mount, in a phase of its own. The control channel is the one that the environment names.
+    /// Writes and reads a file on each mount, in a separate phase for each. The environment names
+    /// the control channel.
     ///
     /// # Errors
-    /// [`MountsError`]: a file that cannot be written or read, or has other data.
+    /// [`MountsError`]: a file cannot be written or read, or has other data.
     pub fn start(&self) -> Result<(), MountsError> {
         let control = control::descriptor()?.map(Control::take);
         self.with_control(control)
@@ -132,7 +135,7 @@ fn failed(action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> Mounts
     move |source| MountsError::File { action, file, source }
 }
 
-/// A file, and memory for it.
+/// An open file, and memory for its data.
 struct Opened<'a> {
     name: &'a Path,
     file: fs::File,
@@ -146,12 +149,12 @@ impl<'a> Opened<'a> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(true);
         let file = options.open(name).map_err(failed("create", name))?;
-        // Far below what memory has addresses for: see `MAX_SIZE`.
+        // The size is at most `MAX_SIZE`, which fits into memory's address range.
         let length = size as usize;
         Ok(Self { name, file, seed, written: Buffer::filled(length, seed), read: Buffer::zeroed(length) })
     }
 
-    /// Writes all of it and reads it again.
+    /// Writes the whole file and reads it again.
     fn transfer(&mut self) -> Result<Moved, MountsError> {
         let mut moved = Moved::default();
         let length = self.written.len();
@@ -228,7 +231,7 @@ mod tests {
                 (path(b), Some(path(b)), (4, 61440, 0)),
             ]
         );
-        // Nothing is left but the summary.
+        // The summary alone is left.
         assert_eq!(fs::read_dir(under_test).unwrap().count(), 1);
         assert_eq!(fs::read_dir(a).unwrap().count(), 0);
         let summary = fs::read_to_string(under_test.join("summary.json")).unwrap();

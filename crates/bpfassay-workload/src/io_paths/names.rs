@@ -15,7 +15,7 @@ use super::{
     stage::{Moved, PathFailure, Stage, refused},
 };
 
-/// Calls of each path.
+/// Number of calls of each path.
 pub(crate) const COUNT: usize = 8;
 
 impl Stage<'_> {
@@ -31,7 +31,7 @@ impl Stage<'_> {
         Ok(names)
     }
 
-    /// One call of `work` for each of `names`, each counted once under each of `operations`.
+    /// Calls `work` once for each of `names`, and counts each call under each of `operations`.
     fn on_each(
         &mut self,
         call: &'static str,
@@ -116,7 +116,7 @@ pub(crate) fn fsync(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     })
 }
 
-/// Calls on names that do not exist.
+/// Makes calls on names that do not exist.
 fn on_missing(
     stage: &mut Stage<'_>,
     call: &'static str,
@@ -127,7 +127,7 @@ fn on_missing(
     failing(stage, call, operation, libc::ENOENT, || work(&name).map(|()| 0))
 }
 
-/// Calls on names that exist.
+/// Makes calls on names that exist.
 fn on_existing(
     stage: &mut Stage<'_>,
     call: &'static str,
@@ -177,7 +177,7 @@ pub(crate) fn failed_fsync(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     })
 }
 
-/// [`COUNT`] times `work`, which must fail with `errno`.
+/// Calls `work` [`COUNT`] times. It must fail with `errno`.
 pub(crate) fn failing(
     stage: &mut Stage<'_>,
     call: &'static str,

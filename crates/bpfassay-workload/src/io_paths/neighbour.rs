@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The neighbour: a process that reads and writes a file of its own all the time, so that a tracer which does not distinguish
-//! cgroups apart counts too much.
+//! The neighbour: a process that reads and writes its own file all the time. A tracer that does not
+//! distinguish cgroups therefore counts too much.
 
 use std::{
     fs::OpenOptions,
@@ -13,13 +13,14 @@ use super::{
     calls,
 };
 
-/// Bytes of its file.
+/// Size of the file, in bytes.
 const SIZE: usize = 1 << 20;
 
-/// Bytes of one call: the 64 KiB are neither a page nor what the workloads use, so that mixed-up counts show.
+/// Bytes per call. This is neither a multiple of a page nor a size that workloads use, so that
+/// mixed-up counts show.
 const TRANSFER: usize = 60_000;
 
-/// What it prints once it has read and written for the first time.
+/// Printed once the neighbour has written and read for the first time.
 pub const GREETING: &[u8] = b"n";
 
 /// Why the neighbour stopped.
@@ -28,31 +29,32 @@ pub enum NeighbourError {
     /// A call failed.
     #[error("cannot {action} {}", file.display())]
     File {
-        /// What was tried.
+        /// The attempted operation, as a verb.
         action: &'static str,
-        /// With which file.
+        /// Path of the file.
         file: PathBuf,
-        /// Why not.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// It read what it had not written.
+    /// The neighbour read data that it had not written.
     #[error("wrong data at offset {at} of {}", file.display())]
     Data {
-        /// The first wrong byte.
+        /// Offset of the first wrong byte.
         at: u64,
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
     },
-    /// Its greeting cannot be written.
+    /// The greeting cannot be written.
     #[error("cannot report that it has begun")]
     Greeting(#[source] io::Error),
 }
 
-/// Writes and reads `file` until the process is killed, or `rounds` are done; writes [`GREETING`] to `out` after the first.
+/// Writes and reads `file` until the process is killed, or `rounds` are done. Writes [`GREETING`]
+/// to `out` after the first round.
 ///
 /// # Errors
-/// [`NeighbourError`] where the file cannot be created, written or read, or `out` cannot be written.
+/// [`NeighbourError`] if the file cannot be created, written or read, or `out` cannot be written.
 pub fn keep_busy(file: &Path, rounds: Option<u64>, mut out: impl io::Write) -> Result<(), NeighbourError> {
     let failed = |action| move |source| NeighbourError::File { action, file: file.to_owned(), source };
     let opened =
@@ -97,10 +99,10 @@ pub fn keep_busy(file: &Path, rounds: Option<u64>, mut out: impl io::Write) -> R
     Ok(())
 }
 
-/// [`keep_busy`] without end, with its greeting on standard output.
+/// Runs [`keep_busy`] without end, with the greeting on standard output.
 ///
 /// # Errors
-/// As [`keep_busy`]: where the file cannot be created, written or read.
+/// Those of [`keep_busy`].
 pub fn run(file: &Path) -> Result<(), NeighbourError> {
     keep_busy(file, None, io::stdout().lock())
 }

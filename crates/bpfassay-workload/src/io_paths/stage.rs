@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What every path needs: files with known data, what its calls moved, and the barriers around a phase.
+//! The surroundings of every path: files with known data, counts of its calls, and the barriers
+//! around a phase.
 
 use std::{
     collections::BTreeMap,
@@ -22,15 +23,15 @@ use super::{
 };
 use crate::engine::control::Control;
 
-/// Bytes of one call.
+/// Bytes per call.
 pub(crate) const CHUNK: usize = 16 << 10;
 
-/// Why a path came to no end.
+/// Why a path did not end normally.
 #[derive(Debug)]
 pub(crate) enum PathFailure {
-    /// The kernel or the file system does not have it.
+    /// The kernel or the file system does not support the path.
     Refused { call: &'static str, source: io::Error },
-    /// Anything else.
+    /// Any other error.
     Failed(PathsError),
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn refused(call: &'static str) -> impl FnOnce(io::Error) -> PathFailu
     move |source| PathFailure::Refused { call, source }
 }
 
-/// What the calls of a phase returned.
+/// Results of the calls of a phase.
 #[derive(Debug, Default)]
 pub(crate) struct Moved(pub(super) BTreeMap<Operation, Totals>);
 
@@ -58,18 +59,18 @@ impl Moved {
         };
     }
 
-    /// Counts what several calls returned.
+    /// Counts the results of several calls.
     pub(crate) fn add(&mut self, operation: Operation, calls: u64, bytes: u64, errors: u64) {
         *self.0.entry(operation).or_default() += Totals { calls, bytes, errors };
     }
 
-    /// Counts bytes that no call moved.
+    /// Counts bytes that were not moved by a call.
     pub(crate) fn count_bytes(&mut self, operation: Operation, bytes: usize) {
         *self.0.entry(operation).or_default() += Totals { calls: 0, bytes: bytes as u64, errors: 0 };
     }
 }
 
-/// Where one path is run.
+/// The environment in which one path runs.
 pub(crate) struct Stage<'a> {
     pub(crate) path: IoPath,
     pub(crate) size: usize,
@@ -91,7 +92,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The seed of this path's data.
+    /// Returns the seed of this path's data.
     pub(crate) fn seed(&self) -> u64 {
         self.path as u64 + 1
     }
@@ -105,23 +106,23 @@ impl<'a> Stage<'a> {
         move |source| PathsError::File { path, action, file, source }
     }
 
-    /// A call that returned what it must not.
+    /// Returns the failure of a call with an impossible result.
     pub(crate) fn wrong(&self, call: &'static str, problem: impl Into<String>) -> PathFailure {
         PathsError::Call { path: self.path, call, problem: problem.into() }.into()
     }
 
-    /// A file holding this path's data, opened for reading with `flags`.
+    /// Makes a file with this path's data, and opens it for reading with `flags`.
     pub(crate) fn source(&self, flags: i32) -> Result<File, PathFailure> {
         let name = self.file("source");
         let mut data = Buffer::zeroed(self.size);
         fill(&mut data, self.seed(), 0);
         fs::write(&name, &*data).map_err(self.failed("write", &name))?;
-        // Some ways (copying on an NFS server) take only what is stable.
+        // Some paths (copying on an NFS server) only accept stable data.
         File::open(&name).and_then(|file| file.sync_all()).map_err(self.failed("sync", &name))?;
         self.open("open", &name, OpenOptions::new().read(true), flags)
     }
 
-    /// A new, empty file, opened for reading and writing with `flags`.
+    /// Makes an empty file, and opens it for reading and writing with `flags`.
     pub(crate) fn target(&self, flags: i32) -> Result<File, PathFailure> {
         let name = self.file("target");
         File::create(&name).map_err(self.failed("create", &name))?;
@@ -143,7 +144,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Begins the phase, runs `work`, and ends it.
+    /// Begins the phase, runs `work`, and ends the phase.
     pub(crate) fn phase<T>(
         &mut self,
         work: impl FnOnce(&Self, &mut Moved) -> Result<T, PathFailure>,
@@ -167,7 +168,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Moves all bytes in order, one call of `transfer` after the other; what a call leaves is the next one's.
+    /// Moves all bytes in order, one call of `transfer` after the other. The next call continues
+    /// after a partial one.
     pub(crate) fn each(
         &self,
         call: &'static str,
@@ -187,7 +189,8 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Moves all bytes by `run`, which takes up to `depth` ranges at once; what a request leaves is asked for again.
+    /// Moves all bytes by `run`, which accepts up to `depth` ranges at once. The rest of a partial
+    /// request is requested again.
     pub(crate) fn batches(
         &self,
         call: &'static str,
@@ -214,7 +217,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// What one call moved of `asked` bytes.
+    /// Returns how many of `asked` bytes one call moved.
     fn step(&self, call: &'static str, result: io::Result<usize>, asked: usize) -> Result<usize, PathFailure> {
         match result {
             Err(source) => Err(PathFailure::Refused { call, source }),
@@ -224,27 +227,27 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// That `data` are what this path's source holds.
+    /// Checks that `data` equal the contents of this path's source.
     pub(crate) fn check(&self, data: &[u8]) -> Result<(), PathFailure> {
         let size = self.size as u64;
         let at = if data.len() == self.size { first_difference(data, self.seed(), 0) } else { Some(data.len() as u64) };
         at.map_or(Ok(()), |at| Err(PathsError::Data { path: self.path, at, size }.into()))
     }
 
-    /// That the file from [`Self::target`] holds this path's data, and nothing else.
+    /// Checks that the file from [`Self::target`] contains exactly this path's data.
     pub(crate) fn check_target(&self) -> Result<(), PathFailure> {
         let name = self.file("target");
         let data = fs::read(&name).map_err(self.failed("read", &name))?;
         self.check(&data)
     }
 
-    /// Makes the file from [`Self::target`] as long as it will be.
+    /// Extends the file from [`Self::target`] to its final size.
     pub(crate) fn lengthen(&self, file: &File) -> Result<(), PathFailure> {
         let name = self.file("target");
         Ok(file.set_len(self.size as u64).map_err(self.failed("lengthen", &name))?)
     }
 
-    /// Puts this path's data into `file`.
+    /// Writes this path's data to `file`.
     pub(crate) fn put(&self, file: &File, name: &Path) -> Result<(), PathFailure> {
         Ok(file.write_all_at(&Buffer::filled(self.size, self.seed()), 0).map_err(self.failed("write", name))?)
     }

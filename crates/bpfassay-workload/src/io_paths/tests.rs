@@ -20,7 +20,7 @@ fn one(
     }
 }
 
-/// Paths that every file system and kernel has.
+/// Returns whether every file system and kernel has this path.
 fn is_everywhere(path: IoPath) -> bool {
     let calls = path.calls();
     !["io_uring", "io_submit", "O_DIRECT", "RWF_", "copy_file_range", "fallocate"]
@@ -32,7 +32,7 @@ fn is_everywhere(path: IoPath) -> bool {
 #[test]
 fn each_phase_moves_what_the_table_expects() {
     let directory = tempfile::tempdir().unwrap();
-    // Neither a multiple of the transfer size nor of anything larger.
+    // The second size is not a multiple of the transfer size.
     for size in [4096, 5 * stage::CHUNK + 8192] {
         for &path in IoPath::ALL {
             let place = directory.path().join(format!("{size}-{path}"));
@@ -98,7 +98,7 @@ fn a_call_that_is_refused_is_reported_with_its_error() {
         reading(&mut stage, 0, "pread64", Operation::Read, |_, _, _| Err(io::Error::from_raw_os_error(libc::ENOSYS)));
     let Err(PathFailure::Refused { call, source }) = refused else { panic!("{refused:?}") };
     assert_eq!(refusal(call, &source).errno, libc::ENOSYS);
-    // The phase ended all the same, with the call counted.
+    // The phase ended nevertheless, and the call was counted.
     assert_eq!(stage.phases[0][&Operation::Read].errors, 1);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Many processes that touch a file for the first time, at once: a tracer that loses the first call of a key that several insert at the same time
-//! counts too little.
+//! Many processes that use a file for the first time, all at once. A tracer that loses the first
+//! call of a key that several CPUs insert at the same time counts too little.
 
 use std::{io, ops::Range};
 
@@ -14,13 +14,13 @@ use super::{
 };
 use crate::engine::{EngineError, ranks::Team};
 
-/// How many processes: more than guests have CPUs.
+/// Number of processes: more than guests have CPUs.
 const PROCESSES: u32 = 8;
 
-/// The call that each of them makes. No path before this one makes any of its operation.
+/// The call of each process. No earlier path makes a call of the same operation.
 const CALL: &str = "preadv";
 
-/// Has processes that have done nothing yet read a part of a file each, all at once.
+/// Makes new processes read a part of a file each, all at once.
 pub(super) fn reading(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let source = stage.source(0)?;
     let failed =
@@ -33,14 +33,16 @@ pub(super) fn reading(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
         let range = part(size, team.rank() - 1);
         let mut memory = Buffer::zeroed(range.len());
         let parent = rustix::process::getpid();
-        // SAFETY: the program has one thread; in tests, where it has more, the child allocates through malloc alone, which fork leaves usable.
+        // SAFETY: the program has one thread. Tests have more, but the child only allocates through
+        // malloc, which fork leaves usable.
         match unsafe { libc::fork() } {
             -1 => return Err(failed(io::Error::last_os_error())),
             0 => {
                 let tied = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
                 let is_alive = tied.is_ok() && rustix::process::getppid() == Some(parent);
                 let done = is_alive && one(&team, &source, &mut memory, range, seed).is_ok();
-                // SAFETY: no address. Nothing of the parent's is flushed or dropped twice.
+                // SAFETY: the call uses no address. Nothing of the parent is flushed or dropped
+                // twice.
                 unsafe { libc::_exit(i32::from(!done)) };
             }
             child => children.ids.push(child),
@@ -60,7 +62,7 @@ pub(super) fn reading(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     children.join().map_err(failed)?;
     for (rank, [_, _, errno, wrong_at]) in (0..).zip(all.into_iter().skip(1)) {
         if errno > 0 {
-            // Numbers of errors are small.
+            // Error numbers are small.
             return Err(PathFailure::Refused { call: CALL, source: io::Error::from_raw_os_error(errno as i32) });
         }
         if let Some(at) = wrong_at.checked_sub(1) {
@@ -71,14 +73,15 @@ pub(super) fn reading(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     Ok(())
 }
 
-/// What the process with this number reads of `size` bytes.
+/// Returns the range of `size` bytes that the process `number` reads.
 fn part(size: usize, number: u32) -> Range<usize> {
     let share = size / PROCESSES as usize;
     let start = share * number as usize;
     if number + 1 == PROCESSES { start..size } else { start..start + share }
 }
 
-/// One process: waits for the others, reads its part, and reports calls, bytes, the error number, and one more than the place of the first wrong byte.
+/// Does the work of one process: waits for the others, reads its part, and reports four numbers.
+/// These are calls, bytes, the error number, and the position of the first wrong byte plus one.
 fn one(
     team: &Team,
     file: &std::fs::File,
@@ -91,19 +94,19 @@ fn one(
     while at < range.len() && errno == 0 {
         calls += 1;
         match calls::preadv(file, &mut memory[at..], range.start + at) {
-            // The end, where there should be more, shows as wrong data.
+            // An early end of the file shows as wrong data.
             Ok(0) => break,
             Ok(bytes) => at += bytes,
             Err(error) => errno = error.raw_os_error().unwrap_or(libc::EIO),
         }
     }
     let wrong = if errno > 0 { None } else { first_difference(memory, seed, range.start as u64) };
-    // The place within its part.
+    // The position within the part.
     let wrong = wrong.map_or(0, |place| place - range.start as u64 + 1);
     team.exchange([calls, at as u64, u64::from(errno.unsigned_abs()), wrong]).map(drop)
 }
 
-/// The processes, which are waited for whatever happens.
+/// The processes. They are waited for whatever happens.
 struct Children {
     team: Team,
     ids: Vec<libc::pid_t>,
@@ -130,7 +133,7 @@ impl Drop for Children {
             self.team.abort();
         }
         for id in self.ids.drain(..) {
-            // Those that wait give up; their status says nothing more.
+            // Processes that wait give up. Their status says nothing more.
             let _ = wait_for(id);
         }
     }

@@ -19,36 +19,37 @@ use super::{aio::DEPTH, calls::pieces};
 pub(crate) enum Memory {
     /// An address and a length.
     Plain,
-    /// Three pieces.
     Pieces,
     /// The registered buffer.
     Fixed,
 }
 
-/// A ring.
 pub(crate) struct Ring(IoUring);
 
 impl Ring {
+    /// Makes a ring.
+    ///
     /// # Errors
-    /// The kernel's, from `io_uring_setup`.
+    /// The kernel's error, from `io_uring_setup`.
     pub(crate) fn new() -> io::Result<Self> {
         IoUring::new(2 * DEPTH as u32).map(Self)
     }
 
-    /// Registers `length` bytes at `memory` as buffer 0; they must live as long as the ring.
+    /// Registers `length` bytes at `memory` as buffer 0. They must live as long as the ring.
     ///
     /// # Errors
-    /// The kernel's, from `io_uring_register`.
+    /// The kernel's error, from `io_uring_register`.
     pub(crate) fn register(&self, memory: *mut u8, length: usize) -> io::Result<()> {
         let buffer = iovec { iov_base: memory.cast(), iov_len: length };
         // SAFETY: the caller keeps the memory valid.
         unsafe { self.0.submitter().register_buffers(&[buffer]) }
     }
 
-    /// Transfers `ranges` of `file`, at most [`DEPTH`]; `memory` is where the file's first byte lies or goes.
+    /// Transfers `ranges` of `file`, at most [`DEPTH`]. `memory` is the address that belongs to the
+    /// file's first byte.
     ///
     /// # Errors
-    /// The kernel's, from `io_uring_enter`. The requests' own are in the result.
+    /// The kernel's error, from `io_uring_enter`. Errors of requests are in the result.
     pub(crate) fn run(
         &mut self,
         direction: Direction,
@@ -85,17 +86,18 @@ impl Ring {
     /// Moves `length` bytes at `at` of `file` into a pipe.
     ///
     /// # Errors
-    /// The kernel's, for the ring or for the request.
+    /// The kernel's error, for the ring or for the request.
     pub(crate) fn splice(&mut self, file: &File, pipe: RawFd, at: usize, length: usize) -> io::Result<usize> {
         let entry = opcode::Splice::new(Fd(file.as_raw_fd()), at as i64, Fd(pipe), -1, length as u32).build();
         self.complete(&[entry])?.pop().unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()))
     }
 
-    /// Submits `entries`, waits for all of them, and gives their results by index.
+    /// Submits `entries`, waits for all of them, and returns their results by index.
     fn complete(&mut self, entries: &[Entry]) -> io::Result<Vec<io::Result<usize>>> {
         for (index, entry) in entries.iter().enumerate() {
             let entry = entry.clone().user_data(index as u64);
-            // SAFETY: the callers keep what the entry refers to until this function has waited for it.
+            // SAFETY: the callers keep what the entry refers to until this function has waited for
+            // it.
             unsafe { self.0.submission().push(&entry) }.map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?;
         }
         let mut results: Vec<io::Result<usize>> = Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two threads hand a futex to and fro.
+//! Two threads hand a futex back and forth.
 
 use std::{
     io,
@@ -10,10 +10,10 @@ use bpfassay_protocol::{operation::Totals, program_set::ProgramEvent};
 
 use super::{Events, MicrobenchmarkError, Phase, call, count, side_by_side};
 
-/// Whose turn it is.
+/// The futex word tells whose turn it is.
 const OURS: u32 = 0;
 const THEIRS: u32 = 1;
-/// One of the two has failed.
+/// One of the two threads has failed.
 const BROKEN: u32 = 2;
 
 pub(super) fn run(operations: u64, phase: &mut Phase) -> Result<(), MicrobenchmarkError> {
@@ -21,8 +21,8 @@ pub(super) fn run(operations: u64, phase: &mut Phase) -> Result<(), Microbenchma
     side_by_side(phase, || take_turns(&word, operations, OURS, THEIRS), || take_turns(&word, operations, THEIRS, OURS))
 }
 
-/// Waits for `own` turn and hands it over to the `other`, so often; the calls that it took. The thread that begins waits for
-/// its last turn as well.
+/// Waits `times` times for the `own` turn and hands it over to the `other`. Returns the calls that
+/// this took. The thread that begins also waits for its last turn.
 fn take_turns(word: &AtomicU32, times: u64, own: u32, other: u32) -> Result<Events, MicrobenchmarkError> {
     let (mut waits, mut wakes) = (Totals::default(), Totals::default());
     for _ in 0..times {
@@ -36,7 +36,7 @@ fn take_turns(word: &AtomicU32, times: u64, own: u32, other: u32) -> Result<Even
     Ok(calls.into_iter().filter(|(_, totals)| totals.calls > 0).collect())
 }
 
-/// Waits as long as it is the `other`'s turn.
+/// Waits for as long as it is the `other`'s turn.
 fn wait(word: &AtomicU32, other: u32, waits: &mut Totals) -> Result<(), MicrobenchmarkError> {
     loop {
         match word.load(Ordering::Acquire) {
@@ -48,7 +48,7 @@ fn wait(word: &AtomicU32, other: u32, waits: &mut Totals) -> Result<(), Microben
         }
         match count(waits, futex(word, libc::FUTEX_WAIT, other)) {
             Ok(_) => {}
-            // The other thread was quicker, or a signal came.
+            // The other thread was faster, or a signal arrived.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {}
             Err(error) => return Err(broken(word, call("wait on a futex")(error))),
         }
@@ -56,7 +56,7 @@ fn wait(word: &AtomicU32, other: u32, waits: &mut Totals) -> Result<(), Microben
 }
 
 fn hand(word: &AtomicU32, own: u32, other: u32, wakes: &mut Totals) -> Result<(), MicrobenchmarkError> {
-    // Not over the other thread's news that it is broken.
+    // This must not overwrite the other thread's `BROKEN`.
     if word.compare_exchange(own, other, Ordering::Release, Ordering::Relaxed).is_ok() {
         count(wakes, futex(word, libc::FUTEX_WAKE, 1)).map_err(|error| broken(word, call("wake a thread")(error)))?;
     }
@@ -66,12 +66,12 @@ fn hand(word: &AtomicU32, own: u32, other: u32, wakes: &mut Totals) -> Result<()
 /// Makes the other thread stop waiting.
 fn broken(word: &AtomicU32, error: MicrobenchmarkError) -> MicrobenchmarkError {
     word.store(BROKEN, Ordering::Release);
-    // It then fails as well, and that failure is reported.
+    // If this fails, `error` is still reported.
     let _ = futex(word, libc::FUTEX_WAKE, 1);
     error
 }
 
-/// The system call; 0 bytes where it succeeds.
+/// Makes the system call. Returns 0 bytes on success.
 fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) -> io::Result<usize> {
     let no_timeout = std::ptr::null::<libc::timespec>();
     // SAFETY: the word outlives the call, which reads it only.

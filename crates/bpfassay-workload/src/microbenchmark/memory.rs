@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that processes could share is made, touched and removed.
+//! Makes, touches and removes memory that processes could share.
 
 use std::{io, ptr::NonNull};
 
@@ -30,7 +30,7 @@ pub(super) fn run(operations: u64, size: usize, phase: &mut Phase) -> Result<(),
     })
 }
 
-/// A segment of System V shared memory, removed when dropped.
+/// A segment of System V shared memory. It is removed when it is dropped.
 struct Segment(libc::c_int);
 
 impl Segment {
@@ -45,7 +45,7 @@ impl Segment {
     fn attach(&self) -> io::Result<NonNull<u8>> {
         // SAFETY: the kernel chooses a place where nothing is.
         let address = unsafe { libc::shmat(self.0, std::ptr::null(), 0) };
-        // On failure it returns -1.
+        // shmat(2) returns -1 on failure.
         match NonNull::new(address.cast::<u8>()) {
             Some(address) if address.as_ptr().addr() != usize::MAX => Ok(address),
             _ => Err(io::Error::last_os_error()),
@@ -60,7 +60,8 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: the segment is ours, and the command takes no buffer. A failure leaves it behind until the guest ends.
+        // SAFETY: the segment is ours, and the command takes no buffer. A failure leaves it behind
+        // until the guest ends.
         unsafe { libc::shmctl(self.0, libc::IPC_RMID, std::ptr::null_mut()) };
     }
 }

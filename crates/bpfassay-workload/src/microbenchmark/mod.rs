@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Workloads without files ([`bpfassay_protocol::job::Microbenchmark`]): a fixed number of operations on futexes, on a TCP connection or
-//! on shared memory, timed, with an exact count of the calls that they are made of.
+//! Workloads without files ([`bpfassay_protocol::job::Microbenchmark`]): a fixed number of
+//! operations on futexes, on a TCP connection or on shared memory. They are timed, and their calls
+//! are counted exactly.
 //!
-//! Threads are there and stand still before the phase begins, and stay until it has ended: starting and joining them uses
-//! futexes, too. They notify each other over a pair of Unix sockets, which no program set counts.
+//! Threads are started before the phase begins, and joined after it has ended, because both use
+//! futexes. They notify each other through a pair of Unix sockets, which no program set counts.
 
 mod futex;
 mod memory;
@@ -24,67 +25,67 @@ use crate::engine::{
     control::{self, Control},
 };
 
-/// Most operations: at a hundred nanoseconds each they take a day.
+/// The most operations: at a hundred nanoseconds each they take a day.
 pub const MAX_OPERATIONS: u64 = 1_000_000_000_000;
 
-/// One run.
+/// One run of a microbenchmark.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// What to do.
+    /// The kind of operation.
     pub microbenchmark: Microbenchmark,
-    /// How often: from 1 to [`MAX_OPERATIONS`].
+    /// Number of operations: from 1 to [`MAX_OPERATIONS`].
     pub operations: u64,
-    /// Bytes of each operation, within [`Microbenchmark::sizes`]; without meaning where it has none.
+    /// Bytes of each operation, within [`Microbenchmark::sizes`]. Ignored if there are no sizes.
     pub size: u32,
-    /// Where the summary goes, as JSON.
+    /// Path of the summary (JSON), if one is wanted.
     pub summary: Option<PathBuf>,
 }
 
-/// What went wrong.
+/// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MicrobenchmarkError {
-    /// A number that cannot be done.
+    /// A number is out of range.
     #[error("{what} must be from {least} to {most}, found {found}")]
     Number {
-        /// Of what.
+        /// Name of the number.
         what: &'static str,
-        /// Least value.
+        /// The smallest value.
         least: u64,
-        /// Most.
+        /// The largest value.
         most: u64,
-        /// Value given.
+        /// The given value.
         found: u64,
     },
-    /// The agent.
+    /// The control channel does not work as expected.
     #[error(transparent)]
     Control(#[from] EngineError),
-    /// A call.
+    /// A call failed.
     #[error("cannot {what}")]
     Call {
-        /// What was to be done.
+        /// The purpose of the call, as a verb with its object.
         what: &'static str,
-        /// The error.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The summary.
+    /// The summary cannot be written.
     #[error("cannot write {file}")]
     Summary {
-        /// Where.
+        /// Path of the summary.
         file: PathBuf,
-        /// The error.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// What [`io::Error`] becomes where `what` was to be done.
+/// Returns a function that makes an [`io::Error`] the failure to do `what`.
 fn call<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> MicrobenchmarkError {
     move |error| MicrobenchmarkError::Call { what, source: error.into() }
 }
 
-/// Calls made, by event.
+/// Calls by event.
 type Events = BTreeMap<ProgramEvent, Totals>;
 
-/// Counts a call and gives its result back.
+/// Counts a call and returns its result.
 fn count(totals: &mut Totals, result: io::Result<usize>) -> io::Result<usize> {
     *totals += match &result {
         Ok(bytes) => Totals { calls: 1, bytes: *bytes as u64, errors: 0 },
@@ -94,10 +95,10 @@ fn count(totals: &mut Totals, result: io::Result<usize>) -> io::Result<usize> {
 }
 
 impl Run {
-    /// Does the operations. The control channel is the one that the environment names.
+    /// Does the operations. The environment names the control channel.
     ///
     /// # Errors
-    /// [`MicrobenchmarkError`] where a thread, a socket or the agent's descriptor fails.
+    /// [`MicrobenchmarkError`] if a thread, a socket or the agent's descriptor fails.
     pub fn start(&self) -> Result<MicrobenchmarkSummary, MicrobenchmarkError> {
         let within = |what, least: u64, most: u64, found: u64| match (least..=most).contains(&found) {
             true => Ok(()),
@@ -124,14 +125,14 @@ impl Run {
     }
 }
 
-/// The timed phase.
 struct Phase {
     control: Option<Control>,
     elapsed_ns: u64,
 }
 
 impl Phase {
-    /// Does `work` between the two barriers; it gives the calls that it made, all of which have returned.
+    /// Calls `work` between the two barriers. It returns the calls that it made, all of which have
+    /// returned.
     fn of(&mut self, work: impl FnOnce() -> Result<Events, MicrobenchmarkError>) -> Result<(), MicrobenchmarkError> {
         let phase = PhaseName { phase: WORK.to_owned(), test: 0, repetition: 0 };
         self.announce(&PhaseEvent::Begin(phase.clone()))?;
@@ -146,7 +147,7 @@ impl Phase {
     }
 }
 
-/// One end of a line between two threads, for a byte at a time.
+/// One end of a connection between two threads, for single bytes.
 struct Line(std::os::fd::OwnedFd);
 
 impl Line {
@@ -171,7 +172,7 @@ impl Line {
     }
 }
 
-/// Does `ours` in this thread and `theirs` in another one, both within the phase and neither of them longer.
+/// Does `ours` in this thread and `theirs` in another one, both within the phase.
 fn side_by_side(
     phase: &mut Phase,
     ours: impl FnOnce() -> Result<Events, MicrobenchmarkError>,
@@ -179,7 +180,7 @@ fn side_by_side(
 ) -> Result<(), MicrobenchmarkError> {
     let (here, there) = Line::pair()?;
     std::thread::scope(|scope| {
-        // Gone where this ends early, so that the other thread does not wait for it.
+        // `here` is dropped when this ends early, so that the other thread does not wait for it.
         let here = here;
         let (sender, receiver) = std::sync::mpsc::channel();
         scope.spawn(move || {
@@ -188,7 +189,7 @@ fn side_by_side(
                 there.wait()?;
                 theirs()
             };
-            // Nothing receives it where this thread's other half has failed.
+            // If this thread's half has failed, nothing receives this.
             let _ = sender.send(work());
             let _ = there.notify();
             let _ = there.wait();
@@ -198,7 +199,7 @@ fn side_by_side(
             here.notify()?;
             let ours = ours();
             here.wait()?;
-            // Sent before the byte: there is nothing to wait for.
+            // The result was sent before the byte, so there is nothing to wait for.
             let theirs = receiver.try_recv().unwrap_or_else(|_| {
                 Err(call("receive the result of the other thread")(io::Error::from(io::ErrorKind::UnexpectedEof)))
             });
@@ -224,7 +225,7 @@ mod tests {
             Microbenchmark::Tcp => tcp::run(operations, size as usize, phase),
             Microbenchmark::SharedMemory => memory::run(operations, size as usize, phase),
         };
-        // The events of phases are checked, as an agent receives them.
+        // Checks the events of phases, as an agent receives them.
         let (mut agent, ours) = std::os::unix::net::UnixStream::pair().unwrap();
         phase.control = Some(Control::take(std::os::fd::IntoRawFd::into_raw_fd(ours)));
         std::thread::scope(|scope| {
@@ -250,7 +251,7 @@ mod tests {
         let events = done(Microbenchmark::Futex, 50, 0);
         let wakes = events[&ProgramEvent::FutexWake];
         assert_eq!((wakes.calls, wakes.errors), (100, 0));
-        // Fewer where the other thread was quicker than the wait.
+        // There are fewer waits if the other thread was faster.
         assert!(events.keys().all(|event| matches!(event, ProgramEvent::FutexWake | ProgramEvent::FutexWait)));
     }
 

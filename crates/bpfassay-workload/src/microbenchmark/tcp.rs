@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two threads send messages to and fro over TCP on the loopback interface.
+//! Two threads send messages back and forth over TCP on the loopback interface.
 
 use std::{
     io::{self, Read, Write},
@@ -16,7 +16,7 @@ pub(super) fn run(operations: u64, size: usize, phase: &mut Phase) -> Result<(),
         let ours = TcpStream::connect(listener.local_addr()?)?;
         let (theirs, _) = listener.accept()?;
         for stream in [&ours, &theirs] {
-            // The end of a message is not held back until the beginning was acknowledged.
+            // The end of a message must not be delayed until its beginning has been acknowledged.
             stream.set_nodelay(true)?;
         }
         Ok((ours, theirs))
@@ -33,7 +33,7 @@ pub(super) fn run(operations: u64, size: usize, phase: &mut Phase) -> Result<(),
             }
             Ok(ours.events())
         },
-        // Closes the connection where it fails, so that the other end does not wait for it.
+        // A failure closes the connection, so that the other end does not wait for it.
         move || {
             for _ in 0..operations {
                 theirs.receive()?;
@@ -57,7 +57,7 @@ impl End {
         Self { stream, message: vec![b'b'; size], sent: Totals::default(), received: Totals::default() }
     }
 
-    /// Sends the message; `write` of a stream is the system call `sendto`.
+    /// Sends the message. `write` on a stream is the system call `sendto`.
     fn send(&mut self) -> Result<(), MicrobenchmarkError> {
         let mut sent = 0;
         while sent < self.message.len() {
@@ -67,7 +67,7 @@ impl End {
         Ok(())
     }
 
-    /// Receives one; `read` of a stream is `recvfrom`.
+    /// Receives a message. `read` on a stream is the system call `recvfrom`.
     fn receive(&mut self) -> Result<(), MicrobenchmarkError> {
         let mut received = 0;
         while received < self.message.len() {
@@ -85,7 +85,7 @@ impl End {
     }
 }
 
-/// Does a call again that a signal interrupted.
+/// Repeats a call that a signal interrupted.
 fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {

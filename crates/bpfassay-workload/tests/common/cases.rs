@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The runs that are compared: every file in `ior-configs/`, and a generated set of option combinations.
+//! The runs that are compared: every file in `ior-configs/`, and generated combinations of options.
 
 use std::fs;
 
@@ -7,10 +7,11 @@ use bpfassay_ior::{AccessOrder, Api, Options, Packet, ReorderRandom};
 
 use super::{Case, Job, workspace};
 
-/// How many option combinations are generated.
+/// Number of generated combinations.
 pub(crate) const GENERATED: usize = 280;
 
-/// Every file in `ior-configs/` that the engine can do, with one rank and, but for the big one, with two.
+/// Returns every file in `ior-configs/` that the engine supports, with one rank and, except for the
+/// big one, with two.
 pub(crate) fn configs() -> Vec<Case> {
     let mut paths: Vec<_> =
         fs::read_dir(workspace().join("ior-configs")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -48,13 +49,13 @@ impl Numbers {
         choices[(self.next() % choices.len() as u64) as usize]
     }
 
-    /// True once in `times`.
+    /// Returns true once in `times` calls, on average.
     fn once_in(&mut self, times: u64) -> bool {
         self.next().is_multiple_of(times)
     }
 }
 
-/// The generated set: combinations that IOR accepts and whose calls do not depend on the time.
+/// Generates combinations that IOR accepts and whose calls do not depend on the time.
 pub(crate) fn generated() -> Vec<Case> {
     let mut numbers = Numbers(0x0101_5eed);
     let mut cases = Vec::new();
@@ -146,7 +147,8 @@ fn options(numbers: &mut Numbers, ranks: u32) -> Options {
     options
 }
 
-/// A script whose first test has the given options and keeps its files, and whose later ones change something.
+/// Generates a script. Its first test has the given options and keeps its files; later tests change
+/// something.
 fn script(numbers: &mut Numbers, options: &Options) -> String {
     let flag = |value: bool| u8::from(value);
     let mut text = format!(

@@ -10,7 +10,6 @@ use std::{
 
 use super::{Case, Observed, workspace};
 
-/// Where expectations lie.
 pub(crate) fn directory() -> PathBuf {
     workspace().join("results/ior-expectations")
 }
@@ -45,7 +44,7 @@ pub(crate) fn write(path: &Path, observed: &[(Case, Observed)]) {
     fs::write(path, whole + &text).unwrap();
 }
 
-/// Reads them back: by name of the case, with the checksum of the case's input.
+/// Reads expectations by name of the case, with the checksum of the case's input.
 pub(crate) fn read(path: &Path) -> BTreeMap<String, (String, Observed)> {
     let text = fs::read_to_string(path).unwrap();
     let mut skeletons = Vec::new();
@@ -83,7 +82,7 @@ pub(crate) fn read(path: &Path) -> BTreeMap<String, (String, Observed)> {
     cases
 }
 
-/// The checksum under which a case's input is recorded.
+/// Returns the checksum of a case's input.
 pub(crate) fn input(case: &Case) -> String {
     format!("{:016x}", super::checksum(case.describe().as_bytes()))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the tests against a real IOR and against its recorded expectations share.
+//! Shared code of the tests against a real IOR and against its recorded expectations.
 
 pub(crate) mod cases;
 pub(crate) mod expectation;
@@ -18,17 +18,16 @@ use bpfassay_ior::Options;
 /// The engine under test.
 pub(crate) const ENGINE: &str = env!("CARGO_BIN_EXE_bpfassay-ior");
 
-/// Root of the workspace.
 pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// A fresh directory on the disk of the build, which, unlike some /tmp, usually allows `O_DIRECT`.
+/// Makes a directory on the disk of the build, which usually allows `O_DIRECT`, unlike some /tmp.
 pub(crate) fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// One run to compare: some ranks and a command line or a script.
+/// One run to compare: a number of ranks, and a command line or a script.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) name: String,
@@ -43,7 +42,7 @@ pub(crate) enum Job {
     Script(String),
 }
 
-/// Places of one run. Test files are apart from everything else, so that every call on them counts.
+/// The files of one run. Test files have their own directory, so that every call on them counts.
 pub(crate) struct Places {
     pub(crate) root: tempfile::TempDir,
 }
@@ -69,7 +68,8 @@ impl Places {
         self.root.path().join("summary.json")
     }
 
-    /// The arguments of the case, with the test file in [`Self::data`] and the summary as JSON in [`Self::summary`].
+    /// Returns the arguments of the case, with the test file in [`Self::data`] and the summary as
+    /// JSON in [`Self::summary`].
     pub(crate) fn args(&self, case: &Case) -> Vec<String> {
         let test_file = self.data().join("t").display().to_string();
         let summary = format!("summaryFormat=JSON,summaryFile={}", self.summary().display());
@@ -90,15 +90,15 @@ impl Places {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Observed {
     pub(crate) succeeded: bool,
-    /// For every rank its calls on test files, compact (see [`trace::compact`]).
+    /// Calls on test files of every rank, in compact form (see [`trace::compact`]).
     pub(crate) ranks: Vec<Vec<String>>,
-    /// Files left behind: name, size, checksum of the contents.
+    /// Remaining files: name, size, checksum of the contents.
     pub(crate) files: Vec<String>,
-    /// The JSON summary's keys and types (see [`skeleton::of`]).
+    /// Keys and types of the JSON summary (see [`skeleton::of`]).
     pub(crate) skeleton: String,
 }
 
-/// Runs the engine on the case, recording its calls itself.
+/// Runs the engine on the case. The engine records its calls.
 pub(crate) fn run_engine(case: &Case, places: &Places) -> (Observed, Output) {
     let output = Command::new(ENGINE)
         .args(["--ranks", &case.ranks.to_string(), "--record"])
@@ -140,7 +140,7 @@ fn left_files(data: &Path) -> Vec<String> {
     found
 }
 
-/// FNV-1a over 8-byte words: enough to tell contents apart.
+/// FNV-1a over 8-byte words. It suffices to distinguish contents.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |hash, chunk| {
         let mut word = [0; 8];
@@ -150,7 +150,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 }
 
 impl Case {
-    /// Whether the contents of its files depend on the time.
+    /// Returns whether the contents of the files depend on the time.
     pub(crate) fn has_timestamps(&self) -> bool {
         match &self.job {
             Job::Args(options) => options.signature == 0,
@@ -158,7 +158,7 @@ impl Case {
         }
     }
 
-    /// Whether its files are opened with `O_DIRECT`, which not every file system allows.
+    /// Returns whether files are opened with `O_DIRECT`, which not every file system allows.
     pub(crate) fn is_direct(&self) -> bool {
         match &self.job {
             Job::Args(options) => options.posix.direct,
@@ -166,7 +166,7 @@ impl Case {
         }
     }
 
-    /// The arguments or the script, for messages.
+    /// Returns the arguments or the script, for messages.
     pub(crate) fn describe(&self) -> String {
         match &self.job {
             Job::Args(options) => options.to_args().join(" "),
@@ -176,7 +176,7 @@ impl Case {
 }
 
 impl Observed {
-    /// Without the checksums of files whose contents depend on the time.
+    /// Removes the checksums of files whose contents depend on the time.
     pub(crate) fn comparable(mut self, case: &Case) -> Self {
         if case.has_timestamps() {
             for file in &mut self.files {
@@ -188,7 +188,7 @@ impl Observed {
         self
     }
 
-    /// The first thing in which the two differ.
+    /// Describes the first difference.
     pub(crate) fn difference(&self, other: &Self) -> Option<String> {
         if self.succeeded != other.succeeded {
             return Some(format!("success {} against {}", self.succeeded, other.succeeded));
@@ -207,7 +207,7 @@ impl Observed {
     }
 }
 
-/// Whether files in the scratch directory can be opened with `O_DIRECT`.
+/// Returns whether files in the scratch directory can be opened with `O_DIRECT`.
 pub(crate) fn allows_direct() -> bool {
     use std::os::unix::fs::OpenOptionsExt as _;
     let root = scratch();

@@ -8,8 +8,9 @@ use serde::{
     de::{MapAccess, SeqAccess, Visitor},
 };
 
-/// `{Version:s,tests:[{TestID:i,…}*2],…}`: `s` a string, `i` an integer, `f` a figure with decimals (or what IOR writes
-/// for one that is infinite or not a number); equal neighbours in arrays are counted.
+/// Returns `{Version:s,tests:[{TestID:i,…}*2],…}`, where `s` is a string, `i` an integer, and `f` a
+/// figure with decimals (or IOR's text for infinity or NaN). Equal neighbours in arrays are
+/// counted.
 pub(crate) fn of(text: &[u8]) -> String {
     let text = without_nan(&String::from_utf8_lossy(text));
     match serde_json::from_str::<Skeleton>(&text) {
@@ -18,7 +19,7 @@ pub(crate) fn of(text: &[u8]) -> String {
     }
 }
 
-/// IOR writes quotients 0/0 as `nan` or `-nan`, which is no JSON.
+/// Replaces `nan` and `-nan`, as which IOR writes quotients 0/0. They are not valid JSON.
 pub(crate) fn without_nan(text: &str) -> String {
     text.replace(": -nan", ": null").replace(": nan", ": null")
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System calls as strace shows them, brought to the lines that the engine's own record has.
+//! Converts strace's output into lines like those of the engine's own record.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
 };
 
-/// What strace is asked for: everything about files and descriptors, and what MMAP does.
+/// Options of strace: all calls on files and descriptors, and the calls of MMAP.
 pub(crate) const OPTIONS: &[&str] = &["-f", "-s", "0", "-e", "trace=%file,%desc,%process,msync,madvise,munmap"];
 
 /// One traced call: process, name, arguments, and result.
@@ -17,7 +17,7 @@ struct Call {
     result: String,
 }
 
-/// Splits a trace into calls, putting interrupted ones back together.
+/// Splits a trace into calls, and joins the parts of interrupted calls.
 fn calls(text: &str) -> Vec<Call> {
     let mut unfinished: BTreeMap<u64, String> = BTreeMap::new();
     let mut calls = Vec::new();
@@ -48,7 +48,7 @@ fn parse(pid: u64, text: &str) -> Option<Call> {
     Some(Call { pid, name: name.to_owned(), arguments: split(arguments), result: result.to_owned() })
 }
 
-/// Splits arguments at the commas outside of strings and brackets.
+/// Splits arguments at commas outside strings and brackets.
 fn split(text: &str) -> Vec<String> {
     let (mut parts, mut part, mut depth, mut quoted) = (Vec::new(), String::new(), 0, false);
     for letter in text.chars() {
@@ -68,7 +68,7 @@ fn split(text: &str) -> Vec<String> {
     parts
 }
 
-/// Processes in the order in which they were made.
+/// Returns processes in the order in which they were made.
 pub(crate) fn children(text: &str) -> Vec<u64> {
     calls(text)
         .into_iter()
@@ -77,7 +77,7 @@ pub(crate) fn children(text: &str) -> Vec<u64> {
         .collect()
 }
 
-/// The lines about files below `data`, of process `pid` or of all.
+/// Returns the lines about files below `data`, of process `pid` or of all processes.
 pub(crate) fn lines(text: &str, data: &Path, pid: Option<u64>) -> Vec<String> {
     let mut reader = Reader { data: data.to_str().unwrap().to_owned(), files: BTreeSet::new(), maps: BTreeMap::new() };
     calls(text)
@@ -127,7 +127,7 @@ impl Reader {
         Some(line + &failure.unwrap_or_default())
     }
 
-    /// Inner `None`: a call that neither IOR nor the engine should make.
+    /// Returns an inner `None` for a call that neither IOR nor the engine should make.
     fn about_path(&mut self, call: &Call, path: &str, failed: bool) -> Option<String> {
         Some(match call.name.as_str() {
             "openat" => {
@@ -160,7 +160,7 @@ impl Reader {
         })
     }
 
-    /// Outer `None`: not about a test file.
+    /// Returns an outer `None` for a call that does not concern a test file.
     fn about_map(&mut self, call: &Call) -> Option<Option<String>> {
         let (address, length) = (call.number(0)? as u64, call.number(1)? as u64);
         let (&start, &whole) = self.maps.range(..=address).next_back()?;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compact form of one rank's calls.
+//! The compact form of one rank's calls.
 
 use std::path::Path;
 
-/// `line` with paths below `data` shortened to `@/…`, `data` itself to `@`.
+/// Returns `line` with paths below `data` shortened to `@/…`, and `data` itself to `@`.
 pub(crate) fn relative(line: &str, data: &Path) -> String {
     let data = data.to_str().unwrap();
     line.replace(&format!("{data}/"), "@/").replace(data, "@")
 }
 
-/// A transfer: `W` or `R`, offset and length of what followed a seek.
+/// A transfer: `W` or `R`, offset and length of the call after a seek.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Transfer {
     letter: char,
@@ -17,7 +17,8 @@ struct Transfer {
     length: i64,
 }
 
-/// `seek A`, `write L` become `W A+L`; a series of them at equal distances `W A+L*COUNT/DISTANCE`.
+/// Turns `seek A`, `write L` into `W A+L`. A series of these at equal distances becomes `W
+/// A+L*COUNT/DISTANCE`.
 pub(crate) fn compact(lines: impl Iterator<Item = String>) -> Vec<String> {
     let lines: Vec<String> = lines.collect();
     let mut compacted = Vec::new();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The control channel: the engine waits at the beginning and end of every phase and reports what the phase did.
+//! The control channel: the engine waits at the beginning and end of every phase and reports what
+//! the phase did.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,10 +38,10 @@ impl Agent {
         Self::start_as(directory, ranks, args, "summary")
     }
 
-    /// The same, with a summary of this name.
+    /// Starts the engine with a summary of this name.
     fn start_as(directory: &Path, ranks: u32, args: &[&str], summary: &str) -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        // This end is inherited.
+        // The engine inherits this end.
         rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).unwrap();
         let engine = Command::new(env!("CARGO_BIN_EXE_bpfassay-ior"))
             .args(["--ranks", &ranks.to_string(), "-o"])
@@ -54,7 +55,7 @@ impl Agent {
         Self { engine, events: BufReader::new(ours.try_clone().unwrap()), answers: ours }
     }
 
-    /// The next event; the engine waits.
+    /// Returns the next event. The engine waits for an answer.
     fn event(&mut self) -> Option<PhaseEvent> {
         let mut line = String::new();
         self.events.read_line(&mut line).unwrap();
@@ -92,7 +93,7 @@ fn every_phase_is_announced_with_what_it_did() {
     }
     assert!(agent.engine.wait().unwrap().success());
     let all = 2 * 2 * (64 << 10);
-    // Phases whose time counts have the times of their calls, right after their end.
+    // The call times of a phase whose time counts follow right after its end.
     let mut timed = Vec::new();
     let mut ended = None;
     events.retain(|event| {
@@ -196,7 +197,8 @@ fn a_channel_that_is_none_is_refused() {
     }
 }
 
-/// Runs `args` as two nodes of two ranks each, which meet where the agents have them meet. Returns the events, which are the same on both, and what each moved.
+/// Runs `args` as two nodes of two ranks each, which meet at the agents' barriers. Returns the
+/// events, which are the same on both nodes, and the errors that each printed.
 fn two_nodes(directory: &Path, args: &[&str]) -> (Vec<PhaseEvent>, [String; 2]) {
     let mut nodes = ["1/2", "2/2"].map(|node| {
         let args: Vec<&str> = ["--node", node].iter().chain(args).copied().collect();
@@ -206,7 +208,7 @@ fn two_nodes(directory: &Path, args: &[&str]) -> (Vec<PhaseEvent>, [String; 2]) 
     loop {
         let [first, second] = nodes.each_mut().map(|node| {
             loop {
-                // How long calls took differs.
+                // Call times differ between nodes.
                 match node.event() {
                     Some(PhaseEvent::Calls { .. }) => node.go_on(),
                     event => break event,
@@ -216,7 +218,7 @@ fn two_nodes(directory: &Path, args: &[&str]) -> (Vec<PhaseEvent>, [String; 2]) 
         assert_eq!(first, second);
         let Some(event) = first else { break };
         events.push(event);
-        // Neither goes on before both are there.
+        // No node continues before both have arrived.
         nodes.iter_mut().for_each(Agent::go_on);
     }
     let errors = nodes.map(|node| {
@@ -232,14 +234,15 @@ fn ranks_of_two_nodes_share_a_file_and_read_what_the_other_node_wrote() {
     let directory = tempfile::tempdir().unwrap();
     let args = ["-b", "64k", "-t", "16k", "-s", "2", "-w", "-R", "-C", "-G", "7", "-g", "-i", "2"];
     let (events, errors) = two_nodes(directory.path(), &args);
-    // The data is where ranks numbered over both nodes put it, or the check would find errors; and nobody is warned of sizes.
+    // The data are at the positions for ranks numbered over both nodes. Otherwise the check would
+    // find errors. No warning about sizes is printed.
     assert_eq!(errors, ["", ""]);
     // 2 ranks · 2 segments · 64 KiB on each node.
     let share = 2 * 2 * (64 << 10);
     let phase = |name: &str, repetition, operation| {
         vec![
             begin(name, 0, repetition),
-            // -g: after opening, and before closing.
+            // Barriers of -g: after opening, and before closing.
             PhaseEvent::Meet,
             PhaseEvent::Meet,
             end(name, 0, repetition, &[(operation, 16, share)]),
@@ -249,7 +252,7 @@ fn ranks_of_two_nodes_share_a_file_and_read_what_the_other_node_wrote() {
         .flat_map(|repetition| {
             let phases =
                 [phase("write", repetition, Operation::Write), phase("readcheck", repetition, Operation::Read)];
-            // Before the file is removed, and after.
+            // Barriers before and after the removal of the file.
             phases.into_iter().flatten().chain([PhaseEvent::Meet, PhaseEvent::Meet])
         })
         .collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The engine against what a real IOR was recorded to do: everywhere.
+//! Compares the engine with recorded calls of a real IOR. Runs everywhere.
 
 #![allow(
     clippy::unwrap_used,

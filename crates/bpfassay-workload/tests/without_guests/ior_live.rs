@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The engine against a real IOR, call by call as strace sees them: where `ior` (and, for several ranks, `mpiexec`) and
-//! `strace` are on the PATH.
+//! Compares the engine with a real IOR, call by call as strace shows them. The test needs `ior`,
+//! `strace` and, for several ranks, `mpiexec` in PATH.
 //!
-//! With `BPFASSAY_RECORD_EXPECTATIONS=1` what the real IOR did is written to `results/ior-expectations/`.
+//! If `BPFASSAY_RECORD_EXPECTATIONS=1` is set, the calls of the real IOR are written to
+//! `results/ior-expectations/`.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,7 +29,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).map(|directory| directory.join(name)).find(|path| path.is_file())
 }
 
-/// What is needed; `None`, with a message, where it is missing.
+/// The required tools. If one is missing, a message is printed.
 struct Tools {
     ior: PathBuf,
     mpiexec: Option<PathBuf>,
@@ -79,7 +80,7 @@ fn run_real(tools: &Tools, case: &Case, places: &Places) -> Observed {
     observed(places, ranks, output.status.success())
 }
 
-/// The engine's calls, as strace sees them.
+/// Runs the engine under strace.
 fn run_traced(tools: &Tools, case: &Case, places: &Places) -> Observed {
     let path = places.root.path().join("strace");
     let output = Command::new(&tools.strace)
@@ -103,7 +104,7 @@ fn compacted(lines: Vec<String>, data: &Path) -> Vec<String> {
     trace::compact(lines.into_iter().map(|line| trace::relative(&line, data)))
 }
 
-/// The parts of the summary that do not depend on time: settings, and what was moved.
+/// Returns the parts of the summary that do not depend on time: settings, and what was moved.
 fn settled(places: &Places) -> Value {
     let text = fs::read_to_string(places.summary()).unwrap_or_default();
     let data = places.data().display().to_string();
@@ -191,8 +192,8 @@ fn script_files() {
     compare("ior-configs.txt", cases::configs());
 }
 
-/// How many transfers a stonewalled run makes depends on the time: only what it reports, and that all ranks make as many,
-/// can be compared.
+/// The number of transfers of a stonewalled run depends on the time. Comparable are its report, and
+/// that all ranks make the same number.
 #[test]
 fn stonewalled() {
     let Some(tools) = Tools::find() else { return };

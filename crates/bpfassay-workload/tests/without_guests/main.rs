@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests without guests, in one program: linking one for each file would take longer than to run
-//! them.
+//! Tests without guests, in one program: linking one program per file would take longer than
+//! running them.
 
 #![allow(
     clippy::unwrap_used,

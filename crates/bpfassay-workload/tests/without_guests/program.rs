@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay-ior` as a program: what it prints, and how it ends when something is wrong.
+//! Tests what `bpfassay-ior` prints, and how it ends when something is wrong.
 
 #![allow(
     clippy::unwrap_used,
@@ -120,7 +120,7 @@ fn test_files_that_cannot_be_used_end_with_status_3() {
     assert!(path.join("short").exists());
     fails(path, "-r -o short -b 128k -t 64k", 3, "of 65536 bytes at offset 65536 of test file `short`");
     fs::write(path.join("own.00000000"), vec![0; 128 << 10]).unwrap();
-    // Rank 0 waits for rank 1, which has no file.
+    // Rank 0 waits for rank 1, whose file is missing.
     fails(path, "--ranks 2 -r -F -o own -b 128k -t 64k", 3, "rank 1: open on test file `own.00000001` failed");
     fails(path, "-r -z -z -o short -b 128k -t 64k", 3, "holds no block of 131072 bytes to read at random");
 }
@@ -189,7 +189,7 @@ fn a_deadline_cuts_a_write_short_and_a_later_read_can_follow_it() {
     let result = &Summary::parse(&output.stdout).unwrap().tests[0].results[0];
     assert!(result.total_s.unwrap() >= 1.0, "{result:?}");
 
-    // A part of it, so that the record stays small.
+    // Read a part of the file, so that the record stays small.
     fs::write(path.join("status"), "1000").unwrap();
     fs::create_dir(path.join("calls")).unwrap();
     assert!(engine(path, &format!("{common} -r --record calls")).status.success());

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * A bare object that counts as the CEEMS exporter does (pkg/collector/bpf/vfs of mahendrapaipuri/ceems, as of 8393acdd): at the
- * exits of vfs_read and its variants, under keys of cgroup and 64 bytes of the mount's path, in a shared LRU map of 16384 keys.
- * Unlike there, reads and writes of a key are in one map, because a tool file names one map; vfs_readv and vfs_writev
- * have the five arguments that they have in the kernel; and the first call of a new key is not lost when two CPUs insert it at once.
+ * Counts like the CEEMS exporter (pkg/collector/bpf/vfs of mahendrapaipuri/ceems, 8393acdd): at
+ * exits of vfs_read and variants, by cgroup and 64 bytes of the mount's path, in an LRU map of
+ * 16384 keys. Differences: reads and writes share a map (a tool file names one), vfs_readv and
+ * vfs_writev have five arguments, and two CPUs that insert a key at once lose no call.
  */
 #include "../path.h"
 
@@ -48,7 +48,7 @@ static __always_inline struct value *value_of(const struct file *file)
 
 static __always_inline int count(struct amounts *amounts, long ret)
 {
-	/* A relaxed addition: kernels before 5.12 accept no other, and no addition of a constant zero either. */
+	/* Relaxed: kernels before 5.12 accept no other addition, nor one of a constant zero. */
 	__atomic_fetch_add(&amounts->calls, 1, __ATOMIC_RELAXED);
 	if (ret > 0)
 		__atomic_fetch_add(&amounts->bytes, ret, __ATOMIC_RELAXED);

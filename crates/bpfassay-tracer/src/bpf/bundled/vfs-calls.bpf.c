@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
- * Calls of the virtual file system, and nothing else of them: the work of vfsstat, in as few instructions as a program takes that counts on all
- * CPUs in one place. The counters are global variables, whose address is a constant of the program: an array map would be looked up, and a
- * counter of each CPU would take that CPU's number, both for more instructions than the addition has.
+ * Counts calls of the virtual file system: the work of vfsstat in the fewest instructions, with
+ * counters that all CPUs share. Counters are global variables, whose address is a constant. Looking
+ * up an array map, or getting the CPU's number, would take more instructions than the addition.
  */
 #include "../kernel.h"
 #include "../atomic.h"
@@ -21,7 +21,7 @@ struct {
 	__u64 rmdir;
 } calls SEC(".data.calls");
 
-/* The arguments are not read, so that it does not matter which there are. */
+/* The arguments are not read, so it does not matter which there are. */
 #define COUNTS(function)                                                                                           \
 	SEC("fentry/vfs_" #function)                                                                               \
 	int function##_entry(void *ctx)                                                                            \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * Calls with an entry and a return: the call is kept by thread and kind of call. Calls of one kind that a
- * thread makes inside each other count as one, the inner one: no such nesting is known of the functions hooked here, except
- * for a file system on top of another.
+ * Calls with an entry and a return, kept by thread and kind of call. Calls of one kind that a
+ * thread makes inside each other count as one, the inner one. The hooked functions are not known to
+ * nest, except for a file system on top of another.
  */
 #ifndef BPFASSAY_CALLS_H
 #define BPFASSAY_CALLS_H
@@ -11,13 +11,13 @@
 
 struct begun_key {
 	__u32 thread;
-	/* The set's own number of the kind of call. */
+	/* The set's number for the kind of call. */
 	__u32 kind;
 };
 
 struct begun {
 	__u64 start;
-	/* Of the call: an operation, or a size. */
+	/* An operation or a size, depending on the call. */
 	__u64 argument;
 };
 
@@ -38,7 +38,7 @@ static __always_inline void begins(__u32 kind, __u64 argument)
 		lose(LOST_BEGINNING);
 }
 
-/* Whether the beginning of the call was observed; copies it into `call` and deletes it. */
+/* Returns whether the beginning of the call was observed. Copies it into `call` and deletes it. */
 static __always_inline bool ended(__u32 kind, struct begun *call)
 {
 	struct begun_key key = { .thread = bpf_get_current_pid_tgid(), .kind = kind };
@@ -57,7 +57,7 @@ static __always_inline void count(enum event event, const struct begun *call, __
 	    bpf_ktime_get_ns() - call->start);
 }
 
-/* A call that returns a number of bytes or an error. */
+/* Ends a call that returns a number of bytes or an error. */
 static __always_inline int returns_bytes(__u32 kind, enum event event, long ret)
 {
 	struct begun call;
@@ -67,7 +67,7 @@ static __always_inline int returns_bytes(__u32 kind, enum event event, long ret)
 	return 0;
 }
 
-/* The two tracepoints of a system call that moves no bytes, each call of it an event of the same kind. */
+/* The tracepoints of a system call that moves no bytes. Each call is an event of one kind. */
 #define SYSCALL(name, event)                                                                                       \
 	SEC("tracepoint/syscalls/sys_enter_" #name)                                                                \
 	int name##_entry(struct trace_event_raw_sys_enter *ctx)                                                    \

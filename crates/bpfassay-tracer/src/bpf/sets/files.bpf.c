@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-/* Operations on files: opened, closed, read and written. Of vfs_read and vfs_write only those of regular files. */
+/* File operations: open, close, read, write. vfs_read and vfs_write count for regular files. */
 #include "calls.h"
 
 /* include/uapi/linux/stat.h */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
- * Scheduling: how often each process was taken off a CPU, and how long it waited for one while it was runnable.
+ * Scheduling: how often each process was taken off a CPU, and how long it waited, runnable, for one.
  *
- * The arguments of sched_switch are (preempt, prev, next) since 2.6 (include/trace/events/sched.h); 5.18 alone had the
- * state of `prev` in between, which 9c2136be0878 put last.
+ * The arguments of sched_switch are (preempt, prev, next) since 2.6 (include/trace/events/sched.h).
+ * Only 5.18 has `prev`'s state in between, which 9c2136be0878 put last.
  */
 #include "summary.h"
 
@@ -16,7 +16,7 @@ struct task_struct___before_5_14 {
 
 #pragma clang attribute pop
 
-/* Since when a task has waited for a CPU, by thread. The entry is deleted when it gets one. */
+/* Time since which a thread waits for a CPU. The entry is deleted when the thread gets one. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
-/* Memory that processes share: System V segments created, attached and detached, and shared mappings. */
+/* Shared memory: System V segments created, attached and detached, and shared mappings. */
 #include "calls.h"
 
 /* include/uapi/linux/mman.h, include/uapi/asm-generic/mman-common.h */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * What every program set counts, and under which key: calls, bytes, errors and time by cgroup, process and event. The
- * tracer's counters/sets.rs declares the same for Rust; a test compares both sides through the objects' BTF.
+ * Counts of every program set: calls, bytes, errors and time by cgroup, process and event.
+ * counters/sets.rs declares the same in Rust. A test compares both through the objects' BTF.
  */
 #ifndef BPFASSAY_SUMMARY_H
 #define BPFASSAY_SUMMARY_H
@@ -33,7 +33,7 @@ enum event {
 	EVENT_FILE_WRITE,
 };
 
-/* No implicit padding: the map compares keys byte by byte. */
+/* There is no implicit padding: the map compares keys byte by byte. */
 struct event_key {
 	__u64 cgroup;
 	__u32 process;
@@ -78,7 +78,7 @@ static __always_inline void lose(enum lost what)
 		ATOMIC_ADD(count, 1);
 }
 
-/* Programs of one set may interrupt each other (wake-ups are sent from interrupts), hence atomically. */
+/* Atomic, because programs of one set can interrupt each other (interrupts send wake-ups). */
 static __always_inline void add(__u64 cgroup, __u32 process, enum event event, __u64 bytes, __u64 errors, __u64 time)
 {
 	struct event_key key = { .cgroup = cgroup, .process = process, .event = event };

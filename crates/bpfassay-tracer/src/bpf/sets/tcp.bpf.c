@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
- * TCP: bytes that processes send and receive, as the calls returned them, and the time in the calls. Kernel threads (NFS)
- * send by tcp_sendmsg as well, and receive by it or by read_sock.
+ * TCP: bytes that processes send and receive, as the calls returned them, and the time in the
+ * calls. Kernel threads (NFS) send by tcp_sendmsg, too, and receive by tcp_recvmsg or read_sock.
  */
 #include "calls.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ids of types, with which programs name what they attach to or call.
+//! Ids of types. Programs use them to name what they attach to or call.
 
 use std::{ffi::CString, io, ptr::NonNull};
 
@@ -16,25 +16,25 @@ pub(crate) enum Kind {
 pub(crate) struct Ids(NonNull<libbpf_sys::btf>);
 
 impl Ids {
-    /// Reads them.
+    /// Reads the types.
     ///
     /// # Errors
     /// The kernel has no type information, or libbpf does not understand it.
     pub(crate) fn read() -> io::Result<Self> {
         // SAFETY: takes nothing.
         let btf = unsafe { libbpf_sys::btf__load_vmlinux_btf() };
-        // libbpf sets errno whenever it returns a null pointer; no other call may come in between.
+        // libbpf sets errno whenever it returns a null pointer. No other call may happen in
+        // between.
         let error = io::Error::last_os_error();
         NonNull::new(btf).map(Self).ok_or(error)
     }
 
-    /// How many types there are.
     pub(crate) fn count(&self) -> u32 {
         // SAFETY: a valid object.
         unsafe { libbpf_sys::btf__type_cnt(self.0.as_ptr()) }
     }
 
-    /// The id of a type; `None` where there is none of this name and kind.
+    /// Returns the id of a type; `None` if there is no type of this name and kind.
     pub(crate) fn find(&self, name: &str, kind: Kind) -> Option<u32> {
         let name = CString::new(name).ok()?;
         // SAFETY: a valid object; the name outlives the call.

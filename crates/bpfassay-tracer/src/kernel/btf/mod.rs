@@ -16,19 +16,21 @@ use bpfassay_btf::{Btf, Prototype};
 use self::prototypes::Prototypes;
 use super::kept;
 
-/// The file in which the kernel has it.
+/// The file that contains the kernel's type information.
 pub(crate) const PATH: &str = bpfassay_btf::KERNEL;
 
-/// The whole file.
+/// Reads the whole file.
 ///
 /// # Errors
-/// The kernel's error; `NotFound` where the kernel was built without it. [`cannot`] has the message.
+/// The kernel's error; `NotFound` if the kernel was built without type information. [`cannot`]
+/// returns the message.
 pub(crate) fn read() -> io::Result<Vec<u8>> {
     fs::read(PATH)
 }
 
-/// The prototypes of those of `wanted` that the kernel has, from the file `kept`, if it is given and has them all. `usual`: see
-/// [`kept::look_up`]. A name of several functions occurs several times.
+/// Returns the prototypes of those of `wanted` that the kernel has. They come from the file `kept`
+/// if it is given and has them all. `usual`: see [`kept::look_up`]. A name of several functions
+/// occurs several times.
 ///
 /// # Errors
 /// Those of [`read`], and `InvalidData` for type information that cannot be parsed.
@@ -41,7 +43,7 @@ pub(crate) fn prototypes(
         let bytes = read()?;
         let found = Btf::new(&bytes).and_then(|btf| btf.prototypes(wanted));
         let found = found.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        // That the kernel has no function of a name is kept, too.
+        // Names of functions that the kernel does not have are kept, too.
         let mut all: BTreeMap<String, Prototypes> =
             wanted.iter().map(|name| ((*name).to_owned(), Prototypes::default())).collect();
         for (name, prototype) in found {
@@ -55,7 +57,7 @@ pub(crate) fn prototypes(
     Ok(each.collect())
 }
 
-/// The message for an error of [`read`] or [`prototypes`].
+/// Returns the message for an error of [`read`] or [`prototypes`].
 pub(crate) fn cannot(error: &io::Error) -> String {
     format!("cannot read the kernel's type information in {PATH}: {error}; the kernel needs CONFIG_DEBUG_INFO_BTF")
 }

@@ -22,10 +22,10 @@ pub(crate) enum OffsetError {
     Unreachable { member: &'static str, bits: u64 },
 }
 
-/// Every offset that the programs may use, as the bytes of [`Offsets`].
+/// Returns every offset that the programs can use, as the bytes of [`Offsets`].
 ///
 /// # Errors
-/// [`OffsetError`] for the first member that this kernel does not have.
+/// [`OffsetError`] for the first required member that this kernel does not have.
 pub(crate) fn of_kernel() -> Result<[u8; size_of::<Offsets>()], OffsetError> {
     let btf = Btf::from_vmlinux().map_err(|error| OffsetError::Btf { message: format!("{error:#}") })?;
     all(&btf)
@@ -45,13 +45,14 @@ fn all(btf: &Btf<'_>) -> Result<[u8; size_of::<Offsets>()], OffsetError> {
     Ok(Offsets::to_bytes(values))
 }
 
-/// The members that `$N` stands for on this architecture; any others unchanged.
+/// Returns the member for which `$N` stands on this architecture. Other members are returned
+/// unchanged.
 fn of_architecture(members: &'static str) -> &'static str {
     let argument = members.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
     argument.and_then(|number| Arch::BUILT_FOR.facts().syscall_arguments.get(number).copied()).unwrap_or(members)
 }
 
-/// The offset of the first of several members that the kernel has: `a|b+8`.
+/// Returns the offset of the first of several members that the kernel has: `a|b+8`.
 fn first(btf: &Btf<'_>, members: &'static str) -> Result<u32, OffsetError> {
     let mut outcome = Err(OffsetError::Missing { member: members });
     for alternative in members.split('|') {
@@ -65,7 +66,7 @@ fn first(btf: &Btf<'_>, members: &'static str) -> Result<u32, OffsetError> {
     outcome
 }
 
-/// The offset in bytes of `member`, which is written `structure.member.member`.
+/// Returns the offset in bytes of `member`, which is written `structure.member.member`.
 fn find(btf: &Btf<'_>, member: &'static str) -> Result<u32, OffsetError> {
     let missing = || OffsetError::Missing { member };
     let mut names = member.split('.');
@@ -86,12 +87,12 @@ fn find(btf: &Btf<'_>, member: &'static str) -> Result<u32, OffsetError> {
 
 /// A member that was found.
 struct Found<'btf> {
-    /// From the beginning of the structure.
+    /// Distance from the beginning of the structure.
     bits: u64,
     ty: BtfType<'btf>,
 }
 
-/// The member `name` of a structure or union, also where it is in an anonymous one inside.
+/// Finds the member `name` of a structure or union, also inside anonymous structures and unions.
 fn step<'btf>(btf: &'btf Btf<'btf>, place: Composite<'btf>, name: &str) -> Option<Found<'btf>> {
     for index in 0..place.len() {
         let member = place.get(index)?;
@@ -118,7 +119,8 @@ mod tests {
     use super::*;
     use crate::loader::plan::objects;
 
-    /// The type information of a C program, which declares only the members that it uses, in its own order.
+    /// Calls `test` with the type information of a C program. The program declares only the members
+    /// that it uses, in its own order.
     fn with_btf(test: impl FnOnce(&Btf<'_>)) {
         let elf = objects::find(Probe::Fexit, MapLayout::Percpu).unwrap().elf;
         test(&Btf::from_raw("object", elf).unwrap().unwrap());
@@ -127,7 +129,8 @@ mod tests {
     #[test]
     fn members_are_found_by_their_path_through_structures() {
         with_btf(|btf| {
-            // `struct file` of kernel.h: the mode, followed by a `struct path` that begins with the mount.
+            // `struct file` of kernel.h: the mode, followed by a `struct path` that begins with the
+            // mount.
             assert_eq!(find(btf, "file.f_mode").unwrap(), 0);
             assert_eq!(find(btf, "file.f_path.mnt").unwrap(), find(btf, "file.f_path").unwrap());
             assert!(find(btf, "file.f_path.mnt").unwrap() > 0);

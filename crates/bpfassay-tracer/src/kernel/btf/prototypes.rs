@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Prototypes as fields of a line, to be kept between tracers of one boot.
+//! Prototypes as fields of a line, for keeping them between tracers of one boot.
 
 use bpfassay_btf::{Prototype, Shape};
 
@@ -12,7 +12,8 @@ pub(super) struct Prototypes(pub(super) Vec<Prototype>);
 impl Kept for Prototypes {
     const KIND: &'static str = "prototype";
 
-    /// For each the text, the type of its result, the number of its arguments, and these.
+    /// Returns for each prototype the text, the type of the result, the number of arguments, and
+    /// the arguments.
     fn write(&self) -> Vec<String> {
         let fields = |prototype: &Prototype| {
             let head = [prototype.text.clone(), field(&prototype.returns), prototype.arguments.len().to_string()];
@@ -26,7 +27,7 @@ impl Kept for Prototypes {
         while let Some(text) = fields.next() {
             let returns = shape(fields.next()?)?;
             let count: usize = fields.next()?.parse().ok()?;
-            // As many as the line has: the number alone allocates no memory.
+            // This allocates as much as the line has: the number alone allocates no memory.
             let arguments = fields.by_ref().take(count).map(shape).collect::<Option<Vec<_>>>()?;
             if arguments.len() < count {
                 return None;

@@ -18,10 +18,11 @@ use super::{
 
 const KALLSYMS: &str = "/proc/kallsyms";
 
-/// The entries of the table for `wanted`; from the file `kept`, if it is given and has them all. `usual`: see [`kept::look_up`].
+/// Returns the entries of the table for `wanted`. They come from the file `kept` if it is given and
+/// has them all. `usual`: see [`kept::look_up`].
 ///
 /// # Errors
-/// [`Unread`] where the table cannot be read.
+/// [`Unread`] if the table cannot be read.
 pub(crate) fn of_kernel(
     kept: Option<&Path>,
     wanted: &BTreeSet<&str>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading `/proc/kallsyms`.
+//! Reads `/proc/kallsyms`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,17 +8,17 @@ use std::{
 
 use crate::kernel::kept::Kept;
 
-/// Suffixes that the compiler gives to functions that it changed: the original signature or the whole body may be
-/// elsewhere (`-fipa-sra`, `-fipa-cp`, `-fipa-split` of GCC). `.cold` is none of these: it holds the unlikely branches of a
-/// function that keeps its name, its entry and its exit.
+/// Suffixes of functions that the compiler changed. The original signature or the whole body may be
+/// elsewhere (`-fipa-sra`, `-fipa-cp`, `-fipa-split` of GCC). `.cold` is not listed: it contains
+/// the unlikely branches of a function that keeps its name, entry and exit.
 const VARIANTS: [&str; 4] = ["isra", "constprop", "part", "llvm"];
 
 /// One function in the symbol table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Symbol {
-    /// How many functions have exactly this name.
+    /// Number of functions with exactly this name.
     pub(crate) count: usize,
-    /// Names that the compiler derived from it: `NAME.isra.0`.
+    /// Names that the compiler derived from this name: `NAME.isra.0`.
     pub(crate) variants: BTreeSet<String>,
 }
 
@@ -38,7 +38,7 @@ impl Kept for Symbol {
 /// Reads lines `ADDRESS TYPE NAME [MODULE]` and keeps those of `wanted`.
 ///
 /// # Errors
-/// The reader's, where a line cannot be read.
+/// The reader's error, if a line cannot be read.
 pub(crate) fn read<'a>(
     mut lines: impl BufRead,
     wanted: impl IntoIterator<Item = &'a str>,
@@ -63,11 +63,11 @@ pub(crate) fn read<'a>(
     }
 }
 
-/// The name in a line, if it is a function's. Most of a kernel's 200,000 lines are no function, or none that is wanted: this check is
-/// the cost of reading them.
+/// Returns the name in a line, if it is a function's. Most of a kernel's 200,000 lines are not
+/// functions, or not wanted. This check determines the cost of reading them.
 fn function(line: &[u8]) -> Option<&str> {
     let rest = &line[line.iter().position(|&byte| byte == b' ')?..];
-    // Weak functions are listed, too, where nothing overrides them.
+    // Weak functions are listed, too, if nothing overrides them.
     let &[b' ', b't' | b'T' | b'w' | b'W', b' ', ref name @ ..] = rest else { return None };
     let end = name.iter().position(u8::is_ascii_whitespace).unwrap_or(name.len());
     str::from_utf8(&name[..end]).ok()

@@ -15,43 +15,44 @@ const ENABLED: [&str; 2] = ["/sys/kernel/tracing/enabled_functions", "/sys/kerne
 const BLACKLIST: [&str; 1] = ["/sys/kernel/debug/kprobes/blacklist"];
 const KPROBES: [&str; 1] = ["/sys/kernel/debug/kprobes/list"];
 
-/// Which of `wanted` ftrace can hook.
+/// Returns which of `wanted` ftrace can hook.
 ///
 /// # Errors
-/// [`Unread`] where tracefs is not mounted, or the list cannot be read.
+/// [`Unread`] if tracefs is not mounted, or the list cannot be read.
 pub(crate) fn read_traceable<'a>(wanted: &BTreeSet<&'a str>) -> Result<BTreeSet<&'a str>, Unread> {
     let lines = first(&TRACEABLE, File::open)?;
     traceable(BufReader::with_capacity(1 << 16, lines), wanted).map_err(unread(TRACEABLE[0]))
 }
 
-/// The text for [`blacklist`].
+/// Reads the text for [`blacklist`].
 ///
 /// # Errors
-/// [`Unread`] where debugfs is not mounted, or the list cannot be read.
+/// [`Unread`] if debugfs is not mounted, or the list cannot be read.
 pub(crate) fn read_blacklist() -> Result<String, Unread> {
     first(&BLACKLIST, fs::read_to_string)
 }
 
-/// The text for [`enabled`].
+/// Reads the text for [`enabled`].
 ///
 /// # Errors
-/// [`Unread`] where tracefs is not mounted, or the list cannot be read.
+/// [`Unread`] if tracefs is not mounted, or the list cannot be read.
 pub(crate) fn read_enabled() -> Result<String, Unread> {
     first(&ENABLED, fs::read_to_string)
 }
 
-/// The text for [`kprobes`].
+/// Reads the text for [`kprobes`].
 ///
 /// # Errors
-/// [`Unread`] where debugfs is not mounted, or the list cannot be read.
+/// [`Unread`] if debugfs is not mounted, or the list cannot be read.
 pub(crate) fn read_kprobes() -> Result<String, Unread> {
     first(&KPROBES, fs::read_to_string)
 }
 
-/// Which of `wanted` are in `available_filter_functions`: one name per line, then a blank and its module.
+/// Returns which of `wanted` are in `available_filter_functions`. Each line has one name, then a
+/// blank and the function's module.
 ///
 /// # Errors
-/// The reader's, where a line cannot be read.
+/// The reader's error, if a line cannot be read.
 pub(crate) fn traceable<'a>(mut lines: impl BufRead, wanted: &BTreeSet<&'a str>) -> io::Result<BTreeSet<&'a str>> {
     let mut found = BTreeSet::new();
     let mut line = Vec::new();
@@ -67,7 +68,7 @@ pub(crate) fn traceable<'a>(mut lines: impl BufRead, wanted: &BTreeSet<&'a str>)
     }
 }
 
-/// Names in `kprobes/blacklist`, whose lines are `START-END NAME` (kernel/kprobes.c).
+/// Returns the names in `kprobes/blacklist`, whose lines are `START-END NAME` (kernel/kprobes.c).
 pub(crate) fn blacklist(text: &str) -> BTreeSet<&str> {
     text.lines().filter_map(|line| line.split_ascii_whitespace().nth(1)).collect()
 }
@@ -75,10 +76,11 @@ pub(crate) fn blacklist(text: &str) -> BTreeSet<&str> {
 /// How ftrace hooks one function.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Enabled {
-    /// Callbacks on it.
+    /// Number of callbacks on the function.
     pub(crate) count: u64,
-    /// Flags, as letters (`t_show` in kernel/trace/ftrace.c): R saves all registers, I changes the instruction pointer,
-    /// D calls directly (a BPF trampoline), O has its own trampoline, M was modified once.
+    /// Flags, as letters (`t_show` in kernel/trace/ftrace.c). R saves all registers, I changes the
+    /// instruction pointer, D calls directly (a BPF trampoline), O has its own trampoline, M was
+    /// modified once.
     pub(crate) flags: String,
 }
 
@@ -92,8 +94,8 @@ impl std::fmt::Display for Enabled {
     }
 }
 
-/// Functions in `enabled_functions`: lines `NAME [\[MODULE\]] (COUNT) FLAGS… ADDITIONS`, and continuation lines
-/// of the function before, which begin with a blank.
+/// Returns the functions in `enabled_functions`. Lines are `NAME [\[MODULE\]] (COUNT) FLAGS…
+/// ADDITIONS`. Continuation lines of the previous function begin with a blank.
 pub(crate) fn enabled(text: &str) -> BTreeMap<&str, Enabled> {
     let mut found = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with([' ', '\t'])) {
@@ -107,8 +109,9 @@ pub(crate) fn enabled(text: &str) -> BTreeMap<&str, Enabled> {
     found
 }
 
-/// Kprobes in `kprobes/list`, by function and with their number: lines `ADDRESS TYPE NAME+OFFSET [MODULE] [FLAG]…`
-/// (`report_probe` in kernel/kprobes.c). Those marked as gone are left out.
+/// Returns the number of kprobes per function in `kprobes/list`. Lines are `ADDRESS TYPE
+/// NAME+OFFSET [MODULE] [FLAG]…` (`report_probe` in kernel/kprobes.c). Kprobes that are marked as
+/// gone are left out.
 pub(crate) fn kprobes(text: &str) -> BTreeMap<&str, u64> {
     let mut found = BTreeMap::new();
     for line in text.lines().filter(|line| !line.contains("[GONE]")) {

@@ -9,18 +9,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where tracefs may be mounted. Both are the same file system: debugfs mounts it automatically.
+/// Possible mount points of tracefs. Both are the same file system: debugfs mounts it
+/// automatically.
 const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// The path of `file` in tracefs; `None` where tracefs is not mounted or has no such file.
+/// Returns the path of `file` in tracefs; `None` if tracefs is not mounted or does not have the
+/// file.
 pub(crate) fn path(file: impl AsRef<Path>) -> Option<PathBuf> {
     MOUNTS.iter().map(|mount| Path::new(mount).join(&file)).find(|path| path.exists())
 }
 
-/// The id of an event, which is written `SUBSYSTEM/NAME`.
+/// Returns the id of an event, which is written `SUBSYSTEM/NAME`.
 ///
 /// # Errors
-/// `NotFound` where tracefs is not mounted or has no such event, `InvalidData` where the file holds no number, or the kernel's error.
+/// `NotFound` if tracefs is not mounted or has no such event, `InvalidData` if the file does not
+/// contain a number, or the kernel's error.
 pub(crate) fn event_id(event: &str) -> io::Result<u64> {
     let file = format!("events/{event}/id");
     let missing = || match path("events") {
@@ -30,10 +33,10 @@ pub(crate) fn event_id(event: &str) -> io::Result<u64> {
     number(&path(&file).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, missing()))?)
 }
 
-/// The whole number in the file at `path`.
+/// Reads the whole number in the file at `path`.
 ///
 /// # Errors
-/// `InvalidData` where the file holds no number, or the kernel's error.
+/// `InvalidData` if the file does not contain a number, or the kernel's error.
 pub(crate) fn number(path: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(path)?;
     let wrong = |_| io::Error::new(io::ErrorKind::InvalidData, format!("{} holds no number", path.display()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `kprobe_profile`: hits and misses of the kprobes that were made through tracefs.
+//! `kprobe_profile`: hits and misses of kprobes that were made through tracefs.
 
 use std::{fs, io};
 
@@ -7,27 +7,29 @@ use super::path;
 
 const FILE: &str = "kprobe_profile";
 
-/// Whether tracefs has the file.
+/// Returns whether tracefs has the file.
 pub(crate) fn is_there() -> bool {
     path(FILE).is_some()
 }
 
-/// Misses of the kprobes that `prefix` made for process `pid` on `function`; `None` if none is listed.
+/// Returns the misses of the kprobes that `prefix` made for process `pid` on `function`; `None` if
+/// no such kprobe is listed.
 ///
 /// # Errors
-/// The kernel's error, `NotFound` where tracefs is not mounted, or `InvalidData` for an entry without a count.
+/// The kernel's error, `NotFound` if tracefs is not mounted, or `InvalidData` for an entry without
+/// a count.
 pub(crate) fn missed(prefix: &str, pid: u32, function: &str) -> io::Result<Option<u64>> {
     let path = path(FILE).ok_or(io::ErrorKind::NotFound)?;
     missed_in_profile(&fs::read_to_string(path)?, prefix, pid, function)
 }
 
-/// The same in the text of the file.
+/// Returns the misses in the text of the file.
 ///
-/// Lines are `NAME HITS MISSES`; libbpf names its events `libbpf_PID_INDEX_FUNCTION_0xOFFSET`, and kretprobes are named
-/// likewise (`loader/plan/return_probe.rs`).
+/// Lines are `NAME HITS MISSES`. libbpf names its events `libbpf_PID_INDEX_FUNCTION_0xOFFSET`.
+/// kretprobes have similar names (`loader/plan/return_probe.rs`).
 pub(crate) fn missed_in_profile(text: &str, prefix: &str, pid: u32, function: &str) -> io::Result<Option<u64>> {
     let ours = format!("{prefix}_{pid}_");
-    // Characters that an event's name cannot have are replaced in it.
+    // The name of an event has other characters replaced.
     let function = function.replace('.', "_");
     let mut sum = None;
     for line in text.lines() {

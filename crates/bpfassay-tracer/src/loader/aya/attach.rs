@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loading and attaching the programs of one probe.
+//! Loads and attaches the programs of one probe.
 
 use std::{
     any::Any,
@@ -40,19 +40,19 @@ use crate::{
     },
 };
 
-/// What must exist while a program is attached.
+/// An object that must exist while a program is attached.
 type Keep = Box<dyn Any>;
 
-/// A program that was attached.
+/// An attached program.
 struct HookLink {
-    /// The function, with the offset where it is not the entry.
+    /// The function, with the offset if it is not the entry.
     place: String,
     kind: Kind,
     link_fd: Option<OwnedFd>,
     keep: Keep,
 }
 
-/// Names of the programs of `probe` to load, sorted.
+/// Returns the names of the programs of `probe` to load, sorted.
 pub(super) fn programs_of(ebpf: &Ebpf, probe: Probe, copies: u32, options: &Options) -> Vec<String> {
     let is_compiled = has_jit();
     let names = ebpf
@@ -64,8 +64,8 @@ pub(super) fn programs_of(ebpf: &Ebpf, probe: Probe, copies: u32, options: &Opti
     names
 }
 
-/// Names of the sections with programs of `probe` in the object file `elf`; none if it cannot be read, which loading
-/// reports.
+/// Returns the names of the sections with programs of `probe` in the object file `elf`. Empty if
+/// the file cannot be read, which loading reports.
 pub(crate) fn sections_of(elf: &[u8], probe: Probe) -> Vec<String> {
     let Ok(object) = ElfFile64::<Endianness>::parse(elf) else { return Vec::new() };
     let programs = object.symbols().filter(|symbol| symbol.name().is_ok_and(|name| parse(name, probe).is_some()));
@@ -78,24 +78,26 @@ pub(crate) fn sections_of(elf: &[u8], probe: Probe) -> Vec<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Name<'a> {
     function: &'a str,
-    /// `entry`, `return`, `begin` or `mark`, and the number of a copy from the second on; empty for the program that counts.
-    /// `return_interpreted` in place of `return` where the kernel does not compile programs.
+    /// `entry`, `return`, `begin` or `mark`, and the number of a copy from the second on. Empty for
+    /// the program that counts. Kernels that do not compile programs need `return_interpreted` in
+    /// place of `return`.
     part: &'a str,
 }
 
-/// The parts of `name`, if it is a program of `probe`.
+/// Returns the parts of `name`, if it is a program of `probe`.
 fn parse(name: &str, probe: Probe) -> Option<Name<'_>> {
     let rest = name.strip_prefix(&probe.name().replace('-', "_"))?.strip_prefix("__")?;
     let (function, part) = rest.split_once("__").unwrap_or((rest, ""));
     Some(Name { function, part })
 }
 
-/// The function of the program `name`, if it is one of `probe`.
+/// Returns the function of the program `name`, if it is one of `probe`.
 pub(crate) fn function_of(name: &str, probe: Probe) -> Option<&str> {
     parse(name, probe).map(|name| name.function)
 }
 
-/// Whether a program of that name is wanted with `copies` of those that may be preempted.
+/// Returns whether to load a program of that name, if there are `copies` of the programs that can
+/// be preempted.
 fn is_wanted(name: Name<'_>, copies: u32, is_compiled: bool, options: &Options) -> bool {
     match name.part {
         "return_interpreted" => !is_compiled,
@@ -106,7 +108,7 @@ fn is_wanted(name: Name<'_>, copies: u32, is_compiled: bool, options: &Options) 
     }
 }
 
-/// Loads the programs `names` of `probe`. Those whose function the kernel does not have, and that are optional,
+/// Loads the programs `names` of `probe`. Optional programs whose function the kernel does not have
 /// are removed from `names`, with a finding for each such function.
 ///
 /// # Errors
@@ -149,7 +151,7 @@ pub(super) fn load(
 /// Attaches the programs `names` of `probe`.
 ///
 /// # Errors
-/// The first [`Refusal`]; what was attached before is detached.
+/// The first [`Refusal`]. Earlier attachments are detached.
 pub(super) fn all(
     ebpf: &mut Ebpf,
     probe: Probe,
@@ -157,7 +159,7 @@ pub(super) fn all(
     options: &Options,
 ) -> Result<AttachedPrograms, Refusal> {
     let mut all = AttachedPrograms::default();
-    // Only uprobes need them.
+    // uprobes need these files.
     let mut files = None;
     let mut names: Vec<&String> = names.iter().collect();
     names.sort_by_key(|name| attach_order::key(options.attach_order, function_of(name, probe).unwrap_or_default()));
@@ -234,7 +236,7 @@ fn syscalls(program: &mut TracePoint, end: &str) -> Result<Vec<HookLink>, Progra
         let place = format!("sys_{end}_{call}");
         let link = match program.attach("syscalls", &place) {
             Ok(id) => program.take_link(id)?,
-            // Not every architecture has every call.
+            // Some architectures lack some calls.
             Err(ProgramError::TracePointError(TracePointError::FileError { io_error, .. }))
                 if io_error.kind() == io::ErrorKind::NotFound =>
             {
@@ -257,8 +259,9 @@ fn syscalls(program: &mut TracePoint, end: &str) -> Result<Vec<HookLink>, Progra
     Ok(all)
 }
 
-/// Attaches to the functions of programs and libraries that belong to `target`. Their offsets are determined here, as for libbpf:
-/// aya's own search would take a function that a file imports for one that it defines.
+/// Attaches to the functions of programs and libraries that belong to `target`. Their offsets are
+/// determined here, as for libbpf: aya's own search would mistake a function that a file imports
+/// for one that it defines.
 fn functions(program: &mut UProbe, target: &str, files: &Files) -> Result<Vec<HookLink>, ProgramError> {
     let end = match program.kind() {
         ProbeKind::Entry => End::Entry,
@@ -274,7 +277,7 @@ fn functions(program: &mut UProbe, target: &str, files: &Files) -> Result<Vec<Ho
     Ok(all)
 }
 
-/// Attaches at the entry, or behind the ftrace site where the entry is refused.
+/// Attaches at the entry, or behind the ftrace site if the entry is refused.
 fn kprobe(program: &mut KProbe, function: &str) -> Result<HookLink, ProgramError> {
     let (id, offset) = match (program.attach(function, 0), BEHIND_FTRACE_SITE) {
         (Err(error), Some(offset)) if is_invalid(&error) => (program.attach(function, offset as u64)?, offset as u64),
@@ -291,14 +294,15 @@ fn kprobe(program: &mut KProbe, function: &str) -> Result<HookLink, ProgramError
     Ok(HookLink { place, kind, link_fd, keep: Box::new(link) })
 }
 
-/// Whether aya attaches kprobes by links, which report misses: not before 5.15, and not where it cannot parse
-/// the kernel's version and makes kprobes through tracefs, as it does before 4.17. It expects three numbers (aya 0.14,
-/// `KernelVersion::parse_kernel_version_string`), and Debian's `7.3~rc7-1` has two.
+/// Returns whether aya attaches kprobes by links, which report misses. It does not before 5.15, or
+/// if it cannot parse the kernel's version. It then makes kprobes through tracefs, as before 4.17.
+/// A version must have three numbers (aya 0.14, `KernelVersion::parse_kernel_version_string`), but
+/// Debian's `7.3~rc7-1` has two.
 fn has_kprobe_links() -> bool {
     ::aya::features().bpf_perf_link() && KernelVersion::current().is_ok()
 }
 
-/// Attaches at the return: aya has no option for how many calls are watched at once.
+/// Attaches at the return. aya has no option for how many calls are watched at once.
 fn return_probe(program: &KProbe, function: &str, options: &Options) -> Result<HookLink, ProgramError> {
     let probe = ReturnProbe::attach(program.fd()?.as_fd(), function, options.maxactive)?;
     let place = format!("{function} (return)");
@@ -312,7 +316,6 @@ fn link_failed(error: LinkError) -> ProgramError {
     }
 }
 
-/// The kernel's error number.
 fn number(error: &ProgramError) -> Option<i32> {
     match error {
         ProgramError::SyscallError(error) => error.io_error.raw_os_error(),
@@ -322,15 +325,16 @@ fn number(error: &ProgramError) -> Option<i32> {
     }
 }
 
-/// Whether the kernel's error is EINVAL.
+/// Returns whether the kernel's error is EINVAL.
 fn is_invalid(error: &ProgramError) -> bool {
     number(error) == Some(libc::EINVAL)
 }
 
-/// Whether the kernel has no such function, or several, or none that can be hooked.
+/// Returns whether the kernel has no such function, or several, or none that can be hooked.
 fn is_missing(error: &ProgramError) -> bool {
     let number = number(error);
-    // The error of tracefs for the return of a function that does not exist (observed on 7.3-rc7).
+    // tracefs returns this error for the return of a function that does not exist (observed on
+    // 7.3-rc7).
     let by_tracefs = matches!(error, ProgramError::KProbeError(_)) && number == Some(libc::EINVAL);
     by_tracefs || matches!(number, Some(libc::ENOENT | libc::EADDRNOTAVAIL))
 }
@@ -350,7 +354,7 @@ mod tests {
         assert_eq!(function_of("kprobe", Probe::Kprobe), None);
     }
 
-    /// Builds on a host have no objects to check.
+    /// This reads the source, because builds on a host have no objects to check.
     #[test]
     fn every_function_of_user_space_has_its_programs() {
         const SOURCE: &str = include_str!("../../../../bpfassay-tracer-ebpf/src/tracer/uprobe.rs");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The loader `aya`: objects written in Rust (`bpfassay-tracer-ebpf`), loaded through aya.
 //!
-//! One object holds the programs of every probe with one map layout; only those of one probe are loaded, by the
-//! name: `PROBE_FUNCTION`. The offsets of the kernel's structures are determined from the kernel's BTF ([`btf::offsets`]) and
-//! written into the object as a read-only global.
+//! One object contains the programs of every probe for one map layout. The loader selects those of
+//! one probe by their names (`PROBE__FUNCTION`). The offsets of the kernel's structures come from
+//! the kernel's BTF ([`btf::offsets`]) and are written into the object as a read-only global.
 
 pub(crate) mod attach;
 mod refusal;
@@ -48,7 +48,7 @@ const TASK_KNOWN: &str = "TASK_KNOWN";
 /// Loads the programs of `configuration` from the object file `elf`, which has them in `sections`.
 ///
 /// # Errors
-/// A [`Refusal`] where the object cannot be opened or the kernel refuses a map or a program.
+/// A [`Refusal`] if the object cannot be opened or the kernel refuses a map or a program.
 pub(crate) fn load(
     configuration: ProbeConfiguration,
     elf: &[u8],
@@ -57,7 +57,7 @@ pub(crate) fn load(
 ) -> Result<Loaded, Refusal> {
     let start = Since::now();
     let offsets = btf::offsets::of_kernel().map_err(|error| refuse(Step::Open, None, &error))?;
-    // Elsewhere no task is preempted inside a program.
+    // In other probes, no task is preempted inside a program.
     let copies = match configuration.probe {
         Probe::Fexit | Probe::RawTracepoint | Probe::Tracepoint => settings::copies(),
         _ => 1,
@@ -65,7 +65,7 @@ pub(crate) fn load(
     let settings = Settings::new(options.cgroup, options.mount, options.latency, copies).to_bytes();
     let prototypes = name_prototypes(options).map_err(|failure| refuse(failure.step, None, &failure.error))?;
     let mut loader = EbpfLoader::new();
-    // Maps that aya cannot read are read through their descriptors here.
+    // The tracer reads maps that aya cannot read through their descriptors.
     loader.allow_unsupported_maps();
     loader.override_global(OFFSETS, offsets.as_slice(), true).override_global(SETTINGS, settings.as_slice(), true);
     loader.override_global(PROTOTYPES, prototypes.as_slice(), true);
@@ -90,9 +90,9 @@ pub(crate) fn load(
 struct LoadedPrograms {
     ebpf: Ebpf,
     probe: Probe,
-    /// Of the programs that are loaded.
+    /// Names of the loaded programs.
     names: Vec<String>,
-    /// Of all programs of the probe.
+    /// Sections of all programs of the probe.
     sections: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ impl Programs for LoadedPrograms {
     }
 }
 
-/// aya creates every map of an object: unused ones get one entry.
+/// Sets the sizes of maps. aya creates every map of an object, so unused ones get one entry.
 fn size_maps(loader: &mut EbpfLoader<'_>, copies: u32, options: &Options) {
     let unused = [
         (map::COUNTERS_2, copies < 2),
@@ -127,12 +127,13 @@ fn size_maps(loader: &mut EbpfLoader<'_>, copies: u32, options: &Options) {
                 loader.map_max_entries(name, entries);
             }
         }
-        // aya rounds it up to a power of two of pages; each event has a header of eight bytes.
+        // aya rounds the size up to a power of two of pages. Each event has a header of eight
+        // bytes.
         loader.map_max_entries(map::EVENTS, entries.saturating_mul(64).min(1 << 30));
     }
 }
 
-/// That this build has no programs for `configuration`.
+/// Returns the refusal of a build that has no programs for `configuration`.
 pub(crate) fn no_programs(configuration: ProbeConfiguration) -> Refusal {
     let why = match configuration.probe {
         Probe::KprobeMulti => ": the library aya cannot attach to fprobe (kprobe.multi), use the loader libbpf",
@@ -141,13 +142,13 @@ pub(crate) fn no_programs(configuration: ProbeConfiguration) -> Refusal {
     Refusal::new(Step::Open, format!("this build of the tracer has no programs for `{configuration}`{why}"))
 }
 
-/// Duplicates of the descriptors of all maps, by name.
+/// Duplicates the descriptors of all maps, by name.
 fn maps(ebpf: &Ebpf) -> io::Result<BTreeMap<String, OwnedFd>> {
     let named = ebpf.maps().filter_map(|(name, map)| Some((name, data(map)?)));
     named.map(|(name, data)| Ok((name.to_owned(), data.fd().as_fd().try_clone_to_owned()?))).collect()
 }
 
-/// What all kinds of maps in the objects have in common.
+/// Returns the common part of all kinds of maps in the objects.
 fn data(map: &Map) -> Option<&MapData> {
     match map {
         Map::Array(data)

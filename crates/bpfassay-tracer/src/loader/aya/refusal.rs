@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Refusals from aya's errors.
+//! Makes refusals from aya's errors.
 
 use std::{error::Error, io};
 
@@ -8,7 +8,7 @@ use bpfassay_protocol::tracer::{Refusal, Step};
 
 use crate::kernel::verifier::{reason, shorten};
 
-/// `error` with the messages of aya and the verifier.
+/// Makes a refusal from `error`, with the messages of aya and the verifier.
 pub(super) fn refuse(step: Step, program: Option<&str>, error: &(dyn Error + 'static)) -> Refusal {
     let log = match error.downcast_ref() {
         Some(ProgramError::LoadError { verifier_log, .. }) => Some(verifier_log.to_string()),
@@ -29,7 +29,8 @@ pub(super) fn refuse(step: Step, program: Option<&str>, error: &(dyn Error + 'st
     }
 }
 
-/// The step in which preparing an object fails with `error`: the first calls to the kernel create maps.
+/// Returns the step in which preparing an object fails with `error`. The first calls to the kernel
+/// create maps.
 pub(super) fn step_of(error: &EbpfError) -> Step {
     match error {
         EbpfError::MapError(MapError::CreateError { .. } | MapError::SyscallError(_)) => Step::Load,
@@ -37,7 +38,8 @@ pub(super) fn step_of(error: &EbpfError) -> Step {
     }
 }
 
-/// `error` and its causes on one line. The verifier's log, which aya puts into the message, is left out.
+/// Returns `error` and its causes on one line, without the verifier's log, which aya puts into the
+/// message.
 fn causes(error: &(dyn Error + 'static)) -> String {
     if let Some(ProgramError::LoadError { io_error, .. }) = error.downcast_ref() {
         return format!("BPF_PROG_LOAD failed: {io_error}");
@@ -55,11 +57,12 @@ fn causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The kernel's error number, anywhere among the causes.
+/// Returns the kernel's error number, anywhere among the causes.
 fn number(error: &(dyn Error + 'static)) -> Option<i32> {
     let mut next = Some(error);
     while let Some(error) = next {
-        // aya displays such an error as its source, and returns the source's causes as its own: it is not among them.
+        // aya displays such an error as its source, and returns the source's causes as its own. The
+        // error itself is not among them.
         let system = match error.downcast_ref() {
             Some(ProgramError::IOError(error)) => Some(error),
             _ => error.downcast_ref::<io::Error>(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Attaching the programs of a loaded object.
+//! Attaches the programs of a loaded object.
 
 use std::{
     any::Any,
@@ -56,7 +56,7 @@ impl AttachedPrograms {
     }
 }
 
-/// Where a program was attached.
+/// The target to which a program was attached.
 struct At {
     function: String,
     place: String,
@@ -69,11 +69,11 @@ impl At {
     }
 }
 
-/// Attaches every program of `object`; all or none, except for functions that this kernel does not have and that
-/// [`REQUIRED`] does not name.
+/// Attaches all programs of `object` or none, except for functions that this kernel does not have
+/// and that [`REQUIRED`] does not name.
 ///
 /// # Errors
-/// The first [`Failure`]; what was attached before is detached.
+/// The first [`Failure`]. Earlier attachments are detached.
 pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms, Failure> {
     let mut programs: Vec<_> = object.progs_mut().filter(|program| program.autoload()).collect();
     programs.sort_by_key(|program| {
@@ -81,15 +81,16 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms
         attach_order::key(options.attach_order, probes::attachment(&section).map_or("", |(_, target)| target))
     });
     let mut attached = AttachedPrograms::default();
-    // Before the first is attached: determining it takes a thousand reads, for which programs at entries would record
-    // calls whose returns are not watched yet.
+    // This comes before the first attachment: it takes a thousand reads, for which programs at
+    // entries would record calls whose returns are not watched yet.
     let watches_returns = |program: &ProgramMut<'_>| {
         matches!(probes::attachment(&program.section().to_string_lossy()), Some((Attachment::KretprobeMulti, _)))
     };
     let companions = if programs.iter().any(watches_returns) { fprobe_capacity::others(options) } else { Vec::new() };
-    // Where the kernel counts misses only for kprobes made through tracefs, the first program determines that.
+    // If the kernel only counts misses for kprobes made through tracefs, the first program
+    // determines that.
     let mut mode = KprobeMode::Perf;
-    // Only uprobes need them.
+    // uprobes need these files.
     let mut files = None;
     for program in programs {
         let name = program.name().to_string_lossy().into_owned();
@@ -113,7 +114,7 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms
                 }
             }
             Attachment::Tracepoint => tracepoint(&program, target, &mut attached).map_err(failed)?,
-            // An iterator misses nothing; for neither kind are misses of links counted.
+            // An iterator misses nothing. The kernel counts no misses of links for either kind.
             Attachment::RawTracepoint | Attachment::Iterator => {
                 let link = sys::attach(&program).map_err(failed)?;
                 attached.add(&program, link, At::new(function, Kind::RawTracepoint)).map_err(failed)?;
@@ -132,7 +133,8 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms
     Ok(attached)
 }
 
-/// Whether the kernel has no such function, or more than one (`__trace_kprobe_create`, `ftrace_lookup_symbols`).
+/// Returns whether the kernel has no such function, or more than one (`__trace_kprobe_create`,
+/// `ftrace_lookup_symbols`).
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH | libc::EADDRNOTAVAIL))
 }
@@ -167,7 +169,7 @@ fn hook(
             let functions: Vec<&CStr> =
                 [symbol.as_c_str()].into_iter().chain(companions.iter().map(CString::as_c_str)).collect();
             let link = match sys::attach_kprobe_multi(program, &functions, true) {
-                // One of the others cannot be hooked here: then with fewer.
+                // One of the other functions cannot be hooked here. Hook fewer.
                 Err(_) if functions.len() > 1 => sys::attach_kprobe_multi(program, &[&symbol], true)?,
                 outcome => outcome?,
             };
@@ -178,7 +180,7 @@ fn hook(
     attached.add(program, link, at)
 }
 
-/// Attaches at the entry, or behind the ftrace site where the entry is refused; returns the offset used.
+/// Attaches at the entry, or behind the ftrace site if the entry is refused. Returns the offset.
 fn kprobe(program: &ProgramMut<'_>, symbol: &CString, mode: &mut KprobeMode) -> io::Result<(Link, usize)> {
     let at = |offset, mode| sys::attach_kprobe(program, symbol, offset, mode);
     let (link, offset) = match (at(0, *mode), BEHIND_FTRACE_SITE) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An object of the user: loaded unchanged, each program attached by the name of its section.
+//! A user's object, which is loaded unchanged. Each program is attached by the name of its section.
 
 use std::{
     io,
@@ -23,14 +23,15 @@ use crate::{kernel::verifier::statistics, loader::plan::refusal::Failure};
 /// A loaded object with its programs attached.
 #[derive(Debug)]
 pub(crate) struct Bare {
-    /// With the names of their programs. Detached before the object is closed: fields are dropped in order.
+    /// Links with the names of their programs. Fields are dropped in order, so links are detached
+    /// before the object is closed.
     links: Vec<(String, Link)>,
     object: Object,
-    /// What loading took, and what the verifier's log has of each program.
+    /// The time of loading, and the contents of the verifier's log about each program.
     pub(crate) loaded: LoadedObject,
 }
 
-/// What the kernel logs about programs that it accepts.
+/// The kernel's log of accepted programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Logged {
     /// The verifier's statistics.
@@ -38,20 +39,21 @@ enum Logged {
     Nothing,
 }
 
-/// Bytes for the statistics of one program: they are three lines.
+/// Size of the log for one program's statistics, in bytes. They are three lines.
 const STATISTICS: usize = 16 << 10;
 
-/// The suffixes of the kernel's names of the maps of global variables.
+/// Name of the object. libbpf puts it before the names of the maps of global variables.
 const OBJECT: &str = "object";
 
 /// Loads `programs` of the object `elf`, or all of them, with these contents, and attaches them.
 ///
 /// # Errors
-/// A [`Refusal`]; nothing stays attached.
+/// A [`Refusal`]. Nothing stays attached.
 pub(crate) fn bring_up(elf: &[u8], programs: &[String], contents: &Encoded) -> Result<Bare, Refusal> {
     let log = log::capture();
     match load_and_attach(elf, programs, contents, Logged::Statistics) {
-        // A log of statistics has no reason. A kernel that refuses the log refuses the program, too.
+        // A log of statistics does not contain the reason. A kernel that refuses the log refuses
+        // the program, too.
         Err(failure) if failure.step == Step::Load => {}
         done => return done.map_err(|failure| log.refusal(failure)),
     }
@@ -65,7 +67,7 @@ pub(crate) fn bring_up(elf: &[u8], programs: &[String], contents: &Encoded) -> R
     })
 }
 
-/// Whether the object `elf` leaves the size of that map to a loader.
+/// Returns whether the object `elf` leaves the size of that map to a loader.
 fn is_unsized(elf: &[u8], map: &str) -> bool {
     let open = ObjectBuilder::default().name(OBJECT).and_then(|builder| builder.open_memory(elf));
     open.is_ok_and(|open| open.maps().any(|found| found.name().to_string_lossy() == map && found.max_entries() == 0))
@@ -116,7 +118,8 @@ fn load_and_attach(elf: &[u8], programs: &[String], contents: &Encoded, logged: 
     Ok(Bare { links, object, loaded })
 }
 
-/// The programs of `object` that were loaded, with what is in `logs`: in the same order, or none.
+/// Returns the loaded programs of `object` with the statistics in `logs`. The logs have the same
+/// order, or there are none.
 fn verified(object: &Object, logs: &[sys::ProgramLog]) -> io::Result<Vec<VerifiedProgram>> {
     let mut logs = logs.iter();
     let of = |program: Program<'_>| {
@@ -126,7 +129,8 @@ fn verified(object: &Object, logs: &[sys::ProgramLog]) -> io::Result<Vec<Verifie
     object.progs().filter(|program| program.autoload()).map(of).collect()
 }
 
-/// The name of a map in the object: libbpf prefixes those of the sections of global variables with the object's name (`internal_map_name`).
+/// Returns the name of a map in the object. libbpf prefixes the names of maps of global variables
+/// with the object's name (`internal_map_name`).
 fn short(name: &str) -> &str {
     name.strip_prefix(OBJECT).filter(|rest| rest.starts_with('.')).unwrap_or(name)
 }
@@ -165,10 +169,10 @@ fn listed(names: &[String]) -> String {
 }
 
 impl Bare {
-    /// The map with the name `name` in the object.
+    /// Returns the map with the name `name` in the object.
     ///
     /// # Errors
-    /// `NotFound`, with the names of all maps, where there is none.
+    /// `NotFound` with the names of all maps, if there is no such map.
     pub(crate) fn map(&self, name: &str) -> io::Result<OwnedFd> {
         let mut names = Vec::new();
         for map in self.object.maps().filter(|map| map.autocreate()) {
@@ -185,11 +189,11 @@ impl Bare {
         ))
     }
 
-    /// Pins every link below `directory` of a bpf file system, under its program's name and this process's id, so that it outlives this
-    /// process.
+    /// Pins every link below `directory` of a bpf file system, under its program's name and this
+    /// process's id, so that it outlives this process.
     ///
     /// # Errors
-    /// The kernel's or libbpf's, with the path.
+    /// The error of the kernel or libbpf, with the path.
     pub(crate) fn pin(&mut self, directory: &Path) -> Result<(), (PathBuf, io::Error)> {
         for (name, link) in &mut self.links {
             let path = directory.join(format!("{name}-{}", std::process::id()));

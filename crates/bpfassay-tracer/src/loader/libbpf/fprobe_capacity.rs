@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Capacity for the calls that an fprobe watches until their return.
 //!
-//! Before fprobe was built on the function graph tracer (Linux 6.14: 4346ba160409), the kernel reserved the capacity when a link
-//! was created: twice the functions of the link on each CPU (`fprobe_init_rethook`, kernel/trace/fprobe.c), and no interface
-//! requests more. A link on one function watches two calls at once on one CPU: more tasks than that soon wait in `vfs_write`,
-//! and the returns of the others are not observed. So there, a link includes further functions, only for the capacity.
+//! Before Linux 6.14 (4346ba160409), in which fprobe uses the function graph tracer, the kernel
+//! reserves this capacity when a link is created. It reserves twice the number of the link's
+//! functions on each CPU (`fprobe_init_rethook`, kernel/trace/fprobe.c), and no interface requests
+//! more. A link on one function watches two calls at once on one CPU. More tasks than that soon
+//! wait in `vfs_write`, and the returns of the others are not observed. On such kernels a link
+//! therefore includes further functions, only for the capacity.
 
 use std::{collections::BTreeSet, ffi::CString};
 
@@ -16,11 +18,11 @@ use crate::{
     },
 };
 
-/// A function of kernels that reserve the capacity, and of no other.
+/// A function that exists only in kernels that reserve the capacity.
 const RESERVES: &str = "fprobe_exit_handler";
 
-/// System calls that are seldom made. None is made inside another call, so at their returns no counted call is
-/// pending: the program detects that and ends.
+/// System calls that are seldom made. They are not made inside another call, so no counted call is
+/// pending at their returns: the program detects that and ends.
 const SELDOM: [&str; 40] = [
     "acct",
     "add_key",
@@ -64,8 +66,8 @@ const SELDOM: [&str; 40] = [
     "swapon",
 ];
 
-/// Functions to include in a link on returns, beside the intended one; none where no capacity is needed, or the kernel
-/// has no type information.
+/// Returns functions to include in a link on returns, in addition to the intended one. Empty if no
+/// capacity is needed, or the kernel has no type information.
 pub(super) fn others(options: &Options) -> Vec<CString> {
     let names: Vec<String> = SELDOM.iter().map(|name| format!("{SYSCALL_PREFIX}sys_{name}")).collect();
     let wanted: BTreeSet<&str> = names.iter().map(String::as_str).chain([RESERVES]).collect();

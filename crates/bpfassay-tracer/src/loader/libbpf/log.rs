@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! libbpf's messages, and the refusal that is made of them.
+//! libbpf's messages, and the refusal that follows from them.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +11,8 @@ use crate::{
     loader::plan::refusal::Failure,
 };
 
-/// Most bytes kept. Of a longer verifier log the beginning is dropped: the line with the reason is at its end.
+/// The most bytes that are kept. The beginning of a longer verifier log is dropped: the line with
+/// the reason is at the end.
 const MAX_LOG: usize = 4 << 20;
 
 static PRINTED: Mutex<String> = Mutex::new(String::new());
@@ -35,7 +36,7 @@ pub(super) fn capture() -> Log {
 }
 
 impl Log {
-    /// `failure` with the messages of libbpf and the verifier.
+    /// Makes a refusal from `failure`, with the messages of libbpf and the verifier.
     pub(super) fn refusal(self, failure: Failure) -> Refusal {
         let printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
         refusal(failure, &printed)
@@ -53,8 +54,9 @@ pub(crate) fn refusal(failure: Failure, printed: &str) -> Refusal {
     }
 }
 
-/// The line of libbpf that states what failed: the first of the last lines about one program or
-/// map. If no line names one, it is the first line that is not about what libbpf goes on without.
+/// Returns the line of libbpf that states what failed: the first of the last lines about one
+/// program or map. If no line names one, it is the first line that does not describe how libbpf
+/// continues.
 fn cause<'a>(library: &[&'a str]) -> Option<&'a str> {
     let named = |line: &&'a str| name_of("prog", line).or_else(|| name_of("map", line));
     let goes_on = |line: &str| ["Retrying", "ignoring", "skipping"].iter().any(|word| line.contains(word));
@@ -65,7 +67,7 @@ fn cause<'a>(library: &[&'a str]) -> Option<&'a str> {
     library[..=last].iter().rev().take_while(|line| named(line) == name).last().copied()
 }
 
-/// Lines of libbpf itself, and those of the last verifier log among them.
+/// Returns the lines of libbpf itself, and those of the last verifier log among them.
 fn split(printed: &str) -> (Vec<&str>, Vec<&str>) {
     let (mut library, mut verifier, mut inside) = (Vec::new(), Vec::new(), false);
     for line in printed.lines() {
@@ -86,7 +88,8 @@ fn split(printed: &str) -> (Vec<&str>, Vec<&str>) {
     (library, verifier)
 }
 
-/// The name of the program (`kind` is `prog`) or the map (`map`) that a line of libbpf is about.
+/// Returns the name of the program (`kind` is `prog`) or map (`map`) that a line of libbpf
+/// describes.
 pub(super) fn name_of<'a>(kind: &str, line: &'a str) -> Option<&'a str> {
     line.strip_prefix(kind)?.strip_prefix(" '")?.split_once('\'').map(|(name, _)| name)
 }

@@ -33,17 +33,19 @@ use crate::{
     },
 };
 
-/// The kernel's error for programs that call kfuncs where no JIT compiler supports such calls (`add_kfunc_call`,
-/// kernel/bpf/verifier.c of 5.13 and later), even where the verifier would remove the call. From include/linux/errno.h, which
-/// is no part of the interface.
+/// The kernel's error for programs that call kfuncs if no JIT compiler supports such calls
+/// (`add_kfunc_call`, kernel/bpf/verifier.c of 5.13 and later). It occurs even if the verifier
+/// would remove the call. The number is from include/linux/errno.h, which is not part of the
+/// interface.
 const ENOTSUPP: i32 = 524;
 
 /// Loads the programs of `object`.
 ///
-/// Programs on functions that are `absent` from the kernel are left out where the others work without them.
+/// Programs on functions that are `absent` from the kernel are left out if the other programs work
+/// without them.
 ///
 /// # Errors
-/// A [`Refusal`] where the object cannot be opened or the kernel refuses a map or a program.
+/// A [`Refusal`] if the object cannot be opened or the kernel refuses a map or a program.
 pub(crate) fn load(object: &objects::Object, options: &Options, absent: &BTreeSet<&str>) -> Result<Loaded, Refusal> {
     let mut log = log::capture();
     let mut outcome = load_object(object.elf, options, absent);
@@ -89,10 +91,9 @@ fn open(elf: &[u8]) -> Result<OpenObject, Failure> {
     })
 }
 
-/// An object that is loaded.
 struct LoadedObject {
     object: Object,
-    /// The file that it was loaded from.
+    /// The file from which the object was loaded.
     elf: &'static [u8],
 }
 
@@ -107,8 +108,8 @@ impl Programs for LoadedObject {
     }
 }
 
-/// Sets the functions that are to be hooked in place of those in the programs' sections. A trampoline's function has to
-/// be known when its program is loaded.
+/// Sets the functions to hook in place of those in the programs' sections. The function of a
+/// trampoline must be known when the program is loaded.
 fn set_functions(open: &mut OpenObject, options: &Options) -> Result<(), Failure> {
     for mut program in open.progs_mut() {
         let section = program.section().to_string_lossy().into_owned();
@@ -124,7 +125,7 @@ fn set_functions(open: &mut OpenObject, options: &Options) -> Result<(), Failure
     Ok(())
 }
 
-/// Duplicates of the descriptors of all maps that were created, by name.
+/// Duplicates the descriptors of all maps that were created, by name.
 fn maps(object: &Object) -> io::Result<BTreeMap<String, OwnedFd>> {
     // A map that was not created has a placeholder descriptor.
     let created = object.maps().filter(|map| map.autocreate());

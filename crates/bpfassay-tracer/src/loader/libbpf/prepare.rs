@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Preparing an open object: its settings and prototypes, and which of its programs and maps this kernel and these
-//! options need.
+//! Prepares an open object: settings, prototypes, and the selection of programs and maps that this
+//! kernel and these options need.
 
 use std::{collections::BTreeSet, ffi::OsStr};
 
@@ -16,21 +16,21 @@ use crate::loader::plan::{
     settings::{copies, fsync_without_mount, is_task_known, not_counted},
 };
 
-/// The sections of [`Settings`] and of prototypes ([`prototypes::table`]), which are maps of their own.
+/// Sections of [`Settings`] and of prototypes ([`prototypes::table`]), which are separate maps.
 const SETTINGS: &str = ".rodata.settings";
 const PROTOTYPES: &str = ".rodata.prototypes";
-/// The section of the size of a page, in objects that count pages.
+/// Section of the page size, in objects that count pages.
 const PAGE_SIZE: &str = ".rodata.page_size";
-/// The section with the setting whether programs may get the calling task ([`is_task_known`]).
+/// Section of the setting whether programs can get the calling task ([`is_task_known`]).
 const TASK_KNOWN: &str = ".rodata.task_known";
 
-/// Functions for which later kernels have another one, which is hooked as well where it exists.
+/// Functions that later kernels replace by another one, which is hooked as well if it exists.
 const INSTEAD: [(&str, &str); 1] = [("do_set_pte", "set_pte_range")];
 
 /// Prepares `open` for this kernel.
 ///
 /// # Errors
-/// [`Failure`] where the kernel has no type information, or an object does not have the expected form.
+/// [`Failure`] if the kernel has no type information, or an object does not have the expected form.
 pub(super) fn prepare(
     open: &mut OpenObject,
     options: &Options,
@@ -95,7 +95,8 @@ pub(super) fn prepare(
         } else if let Some(entries) = options.map_entries {
             match name.as_str() {
                 map::COUNTERS | map::COUNTERS_2 => one.set_max_entries(entries).map_err(failed)?,
-                // The size is a power of two and whole pages; each event has a header of eight bytes.
+                // The size is a power of two and whole pages. Each event has a header of eight
+                // bytes.
                 map::EVENTS => {
                     let page = u32::try_from(rustix::param::page_size()).unwrap_or(1 << 16);
                     let bytes = entries.saturating_mul(64).clamp(page, 1 << 30);
@@ -112,7 +113,7 @@ pub(super) fn prepare(
 fn write(open: &mut OpenObject, section: &str, bytes: &[u8]) -> Result<(), Failure> {
     let written = open.maps_mut().find(|map| map.name() == OsStr::new(section)).is_some_and(|mut map| {
         map.initial_value_mut().is_some_and(|value| {
-            // Only the end of the section is padded, if any of it.
+            // If the section is padded, the padding is at its end.
             value.get_mut(..bytes.len()).map(|value| value.copy_from_slice(bytes)).is_some()
         })
     });

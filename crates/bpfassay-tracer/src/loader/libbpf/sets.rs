@@ -23,10 +23,10 @@ use crate::{
     },
 };
 
-/// Loads the sets of `configuration`; all or none.
+/// Loads all sets of `configuration`, or none.
 ///
 /// # Errors
-/// A [`Refusal`], which names the set where no program is to blame.
+/// A [`Refusal`]. It names the set if no program is to blame.
 pub(crate) fn load(configuration: ProbeConfiguration) -> Result<Loaded, Refusal> {
     let (mut sets, mut named, mut load_ns) = (Vec::new(), BTreeMap::new(), 0_u64);
     for set in configuration.sets.iter() {
@@ -73,7 +73,7 @@ impl Programs for LoadedSets {
             });
             let mut attached = attached.map_err(|failure| of_set(*set, log, failure))?;
             for hooked in &mut attached.hooked {
-                // Programs of several sets share names.
+                // Programs of different sets can have the same name.
                 hooked.program = format!("{set}/{}", hooked.program);
             }
             all.hooked.extend(attached.hooked);

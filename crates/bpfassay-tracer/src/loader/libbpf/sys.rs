@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls into libbpf where libbpf-rs hides the kernel's error number or lacks an option. All unsafe code of this loader is here.
+//! Calls into libbpf for which libbpf-rs hides the kernel's error number or lacks an option. This
+//! module has all unsafe code of the loader.
 
 use std::{
     ffi::{CStr, CString},
@@ -35,23 +36,25 @@ pub(super) fn load(open: OpenObject) -> io::Result<Object> {
 pub(super) struct ProgramLog(Vec<u8>);
 
 impl ProgramLog {
-    /// Its text so far.
+    /// Returns the text that the log contains so far.
     pub(super) fn text(&self) -> String {
         let end = self.0.iter().position(|&byte| byte == 0).unwrap_or(self.0.len());
         String::from_utf8_lossy(&self.0[..end]).into_owned()
     }
 }
 
-/// Has the kernel write its statistics of `program` to a log of `size` bytes when it is loaded. The log must be there until then.
+/// Makes the kernel write its statistics of `program` to a log of `size` bytes when the program is
+/// loaded. The log must exist until then.
 ///
 /// # Errors
-/// libbpf's, in the kernel's numbers.
+/// libbpf's error, in the kernel's numbers.
 pub(super) fn log_statistics(program: &mut OpenProgramMut<'_>, size: usize) -> io::Result<ProgramLog> {
     /// `BPF_LOG_STATS` of include/linux/bpf_verifier.h.
     const STATISTICS: u32 = 4;
     let mut log = ProgramLog(vec![0; size]);
     program.set_log_level(STATISTICS);
-    // SAFETY: the program belongs to an object that is open; the log is on the heap, where it stays when it is returned.
+    // SAFETY: the program belongs to an object that is open; the log is on the heap, where it stays
+    // when it is returned.
     let status = unsafe {
         libbpf_sys::bpf_program__set_log_buf(
             program.as_libbpf_object().as_ptr(),
@@ -65,7 +68,7 @@ pub(super) fn log_statistics(program: &mut OpenProgramMut<'_>, size: usize) -> i
 /// Attaches `program` as a kprobe to `function` + `offset`.
 ///
 /// # Errors
-/// The kernel's error, where it refuses the probe.
+/// The kernel's error, if it refuses the probe.
 pub(super) fn attach_kprobe(
     program: &ProgramMut<'_>,
     function: &CStr,
@@ -89,11 +92,11 @@ pub(super) fn attach_kprobe(
     own(link)
 }
 
-/// Attaches `program` to `functions` through fprobe, in one link. The kernel looks the names up; libbpf's own search would
-/// read tracefs' whole list of functions.
+/// Attaches `program` to `functions` through fprobe, in one link. The kernel looks the names up.
+/// libbpf's own search would read tracefs' whole list of functions.
 ///
 /// # Errors
-/// The kernel's error, where it refuses the link.
+/// The kernel's error, if it refuses the link.
 pub(super) fn attach_kprobe_multi(program: &ProgramMut<'_>, functions: &[&CStr], retprobe: bool) -> io::Result<Link> {
     let mut symbols: Vec<_> = functions.iter().map(|function| function.as_ptr()).collect();
     let options = bpf_kprobe_multi_opts {
@@ -116,7 +119,7 @@ pub(super) fn attach_kprobe_multi(program: &ProgramMut<'_>, functions: &[&CStr],
 /// Attaches `program` to a tracepoint.
 ///
 /// # Errors
-/// The kernel's error, where it refuses the tracepoint.
+/// The kernel's error, if it refuses the tracepoint.
 pub(super) fn attach_tracepoint(program: &ProgramMut<'_>, category: &CStr, name: &CStr) -> io::Result<Link> {
     // SAFETY: `program` belongs to a loaded object; the names outlive the call.
     own(unsafe {
@@ -131,7 +134,7 @@ pub(super) fn attach_tracepoint(program: &ProgramMut<'_>, category: &CStr, name:
 /// Attaches `program` to a function of a file, in all processes.
 ///
 /// # Errors
-/// The kernel's error, where it refuses the probe.
+/// The kernel's error, if it refuses the probe.
 pub(super) fn attach_uprobe(program: &ProgramMut<'_>, place: &Place, end: End) -> io::Result<Link> {
     const EVERY_PROCESS: libc::pid_t = -1;
     let file = CString::new(place.file.as_os_str().as_encoded_bytes())?;
@@ -155,7 +158,7 @@ pub(super) fn attach_uprobe(program: &ProgramMut<'_>, place: &Place, end: End) -
 /// Attaches `program` to the target of its section.
 ///
 /// # Errors
-/// The kernel's error, where it refuses the target, or libbpf's for a section without one.
+/// The kernel's error, if it refuses the target, or libbpf's for a section without a target.
 pub(super) fn attach(program: &ProgramMut<'_>) -> io::Result<Link> {
     // SAFETY: `program` belongs to a loaded object.
     own(unsafe { libbpf_sys::bpf_program__attach(program.as_libbpf_object().as_ptr()) })
@@ -163,7 +166,7 @@ pub(super) fn attach(program: &ProgramMut<'_>) -> io::Result<Link> {
 
 /// Takes ownership of a link that libbpf just returned.
 fn own(link: *mut bpf_link) -> io::Result<Link> {
-    // libbpf sets errno whenever it returns a null pointer; no other call may come in between.
+    // libbpf sets errno whenever it returns a null pointer. No other call may happen in between.
     let error = io::Error::last_os_error();
     // SAFETY: the link is valid and has no other owner.
     NonNull::new(link).map(|link| unsafe { Link::from_ptr(link) }).ok_or(error)

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The limit of file descriptors: a tracepoint takes two for each copy of each system call's programs.
+//! The limit of file descriptors. A tracepoint needs two for each copy of each system call's
+//! programs.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Twice the need of the largest configuration: `tracepoint` on a preemptible kernel, with both ends of
-/// [`SYSCALLS`](crate::loader::plan::probes::SYSCALLS) in [`COPIES`](bpfassay_tracer_common::COPIES).
+/// Twice the need of the largest configuration: `tracepoint` on a preemptible kernel, with both
+/// ends of [`SYSCALLS`](crate::loader::plan::probes::SYSCALLS) in
+/// [`COPIES`](bpfassay_tracer_common::COPIES).
 const WANTED: u64 = 4096;
 
-/// Raises the limit as far as possible. Where that is not enough, attaching fails and reports why (EMFILE).
+/// Raises the limit as far as possible. If that is not enough, attaching fails and reports EMFILE.
 pub(crate) fn make_room() {
     let now = getrlimit(Resource::Nofile);
     for limit in raised(now) {
@@ -17,8 +19,8 @@ pub(crate) fn make_room() {
     }
 }
 
-/// The limits to try, in order: the hard limit as well (`CAP_SYS_RESOURCE`), and the soft one up to the hard one. No limit is
-/// `None`.
+/// Returns the limits to try, in order: first with a raised hard limit (`CAP_SYS_RESOURCE`), then
+/// with the soft limit raised up to the hard one. `None` means no limit.
 fn raised(now: Rlimit) -> Vec<Rlimit> {
     let Some(current) = now.current.filter(|current| *current < WANTED) else { return Vec::new() };
     let maximum = now.maximum.map(|maximum| maximum.max(WANTED));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that are attached, whichever library attached them.
+//! Attached programs, whichever library attached them.
 
 use std::{
     any::Any,
@@ -10,35 +10,34 @@ use std::{
 use bpfassay_bpf::{RunTime, program_info};
 use bpfassay_protocol::{finding::Finding, tracer::Program};
 
-/// One program, attached.
+/// One attached program.
 #[derive(Debug)]
 pub(crate) struct Hooked {
-    /// Its name in the object.
+    /// Name of the program in the object.
     pub(crate) program: String,
-    /// The function, system call or symbol.
+    /// The function, system call or symbol to which the program is attached.
     pub(crate) function: String,
-    /// The same, with the offset where it is not the entry.
+    /// The same, with the offset if it is not the entry.
     pub(crate) attached_to: String,
-    /// How it was attached.
     pub(crate) kind: Kind,
-    /// The program; a duplicate of the loader's descriptor is enough.
+    /// The program; a duplicate of the loader's descriptor.
     pub(crate) program_fd: OwnedFd,
-    /// The link or perf event, where there is one that reports misses; a duplicate is enough, too.
+    /// The link or perf event, if it reports misses; a duplicate, too.
     pub(crate) link_fd: Option<OwnedFd>,
-    /// What the kernel had counted for the program before it was attached.
+    /// The kernel's counts of the program before it was attached.
     pub(crate) earlier: Counted,
 }
 
-/// What the kernel counts for a program, and not for its links: it continues when the program is attached again.
+/// The kernel's counts for a program, as opposed to its links. The counts continue when the program
+/// is attached again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
-    /// `None` where this kernel does not count them.
+    /// `None` if this kernel does not count them.
     pub(crate) recursion_misses: Option<u64>,
     pub(crate) run_time: RunTime,
 }
 
 impl Counted {
-    /// The difference to `earlier`.
     fn since(self, earlier: Self) -> Self {
         Self {
             recursion_misses: self
@@ -52,11 +51,11 @@ impl Counted {
     }
 }
 
-/// What a loader attached.
+/// The result of attaching.
 #[derive(Debug, Default)]
 pub(crate) struct AttachedPrograms {
     pub(crate) hooked: Vec<Hooked>,
-    /// Detaches when dropped.
+    /// Links, which detach when they are dropped.
     pub(crate) links: Vec<Box<dyn Any>>,
     /// Functions that could not be hooked and are not counted.
     pub(crate) findings: Vec<Finding>,
@@ -65,15 +64,13 @@ pub(crate) struct AttachedPrograms {
 /// How a program was attached, as far as it matters for counting misses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// kprobe or kretprobe of its own.
+    /// A separate kprobe or kretprobe.
     Kprobe(KprobeMode),
-    /// BPF trampoline.
     Trampoline,
     /// fprobe, through a multi link.
     KprobeMulti,
     /// Tracepoint through a perf event.
     Tracepoint,
-    /// Raw tracepoint.
     RawTracepoint,
     /// uprobe or uretprobe.
     Uprobe,
@@ -82,10 +79,11 @@ pub(crate) enum Kind {
 /// How a kprobe is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KprobeMode {
-    /// By the perf event source `kprobe`: nothing remains when the process dies, and tracefs is not needed.
+    /// Made by the perf event source `kprobe`. Nothing remains when the process dies, and tracefs
+    /// is not needed.
     Perf,
-    /// By a line in tracefs' `kprobe_events`: the way before 4.17, which counts misses in `kprobe_profile`. A process
-    /// that is killed leaves the line behind, without effect on anything but that file.
+    /// Made by a line in tracefs' `kprobe_events`, as before 4.17. Misses are counted in
+    /// `kprobe_profile`. A killed process leaves the line behind, which affects only that file.
     Tracefs,
 }
 
@@ -94,27 +92,27 @@ impl Hooked {
         self.program_fd.as_fd()
     }
 
-    /// What the kernel has counted of the program since it was attached.
+    /// Returns the kernel's counts of the program since it was attached.
     ///
     /// # Errors
-    /// The kernel's error, where it does not describe the program.
+    /// The kernel's error, if it does not describe the program.
     pub(crate) fn counted(&self) -> io::Result<Counted> {
         Ok(self.counted_ever()?.since(self.earlier))
     }
 
-    /// What the kernel has counted of the program since it was loaded.
+    /// Returns the kernel's counts of the program since it was loaded.
     ///
     /// # Errors
-    /// The kernel's error, where it does not describe the program.
+    /// The kernel's error, if it does not describe the program.
     pub(crate) fn counted_ever(&self) -> io::Result<Counted> {
         let info = program_info(self.program_fd())?;
         Ok(Counted { recursion_misses: info.recursion_misses, run_time: info.run_time.unwrap_or_default() })
     }
 
-    /// The kernel's information about the program.
+    /// Returns the kernel's information about the program.
     ///
     /// # Errors
-    /// The kernel's error, where it does not describe the program.
+    /// The kernel's error, if it does not describe the program.
     pub(crate) fn describe(&self) -> io::Result<Program> {
         let info = program_info(self.program_fd())?;
         Ok(Program {

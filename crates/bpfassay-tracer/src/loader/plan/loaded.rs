@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a loader returns, whichever library it uses.
+//! The result of a loader, whichever library it uses.
 
 use std::{collections::BTreeMap, os::fd::OwnedFd, time::Duration};
 
@@ -9,21 +9,20 @@ use rustix::time::{ClockId, clock_gettime};
 use super::{hooked::AttachedPrograms, options::Options};
 use crate::diagnostics::When;
 
-/// What a loader returns: programs that are loaded and not attached.
+/// The result of a loader: programs that are loaded but not attached.
 pub(crate) struct Loaded {
-    /// Descriptors of the maps by name ([`bpfassay_tracer_common::map`]); duplicates are enough.
+    /// Descriptors of the maps by name ([`bpfassay_tracer_common::map`]), as duplicates.
     pub(crate) maps: BTreeMap<String, OwnedFd>,
     /// Time to open and load the programs, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) load_ns: u64,
     /// Functions that are not counted, and why.
     pub(crate) findings: Vec<Finding>,
-    /// The programs.
     pub(crate) programs: Box<dyn Programs>,
 }
 
-/// Programs that are loaded.
 pub(crate) trait Programs {
-    /// Attaches them; all or none. They stay attached until the links of what is returned are dropped, and may be attached again then.
+    /// Attaches all programs, or none. They stay attached until the links in the result are
+    /// dropped, and can then be attached again.
     ///
     /// # Errors
     /// The [`Refusal`], without findings.
@@ -38,14 +37,13 @@ pub(crate) trait Programs {
 pub(crate) struct Since(Duration);
 
 impl Since {
-    /// Reads the clock now.
     pub(crate) fn now() -> Self {
         let now = clock_gettime(ClockId::Monotonic);
         // The monotonic clock is never negative.
         Self(Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0)))
     }
 
-    /// Nanoseconds since then.
+    /// Returns the nanoseconds since this reading.
     pub(crate) fn nanoseconds(self) -> u64 {
         nanoseconds(Self::now().0.saturating_sub(self.0))
     }

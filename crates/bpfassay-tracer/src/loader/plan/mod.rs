@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the loaders have in common: their options and results, which functions are hooked and how, and
-//! what is decided before a program is loaded.
+//! The common part of the loaders: options and results, which functions are hooked and how, and
+//! decisions before a program is loaded.
 
 pub(crate) mod attach_order;
 pub(crate) mod descriptors;

@@ -9,30 +9,27 @@ use bpfassay_protocol::{
 /// One object file.
 #[derive(Debug)]
 pub(crate) struct Object {
-    /// Name of the probe: its source is `src/bpf/PROBE.bpf.c`.
+    /// Name of the probe, whose source is `src/bpf/PROBE.bpf.c`.
     probe: &'static str,
-    /// Name of the map layout: `src/bpf/map_MAP.h`.
+    /// Name of the map layout, whose source is `src/bpf/map_MAP.h`.
     map: &'static str,
-    /// The ELF file, for the architecture that the tracer itself is built for.
+    /// The ELF file, for the architecture for which the tracer is built.
     pub(crate) elf: &'static [u8],
 }
 
-/// An object with a name.
 #[derive(Debug)]
 pub(crate) struct NamedObject {
-    /// The name.
     pub(crate) name: &'static str,
-    /// The ELF file.
     pub(crate) elf: &'static [u8],
 }
 
-/// libelf reads structures in place where they are aligned, and copies them where they are not.
+/// Aligns an object: libelf reads aligned structures in place, and copies others.
 #[repr(align(16))]
 pub(crate) struct Aligned<T>(pub(crate) T);
 
 static OBJECTS: &[Object] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 
-/// The object of a probe with a map layout, if there is one.
+/// Returns the object of a probe with a map layout, if there is one.
 pub(crate) fn find(probe: Probe, map: MapLayout) -> Option<&'static Object> {
     OBJECTS.iter().find(|object| object.probe == probe.name() && object.map == map.name())
 }
@@ -43,34 +40,35 @@ pub(crate) static BUNDLED: &[NamedObject] = include!(concat!(env!("OUT_DIR"), "/
 /// The objects of program sets: `src/bpf/sets/NAME.bpf.c`.
 static SETS: &[NamedObject] = include!(concat!(env!("OUT_DIR"), "/sets.rs"));
 
-/// The objects in Rust by their map layout. Builds on a host have none: see the build script.
+/// The objects in Rust by map layout. Builds on a host have none: see the build script.
 static RUST: &[NamedObject] = include!(concat!(env!("OUT_DIR"), "/aya_objects.rs"));
 
-/// The object file of a program set, if there is one.
+/// Returns the object file of a program set, if there is one.
 pub(crate) fn of_set(set: ProgramSet) -> Option<&'static [u8]> {
     named(SETS, set.name())
 }
 
-/// The object file in Rust with a map layout, if this build has it.
+/// Returns the object file in Rust with a map layout, if this build has it.
 pub(crate) fn in_rust(map: MapLayout) -> Option<&'static [u8]> {
     named(RUST, map.name())
 }
 
-/// The object file with a name in a list.
+/// Returns the object file with a name in a list.
 pub(crate) fn named(list: &[NamedObject], name: &str) -> Option<&'static [u8]> {
     list.iter().find(|object| object.name == name).map(|object| object.elf)
 }
 
-/// The kfunc that programs read the kernel's structures with, where the kernel has it (bpf/counters.h).
+/// Name of the kfunc with which programs read the kernel's structures, if the kernel has it
+/// (bpf/counters.h).
 const CAST: &[u8] = b"\0bpf_rdonly_cast\0";
 /// A name of the same length that no kernel has.
 const NO_CAST: &[u8] = b"\0bpf_rdonly_none\0";
 
-/// The object without any call of a kfunc: the programs then do as on kernels that have none. `None` if it has
-/// none anyway.
+/// Returns the object without any call of a kfunc, so that the programs behave as on kernels
+/// without kfuncs. `None` if the object has no such calls.
 ///
-/// A program treats a kfunc that it declares weak as missing if the kernel has none of that name, so the name is changed:
-/// in the table of symbols' names and in that of the type information.
+/// A program treats a weak kfunc as missing if the kernel has no kfunc of that name. Therefore the
+/// name is changed, in the string table of symbols and in that of the type information.
 pub(crate) fn without_casts(elf: &[u8]) -> Option<Vec<u8>> {
     let mut other = elf.to_vec();
     let mut at = 0;
@@ -97,7 +95,7 @@ mod tests {
                 assert_eq!(calls, 0, "{}+{}", object.probe, object.map);
                 continue;
             };
-            // In the names of symbols and in those of types.
+            // The name occurs among the names of symbols and of types.
             assert!(calls >= 2, "{}+{}: {calls}", object.probe, object.map);
             assert_eq!((count(&other, CAST), count(&other, NO_CAST)), (0, calls));
             assert_eq!(other.len(), object.elf.len());

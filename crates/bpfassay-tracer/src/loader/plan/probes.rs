@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How programs are attached, by their section names.
 //!
-//! A probe is a C source `src/bpf/NAME.bpf.c` whose `SEC("KIND/TARGET")` names have the targets. A way of attaching that
-//! does not exist yet is a new variant of [`Attachment`].
+//! A probe is a C source `src/bpf/NAME.bpf.c` whose `SEC("KIND/TARGET")` names contain the targets.
+//! A new way of attaching is a new variant of [`Attachment`].
 
 use bpfassay_protocol::Arch;
 
@@ -11,40 +11,40 @@ use bpfassay_protocol::Arch;
 pub(crate) enum Attachment {
     /// kprobe at the entry of a function, through a perf event.
     Kprobe,
-    /// kretprobe: at the function's return.
+    /// kretprobe at the function's return.
     Kretprobe,
     /// fprobe at the entry, through a multi link.
     KprobeMulti,
     /// fprobe at the return.
     KretprobeMulti,
-    /// BPF trampoline on a function, at its entry or its exit.
+    /// BPF trampoline at the entry or exit of a function.
     Trampoline,
-    /// Tracepoints of system calls, one for each: at their entry or their exit.
+    /// Tracepoints of system calls, one per call, at entry or exit.
     Syscalls(End),
     /// One tracepoint, by subsystem and name.
     Tracepoint,
-    /// Raw tracepoint.
     RawTracepoint,
-    /// Iterator: created and dropped at each reading.
+    /// Iterator, which is created and dropped at each reading.
     Iterator,
-    /// uprobe on those functions of a file that [`bpfassay_tracer_common::functions`] lists under the target.
+    /// uprobe on those functions of a file that [`bpfassay_tracer_common::functions`] lists under
+    /// the target.
     Uprobe,
-    /// uretprobe on those that return what the target names.
+    /// uretprobe on those functions that return the kind of value in the target.
     Uretprobe,
 }
 
-/// Which end of a system call.
+/// The end of a system call at which a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Entry, of those that need the first argument at most.
+    /// Entry of calls of which at most the first argument is needed.
     Enter,
-    /// Entry, of those that need up to three.
+    /// Entry of calls of which up to three arguments are needed.
     Enter3,
     Exit,
 }
 
 impl End {
-    /// Whether a program at this end handles the system call `name`.
+    /// Returns whether a program at this end handles the system call `name`.
     pub(crate) fn has(self, name: &str) -> bool {
         match self {
             Self::Enter => !THREE_ARGUMENTS.contains(&name),
@@ -57,14 +57,15 @@ impl End {
 /// System calls of which more than the first argument is read.
 const THREE_ARGUMENTS: [&str; 3] = ["mknod", "mknodat", "unlinkat"];
 
-/// Offsets for a kprobe where the entry of a function is refused, in bytes.
+/// Offset of a kprobe if the entry of a function is refused, in bytes.
 pub(crate) const BEHIND_FTRACE_SITE: Option<usize> = Arch::BUILT_FOR.facts().behind_ftrace_site;
 
-/// Functions that every configuration needs: without them it is refused. Others that a kernel lacks are not counted, which is
-/// reported.
+/// Functions that every configuration needs. If one is missing, the configuration is refused. Other
+/// functions that a kernel lacks are not counted, which is reported.
 pub(crate) const REQUIRED: [&str; 2] = ["vfs_read", "vfs_write"];
 
-/// System calls that are counted, by the names of their tracepoints. Not every architecture has all of them.
+/// System calls that are counted, by the names of their tracepoints. Some architectures lack some
+/// of them.
 pub(crate) const SYSCALLS: [&str; 26] = [
     "read",
     "pread64",
@@ -94,14 +95,15 @@ pub(crate) const SYSCALLS: [&str; 26] = [
     "fdatasync",
 ];
 
-/// The program that `program` is a copy of, and which copy it is, from 2; `None` for the first. Copies are called
-/// `NAME_2` and so on, or `NAME__2` by the loader aya, which attach to the same function for the calls that the first misses.
+/// Returns the program of which `program` is a copy, and the number of the copy, from 2. `None` for
+/// the first copy. Copies are called `NAME_2` and so on, or `NAME__2` by the loader aya. They
+/// attach to the same function, for the calls that the first copy misses.
 pub(crate) fn copy_of(program: &str) -> Option<(&str, u32)> {
     let (name, number) = program.rsplit_once('_')?;
     Some((name.trim_end_matches('_'), number.parse().ok()?))
 }
 
-/// How the program in `section` is attached, and to what.
+/// Returns how the program in `section` is attached, and to what.
 pub(crate) fn attachment(section: &str) -> Option<(Attachment, &str)> {
     let (kind, target) = section.split_once('/').filter(|(_, target)| !target.is_empty())?;
     let attachment = match (kind, target) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Prototypes of the functions that are hooked, and where programs find the superblock in their arguments.
+//! Prototypes of hooked functions, and where programs find the superblock in their arguments.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,8 @@ use bpfassay_tracer_common::Prototype;
 use super::{options::Options, probes::Attachment, refusal::Failure, usual};
 use crate::kernel;
 
-/// Functions whose arguments differ between kernels, with the operation that they are counted under.
+/// Functions whose arguments differ between kernels, with the operation under which they are
+/// counted.
 const NAME_FUNCTIONS: [(&str, bpfassay_tracer_common::Operation); 5] = [
     ("vfs_create", bpfassay_tracer_common::Operation::Create),
     ("vfs_mkdir", bpfassay_tracer_common::Operation::Mkdir),
@@ -22,13 +23,14 @@ const NAME_FUNCTIONS: [(&str, bpfassay_tracer_common::Operation); 5] = [
     ("vfs_rename", bpfassay_tracer_common::Operation::Rename),
 ];
 
-/// What the programs need to know about the functions that change names: a [`Prototype`] for each operation, by number.
+/// Returns what the programs need to know about the functions that change names: a [`Prototype`]
+/// for each operation, by number.
 pub(crate) fn name_prototypes(options: &Options) -> Result<Vec<u8>, Failure> {
     let hooks = NAME_FUNCTIONS.map(|(function, _)| (Attachment::Kprobe, function));
     Ok(table(&find(&hooks, options)?, options))
 }
 
-/// The same from the prototypes that [`find`] returned.
+/// Makes that table from the prototypes that [`find`] returned.
 pub(crate) fn table(found: &BTreeMap<String, btf::Prototype>, options: &Options) -> Vec<u8> {
     let mut bytes = vec![0; bpfassay_tracer_common::Operation::ALL.len() * size_of::<Prototype>()];
     for &(function, operation) in &NAME_FUNCTIONS {
@@ -39,13 +41,13 @@ pub(crate) fn table(found: &BTreeMap<String, btf::Prototype>, options: &Options)
     bytes
 }
 
-/// A failure of this program or of an object, not of the kernel.
+/// Makes a failure of this program or of an object, not of the kernel.
 pub(crate) fn failure(message: String) -> Failure {
     Failure { step: Step::Open, program: None, error: io::Error::other(message) }
 }
 
-/// The prototypes of the functions that are hooked, from the kernel's BTF. A name of several functions is left
-/// out: which of them is meant cannot be determined.
+/// Returns the prototypes of hooked functions, from the kernel's BTF. If several functions have the
+/// same name, it is left out: the hooked one cannot be determined.
 pub(crate) fn find(
     hooks: &[(Attachment, &str)],
     options: &Options,
@@ -82,15 +84,16 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// Where the superblock is found in the arguments of a function that changes a name. The caller holds a reference to a directory
-/// throughout; the function may release that of a name (`vfs_mkdir` of 7.x).
+/// Returns where the superblock is found in the arguments of a function that changes a name. The
+/// caller holds a reference to a directory throughout the call. The function can release the
+/// reference to a name (`vfs_mkdir` of 7.x).
 fn superblock(prototype: &btf::Prototype) -> Option<Prototype> {
     let at = |name: &str| prototype.arguments.iter().position(|shape| *shape == Shape::Pointer(name.to_owned()));
     let (source, argument) = at("inode")
         .map(|at| (Prototype::INODE, at))
         .or_else(|| at("renamedata").map(|at| (Prototype::RENAME, at)))
         .or_else(|| at("dentry").map(|at| (Prototype::DENTRY, at)))?;
-    // The programs read three arguments at most.
+    // The programs read at most three arguments.
     let argument = u8::try_from(argument).ok().filter(|argument| *argument <= 2)?;
     Some(Prototype { source, argument })
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A failure as both loaders report it.
+//! A failure, in the form that both loaders report.
 
 use std::io;
 
 use bpfassay_protocol::tracer::Step;
 
-/// A step that failed, before it becomes a refusal.
+/// A failed step, before it becomes a refusal.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) step: Step,
     pub(crate) program: Option<String>,
-    /// Has the kernel's error number, if the kernel refused.
+    /// The error, with the kernel's error number if the kernel refused.
     pub(crate) error: io::Error,
 }

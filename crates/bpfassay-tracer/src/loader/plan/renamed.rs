@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions that the programs name once and that have several names in kernels.
+//! Functions that have different names in different kernels. The programs use one of the names.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +9,15 @@ use super::{
 };
 use crate::kernel::btf;
 
-/// `options` with the names of the running kernel. Where its type information cannot be read, the older ones remain, and
-/// loading or attaching reports what is missing.
+/// Returns `options` with the names of the running kernel. If the kernel's type information cannot
+/// be read, the older names remain, and loading or attaching reports what is missing.
 pub(crate) fn for_this_kernel(options: &Options) -> Options {
     let all: BTreeSet<&str> = NEWER.iter().flat_map(|&(name, newer)| [name, newer]).collect();
     let known = btf::prototypes(options.symbol_cache.as_deref(), &all, &usual::functions()).unwrap_or_default();
     choose(options, |function| known.iter().any(|(name, _)| name == function))
 }
 
-/// Names that the user set remain.
+/// Chooses names. Those that the user set remain.
 fn choose(options: &Options, has: impl Fn(&str) -> bool) -> Options {
     let renamed = NEWER.into_iter().filter(|(name, newer)| !has(name) && has(newer));
     let renamed = renamed.map(|(name, newer)| (name, newer.to_owned()));
@@ -38,7 +38,7 @@ mod tests {
         assert_eq!((old.function("do_filp_open"), old.function("do_rmdir")), ("do_filp_open", "do_rmdir"));
         let new = choose(&Options::default(), |name| name == "do_file_open" || name.starts_with("filename_"));
         assert_eq!((new.function("do_filp_open"), new.function("do_rmdir")), ("do_file_open", "filename_rmdir"));
-        // Of a kernel without type information nothing is assumed.
+        // Nothing is assumed about a kernel without type information.
         assert_eq!(choose(&Options::default(), |_| false).function("do_rmdir"), "do_rmdir");
         assert!(old.function("sys_fsync").ends_with("_sys_fsync"));
     }

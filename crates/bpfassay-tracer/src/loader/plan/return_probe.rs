@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! kretprobes that watch a given number of calls at once.
 //!
-//! The kernel reserves capacity for the calls that a kretprobe watches when it is created, and misses those beyond. The
-//! perf event source `kprobe` allows only the kernel's own number, which is one per CPU on a kernel of 5.10 without
-//! preemption (`register_kretprobe` in kernel/kprobes.c, where 6.1 has at least 10): with four tasks that wait in `vfs_write` on
-//! one CPU, three are missed. A line in tracefs' `kprobe_events` can set the number.
+//! When a kretprobe is created, the kernel reserves capacity for the calls that it watches, and
+//! misses calls beyond that. The perf event source `kprobe` uses the kernel's default, which is one
+//! per CPU on 5.10 without preemption, and at least 10 on 6.1 (`register_kretprobe` in
+//! kernel/kprobes.c). If four tasks wait in `vfs_write` on one CPU of such a 5.10 kernel, three are
+//! missed. A line in tracefs' `kprobe_events` can set the number.
 
 use std::{
     ffi::CString,
@@ -25,29 +26,31 @@ use crate::{
 };
 use bpfassay_bpf::{LinkTarget, link_create};
 
-/// Calls that are watched at once by default. The kernel accepts up to 4096 (`KRETPROBE_MAXACTIVE_MAX`, 5.10 to 7.2),
-/// and reserves memory for all of them at once, about 100 bytes each.
+/// Default number of calls that are watched at once. The kernel accepts up to 4096
+/// (`KRETPROBE_MAXACTIVE_MAX`, 5.10 to 7.2), and reserves memory for all of them at once, about 100
+/// bytes each.
 const MAXACTIVE: u32 = 1024;
 
-/// Beginning of the names of this program's events, before its process id.
+/// Prefix of the names of this program's events, before the process id.
 pub(crate) const PREFIX: &str = "bpfassay";
 
-/// A kretprobe with its program. Detaches when dropped.
+/// A kretprobe with its program. It detaches when it is dropped.
 #[derive(Debug)]
 pub(crate) struct ReturnProbe {
-    /// From 5.15 on.
+    /// The link, which exists from 5.15 on.
     link: Option<OwnedFd>,
     kind: Kind,
-    /// In this order: the program is dropped before the event, and the event before its line.
+    /// Fields are dropped in order: the program before the event, and the event before its line.
     _event: OwnedFd,
     _line: Line,
 }
 
 impl ReturnProbe {
-    /// Makes a kretprobe on `function` that watches `maxactive` calls at once, and attaches `program` to it.
+    /// Makes a kretprobe on `function` that watches `maxactive` calls at once, and attaches
+    /// `program` to it.
     ///
     /// # Errors
-    /// The kernel's error; `NotFound` with a message where tracefs is not mounted.
+    /// The kernel's error; `NotFound` with a message if tracefs is not mounted.
     pub(crate) fn attach(program: BorrowedFd<'_>, function: &str, maxactive: Option<u32>) -> io::Result<Self> {
         let events = tracefs::path("kprobe_events").ok_or_else(|| {
             let message = "tracefs has no kprobe_events: mount it at /sys/kernel/tracing (kretprobes are made there)";
@@ -62,21 +65,22 @@ impl ReturnProbe {
         Ok(Self { link, kind, _event: event, _line: line })
     }
 
-    /// The link that reports misses.
+    /// Returns the link that reports misses.
     ///
     /// # Errors
-    /// The kernel's error, where the descriptor cannot be duplicated.
+    /// The kernel's error, if the descriptor cannot be duplicated.
     pub(crate) fn link(&self) -> io::Result<Option<OwnedFd>> {
         self.link.as_ref().map(OwnedFd::try_clone).transpose()
     }
 
-    /// Where misses are counted.
+    /// Returns the kind, which tells where misses are counted.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 }
 
-/// A line in `kprobe_events`; removed when dropped. One that a killed process leaves behind has no effect.
+/// A line in `kprobe_events`, which is removed when this is dropped. A line that a killed process
+/// leaves behind has no effect.
 #[derive(Debug)]
 struct Line {
     events: PathBuf,
@@ -101,27 +105,28 @@ impl Drop for Line {
     }
 }
 
-/// Name of an event, which must be an identifier; in the form in which libbpf names its own.
+/// Returns the name of an event, in the form that libbpf uses. It must be an identifier.
 fn name(process: u32, number: u32, function: &str) -> String {
     let function: String = function.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     format!("{PREFIX}_{process}_{number}_{function}_0x0")
 }
 
-/// The kernel's error for a kretprobe on `function` by the perf event source, if it refuses that, too: for tracefs, a
-/// function that does not exist, or of which there are several, is an invalid line (`trace_kprobe_create_internal` in
-/// kernel/trace/trace_kprobe.c from 6.6 on).
+/// Returns the kernel's error for a kretprobe on `function` by the perf event source, if it refuses
+/// that, too. For tracefs, a function that does not exist, or exists several times, is an invalid
+/// line (`trace_kprobe_create_internal` in kernel/trace/trace_kprobe.c from 6.6 on).
 fn why_refused(function: &str) -> Option<io::Error> {
     let kind = perf::source("kprobe").ok()?;
     let function = CString::new(function).ok()?;
     perf::open(Event::Kprobe { kind, returns: true, function: &function }).err()
 }
 
-/// One write is one command to the kernel, whose error is that of the write.
+/// Appends in one write, which is one command to the kernel. The error of the command is the error
+/// of the write.
 fn append(path: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new().append(true).open(path)?.write_all(line.as_bytes())
 }
 
-/// Attaches by a link, or where there are none for perf events (before 5.15) to the event itself.
+/// Attaches by a link, or to the event itself if there are no links for perf events (before 5.15).
 fn attach_to(program: BorrowedFd<'_>, event: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let link = match link_create(program, libbpf_sys::BPF_PERF_EVENT, LinkTarget::PerfEvent { event, cookie: 0 }) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is decided before any program is loaded, for both loaders: how many copies of a program are attached, and what
-//! its programs may do on this kernel.
+//! Decisions before any program is loaded, for both loaders: how many copies of a program are
+//! attached, and what programs are allowed to do on this kernel.
 
 use bpfassay_protocol::{
     Arch,
@@ -10,21 +10,22 @@ use bpfassay_tracer_common::COPIES;
 
 use crate::kernel::{jit::has_jit, preemption};
 
-/// Copies of programs that the kernel skips while they already run on the CPU (trampolines, raw tracepoints): one, unless
-/// tasks can be preempted inside them. What decides which copy counts
-/// is needs the JIT compiler on some kernels (riscv64 7.2: "program requires BPF JIT compiler"): without it there is one
-/// copy, and its misses are reported as what may be lost.
+/// Returns the number of copies of programs that the kernel skips while they already run on the CPU
+/// (trampolines, raw tracepoints). It is one, unless tasks can be preempted inside them. The code
+/// that decides which copy counts needs the JIT compiler on some kernels (riscv64 7.2: "program
+/// requires BPF JIT compiler"). If it is missing, there is one copy, whose misses are reported as
+/// possible losses.
 pub(crate) fn copies() -> u32 {
     if preemption::is_preemptible() && has_jit() { COPIES } else { 1 }
 }
 
-/// Whether programs may get the calling task. Some kernels refuse that to programs that the JIT compiler
-/// did not compile.
+/// Returns whether programs can get the calling task. Some kernels refuse that to programs that the
+/// JIT compiler did not compile.
 pub(crate) fn is_task_known() -> bool {
     !Arch::BUILT_FOR.facts().current_task_needs_jit || has_jit()
 }
 
-/// The finding where they may not.
+/// Returns the finding for kernels on which they cannot.
 pub(crate) fn fsync_without_mount() -> Finding {
     Finding {
         pitfall: Pitfall::NotChecked,
@@ -36,7 +37,7 @@ pub(crate) fn fsync_without_mount() -> Finding {
     }
 }
 
-/// That `function` is not hooked, and why.
+/// Returns the finding that `function` is not hooked, and why.
 pub(crate) fn not_counted(function: &str, why: &str) -> Finding {
     Finding {
         pitfall: Pitfall::SymbolMissing,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The files and offsets of the functions that the probe `uprobe` hooks.
+//! Files and offsets of the functions that the probe `uprobe` hooks.
 
 use std::{
     collections::BTreeMap,
@@ -18,16 +18,17 @@ use object::{
     read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _},
 };
 
-/// The C library.
+/// File name of the C library.
 const LIBC: &str = "libc.so.6";
 
-/// Where it is searched for after `LD_LIBRARY_PATH`, as libbpf does; the last is that of Debian and its derivatives.
+/// Returns where the C library is searched after `LD_LIBRARY_PATH`, as in libbpf. The last
+/// directory is that of Debian and its derivatives.
 fn system_directories() -> [String; 3] {
     ["/usr/lib64".to_owned(), "/usr/lib".to_owned(), format!("/usr/lib/{}", Arch::BUILT_FOR.gnu_triplet())]
 }
 
-/// Prefixes of the names of libraries that have the functions of the C library (glibc, before 2.34 in two parts, and musl) or
-/// of MPI-IO (Open MPI, MPICH and its derivatives).
+/// Prefixes of the names of libraries with functions of the C library (glibc, before 2.34 in two
+/// parts, and musl) or of MPI-IO (Open MPI, MPICH and its derivatives).
 const LIBRARIES: [&str; 6] = ["libc.so", "libc.musl-", "libpthread.so", "libmpi.so", "libmpich.so", "libmpi_"];
 
 /// The end of a function to which a program is attached.
@@ -37,36 +38,36 @@ pub(crate) enum End {
     Return,
 }
 
-/// Where a function begins.
+/// The position at which a function begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The name by which the file has it.
+    /// Name of the function in the file.
     pub(crate) name: &'static str,
     pub(crate) file: PathBuf,
-    /// From the beginning of the file, in bytes.
+    /// Offset from the beginning of the file, in bytes.
     pub(crate) offset: u64,
 }
 
 impl Place {
-    /// The text shown for a program that is attached there.
+    /// Returns the text that is shown for a program that is attached at this place.
     pub(crate) fn describe(&self, end: End) -> String {
         let end = if end == End::Return { " (return)" } else { "" };
         format!("{} in {}{end}", self.name, self.file.display())
     }
 }
 
-/// The files with the functions, and which functions they have.
+/// Files that contain functions to hook.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    /// Each with the offsets of functions by name.
+    /// Each file with the offsets of functions by name.
     files: Vec<(PathBuf, BTreeMap<&'static str, u64>)>,
 }
 
 impl Files {
-    /// Of `named`: see [`files`].
+    /// Opens the files for `named`: see [`files`].
     ///
     /// # Errors
-    /// As [`files`]; or a file that is no 64-bit program or library.
+    /// Those of [`files`], or a file that is not a 64-bit program or library.
     pub(crate) fn open(named: &[PathBuf]) -> io::Result<Self> {
         let mut all = Self::default();
         for path in files(named)? {
@@ -79,12 +80,12 @@ impl Files {
         Ok(all)
     }
 
-    /// The places of the functions to which the program at `end` with the target `target` is attached: of each file, those that it
-    /// has, by the first of their names.
+    /// Returns the places of the functions to which the program at `end` with the target `target`
+    /// is attached. Each file contributes the functions that it has, by the first of their names.
     ///
     /// # Errors
-    /// `read` or `write` is in none of the files, which every configuration needs. If any other is missing, the program
-    /// cannot call it.
+    /// No file contains `read` or `write`, which every configuration needs. If another function is
+    /// missing, the program cannot call it.
     pub(crate) fn places(&self, target: &str, end: End) -> io::Result<Vec<Place>> {
         let is_wanted = |function: &&Function| {
             target == if end == End::Return { function.returns.target() } else { function.entry }
@@ -107,8 +108,9 @@ impl Files {
     }
 }
 
-/// Where the hooked functions begin that a program or library defines. Of several of one name (a program may
-/// have local functions of its own) the visible ones are used, and of these the strong ones.
+/// Returns where the hooked functions begin that a program or library defines. If several have the
+/// same name (a program can have local functions), the visible ones are used, and of these the
+/// strong ones.
 pub(crate) fn offsets(elf: &[u8]) -> Result<BTreeMap<&'static str, u64>, object::Error> {
     let wanted: BTreeMap<&str, &'static str> =
         C_LIBRARY.iter().chain(MPI_IO).flat_map(|function| function.names).map(|name| (*name, *name)).collect();
@@ -121,7 +123,7 @@ pub(crate) fn offsets(elf: &[u8]) -> Result<BTreeMap<&'static str, u64>, object:
         let section = object.section_by_index(section)?;
         let Some((start, _)) = section.file_range() else { continue };
         let inside = symbol.address().checked_sub(section.address());
-        // Headers may hold any values.
+        // Headers can contain any values.
         let Some(offset) = inside.and_then(|inside| inside.checked_add(start)) else { continue };
         let rank = (symbol.is_local(), symbol.is_weak());
         let best = found.entry(name).or_insert((rank, offset));
@@ -132,10 +134,11 @@ pub(crate) fn offsets(elf: &[u8]) -> Result<BTreeMap<&'static str, u64>, object:
     Ok(found.into_iter().map(|(name, (_, offset))| (name, offset)).collect())
 }
 
-/// The files to search for functions: those of `named`, and the libraries of the programs among them, as the
-/// dynamic linker finds them. Without any it is the C library.
+/// Returns the files to search for functions: those of `named`, and the libraries of the programs
+/// among them, as the dynamic linker finds them. If `named` is empty, it is the C library.
 ///
-/// A dynamic linker is started for each program, with `--list`: it maps the libraries of the program, and does not run it.
+/// For each program, the dynamic linker is started with `--list`: it maps the program's libraries,
+/// and does not run the program.
 ///
 /// # Errors
 /// A file that cannot be read, a dynamic linker that does not find everything, or no C library.
@@ -159,7 +162,7 @@ fn files(named: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The C library in the first of `directories` that has it.
+/// Returns the C library in the first of `directories` that has it.
 fn c_library(directories: impl Iterator<Item = PathBuf>) -> io::Result<PathBuf> {
     let mut paths = directories.map(|directory| directory.join(LIBC));
     paths.find(|path| path.is_absolute() && path.is_file()).ok_or_else(|| {
@@ -169,7 +172,8 @@ fn c_library(directories: impl Iterator<Item = PathBuf>) -> io::Result<PathBuf> 
     })
 }
 
-/// The dynamic linker that a program names; `None` for a static program, a library, or anything else.
+/// Returns the dynamic linker that a program names; `None` for a static program, a library, or
+/// anything else.
 pub(crate) fn interpreter(elf: &[u8]) -> Option<PathBuf> {
     let file = ElfFile64::<Endianness>::parse(elf).ok()?;
     let endian = file.endian();
@@ -178,7 +182,7 @@ pub(crate) fn interpreter(elf: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
-/// Those libraries of `program` that have functions to hook.
+/// Returns those libraries of `program` that have functions to hook.
 fn libraries(linker: &Path, program: &Path) -> io::Result<Vec<PathBuf>> {
     let output = Command::new(linker).arg("--list").arg(program).stdin(Stdio::null()).output()?;
     if !output.status.success() {
@@ -188,7 +192,8 @@ fn libraries(linker: &Path, program: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(listed(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// The paths in the list of a dynamic linker, one library per line: `NAME => PATH (ADDRESS)`.
+/// Returns the paths in the list of a dynamic linker, one library per line: `NAME => PATH
+/// (ADDRESS)`.
 pub(crate) fn listed(text: &str) -> Vec<PathBuf> {
     let path = |line: &str| {
         let (_, rest) = line.split_once(" => ")?;
@@ -220,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_libraries_of_a_dynamic_program_are_included() {
-        // Built for this host, with glibc or musl, unless it is static.
+        // This program is built for this host, with glibc or musl, unless it is static.
         let this = fs::canonicalize("/proc/self/exe").unwrap();
         let found = files(std::slice::from_ref(&this)).unwrap();
         assert!(found.contains(&this));
@@ -241,7 +246,7 @@ mod tests {
         );
     }
 
-    /// An object with functions of one byte each, one after the other.
+    /// Makes an object with functions of one byte each, one after the other.
     fn functions(symbols: &[(&str, SymbolScope, bool)]) -> Vec<u8> {
         let mut object = write::Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
         let section = object.section_id(write::StandardSection::Text);
@@ -265,7 +270,7 @@ mod tests {
     fn a_section_beyond_the_largest_offset_holds_no_function() {
         let mut elf = functions(&[("other", SymbolScope::Dynamic, false), ("read", SymbolScope::Dynamic, false)]);
         assert!(offsets(&elf).unwrap().contains_key("read"));
-        // The offsets of all sections, `sh_offset`, except those that are read to get there.
+        // Overwrite the offset (`sh_offset`) of the section with the code.
         let number = |at: usize| u64::from_le_bytes(elf[at..at + 8].try_into().unwrap()) as usize;
         let (table, count) = (number(40), usize::from(u16::from_le_bytes([elf[60], elf[61]])));
         let code = (0..count).map(|index| table + 64 * index).find(|&at| elf[at + 8] & 4 != 0).unwrap();

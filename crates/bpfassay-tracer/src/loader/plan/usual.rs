@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kernel functions that the bundled programs hook. A tracer that looks one of them up in the kernel's tables looks up all, and keeps them
-//! for the probe configurations that follow in the same boot (`kernel::kept`).
+//! Kernel functions that the bundled programs hook. A tracer that looks one of them up in the
+//! kernel's tables looks up all. It keeps them for the probe configurations that follow in the same
+//! boot (`kernel::kept`).
 
 use bpfassay_protocol::Arch;
 
-/// By their names in the programs, except system calls and functions of [`NEWER`].
+/// Functions by their names in the programs, except system calls and functions of [`NEWER`].
 const FUNCTIONS: [&str; 23] = [
     "aio_complete_rw",
     "aio_read",
@@ -31,8 +32,8 @@ const FUNCTIONS: [&str; 23] = [
     "vfs_writev",
 ];
 
-/// The name of a function in the programs and in kernels up to 6.12 at least, and its name in 7.2 (fs/namei.c). The arguments
-/// that the programs read are the same.
+/// The name of a function in the programs and in kernels up to at least 6.12, and its name in 7.2
+/// (fs/namei.c). The arguments that the programs read are the same.
 pub(super) const NEWER: [(&str, &str); 6] = [
     ("do_filp_open", "do_file_open"),
     ("do_mkdirat", "filename_mkdirat"),
@@ -42,13 +43,13 @@ pub(super) const NEWER: [(&str, &str); 6] = [
     ("do_renameat2", "filename_renameat2"),
 ];
 
-/// System calls whose functions are hooked: `sys_NAME` in the programs.
+/// System calls whose functions are hooked. The programs call them `sys_NAME`.
 pub(super) const SYSCALLS: [&str; 2] = ["sys_fsync", "sys_fdatasync"];
 
-/// The prefix of that in the kernel (arch/*/include/asm/syscall_wrapper.h).
+/// Prefix of the functions of system calls in the kernel (arch/*/include/asm/syscall_wrapper.h).
 pub(crate) const SYSCALL_PREFIX: &str = Arch::BUILT_FOR.facts().syscall_prefix;
 
-/// All of them, by their names in kernels.
+/// Returns all functions, by their names in kernels.
 pub(crate) fn functions() -> Vec<String> {
     let renamed = NEWER.into_iter().flat_map(|(name, newer)| [name, newer]);
     let syscalls = SYSCALLS.into_iter().map(|name| format!("{SYSCALL_PREFIX}{name}"));

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The part of HTTP/1.1 that is needed to reply to one `GET` of the only page (RFC 9110, RFC 9112). Pure: bytes in, bytes out.
+//! The part of HTTP/1.1 that is needed to reply to one `GET` of a single page (RFC 9110, RFC 9112).
+//! This module does no I/O.
 
 use crate::service::metrics::Format;
 
-/// Longest head of a request, in bytes, and most header fields in it.
+/// Longest head of a request, in bytes, and the most header fields in it.
 pub(crate) const MAX_HEAD: usize = 8 << 10;
 const MAX_HEADERS: usize = 64;
 
-/// What a client requests.
+/// A client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// The page, in this format if it has several; for `HEAD` without the page itself.
+    /// The page, in this format if it has several. The response to `HEAD` lacks the page itself.
     Page { format: Format, head: bool },
-    /// This status.
+    /// A refusal with this status.
     Refusal { status: Status, head: bool },
 }
 
@@ -40,7 +41,8 @@ impl Status {
     }
 }
 
-/// Parses the head of a request where the only page is at `page`; `None` until it is complete, or already invalid.
+/// Parses the head of a request. `page` is the path of the only page. Returns `None` until the head
+/// is complete or known to be invalid.
 pub(crate) fn read(bytes: &[u8], page: &str) -> Option<Wanted> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
@@ -61,12 +63,13 @@ pub(crate) fn read(bytes: &[u8], page: &str) -> Option<Wanted> {
         return refuse(Status::MethodNotAllowed);
     }
     let accept = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("accept"));
-    // A value that is not UTF-8 names no known format.
+    // A value that is not UTF-8 does not name a known format.
     let accept: Vec<&str> = accept.filter_map(|header| str::from_utf8(header.value).ok()).collect();
     Some(Wanted::Page { format: negotiate(&accept), head })
 }
 
-/// The path of a request target in origin form (`/metrics?x`) or absolute form (`http://host/metrics`).
+/// Returns the path of a request target in origin form (`/metrics?x`) or absolute form
+/// (`http://host/metrics`).
 fn path(target: &str) -> Option<&str> {
     let path = match target.split_once("://") {
         Some((_, rest)) if !target.starts_with('/') => &rest[rest.find('/')?..],
@@ -75,7 +78,7 @@ fn path(target: &str) -> Option<&str> {
     path.split('?').next()
 }
 
-/// OpenMetrics where the client prefers it to plain text or accepts both equally.
+/// Returns OpenMetrics if the client prefers it to plain text or accepts both equally.
 fn negotiate(accept: &[&str]) -> Format {
     let (mut open, mut text) = (None, None);
     for entry in accept.iter().flat_map(|value| value.split(',')) {
@@ -102,12 +105,12 @@ fn negotiate(accept: &[&str]) -> Format {
     }
 }
 
-/// A whole response. The connection ends with it.
+/// Returns a whole response. The connection ends after it.
 pub(crate) fn page(content_type: &str, body: &str, head: bool) -> Vec<u8> {
     answer("200 OK", content_type, "", body, head)
 }
 
-/// A whole response that refuses, where the only page is at `page`.
+/// Returns a whole response that refuses. `page` is the path of the only page.
 pub(crate) fn refusal(status: Status, page: &str, head: bool) -> Vec<u8> {
     let more = if status == Status::MethodNotAllowed { "Allow: GET, HEAD\r\n" } else { "" };
     let line = status.line();
@@ -157,7 +160,7 @@ mod tests {
         };
         assert_eq!(format(""), Format::Text);
         assert_eq!(format("Accept: */*\r\n"), Format::Text);
-        // What Prometheus 2.x sends.
+        // The header of Prometheus 2.x.
         let prometheus = "Accept: application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;\
                           q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1\r\n";
         assert_eq!(format(prometheus), Format::OpenMetrics);

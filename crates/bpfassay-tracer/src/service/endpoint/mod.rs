@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An endpoint with one page, the counters (`--listen`) or a map (`object`): HTTP on a TCP or Unix socket, inside the tracer's
-//! own loop.
+//! An endpoint with one page, the counters (`--listen`) or maps (`object`): HTTP on a TCP or Unix
+//! socket, inside the tracer's own loop.
 //!
-//! One thread serves everything, so nothing here ever blocks: each connection has bounded buffers and a deadline, there
-//! are at most [`MAX_CONNECTIONS`] of them, and further clients wait in the kernel's queue. Each connection gets one
-//! response.
+//! One thread serves everything, so nothing in this module blocks. Each connection has bounded
+//! buffers, a deadline, and one response. There are at most [`MAX_CONNECTIONS`] connections.
+//! Further clients wait in the kernel's queue.
 
 pub(crate) mod http;
 
@@ -32,11 +32,12 @@ use rustix::{
 use self::http::Wanted;
 use crate::service::metrics::Format;
 
-/// Most clients served at a time.
+/// The most clients that are served at a time.
 const MAX_CONNECTIONS: usize = 64;
-/// How long a client may take for its request, and how long for reading the response.
+/// How long a client can take for its request, and how long for reading the response.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most bytes read from a client after its response was sent, so that the response is not lost to a reset.
+/// The most bytes that are read from a client after its response was sent, so that the response is
+/// not lost to a reset.
 const MAX_DRAINED: usize = 64 << 10;
 
 /// Where to listen.
@@ -44,7 +45,7 @@ const MAX_DRAINED: usize = 64 << 10;
 pub(crate) enum Address {
     /// `ip:port`.
     Tcp(SocketAddr),
-    /// A path, with at least one `/` in it, or after `unix:`.
+    /// A path that contains `/`, or follows `unix:`.
     Unix(PathBuf),
 }
 
@@ -74,7 +75,6 @@ impl fmt::Display for Address {
     }
 }
 
-/// Listening that failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListenError {
     #[error("cannot listen on {address}: name an address of this machine that is free, with --listen")]
@@ -83,14 +83,14 @@ pub(crate) enum ListenError {
     Accept { address: Address, source: io::Error },
 }
 
-/// What an endpoint serves.
+/// The page of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Page {
     /// The counters, for Prometheus.
     Metrics,
     /// A map of an object, as JSON ([`bpfassay_protocol::object::MapPage`]).
     Map,
-    /// Nothing: a client learns only that the program runs.
+    /// No page: a client only learns that the program runs.
     Nothing,
 }
 
@@ -111,14 +111,13 @@ impl Page {
     }
 }
 
-/// The page as text, in a format; an error has been reported elsewhere.
+/// Returns the page as text, in a format. `None` after an error, which is reported elsewhere.
 pub(crate) type Render<'a> = &'a mut dyn FnMut(Format) -> Option<String>;
 
-/// The endpoint.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     address: Address,
-    /// Does not block; neither do connections.
+    /// Non-blocking, like the connections.
     listener: OwnedFd,
     page: Page,
     connections: Vec<Connection>,
@@ -128,7 +127,7 @@ impl Endpoint {
     /// Listens on `address`, to serve `page`.
     ///
     /// # Errors
-    /// [`ListenError::Bind`] where the address is in use, or this machine does not have it.
+    /// [`ListenError::Bind`] if the address is in use, or this machine does not have it.
     pub(crate) fn bind(address: Address, page: Page) -> Result<Self, ListenError> {
         let bound = match &address {
             Address::Tcp(wanted) => TcpListener::bind(wanted).and_then(|listener| {
@@ -146,12 +145,13 @@ impl Endpoint {
         }
     }
 
-    /// Where it listens, with the port that the kernel chose where 0 was requested.
+    /// Returns the address on which this listens, with the port that the kernel chose if 0 was
+    /// requested.
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The descriptors to poll; pass the results to [`Endpoint::serve`] in the same order.
+    /// Returns the descriptors to poll. Pass the results to [`Endpoint::serve`] in the same order.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = PollFd<'_>> {
         // At the limit, new clients wait in the kernel's queue.
         let accepts = if self.connections.len() < MAX_CONNECTIONS { PollFlags::IN } else { PollFlags::empty() };
@@ -163,16 +163,19 @@ impl Endpoint {
         )
     }
 
-    /// The latest time at which something has to be done, without anything to read or write.
+    /// Returns the latest time at which the endpoint must act even if nothing can be read or
+    /// written.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.connections.iter().map(|connection| connection.deadline).min()
     }
 
-    /// Continues with every connection that is ready: `ready` has an element for each of [`Endpoint::waiting`]. The page is made at most once
-    /// per format, however many clients request it at this moment.
+    /// Continues with every connection that is ready. `ready` has an element for each of
+    /// [`Endpoint::waiting`]. The page is made at most once per format, however many clients
+    /// request it at this moment.
     ///
     /// # Errors
-    /// [`ListenError::Accept`] if the listening socket fails; an error of a client ends that client only.
+    /// [`ListenError::Accept`] if the listening socket fails. An error of a client only ends that
+    /// client.
     pub(crate) fn serve(&mut self, ready: &[bool], now: Instant, render: Render<'_>) -> Result<(), ListenError> {
         let mut rendered: [Option<Option<String>>; 2] = [None, None];
         let mut once = |format: Format| {
@@ -194,7 +197,8 @@ impl Endpoint {
         while self.connections.len() < MAX_CONNECTIONS {
             match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(stream) => self.connections.push(Connection::new(stream, self.page, now)),
-                // The client has disconnected already, or the machine is short of resources for a moment (accept(2)).
+                // The client has disconnected already, or the machine is briefly short of resources
+                // (accept(2)).
                 Err(
                     Errno::AGAIN
                     | Errno::CONNABORTED
@@ -223,13 +227,14 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         if let Address::Unix(path) = &self.address {
-            // It may not exist any more.
+            // The socket may no longer exist.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Listens on a path; replaces the socket of a program that has exited, but not one that accepts connections.
+/// Listens on a path. Replaces the socket of a program that has exited, but not one that accepts
+/// connections.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -257,9 +262,9 @@ struct Connection {
 enum State {
     /// Bytes of an incomplete request.
     Asking(Vec<u8>),
-    /// A response and how much of it was sent.
+    /// A response, and how much of it was sent.
     Answering(Vec<u8>, usize),
-    /// Everything was sent; what the client still sends is read and discarded, so many bytes so far.
+    /// Everything was sent. The client's further bytes are discarded: so many so far.
     Draining(usize),
 }
 
@@ -275,7 +280,7 @@ impl Connection {
         }
     }
 
-    /// Does what can be done now; returns whether there is more to do.
+    /// Does what can be done now. Returns whether there is more to do.
     fn go_on(&mut self, now: Instant, render: Render<'_>) -> bool {
         loop {
             let done = match &mut self.state {

@@ -13,7 +13,8 @@ use rustix::event::{Timespec, poll};
 
 use super::*;
 
-/// An endpoint in a thread of its own, which sends a text of `length` bytes and the number of the reading.
+/// An endpoint in a separate thread, which sends a text of `length` bytes and the number of the
+/// reading.
 struct Served {
     address: Address,
     stop: Arc<AtomicBool>,
@@ -57,7 +58,7 @@ impl Served {
         ask(self.connect(), request)
     }
 
-    /// Ends it; returns the number of readings.
+    /// Ends the endpoint. Returns the number of readings.
     fn end(mut self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()
@@ -141,7 +142,8 @@ fn a_client_that_does_not_read_gets_its_response_in_pieces() {
     let served = serve(loopback(), 20 << 20);
     let mut late = served.connect();
     late.write_all(GET.as_bytes()).unwrap();
-    // Far more than the kernel buffers: the endpoint has to wait for this client and go on serving others.
+    // This is far more than the kernel buffers: the endpoint must wait for this client and continue
+    // to serve others.
     assert!(served.ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
     let mut answer = Vec::new();
     late.read_to_end(&mut answer).unwrap();

@@ -9,7 +9,7 @@ use crate::engine::{
     io::{Advice, File, Lock, Map, Space},
 };
 
-/// A file that holds nothing and a clock that every transfer moves on.
+/// An empty file, and a clock that every transfer advances.
 struct Slow {
     clock: Rc<Cell<Duration>>,
     per_transfer: Duration,
@@ -92,7 +92,7 @@ impl Io for Slow {
     }
 }
 
-/// Writes with one rank per entry of `millis`, the time that each of its transfers takes.
+/// Writes with one rank per entry of `millis`, the duration of each of the rank's transfers.
 fn write(options: &Options, millis: &[u64]) -> Vec<(Counts, Vec<i64>)> {
     let results = Mutex::new(vec![None; millis.len()]);
     thread::scope(|scope| {
@@ -119,7 +119,8 @@ fn write(options: &Options, millis: &[u64]) -> Vec<(Counts, Vec<i64>)> {
                 }
                 .run(&mut opened)
                 .unwrap();
-                // Each call takes what a transfer takes, and waiting for other ranks is part of none.
+                // Each call takes as long as a transfer, and waiting for other ranks is not part of
+                // a call.
                 let times = timed.of_all(Duration::from_secs(60)).unwrap().unwrap();
                 assert_eq!((times.ranks as usize, times.max_ns), (all, slowest * 1_000_000));
                 assert_eq!(times.sum_ns + times.tail_ns, 60_000_000_000 * all as u64);
@@ -135,7 +136,7 @@ fn options() -> Options {
     Options { block_size: 32, transfer_size: 8, segments: 5, write: true, ..Options::default() }
 }
 
-/// The first `count` offsets of `rank` of `ranks`: four transfers in each segment.
+/// Returns the first `count` offsets of `rank` of `ranks`, with four transfers in each segment.
 fn in_order(rank: i64, ranks: i64, count: i64) -> Vec<i64> {
     (0..count).map(|index| (index / 4 * ranks + rank) * 32 + index % 4 * 8).collect()
 }
@@ -165,7 +166,7 @@ fn wear_out_brings_every_rank_to_the_fastest_ones_number() {
         assert_eq!((counts.pairs, counts.moved), (11, 88));
         assert_eq!(offsets, in_order(rank as i64, 3, 11), "rank {rank}");
         let stonewall = counts.stonewall.unwrap();
-        // 11, 4 and 6 transfers of 8 bytes before the deadline.
+        // The ranks make 11, 4 and 6 transfers of 8 bytes before the deadline.
         assert_eq!((stonewall.min_pairs, stonewall.max_pairs), (4, 11));
         assert_eq!((stonewall.min_bytes, stonewall.total_bytes), (32, 168));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whose data a rank reads, and the seeds of what IOR draws.
+//! Which rank's data a rank reads, and the seeds of IOR's random choices.
 
 use bpfassay_ior::ReorderRandom;
 
@@ -7,8 +7,8 @@ use super::TestRun;
 use crate::engine::{EngineError, io::Io, random::Rand};
 
 impl<I: Io> TestRun<'_, I> {
-    /// The seed of `-z`. Without one given it is the time, once: the first phase with a file per process takes it as
-    /// it is, later ones add the task.
+    /// Returns the seed of `-z`. The default is the time of the first phase. If there is a file per
+    /// process, the first phase uses this time unchanged, and later phases add the task.
     pub(super) fn draw_seed(&mut self, task: u32) -> Result<u32, EngineError> {
         let is_own = self.options().file_per_process;
         let seed = match self.seed {
@@ -24,7 +24,8 @@ impl<I: Io> TestRun<'_, I> {
         Ok(seed)
     }
 
-    /// Ranks to go to reach the task `nodes` nodes away; each node has as many ranks as this one, unless the options place them otherwise.
+    /// Returns the distance in ranks to the task `nodes` nodes away. Each node has as many ranks as
+    /// this one, unless the options place them otherwise.
     pub(super) fn distance(&self, nodes: i32) -> i64 {
         i64::from(nodes) * self.per_node() % i64::from(self.team.tasks())
     }
@@ -33,7 +34,7 @@ impl<I: Io> TestRun<'_, I> {
         self.options().tasks_on_node0.unwrap_or(self.team.world_size()).into()
     }
 
-    /// Chooses whose data to read (`-C`, `-Z`, `-Q`, `-X`).
+    /// Chooses the rank whose data are read (`-C`, `-Z`, `-Q`, `-X`).
     pub(super) fn reorder(&mut self, repetition: u32) -> Result<(), EngineError> {
         let options = self.options();
         let tasks = u64::from(self.team.tasks());
@@ -41,7 +42,7 @@ impl<I: Io> TestRun<'_, I> {
             self.rank_offset = self.distance(options.task_per_node_offset);
         }
         let seed = match options.reorder_random_seed {
-            // Changes with every repetition.
+            // The seed changes with every repetition.
             seed if seed < 0 => seed.unsigned_abs().wrapping_add(repetition),
             seed => seed as u32,
         };
