@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Inputs on which bpfassay once said something false: wrong summaries of a real IOR, scripts whose
 //! tests share files, races between CPUs, and programs that a tool assembles at run time.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test fails by panicking")]
 
 use std::{
     env, fs,
@@ -69,14 +69,28 @@ fn a_script_is_one_run_and_keeps_its_files() {
     let directory = tempfile::tempdir().unwrap();
     let (output, results) = run(directory.path(), "scripts.toml", &[]);
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
-    // 512 KiB by 64 KiB, and by 16 KiB; then a read of them. Of the other script, 1 MiB each.
-    for (case, written, read) in [("overwrite-and-reread", 1 << 20, 512 << 10), ("write-then-read", 1 << 20, 1 << 20)] {
-        let cells = results["cells"].as_array().unwrap();
-        let of_case: Vec<&Value> = cells.iter().filter(|cell| cell["case"] == case).collect();
-        assert_eq!(of_case.len(), 2, "{case}");
-        let is_traced = |cell: &&&Value| cell["cell"].as_str().unwrap().ends_with("fexit");
-        let traced = of_case.iter().find(is_traced).unwrap();
-        println!("{case}: {written} {read} {traced:#}");
+    // Each test of a script, and the bytes that it moves.
+    let half = ["write", "write", "read"].map(|phase| (phase, 512 << 10));
+    let whole = ["write", "read"].map(|phase| (phase, 1 << 20));
+    for (case, tests) in [("overwrite-and-reread", half.as_slice()), ("write-then-read", &whole)] {
+        let cells = results["cells"].as_array().unwrap().iter().filter(|cell| cell["case"] == case);
+        let [traced] = cells.filter(|cell| cell["counts"] == "returned").collect::<Vec<_>>()[..] else {
+            panic!("{case}: no traced cell")
+        };
+        let records = results["runs"].as_array().unwrap().iter().map(|run| &run["record"]);
+        let [run] = records.filter(|run| run["cell"] == traced["cell"]).collect::<Vec<_>>()[..] else {
+            panic!("{case}: a script is one run")
+        };
+        let moved = |phase: &'_ Value| {
+            let name = phase["name"].as_str().unwrap().to_owned();
+            let bytes = phase["moved"][&name]["bytes"].as_u64().unwrap();
+            (name, bytes)
+        };
+        let phases: Vec<(String, u64)> = run["outcome"]["phases"].as_array().unwrap().iter().map(moved).collect();
+        assert_eq!(phases, tests.iter().map(|&(name, bytes)| (name.to_owned(), bytes)).collect::<Vec<_>>(), "{case}");
+        let error = &traced["accuracy"][0]["byte_error"]["value"];
+        let all: Value = tests.len().into();
+        assert_eq!((&error["intervals"], &error["exact"]), (&all, &all), "{case}");
     }
 }
 
