@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """A study of bpfassay as a benchmark of ReFrame: it is run as a job, and its direct costs are figures of the test.
 
-    reframe --checkpath docs/cluster/bpfassay_check.py --run --performance-report
+    reframe --checkpath docs/how-to/cluster/bpfassay_check.py --run --performance-report
     reframe … --setvar BpfassayCheck.study=cost --setvar BpfassayCheck.program=/opt/bpfassay
 
 The command's exit code is the verdict of the study's gates: 0 is a pass, 4 and above are not (`bpfassay run --help` has the list).
