@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What of the executed instructions is on a probe's path. docs/measurement.md has the rule.
+//! What of the executed instructions is on a probe's path. docs/explanation/direct-cost.md has the rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 

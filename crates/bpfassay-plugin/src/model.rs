@@ -4,7 +4,7 @@
 //!
 //! It is a function of its geometry and of what it was given since [`Model::forget`]: nothing of
 //! the host goes into it. The plugin, a library of its own, has these files, too.
-//! docs/measurement.md says what is modelled and what is not.
+//! docs/explanation/priced-cost.md says what is modelled and what is not.
 
 #[path = "model/branch.rs"]
 mod branch;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Models of caches and branch prediction: their geometry, and the prices of what they find.
-//! docs/measurement.md has what is modelled.
+//! docs/explanation/priced-cost.md has what is modelled.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

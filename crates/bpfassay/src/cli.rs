@@ -178,7 +178,7 @@ pub(crate) struct Selection {
 
     /// Fail where a tool has one of these findings, or `all`
     ///
-    /// A gate in addition to the study's own. docs/findings.md has the names (events-dropped, …).
+    /// A gate in addition to the study's own. docs/reference/findings.md has the names (events-dropped, …).
     #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "tool", help_heading = UNDER_TEST)]
     pub(crate) deny: Vec<Denied>,
 

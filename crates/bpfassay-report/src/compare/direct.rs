@@ -12,7 +12,7 @@ use bpfassay_results::{Direct, Figure, NO_COUNTS, Role};
 /// A difference up to this is none, in instructions per call: half of one instruction in each call.
 const ROUNDING: f64 = 0.5;
 /// By how much direct costs of one result may differ, as a share, for a claim that nothing changed
-/// (docs/measurement.md).
+/// (docs/explanation/direct-cost.md).
 const ALIKE: f64 = 0.005;
 /// Differences of functions below this are not listed, in instructions per call.
 const LISTED: f64 = 0.05;

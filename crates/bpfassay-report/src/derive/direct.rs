@@ -22,12 +22,12 @@ use bpfassay_results::{
 };
 
 /// How far the plugin's count may be from the clock's, as a share of it, and beyond that in
-/// instructions: blocks that are left early are counted whole (docs/measurement.md).
+/// instructions: blocks that are left early are counted whole (docs/explanation/direct-cost.md).
 const TOLERANCE: f64 = 0.001;
 const CONSTANT: u64 = 2_000;
 
 /// By which share a direct cost differs at most between guests with different seeds, by what was
-/// measured (docs/measurement.md): lookups of hooks take more or fewer instructions by where a seed
+/// measured (docs/explanation/direct-cost.md): lookups of hooks take more or fewer instructions by where a seed
 /// has put these, and compiled programs have more or fewer by what the addresses in them are.
 pub(crate) const OF_SEEDS: f64 = 0.0075;
 

@@ -18,7 +18,7 @@ pub(super) struct Definition {
     pub(super) explanation: &'static str,
     /// The sources that it is evaluated from: it is clear only where each of them answered.
     pub(super) sources: Sources,
-    /// When it is clear, for docs/findings.md.
+    /// When it is clear, for docs/explanation/finding-evidence.md.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test compares the page with it"))]
     pub(super) clear: &'static str,
     /// Explains what a figure and the ground truth differ by, as far as this finding does. Kinds

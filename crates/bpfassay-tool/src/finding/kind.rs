@@ -92,7 +92,7 @@ impl Kind {
     }
 }
 
-/// What docs/findings.md says of a kind, without marks of code.
+/// What docs/reference/findings.md says of a kind, without marks of code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice {
     /// What it means.
@@ -103,11 +103,11 @@ pub struct Advice {
     pub repair: String,
 }
 
-/// docs/findings.md, by a link.
+/// docs/reference/findings.md, by a link.
 const PAGE: &str = include_str!("../../findings.md");
 
 impl Kind {
-    /// Its section of docs/findings.md.
+    /// Its section of docs/reference/findings.md.
     #[must_use]
     pub fn advice(self) -> Advice {
         let section = PAGE.split("\n## ").skip(1).find_map(|section| {

@@ -17,7 +17,7 @@ macro_rules! sources {
             #[cfg(test)]
             pub(super) const ALL: &'static [Self] = &[$(Self::$source),+];
 
-            /// Its name in docs/findings.md.
+            /// Its name in docs/explanation/finding-evidence.md.
             #[cfg(test)]
             pub(super) const fn name(self) -> &'static str {
                 match self {
