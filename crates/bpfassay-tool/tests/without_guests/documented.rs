@@ -33,7 +33,7 @@ fn book() -> Option<String> {
         return None;
     }
     let pages = [
-        "tutorial/your-own-tool.md",
+        "how-to/write-a-tool-file.md",
         "how-to/read-tool-output.md",
         "how-to/read-tool-events.md",
         "how-to/bare-object.md",
