@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # The boots of a study, measured by derivations of their own: those of each target by `parts` of them. Each makes a store of blocks
-# (docs/studies.md), of which the study's own derivation takes them. Its inputs are the guest of its target, and what of the study
+# (docs/how-to/store.md), of which the study's own derivation takes them. Its inputs are the guest of its target, and what of the study
 # describes how that is measured: neither other targets nor gates, descriptions and comments. So remote builders measure a study together, and one more
 # kernel is one more guest.
 { pkgs }:

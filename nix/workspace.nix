@@ -105,7 +105,7 @@ rec {
       [ (lib.fileset.difference (root + "/spans") (lib.fileset.maybeMissing (root + "/spans/target"))) ];
   # The command has in it what kernels there are, and the digest of the guests' sources.
   commandSource = sourceOf ([ "bpfassay" ] ++ guestCrates ++ [ ebpfCrate ]) [
-    (root + "/docs/findings.md")
+    (root + "/docs/reference/findings.md")
     (root + "/ior-configs")
     (root + "/testbed.lock")
     (lib.fileset.fileFilter (file: file.hasExt "toml" || file.hasExt "config") (root + "/kernels"))
@@ -138,7 +138,11 @@ rec {
       (root + "/deny.toml")
       (root + "/rustfmt.toml")
       (root + "/crates")
-      (root + "/docs/findings.md")
+      (root + "/docs/explanation/finding-evidence.md")
+      (root + "/docs/reference/findings.md")
+      (root + "/docs/reference/study-file.md")
+      (root + "/docs/reference/study-file-design.md")
+      (root + "/docs/reference/tool-file.md")
       (root + "/fuzz/corpus")
       (root + "/fuzz/src")
       (root + "/ior-configs")

@@ -141,7 +141,7 @@ mod tests {
     /// Sources without the pages (Nix, a package) have nothing to compare.
     #[test]
     fn the_page_names_options_that_exist() {
-        let Ok(page) = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/spans.md")) else {
+        let Ok(page) = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/how-to/spans.md")) else {
             return;
         };
         let command = Arguments::command();

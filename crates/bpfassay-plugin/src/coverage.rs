@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds which source lines and branches of programs ran, from block executions and the programs'
-//! line tables. docs/measurement.md has the rules.
+//! line tables. docs/explanation/code-coverage.md has the rules.
 
 use std::collections::BTreeMap;
 

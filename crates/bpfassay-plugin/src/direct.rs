@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds which executed instructions are on a probe's path. docs/measurement.md has the rule.
+//! Finds which executed instructions are on a probe's path. docs/explanation/direct-cost.md has the
+//! rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 

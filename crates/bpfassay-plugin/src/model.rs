@@ -3,8 +3,8 @@
 //! blocks and accesses.
 //!
 //! The result depends only on the geometry and on the input since [`Model::forget`], not on the
-//! host. The plugin, a separate library, is compiled with these files, too. docs/measurement.md
-//! says what is modelled and what is not.
+//! host. The plugin, a separate library, is compiled with these files, too.
+//! docs/explanation/priced-cost.md says what is modelled and what is not.
 
 #[path = "model/branch.rs"]
 mod branch;

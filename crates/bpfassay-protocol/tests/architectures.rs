@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks that docs/adding.md lists all files that a new architecture touches.
+//! Checks that docs/how-to/add-a-part.md lists all files that a new architecture touches.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; clippy.toml spares only the test functions themselves")]
 
@@ -23,10 +23,10 @@ fn root() -> PathBuf {
 
 /// Returns the files that the section links.
 fn listed() -> Vec<PathBuf> {
-    let page = fs::read_to_string(root().join("docs/adding.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/how-to/add-a-part.md")).unwrap();
     let section = page.split("\n## ").find(|section| section.starts_with("An architecture\n")).unwrap();
     let links = section.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    links.map(|link| root().join("docs").join(link).canonicalize().unwrap()).collect()
+    links.map(|link| root().join("docs/how-to").join(link).canonicalize().unwrap()).collect()
 }
 
 /// Collects the sources below `directory`, without tests.
@@ -68,7 +68,7 @@ fn a_new_architecture_touches_the_files_that_the_page_lists() {
     assert!(found.len() > 300, "{} sources", found.len());
     let naming: Vec<_> = found.iter().filter(|path| names_one(&fs::read_to_string(path).unwrap())).collect();
     let unlisted: Vec<_> = naming.iter().filter(|path| !listed.contains(path)).collect();
-    assert!(unlisted.is_empty(), "docs/adding.md, `An architecture`, does not list {unlisted:#?}");
+    assert!(unlisted.is_empty(), "docs/how-to/add-a-part.md, `An architecture`, does not list {unlisted:#?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Models of caches and branch prediction: geometry, and prices of misses. docs/measurement.md
-//! describes what is modelled.
+//! Models of caches and branch prediction: geometry, and prices of misses.
+//! docs/explanation/priced-cost.md describes what is modelled.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

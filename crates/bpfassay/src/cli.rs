@@ -175,7 +175,8 @@ pub(crate) struct Selection {
 
     /// Fail if a tool has one of these findings, or `all`
     ///
-    /// Adds a gate to those of the study. docs/findings.md has the names (events-dropped, …).
+    /// Adds a gate to those of the study. docs/reference/findings.md has the names (events-dropped,
+    /// …).
     #[arg(long, value_name = "FINDING", value_delimiter = ',', requires = "tool", help_heading = UNDER_TEST)]
     pub(crate) deny: Vec<Denied>,
 

@@ -12,7 +12,7 @@ use bpfassay_results::{Direct, Figure, NO_COUNTS, Role};
 /// Smaller differences are rounding, in instructions per call: half an instruction in each call.
 const ROUNDING: f64 = 0.5;
 /// The largest difference, as a share, between direct costs of one result that still allows the
-/// claim that nothing changed (docs/measurement.md).
+/// claim that nothing changed (docs/explanation/direct-cost.md).
 const ALIKE: f64 = 0.005;
 /// Smaller differences of functions are not listed, in instructions per call.
 const LISTED: f64 = 0.05;

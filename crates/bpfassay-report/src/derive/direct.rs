@@ -22,13 +22,14 @@ use bpfassay_results::{
 };
 
 /// How far the plugin's count may differ from the clock's: a share of the clock's count, plus a
-/// number of instructions. Blocks that are left early are counted whole (docs/measurement.md).
+/// number of instructions. Blocks that are left early are counted whole
+/// (docs/explanation/direct-cost.md).
 const TOLERANCE: f64 = 0.001;
 const CONSTANT: u64 = 2_000;
 
 /// The largest measured difference, as a share, between direct costs of guests with different seeds
-/// (docs/measurement.md). The seed determines where hooks lie and which addresses compiled programs
-/// contain, and so the instructions for lookups and in programs.
+/// (docs/explanation/direct-cost.md). The seed determines where hooks lie and which addresses
+/// compiled programs contain, and so the instructions for lookups and in programs.
 pub(crate) const OF_SEEDS: f64 = 0.0075;
 
 /// A boot and the phases of a run in that boot.

@@ -372,7 +372,8 @@ fn other_programs_get_the_direct_cost_first() {
     insta::assert_snapshot!(shown.join("\n"));
     // The documentation names the existing metrics.
     let metrics = openmetrics(&with_program(&instructions(2, 1), |_| 100));
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results.md")).unwrap();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/report-formats.md"))
+        .unwrap();
     let named: Vec<&str> = page.split('`').filter(|name| name.starts_with("bpfassay_")).collect();
     // `priced.rs` checks the metrics of a model.
     let named: Vec<&str> =

@@ -147,7 +147,8 @@ fn every_format_shows_the_vector_beside_the_instructions() {
     let gauges = openmetrics(&results);
     let lines: Vec<&str> = gauges.lines().filter(of_fexit).filter(|line| line.contains("\"cachegrind\"")).collect();
     insta::assert_snapshot!(lines.join("\n"));
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results.md")).unwrap();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/report-formats.md"))
+        .unwrap();
     let named: Vec<&str> = page.split('`').filter(|name| name.starts_with("bpfassay_")).collect();
     let named = named.iter().filter(|name| name.contains("_priced_") || name.contains("_model_"));
     assert_eq!(named.filter(|name| gauges.contains(&format!("# TYPE {name} gauge\n"))).count(), 3);

@@ -71,9 +71,11 @@ fn studies_of_the_vm_tests() {
 
 #[test]
 fn the_example_of_the_description() {
-    let description = include_str!("../../FORMAT.md");
-    let example = description.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let study = Study::parse("FORMAT.md", example, &|name| Ok(bundled::script(name).map(str::to_owned))).unwrap();
+    // One study on two pages.
+    let pages = [include_str!("../../FORMAT.md"), include_str!("../../../../docs/reference/study-file-design.md")];
+    let block = |page: &'static str| page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let example = pages.map(block).concat();
+    let study = Study::parse("FORMAT.md", &example, &|name| Ok(bundled::script(name).map(str::to_owned))).unwrap();
     is_sound(&study, &Available::default());
     // The defaults in the example are the real ones.
     assert_eq!(study.deadlines, bpfassay_study::Deadlines::default());

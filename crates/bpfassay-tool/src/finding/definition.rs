@@ -18,7 +18,7 @@ pub(super) struct Definition {
     pub(super) explanation: &'static str,
     /// Sources of the evaluation. The kind can be clear only if all sources answered.
     pub(super) sources: Sources,
-    /// When the kind is clear, for docs/findings.md.
+    /// When the kind is clear, for docs/explanation/finding-evidence.md.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test compares the page with it"))]
     pub(super) clear: &'static str,
     /// Explains differences between a figure and the ground truth, as far as this kind does. Kinds

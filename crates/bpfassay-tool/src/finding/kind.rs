@@ -92,7 +92,7 @@ impl Kind {
     }
 }
 
-/// What docs/findings.md says about a kind, without code markup.
+/// What docs/reference/findings.md says about a kind, without code markup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice {
     /// Meaning of the finding.
@@ -103,11 +103,11 @@ pub struct Advice {
     pub repair: String,
 }
 
-/// docs/findings.md through a symbolic link.
+/// docs/reference/findings.md through a symbolic link.
 const PAGE: &str = include_str!("../../findings.md");
 
 impl Kind {
-    /// Returns the kind's section of docs/findings.md.
+    /// Returns the kind's section of docs/reference/findings.md.
     #[must_use]
     pub fn advice(self) -> Advice {
         let section = PAGE.split("\n## ").skip(1).find_map(|section| {

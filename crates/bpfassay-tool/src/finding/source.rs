@@ -16,7 +16,7 @@ macro_rules! sources {
             #[cfg(test)]
             pub(super) const ALL: &'static [Self] = &[$(Self::$source),+];
 
-            /// Name in docs/findings.md.
+            /// Name in docs/explanation/finding-evidence.md.
             #[cfg(test)]
             pub(super) const fn name(self) -> &'static str {
                 match self {

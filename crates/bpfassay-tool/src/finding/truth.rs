@@ -152,8 +152,8 @@ impl Share {
     }
 
     /// Whether `figure` counts files in memory (memfd), and the calls can be writes to such a file:
-    /// it has no mount, and the magic number of tmpfs. The agent writes to files in memory and never
-    /// reads them (`crates/bpfassay-guest/src/free_memory.rs`).
+    /// it has no mount, and the magic number of tmpfs. The agent writes to files in memory and
+    /// never reads them (`crates/bpfassay-guest/src/free_memory.rs`).
     fn may_be_in_memory(&self, figure: &ReportedFigure) -> bool {
         let counts_files_in_memory = match &figure.file_systems[..] {
             [] => figure.only_files,

@@ -81,7 +81,7 @@ impl Draft {
         let name = short_name(&self.name);
         let mut lines = vec![
             format!("# Written by `bpfassay tool init` from a look at {}.", shown(&self.seen)),
-            "# Lines that begin with `#` and no blank are proposals: take the `#` away where they are right. docs/tools.md explains every key.".to_owned(),
+            "# Lines that begin with `#` and no blank are proposals: take the `#` away where they are right. docs/reference/tool-file.md explains every key.".to_owned(),
             format!("schema = {TOOL_SCHEMA}"),
             "[tool]".to_owned(),
             format!("name = {}", quoted(&name)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks docs/tools.md and FORMAT.md: their files are valid tool files, and each reads the output
-//! shown before it.
+//! Checks the pages on tool files and FORMAT.md: their files are valid tool files, and each reads
+//! the output shown before it.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,13 +25,26 @@ fn blocks(page: &str) -> Vec<(&str, &str)> {
     std::iter::from_fn(|| parts.next()?.split_once('\n')).collect()
 }
 
+/// The pages on tool files, one after the other; `None`, with a message, where there are none.
+fn book() -> Option<String> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    if !docs.join("SUMMARY.md").exists() {
+        println!("SKIPPED: these sources are built without docs/");
+        return None;
+    }
+    let pages = [
+        "how-to/write-a-tool-file.md",
+        "how-to/read-tool-output.md",
+        "how-to/read-tool-events.md",
+        "how-to/bare-object.md",
+        "reference/operations.md",
+    ];
+    Some(pages.map(|page| fs::read_to_string(docs.join(page)).unwrap()).concat())
+}
+
 #[test]
 fn files_of_the_book_read_the_output_that_stands_before_them() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
-    let Ok(page) = fs::read_to_string(&path) else {
-        println!("SKIPPED: these sources are built without docs/");
-        return;
-    };
+    let Some(page) = book() else { return };
     let mut output = None;
     let mut found = Vec::new();
     for (language, text) in blocks(&page) {
@@ -42,7 +55,7 @@ fn files_of_the_book_read_the_output_that_stands_before_them() {
         if language != "toml" {
             continue;
         }
-        let tool = ToolFile::parse("docs/tools.md", text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let tool = ToolFile::parse("docs", text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let report = tool.report.unwrap();
         let Some(output) = output.take() else {
             // The test object stands for the object of the page.
@@ -85,11 +98,7 @@ fn files_of_the_book_read_the_output_that_stands_before_them() {
 
 #[test]
 fn the_draft_of_the_book_is_what_is_written() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tools.md");
-    let Ok(page) = fs::read_to_string(&path) else {
-        println!("SKIPPED: these sources are built without docs/");
-        return;
-    };
+    let Some(page) = book() else { return };
     let object = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/counts.bpf.o");
     let drafts: Vec<_> = blocks(&page).into_iter().filter(|(language, _)| *language == "toml draft").collect();
     assert_eq!(drafts, [("toml draft", tool_file(object, None).unwrap().as_str())]);
@@ -165,7 +174,7 @@ fn every_key_of_the_format_is_a_key() {
 /// Every kind has a section, in the order of kinds, and there are no other sections.
 #[test]
 fn every_finding_has_its_section() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/findings.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/findings.md");
     let Ok(page) = fs::read_to_string(&path) else {
         println!("SKIPPED: these sources are built without docs/");
         return;

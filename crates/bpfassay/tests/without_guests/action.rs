@@ -251,7 +251,7 @@ fn keys(text: &str, head: &str, indent: &str) -> Vec<String> {
 fn the_action_hands_every_input_to_the_script_and_the_page_describes_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let [action, script, page] =
-        ["action.yml", "ci/action", "docs/ci.md"].map(|file| fs::read_to_string(root.join(file)).unwrap());
+        ["action.yml", "ci/action", "docs/how-to/ci.md"].map(|file| fs::read_to_string(root.join(file)).unwrap());
     let inputs = keys(&action, "inputs", "  ");
     assert!(inputs.len() > 8, "{inputs:?}");
     let variable = |input: &String| format!("INPUT_{}", input.to_uppercase());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks the repository as a whole: licences, packages, the paths in pages and scripts, and the
-//! walks of docs/adding.md. Nothing is tested if the sources are not a git checkout (in Nix's
+//! walks of the pages `ADDING`. Nothing is tested if the sources are not a git checkout (in Nix's
 //! sandbox).
 
 #![allow(
@@ -230,8 +230,8 @@ fn nothing_names_a_place_outside() {
     }
 }
 
-/// A walk of docs/adding.md: an example of its kind, by the names that only its own files have, and
-/// all files that name it.
+/// A walk of the pages `ADDING`: an example of its kind, by the names that only its own files have,
+/// and all files that name it.
 #[derive(Debug)]
 struct Walk {
     kind: String,
@@ -239,9 +239,18 @@ struct Walk {
     files: BTreeSet<String>,
 }
 
+/// The pages that walk through adding a thing of each kind.
+const ADDING: [&str; 3] =
+    ["docs/how-to/add-a-measurement.md", "docs/how-to/add-a-finding.md", "docs/how-to/add-a-part.md"];
+
+/// Returns the text of the pages [`ADDING`].
+fn adding() -> String {
+    ADDING.map(|page| text(page).unwrap()).concat()
+}
+
 /// Returns the walks: blocks of code in the language `walk`.
 fn walks() -> Vec<Walk> {
-    let page = text("docs/adding.md").unwrap();
+    let page = adding();
     let blocks = page.split("```walk\n").skip(1).map(|block| block.split("```").next().unwrap());
     blocks
         .map(|block| {
@@ -291,7 +300,7 @@ fn a_walk_lists_every_file() {
         .collect();
     let walks = walks();
     let kinds: BTreeSet<&str> = walks.iter().map(|walk| walk.kind.as_str()).collect();
-    assert_eq!(kinds, most.keys().copied().collect(), "docs/adding.md has a walk for each kind");
+    assert_eq!(kinds, most.keys().copied().collect(), "docs/how-to/add-a-*.md have a walk for each kind");
     for walk in &walks {
         let found: BTreeSet<String> = sources
             .iter()
@@ -302,14 +311,14 @@ fn a_walk_lists_every_file() {
             .collect();
         assert_eq!(
             found, walk.files,
-            "{}: the files that name {:?}, and those that docs/adding.md lists",
+            "{}: the files that name {:?}, and those that docs/how-to/add-a-*.md list",
             walk.kind, walk.names
         );
         assert!(found.len() <= most[walk.kind.as_str()], "{}: {} files", walk.kind, found.len());
     }
 }
 
-/// A change that a block of docs/adding.md makes to a file.
+/// A change that a block of the pages `ADDING` makes to a file.
 #[derive(Debug)]
 enum Edit {
     Create(String),
@@ -358,7 +367,7 @@ fn copy_tree(from: &Path, to: &Path) {
 #[test]
 fn walks_compile() {
     let Some(files) = tracked() else { return };
-    let page = text("docs/adding.md").unwrap();
+    let page = adding();
     let edits = edits(&page);
     let changed: BTreeSet<&str> = edits.iter().map(|(path, _)| path.split('/').nth(1).unwrap()).collect();
     assert!(changed.len() >= 3, "three walks: {changed:?}");

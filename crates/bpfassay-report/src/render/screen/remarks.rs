@@ -41,7 +41,7 @@ pub(super) fn legend<'a>(results: &Results, cells: impl Iterator<Item = &'a Show
     let mut lines: Vec<String> =
         marks.iter().zip(has).filter(|(_, has)| *has).map(|(mark, _)| (*mark).to_owned()).collect();
     if has_overheads && results.plan.study.clock == Clock::Instructions {
-        lines.push("overheads count instructions, not time: docs/measurement.md".to_owned());
+        lines.push("overheads count instructions, not time: docs/explanation/clocks.md".to_owned());
     }
     lines.iter().map(|text| line(text).into_owned()).collect()
 }

@@ -134,7 +134,7 @@ pub(super) fn findings(results: &Results) -> Option<Table> {
         rows,
         remarks: remarks.0,
         legend: vec![
-            "clear: looked for and not there. docs/findings.md#FINDING explains each finding: how to check it by hand, and how tools usually \
+            "clear: looked for and not there. docs/reference/findings.md#FINDING explains each finding: how to check it by hand, and how tools usually \
              repair it."
                 .to_owned(),
             "certainty: proven, seen itself or an amount that is to the unit what the finding names and nothing else; bounded, an amount outside \

@@ -245,7 +245,7 @@ fn what_no_run_compares_is_left_open() {
     }
 }
 
-/// The table of sources in docs/findings.md matches the code.
+/// The table of sources in docs/explanation/finding-evidence.md matches the code.
 #[test]
 fn the_page_has_the_sources_of_every_kind() {
     let mut table = String::from("| finding | its sources | clear | not evaluated |\n|---|---|---|---|\n");
@@ -255,8 +255,8 @@ fn the_page_has_the_sources_of_every_kind() {
         let (_, not) = definition.explanation.split_once("Not evaluated ").unwrap();
         let not = not.trim_end_matches('.');
         let (name, sources, clear) = (definition.name, sources.join("; "), definition.clear);
-        table += &format!("| [{name}](#{name}) | {sources} | {clear} | {not} |\n");
+        table += &format!("| [{name}](../reference/findings.md#{name}) | {sources} | {clear} | {not} |\n");
     }
-    let page = include_str!("../../../findings.md");
-    assert!(page.contains(&table), "docs/findings.md has not this table:\n{table}");
+    let page = include_str!("../../../../../docs/explanation/finding-evidence.md");
+    assert!(page.contains(&table), "docs/explanation/finding-evidence.md has not this table:\n{table}");
 }

@@ -305,7 +305,7 @@ fn options_of_pages_exist() {
                 count += options(line).len();
                 let paragraph = page.text.split("\n\n").find(|part| part.contains(line)).unwrap_or(line);
                 // One page describes another program.
-                let about = if page.path.ends_with("docs/spans.md") { "bpfassay-spans " } else { "" };
+                let about = if page.path.ends_with("docs/how-to/spans.md") { "bpfassay-spans " } else { "" };
                 let missing = known.unknown_in(line, &format!("{about}{paragraph}"));
                 if !missing.is_empty() {
                     unknown.push((format!("{}: {line}", page.path.display()), missing));
