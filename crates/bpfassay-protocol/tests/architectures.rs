@@ -25,7 +25,6 @@ fn root() -> PathBuf {
 fn listed() -> Vec<PathBuf> {
     let page = fs::read_to_string(root().join("docs/how-to/add-a-part.md")).unwrap();
     let section = page.split("\n## ").find(|section| section.starts_with("An architecture\n")).unwrap();
-    let section = section.split("\nNext: ").next().unwrap();
     let links = section.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     links.map(|link| root().join("docs/how-to").join(link).canonicalize().unwrap()).collect()
 }
