@@ -161,6 +161,20 @@ pub fn maps(object: &[u8]) -> Vec<Named> {
     symbols(object, |kind, section| kind == SymbolKind::Data && section == ".maps")
 }
 
+/// Lists the sections of an eBPF object that have global variables a program can change: loaders
+/// make a map of each, with the section's name.
+#[must_use]
+pub fn global_sections(object: &[u8]) -> Vec<String> {
+    let is_changeable = |section: &str| {
+        [".data", ".bss"].iter().any(|start| section == *start || section.starts_with(&format!("{start}.")))
+    };
+    let variables = symbols(object, |kind, section| kind == SymbolKind::Data && is_changeable(section));
+    let mut sections: Vec<String> = variables.into_iter().map(|variable| variable.section).collect();
+    sections.sort();
+    sections.dedup();
+    sections
+}
+
 /// Lists the symbols of the `wanted` kind and section, [`MAX_NAMED`] at most. Names longer than
 /// [`MAX_NAME`] are skipped.
 fn symbols(object: &[u8], wanted: impl Fn(SymbolKind, &str) -> bool) -> Vec<Named> {

@@ -121,15 +121,15 @@ fn shown_map(name: &str, key: &str, value: &str) -> String {
 
 /// Maps that the BTF describes with numbers, and the names of the other maps.
 fn maps(bytes: &[u8]) -> (Vec<Map>, Vec<String>) {
-    let declared = elf::maps(bytes);
+    let names = elf::maps(bytes).into_iter().map(|map| map.name).chain(elf::global_sections(bytes));
     let (mut maps, mut unread) = (Vec::new(), Vec::new());
     let types = bpfassay_btf::of_object(bytes).ok();
     let btf = types.as_ref().and_then(|types| Btf::new(types).ok());
-    for map in declared.iter().filter(|map| is_name(&map.name)) {
-        let types = btf.as_ref().and_then(|btf| btf.map(&map.name));
-        match types.map(|types| Map::of(&map.name, &types)).filter(|map| !map.value.is_empty()) {
+    for name in names.filter(|name| is_name(name)) {
+        let types = btf.as_ref().and_then(|btf| btf.map(&name));
+        match types.map(|types| Map::of(&name, &types)).filter(|map| !map.value.is_empty()) {
             Some(map) => maps.push(map),
-            None => unread.push(map.name.clone()),
+            None => unread.push(name),
         }
     }
     (maps, unread)

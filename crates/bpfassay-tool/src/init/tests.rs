@@ -59,6 +59,15 @@ fn an_object_is_written_with_its_programs_and_the_fields_of_its_map() {
 }
 
 #[test]
+fn global_variables_of_an_object_are_proposed_as_figures() {
+    let text = written("globals.bpf.o", include_bytes!("../../tests/data/globals.bpf.o"));
+    assert!(!text.contains("No map of it can be read"), "{text}");
+    let report = read(&accepted(&text)).report.unwrap();
+    assert!(matches!(&report.form, Form::Map { map } if map.starts_with(".bss") || map.starts_with(".data")));
+    assert!(!report.figures.is_empty(), "{text}");
+}
+
+#[test]
 fn an_object_without_types_has_no_report_and_the_reason() {
     let bytes = include_bytes!("../../tests/data/counts.bpf.o");
     let at = bytes.windows(5).position(|window| window == b".BTF\0").unwrap();
