@@ -21,7 +21,7 @@ use crate::{
     study::{ChaosError, Shape, TrialStudy},
     trial::{Directory, End, Expected, HostAction, Trial, TrialResult},
 };
-use bpfassay_results::Contents;
+use bpfassay_results::JournalContents;
 
 /// How long a command may take that has nothing to wait for.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -327,7 +327,7 @@ fn read(directory: &Path) -> Result<Records, bpfassay_results::JournalError> {
     if !text.contains(&b'\n') {
         return Ok(Records::new());
     }
-    let contents = Contents::read(directory)?;
+    let contents = JournalContents::read(directory)?;
     let results = bpfassay_report::derive(&contents);
     Ok(results.runs.into_iter().map(|result| (result.record.run.clone(), *result.record)).collect())
 }

@@ -10,7 +10,7 @@ use std::{
 
 use bpfassay_protocol::with_causes;
 use bpfassay_results::{
-    Contents, JournalError, OpenDirectory, Results, ResultsError, file,
+    JournalContents, JournalError, OpenDirectory, Results, ResultsError, file,
     fingerprint::{fingerprint, first_difference},
     journal,
 };
@@ -54,7 +54,7 @@ impl Checked {
 /// from the journal, and the logs.
 #[must_use]
 pub fn check(directory: &Path) -> Vec<Checked> {
-    let contents = Contents::read(directory);
+    let contents = JournalContents::read(directory);
     let sealed = file::sealed(directory);
     let mut checked = vec![match &sealed {
         Ok(sealed) if sealed.is_packed && is_missing(&contents) => of_published(sealed),
@@ -81,7 +81,7 @@ pub fn check(directory: &Path) -> Vec<Checked> {
     checked
 }
 
-fn is_missing(contents: &Result<Contents, JournalError>) -> bool {
+fn is_missing(contents: &Result<JournalContents, JournalError>) -> bool {
     matches!(contents, Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound)
 }
 
@@ -95,7 +95,7 @@ fn of_published(sealed: &file::Sealed) -> Checked {
     Checked::new(journal::FILE_NAME, Soundness::Sound, message)
 }
 
-fn of_journal(directory: &Path, contents: &Result<Contents, JournalError>) -> Checked {
+fn of_journal(directory: &Path, contents: &Result<JournalContents, JournalError>) -> Checked {
     match contents {
         Ok(contents) => {
             let lines = contents.digest.as_ref().map_or(0, |digest| digest.lines);

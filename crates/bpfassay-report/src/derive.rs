@@ -45,7 +45,7 @@ use self::{
     entries::{Ahead, Taken, standing, take},
     lookup::{ByCell, by_cell},
 };
-use bpfassay_results::{Boot, Contents, RESULTS_VERSION, Results, RunDerived, RunRecord, RunResult};
+use bpfassay_results::{Boot, JournalContents, RESULTS_VERSION, Results, RunDerived, RunRecord, RunResult};
 
 /// Derives what follows from one record of a run of `plan`; `None` if the record has no figures, or
 /// no cell in the plan.
@@ -87,14 +87,14 @@ fn reused(boots: &[Boot]) -> Vec<String> {
 
 /// Derives the results from a journal, finished or not.
 #[must_use]
-pub fn derive(contents: &Contents) -> Results {
+pub fn derive(contents: &JournalContents) -> Results {
     derive_all(contents.clone())
 }
 
 /// Derives the results from contents that are not needed afterwards: the records move into the
 /// results without a copy.
 #[must_use]
-pub fn derive_all(mut contents: Contents) -> Results {
+pub fn derive_all(mut contents: JournalContents) -> Results {
     let ahead = Ahead::of(&contents.header.plan, &mut contents.entries);
     derive_ahead(contents, ahead, |_, _, _| ())
 }
@@ -103,7 +103,7 @@ pub fn derive_all(mut contents: Contents) -> Results {
 /// `prepare` receives the plan, the runs, and the number of each run among all records of the
 /// journal.
 fn derive_ahead(
-    contents: Contents,
+    contents: JournalContents,
     ahead: Ahead,
     prepare: impl FnOnce(&Plan, &mut [RunResult], Vec<usize>),
 ) -> Results {

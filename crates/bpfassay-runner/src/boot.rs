@@ -8,7 +8,7 @@ use bpfassay_protocol::{
     nodes::Node,
 };
 use bpfassay_results::{
-    BlockEnded, BlockStarted, BootVerdict, Entry, GuestReady, NodeFacts, NodeRun, Outcome, RunFailure, RunRecord,
+    BlockEnded, BlockStarted, BootVerdict, GuestReady, JournalEntry, NodeFacts, NodeRun, Outcome, RunFailure, RunRecord,
 };
 use bpfassay_study::Block;
 
@@ -154,7 +154,7 @@ impl<'a> Boot<'a> {
             confirming: self.plan.confirming.clone(),
             reused: None,
         };
-        self.context.append(&Entry::BlockStarted(Box::new(started.clone())))?;
+        self.context.append(&JournalEntry::BlockStarted(Box::new(started.clone())))?;
         self.context.report(&Progress::Booting(self.block, &started));
         Ok(())
     }
@@ -175,7 +175,7 @@ impl<'a> Boot<'a> {
                     facts: *facts,
                     nodes: std::mem::take(&mut self.node_facts),
                 };
-                self.context.append(&Entry::GuestReady(Box::new(ready.clone())))?;
+                self.context.append(&JournalEntry::GuestReady(Box::new(ready.clone())))?;
                 self.context.report(&Progress::Ready(self.block, &ready));
             }
             GuestMessage::Phase { phase: Phase::Boot | Phase::SetUp | Phase::Shell, .. }
@@ -293,7 +293,7 @@ impl<'a> Boot<'a> {
             verdict: conclusion.verdict,
             settled,
         };
-        self.context.append(&Entry::BlockEnded(Box::new(ended.clone())))?;
+        self.context.append(&JournalEntry::BlockEnded(Box::new(ended.clone())))?;
         self.context.report(&Progress::Ended(self.block, &ended));
         Ok(())
     }
@@ -330,9 +330,9 @@ fn with_own(mut failure: RunFailure, own: Option<&RunFailure>) -> RunFailure {
 /// [`BlockError`] if the journal cannot be written.
 pub(crate) fn record_run(context: &Context<'_>, tally: &mut Tally, record: RunRecord) -> Result<(), BlockError> {
     tally.take(&record);
-    let entry = Entry::Run(Box::new(record));
+    let entry = JournalEntry::Run(Box::new(record));
     context.append(&entry)?;
-    if let Entry::Run(record) = &entry {
+    if let JournalEntry::Run(record) = &entry {
         context.report(&Progress::RunEnded(record));
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use bpfassay_results::{Entry, Journal, JournalError, OpenDirectory};
+use bpfassay_results::{Journal, JournalEntry, JournalError, OpenDirectory};
 use bpfassay_study::Study;
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +24,7 @@ pub(crate) struct Context<'a> {
     pub(crate) observer: &'a dyn Observer,
     pub(crate) cancel: &'a CancellationToken,
     /// Also receives every entry of a block that a store may keep.
-    pub(crate) recorded: Option<&'a Mutex<Vec<Entry>>>,
+    pub(crate) recorded: Option<&'a Mutex<Vec<JournalEntry>>>,
 }
 
 /// Why the whole execution must end.
@@ -43,7 +43,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// [`JournalError`] if this or an earlier entry cannot be written.
-    pub(crate) fn append(&self, entry: &Entry) -> Result<(), JournalError> {
+    pub(crate) fn append(&self, entry: &JournalEntry) -> Result<(), JournalError> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(entry)?;
         if let Some(recorded) = self.recorded {
             recorded.lock().unwrap_or_else(PoisonError::into_inner).push(entry.clone());
@@ -55,7 +55,7 @@ impl Context<'_> {
     ///
     /// # Errors
     /// Those of [`Self::append`].
-    pub(crate) fn append_all(&self, entries: &[Entry]) -> Result<(), JournalError> {
+    pub(crate) fn append_all(&self, entries: &[JournalEntry]) -> Result<(), JournalError> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).append_all(entries)
     }
 

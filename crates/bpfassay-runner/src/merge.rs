@@ -22,7 +22,7 @@ use bpfassay_report::{
     check::{Soundness, check},
     to_do,
 };
-use bpfassay_results::{Again, Contents, Entry, Journal, JournalError, OpenDirectory, Results, plain};
+use bpfassay_results::{Again, Journal, JournalContents, JournalEntry, JournalError, OpenDirectory, Results, plain};
 use bpfassay_study::Plan;
 use rustix::fs::{CWD, RenameFlags};
 
@@ -135,7 +135,7 @@ fn named(blocks: &[String]) -> String {
 /// Shards of one study that fit together.
 #[derive(Debug)]
 pub struct Merge {
-    contents: Contents,
+    contents: JournalContents,
     /// The results directory of each log, by the log's path in it.
     logs: BTreeMap<String, PathBuf>,
     missing: Vec<String>,
@@ -244,7 +244,7 @@ fn whole(directory: &Path) -> Result<Read, MergeError> {
         let message = plain::line(&wrong.message).into_owned();
         return Err(MergeError::NotWhole { directory: directory.to_owned(), what: wrong.what, message });
     }
-    let contents = Contents::read(directory)?;
+    let contents = JournalContents::read(directory)?;
     if contents.header.provenance.is_without_guests() {
         return Err(MergeError::WithoutGuests(directory.to_owned()));
     }
@@ -260,7 +260,7 @@ fn logs(read: &[Read]) -> Result<BTreeMap<String, PathBuf>, MergeError> {
     let mut logs = BTreeMap::new();
     for Read { directory, contents } in read {
         for entry in &contents.entries {
-            let Entry::BlockStarted(started) = entry else { continue };
+            let JournalEntry::BlockStarted(started) = entry else { continue };
             let Some(log) = &started.log else { continue };
             let refuse = |problem: &str| {
                 let source = io::Error::other(problem.to_owned());

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use bpfassay_results::{Entry, Journal, OpenDirectory, Outcome, RunFailure, RunRecord, ToDo};
+use bpfassay_results::{Journal, JournalEntry, OpenDirectory, Outcome, RunFailure, RunRecord, ToDo};
 use bpfassay_study::{Block, Study};
 use futures_util::future::{join, join_all};
 use tokio::sync::watch;
@@ -203,12 +203,12 @@ async fn next(
 }
 
 /// Completes a block with `entries`, which were measured before.
-fn taken(context: &Context<'_>, todo: &ToDo, entries: &[Entry], tally: &mut Tally) -> Result<(), BlockError> {
+fn taken(context: &Context<'_>, todo: &ToDo, entries: &[JournalEntry], tally: &mut Tally) -> Result<(), BlockError> {
     context.append_all(entries)?;
     for entry in entries {
         match entry {
-            Entry::BlockStarted(started) => context.report(&Progress::Reused(&todo.block, started)),
-            Entry::Run(record) => {
+            JournalEntry::BlockStarted(started) => context.report(&Progress::Reused(&todo.block, started)),
+            JournalEntry::Run(record) => {
                 tally.take(record);
                 context.report(&Progress::RunEnded(record));
             }

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bpfassay_results::{Contents, Provenance, provenance::TargetArtefacts};
+use bpfassay_results::{JournalContents, Provenance, provenance::TargetArtefacts};
 use bpfassay_study::{Plan, Target};
 use bpfassay_testbed::{apt::Package, bundle, cache::Object, manifest::Manifest, provider, qemu::Emulator};
 
@@ -59,7 +59,7 @@ impl MeasuredRun<'_> {
 #[derive(Debug)]
 pub struct Bundling {
     directory: PathBuf,
-    contents: Contents,
+    contents: JournalContents,
 }
 
 impl Bundling {
@@ -69,7 +69,7 @@ impl Bundling {
     /// [`Error::Journal`] and [`Error::BlockId`] if the journal cannot be used,
     /// [`Error::NothingToBundle`] for a run without guests.
     pub fn new(directory: &Path) -> Result<Self, Error> {
-        let contents = Contents::read(directory)?;
+        let contents = JournalContents::read(directory)?;
         if contents.header.provenance.is_without_guests() {
             return Err(Error::NothingToBundle(directory.to_owned()));
         }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bpfassay_protocol::{Arch, with_causes};
-use bpfassay_results::{Entry, Journal, Provenance, RunFailure, ToDo};
+use bpfassay_results::{Journal, JournalEntry, Provenance, RunFailure, ToDo};
 use bpfassay_study::{Block, Clock, Plan};
 use bpfassay_testbed::{manifest::Manifest, provider::joined};
 use bpfassay_vm::AcceleratorWish;
@@ -228,7 +228,7 @@ impl Session {
             match added {
                 Ok(host_setup) => {
                     let provenance = Box::new(provenance.clone());
-                    context.append(&Entry::Provisioned { at_unix_ms: unix_ms(), provenance })?;
+                    context.append(&JournalEntry::Provisioned { at_unix_ms: unix_ms(), provenance })?;
                     ready.send_replace(host_setup);
                 }
                 Err(error) => {

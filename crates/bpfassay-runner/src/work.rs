@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use bpfassay_report::{StreamedError, to_do};
 use bpfassay_results::{
-    Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, JournalError, OpenDirectory, Provenance, Results,
-    RunFailure, ToDo, plain, provenance::Artefact,
+    Again, JOURNAL_VERSION, Journal, JournalContents, JournalEntry, JournalError, JournalHeader, OpenDirectory,
+    Provenance, Results, RunFailure, ToDo, plain, provenance::Artefact,
 };
 use bpfassay_study::{Block, Clock, Plan};
 
@@ -37,7 +37,7 @@ impl Work {
     /// [`Error::Journal`] if the directory has a journal already, or cannot be written.
     pub fn begin(plan: &Plan, directory: Option<&Path>, provenance: Provenance) -> Result<Self, Error> {
         let started_unix_ms = unix_ms();
-        let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
+        let header = JournalHeader { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
         let (directory, journal) = match directory {
             Some(directory) => (directory.to_owned(), Journal::create(directory, &header)?),
             None => {
@@ -46,7 +46,7 @@ impl Work {
                 begun
             }
         };
-        let blocks = to_do(&Contents::read_in(journal.directory())?, Again::Nothing);
+        let blocks = to_do(&JournalContents::read_in(journal.directory())?, Again::Nothing);
         Ok(Self { directory, journal, blocks, never_ready: Vec::new() })
     }
 
@@ -82,7 +82,7 @@ impl Work {
 pub struct Interrupted {
     directory: PathBuf,
     journal: Journal,
-    contents: Contents,
+    contents: JournalContents,
 }
 
 impl Interrupted {
@@ -128,7 +128,7 @@ impl Interrupted {
     /// [`Error::OtherProgram`] if another program measured.
     pub fn check_program(&self, program: &Artefact, again: Again) -> Result<(), Error> {
         let resumed = self.contents.entries.iter().filter_map(|entry| match entry {
-            Entry::Resumed { provenance, .. } => Some(&provenance.bpfassay),
+            JournalEntry::Resumed { provenance, .. } => Some(&provenance.bpfassay),
             _ => None,
         });
         let mut programs = std::iter::once(&self.contents.header.provenance.bpfassay).chain(resumed);
@@ -155,7 +155,7 @@ impl Interrupted {
         let never_ready =
             given_up.filter_map(|block| Some((block.clone(), standing.past(block).never_ready()?.clone()))).collect();
         if !blocks.is_empty() {
-            journal.append(&Entry::Resumed { at_unix_ms: unix_ms(), provenance: Box::new(provenance) })?;
+            journal.append(&JournalEntry::Resumed { at_unix_ms: unix_ms(), provenance: Box::new(provenance) })?;
         }
         Ok(Work { directory, journal, blocks, never_ready })
     }

@@ -9,7 +9,7 @@ mod underway;
 
 use std::{io::Write, path::Path, sync::Arc};
 
-use bpfassay_results::{Event, event::Line, plain};
+use bpfassay_results::{Event, event::EventLine, plain};
 use bpfassay_runner::{EventSink, stage_event, timings_event, unix_ms};
 use bpfassay_study::{Clock, Plan};
 use bpfassay_testbed::stages::{Report, Stages, Watcher};
@@ -131,7 +131,7 @@ impl EventSink for Reporter<'_> {
 
 /// Formats `event` as one line of JSON.
 pub(crate) fn json(event: &Event) -> Option<String> {
-    let text = serde_json::to_string(&Line { event: event.clone(), at_unix_ms: unix_ms() }).ok()?;
+    let text = serde_json::to_string(&EventLine { event: event.clone(), at_unix_ms: unix_ms() }).ok()?;
     Some(plain::json(&text).into_owned() + "\n")
 }
 

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfassay_results::Contents;
+use bpfassay_results::JournalContents;
 use bpfassay_study::Plan;
 
 use super::{GuestDriver, HostFault, ToolFault};
@@ -201,11 +201,11 @@ impl<'a> GuestEnvironment<'a> {
         fs::read(self.path("out").join("journal.jsonl")).unwrap_or_default()
     }
 
-    fn contents(&self) -> Result<Option<Contents>, bpfassay_results::JournalError> {
+    fn contents(&self) -> Result<Option<JournalContents>, bpfassay_results::JournalError> {
         if !self.journal().contains(&b'\n') {
             return Ok(None);
         }
-        Contents::read(&self.path("out")).map(Some)
+        JournalContents::read(&self.path("out")).map(Some)
     }
 
     /// Returns the plan in the journal.

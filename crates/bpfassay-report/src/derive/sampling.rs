@@ -22,7 +22,7 @@ use super::{
     pairs::{by_replicate, metrics_of},
     spinning::why_no_overhead,
 };
-use bpfassay_results::{Again, Contents, RunResult, Sampled, SamplingEnd, ToDo, Widest};
+use bpfassay_results::{Again, JournalContents, RunResult, Sampled, SamplingEnd, ToDo, Widest};
 
 /// The boots of one target, workload and file system.
 struct Group<'a> {
@@ -179,7 +179,7 @@ pub(super) fn needed<'a>(plan: &'a Plan, sampled: &[Sampled]) -> Cow<'a, Plan> {
 /// everything without a record that counts. Sequential sampling does the boots up to the next look
 /// of each group that continues. `again` selects what to execute once more.
 #[must_use]
-pub fn to_do(contents: &Contents, again: Again) -> Vec<ToDo> {
+pub fn to_do(contents: &JournalContents, again: Again) -> Vec<ToDo> {
     let mut blocks = contents.to_do(again);
     let header = &contents.header;
     if design(&header.plan).is_some() {

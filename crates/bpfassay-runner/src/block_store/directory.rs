@@ -18,7 +18,7 @@ use std::{
     time::SystemTime,
 };
 
-use bpfassay_results::{Contents, JournalError};
+use bpfassay_results::{JournalContents, JournalError};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat},
     io::Errno,
@@ -115,7 +115,7 @@ impl Directory {
     }
 
     /// Reads the entry of `key`.
-    pub(super) fn contents(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
+    pub(super) fn contents(&self, key: &BlockKey) -> Result<Option<JournalContents>, BlockStoreError> {
         let path = self.entry(key);
         let (folder, name) = names(key);
         let damaged = |problem: String| BlockStoreError::Damaged { path: path.clone(), problem };
@@ -130,7 +130,7 @@ impl Directory {
         if !file.metadata().map_err(io("read", &path))?.is_file() {
             return Err(damaged("it is no regular file".to_owned()));
         }
-        match Contents::read_file(&path, file, MAX_ENTRY) {
+        match JournalContents::read_file(&path, file, MAX_ENTRY) {
             Ok(contents) => Ok(Some(contents)),
             Err(JournalError::Io { source, .. }) => Err(io("read", &path)(source)),
             Err(error) => Err(damaged(error.to_string())),

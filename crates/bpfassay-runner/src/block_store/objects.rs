@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use bpfassay_results::{Contents, JournalError};
+use bpfassay_results::{JournalContents, JournalError};
 use futures_util::TryStreamExt as _;
 use object_store::{
     BackoffConfig, ClientOptions, Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
@@ -154,7 +154,7 @@ impl Objects {
     }
 
     /// Reads the entry of `key`; `None` if there is none.
-    pub(super) fn contents(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
+    pub(super) fn contents(&self, key: &BlockKey) -> Result<Option<JournalContents>, BlockStoreError> {
         let path = self.entry(key);
         let damaged = |problem: String| BlockStoreError::Damaged { path: path.clone(), problem };
         let location = self.location(key);
@@ -176,7 +176,7 @@ impl Objects {
         };
         let failed = |source| BlockStoreError::Io { action: "read", path: path.clone(), source };
         let file = in_memory(&bytes).map_err(failed)?;
-        match Contents::read_file(&path, file, MAX_ENTRY) {
+        match JournalContents::read_file(&path, file, MAX_ENTRY) {
             Ok(contents) => Ok(Some(contents)),
             Err(JournalError::Io { source, .. }) => Err(failed(source)),
             Err(error) => Err(damaged(error.to_string())),

@@ -4,7 +4,7 @@
 use std::{fmt, sync::Arc};
 
 use bpfassay_protocol::with_causes;
-use bpfassay_results::{Entry, Provenance, ToDo, provenance::HostFacts};
+use bpfassay_results::{JournalEntry, Provenance, ToDo, provenance::HostFacts};
 use bpfassay_study::{Block, Clock, Plan};
 
 use super::{BlockKey, BlockStore, BlockStoreError, kept::Records, key::key, store::Found};
@@ -50,7 +50,7 @@ impl fmt::Debug for Reuse<'_> {
 impl Reuse<'_> {
     /// Returns the entries of a boot that does `todo` if the store has them. A damaged entry is
     /// reported and put aside.
-    pub(crate) async fn look_up(&self, host_setup: &HostSetup, todo: &ToDo) -> Option<Vec<Entry>> {
+    pub(crate) async fn look_up(&self, host_setup: &HostSetup, todo: &ToDo) -> Option<Vec<JournalEntry>> {
         let ToDo { block, past } = todo;
         // The block is measured here if some of its records count, or if it is to be repeated.
         if self.with.fresh || past.attempt > 1 || !past.settled.is_empty() {
@@ -98,7 +98,7 @@ impl Reuse<'_> {
 
     /// Keeps `entries`, everything recorded about `block`, if the block can be kept. An error is
     /// reported, and the run continues.
-    pub(crate) async fn keep(&self, block: &Block, entries: Vec<Entry>) {
+    pub(crate) async fn keep(&self, block: &Block, entries: Vec<JournalEntry>) {
         let records = match Records::of(block, entries) {
             Ok(records) => records,
             Err(problem) => {

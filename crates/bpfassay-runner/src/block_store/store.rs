@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use bpfassay_results::{Contents, Provenance, Reused};
+use bpfassay_results::{JournalContents, Provenance, Reused};
 use bpfassay_study::{Block, Plan};
 
 use super::{BlockKey, BlockStoreError, MAX_ENTRY, StorePlace, directory::Directory, kept::Records, objects::Objects};
@@ -122,7 +122,7 @@ impl BlockStore {
         self.found(key, contents)
     }
 
-    fn found(&self, key: &BlockKey, contents: Option<Contents>) -> Result<Found, BlockStoreError> {
+    fn found(&self, key: &BlockKey, contents: Option<JournalContents>) -> Result<Found, BlockStoreError> {
         let Some(contents) = contents else { return Ok(Found::Nothing) };
         let damaged = |problem| BlockStoreError::Damaged { path: self.entry(key), problem };
         let (block, provenance, records) = Records::of_entry(key, contents).map_err(damaged)?;
@@ -135,7 +135,7 @@ impl BlockStore {
     /// # Errors
     /// [`BlockStoreError::Damaged`] if the check fails. [`BlockStoreError::Io`],
     /// [`BlockStoreError::Objects`] and [`BlockStoreError::NotAsked`] if the entry cannot be read.
-    pub(crate) fn kept(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
+    pub(crate) fn kept(&self, key: &BlockKey) -> Result<Option<JournalContents>, BlockStoreError> {
         let Some(contents) = self.contents(key)? else { return Ok(None) };
         let damaged = |problem| BlockStoreError::Damaged { path: self.entry(key), problem };
         Records::of_entry(key, contents.clone()).map_err(damaged)?;
@@ -143,7 +143,7 @@ impl BlockStore {
     }
 
     /// Reads the entry of `key`.
-    fn contents(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
+    fn contents(&self, key: &BlockKey) -> Result<Option<JournalContents>, BlockStoreError> {
         match &self.backend {
             Backend::Directory(directory) => directory.contents(key),
             Backend::Objects(objects) => objects.contents(key),

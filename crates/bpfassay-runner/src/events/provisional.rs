@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bpfassay_report::derive_all;
 use bpfassay_results::{
-    Contents, Entry, Header, JOURNAL_VERSION, Provenance, Results, RunRecord, ToDo,
+    JOURNAL_VERSION, JournalContents, JournalEntry, JournalHeader, Provenance, Results, RunRecord, ToDo,
     event::{ProvisionalCell, ProvisionalRows},
 };
 use bpfassay_study::{Block, Cell, Plan};
@@ -83,13 +83,14 @@ impl<'a> Rounds<'a> {
         let mut plan = self.plan.with_blocks(table.blocks.iter().filter_map(|block| table.complete(block)).collect());
         plan.cells.retain(is_of_block);
         let entries = plan.runs().filter_map(|(_, run)| table.records.get(&run.spec.id));
-        let entries = entries.map(|record| Entry::Run(Box::new(record.clone()))).collect();
+        let entries = entries.map(|record| JournalEntry::Run(Box::new(record.clone()))).collect();
         table.given = rounds;
         if rounds == of && plan.until().is_none() {
             table.records.clear();
         }
-        let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance: self.provenance.clone() };
-        let results = derive_all(Contents { header, entries, torn: None, digest: None });
+        let header =
+            JournalHeader { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance: self.provenance.clone() };
+        let results = derive_all(JournalContents { header, entries, torn: None, digest: None });
         Some(event(&record.block, &results, rounds, of))
     }
 }

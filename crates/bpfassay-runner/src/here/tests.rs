@@ -9,7 +9,8 @@ use bpfassay_protocol::{
     tracer::{Refusal, Step},
 };
 use bpfassay_results::{
-    Contents, Entry, FailureKind, Header, JOURNAL_VERSION, OpenDirectory, Outcome, Provenance, RunFailure,
+    FailureKind, JOURNAL_VERSION, JournalContents, JournalEntry, JournalHeader, OpenDirectory, Outcome, Provenance,
+    RunFailure,
 };
 use bpfassay_study::{Available, Narrowing, Plan, WarmUp};
 
@@ -41,7 +42,7 @@ impl Observer for Nobody {
 
 /// Executes the plan with an agent that writes `frames` and then runs the shell line `end`. Returns
 /// what the journal has, and the directory of the results.
-fn executed(plan: &Plan, frames: &[u8], end: &str) -> (Summary, Contents, tempfile::TempDir) {
+fn executed(plan: &Plan, frames: &[u8], end: &str) -> (Summary, JournalContents, tempfile::TempDir) {
     executed_until(plan, frames, end, &CancellationToken::new())
 }
 
@@ -51,7 +52,7 @@ fn executed_until(
     frames: &[u8],
     end: &str,
     cancel: &CancellationToken,
-) -> (Summary, Contents, tempfile::TempDir) {
+) -> (Summary, JournalContents, tempfile::TempDir) {
     executed_in(tempfile::tempdir().unwrap(), plan, frames, end, cancel)
 }
 
@@ -62,10 +63,14 @@ fn executed_in(
     frames: &[u8],
     end: &str,
     cancel: &CancellationToken,
-) -> (Summary, Contents, tempfile::TempDir) {
+) -> (Summary, JournalContents, tempfile::TempDir) {
     let results = directory.path().join("results");
-    let header =
-        Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan: plan.clone(), provenance: Provenance::default() };
+    let header = JournalHeader {
+        journal: JOURNAL_VERSION,
+        started_unix_ms: 0,
+        plan: plan.clone(),
+        provenance: Provenance::default(),
+    };
     let journal = Journal::create(&results, &header).unwrap();
     fs::write(directory.path().join("frames"), frames).unwrap();
     let program = directory.path().join("agent");
@@ -87,7 +92,7 @@ fn executed_in(
     let order = HereConfig { study, blocks, agent: &agent, cluster: None };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let summary = runtime.block_on(execute_here(order, journal, &Nobody, cancel)).unwrap();
-    (summary, Contents::read(&results).unwrap(), directory)
+    (summary, JournalContents::read(&results).unwrap(), directory)
 }
 
 fn ended(run: &str) -> Vec<u8> {
@@ -97,9 +102,9 @@ fn ended(run: &str) -> Vec<u8> {
 }
 
 /// Selects the failures of runs.
-fn failures(contents: &Contents) -> Vec<RunFailure> {
-    let of = |entry: &Entry| match entry {
-        Entry::Run(record) => match &record.outcome {
+fn failures(contents: &JournalContents) -> Vec<RunFailure> {
+    let of = |entry: &JournalEntry| match entry {
+        JournalEntry::Run(record) => match &record.outcome {
             Outcome::Failed(failure) => Some(failure.clone()),
             _ => None,
         },
@@ -220,7 +225,7 @@ fn the_run_after_which_this_machine_is_another_is_to_blame_and_nothing_more_is_b
     assert!(left.excerpt[0].starts_with(&format!("not run: after {first} ")), "{left:?}");
     // The last record of a run counts.
     let last = contents.entries.iter().rev().find_map(|entry| match entry {
-        Entry::Run(record) if record.run == *first => Some(record.outcome.clone()),
+        JournalEntry::Run(record) if record.run == *first => Some(record.outcome.clone()),
         _ => None,
     });
     assert!(matches!(last, Some(Outcome::Failed(_))), "{last:?}");

@@ -11,7 +11,7 @@ use std::{
 
 use bpfassay_protocol::probe::{ByteMeaning, Probe};
 use bpfassay_report::render::wrap::push_wrapped;
-use bpfassay_results::{Again, Contents, fingerprint::fingerprint, journal::FILE_NAME, plain};
+use bpfassay_results::{Again, JournalContents, fingerprint::fingerprint, journal::FILE_NAME, plain};
 use bpfassay_runner::DEFAULT_RESULTS;
 use bpfassay_study::Shard;
 use serde_json::{Value, json};
@@ -167,13 +167,13 @@ fn below(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 fn measured(directory: PathBuf) -> Measured {
-    match Contents::read(&directory) {
+    match JournalContents::read(&directory) {
         Ok(contents) => Measured { run: Some(run(&contents)), problem: None, directory },
         Err(error) => Measured { run: None, problem: Some(bpfassay_protocol::with_causes(&error)), directory },
     }
 }
 
-fn run(contents: &Contents) -> MeasuredRun {
+fn run(contents: &JournalContents) -> MeasuredRun {
     let (header, records) = (&contents.header, contents.records());
     let planned = header.plan.measured_blocks().iter().map(|block| block.runs.len()).sum();
     let is_complete = contents.to_do(Again::Host).is_empty();

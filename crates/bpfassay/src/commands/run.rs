@@ -298,7 +298,8 @@ fn verdict(results: &Results, paused: bool) -> u8 {
 #[cfg(test)]
 mod tests {
     use bpfassay_results::{
-        Contents, Entry, FailureKind, Header, JOURNAL_VERSION, Outcome as RunOutcome, Provenance, RunFailure, RunRecord,
+        FailureKind, JOURNAL_VERSION, JournalContents, JournalEntry, JournalHeader, Outcome as RunOutcome, Provenance,
+        RunFailure, RunRecord,
     };
     use bpfassay_study::{Available, Block, Narrowing};
 
@@ -312,11 +313,12 @@ mod tests {
         let record = |(block, &kind): (&Block, &FailureKind)| {
             let failure = RunFailure { kind, phase: None, excerpt: Vec::new(), log: None, after: None };
             let outcome = RunOutcome::Failed(failure);
-            Entry::Run(Box::new(RunRecord::new(block, &block.runs[0], 1, 0, 0, outcome)))
+            JournalEntry::Run(Box::new(RunRecord::new(block, &block.runs[0], 1, 0, 0, outcome)))
         };
         let entries = plan.blocks.iter().zip(kinds).map(record).collect();
-        let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance: Provenance::default() };
-        bpfassay_report::derive(&Contents { header, entries, torn: None, digest: None })
+        let header =
+            JournalHeader { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance: Provenance::default() };
+        bpfassay_report::derive(&JournalContents { header, entries, torn: None, digest: None })
     }
 
     #[test]

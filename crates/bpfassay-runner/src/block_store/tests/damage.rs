@@ -21,7 +21,7 @@ use crate::block_store::{BlockStoreError, MAX_ENTRY, Reuse};
 struct OneEntry {
     folder: tempfile::TempDir,
     store: BlockStore,
-    contents: Contents,
+    contents: JournalContents,
     key: BlockKey,
 }
 
@@ -107,7 +107,7 @@ fn a_link_in_the_place_of_a_directory_leads_nowhere() {
     assert!(matches!(one.store.find(&one.key), Err(BlockStoreError::Io { .. })));
     fs::remove_file(elsewhere.join(one.path().file_name().unwrap())).unwrap();
     let records = || Records::of(one.block(), of_block(&one.contents, one.block())).unwrap();
-    let Contents { header, .. } = &one.contents;
+    let JournalContents { header, .. } = &one.contents;
     done(one.store.keep(records(), (&header.plan, one.block()), &header.provenance, false)).unwrap_err();
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
 }
@@ -170,7 +170,7 @@ fn writers_and_readers_at_the_same_time_find_whole_entries() {
 #[test]
 fn a_block_in_which_something_failed_is_not_kept() {
     let one = OneEntry::new();
-    let problem = |change: &dyn Fn(&mut Vec<Entry>)| {
+    let problem = |change: &dyn Fn(&mut Vec<JournalEntry>)| {
         let mut entries = of_block(&one.contents, one.block());
         change(&mut entries);
         Records::of(one.block(), entries).unwrap_err()
@@ -178,7 +178,7 @@ fn a_block_in_which_something_failed_is_not_kept() {
     let failure = || RunFailure { kind: FailureKind::Host, phase: None, excerpt: Vec::new(), log: None, after: None };
     let ended = |change: &dyn Fn(&mut bpfassay_results::BlockEnded)| {
         problem(&|entries| {
-            let Some(Entry::BlockEnded(ended)) = entries.last_mut() else { panic!("no end") };
+            let Some(JournalEntry::BlockEnded(ended)) = entries.last_mut() else { panic!("no end") };
             change(ended);
         })
     };
@@ -190,12 +190,12 @@ fn a_block_in_which_something_failed_is_not_kept() {
     assert_eq!(problem(&|entries| drop(entries.remove(1))), "its boot was not brought to an end");
     assert_eq!(problem(&|entries| drop(entries.remove(2))), "its boot has other records than the plan has runs");
     let failed = problem(&|entries| {
-        let Entry::Run(run) = &mut entries[3] else { panic!("no run") };
+        let JournalEntry::Run(run) = &mut entries[3] else { panic!("no run") };
         run.outcome = Outcome::Failed(failure());
     });
     assert!(failed.ends_with(" failed"), "{failed}");
     let part = problem(&|entries| {
-        let Entry::BlockStarted(started) = &mut entries[0] else { panic!("no start") };
+        let JournalEntry::BlockStarted(started) = &mut entries[0] else { panic!("no start") };
         started.runs.pop();
     });
     assert_eq!(part, "its boot was for a part of its runs");

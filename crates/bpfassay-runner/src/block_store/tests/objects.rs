@@ -69,7 +69,7 @@ fn what_is_kept_is_found_again_and_listed() {
     let with = reuse(store);
     let reuse = Reuse { with: &with, plan: &plan, provenance: &provenance };
     let taken = done(reuse.look_up(&setup, &ToDo::fresh(plan.blocks[0].clone()))).unwrap();
-    let Entry::BlockStarted(started) = &taken[0] else { panic!("no start") };
+    let JournalEntry::BlockStarted(started) = &taken[0] else { panic!("no start") };
     assert_eq!(started.reused.as_ref().unwrap().store, URL);
 }
 

@@ -4,7 +4,7 @@
 use std::{num::NonZeroU32, sync::Mutex, time::Instant};
 
 use bpfassay_results::{
-    BlockEnded, BlockStarted, BootVerdict, GuestReady, Header, JOURNAL_VERSION, Journal, Results, ToDo, file,
+    BlockEnded, BlockStarted, BootVerdict, GuestReady, JOURNAL_VERSION, Journal, JournalHeader, Results, ToDo, file,
     fingerprint,
 };
 use bpfassay_study::Clock;
@@ -162,28 +162,28 @@ fn the_boots_of_a_resumed_run_go_on_with_their_numbers() {
     begun.entries = of_block(&contents, &todo.block)[..2].to_vec();
     for entry in &mut begun.entries {
         match entry {
-            Entry::BlockStarted(started) => started.boot = 3,
-            Entry::GuestReady(ready) => ready.boot = 3,
+            JournalEntry::BlockStarted(started) => started.boot = 3,
+            JournalEntry::GuestReady(ready) => ready.boot = 3,
             _ => unreachable!(),
         }
     }
     begun.entries.extend(entries);
     let directory = folder.path().join("results");
     Journal::create(&directory, &begun.header).unwrap().append_all(&begun.entries).unwrap();
-    let read = Contents::read(&directory).unwrap();
+    let read = JournalContents::read(&directory).unwrap();
     let left = read.to_do(bpfassay_results::Again::Nothing);
     assert!(left.iter().all(|left| left.block.id != todo.block.id) && left.len() == plan.blocks.len() - 1);
 }
 
 /// The journal of real results, with the command lines of [`host_setup`]. Results do not have the
 /// counts of QEMU's plugin.
-fn journal_of(results: Results) -> Contents {
+fn journal_of(results: Results) -> JournalContents {
     let Results { plan, provenance, boots, runs, started_unix_ms, .. } = results;
     let mut entries = Vec::new();
     for boot in boots {
         let (block, number) = (boot.block, boot.boot);
         let of_boot = runs.iter().filter(|run| run.record.block == block && run.record.boot == number);
-        entries.push(Entry::BlockStarted(Box::new(BlockStarted {
+        entries.push(JournalEntry::BlockStarted(Box::new(BlockStarted {
             block: block.clone(),
             boot: number,
             attempt: 1,
@@ -194,15 +194,15 @@ fn journal_of(results: Results) -> Contents {
             confirming: None,
             reused: None,
         })));
-        entries.push(Entry::GuestReady(Box::new(GuestReady {
+        entries.push(JournalEntry::GuestReady(Box::new(GuestReady {
             block: block.clone(),
             boot: number,
             ready_after_ms: boot.ready_after_ms.value().copied().unwrap(),
             facts: boot.facts.unwrap(),
             nodes: boot.nodes,
         })));
-        entries.extend(of_boot.map(|run| Entry::Run(run.record.clone())));
-        entries.push(Entry::BlockEnded(Box::new(BlockEnded {
+        entries.extend(of_boot.map(|run| JournalEntry::Run(run.record.clone())));
+        entries.push(JournalEntry::BlockEnded(Box::new(BlockEnded {
             block,
             boot: number,
             at_unix_ms: boot.started_unix_ms,
@@ -214,8 +214,8 @@ fn journal_of(results: Results) -> Contents {
             settled: Vec::new(),
         })));
     }
-    let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan, provenance: provenance[0].clone() };
-    let mut contents = Contents { header, entries, torn: None, digest: None };
+    let header = JournalHeader { journal: JOURNAL_VERSION, started_unix_ms, plan, provenance: provenance[0].clone() };
+    let mut contents = JournalContents { header, entries, torn: None, digest: None };
     let setup = host_setup(&contents.header.plan);
     give_commands(&mut contents, &setup);
     contents

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use bpfassay_results::{
-    Contents, Entry, FailureKind, Header, JOURNAL_VERSION, Outcome as RunOutcome, Provenance, RunFailure, RunRecord,
+    FailureKind, JOURNAL_VERSION, JournalContents, JournalEntry, JournalHeader, Outcome as RunOutcome, Provenance,
+    RunFailure, RunRecord,
 };
 use bpfassay_study::{Available, Narrowing, expand};
 
@@ -20,11 +21,15 @@ fn results(kernel: &str, failure: Option<FailureKind>) -> Results {
         RunOutcome::Failed(RunFailure { kind, phase: None, excerpt, log: None, after: None })
     };
     let runs = failure.into_iter().flat_map(|kind| block.runs.iter().map(move |run| (run, kind)));
-    let record = |(run, kind)| Entry::Run(Box::new(RunRecord::new(block, run, 1, 0, 0, failed(kind))));
+    let record = |(run, kind)| JournalEntry::Run(Box::new(RunRecord::new(block, run, 1, 0, 0, failed(kind))));
     let entries = runs.map(record).collect();
-    let header =
-        Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan: plan.clone(), provenance: Provenance::default() };
-    bpfassay_report::derive(&Contents { header, entries, torn: None, digest: None })
+    let header = JournalHeader {
+        journal: JOURNAL_VERSION,
+        started_unix_ms: 0,
+        plan: plan.clone(),
+        provenance: Provenance::default(),
+    };
+    bpfassay_report::derive(&JournalContents { header, entries, torn: None, digest: None })
 }
 
 /// Makes results in which runs of these cells were measured, though without figures.
