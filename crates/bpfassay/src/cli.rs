@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 use bpfassay_runner::{QemuSource, StorePlace};
-use bpfassay_study::{Clock, Denied, Design, Model, Shard, Share};
+use bpfassay_study::{Clock, Denied, Model, Shard, Share, StudyDesign};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
@@ -195,7 +195,7 @@ pub(crate) struct Selection {
     pub(crate) model: Option<Model>,
 
     /// Rounds of each boot
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(Design::MOST_ROUNDS)), help_heading = MEASURE)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(StudyDesign::MOST_ROUNDS)), help_heading = MEASURE)]
     pub(crate) rounds: Option<u32>,
 
     /// Boots of each target; with --until, the most

@@ -32,7 +32,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     let events = events::derive(figures);
     let coverage = if kind.bytes_per_path().is_some() { coverage::derive(figures) } else { Vec::new() };
     if !kind.counts_bytes() {
-        let outcome = bpfassay_study::Outcome {
+        let outcome = bpfassay_study::MetricInput {
             summary: &figures.summary,
             elapsed_ns: cost::elapsed(&figures.whole),
             busy_ns: cost::busy(&figures.whole, plan.study.guest.cpus).ok(),
