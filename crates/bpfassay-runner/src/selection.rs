@@ -19,7 +19,7 @@ use bpfassay_testbed::{
     },
     tools::{self, Besides},
 };
-use bpfassay_tool::{Loaded, Supply};
+use bpfassay_tool::{LoadedFile, Supply};
 
 use crate::{Error, Store, StoreOptions, host_setup};
 
@@ -48,7 +48,7 @@ pub struct Selection {
     /// The shard of the plan to measure; `None` for the whole plan.
     pub shard: Option<Shard>,
     /// Tools under test, in addition to the study's probe configurations.
-    pub tools: Vec<Loaded>,
+    pub tools: Vec<LoadedFile>,
     /// Sources of the guests: an existing testbed, a kernel of the user instead of the study's
     /// targets, a real IOR.
     pub sources: Sources,
@@ -171,7 +171,7 @@ impl Selection {
     pub(crate) fn supplies<'a>(&'a self, plan: &'a Plan, folder: Option<&'a Path>) -> Vec<Supply<'a>> {
         let cases: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.case.as_str()).collect();
         let of_workloads = cases.into_iter().filter_map(|case| plan.study.workload(case)?.supply(folder));
-        self.tools.iter().map(Loaded::supply).chain(of_workloads).collect()
+        self.tools.iter().map(LoadedFile::supply).chain(of_workloads).collect()
     }
 
     /// Refuses tools and workload programs with faults that are known before guests are made.
@@ -229,7 +229,7 @@ impl Selection {
 /// # Errors
 /// [`Error::Tool`] for a tool's file that cannot be read, [`Error::ToolRefused`] for a name that
 /// the study has already.
-pub(crate) fn test_tools(tools: &[Loaded], deny: &[Denied], study: &mut Study) -> Result<(), Error> {
+pub(crate) fn test_tools(tools: &[LoadedFile], deny: &[Denied], study: &mut Study) -> Result<(), Error> {
     for tool in tools {
         let refuse = |problem| Error::ToolRefused { name: tool.file.name.clone(), problem };
         study.test_tool(tool.under_test()?).map_err(refuse)?;

@@ -14,7 +14,7 @@ mod standalone;
 
 use askama::Template;
 use bpfassay_stats::Verdict;
-use bpfassay_tool::finding::{Advice, Kind};
+use bpfassay_tool::finding::{Kind, KindAdvice};
 
 pub(super) use self::standalone::FORMAT as SVG_FORMAT;
 use self::{
@@ -76,7 +76,7 @@ impl Count {
 struct Finding {
     anchor: String,
     name: &'static str,
-    advice: Advice,
+    advice: KindAdvice,
 }
 
 struct Failure {

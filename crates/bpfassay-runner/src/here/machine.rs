@@ -12,7 +12,7 @@ use bpfassay_results::Provenance;
 use bpfassay_study::{
     Available, Clock, Denied, EngineChoice, LeftOut, Narrowing, Plan, Study, Target, WarmUp, WarmUpRule, WorkloadKind,
 };
-use bpfassay_tool::Loaded;
+use bpfassay_tool::LoadedFile;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -44,7 +44,7 @@ pub struct HereSelection {
     /// The program of a real IOR, used instead of the embedded engine.
     pub ior: Option<PathBuf>,
     /// Tools under test, in addition to the study's probe configurations.
-    pub tools: Vec<Loaded>,
+    pub tools: Vec<LoadedFile>,
     /// A cluster whose nodes measure together, with this machine as the first, if requested.
     pub cluster: Option<Cluster>,
     /// Findings that the tools must not have: a gate, in addition to the study's gates.

@@ -19,7 +19,7 @@ use bpfassay_protocol::{
     tool::{Endpoint, Ready, Tool},
 };
 use bpfassay_tool::{
-    Loaded, Service, Source, Supply,
+    LoadedFile, MissingService, Source, Supply,
     elf::{interpreter, no_object, no_program},
     file::{Nix, of_target},
     guest,
@@ -62,7 +62,7 @@ impl Places {
     /// [`Error::Tool`] for a file that cannot be read. [`Error::ToolRefused`] for an unsuitable
     /// file, for a program or a service that this machine lacks, and for a port that is taken.
     pub(crate) fn find(
-        tools: &[Loaded],
+        tools: &[LoadedFile],
         (arch, kernel): (Arch, &str),
         own: BTreeMap<&'static str, String>,
     ) -> Result<Self, Error> {
@@ -274,14 +274,14 @@ fn must_be_executable(tool: &Supply<'_>, path: &Path) -> Result<(), Error> {
 
 /// Checks that this machine runs the services that `tool` names.
 fn check_services(tool: &Supply<'_>, root: &Path) -> Result<(), Error> {
-    let is_missing = |service: &&Service| {
+    let is_missing = |service: &&MissingService| {
         let sign = match service {
-            Service::Systemd => "run/systemd/system",
-            Service::DBus => "run/dbus/system_bus_socket",
-            Service::Containerd => "run/containerd/containerd.sock",
-            Service::Docker => "run/docker.sock",
-            Service::CriO => "run/crio/crio.sock",
-            Service::Udev => "run/udev/control",
+            MissingService::Systemd => "run/systemd/system",
+            MissingService::DBus => "run/dbus/system_bus_socket",
+            MissingService::Containerd => "run/containerd/containerd.sock",
+            MissingService::Docker => "run/docker.sock",
+            MissingService::CriO => "run/crio/crio.sock",
+            MissingService::Udev => "run/udev/control",
         };
         !root.join(sign).exists()
     };
@@ -318,9 +318,9 @@ mod tests {
 
     use super::*;
 
-    fn loaded(folder: &Path, source: &str) -> Loaded {
+    fn loaded(folder: &Path, source: &str) -> LoadedFile {
         let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n");
-        Loaded { file: bpfassay_tool::ToolFile::parse("t.toml", &text).unwrap(), folder: Some(folder.to_owned()) }
+        LoadedFile { file: bpfassay_tool::ToolFile::parse("t.toml", &text).unwrap(), folder: Some(folder.to_owned()) }
     }
 
     /// Returns the tool's command line on this machine.

@@ -9,7 +9,7 @@ use bpfassay_protocol::{
     Arch, Operation,
     job::{Better, Program, Summary, Workload},
 };
-use bpfassay_tool::{Pattern, Source, Supply, arguments, guest, program_source};
+use bpfassay_tool::{Source, Supply, ToolPattern, arguments, guest, program_source};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -117,7 +117,7 @@ fn unit(field: &Field<'_, '_>) -> Result<String, Reported> {
 fn location(section: &Section<'_, '_>) -> Result<ValueLocation, Reported> {
     match (section.get("pattern"), section.get("pointer")) {
         (Some(field), None) => {
-            let pattern = field.name::<Pattern>()?;
+            let pattern = field.name::<ToolPattern>()?;
             if !pattern.groups().any(|group| group == GROUP) {
                 return Err(field.error(format!("it has no group `(?<{GROUP}>…)` that holds the number")));
             }
@@ -199,7 +199,7 @@ impl MetricSpec {
 #[serde(rename_all = "kebab-case")]
 pub enum ValueLocation {
     /// The group `value` in the only match of a regular expression.
-    Pattern(Pattern),
+    Pattern(ToolPattern),
     /// The target of a JSON pointer (RFC 6901). The whole output must be one JSON document.
     Pointer(String),
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use std::fs;
 
-use bpfassay_tool::Loaded;
+use bpfassay_tool::LoadedFile;
 
 use super::*;
 
-fn loaded(folder: &Path, source: &str) -> Loaded {
+fn loaded(folder: &Path, source: &str) -> LoadedFile {
     let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n");
-    Loaded { file: bpfassay_tool::ToolFile::parse("t.toml", &text).unwrap(), folder: Some(folder.to_owned()) }
+    LoadedFile { file: bpfassay_tool::ToolFile::parse("t.toml", &text).unwrap(), folder: Some(folder.to_owned()) }
 }
 
 fn laid_out(folder: &Path, source: &str) -> Result<Archive> {

@@ -5,7 +5,7 @@
 
 use bpfassay_protocol::{Operation, prototype::Checked};
 
-use super::{candidates::names, comparison::Comparison};
+use super::{candidates::names, comparison::NumberComparison};
 use crate::{ReportedFigure, Unit};
 
 /// Operations and the kernel functions that execute them.
@@ -46,7 +46,7 @@ pub(super) fn reason(checked: &[Checked], figure: &ReportedFigure, operations: &
 
 /// Describes the missing amount if flags were taken for bytes. It must be the bytes of all such
 /// operations, or of one alone, minus the flags.
-pub(super) fn missing(checked: &[Checked], figure: &ReportedFigure, one: &Comparison<'_>) -> Option<String> {
+pub(super) fn missing(checked: &[Checked], figure: &ReportedFigure, one: &NumberComparison<'_>) -> Option<String> {
     let is_taken = |operation: &Operation| {
         program(checked, *operation).is_some() && one.subject.of(*operation, Unit::BytesReturned) > 0
     };
@@ -69,7 +69,7 @@ pub(super) fn missing(checked: &[Checked], figure: &ReportedFigure, one: &Compar
 }
 
 /// Smallest and largest counted amount of `operations`, if their flags can add up to it.
-fn counted(operations: &[Operation], one: &Comparison<'_>) -> Option<(u64, u64)> {
+fn counted(operations: &[Operation], one: &NumberComparison<'_>) -> Option<(u64, u64)> {
     let sum = |unit| operations.iter().fold(0_u64, |sum, of| sum.saturating_add(one.subject.of(*of, unit)));
     let (moved, flags) = (sum(Unit::BytesReturned), sum(Unit::Calls).saturating_mul(MOST));
     // Any amount could be the flags of short calls. An amount within the truth's uncertainty fits

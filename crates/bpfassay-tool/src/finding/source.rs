@@ -46,7 +46,7 @@ sources! {
 }
 
 /// The sources of a kind.
-pub(super) enum Sources {
+pub(super) enum KindSources {
     /// Figures that can be compared with the truth, if the function accepts unit and kind of
     /// subject.
     Figures(fn(Unit, Whose) -> bool),
@@ -58,9 +58,9 @@ pub(super) enum Sources {
 }
 
 /// Every figure that can be compared with the truth.
-pub(super) const EVERY_FIGURE: Sources = Sources::Figures(|_, _| true);
+pub(super) const EVERY_FIGURE: KindSources = KindSources::Figures(|_, _| true);
 
-impl Sources {
+impl KindSources {
     /// Whether a comparable figure of `unit` and `whose` can show the kind.
     pub(super) fn compares(&self, unit: Unit, whose: Whose) -> bool {
         matches!(self, Self::Figures(is_of) if is_of(unit, whose))

@@ -13,15 +13,15 @@ mod variants;
 mod without_figures;
 
 use super::*;
-use crate::{Counting, Form, Readings, Report, ReportedFigure, Sample, Stream, Unit, Whose};
+use crate::{Counting, Readings, Report, ReportForm, ReportedFigure, Sample, Stream, Unit, Whose};
 
-fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: u64, requested: u64) -> Share {
-    Share {
+fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: u64, requested: u64) -> CallShare {
+    CallShare {
         is_file: true,
         file_system: None,
         cgroup: vec![cgroup.to_owned(), format!("/{cgroup}")],
         mount: vec![mount.to_owned()],
-        process: Process::from(&Task::new(7, 7, "ior")),
+        process: ProcessNames::from(&Task::new(7, 7, "ior")),
         operation,
         variant: None,
         calls,
@@ -31,7 +31,7 @@ fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: 
     }
 }
 
-fn truth(shares: Vec<Share>) -> Truth {
+fn truth(shares: Vec<CallShare>) -> Truth {
     Truth { from_ns: 10, to_ns: 100, shares, is_whole_system: true, units: Unit::ALL.to_vec(), ..Truth::default() }
 }
 
@@ -56,7 +56,7 @@ fn figure(operations: &[Operation], unit: Unit, whose: Whose) -> ReportedFigure 
 
 fn report(figures: Vec<ReportedFigure>) -> Report {
     Report {
-        form: Form::Openmetrics { port: 1, path: "/".to_owned(), interval_ms: None },
+        form: ReportForm::Openmetrics { port: 1, path: "/".to_owned(), interval_ms: None },
         within_ms: None,
         excludes_itself: false,
         leaves_out: Vec::new(),
@@ -79,7 +79,7 @@ fn readings(samples: &[(u64, usize, Option<&str>, u64)]) -> Readings {
 fn counts(report: &Report, readings: &Readings, truth: &Truth) -> Vec<FindingResult> {
     let evidence =
         Evidence { report: Some(report), readings: Some(readings), truth: Some(truth), ..Evidence::default() };
-    evaluate(&evidence, &Limits::default())
+    evaluate(&evidence, &ValueLimits::default())
 }
 
 fn found(results: &[FindingResult]) -> Vec<Kind> {
@@ -113,7 +113,7 @@ const MOVED: Unit = Unit::BytesReturned;
 
 #[test]
 fn nothing_that_was_not_measured_is_clear() {
-    for result in evaluate(&Evidence::default(), &Limits::default()) {
+    for result in evaluate(&Evidence::default(), &ValueLimits::default()) {
         assert!(matches!(result.status, FindingStatus::NotEvaluated { .. }), "{result:?}");
         let json = serde_json::to_string(&result).unwrap();
         assert!(json.contains(&format!("\"{}\"", result.kind.name())), "{json}");
@@ -183,7 +183,7 @@ fn requested_bytes_by_phases_explain_the_whole() {
     whole.bytes_requested = None;
     let whole = truth(vec![whole]);
     let known = Evidence { report: Some(&tool), readings: Some(&reported), truth: Some(&whole), ..Evidence::default() };
-    let evaluated = |known: Evidence<'_>| found(&evaluate(&known, &Limits::default()));
+    let evaluated = |known: Evidence<'_>| found(&evaluate(&known, &ValueLimits::default()));
     assert_eq!(evaluated(known), [Kind::CountsTooHigh]);
     assert_eq!(evaluated(Evidence { requested: Some(&requested), ..known }), []);
 }
@@ -224,7 +224,7 @@ fn counts_that_go_back_or_vanish() {
     );
     let once = readings(&[(100, 0, Some("a"), 400), (100, 0, Some("b"), 44)]);
     assert!(reason(&counts(&tool, &once, &truth), Kind::CountsGoBackwards).contains("reported twice"));
-    let lines = Report { form: Form::JsonLines { stream: Stream::Stdout, ignore: None }, ..tool };
+    let lines = Report { form: ReportForm::JsonLines { stream: Stream::Stdout, ignore: None }, ..tool };
     assert!(reason(&counts(&lines, &good, &truth), Kind::CountsVanish).contains("line by line"));
 }
 
@@ -309,7 +309,7 @@ fn counts_too_low_and_too_high_and_events_dropped() {
 /// Tools often count bytes by adding up return values, including errors.
 #[test]
 fn a_negative_sum_is_said_to_be_negative() {
-    let failing = Share { errors: Some(22), ..share("a", "m", Operation::Read, 40, 300, 900) };
+    let failing = CallShare { errors: Some(22), ..share("a", "m", Operation::Read, 40, 300, 900) };
     let truth = truth(vec![failing, share("b", "m", Operation::Read, 4, 44, 44)]);
     let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Cgroup)]);
     let reported = |sum: i64| readings(&[(100, 0, Some("a"), sum.cast_unsigned()), (100, 0, Some("b"), 44)]);
@@ -376,7 +376,7 @@ fn only_what_is_outside_the_bounds_of_the_truth_is_found() {
 #[test]
 fn what_the_agent_does_with_files_of_no_mount_may_be_counted() {
     let on_mount = share("a", "m", Operation::Write, 5, 2000, 2000);
-    let in_memory = Share { is_file: false, ..share("a", "", Operation::Write, 12_547, 12_547, 12_547) };
+    let in_memory = CallShare { is_file: false, ..share("a", "", Operation::Write, 12_547, 12_547, 12_547) };
     let shares = vec![on_mount.clone(), in_memory.clone()];
     let of_agent = Truth { optional: shares.clone(), ..truth(shares.clone()) };
     let tool =
@@ -387,7 +387,7 @@ fn what_the_agent_does_with_files_of_no_mount_may_be_counted() {
     let high = readings(&[(100, 0, Some("7"), 12_553)]);
     assert_eq!(found(&counts(&tool, &high, &of_agent)), [Kind::CountsTooHigh]);
     // The agent reads pipes and sockets, which have no mount either, and no file in memory.
-    let reads = |calls, of: &Share| Share { operation: Operation::Read, calls, ..of.clone() };
+    let reads = |calls, of: &CallShare| CallShare { operation: Operation::Read, calls, ..of.clone() };
     let of_reads = vec![reads(5, &on_mount), reads(100, &in_memory)];
     let reader = report(vec![ReportedFigure { operations: vec![Operation::Read], ..tool.figures[0].clone() }]);
     let of_agent = Truth { optional: of_reads.clone(), ..truth(of_reads) };
@@ -443,7 +443,7 @@ fn a_figure_of_another_definition_is_shown_and_is_no_finding() {
 fn why_figures_are_not_evaluated_is_true() {
     let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
     let reasons = |evidence: Evidence<'_>| {
-        let results = evaluate(&evidence, &Limits::default());
+        let results = evaluate(&evidence, &ValueLimits::default());
         let kinds = [Kind::CountsTooLow, Kind::EventsDropped, Kind::CountsGoBackwards, Kind::Unreadable];
         let reasons: std::collections::BTreeSet<_> = kinds.iter().map(|&kind| reason(&results, kind)).collect();
         reasons.into_iter().map(str::to_owned).collect::<Vec<_>>()

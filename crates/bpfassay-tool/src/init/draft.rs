@@ -12,7 +12,7 @@ const MOST_SHOWN: usize = 120;
 
 /// The parts of a drafted tool file.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
+pub(super) struct ToolDraft {
     /// Name of the source. The tool's name is derived from it.
     pub(super) name: String,
     /// Line that names the source.
@@ -24,12 +24,12 @@ pub(super) struct Draft {
     /// The lines of `[report]`, without figures.
     pub(super) report: Vec<String>,
     /// Values that could be figures.
-    pub(super) figures: Vec<Figure>,
+    pub(super) figures: Vec<DraftFigure>,
 }
 
 /// A value that could be a figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Figure {
+pub(super) struct DraftFigure {
     pub(super) value: String,
     pub(super) labelled: Vec<(String, String)>,
     /// The operations; empty if they are to be decided.
@@ -40,7 +40,7 @@ pub(super) struct Figure {
     pub(super) label: Option<String>,
 }
 
-impl Figure {
+impl DraftFigure {
     /// Whether a tool file can name all parts of the figure.
     fn is_readable(&self) -> bool {
         is_name(&self.value)
@@ -75,7 +75,7 @@ impl Figure {
     }
 }
 
-impl Draft {
+impl ToolDraft {
     /// Formats the whole file.
     pub(super) fn text(&self) -> String {
         let name = short_name(&self.name);
@@ -111,7 +111,7 @@ impl Draft {
             .figures
             .iter()
             .filter(|figure| figure.is_readable())
-            .map(Figure::line)
+            .map(DraftFigure::line)
             .filter(|line| known.insert(line.clone()))
             .collect();
         let mut lines = vec![

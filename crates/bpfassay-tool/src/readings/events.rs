@@ -6,15 +6,15 @@
 
 use std::borrow::Cow;
 
-use super::{MAX_LABEL, Row, Sample, Sink, json::object, lines::Line, number::whole};
-use crate::{Pattern, ReportedFigure, Unit};
+use super::{MAX_LABEL, Sample, SampleSink, TextRow, json::object, lines::TimedLine, number::whole};
+use crate::{ReportedFigure, ToolPattern, Unit};
 
 /// Reads the events. `form` is the pattern of lines; `None` for JSON objects.
 pub(super) fn read(
-    sink: &mut Sink<'_>,
-    lines: impl Iterator<Item = Line>,
-    form: Option<&Pattern>,
-    ignore: Option<&Pattern>,
+    sink: &mut SampleSink<'_>,
+    lines: impl Iterator<Item = TimedLine>,
+    form: Option<&ToolPattern>,
+    ignore: Option<&ToolPattern>,
 ) {
     for line in lines {
         if sink.is_full() {
@@ -38,7 +38,7 @@ pub(super) fn read(
 }
 
 /// The amount that one event adds to `figure`, or a message if it is unknown.
-fn amount(figure: &ReportedFigure, row: &Row<'_>) -> Result<u64, String> {
+fn amount(figure: &ReportedFigure, row: &TextRow<'_>) -> Result<u64, String> {
     if figure.value.is_empty() {
         return Ok(1);
     }
@@ -55,7 +55,7 @@ fn amount(figure: &ReportedFigure, row: &Row<'_>) -> Result<u64, String> {
     }
 }
 
-fn event(sink: &mut Sink<'_>, at_ns: u64, row: &Row<'_>, text: &str) {
+fn event(sink: &mut SampleSink<'_>, at_ns: u64, row: &TextRow<'_>, text: &str) {
     sink.report(at_ns);
     sink.note_names(row);
     for (index, figure) in sink.own_figures() {

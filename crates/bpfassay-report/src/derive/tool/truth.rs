@@ -18,7 +18,7 @@ use bpfassay_protocol::{
 };
 use bpfassay_tool::{
     Report, Unit, Whose,
-    finding::{Process, Share, Truth},
+    finding::{CallShare, ProcessNames, Truth},
 };
 
 use super::{
@@ -86,7 +86,7 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
     let phases = phases.collect();
     let threads = figures.phases.iter().flat_map(|phase| phase.tasks.iter().flatten());
     let threads: BTreeSet<&Task> = threads.collect();
-    let threads = threads.into_iter().map(Process::from).collect();
+    let threads = threads.into_iter().map(ProcessNames::from).collect();
     // The agents of running systems report where the cgroups are, and those of guests do not.
     let is_shared = !seen.cgroups.is_empty();
     Some(Truth {
@@ -116,9 +116,9 @@ pub(super) fn newcomers(truth: &Truth, figures: &RunFigures, cgroups: &Cgroups) 
         .rows
         .iter()
         .filter_map(|row| row.task.as_ref())
-        .flat_map(|task| names_of(&Process::from(task)))
+        .flat_map(|task| names_of(&ProcessNames::from(task)))
         .collect();
-    let is_others = |share: &Share| truth.optional.contains(share) || truth.copies.contains(share);
+    let is_others = |share: &CallShare| truth.optional.contains(share) || truth.copies.contains(share);
     let count = || truth.shares.iter().filter(|share| !is_others(share));
     if count().any(|share| known.contains(&share.cgroup)) {
         return BTreeMap::new();
@@ -130,21 +130,21 @@ pub(super) fn newcomers(truth: &Truth, figures: &RunFigures, cgroups: &Cgroups) 
     std::iter::once((Whose::Cgroup, of_cgroups)).chain(of_processes).collect()
 }
 
-fn names_of(process: &Process) -> impl Iterator<Item = String> + use<> {
-    let Process { id, thread, name } = process.clone();
+fn names_of(process: &ProcessNames) -> impl Iterator<Item = String> + use<> {
+    let ProcessNames { id, thread, name } = process.clone();
     [id, thread, name].into_iter().flatten()
 }
 
 /// Returns what the workload sent and received, by its own count.
-fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = Share> {
+fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = CallShare> {
     let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
     let of = move |operation: Operation, event: ProgramEvent| {
-        let mut shares: Vec<Share> = Vec::new();
+        let mut shares: Vec<CallShare> = Vec::new();
         for phase in figures.phases.iter().filter(|_| returned) {
             let Some(totals) = phase.events.get(&event).filter(|totals| **totals != Totals::default()) else {
                 continue;
             };
-            let share = Share {
+            let share = CallShare {
                 cgroup: cgroups.names(figures.cgroup),
                 mount: Vec::new(),
                 process: of_phase(figures, phase),
@@ -168,21 +168,21 @@ fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = S
 
 /// Returns the process of a workload with phases whose threads are not recorded. All workloads with
 /// phases are bundled. If other threads are recorded, it can be any process.
-fn of_workload(figures: &RunFigures) -> Process {
+fn of_workload(figures: &RunFigures) -> ProcessNames {
     let is_named = !figures.phases.is_empty() && figures.probe.map != MapLayout::Threads;
-    Process { name: is_named.then(|| WORKLOAD.to_owned()).into_iter().collect(), ..Process::default() }
+    ProcessNames { name: is_named.then(|| WORKLOAD.to_owned()).into_iter().collect(), ..ProcessNames::default() }
 }
 
 /// Returns the process whose calls the workload counts in `phase`: what all its threads have in
 /// common.
-pub(super) fn of_phase(figures: &RunFigures, phase: &WorkloadPhase) -> Process {
+pub(super) fn of_phase(figures: &RunFigures, phase: &WorkloadPhase) -> ProcessNames {
     let Some(tasks) = &phase.tasks else { return of_workload(figures) };
-    let all: Vec<Process> = tasks.iter().map(Process::from).collect();
-    let common = |pick: fn(&Process) -> &Vec<String>| {
+    let all: Vec<ProcessNames> = tasks.iter().map(ProcessNames::from).collect();
+    let common = |pick: fn(&ProcessNames) -> &Vec<String>| {
         let first = all.first().map(pick)?;
         all.iter().all(|one| pick(one) == first).then(|| first.clone())
     };
-    Process {
+    ProcessNames {
         id: common(|process| &process.id).unwrap_or_default(),
         thread: common(|process| &process.thread).unwrap_or_default(),
         name: common(|process| &process.name).unwrap_or_default(),
@@ -197,14 +197,14 @@ pub(super) fn of_operation(
     cgroups: &Cgroups,
     phase: &WorkloadPhase,
     operation: Operation,
-) -> Process {
+) -> ProcessNames {
     let readings = phase.interval.before.tracer.as_ref().zip(phase.interval.after.tracer.as_ref());
     let is_of_workload = |row: &CounterRow| row.cgroup == figures.cgroup && row.operation == operation;
     let done = readings.map(|(before, after)| shares(before, after, figures, cgroups, &is_of_workload));
-    let mut processes: Vec<Process> = done.into_iter().flatten().map(|share| share.process).collect();
+    let mut processes: Vec<ProcessNames> = done.into_iter().flatten().map(|share| share.process).collect();
     processes.dedup();
     match processes.as_slice() {
-        [one] if *one != Process::default() => one.clone(),
+        [one] if *one != ProcessNames::default() => one.clone(),
         _ => of_phase(figures, phase),
     }
 }
@@ -237,7 +237,7 @@ fn shares(
     figures: &RunFigures,
     cgroups: &Cgroups,
     counts: &dyn Fn(&CounterRow) -> bool,
-) -> Vec<Share> {
+) -> Vec<CallShare> {
     fn key(row: &CounterRow) -> Key<'_> {
         (row.cgroup, row.device, row.mount, row.operation, row.variant, row.task.as_ref())
     }
@@ -261,11 +261,11 @@ fn shares(
         // Reference tracers that do not distinguish threads do not tell who else is in the
         // workload's cgroup, unless the workload is bundled.
         let is_workload = row.cgroup == figures.cgroup && !is_of_agent(row);
-        let unrecorded = || if is_workload { of_workload(figures) } else { Process::default() };
-        (totals != Totals::default()).then(|| Share {
+        let unrecorded = || if is_workload { of_workload(figures) } else { ProcessNames::default() };
+        (totals != Totals::default()).then(|| CallShare {
             cgroup: cgroups.names(row.cgroup),
             mount: mount_names(path, row.device, row.mount, &devices),
-            process: row.task.as_ref().map_or_else(unrecorded, Process::from),
+            process: row.task.as_ref().map_or_else(unrecorded, ProcessNames::from),
             is_file: path.is_some(),
             file_system: file_system(row),
             operation: row.operation,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn shares() -> impl Strategy<Value = Vec<Share>> {
+fn shares() -> impl Strategy<Value = Vec<CallShare>> {
     let one = (0..3_u8, 0..3_u8, 0..4_usize, 1..9_u64, 0..5000_u64, 0..5000_u64).prop_map(
         |(cgroup, mount, operation, calls, returned, more)| {
             share(

@@ -5,15 +5,15 @@ use bpfassay_protocol::operation::Variant;
 
 use super::*;
 
-fn of(variant: Option<Variant>, operation: Operation, calls: u64, failed: u64) -> Share {
-    Share { variant, errors: Some(failed), ..share("a", "m", operation, calls, 0, 0) }
+fn of(variant: Option<Variant>, operation: Operation, calls: u64, failed: u64) -> CallShare {
+    CallShare { variant, errors: Some(failed), ..share("a", "m", operation, calls, 0, 0) }
 }
 
 /// Some calls of fsync and open.
 ///
 /// - 33 calls of fsync and 8 of fdatasync
 /// - 40 opens, of which 6 fail, and 3 opens by execve, of which 1 fails
-fn shares() -> Vec<Share> {
+fn shares() -> Vec<CallShare> {
     vec![
         of(Some(Variant::Fsync), Operation::Fsync, 33, 0),
         of(Some(Variant::Fdatasync), Operation::Fsync, 8, 0),
