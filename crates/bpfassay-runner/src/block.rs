@@ -9,7 +9,7 @@ use std::{
 use bpfassay_protocol::{message::GuestMessage, nodes::Node, with_causes};
 use bpfassay_results::{RunFailure, ToDo};
 use bpfassay_study::{Block, Study};
-use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, KernelIncident, Machine, Qemu, Severity, VmError};
+use bpfassay_vm::{BootOptions, EndReason, Ending, Guest, KernelIncident, Machine, Qemu, Severity, VmError, VmEvent};
 
 use crate::{
     HostSetup, HostSetupError, Progress,
@@ -222,10 +222,10 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
             Some(GroupEvent::Violation(violation)) => break Some(CutShort::ProtocolError(violation)),
             Some(GroupEvent::Differs(difference)) => break Some(CutShort::Differs(difference)),
             Some(GroupEvent::Event(event)) => event,
-            Some(GroupEvent::Together(together)) => Event::Message(boot.message_of(together)),
+            Some(GroupEvent::Together(together)) => VmEvent::Message(boot.message_of(together)),
         };
         match event {
-            Event::Message(message) => {
+            VmEvent::Message(message) => {
                 if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
                     // The guest cannot see whether its last message arrived, so it waits for a
                     // shutdown request. An ended guest needs none. A guest that takes no input (the
@@ -239,7 +239,7 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
                     break Some(CutShort::ProtocolError(violation));
                 }
             }
-            Event::KernelIncident(incident) => match incident.kind.severity() {
+            VmEvent::KernelIncident(incident) => match incident.kind.severity() {
                 Severity::Note => note(&incident),
                 // Nothing can be spoilt before the first run, or after the last one of an ordinary
                 // boot.
@@ -256,7 +256,7 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
                     died_ms.get_or_insert(boot.now().boot_ms);
                 }
             },
-            Event::Ended(_) => break None,
+            VmEvent::Ended(_) => break None,
         }
     };
     Ok(Watched { cut_short, died_ms: died_ms.unwrap_or(boot.now().boot_ms), notes })

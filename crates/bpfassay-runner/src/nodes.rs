@@ -22,7 +22,7 @@ use bpfassay_protocol::{
 };
 use bpfassay_results::NodeFacts;
 use bpfassay_study::{Study, WorkloadSpec};
-use bpfassay_vm::{Ending, Event, Guest, VmError, cables};
+use bpfassay_vm::{Ending, Guest, VmError, VmEvent, cables};
 
 use self::{
     outcomes::{Ended, Outcomes},
@@ -79,7 +79,7 @@ pub(crate) struct Guests {
     /// Events that the caller has not received yet.
     due: VecDeque<GroupEvent>,
     /// Events of the first node after the end of a run that others have not ended yet.
-    held: VecDeque<Event>,
+    held: VecDeque<VmEvent>,
     /// How the first node ended, while others have work left.
     first_ended: Option<Box<Ending>>,
     /// Index of the guest that ended first without finishing its work.
@@ -90,7 +90,7 @@ pub(crate) struct Guests {
 #[derive(Debug)]
 pub(crate) enum GroupEvent {
     /// An event of the single guest, or of the first node.
-    Event(Event),
+    Event(VmEvent),
     /// A report of all nodes.
     Together(Together),
     /// The guests cannot be trusted any more.
@@ -183,12 +183,12 @@ impl Guests {
         let mut server = Member::new(Some(server), booted);
         loop {
             match server.guest.next_event().await {
-                Event::Message(GuestMessage::Ready(facts)) => match server.asked.difference(&facts) {
+                VmEvent::Message(GuestMessage::Ready(facts)) => match server.asked.difference(&facts) {
                     None => break,
                     Some(difference) => return Err(NotBooted::Differs { difference, log: server.log }),
                 },
-                Event::Ended(_) => return Err(NotBooted::Server(Box::new(server.end().await))),
-                Event::Message(_) | Event::KernelIncident(_) => {}
+                VmEvent::Ended(_) => return Err(NotBooted::Server(Box::new(server.end().await))),
+                VmEvent::Message(_) | VmEvent::KernelIncident(_) => {}
             }
         }
         let mut members = Vec::new();
@@ -240,7 +240,7 @@ impl Guests {
                 return event;
             }
             let (at, event) = self.next_of_any().await;
-            if let Event::Ended(_) = &event
+            if let VmEvent::Ended(_) = &event
                 && let Some(member) = self.members.get_mut(at)
             {
                 member.has_ended = true;
@@ -280,7 +280,7 @@ impl Guests {
     }
 
     /// Waits for the next event of any running guest. Returns the guest's index and the event.
-    async fn next_of_any(&mut self) -> (usize, Event) {
+    async fn next_of_any(&mut self) -> (usize, VmEvent) {
         poll_fn(|context| {
             for (at, member) in self.members.iter_mut().enumerate() {
                 // A guest that has ended would return its end at each call.
@@ -300,16 +300,16 @@ impl Guests {
     ///
     /// # Errors
     /// Why the guest is not watched any more.
-    fn take(&mut self, at: usize, event: Event) -> Result<(), Wrong> {
+    fn take(&mut self, at: usize, event: VmEvent) -> Result<(), Wrong> {
         let problem = |problem: String| Wrong::Violation(format!("protocol error: {problem}"));
-        if let (Event::Message(GuestMessage::Ready(facts)), Some(member)) = (&event, self.members.get(at))
+        if let (VmEvent::Message(GuestMessage::Ready(facts)), Some(member)) = (&event, self.members.get(at))
             && let Some(difference) = member.asked.difference(facts)
         {
             return Err(Wrong::Differs(difference));
         }
         if self.members.len() == 1 {
             match event {
-                Event::Message(GuestMessage::Barrier { .. }) => {
+                VmEvent::Message(GuestMessage::Barrier { .. }) => {
                     return Err(problem("a guest without other nodes waits for them".to_owned()));
                 }
                 event => self.due.push_back(GroupEvent::Event(event)),
@@ -318,11 +318,11 @@ impl Guests {
         }
         let is_server = at == self.nodes().len();
         match event {
-            Event::Message(GuestMessage::Barrier { run, number }) if !is_server => {
+            VmEvent::Message(GuestMessage::Barrier { run, number }) if !is_server => {
                 let answers = self.rendezvous.waits(at, &run, number).map_err(problem)?;
                 self.answer(&answers);
             }
-            Event::Message(GuestMessage::RunEnded { run, outcome }) if !is_server => {
+            VmEvent::Message(GuestMessage::RunEnded { run, outcome }) if !is_server => {
                 let is_lost = self.rendezvous.has_lost(at, &run);
                 let answers = self.rendezvous.ended(at, &run).map_err(problem)?;
                 self.answer(&answers);
@@ -332,45 +332,47 @@ impl Guests {
                     self.release();
                 }
             }
-            Event::Message(GuestMessage::RunEnded { .. } | GuestMessage::Barrier { .. }) => {
+            VmEvent::Message(GuestMessage::RunEnded { .. } | GuestMessage::Barrier { .. }) => {
                 return Err(problem("the server executes runs".to_owned()));
             }
-            Event::Message(GuestMessage::Ready(facts)) => {
+            VmEvent::Message(GuestMessage::Ready(facts)) => {
                 if let Some(member) = self.members.get_mut(at) {
                     member.facts = Some(facts);
                 }
                 self.all_ready();
             }
-            Event::Message(GuestMessage::Log { text }) => {
+            VmEvent::Message(GuestMessage::Log { text }) => {
                 let name = self.members.get(at).map(Member::name).unwrap_or_default();
                 let text = format!("{name}: {text}");
-                self.due.push_back(GroupEvent::Event(Event::Message(GuestMessage::Log { text })));
+                self.due.push_back(GroupEvent::Event(VmEvent::Message(GuestMessage::Log { text })));
             }
-            Event::Message(GuestMessage::Done) => {
+            VmEvent::Message(GuestMessage::Done) => {
                 if let Some(member) = self.members.get_mut(at) {
                     member.is_done = true;
                 }
                 // The boot is done when all nodes have reported it.
                 if self.are_all_done() {
-                    self.hold_or_push(Event::Message(GuestMessage::Done));
+                    self.hold_or_push(VmEvent::Message(GuestMessage::Done));
                     if let Some(ending) = self.first_ended.take() {
-                        self.hold_or_push(Event::Ended(ending));
+                        self.hold_or_push(VmEvent::Ended(ending));
                     }
                 }
             }
-            Event::Message(message) if at == 0 => self.hold_or_push(Event::Message(message)),
+            VmEvent::Message(message) if at == 0 => self.hold_or_push(VmEvent::Message(message)),
             // The progress and the code addresses of other nodes are not used. An unsound node is
             // reported by its end.
-            Event::Message(_) => {}
-            Event::KernelIncident(incident) => self.due.push_back(GroupEvent::Event(Event::KernelIncident(incident))),
-            Event::Ended(ending) if at == 0 && ending.reason.is_done() && !self.are_all_done() => {
+            VmEvent::Message(_) => {}
+            VmEvent::KernelIncident(incident) => {
+                self.due.push_back(GroupEvent::Event(VmEvent::KernelIncident(incident)))
+            }
+            VmEvent::Ended(ending) if at == 0 && ending.reason.is_done() && !self.are_all_done() => {
                 self.first_ended = Some(ending);
             }
-            Event::Ended(ending) if at == 0 => self.hold_or_push(Event::Ended(ending)),
-            Event::Ended(ending) if ending.reason.is_done() || self.broken.is_some() => {}
-            Event::Ended(ending) => {
+            VmEvent::Ended(ending) if at == 0 => self.hold_or_push(VmEvent::Ended(ending)),
+            VmEvent::Ended(ending) if ending.reason.is_done() || self.broken.is_some() => {}
+            VmEvent::Ended(ending) => {
                 self.broken = Some(at);
-                self.due.push_back(GroupEvent::Event(Event::Ended(ending)));
+                self.due.push_back(GroupEvent::Event(VmEvent::Ended(ending)));
             }
         }
         Ok(())
@@ -407,7 +409,7 @@ impl Guests {
     }
 
     /// Holds events of the first node back until the run that it has ended has ended on all nodes.
-    fn hold_or_push(&mut self, event: Event) {
+    fn hold_or_push(&mut self, event: VmEvent) {
         match self.outcomes.is_first_waiting() {
             true => self.held.push_back(event),
             false => self.due.push_back(GroupEvent::Event(event)),

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use crate::Clock;
 
 /// A part of a machine.
-pub trait Device {
+pub trait MachineDevice {
     /// QEMU arguments, in order.
     fn arguments(&self) -> Vec<OsString> {
         Vec::new()

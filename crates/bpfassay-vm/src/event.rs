@@ -10,7 +10,7 @@ use crate::{Ending, KernelIncident};
 
 /// An event of a guest, as observed from outside.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub enum VmEvent {
     /// The agent sent a message.
     Message(GuestMessage),
     /// The kernel reported an incident. The guest continues unless an end follows.
@@ -21,7 +21,7 @@ pub enum Event {
 }
 
 /// An event on its way to the owner, and its share of the memory limit until the owner has it.
-pub(crate) type Delivery = (Event, Option<OwnedSemaphorePermit>);
+pub(crate) type Delivery = (VmEvent, Option<OwnedSemaphorePermit>);
 
 /// The owner's request that the guest end. It is ended by force after `grace`.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //!
 //! - [`Machine`] is the QEMU command line as a list of devices (pure).
 //! - [`Qemu`] finds a QEMU. [`accelerator`] chooses the accelerator by booting.
-//! - [`Guest`] runs a guest, with [`Deadlines`] for its phases.
+//! - [`Guest`] runs a guest, with [`GuestDeadlines`] for its phases.
 //! - [`console`] reads the console and the kernel's reports there.
 //! - [`Ending`] tells how a guest ended.
 //!
@@ -12,7 +12,7 @@
 //! ending means for a run.
 //!
 //! A guest is untrusted. Lines, frames and logs are bounded, and anything it does ends in an
-//! [`Event`].
+//! [`VmEvent`].
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
@@ -49,11 +49,11 @@ pub use confine::Confinement;
 pub use console::{KernelIncident, KernelIncidentKind, Severity};
 pub use ending::{EndReason, Ending};
 pub use error::VmError;
-pub use event::Event;
+pub use event::VmEvent;
 pub use guest::{BootOptions, Guest, cables};
-pub use machine::{Accelerator, Aslr, CommandLineTooLong, Initramfs, Machine, Memory, shell_command};
+pub use machine::{Accelerator, Aslr, CommandLineTooLong, Initramfs, Machine, MachineMemory, shell_command};
 pub use order::{BootedFor, MessageOrder, OutOfOrder};
 pub use output::file_for_initramfs;
 pub use own_root::OwnRoot;
-pub use progress::Deadlines;
+pub use progress::GuestDeadlines;
 pub use qemu::{PluginUse, Qemu, QemuVersion};

@@ -7,7 +7,7 @@ use bpfassay_protocol::AGENT_PORT;
 
 use crate::{
     Clock,
-    device::{Device, channel, descriptor},
+    device::{MachineDevice, channel, descriptor},
 };
 
 /// One virtio-serial bus with one port, named [`AGENT_PORT`].
@@ -16,7 +16,7 @@ pub(crate) struct AgentPort {
     pub(crate) clock: Clock,
 }
 
-impl Device for AgentPort {
+impl MachineDevice for AgentPort {
     fn arguments(&self) -> Vec<OsString> {
         let mut all = channel("agent", descriptor::AGENT, self.clock).to_vec();
         // Port 0 is reserved for a console, hence two ports. The bus is on PCI, which all three

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use crate::{
     Clock,
-    device::{Device, arguments},
+    device::{MachineDevice, arguments},
 };
 
 /// Everything outside of the guest that could influence its figures: clock, calendar, randomness.
@@ -16,7 +16,7 @@ pub(crate) struct ClockAndSeed {
     pub(crate) seed: u64,
 }
 
-impl Device for ClockAndSeed {
+impl MachineDevice for ClockAndSeed {
     fn arguments(&self) -> Vec<OsString> {
         match self.clock {
             // The VM's clock, not the host's: a guest that the host stops does not see time jump.

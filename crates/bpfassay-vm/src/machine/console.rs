@@ -7,7 +7,7 @@ use bpfassay_protocol::Arch;
 
 use crate::{
     Clock,
-    device::{Device, arguments, channel, descriptor},
+    device::{MachineDevice, arguments, channel, descriptor},
 };
 
 /// The serial console on an inherited socket or file.
@@ -27,7 +27,7 @@ impl Console {
     }
 }
 
-impl Device for Console {
+impl MachineDevice for Console {
     fn arguments(&self) -> Vec<OsString> {
         let mut all = channel("console", descriptor::CONSOLE, self.clock).to_vec();
         all.extend(arguments(["-serial", "chardev:console"]));

@@ -5,7 +5,7 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Accelerator, Clock, device::Device};
+use crate::{Accelerator, Clock, device::MachineDevice};
 
 /// Whether kernel and processes have the same addresses on every boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ pub(crate) struct KernelParams {
     pub(crate) aslr: Aslr,
 }
 
-impl Device for KernelParams {
+impl MachineDevice for KernelParams {
     fn kernel_parameters(&self) -> Vec<String> {
         let mut parameters = vec![
             // A panic resets the machine at once, and `-no-reboot` makes QEMU exit. The trace is on

@@ -12,7 +12,7 @@ use bpfassay_protocol::{
 };
 use bpfassay_runner::{Error, HostSetup, Selection, Shell, Store, StoreOptions, Testbed, Trial};
 use bpfassay_study::{Clock, Narrowing, Target};
-use bpfassay_vm::{AcceleratorWish, BootOptions, EndReason, Event, Guest, Initramfs, Machine, shell_command};
+use bpfassay_vm::{AcceleratorWish, BootOptions, EndReason, Guest, Initramfs, Machine, VmEvent, shell_command};
 use tokio::signal::unix::SignalKind;
 
 use crate::{
@@ -96,7 +96,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     }
     let mut failed = None;
     let talk = guest.interact(|event| {
-        if let Event::Message(GuestMessage::Failed { message }) = event {
+        if let VmEvent::Message(GuestMessage::Failed { message }) = event {
             failed = Some(message.clone());
         }
     });
