@@ -10,7 +10,7 @@ use bpfassay_protocol::{job::RunSpec, message::RunFigures};
 use bpfassay_study::{Available, Narrowing, Plan, PlannedRun, Study, expand};
 use bpfassay_testbed::{
     cache::Digest,
-    initramfs::{Archive, Node},
+    initramfs::{Archive, NewcNode},
 };
 
 use crate::{
@@ -217,7 +217,7 @@ impl Testbed {
         let images = ["kernel", "base.cpio"].map(|name| directory.join(name));
         let mut archive = Archive::default();
         let content = b"an agent that never runs".repeat(100).into();
-        archive.add("/init", Node::File { executable: true, content }).map_err(io::Error::other)?;
+        archive.add("/init", NewcNode::File { executable: true, content }).map_err(io::Error::other)?;
         let base = archive.to_bytes().map_err(io::Error::other)?;
         fs::write(&images[0], b"a kernel that never boots".repeat(100))?;
         fs::write(&images[1], base)?;

@@ -10,7 +10,7 @@ use bpfassay_study::{Clock, Plan, Target};
 use bpfassay_testbed::{
     cache::Digest,
     image::GuestImage,
-    stages::{Kind, Stage, Step},
+    stages::{ProgressStep, RunningStage, StageKind},
 };
 use bpfassay_vm::{
     Accelerator, AcceleratorChoice, AcceleratorWish, Machine, Qemu,
@@ -83,7 +83,7 @@ impl HostSetup {
                 continue;
             }
             let Some(image) = images.get(target) else { continue };
-            let stage = store.stages.begin(Kind::Qemu, target.arch.name());
+            let stage = store.stages.begin(StageKind::Qemu, target.arch.name());
             let FoundQemu { qemu: found, package } = emulator::find(store, target.arch).await?;
             qemu_packages.extend(package.map(|package| (target.arch, package)));
             let choice = match wish {
@@ -129,7 +129,7 @@ async fn choose(
     image: &GuestImage,
     wish: AcceleratorWish,
     trial: Trial,
-    stage: &Stage,
+    stage: &RunningStage,
 ) -> Result<AcceleratorChoice, Error> {
     let key = Digest::of(&serde_json::to_vec(&AcceleratorKey::of_host(qemu))?);
     let recorded: Option<AcceleratorChoice> = store.cache.recorded(ACCELERATORS, &key)?;
@@ -142,7 +142,7 @@ async fn choose(
         }
         _ => {}
     }
-    stage.step(Step::TrialBoot, 0);
+    stage.step(ProgressStep::TrialBoot, 0);
     let scratch = store.cache.scratch()?;
     let machine = Machine::new(qemu.arch, image.kernel());
     let log = scratch.path().join("console.log");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bpfassay_results::{JournalContents, Provenance, provenance::TargetArtefacts};
 use bpfassay_study::{Plan, Target};
-use bpfassay_testbed::{apt::Package, bundle, cache::Object, manifest::Manifest, provider, qemu::Emulator};
+use bpfassay_testbed::{apt::Package, bundle, cache::CachedFile, manifest::Manifest, provider, qemu::Emulator};
 
 use crate::{Error, Selection, Shell, Store, Testbed, emulator, provenance, testbed::keep_planned, work::check_ids};
 
@@ -116,7 +116,7 @@ impl Bundling {
     ///
     /// # Errors
     /// [`Error::Testbed`] if the files cannot be had.
-    pub fn qemu(&self, store: &Store) -> Result<Vec<(Package, Object)>, Error> {
+    pub fn qemu(&self, store: &Store) -> Result<Vec<(Package, CachedFile)>, Error> {
         if emulator::is_of_lock(self.provenance())? {
             Ok(Emulator::package_files(&store.apt())?)
         } else {
@@ -129,7 +129,12 @@ impl Bundling {
     ///
     /// # Errors
     /// [`Error::Testbed`] if a file of the testbed is missing or changed, or writing fails.
-    pub fn write(&self, testbed: Testbed, qemu: &[(Package, Object)], path: &Path) -> Result<(Manifest, u64), Error> {
+    pub fn write(
+        &self,
+        testbed: Testbed,
+        qemu: &[(Package, CachedFile)],
+        path: &Path,
+    ) -> Result<(Manifest, u64), Error> {
         let mut manifest = testbed.manifest;
         keep_planned(&mut manifest, self.plan());
         let size = bundle::write(&manifest, qemu, path)?;

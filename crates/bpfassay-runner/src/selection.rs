@@ -14,7 +14,7 @@ use bpfassay_testbed::{
     apt::Apt,
     initramfs::tree::{Overlay, OverlayError},
     provider::{
-        Request, Sources,
+        GuestRequest, Sources,
         local::{self, LocalKernel},
     },
     tools::{self, Besides},
@@ -187,8 +187,8 @@ impl Selection {
 
     /// Returns the request to a provider, without the targets.
     #[must_use]
-    pub fn request<'a>(&'a self, apt: &'a Apt<'a>, store: &'a Store) -> Request<'a> {
-        Request::new(apt, &store.catalogue, &self.sources, &store.programs)
+    pub fn request<'a>(&'a self, apt: &'a Apt<'a>, store: &'a Store) -> GuestRequest<'a> {
+        GuestRequest::new(apt, &store.catalogue, &self.sources, &store.programs)
     }
 
     /// Returns the Debian packages, except QEMU, that this host needs to make the guests. There are

@@ -16,7 +16,7 @@ use bpfassay_study::{Plan, Target};
 use bpfassay_testbed::{
     image::GuestImage,
     manifest::{Check, Manifest},
-    provider::{self, Request, local},
+    provider::{self, GuestRequest, local},
     tools::tools_segment,
 };
 use tokio::sync::mpsc;
@@ -51,7 +51,7 @@ impl Testbed {
     pub fn provide(store: &Store, selection: &Selection, plan: &Plan, shell: Shell) -> Result<Self, Error> {
         let apt = store.apt();
         let request =
-            Request { targets: targets_of(plan), shell: shell == Shell::With, ..selection.request(&apt, store) };
+            GuestRequest { targets: targets_of(plan), shell: shell == Shell::With, ..selection.request(&apt, store) };
         let mut manifest = provider::whole(&request)?;
         add_tools(store, selection, plan, &mut manifest)?;
         Self::of_manifest(manifest, plan)
@@ -66,8 +66,8 @@ impl Testbed {
         emulator::prepare_ahead(&store, archs);
         thread::spawn(move || {
             let apt = store.apt();
-            let request = Request { targets: targets_of(&plan), ..selection.request(&apt, &store) };
-            selection.sources.provider().provide(&request, &|provider::Part { targets, made }| {
+            let request = GuestRequest { targets: targets_of(&plan), ..selection.request(&apt, &store) };
+            selection.sources.provider().provide(&request, &|provider::BuiltPart { targets, made }| {
                 let made = made.map_err(Error::from).and_then(|mut manifest| {
                     add_tools(&store, &selection, &plan, &mut manifest)?;
                     Ok(manifest)

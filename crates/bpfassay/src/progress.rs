@@ -12,7 +12,7 @@ use std::{io::Write, path::Path, sync::Arc};
 use bpfassay_results::{Event, event::EventLine, plain};
 use bpfassay_runner::{EventSink, stage_event, timings_event, unix_ms};
 use bpfassay_study::{Clock, Plan};
-use bpfassay_testbed::stages::{Report, Stages, Watcher};
+use bpfassay_testbed::stages::{ProgressReport, Stages, Watcher};
 
 use self::shown::Shown;
 use crate::{cli::MessageFormat, output};
@@ -63,7 +63,7 @@ impl Display {
 struct Json;
 
 impl Watcher for Json {
-    fn report(&self, report: &Report) {
+    fn report(&self, report: &ProgressReport) {
         write_json(&stage_event(report));
     }
 }

@@ -27,13 +27,13 @@ use crate::{
 /// Reads the options of every command: the cache, how to fetch packages, and where programs come
 /// from.
 pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
-    let packages = apt::Options {
+    let packages = apt::FetchOptions {
         offline: global.offline,
         newest: global.newest,
         refresh: global.refresh,
         accept_stale: global.accept_stale,
         mirror: global.mirror.clone(),
-        client: apt::Client::default(),
+        client: apt::Downloader::default(),
         from: global.from.clone(),
         archive: global.archive.clone(),
         exact: false,

@@ -131,13 +131,13 @@ fn verified(verified: &Verified) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_testbed::{cache::Digest, payload::Compared};
+    use bpfassay_testbed::{cache::Digest, payload::ComparedProgram};
 
     use super::*;
 
     #[test]
     fn one_program_that_differs_is_not_reproduced() {
-        let compared = |built: &[u8]| Compared {
+        let compared = |built: &[u8]| ComparedProgram {
             arch: Arch::X86_64,
             program: "bpfassay-guest",
             of: "the cache".to_owned(),

@@ -19,7 +19,7 @@ use bpfassay_results::{Again, Event, Journal, JournalError, OpenDirectory, Resul
 use bpfassay_runner::{BlockReuse, BlockStore, EventObserver, Selection, Session, Summary, Testbed};
 use bpfassay_stats::Verdict;
 use bpfassay_study::Plan;
-use bpfassay_testbed::stages::Kind;
+use bpfassay_testbed::stages::StageKind;
 use bpfassay_vm::shell_command;
 
 use self::run_mode::RunMode;
@@ -110,7 +110,7 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
         display: &display,
         here: None,
     });
-    let measuring = stages.begin(Kind::Measuring, "");
+    let measuring = stages.begin(StageKind::Measuring, "");
     let summary =
         session.execute(work, &EventObserver::new(plan, session.provenance(), &reporter), &stop::on_signals()).await?;
     measuring.end(true);
@@ -119,7 +119,7 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let end = End { summary, how_to_continue, against };
     // Reporting ends as a stage before the results are printed, so that `concluded` stays the last
     // event of a run.
-    let concluded = stages.during(Kind::Reporting, "", |_| concluded(&opened))?;
+    let concluded = stages.during(StageKind::Reporting, "", |_| concluded(&opened))?;
     let code = report(&directory, concluded, &end, arguments.execution.message_format)?;
     if arguments.execution.timings {
         super::print(&display.timings(&stages))?;

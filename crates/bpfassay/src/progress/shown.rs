@@ -10,7 +10,7 @@ use std::{
 };
 
 use bpfassay_results::{Event, event::RunEnded, plain::excerpt};
-use bpfassay_testbed::stages::{Report, Watcher};
+use bpfassay_testbed::stages::{ProgressReport, Watcher};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{
@@ -250,7 +250,7 @@ impl Shown {
 }
 
 impl Watcher for Shown {
-    fn report(&self, report: &Report) {
+    fn report(&self, report: &ProgressReport) {
         let line = locked(&self.underway).take(report, self.began.elapsed());
         self.show();
         match line {
@@ -284,7 +284,7 @@ mod tests {
     use bpfassay_protocol::Arch;
     use bpfassay_results::plain;
     use bpfassay_study::Target;
-    use bpfassay_testbed::stages::{Kind, State};
+    use bpfassay_testbed::stages::{ProgressState, StageKind};
     use indicatif::{ProgressDrawTarget, TermLike};
 
     use super::*;
@@ -346,8 +346,14 @@ mod tests {
         let written = on_a_terminal(|shown| {
             let target = Target { arch: Arch::X86_64, kernel: "7.2".to_owned() };
             shown.take(&Event::Booting { block: "b".to_owned(), target, boot: 1, confirming: None });
-            let (kind, elapsed) = (Kind::Programs, Duration::ZERO);
-            shown.report(&Report { id: 1, kind, subject: "riscv64".to_owned(), state: State::Begun, elapsed });
+            let (kind, elapsed) = (StageKind::Programs, Duration::ZERO);
+            shown.report(&ProgressReport {
+                id: 1,
+                kind,
+                subject: "riscv64".to_owned(),
+                state: ProgressState::Begun,
+                elapsed,
+            });
         });
         assert!(written.contains("x86_64 7.2: booting · guest programs riscv64"), "{written}");
     }
