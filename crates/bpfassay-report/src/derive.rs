@@ -41,8 +41,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use bpfassay_study::Plan;
 
 use self::{
-    context::Context,
-    entries::{Ahead, Taken, standing, take},
+    context::DeriveContext,
+    entries::{Ahead, TakenEntries, standing, take},
     lookup::{ByCell, by_cell},
 };
 use bpfassay_results::{Boot, JournalContents, RESULTS_VERSION, Results, RunDerived, RunRecord, RunResult};
@@ -108,7 +108,7 @@ fn derive_ahead(
     prepare: impl FnOnce(&Plan, &mut [RunResult], Vec<usize>),
 ) -> Results {
     let (stands, of_standing) = standing(&contents);
-    let Taken { plan, provenance, boots, mut runs, numbers, counts, coverages, mut notes } =
+    let TakenEntries { plan, provenance, boots, mut runs, numbers, counts, coverages, mut notes } =
         take(contents.header.plan, contents.header.provenance, contents.entries, ahead, &stands);
     drop(stands);
     prepare(&plan, &mut runs, numbers);
@@ -121,7 +121,7 @@ fn derive_ahead(
     let part = plan.part();
     let sampling = sampling::derive(&part, &of_cell);
     let needed = sampling::needed(&part, &sampling);
-    let context = Context::new(&needed, &provenance, &of_cell, &counts, &coverages);
+    let context = DeriveContext::new(&needed, &provenance, &of_cell, &counts, &coverages);
     let done: HashSet<&str> = runs.iter().map(|run| run.record.run.as_str()).collect();
     let planned = needed.runs().count();
     let missing = needed.runs().filter(|(_, run)| !done.contains(run.spec.id.as_str())).count();

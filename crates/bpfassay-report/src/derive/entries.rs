@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use bpfassay_study::Plan;
 
-use super::{code_coverage::Coverages, direct::Counts, runs};
+use super::{code_coverage::Coverages, direct::BootCounts, runs};
 use bpfassay_results::{BlockStarted, Boot, Figure, JournalContents, JournalEntry, Provenance, RunDerived, RunResult};
 
 /// Returns the positions in the journal of the records that stand, and notes about the others.
@@ -40,7 +40,7 @@ pub(super) fn standing(contents: &JournalContents) -> (HashSet<usize>, Vec<Strin
 pub(super) struct Ahead {
     /// The figures of each record, in the order of the records.
     derived: Vec<Option<Box<RunDerived>>>,
-    counts: Counts,
+    counts: BootCounts,
     coverages: Coverages,
 }
 
@@ -81,14 +81,14 @@ impl Ahead {
 }
 
 /// The entries of a journal in the form of results.
-pub(super) struct Taken {
+pub(super) struct TakenEntries {
     pub(super) plan: Plan,
     pub(super) provenance: Vec<Provenance>,
     pub(super) boots: Vec<Boot>,
     pub(super) runs: Vec<RunResult>,
     /// The number of each run's record among all records of the journal.
     pub(super) numbers: Vec<usize>,
-    pub(super) counts: Counts,
+    pub(super) counts: BootCounts,
     pub(super) coverages: Coverages,
     pub(super) notes: Vec<String>,
 }
@@ -100,7 +100,7 @@ pub(super) fn take(
     entries: Vec<JournalEntry>,
     ahead: Ahead,
     stands: &HashSet<usize>,
-) -> Taken {
+) -> TakenEntries {
     let cells = plan.cells_by_id();
     let mut provenance = vec![first];
     let mut boots = Boots::default();
@@ -146,7 +146,7 @@ pub(super) fn take(
         }
     }
     drop(cells);
-    Taken { plan, provenance, boots: boots.all, runs, numbers, counts, coverages, notes }
+    TakenEntries { plan, provenance, boots: boots.all, runs, numbers, counts, coverages, notes }
 }
 
 /// The guests that were started, in order.

@@ -16,7 +16,7 @@ use super::{
     derive_ahead,
     entries::Ahead,
     runs,
-    slim::{Kept, slim},
+    slim::{RemovedParts, slim},
 };
 
 /// Why streamed results cannot be written.
@@ -47,7 +47,7 @@ pub struct Streamed {
 /// Those of [`bpfassay_results::JournalContents::read_in`].
 pub fn derive_in(directory: &OpenDirectory) -> Result<Streamed, JournalError> {
     let cells = OnceLock::new();
-    let (mut ahead, mut kept, mut all) = (Ahead::default(), Kept::default(), Vec::new());
+    let (mut ahead, mut kept, mut all) = (Ahead::default(), RemovedParts::default(), Vec::new());
     let make = |plan: &Plan, entry: &mut JournalEntry| {
         let JournalEntry::Run(record) = entry else { return (None, None) };
         let cell = cell(plan, &cells, &record.cell);

@@ -32,7 +32,7 @@ use bpfassay_tool::{
 
 use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, ToolResult};
 
-use self::cgroups::Cgroups;
+use self::cgroups::SumsByCgroup;
 pub(crate) use self::step::started;
 
 /// Evaluates the tool of `cell` over all its runs; `None` for a cell without a tool from a tool
@@ -181,7 +181,7 @@ fn of_run(
         Ok(None) => (None, None),
         Err(error) => (None, Some(error.to_string())),
     };
-    let cgroups = Cgroups::of(id, seen, figures);
+    let cgroups = SumsByCgroup::of(id, seen, figures);
     let truth = report.and_then(|report| truth::of(report, seen, figures, &cgroups));
     if let (Some(readings), Some(truth)) = (&mut readings, &truth) {
         readings.newcomers = truth::newcomers(truth, figures, &cgroups);

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use bpfassay_report::render::{Options, Rendered};
+use bpfassay_report::render::{FormatOptions, Rendered};
 use bpfassay_results::file;
 
 use crate::{
@@ -30,7 +30,7 @@ pub(crate) fn report(arguments: &cli::Report) -> Outcome {
     let results = file::read(&arguments.results)?;
     let format = arguments.format;
     let width = super::terminal_width().filter(|_| arguments.output.is_none());
-    let options = Options { width, figure: arguments.figure.as_deref() };
+    let options = FormatOptions { width, figure: arguments.figure.as_deref() };
     let written = (format.render)(&results, options)?;
     let beside = |name| {
         let directory =

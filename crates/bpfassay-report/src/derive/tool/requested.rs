@@ -12,7 +12,7 @@ use bpfassay_tool::{
 };
 
 use super::{
-    cgroups::Cgroups,
+    cgroups::SumsByCgroup,
     is_of,
     truth::{mount_names, of_operation},
 };
@@ -24,7 +24,7 @@ pub(super) fn evaluate(
     readings: &Readings,
     seen: &ToolFigures,
     figures: &RunFigures,
-    cgroups: &Cgroups,
+    cgroups: &SumsByCgroup,
 ) -> (Vec<FindingResult>, BTreeSet<usize>) {
     let mut requested = BTreeSet::new();
     let of_phase = |truth: Truth| {
@@ -40,7 +40,7 @@ pub(super) fn evaluate(
 
 /// Returns the truth between the reports at the beginning and at the end of each such phase. The
 /// workload stands still at both.
-fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &Cgroups) -> Vec<Truth> {
+fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &SumsByCgroup) -> Vec<Truth> {
     let reported = || seen.output.iter().filter(|piece| is_of(report, piece)).map(|piece| piece.monotonic_ns);
     let mut truths = Vec::new();
     for phase in &figures.phases {

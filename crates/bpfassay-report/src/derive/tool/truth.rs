@@ -22,7 +22,7 @@ use bpfassay_tool::{
 };
 
 use super::{
-    cgroups::{Cgroups, ROOT},
+    cgroups::{ROOT, SumsByCgroup},
     is_of,
 };
 
@@ -35,7 +35,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 /// Returns what happened between the last report before the workload and the first report after it.
 /// If one of them is missing, the range ends at the reading next to the workload; others may have
 /// worked between that reading and the workload.
-pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &Cgroups) -> Option<Truth> {
+pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &SumsByCgroup) -> Option<Truth> {
     let (before, after) = (&figures.whole.before, &figures.whole.after);
     let reported = || {
         let with_reference = seen.output.iter().filter(|piece| is_of(report, piece));
@@ -108,7 +108,11 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
 /// before the workload began, so no tool can have counted them either. Returns none if figures
 /// include others that existed before, because what a tool had reported of those is unknown.
 /// Returns no processes if one of them existed before.
-pub(super) fn newcomers(truth: &Truth, figures: &RunFigures, cgroups: &Cgroups) -> BTreeMap<Whose, BTreeSet<String>> {
+pub(super) fn newcomers(
+    truth: &Truth,
+    figures: &RunFigures,
+    cgroups: &SumsByCgroup,
+) -> BTreeMap<Whose, BTreeSet<String>> {
     let Some(before) = &figures.whole.before.tracer else { return BTreeMap::new() };
     let were_there: BTreeSet<u64> = before.rows.iter().filter(|row| !is_of_agent(row)).map(|row| row.cgroup).collect();
     let known: Vec<Vec<String>> = were_there.into_iter().map(|cgroup| cgroups.names(cgroup)).collect();
@@ -136,7 +140,7 @@ fn names_of(process: &ProcessNames) -> impl Iterator<Item = String> + use<> {
 }
 
 /// Returns what the workload sent and received, by its own count.
-fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = CallShare> {
+fn of_network(figures: &RunFigures, cgroups: &SumsByCgroup) -> impl Iterator<Item = CallShare> {
     let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
     let of = move |operation: Operation, event: ProgramEvent| {
         let mut shares: Vec<CallShare> = Vec::new();
@@ -194,7 +198,7 @@ pub(super) fn of_phase(figures: &RunFigures, phase: &WorkloadPhase) -> ProcessNa
 /// process; otherwise [`of_phase`] does.
 pub(super) fn of_operation(
     figures: &RunFigures,
-    cgroups: &Cgroups,
+    cgroups: &SumsByCgroup,
     phase: &WorkloadPhase,
     operation: Operation,
 ) -> ProcessNames {
@@ -228,22 +232,22 @@ fn is_of_agent(row: &CounterRow) -> bool {
     row.path.as_deref().is_some_and(|path| path.starts_with(CGROUPS))
 }
 
-type Key<'r> = (u64, Device, u64, Operation, Option<Variant>, Option<&'r Task>);
+type ShareKey<'r> = (u64, Device, u64, Operation, Option<Variant>, Option<&'r Task>);
 
 /// Returns what happened between two samples, from the rows that count.
 fn shares(
     start: &Sample,
     end: &Sample,
     figures: &RunFigures,
-    cgroups: &Cgroups,
+    cgroups: &SumsByCgroup,
     counts: &dyn Fn(&CounterRow) -> bool,
 ) -> Vec<CallShare> {
-    fn key(row: &CounterRow) -> Key<'_> {
+    fn key(row: &CounterRow) -> ShareKey<'_> {
         (row.cgroup, row.device, row.mount, row.operation, row.variant, row.task.as_ref())
     }
     let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
     let devices: BTreeSet<u64> = end.rows.iter().flat_map(|row| numbers(row.device)).collect();
-    let before: BTreeMap<Key<'_>, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
+    let before: BTreeMap<ShareKey<'_>, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
     let phases = figures.phases.iter().filter_map(|phase| phase.mount.as_ref());
     let mounts: Vec<&MountFacts> = figures.namespace.iter().chain(phases).collect();
     let is_at = |mount: &MountFacts, row: &CounterRow| (mount.id, mount.device) == (row.mount, row.device);
