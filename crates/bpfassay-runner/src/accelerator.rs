@@ -31,7 +31,7 @@ const ACCELERATORS: &str = "accelerator";
 
 /// How the accelerator is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trial {
+pub enum AcceleratorTrial {
     /// Boots a guest, unless the cache has the outcome of a trial on this very host.
     Boot,
     /// Looks only into the cache.
@@ -51,7 +51,7 @@ impl HostSetup {
         images: BTreeMap<Target, GuestImage>,
         plan: &Plan,
         wish: AcceleratorWish,
-        trial: Trial,
+        trial: AcceleratorTrial,
     ) -> Result<Self, Error> {
         let nothing = Self {
             qemu: BTreeMap::new(),
@@ -72,7 +72,7 @@ impl HostSetup {
         further: BTreeMap<Target, GuestImage>,
         plan: &Plan,
         wish: AcceleratorWish,
-        trial: Trial,
+        trial: AcceleratorTrial,
     ) -> Result<Self, Error> {
         let (mut qemu, mut plugins, mut images) = (self.qemu.clone(), self.plugins.clone(), self.images.clone());
         let mut qemu_packages = self.qemu_packages.clone();
@@ -128,7 +128,7 @@ async fn choose(
     qemu: &Qemu,
     image: &GuestImage,
     wish: AcceleratorWish,
-    trial: Trial,
+    trial: AcceleratorTrial,
     stage: &RunningStage,
 ) -> Result<AcceleratorChoice, Error> {
     let key = Digest::of(&serde_json::to_vec(&AcceleratorKey::of_host(qemu))?);
@@ -136,7 +136,7 @@ async fn choose(
     match (wish, recorded, trial) {
         (AcceleratorWish::Auto, Some(choice), _) => return Ok(choice),
         (AcceleratorWish::Kvm, Some(choice), _) if choice.accelerator == Accelerator::Kvm => return Ok(choice),
-        (AcceleratorWish::Auto, None, Trial::Recorded) => {
+        (AcceleratorWish::Auto, None, AcceleratorTrial::Recorded) => {
             let reason = "not tried yet on this host: `run` and `testbed fetch` try KVM by booting".to_owned();
             return Ok(AcceleratorChoice { accelerator: Accelerator::Tcg, reason });
         }

@@ -33,12 +33,12 @@ use std::{io, path::PathBuf};
 use bpfassay_results::JournalError;
 
 pub use self::{
-    key::BlockKey,
+    key::StoreKey,
     place::{NotAStorePlace, StorePlace},
     reuse::BlockReuse,
     store::BlockStore,
 };
-pub(crate) use self::{key::key, reuse::Reuse};
+pub(crate) use self::{key::key, reuse::RunStore};
 
 /// Largest entry that is written and read, in bytes. A block of `quick` has 0.2 to 0.5 MB.
 pub(crate) const MAX_ENTRY: u64 = 64 << 20;

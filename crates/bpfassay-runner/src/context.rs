@@ -10,13 +10,13 @@ use bpfassay_results::{Journal, JournalEntry, JournalError, OpenDirectory};
 use bpfassay_study::Study;
 use tokio_util::sync::CancellationToken;
 
-use crate::{HostSetupError, Observer, Progress};
+use crate::{Happening, HostSetupError, Observer};
 
 /// Directory of console logs in a results directory.
 pub const LOGS: &str = "logs";
 
 /// Shared state of the execution of all blocks.
-pub(crate) struct Context<'a> {
+pub(crate) struct RunContext<'a> {
     pub(crate) study: &'a Study,
     /// The directory of logs in the results directory.
     pub(crate) logs: &'a OpenDirectory,
@@ -38,7 +38,7 @@ pub enum BlockError {
     HostSetup(#[from] HostSetupError),
 }
 
-impl Context<'_> {
+impl RunContext<'_> {
     /// Appends `entry` to the journal.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Context<'_> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).append_all(entries)
     }
 
-    pub(crate) fn report(&self, progress: &Progress<'_>) {
+    pub(crate) fn report(&self, progress: &Happening<'_>) {
         self.observer.progress(progress);
     }
 }

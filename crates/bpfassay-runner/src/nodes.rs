@@ -25,10 +25,10 @@ use bpfassay_study::{Study, WorkloadSpec};
 use bpfassay_vm::{Ending, Guest, VmError, VmEvent, cables};
 
 use self::{
-    outcomes::{Ended, Outcomes},
+    outcomes::{NodeRunEnded, Outcomes},
     rendezvous::Rendezvous,
 };
-use crate::{asked::Asked, together::Together};
+use crate::{asked::AskedGuest, together::Together};
 
 /// How long guests whose work is done can take to power off.
 const GRACE: Duration = Duration::from_secs(5);
@@ -39,16 +39,16 @@ pub(crate) struct Booted {
     /// The console log, relative to the results directory.
     pub(crate) log: String,
     /// The requested properties of the guest.
-    pub(crate) asked: Asked,
+    pub(crate) asked: AskedGuest,
 }
 
 /// One guest of a boot.
-struct Member {
+struct MemberGuest {
     /// `None` for a single guest.
     node: Option<Node>,
     guest: Guest,
     log: String,
-    asked: Asked,
+    asked: AskedGuest,
     /// The facts that the guest reported when it was ready.
     facts: Option<Box<GuestFacts>>,
     /// Whether the guest has reported that everything is done.
@@ -56,7 +56,7 @@ struct Member {
     has_ended: bool,
 }
 
-impl Member {
+impl MemberGuest {
     fn new(node: Option<Node>, Booted { guest, log, asked }: Booted) -> Self {
         Self { node, guest, log, asked, facts: None, is_done: false, has_ended: false }
     }
@@ -73,7 +73,7 @@ impl Member {
 
 /// The guests of a boot. The nodes come first, in their order; the server comes last.
 pub(crate) struct Guests {
-    members: Vec<Member>,
+    members: Vec<MemberGuest>,
     rendezvous: Rendezvous,
     outcomes: Outcomes,
     /// Events that the caller has not received yet.
@@ -166,7 +166,7 @@ impl Guests {
     /// # Errors
     /// [`NotBooted::Vm`] if the guest cannot be started.
     pub(crate) async fn one(boot: impl Future<Output = Result<Booted, VmError>>) -> Result<Self, NotBooted> {
-        Ok(Self::with(vec![Member::new(None, boot.await?)], (1, 1)))
+        Ok(Self::with(vec![MemberGuest::new(None, boot.await?)], (1, 1)))
     }
 
     /// Boots `server`, and the `nodes` when it serves, each with `ranks` ranks. `boot` boots one
@@ -180,7 +180,7 @@ impl Guests {
     ) -> Result<Self, NotBooted> {
         let (ends, others): (Vec<_>, Vec<_>) = cables(server.count)?.into_iter().unzip();
         let booted = boot(server, ends.into_iter().map(Arc::new).collect()).await?;
-        let mut server = Member::new(Some(server), booted);
+        let mut server = MemberGuest::new(Some(server), booted);
         loop {
             match server.guest.next_event().await {
                 VmEvent::Message(GuestMessage::Ready(facts)) => match server.asked.difference(&facts) {
@@ -193,14 +193,14 @@ impl Guests {
         }
         let mut members = Vec::new();
         for (node, cable) in nodes.into_iter().zip(others) {
-            members.push(Member::new(Some(node), boot(node, vec![Arc::new(cable)]).await?));
+            members.push(MemberGuest::new(Some(node), boot(node, vec![Arc::new(cable)]).await?));
         }
         let count = members.len();
         members.push(server);
         Ok(Self::with(members, (count, ranks)))
     }
 
-    fn with(members: Vec<Member>, (nodes, ranks): (usize, u32)) -> Self {
+    fn with(members: Vec<MemberGuest>, (nodes, ranks): (usize, u32)) -> Self {
         Self {
             members,
             rendezvous: Rendezvous::new(nodes),
@@ -326,7 +326,7 @@ impl Guests {
                 let is_lost = self.rendezvous.has_lost(at, &run);
                 let answers = self.rendezvous.ended(at, &run).map_err(problem)?;
                 self.answer(&answers);
-                let ended = Ended { run, outcome: *outcome, is_lost };
+                let ended = NodeRunEnded { run, outcome: *outcome, is_lost };
                 if let Some(together) = self.outcomes.take(at, ended).map_err(problem)? {
                     self.due.push_back(GroupEvent::Together(Together::RunEnded(together)));
                     self.release();
@@ -342,7 +342,7 @@ impl Guests {
                 self.all_ready();
             }
             VmEvent::Message(GuestMessage::Log { text }) => {
-                let name = self.members.get(at).map(Member::name).unwrap_or_default();
+                let name = self.members.get(at).map(MemberGuest::name).unwrap_or_default();
                 let text = format!("{name}: {text}");
                 self.due.push_back(GroupEvent::Event(VmEvent::Message(GuestMessage::Log { text })));
             }
@@ -379,14 +379,14 @@ impl Guests {
     }
 
     /// Returns the guests that run the workload: all but the server.
-    fn nodes(&self) -> &[Member] {
+    fn nodes(&self) -> &[MemberGuest] {
         self.members.split_last().map_or(&[], |(_, nodes)| nodes)
     }
 
     /// Reports that all nodes are ready when they are.
     fn all_ready(&mut self) {
         let facts =
-            |member: &Member| Some(NodeFacts { node: member.name(), facts: (**member.facts.as_ref()?).clone() });
+            |member: &MemberGuest| Some(NodeFacts { node: member.name(), facts: (**member.facts.as_ref()?).clone() });
         let Some(nodes) = self.nodes().iter().map(facts).collect::<Option<Vec<_>>>() else { return };
         if let Some(first) = nodes.first() {
             let facts = Box::new(first.facts.clone());

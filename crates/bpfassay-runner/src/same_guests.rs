@@ -8,7 +8,9 @@ use bpfassay_results::{JournalContents, Provenance, provenance::TargetArtefacts}
 use bpfassay_study::{Plan, Target};
 use bpfassay_testbed::{apt::Package, bundle, cache::CachedFile, manifest::Manifest, provider, qemu::Emulator};
 
-use crate::{Error, Selection, Shell, Store, Testbed, emulator, provenance, testbed::keep_planned, work::check_ids};
+use crate::{
+    Error, ShellUse, Store, StudySelection, Testbed, emulator, provenance, testbed::keep_planned, work::check_ids,
+};
 
 /// A run that was measured before.
 pub(crate) struct MeasuredRun<'a> {
@@ -32,7 +34,7 @@ impl MeasuredRun<'_> {
     /// # Errors
     /// Those of [`Testbed::provide`], and [`Error::OtherGuests`] if the new guests differ.
     pub(crate) fn made_again(&self, plan: &Plan, store: &Store) -> Result<Testbed, Error> {
-        self.compared(Testbed::provide(store, &Selection::default(), plan, Shell::Without)?, plan)
+        self.compared(Testbed::provide(store, &StudySelection::default(), plan, ShellUse::Without)?, plan)
     }
 
     /// Takes the run's guests from a bundle.

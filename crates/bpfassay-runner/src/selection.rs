@@ -25,7 +25,7 @@ use crate::{Error, Store, StoreOptions, host_setup};
 
 /// A selected part of a study, with changes, and the sources of its guests.
 #[derive(Debug, Default)]
-pub struct Selection {
+pub struct StudySelection {
     /// The name of a bundled study, or the path of a study file.
     pub study: String,
     /// Targets that replace the study's targets, unless empty.
@@ -56,7 +56,7 @@ pub struct Selection {
     pub only_available: bool,
 }
 
-impl Selection {
+impl StudySelection {
     /// Selects a whole study.
     #[must_use]
     pub fn of_study(study: &str) -> Self {
@@ -74,10 +74,10 @@ impl Selection {
         self.expand_for(self.clock, store)
     }
 
-    /// Like [`Selection::expand`], with `clock` instead of the study's clock.
+    /// Like [`StudySelection::expand`], with `clock` instead of the study's clock.
     ///
     /// # Errors
-    /// Those of [`Selection::expand`].
+    /// Those of [`StudySelection::expand`].
     pub(crate) fn expand_for(&self, clock: Option<Clock>, store: &StoreOptions) -> Result<Plan, Error> {
         let mut study = bpfassay_study::load(&self.study)?;
         let mut narrowing = self.narrowing.clone();

@@ -21,11 +21,11 @@ use bpfassay_testbed::{
 };
 use tokio::sync::mpsc;
 
-use crate::{Error, Selection, Store, emulator};
+use crate::{Error, Store, StudySelection, emulator};
 
 /// Whether guests can be used by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shell {
+pub enum ShellUse {
     /// The guests have a shell.
     With,
     /// The guests have only what measuring needs.
@@ -48,10 +48,13 @@ impl Testbed {
     /// # Errors
     /// [`Error::Testbed`] if the provider fails. [`Error::NoGuest`] if a manifest lacks a target.
     /// [`Error::ToolUnknown`] if the plan's run was begun with tools whose files `selection` lacks.
-    pub fn provide(store: &Store, selection: &Selection, plan: &Plan, shell: Shell) -> Result<Self, Error> {
+    pub fn provide(store: &Store, selection: &StudySelection, plan: &Plan, shell: ShellUse) -> Result<Self, Error> {
         let apt = store.apt();
-        let request =
-            GuestRequest { targets: targets_of(plan), shell: shell == Shell::With, ..selection.request(&apt, store) };
+        let request = GuestRequest {
+            targets: targets_of(plan),
+            shell: shell == ShellUse::With,
+            ..selection.request(&apt, store)
+        };
         let mut manifest = provider::whole(&request)?;
         add_tools(store, selection, plan, &mut manifest)?;
         Self::of_manifest(manifest, plan)
@@ -59,7 +62,7 @@ impl Testbed {
 
     /// Like [`Testbed::provide`], but on a thread, which sends each guest as soon as it is made.
     #[must_use]
-    pub fn provide_parts(store: Arc<Store>, selection: Arc<Selection>, plan: Plan) -> Parts {
+    pub fn provide_parts(store: Arc<Store>, selection: Arc<StudySelection>, plan: Plan) -> Parts {
         let (sender, receiver) = mpsc::unbounded_channel();
         let made_for = Arc::clone(&store);
         let archs: BTreeSet<Arch> = plan.targets().iter().map(|target| target.arch).collect();
@@ -73,7 +76,7 @@ impl Testbed {
                     Ok(manifest)
                 });
                 // If the receiver has given up, no more parts are made.
-                match sender.send(Part { targets, made }) {
+                match sender.send(TestbedPart { targets, made }) {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
                 }
@@ -134,7 +137,7 @@ impl Testbed {
 
 /// Guests for some targets, or why there are none.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct TestbedPart {
     pub(crate) targets: Vec<(Arch, String)>,
     pub(crate) made: Result<Manifest, Error>,
 }
@@ -143,12 +146,12 @@ pub(crate) struct Part {
 #[derive(Debug)]
 pub struct Parts {
     pub(crate) store: Arc<Store>,
-    receiver: mpsc::UnboundedReceiver<Part>,
+    receiver: mpsc::UnboundedReceiver<TestbedPart>,
 }
 
 impl Parts {
     /// Waits for the next guests; `None` if there are no more.
-    pub(crate) async fn next(&mut self) -> Option<Part> {
+    pub(crate) async fn next(&mut self) -> Option<TestbedPart> {
         self.receiver.recv().await
     }
 }
@@ -166,7 +169,7 @@ pub(crate) fn keep_planned(manifest: &mut Manifest, plan: &Plan) {
 }
 
 /// Adds the tools of `selection` and the workload programs of `plan` to the guests.
-fn add_tools(store: &Store, selection: &Selection, plan: &Plan, manifest: &mut Manifest) -> Result<(), Error> {
+fn add_tools(store: &Store, selection: &StudySelection, plan: &Plan, manifest: &mut Manifest) -> Result<(), Error> {
     // A continued plan names its tools, but not the places of their files.
     let has_file = |name: &str| selection.tools.iter().any(|tool| tool.file.name == name);
     if let Some(tool) = plan.study.tool_files.iter().find(|tool| !has_file(&tool.file.name)) {

@@ -5,7 +5,7 @@
 use bpfassay_protocol::message::{GuestFacts, GuestMessage, RunOutcome};
 use bpfassay_results::{NodeFacts, NodeRun};
 
-use crate::boot::Boot;
+use crate::boot::RunningBoot;
 
 /// A joint report of all nodes.
 #[derive(Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub(crate) struct RunTogether {
     pub(crate) nodes: Vec<NodeRun>,
 }
 
-impl Boot<'_> {
+impl RunningBoot<'_> {
     /// Keeps the parts of each node, and returns the report as a single guest's message.
     pub(crate) fn message_of(&mut self, together: Together) -> GuestMessage {
         match together {

@@ -17,7 +17,7 @@ use bpfassay_study::{Block, Clock, Plan, Shard};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BlockKey, BlockStore, Error, Observer, QemuSource, Session, Store, Testbed, provenance,
+    BlockStore, Error, Observer, QemuSource, Session, Store, StoreKey, Testbed, provenance,
     same_guests::{MeasuredRun, host_packages},
     unix_ms,
     work::check_ids,
@@ -33,7 +33,7 @@ pub struct Verification {
 
 /// The result of a verification.
 #[derive(Debug)]
-pub enum Verified {
+pub enum VerifyOutcome {
     /// The raw figures of all runs are the same.
     Same,
     /// Some raw figures differ.
@@ -71,7 +71,7 @@ impl Verification {
     /// # Errors
     /// [`Error::BlockStore`] if the entry is damaged or cannot be read, [`Error::BlockId`],
     /// [`Error::WallClock`].
-    pub fn of_block(store: &BlockStore, key: &BlockKey) -> Result<Option<Self>, Error> {
+    pub fn of_block(store: &BlockStore, key: &StoreKey) -> Result<Option<Self>, Error> {
         let Some(contents) = store.kept(key)? else { return Ok(None) };
         check_ids(&contents.header.plan)?;
         let plan = contents.header.plan.with_blocks(choose(&contents, None)?);
@@ -143,7 +143,7 @@ impl Verification {
         session: &Session,
         observer: &dyn Observer,
         cancel: &CancellationToken,
-    ) -> Result<Verified, Error> {
+    ) -> Result<VerifyOutcome, Error> {
         let plan = &self.plan;
         let again = tempfile::Builder::new().prefix("bpfassay-verify-").tempdir().map_err(Error::Temporary)?;
         let directory = again.path().join("results");
@@ -154,7 +154,7 @@ impl Verification {
         let todo = plan.blocks.iter().cloned().map(ToDo::fresh).collect();
         let summary = session.once(todo, Vec::new(), journal, &directory, observer, cancel).await?;
         if summary.cancelled {
-            return Ok(Verified::Cancelled);
+            return Ok(VerifyOutcome::Cancelled);
         }
         let repeated = JournalContents::read(&directory)?;
         if let Some(todo) = repeated.to_do(Again::Host).first() {
@@ -162,8 +162,8 @@ impl Verification {
         }
         let differences = differences(plan, &self.contents, &repeated);
         Ok(match differences.is_empty() {
-            true => Verified::Same,
-            false => Verified::Different { differences, kept: again.keep().join("results") },
+            true => VerifyOutcome::Same,
+            false => VerifyOutcome::Different { differences, kept: again.keep().join("results") },
         })
     }
 }

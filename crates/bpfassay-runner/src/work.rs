@@ -10,14 +10,14 @@ use bpfassay_results::{
 };
 use bpfassay_study::{Block, Clock, Plan};
 
-use crate::{Error, QemuSource, Summary, Testbed, results_directory, unix_ms};
+use crate::{Error, PoolSummary, QemuSource, Testbed, results_directory, unix_ms};
 
 /// Parent of the results directories, unless the user names a directory.
 pub const DEFAULT_RESULTS: &str = "bpfassay-results";
 
 /// The blocks to do, and the journal that records everything.
 #[derive(Debug)]
-pub struct Work {
+pub struct PlannedWork {
     /// The results directory.
     pub directory: PathBuf,
     /// The journal of the run.
@@ -28,7 +28,7 @@ pub struct Work {
     pub never_ready: Vec<(Block, RunFailure)>,
 }
 
-impl Work {
+impl PlannedWork {
     /// Begins `plan` in the results directory `directory`, which must not have a journal yet. If it
     /// is `None`, makes `bpfassay-results/STUDY-TIME` (for a shard `STUDY-TIME-shard-K-of-N`), and
     /// points the link `bpfassay-results/latest` to it.
@@ -58,8 +58,8 @@ impl Work {
     pub(crate) async fn until_narrow(
         self,
         plan: &Plan,
-        execute: impl AsyncFn(Vec<ToDo>, Journal) -> Result<Summary, Error>,
-    ) -> Result<Summary, Error> {
+        execute: impl AsyncFn(Vec<ToDo>, Journal) -> Result<PoolSummary, Error>,
+    ) -> Result<PoolSummary, Error> {
         let Self { directory: _, mut journal, mut blocks, never_ready: _ } = self;
         let directory = journal.directory().clone();
         loop {
@@ -145,7 +145,7 @@ impl Interrupted {
     ///
     /// # Errors
     /// Those of [`Self::check_program`], and [`Error::Journal`] if the journal cannot be written.
-    pub fn resume(self, again: Again, provenance: Provenance) -> Result<Work, Error> {
+    pub fn resume(self, again: Again, provenance: Provenance) -> Result<PlannedWork, Error> {
         self.check_program(&provenance.bpfassay, again)?;
         let Self { directory, mut journal, contents } = self;
         let blocks = to_do(&contents, again);
@@ -157,7 +157,7 @@ impl Interrupted {
         if !blocks.is_empty() {
             journal.append(&JournalEntry::Resumed { at_unix_ms: unix_ms(), provenance: Box::new(provenance) })?;
         }
-        Ok(Work { directory, journal, blocks, never_ready })
+        Ok(PlannedWork { directory, journal, blocks, never_ready })
     }
 }
 
@@ -185,7 +185,7 @@ pub fn conclude(directory: &Path) -> Result<(Results, Option<String>), Error> {
     conclude_in(&opened)
 }
 
-/// Like [`conclude`], for an open results directory, as the journal of [`Work`] has it.
+/// Like [`conclude`], for an open results directory, as the journal of [`PlannedWork`] has it.
 ///
 /// # Errors
 /// Those of [`conclude`].
@@ -240,7 +240,7 @@ mod tests {
             ..Provenance::default()
         };
         let work = tempfile::tempdir().unwrap();
-        drop(Work::begin(&plan, Some(work.path()), by("a")).unwrap());
+        drop(PlannedWork::begin(&plan, Some(work.path()), by("a")).unwrap());
         let before = std::fs::read(work.path().join("journal.jsonl")).unwrap();
         let interrupted = || Interrupted::open(work.path()).unwrap();
         let error = interrupted().resume(Again::Nothing, by("b")).unwrap_err();

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use bpfassay_protocol::job::FileSystem;
-use bpfassay_runner::{Selection, StoreOptions};
+use bpfassay_runner::{StoreOptions, StudySelection};
 use bpfassay_study::{Narrowing, Plan};
 use bpfassay_testbed::{
     apt,
@@ -72,11 +72,11 @@ pub(crate) fn selection(
     arguments: &cli::Selection,
     overlays: &cli::Overlays,
     global: &cli::Global,
-) -> Result<Selection, Failure> {
+) -> Result<StudySelection, Failure> {
     let tools = arguments.tool.iter().map(|name| bpfassay_tool::load(name).map_err(Failure::usage));
     let mut own = self::overlays(overlays);
     own.sources.local = local_kernel(&arguments.targets, global)?;
-    Ok(Selection {
+    Ok(StudySelection {
         study: arguments.study.clone(),
         narrowing: Narrowing {
             archs: arguments.targets.arch.clone(),
@@ -99,8 +99,8 @@ pub(crate) fn selection(
 }
 
 /// Selects only the additions to the guests of a known plan.
-pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
-    Selection {
+pub(crate) fn overlays(overlays: &cli::Overlays) -> StudySelection {
+    StudySelection {
         sources: Sources {
             bundle: overlays.bundle.clone(),
             manifest: overlays.manifest.clone(),
@@ -109,7 +109,7 @@ pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
             ior: overlays.ior.clone(),
         },
         only_available: overlays.available,
-        ..Selection::default()
+        ..StudySelection::default()
     }
 }
 
@@ -176,7 +176,7 @@ pub(crate) fn is_path(argument: &str) -> bool {
 ///
 /// # Errors
 /// An infrastructure failure, if the configuration cannot be read.
-pub(crate) fn lacks(selection: &Selection, plan: &Plan) -> Result<Lacks, Failure> {
+pub(crate) fn lacks(selection: &StudySelection, plan: &Plan) -> Result<Lacks, Failure> {
     let Some(kernel) = &selection.sources.local else { return Ok(Lacks::default()) };
     let nfs = plan.blocks.iter().any(|block| matches!(block.file_system, FileSystem::Nfs(_)));
     let options = match (&kernel.config, &kernel.release) {

@@ -9,19 +9,19 @@ use bpfassay_results::{
 use bpfassay_study::{Block, Plan, Target};
 use bpfassay_testbed::manifest::Manifest;
 
-use super::key::{BlockKey, key};
+use super::key::{StoreKey, key};
 use crate::testbed::keep_planned;
 
 /// The records of one boot that did a whole block.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Records {
+pub(super) struct BlockRecords {
     started: BlockStarted,
     ready: GuestReady,
     runs: Vec<RunRecord>,
     ended: BlockEnded,
 }
 
-impl Records {
+impl BlockRecords {
     /// Takes the records of the last boot from `entries`, which are about `block`.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Records {
     }
 
     /// Returns the key of the measured block.
-    fn key(&self, plan: &Plan, block: &Block, provenance: &Provenance) -> Result<BlockKey, String> {
+    fn key(&self, plan: &Plan, block: &Block, provenance: &Provenance) -> Result<StoreKey, String> {
         key(&plan.study, block, provenance, &self.started.qemu).map_err(|error| error.to_string())
     }
 
@@ -93,7 +93,7 @@ impl Records {
         plan: &Plan,
         block: &Block,
         provenance: &Provenance,
-    ) -> Result<(BlockKey, JournalContents), String> {
+    ) -> Result<(StoreKey, JournalContents), String> {
         let key = self.key(plan, block, provenance)?;
         self.renumber(1, 1);
         // The log is in the results of the run that measured the block.
@@ -112,7 +112,7 @@ impl Records {
     ///
     /// # Errors
     /// The reason why `contents` are not the entry `name`.
-    pub(super) fn of_entry(name: &BlockKey, contents: JournalContents) -> Result<(Block, Provenance, Self), String> {
+    pub(super) fn of_entry(name: &StoreKey, contents: JournalContents) -> Result<(Block, Provenance, Self), String> {
         let JournalContents { header, entries, torn, digest: _ } = contents;
         if torn.is_some() {
             return Err("its last line was not written to its end".to_owned());

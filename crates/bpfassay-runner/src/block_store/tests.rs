@@ -18,7 +18,7 @@ use bpfassay_testbed::{
 };
 use bpfassay_vm::{Accelerator, AcceleratorChoice, Confinement, Qemu, QemuVersion};
 
-use super::{BlockKey, BlockReuse, BlockStore, Reuse, StorePlace, kept::Records, store::Found};
+use super::{BlockReuse, BlockStore, RunStore, StoreKey, StorePlace, kept::BlockRecords, store::LookedUp};
 use crate::{
     HostSetup, block,
     merge::tests::{measured, whole_plan},
@@ -92,20 +92,20 @@ fn of_block(contents: &JournalContents, block: &Block) -> Vec<JournalEntry> {
 }
 
 /// Keeps every block of `contents`. Returns the keys in the order of the plan.
-fn keep_all(store: &BlockStore, contents: &JournalContents) -> Vec<BlockKey> {
+fn keep_all(store: &BlockStore, contents: &JournalContents) -> Vec<StoreKey> {
     let JournalContents { header, .. } = contents;
     let keep = |block: &Block| {
-        let records = Records::of(block, of_block(contents, block)).unwrap();
+        let records = BlockRecords::of(block, of_block(contents, block)).unwrap();
         done(store.keep(records, (&header.plan, block), &header.provenance, false)).unwrap()
     };
     header.plan.blocks.iter().map(keep).collect()
 }
 
 /// Returns the records that `store` has under `key`.
-fn found(store: &BlockStore, key: &BlockKey) -> Option<Records> {
+fn found(store: &BlockStore, key: &StoreKey) -> Option<BlockRecords> {
     match store.find(key).unwrap() {
-        Found::Nothing => None,
-        Found::Entry { records, .. } => Some(*records),
+        LookedUp::Nothing => None,
+        LookedUp::Entry { records, .. } => Some(*records),
     }
 }
 
@@ -142,7 +142,10 @@ fn what_is_kept_is_found_again_as_it_was_measured() {
     let store = new_store(folder.path());
     let mut keys = keep_all(&store, &contents);
     for (block, key) in plan.blocks.iter().zip(&keys) {
-        assert_eq!(found(&store, key), Some(Records::of(block, of_block(&contents, block)).unwrap().without_log()));
+        assert_eq!(
+            found(&store, key),
+            Some(BlockRecords::of(block, of_block(&contents, block)).unwrap().without_log())
+        );
     }
     // Keeping the blocks again, from another host, gives the same entries.
     assert_eq!(keep_all(&store, &journal(&plan, "b")), keys);
@@ -173,7 +176,7 @@ fn a_reproducible_entry_is_the_same_bytes_whoever_measured_it_and_when() {
         let store = BlockStore::open(&place(&folder.path().join(name))).unwrap();
         let with = BlockReuse { reproducible, ..reuse(store) };
         let provenance = shared(&contents.header.provenance);
-        done(Reuse { with: &with, plan: &plan, provenance: &provenance }.keep(block, of_block(contents, block)));
+        done(RunStore { with: &with, plan: &plan, provenance: &provenance }.keep(block, of_block(contents, block)));
         let [key] = with.store.keys().unwrap()[..] else { panic!("{name} has no entry") };
         assert!(found(&with.store, &key).is_some());
         (key, std::fs::read(with.store.entry(&key)).unwrap())

@@ -18,14 +18,14 @@ pub(super) struct Rounds<'a> {
     plan: &'a Plan,
     provenance: &'a Provenance,
     /// Tables, each under the first cell of its blocks.
-    tables: BTreeMap<String, Table>,
+    tables: BTreeMap<String, ReplicateBlocks>,
     /// The first cell of each block, by the block's id.
     places: HashMap<String, String>,
 }
 
 /// The blocks with the same cells: replicates.
 #[derive(Default)]
-struct Table {
+struct ReplicateBlocks {
     /// The blocks without their warm-up, and without rounds that have a settled run.
     blocks: Vec<Block>,
     /// The records by run. A repeated run replaces its record.
@@ -95,7 +95,7 @@ impl<'a> Rounds<'a> {
     }
 }
 
-impl Table {
+impl ReplicateBlocks {
     /// Returns the rounds of `block` that lack a record.
     fn missing(&self, block: &Block) -> BTreeSet<u32> {
         let missing = block.runs.iter().filter(|run| !self.records.contains_key(&run.spec.id));

@@ -20,7 +20,7 @@ mod team;
 mod wire;
 
 pub use self::{
-    allocation::{AllocationError, Placement, Request, on_first_node},
+    allocation::{AllocationError, AllocationRequest, Placement, on_first_node},
     cluster::Cluster,
     node::{NodeError, rank, relay_of, stand},
     relay::relay,

@@ -35,15 +35,15 @@ const CONNECTING: Duration = Duration::from_millis(500);
 
 /// The places of the tools under test on this machine.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
-    places: Vec<Place>,
+pub(crate) struct ToolPlaces {
+    places: Vec<ToolPlace>,
     /// Paths of this project's programs on this machine, by their paths in guests.
     own: BTreeMap<&'static str, String>,
 }
 
 /// The places of one tool's files.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct ToolPlace {
     /// The tool's directory in guests.
     home: String,
     /// The directory of the tool file, if there is one.
@@ -54,7 +54,7 @@ struct Place {
     files: Vec<PathBuf>,
 }
 
-impl Places {
+impl ToolPlaces {
     /// Finds what `tools` need for `kernel` on `arch`. `own` has the programs of this project by
     /// their paths in guests.
     ///
@@ -93,7 +93,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl ToolPlace {
     /// Replaces paths below [`Self::home`] in `text` with paths on this machine.
     fn here(&self, text: &str) -> String {
         let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
@@ -134,11 +134,11 @@ fn refuse(tool: &Supply<'_>, problem: String) -> Error {
 }
 
 /// Finds the files of `tool` on the machine with the root directory `root`.
-fn place(tool: &Supply<'_>, arch: Arch, kernel: &str, root: &Path) -> Result<Place, Error> {
+fn place(tool: &Supply<'_>, arch: Arch, kernel: &str, root: &Path) -> Result<ToolPlace, Error> {
     let home = format!("{}/{}", guest::HOME, tool.name);
     let folder = tool.folder.map(|folder| real(tool, folder)).transpose()?;
     let folder_text = folder.as_deref().map(|folder| text(tool, folder)).transpose()?;
-    let mut found = Place { home: home.clone(), folder: folder_text, parts: BTreeMap::new(), files: Vec::new() };
+    let mut found = ToolPlace { home: home.clone(), folder: folder_text, parts: BTreeMap::new(), files: Vec::new() };
     // Strips the tool's directory from the path of a part.
     let name = |path: String| path.strip_prefix(&home).unwrap_or(&path).trim_start_matches('/').to_owned();
     match tool.source {
@@ -327,8 +327,8 @@ mod tests {
     fn command(folder: &Path, source: &str) -> Result<String, String> {
         let loaded = loaded(folder, source);
         let own = BTreeMap::from([(layout::TRACER, "/opt/bpfassay-tracer".to_owned())]);
-        let places =
-            Places::find(std::slice::from_ref(&loaded), (HOST, "6.18.44-x"), own).map_err(|error| error.to_string())?;
+        let places = ToolPlaces::find(std::slice::from_ref(&loaded), (HOST, "6.18.44-x"), own)
+            .map_err(|error| error.to_string())?;
         let tool = loaded.file.for_target(HOST, "6.18.44-x").unwrap();
         Ok(places.here(&tool).command.join(" "))
     }
@@ -407,7 +407,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_word_is_survived(word: String, name in "[a-z]{1,4}") {
-            let place = Place {
+            let place = ToolPlace {
                 home: "/tools/a".to_owned(),
                 folder: Some("/x/tools/a".to_owned()),
                 parts: BTreeMap::from([(name, "/y".to_owned())]),

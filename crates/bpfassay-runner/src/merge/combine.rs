@@ -19,7 +19,7 @@ use crate::testbed::targets_of;
 
 /// A results directory and its journal.
 #[derive(Debug)]
-pub(super) struct Read {
+pub(super) struct ReadResults {
     pub(super) directory: PathBuf,
     pub(super) contents: JournalContents,
 }
@@ -29,7 +29,7 @@ pub(super) struct Read {
 ///
 /// # Errors
 /// [`MergeError`] if two journals do not fit together.
-pub(super) fn combine(mut read: Vec<Read>) -> Result<JournalContents, MergeError> {
+pub(super) fn combine(mut read: Vec<ReadResults>) -> Result<JournalContents, MergeError> {
     let plan = same_plan(&read)?;
     let order: HashMap<&str, usize> = plan.blocks.iter().map(|block| block.id.as_str()).zip(0..).collect();
     // The order in which the user names the directories must not matter.
@@ -87,8 +87,8 @@ fn block_of(entry: &JournalEntry) -> Option<&str> {
 }
 
 /// Returns the whole plan that all shards are parts of.
-fn same_plan(read: &[Read]) -> Result<Plan, MergeError> {
-    let whole = |shard: &Read| Plan { shard: None, ..shard.contents.header.plan.clone() };
+fn same_plan(read: &[ReadResults]) -> Result<Plan, MergeError> {
+    let whole = |shard: &ReadResults| Plan { shard: None, ..shard.contents.header.plan.clone() };
     let Some((first, others)) = read.split_first() else { return Err(MergeError::Nothing) };
     let plan = whole(first);
     for other in others {
@@ -105,9 +105,9 @@ fn same_plan(read: &[Read]) -> Result<Plan, MergeError> {
 }
 
 /// Checks that no block has entries in two journals.
-fn each_once(read: &[Read]) -> Result<(), MergeError> {
+fn each_once(read: &[ReadResults]) -> Result<(), MergeError> {
     let mut known: HashMap<&str, &Path> = HashMap::new();
-    for Read { directory, contents } in read {
+    for ReadResults { directory, contents } in read {
         let own: HashSet<&str> = contents.entries.iter().filter_map(block_of).collect();
         // The order of the plan makes the message reproducible.
         for block in contents.header.plan.blocks.iter().filter(|block| own.contains(block.id.as_str())) {
@@ -133,8 +133,8 @@ impl Hosts {
     /// # Errors
     /// [`MergeError::OtherGuests`] if guests, QEMU or this program differ, [`MergeError::NotWhole`]
     /// for an invalid manifest.
-    fn of(read: &[Read], plan: &Plan) -> Result<Self, MergeError> {
-        let mut all: Vec<(&Read, &Provenance)> = Vec::new();
+    fn of(read: &[ReadResults], plan: &Plan) -> Result<Self, MergeError> {
+        let mut all: Vec<(&ReadResults, &Provenance)> = Vec::new();
         for shard in read {
             all.push((shard, &shard.contents.header.provenance));
             all.extend(shard.contents.entries.iter().filter_map(|entry| match entry {
@@ -147,7 +147,7 @@ impl Hosts {
         let mut manifests = vec![manifest_of(first, begun)?];
         this.add(begun);
         // The shard that had each part first, for messages.
-        let mut found: Vec<(&Read, &Provenance)> = vec![(first, begun)];
+        let mut found: Vec<(&ReadResults, &Provenance)> = vec![(first, begun)];
         for (shard, provenance) in others {
             for (before, known) in &found {
                 if let Some(what) = other_guests(known, provenance) {
@@ -219,7 +219,7 @@ impl Hosts {
 }
 
 /// Reads the testbed manifest of `provenance`.
-fn manifest_of(shard: &Read, provenance: &Provenance) -> Result<Manifest, MergeError> {
+fn manifest_of(shard: &ReadResults, provenance: &Provenance) -> Result<Manifest, MergeError> {
     Manifest::parse(&shard.directory, provenance.manifest.to_string().as_bytes()).map_err(|error| {
         let message = bpfassay_protocol::with_causes(&error);
         MergeError::NotWhole { directory: shard.directory.clone(), what: "its testbed manifest", message }

@@ -3,7 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the file")]
 
-use bpfassay_runner::{HostSetup, Shell, Store, StoreOptions, Testbed, Trial};
+use bpfassay_runner::{AcceleratorTrial, HostSetup, ShellUse, Store, StoreOptions, Testbed};
 use bpfassay_vm::AcceleratorWish;
 
 use crate::{
@@ -36,8 +36,8 @@ pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcom
             super::print(&format!("damaged, removed: {}\n", output::path(path)))?;
         }
     }
-    let testbed = Testbed::provide(&store, &selection, &plan, Shell::With)?;
-    HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, Trial::Boot).await?;
+    let testbed = Testbed::provide(&store, &selection, &plan, ShellUse::With)?;
+    HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, AcceleratorTrial::Boot).await?;
     display.finish();
     if let Some(path) = &arguments.manifest_out {
         let text = testbed.manifest.to_json().map_err(|error| Failure::new(INTERNAL, error))?;

@@ -8,7 +8,9 @@ use std::{
     process::Command,
 };
 
-use bpfassay_runner::{Cluster, EventObserver, HereSelection, Placement, Request, ThisMachine, on_first_node};
+use bpfassay_runner::{
+    AllocationRequest, Cluster, EventObserver, HereSelection, Placement, ThisMachine, on_first_node,
+};
 use bpfassay_study::Narrowing;
 
 use super::run;
@@ -94,7 +96,7 @@ fn cluster(arguments: &cli::Here) -> Result<Cluster, Failure> {
             )));
         }
         (Placement::Outside, Some(nodes)) => {
-            let request = Request {
+            let request = AllocationRequest {
                 nodes,
                 ranks_per_node: arguments.ranks_per_node,
                 partition: arguments.partition.clone(),

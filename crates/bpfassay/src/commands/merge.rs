@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use bpfassay_runner::{Merge, Summary};
+use bpfassay_runner::{Merge, PoolSummary};
 use bpfassay_vm::shell_command;
 
 use super::run::{self, End};
@@ -35,7 +35,7 @@ pub(super) fn write(merge: Merge, output: &Path) -> Outcome {
     let (missing, planned) = (merge.missing().len(), merge.plan().blocks.len());
     let concluded = merge.write(output)?;
     let paused = (missing > 0).then(|| format!("{missing} of {planned} boots are missing"));
-    let summary = Summary { paused, ..Summary::default() };
+    let summary = PoolSummary { paused, ..PoolSummary::default() };
     let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([output]));
     run::report(output, concluded, &End { summary, how_to_continue, against: None }, MessageFormat::Human)
 }

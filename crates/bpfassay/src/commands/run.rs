@@ -16,7 +16,7 @@ use bpfassay_report::{
     render,
 };
 use bpfassay_results::{Again, Event, Journal, JournalError, OpenDirectory, Results, event::Concluded, file};
-use bpfassay_runner::{BlockReuse, BlockStore, EventObserver, Selection, Session, Summary, Testbed};
+use bpfassay_runner::{BlockReuse, BlockStore, EventObserver, PoolSummary, Session, StudySelection, Testbed};
 use bpfassay_stats::Verdict;
 use bpfassay_study::Plan;
 use bpfassay_testbed::stages::StageKind;
@@ -139,7 +139,7 @@ fn blocks(execution: &cli::Execution) -> Result<Option<BlockReuse>, Failure> {
 ///
 /// # Errors
 /// A usage failure, if the kernel's configuration cannot be read.
-fn warn_of_lacks(selection: &Selection, plan: &Plan) -> Result<(), Failure> {
+fn warn_of_lacks(selection: &StudySelection, plan: &Plan) -> Result<(), Failure> {
     let lacks = selection::lacks(selection, plan)?;
     for lack in &lacks.options {
         tracing::warn!("the kernel's .config does not set {lack}");
@@ -176,7 +176,7 @@ pub(super) fn concluded(directory: &OpenDirectory) -> Result<(Results, Option<St
 /// How the run ended.
 pub(super) struct End {
     /// How far the run came, and why it stopped.
-    pub(super) summary: Summary,
+    pub(super) summary: PoolSummary,
     /// How to continue, as the end of a sentence, if something is left to do.
     pub(super) how_to_continue: String,
     /// The results to compare with, if any.
@@ -194,7 +194,7 @@ pub(super) fn report(
     end: &End,
     format: MessageFormat,
 ) -> Outcome {
-    let End { summary: Summary { cancelled, paused, .. }, how_to_continue, against } = end;
+    let End { summary: PoolSummary { cancelled, paused, .. }, how_to_continue, against } = end;
     let failed_by_host = failed_by_host(&results);
     let judged = match against {
         Some(against) if !cancelled => Some(against.judge(&results)?),

@@ -10,7 +10,7 @@ use bpfassay_protocol::{
     job::{FileSystem, Job, Scheduling, Task},
     message::GuestMessage,
 };
-use bpfassay_runner::{Error, HostSetup, Selection, Shell, Store, StoreOptions, Testbed, Trial};
+use bpfassay_runner::{AcceleratorTrial, Error, HostSetup, ShellUse, Store, StoreOptions, StudySelection, Testbed};
 use bpfassay_study::{Clock, Narrowing, Target};
 use bpfassay_vm::{AcceleratorWish, BootOptions, EndReason, Guest, Initramfs, Machine, VmEvent, shell_command};
 use tokio::signal::unix::SignalKind;
@@ -49,8 +49,9 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     let stages = display.stages();
     host::install_for(&plan, selection.host_packages(), (global, &options), &stages)?;
     let store = Store::open(&options)?.with_stages(stages);
-    let testbed = Testbed::provide(&store, &selection, &plan, Shell::With)?;
-    let host_setup = HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, Trial::Boot).await?;
+    let testbed = Testbed::provide(&store, &selection, &plan, ShellUse::With)?;
+    let host_setup =
+        HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, AcceleratorTrial::Boot).await?;
     display.finish();
     let image = host_setup.image(&target).map_err(Error::from)?;
     let (qemu, choice) = host_setup.qemu(target.arch).map_err(Error::from)?;
@@ -136,7 +137,7 @@ async fn asked_to_end() {
 ///
 /// # Errors
 /// Those of [`selection`]: a tool file or an image that cannot be used.
-fn selection_of(arguments: &cli::Shell, global: &cli::Global) -> Result<Selection, Failure> {
+fn selection_of(arguments: &cli::Shell, global: &cli::Global) -> Result<StudySelection, Failure> {
     let kernel = match (&arguments.kernel, &arguments.cell) {
         (None, None) => Some("6.12".to_owned()),
         (kernel, _) => kernel.clone(),

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use bpfassay_runner::{EventObserver, Session, Store, StoreOptions, Verification, Verified};
+use bpfassay_runner::{EventObserver, Session, Store, StoreOptions, Verification, VerifyOutcome};
 use bpfassay_vm::AcceleratorWish;
 
 use super::differences;
@@ -61,9 +61,9 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     let shard = verification.shard().map(|shard| format!("{}, ", shard.phrase())).unwrap_or_default();
     let of = format!("{shard}{} of {} boots, {runs} runs", plan.blocks.len(), verification.boots());
     let (text, code) = match verified? {
-        Verified::Same => (format!("verified: {of}: identical raw figures\n"), SUCCESS),
-        Verified::Different { differences, kept } => (differences::text(&differences, &of, &kept), NOT_REPRODUCED),
-        Verified::Cancelled => ("interrupted; the figures were not compared\n".to_owned(), INTERRUPTED),
+        VerifyOutcome::Same => (format!("verified: {of}: identical raw figures\n"), SUCCESS),
+        VerifyOutcome::Different { differences, kept } => (differences::text(&differences, &of, &kept), NOT_REPRODUCED),
+        VerifyOutcome::Cancelled => ("interrupted; the figures were not compared\n".to_owned(), INTERRUPTED),
     };
     super::print(&text)?;
     Ok(code)

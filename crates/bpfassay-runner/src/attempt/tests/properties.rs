@@ -27,7 +27,7 @@ enum Harm {
 }
 
 /// Plays a made-up guest that executes `plan`. Returns what is seen and how the guest ends.
-fn guest(plan: &BootPlan, harm: &BTreeMap<String, Harm>) -> (Observed, BootEnd) {
+fn guest(plan: &BootPlan, harm: &BTreeMap<String, Harm>) -> (ObservedBoot, BootEnd) {
     let mut pending = Harm::None;
     for (at, run) in plan.runs.iter().enumerate() {
         match pending {
@@ -49,7 +49,7 @@ fn guest(plan: &BootPlan, harm: &BTreeMap<String, Harm>) -> (Observed, BootEnd) 
         }
     }
     if pending == Harm::None {
-        return (Observed { done: true, ..seen(plan.runs.len(), false) }, BootEnd::Done);
+        return (ObservedBoot { done: true, ..seen(plan.runs.len(), false) }, BootEnd::Done);
     }
     (seen(plan.runs.len(), false), panicked())
 }

@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
-    Observer, Progress, Summary,
+    Happening, Observer, PoolSummary,
     pool::{self, RunnerConfig},
-    work::{self, Work},
+    work::{self, PlannedWork},
 };
 
 /// Notes which blocks were reused and which were booted.
@@ -23,10 +23,10 @@ use crate::{
 struct Seen(Mutex<Vec<String>>);
 
 impl Observer for Seen {
-    fn progress(&self, progress: &Progress<'_>) {
+    fn progress(&self, progress: &Happening<'_>) {
         let line = match progress {
-            Progress::Reused(block, _) => format!("reused {}", block.id),
-            Progress::Booting(block, _) => format!("booted {}", block.id),
+            Happening::Reused(block, _) => format!("reused {}", block.id),
+            Happening::Booting(block, _) => format!("booted {}", block.id),
             _ => return,
         };
         self.0.lock().unwrap().push(line);
@@ -35,8 +35,8 @@ impl Observer for Seen {
 
 /// Runs `plan` in `directory` with the store `with`, where nothing can be booted. Returns the
 /// summary and the observed events.
-async fn run(directory: &Path, plan: &Plan, provenance: &Provenance, with: &BlockReuse) -> (Summary, Vec<String>) {
-    let Work { journal, blocks, .. } = Work::begin(plan, Some(directory), provenance.clone()).unwrap();
+async fn run(directory: &Path, plan: &Plan, provenance: &Provenance, with: &BlockReuse) -> (PoolSummary, Vec<String>) {
+    let PlannedWork { journal, blocks, .. } = PlannedWork::begin(plan, Some(directory), provenance.clone()).unwrap();
     let (sender, host_setup) = watch::channel(Arc::new(host_setup(plan)));
     drop(sender);
     let provenance = shared(provenance);
@@ -46,10 +46,10 @@ async fn run(directory: &Path, plan: &Plan, provenance: &Provenance, with: &Bloc
         never_ready: Vec::new(),
         host_setup,
         slots: NonZeroU32::MIN,
-        reuse: Some(Reuse { with, plan, provenance: &provenance }),
+        reuse: Some(RunStore { with, plan, provenance: &provenance }),
     };
     let seen = Seen::default();
-    let none = async |_: &crate::context::Context<'_>| Ok(Vec::new());
+    let none = async |_: &crate::context::RunContext<'_>| Ok(Vec::new());
     let summary = pool::execute(config, none, journal, &seen, &CancellationToken::new()).await.unwrap();
     (summary, seen.0.into_inner().unwrap())
 }
@@ -98,7 +98,7 @@ async fn a_run_out_of_reproducible_entries_has_the_same_figures_and_says_that_th
     let with = BlockReuse { reproducible: true, ..reuse(new_store(folder.path())) };
     let provenance = shared(&contents.header.provenance);
     for block in &plan.blocks {
-        done(Reuse { with: &with, plan: &plan, provenance: &provenance }.keep(block, of_block(&contents, block)));
+        done(RunStore { with: &with, plan: &plan, provenance: &provenance }.keep(block, of_block(&contents, block)));
     }
     let directory = folder.path().join("results");
     let (summary, seen) = run(&directory, &plan, &contents.header.provenance, &with).await;
@@ -118,7 +118,7 @@ fn nothing_is_looked_up_that_is_to_be_measured() {
     keep_all(&store, &contents);
     let (setup, provenance) = (host_setup(&plan), shared(&contents.header.provenance));
     let look_up = |with: &BlockReuse, todo: &ToDo| {
-        done(Reuse { with, plan: &plan, provenance: &provenance }.look_up(&setup, todo)).is_some()
+        done(RunStore { with, plan: &plan, provenance: &provenance }.look_up(&setup, todo)).is_some()
     };
     let fresh = ToDo::fresh(plan.blocks[0].clone());
     let with = reuse(store);
@@ -156,7 +156,7 @@ fn the_boots_of_a_resumed_run_go_on_with_their_numbers() {
     let with = reuse(store);
     let mut todo = ToDo::fresh(plan.blocks[0].clone());
     todo.past.boots = 3;
-    let entries = done(Reuse { with: &with, plan: &plan, provenance: &provenance }.look_up(&setup, &todo)).unwrap();
+    let entries = done(RunStore { with: &with, plan: &plan, provenance: &provenance }.look_up(&setup, &todo)).unwrap();
     // The journal accepts them after the boots that were interrupted.
     let mut begun = contents.clone();
     begun.entries = of_block(&contents, &todo.block)[..2].to_vec();
@@ -259,7 +259,7 @@ async fn a_series_out_of_a_store_is_reported_at_once_and_grows_by_a_block() {
     }
     let (setup, provenance) = (host_setup(plan), shared(&contents.header.provenance));
     let with = reuse(store);
-    let looked_up = Reuse { with: &with, plan, provenance: &provenance };
+    let looked_up = RunStore { with: &with, plan, provenance: &provenance };
     let is_measured = |block: &&Block| done(looked_up.look_up(&setup, &ToDo::fresh((*block).clone()))).is_none();
     let left: Vec<&Block> = plan.blocks.iter().filter(is_measured).collect();
     assert!(left.iter().all(of_newest) && left.len() == 1, "{} boots", left.len());

@@ -30,14 +30,14 @@ pub(super) enum Joined {
 
 /// Messages of a node that are not joined yet.
 #[derive(Debug)]
-struct Stream {
+struct NodeStream {
     node: String,
     messages: VecDeque<GuestMessage>,
     /// Whether the agent has reported that everything is done.
     is_done: bool,
 }
 
-impl Stream {
+impl NodeStream {
     /// Returns the ended but not yet joined run of this node, with its outcome.
     fn ended(&self) -> Option<(&str, &RunOutcome)> {
         self.messages.iter().find_map(|message| match message {
@@ -50,7 +50,7 @@ impl Stream {
 /// Joins the messages of nodes.
 #[derive(Debug)]
 pub(super) struct Joiner {
-    streams: Vec<Stream>,
+    streams: Vec<NodeStream>,
     logs: VecDeque<GuestMessage>,
     /// Number of ranks of IOR on each node in the last run.
     ranks: Vec<u32>,
@@ -61,7 +61,7 @@ pub(super) struct Joiner {
 impl Joiner {
     /// Joins the messages of nodes with these names.
     pub(super) fn new(nodes: &[String]) -> Self {
-        let stream = |node: &String| Stream { node: node.clone(), messages: VecDeque::new(), is_done: false };
+        let stream = |node: &String| NodeStream { node: node.clone(), messages: VecDeque::new(), is_done: false };
         let streams = nodes.iter().map(stream).collect();
         Self { streams, logs: VecDeque::new(), ranks: vec![0; nodes.len()], problem: None }
     }

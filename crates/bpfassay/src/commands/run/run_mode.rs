@@ -6,8 +6,8 @@ use std::{path::Path, sync::Arc};
 
 use bpfassay_results::{Again, file};
 use bpfassay_runner::{
-    Interrupted, Like, QemuSource, Selection, Session, Shell, Store, StoreOptions, Testbed, Work, is_counted,
-    provenance::this_program,
+    Interrupted, Like, PlannedWork, QemuSource, Session, ShellUse, Store, StoreOptions, StudySelection, Testbed,
+    is_counted, provenance::this_program,
 };
 use bpfassay_study::{Plan, Shard};
 use bpfassay_testbed::stages::Stages;
@@ -68,7 +68,7 @@ impl RunMode {
         arguments: &cli::Run,
         global: &cli::Global,
         options: &mut StoreOptions,
-    ) -> Result<(Selection, Plan), Failure> {
+    ) -> Result<(StudySelection, Plan), Failure> {
         if let Self::Resumed(interrupted) = self {
             return Ok((selection::overlays(&arguments.execution.overlays), interrupted.plan().clone()));
         }
@@ -103,7 +103,7 @@ impl RunMode {
     /// Whether guests can be measured while others are built: in a new run under the instruction
     /// clock, where this does not change figures. A run with tools cannot be continued without the
     /// tools' files, so it starts only with all guests.
-    pub(super) fn begins_early(&self, plan: &Plan, selection: &Selection, wish: AcceleratorWish) -> bool {
+    pub(super) fn begins_early(&self, plan: &Plan, selection: &StudySelection, wish: AcceleratorWish) -> bool {
         matches!(self, Self::New)
             && is_counted(plan)
             && plan.targets().len() > 1
@@ -120,7 +120,7 @@ impl RunMode {
     pub(super) fn testbed(
         &self,
         store: &Arc<Store>,
-        selection: &Arc<Selection>,
+        selection: &Arc<StudySelection>,
         plan: &Plan,
     ) -> Result<Testbed, Failure> {
         if let Self::Resumed(interrupted) = self
@@ -130,7 +130,7 @@ impl RunMode {
         {
             return Ok(testbed);
         }
-        let testbed = Testbed::provide(store, selection, plan, Shell::Without)?;
+        let testbed = Testbed::provide(store, selection, plan, ShellUse::Without)?;
         if let Self::Like(like) = self {
             like.check_guests(&testbed.manifest, plan)?;
         }
@@ -153,7 +153,12 @@ impl RunMode {
     /// # Errors
     /// A usage failure, if `directory` has a run already; an infrastructure failure, if the journal
     /// cannot be written.
-    pub(super) fn work(self, session: &Session, directory: Option<&Path>, asked: Again) -> Result<Work, Failure> {
+    pub(super) fn work(
+        self,
+        session: &Session,
+        directory: Option<&Path>,
+        asked: Again,
+    ) -> Result<PlannedWork, Failure> {
         Ok(match self {
             Self::Resumed(interrupted) => interrupted.resume(asked, session.provenance().clone())?,
             Self::New | Self::Like(_) => session.begin(directory)?,
