@@ -14,14 +14,14 @@ use bpfassay_runner::{EventSink, stage_event, timings_event, unix_ms};
 use bpfassay_study::{Clock, Plan};
 use bpfassay_testbed::stages::{ProgressReport, Stages, Watcher};
 
-use self::shown::Shown;
+use self::shown::EventPrinter;
 use crate::{cli::MessageFormat, output};
 
 /// The output for progress, from the beginning of a command to its end.
 #[derive(Clone)]
 pub(crate) enum Display {
     /// Lines and a bar on standard error.
-    Human(Arc<Shown>),
+    Human(Arc<EventPrinter>),
     /// A JSON object for each event on standard output.
     Json,
 }
@@ -29,7 +29,7 @@ pub(crate) enum Display {
 impl Display {
     pub(crate) fn begin(format: MessageFormat) -> Self {
         match format {
-            MessageFormat::Human => Self::Human(Shown::begin()),
+            MessageFormat::Human => Self::Human(EventPrinter::begin()),
             MessageFormat::Json => Self::Json,
         }
     }
@@ -37,8 +37,8 @@ impl Display {
     /// Returns stages that are shown.
     pub(crate) fn stages(&self) -> Stages {
         match self {
-            Self::Human(shown) => Stages::watched(Arc::<Shown>::clone(shown)),
-            Self::Json => Stages::watched(Arc::new(Json)),
+            Self::Human(shown) => Stages::watched(Arc::<EventPrinter>::clone(shown)),
+            Self::Json => Stages::watched(Arc::new(JsonStages)),
         }
     }
 
@@ -60,9 +60,9 @@ impl Display {
 }
 
 /// Prints stages as JSON.
-struct Json;
+struct JsonStages;
 
-impl Watcher for Json {
+impl Watcher for JsonStages {
     fn report(&self, report: &ProgressReport) {
         write_json(&stage_event(report));
     }

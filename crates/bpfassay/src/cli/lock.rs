@@ -8,7 +8,7 @@ use clap::Args;
 
 /// Arguments of `testbed lock`.
 #[derive(Debug, Args)]
-pub(crate) struct Lock {
+pub(crate) struct LockArgs {
     /// Choose anew, print what changes, and write the file: everything, or only the named parts
     #[arg(long)]
     pub(crate) update: bool,

@@ -11,7 +11,7 @@ use clap::{
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
-pub(crate) struct Report {
+pub(crate) struct ReportArgs {
     /// Results: a results directory or a results.json
     #[arg(value_name = "DIR")]
     pub(crate) results: PathBuf,

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     cli,
-    exit::{Outcome, SUCCESS},
+    exit::{CommandOutcome, SUCCESS},
     selection::store_options,
 };
 
@@ -21,7 +21,7 @@ use crate::{
 /// - An infrastructure failure, if the cache cannot be opened or read, or the list cannot be
 ///   printed
 /// - A usage failure, if the cache directory is not a cache
-pub(crate) fn kernels(arguments: &cli::Kernels, global: &cli::Global) -> Outcome {
+pub(crate) fn kernels(arguments: &cli::ListKernelsArgs, global: &cli::Global) -> CommandOutcome {
     let store = Store::open(&store_options(global))?;
     let apt = store.apt();
     let kernels = KernelProvider::new(&apt, &store.catalogue);

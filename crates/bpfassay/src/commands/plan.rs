@@ -10,7 +10,7 @@ use bpfassay_vm::AcceleratorWish;
 
 use crate::{
     cli,
-    exit::{Outcome, SUCCESS},
+    exit::{CommandOutcome, SUCCESS},
     selection::{Lacks, lacks, offline, selection, store_options},
 };
 
@@ -20,7 +20,7 @@ use crate::{
 /// - A usage failure for a study, a tool file, an image or a manifest that cannot be used
 /// - An infrastructure failure with `--qemu`, if the cache lacks a guest, or QEMU is missing or
 ///   does not start
-pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome {
+pub(crate) async fn plan(arguments: cli::PlanArgs, global: &cli::Global) -> CommandOutcome {
     let selection = selection(&arguments.selection, &arguments.overlays, global)?;
     let plan = selection.expand(&store_options(global))?;
     if arguments.json {

@@ -9,7 +9,7 @@ use bpfassay_vm::AcceleratorWish;
 use super::differences;
 use crate::{
     cli,
-    exit::{INTERRUPTED, NOT_REPRODUCED, Outcome, SUCCESS},
+    exit::{CommandOutcome, INTERRUPTED, NOT_REPRODUCED, SUCCESS},
     host,
     progress::{Display, Reporter, Reporting, bundled},
     selection::store_options,
@@ -23,7 +23,7 @@ use crate::{
 ///   complete boot, a continued run, the wall clock, and tool files that are no longer known.
 /// - An infrastructure failure, if the host lacks packages, the same guests are not available, or
 ///   the host fails during a boot
-pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outcome {
+pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> CommandOutcome {
     if let Some(store) = &arguments.store {
         return super::verify_store::verify(store, &arguments, global).await;
     }

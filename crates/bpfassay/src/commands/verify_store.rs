@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::differences;
 use crate::{
     cli,
-    exit::{Failure, INFRASTRUCTURE, INTERRUPTED, NOT_REPRODUCED, Outcome, SUCCESS, USAGE},
+    exit::{CommandFailure, CommandOutcome, INFRASTRUCTURE, INTERRUPTED, NOT_REPRODUCED, SUCCESS, USAGE},
     host, output,
     progress::{Display, Reporter, Reporting, bundled},
     selection::store_options,
@@ -46,7 +46,7 @@ enum Came {
 /// - A usage failure, if there is no store
 /// - An infrastructure failure, if it cannot be read, packages of the host are missing, the same
 ///   guests are not available, or the host fails during a boot
-pub(super) async fn verify(place: &StorePlace, arguments: &cli::Verify, global: &cli::Global) -> Outcome {
+pub(super) async fn verify(place: &StorePlace, arguments: &cli::Verify, global: &cli::Global) -> CommandOutcome {
     let blocks = BlockStore::existing(place)?;
     let mut keys = blocks.keys()?;
     let all = keys.len();
@@ -112,7 +112,7 @@ async fn again(
     arguments: &cli::Verify,
     global: &cli::Global,
     cancel: &CancellationToken,
-) -> Result<Came, Failure> {
+) -> Result<Came, CommandFailure> {
     let verification = match Verification::of_block(blocks, key) {
         Ok(Some(verification)) => verification,
         // Another process put the entry aside meanwhile.

@@ -16,10 +16,10 @@ const NOTABLE: Duration = Duration::from_secs(1);
 
 /// The stages under way, by number.
 #[derive(Debug, Default)]
-pub(super) struct Underway(BTreeMap<u32, Running>);
+pub(super) struct Underway(BTreeMap<u32, StageUnderWay>);
 
 #[derive(Debug)]
-struct Running {
+struct StageUnderWay {
     kind: StageKind,
     subject: String,
     at: Option<StepProgress>,
@@ -32,7 +32,7 @@ struct Running {
 
 /// A line about a stage.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum StageLine {
     /// For logs: on a terminal, the bar shows it.
     Log(String),
     /// For everybody.
@@ -41,11 +41,11 @@ pub(super) enum Line {
 
 impl Underway {
     /// Processes `report` at the time `now`. Returns the line to write, if there is one.
-    pub(super) fn take(&mut self, report: &ProgressReport, now: Duration) -> Option<Line> {
+    pub(super) fn take(&mut self, report: &ProgressReport, now: Duration) -> Option<StageLine> {
         match report.state {
             ProgressState::Begun => {
                 let (kind, subject) = (report.kind, report.subject.clone());
-                let running = Running { kind, subject, at: None, mentioned: now, tenths: 0 };
+                let running = StageUnderWay { kind, subject, at: None, mentioned: now, tenths: 0 };
                 // Guests report their activity themselves.
                 if kind != StageKind::Measuring {
                     self.0.insert(report.id, running);
@@ -68,14 +68,14 @@ impl Underway {
                 }
                 is_due.then(|| {
                     (running.mentioned, running.tenths) = (now, tenths);
-                    Line::Log(running.long())
+                    StageLine::Log(running.long())
                 })
             }
             ProgressState::Ended { succeeded } => {
                 let running = self.0.remove(&report.id)?;
                 let is_reported = succeeded && report.elapsed >= NOTABLE && running.kind != StageKind::Reporting;
                 is_reported.then(|| {
-                    Line::Both(format!("{}: done in {}", running.title(), duration(report.elapsed.as_secs_f64())))
+                    StageLine::Both(format!("{}: done in {}", running.title(), duration(report.elapsed.as_secs_f64())))
                 })
             }
         }
@@ -84,7 +84,7 @@ impl Underway {
     /// Returns a line for logs about the stages that no line mentioned for too long, at the time
     /// `now`.
     pub(super) fn overdue(&mut self, now: Duration) -> Option<String> {
-        let is_silent = |running: &&mut Running| now.saturating_sub(running.mentioned) >= PATIENCE;
+        let is_silent = |running: &&mut StageUnderWay| now.saturating_sub(running.mentioned) >= PATIENCE;
         let mentioned: Vec<String> = self
             .0
             .values_mut()
@@ -100,15 +100,15 @@ impl Underway {
     /// Describes all stages on one line: those that take longest first, because the line can be
     /// cut.
     pub(super) fn message(&self) -> String {
-        let is_kernel = |running: &&Running| running.kind == StageKind::Kernel;
-        let others = self.0.values().filter(|running| !is_kernel(running)).map(Running::long);
-        let kernels: Vec<String> = self.0.values().filter(is_kernel).map(Running::short).collect();
+        let is_kernel = |running: &&StageUnderWay| running.kind == StageKind::Kernel;
+        let others = self.0.values().filter(|running| !is_kernel(running)).map(StageUnderWay::long);
+        let kernels: Vec<String> = self.0.values().filter(is_kernel).map(StageUnderWay::short).collect();
         let kernels = (!kernels.is_empty()).then(|| format!("kernels: {}", kernels.join(", ")));
         others.chain(kernels).collect::<Vec<_>>().join(" · ")
     }
 }
 
-impl Running {
+impl StageUnderWay {
     fn title(&self) -> String {
         match self.subject.as_str() {
             "" => self.kind.title().to_owned(),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     /// Returns the lines that `reports` cause, each at its number of seconds.
-    fn lines(underway: &mut Underway, reports: &[(u64, ProgressReport)]) -> Vec<Line> {
+    fn lines(underway: &mut Underway, reports: &[(u64, ProgressReport)]) -> Vec<StageLine> {
         reports.iter().filter_map(|(now, report)| underway.take(report, Duration::from_secs(*now))).collect()
     }
 
@@ -175,14 +175,14 @@ mod tests {
         reports.extend((1..=40).map(|done| (done, programs(at(ProgressStep::Compile, done, 100, Some(60.0)), done))));
         reports.extend((41..=100).map(|done| (41, programs(at(ProgressStep::Compile, done, 100, None), 41))));
         reports.push((42, programs(ProgressState::Ended { succeeded: true }, 42)));
-        let log = |text: &str| Line::Log(format!("guest programs x86_64: compiling, {text}"));
+        let log = |text: &str| StageLine::Log(format!("guest programs x86_64: compiling, {text}"));
         let expected = [
             log("0/100 units"),
             log("10/100 units, about 1 min left"),
             log("20/100 units, about 1 min left"),
             log("30/100 units, about 1 min left"),
             log("40/100 units, about 1 min left"),
-            Line::Both("guest programs x86_64: done in 42 s".to_owned()),
+            StageLine::Both("guest programs x86_64: done in 42 s".to_owned()),
         ];
         assert_eq!(lines(&mut underway, &reports), expected);
     }

@@ -99,7 +99,7 @@ fn git_reads_no_fault_of_the_user_or_the_host_as_good_or_bad() {
         assert_eq!(for_bisect(Ok(code)).ok(), Some(code));
     }
     for code in [USAGE, INFRASTRUCTURE, UNEXPECTED, REGRESSION, INTERNAL] {
-        let failed = for_bisect(Err(Failure { code, report: miette::miette!("made up") }));
+        let failed = for_bisect(Err(CommandFailure { code, report: miette::miette!("made up") }));
         assert_eq!(failed.map_err(|failure| failure.code), Err(BISECT_ABORTED));
     }
     let not_built = || bpfassay_testbed::Error::NotBuilt { tree: "linux".into(), problem: "has no image".to_owned() };
@@ -111,5 +111,5 @@ fn git_reads_no_fault_of_the_user_or_the_host_as_good_or_bad() {
     let of_runner = bpfassay_runner::Error::Kernel(Box::new(not_built()));
     assert_eq!(for_bisect(Err(of_runner.into())).unwrap_err().code, BISECT_UNTESTABLE);
     // Otherwise the exit code is that of wrong input.
-    assert_eq!(Failure::from(not_built()).code, USAGE);
+    assert_eq!(CommandFailure::from(not_built()).code, USAGE);
 }

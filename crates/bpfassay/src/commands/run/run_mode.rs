@@ -15,7 +15,7 @@ use bpfassay_vm::AcceleratorWish;
 
 use crate::{
     cli,
-    exit::{Failure, USAGE},
+    exit::{CommandFailure, USAGE},
     selection,
 };
 
@@ -34,7 +34,7 @@ impl RunMode {
     /// # Errors
     /// A usage failure, if the results or the interrupted run cannot be read, and for another shard
     /// than that of the interrupted run.
-    pub(super) fn of(arguments: &cli::Run) -> Result<Self, Failure> {
+    pub(super) fn of(arguments: &cli::RunArgs) -> Result<Self, CommandFailure> {
         if let Some(directory) = &arguments.resume {
             let interrupted = Interrupted::open(directory)?;
             let plan = interrupted.plan();
@@ -65,10 +65,10 @@ impl RunMode {
     /// kernels than those of `--like`.
     pub(super) fn selected(
         &self,
-        arguments: &cli::Run,
+        arguments: &cli::RunArgs,
         global: &cli::Global,
         options: &mut StoreOptions,
-    ) -> Result<(StudySelection, Plan), Failure> {
+    ) -> Result<(StudySelection, Plan), CommandFailure> {
         if let Self::Resumed(interrupted) = self {
             return Ok((selection::overlays(&arguments.execution.overlays), interrupted.plan().clone()));
         }
@@ -89,7 +89,12 @@ impl RunMode {
     /// # Errors
     /// - An infrastructure failure, if the store cannot be opened
     /// - A usage failure, if another program began the run to continue
-    pub(super) fn store(&self, options: &StoreOptions, stages: &Stages, asked: Again) -> Result<Arc<Store>, Failure> {
+    pub(super) fn store(
+        &self,
+        options: &StoreOptions,
+        stages: &Stages,
+        asked: Again,
+    ) -> Result<Arc<Store>, CommandFailure> {
         let mut store = Store::open(options)?.with_stages(stages.clone());
         match self {
             Self::New => {}
@@ -122,7 +127,7 @@ impl RunMode {
         store: &Arc<Store>,
         selection: &Arc<StudySelection>,
         plan: &Plan,
-    ) -> Result<Testbed, Failure> {
+    ) -> Result<Testbed, CommandFailure> {
         if let Self::Resumed(interrupted) = self
             && !selection.sources.are_made()
             && selection.sources.ior.is_empty()
@@ -141,7 +146,7 @@ impl RunMode {
     ///
     /// # Errors
     /// A usage failure, if it has another one.
-    pub(super) fn check_qemu(&self, session: &Session) -> Result<(), Failure> {
+    pub(super) fn check_qemu(&self, session: &Session) -> Result<(), CommandFailure> {
         match self {
             Self::Like(like) => Ok(like.check_qemu(session.provenance())?),
             Self::New | Self::Resumed(_) => Ok(()),
@@ -158,7 +163,7 @@ impl RunMode {
         session: &Session,
         directory: Option<&Path>,
         asked: Again,
-    ) -> Result<PlannedWork, Failure> {
+    ) -> Result<PlannedWork, CommandFailure> {
         Ok(match self {
             Self::Resumed(interrupted) => interrupted.resume(asked, session.provenance().clone())?,
             Self::New | Self::Like(_) => session.begin(directory)?,
@@ -167,25 +172,25 @@ impl RunMode {
 }
 
 /// Reads what measured the results at `path`.
-fn like(path: &Path) -> Result<Like, Failure> {
+fn like(path: &Path) -> Result<Like, CommandFailure> {
     Ok(Like::new(path, &file::read(path)?)?)
 }
 
 /// Makes the failure for kernels that were named in addition to those of `--like`.
-fn other_than_like() -> Failure {
+fn other_than_like() -> CommandFailure {
     let help = "leave --like out, or take the kernels of these results by their names";
     let report = miette::miette!(
         help = help,
         "--like names the kernels that are used, and --newest, --refresh or --kernel others"
     );
-    Failure { code: USAGE, report }
+    CommandFailure { code: USAGE, report }
 }
 
 /// Makes the failure for a run that is continued as another shard.
-fn other_shard(plan: &Plan, asked: Shard) -> Failure {
+fn other_shard(plan: &Plan, asked: Shard) -> CommandFailure {
     let is =
         plan.shard.map_or_else(|| "the whole of a study".to_owned(), |shard| format!("{} of a study", shard.phrase()));
     let help = "leave --shard out to continue it, or begin the other shard in another directory";
     let report = miette::miette!(help = help, "this run is {is}, and --shard requests {asked}");
-    Failure { code: USAGE, report }
+    CommandFailure { code: USAGE, report }
 }
