@@ -214,12 +214,12 @@ impl<'a> Draw<'a> {
         &blocks[usize::try_from(self.random.below(blocks.len() as u64)).unwrap_or_default()]
     }
 
-    /// Draws a run for which `is_started_as_qemu` is true, from any block.
-    fn run(&mut self, is_started_as_qemu: impl Fn(RunPosition<'a>) -> bool) -> RunPosition<'a> {
+    /// Draws a run for which `is_eligible` is true, from any block.
+    fn run(&mut self, is_eligible: impl Fn(RunPosition<'a>) -> bool) -> RunPosition<'a> {
         let block = self.block();
         let all: Vec<_> = (0..block.runs.len())
             .map(|index| RunPosition { block, index })
-            .filter(|position| is_started_as_qemu(*position))
+            .filter(|position| is_eligible(*position))
             .collect();
         self.random.pick(&all).copied().unwrap_or(RunPosition { block, index: 0 })
     }

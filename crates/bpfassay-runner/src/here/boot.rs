@@ -36,7 +36,7 @@ enum ReadEnd {
     /// The agent was asked to stop.
     Cancelled,
     /// The agent violated the protocol or was too slow.
-    KernelIncident(FailureKind, String),
+    AgentFailed(FailureKind, String),
 }
 
 impl RunningBoot<'_> {
@@ -84,7 +84,7 @@ impl RunningBoot<'_> {
         let end = end?;
         let failure = match (end, reported.failed) {
             (ReadEnd::Cancelled, _) => None,
-            (ReadEnd::KernelIncident(kind, message), _) => Some((kind, message)),
+            (ReadEnd::AgentFailed(kind, message), _) => Some((kind, message)),
             // No run had begun, so this machine is unfit or in use.
             (ReadEnd::Closed, Some(message)) if self.seen.runs.is_empty() => Some((FailureKind::Host, message)),
             (ReadEnd::Closed, Some(message)) => Some((FailureKind::Agent, message)),
@@ -175,7 +175,7 @@ impl RunningBoot<'_> {
         reported: &mut AgentReport,
     ) -> Result<ReadEnd, BlockError> {
         let Some(mut stdout) = child.stdout.take() else {
-            return Ok(ReadEnd::KernelIncident(FailureKind::Host, "the agent was started without a pipe".to_owned()));
+            return Ok(ReadEnd::AgentFailed(FailureKind::Host, "the agent was started without a pipe".to_owned()));
         };
         self.since = std::time::Instant::now();
         let limits = deadlines(self.context.study);
@@ -190,19 +190,19 @@ impl RunningBoot<'_> {
             };
             let length = match read {
                 Err(_) => {
-                    return Ok(ReadEnd::KernelIncident(
+                    return Ok(ReadEnd::AgentFailed(
                         FailureKind::PhaseTimeout,
                         format!("the phase {} took too long", reported.phase),
                     ));
                 }
                 Ok(Err(error)) => {
-                    return Ok(ReadEnd::KernelIncident(
+                    return Ok(ReadEnd::AgentFailed(
                         FailureKind::Host,
                         format!("cannot read from the agent: {error}"),
                     ));
                 }
                 Ok(Ok(0)) if decoder.is_mid_frame() => {
-                    return Ok(ReadEnd::KernelIncident(
+                    return Ok(ReadEnd::AgentFailed(
                         FailureKind::ProtocolError,
                         "the agent ended within a message".to_owned(),
                     ));
@@ -220,7 +220,7 @@ impl RunningBoot<'_> {
                             FrameError::Version { .. } => FailureKind::ProtocolVersion,
                             _ => FailureKind::ProtocolError,
                         };
-                        return Ok(ReadEnd::KernelIncident(kind, with_causes(&error)));
+                        return Ok(ReadEnd::AgentFailed(kind, with_causes(&error)));
                     }
                 };
                 match &mut message {
@@ -244,7 +244,7 @@ impl RunningBoot<'_> {
                     _ => {}
                 }
                 if let Some(violation) = self.handle_message(message)? {
-                    return Ok(ReadEnd::KernelIncident(FailureKind::ProtocolError, violation));
+                    return Ok(ReadEnd::AgentFailed(FailureKind::ProtocolError, violation));
                 }
             }
         }
