@@ -9,7 +9,9 @@ use std::{
 use bpfassay_protocol::{message::GuestMessage, nodes::Node, with_causes};
 use bpfassay_results::{RunFailure, ToDo};
 use bpfassay_study::{Block, Study};
-use bpfassay_vm::{BootOptions, EndReason, Ending, Guest, KernelIncident, Machine, Qemu, Severity, VmError, VmEvent};
+use bpfassay_vm::{
+    BootOptions, EndReason, Guest, GuestEnding, KernelIncident, Machine, Qemu, Severity, VmError, VmEvent,
+};
 
 use crate::{
     Happening, HostSetup, HostSetupError,
@@ -307,13 +309,13 @@ fn end_of(boot: &mut RunningBoot<'_>, cut_short: Option<CutShort>, at_ms: u64, e
 }
 
 /// Returns `incident` with the details that arrived after it was reported.
-fn in_full<'a>(incident: &'a KernelIncident, ending: &'a Ending) -> &'a KernelIncident {
+fn in_full<'a>(incident: &'a KernelIncident, ending: &'a GuestEnding) -> &'a KernelIncident {
     let is_same = |full: &&KernelIncident| full.line == incident.line && full.time_us == incident.time_us;
     ending.incidents.iter().find(is_same).unwrap_or(incident)
 }
 
 /// Describes the end of a guest as a failure, with the guest's `name` if there were several.
-fn failure_of(ending: &Ending, log: &str, name: Option<&str>) -> RunFailure {
+fn failure_of(ending: &GuestEnding, log: &str, name: Option<&str>) -> RunFailure {
     let mut failure = failure::of_ending(ending, log);
     if let (Some(name), Some(line)) = (name, failure.excerpt.first_mut()) {
         *line = format!("{name}: {line}");

@@ -13,8 +13,8 @@ use bpfassay_protocol::{
 use bpfassay_study::{Addresses, Block, Model, Plan, PlannedRun, Study, Target};
 use bpfassay_testbed::{apt::Package, image::GuestImage};
 use bpfassay_vm::{
-    Accelerator, AcceleratorChoice, Aslr, Clock, CommandLineTooLong, GuestDeadlines, Initramfs, Machine, MachineMemory,
-    Qemu, file_for_initramfs,
+    Accelerator, AcceleratorChoice, Aslr, CommandLineTooLong, GuestClock, GuestDeadlines, Initramfs, Machine,
+    MachineMemory, Qemu, file_for_initramfs,
 };
 
 /// Images and QEMU for all targets.
@@ -191,11 +191,11 @@ fn machine_of(study: &Study, block: &Block, accelerator: Accelerator, node: Opti
     let mut machine = Machine::new(block.target.arch, "");
     machine.accelerator = accelerator;
     machine.clock = match study.clock {
-        bpfassay_study::Clock::Wall => Clock::Wall,
+        bpfassay_study::Clock::Wall => GuestClock::Wall,
         bpfassay_study::Clock::Instructions => {
             // TCG is the only accelerator that counts instructions.
             machine.accelerator = Accelerator::Tcg;
-            Clock::Instructions
+            GuestClock::Instructions
         }
     };
     machine.model = study.model.as_ref().map(Model::argument);

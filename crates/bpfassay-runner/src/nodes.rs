@@ -22,13 +22,13 @@ use bpfassay_protocol::{
 };
 use bpfassay_results::NodeFacts;
 use bpfassay_study::{Study, WorkloadSpec};
-use bpfassay_vm::{Ending, Guest, VmError, VmEvent, cables};
+use bpfassay_vm::{Guest, GuestEnding, VmError, VmEvent, cables};
 
 use self::{
     outcomes::{NodeRunEnded, Outcomes},
     rendezvous::Rendezvous,
 };
-use crate::{asked::AskedGuest, together::Together};
+use crate::{asked::AskedGuest, together::JointReport};
 
 /// How long guests whose work is done can take to power off.
 const GRACE: Duration = Duration::from_secs(5);
@@ -81,7 +81,7 @@ pub(crate) struct Guests {
     /// Events of the first node after the end of a run that others have not ended yet.
     held: VecDeque<VmEvent>,
     /// How the first node ended, while others have work left.
-    first_ended: Option<Box<Ending>>,
+    first_ended: Option<Box<GuestEnding>>,
     /// Index of the guest that ended first without finishing its work.
     broken: Option<usize>,
 }
@@ -92,7 +92,7 @@ pub(crate) enum GroupEvent {
     /// An event of the single guest, or of the first node.
     Event(VmEvent),
     /// A report of all nodes.
-    Together(Together),
+    Together(JointReport),
     /// The guests cannot be trusted any more.
     Violation(String),
     /// A guest differs from what was asked for.
@@ -109,7 +109,7 @@ enum Wrong {
 
 /// How the guests of a boot ended, described by the guest that is to blame.
 pub(crate) struct GroupEnding {
-    pub(crate) ending: Ending,
+    pub(crate) ending: GuestEnding,
     /// The console log, relative to the results directory.
     pub(crate) log: String,
     /// `node 2`, `server`; `None` for a single guest.
@@ -328,7 +328,7 @@ impl Guests {
                 self.answer(&answers);
                 let ended = NodeRunEnded { run, outcome: *outcome, is_lost };
                 if let Some(together) = self.outcomes.take(at, ended).map_err(problem)? {
-                    self.due.push_back(GroupEvent::Together(Together::RunEnded(together)));
+                    self.due.push_back(GroupEvent::Together(JointReport::RunEnded(together)));
                     self.release();
                 }
             }
@@ -390,7 +390,7 @@ impl Guests {
         let Some(nodes) = self.nodes().iter().map(facts).collect::<Option<Vec<_>>>() else { return };
         if let Some(first) = nodes.first() {
             let facts = Box::new(first.facts.clone());
-            self.due.push_back(GroupEvent::Together(Together::Ready { facts, nodes }));
+            self.due.push_back(GroupEvent::Together(JointReport::Ready { facts, nodes }));
         }
     }
 

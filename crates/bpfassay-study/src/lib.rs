@@ -39,7 +39,7 @@ pub use error::{ExpandError, StudyError};
 pub use expand::{Available, expand};
 pub use expectation::Expectation;
 pub use feature::{ExpectedFeature, FeatureExpectations, Series};
-pub use gate::{Certainty, Correction, Denied, Gate, Share};
+pub use gate::{Correction, Denied, Gate, Share, VerdictCertainty};
 pub use model::Model;
 pub use plan::{Block, Cell, LeftOut, Narrowing, Plan, PlannedRun};
 pub use read::{folder, load};

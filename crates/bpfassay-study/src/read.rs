@@ -21,8 +21,8 @@ use bpfassay_protocol::{
 };
 
 use crate::{
-    Certainty, Clock, Deadlines, FeatureExpectations, Gate, STUDY_SCHEMA, Share, Study, StudyDesign, StudyError,
-    Target, WarmUp, WarmUpRule, WorkloadSpec, bundled,
+    Clock, Deadlines, FeatureExpectations, Gate, STUDY_SCHEMA, Share, Study, StudyDesign, StudyError, Target,
+    VerdictCertainty, WarmUp, WarmUpRule, WorkloadSpec, bundled,
     clock::DAY_MS,
     model::{Declared, Model},
     mounts,
@@ -411,7 +411,7 @@ fn design(field: &Field<'_, '_>, has_baseline: bool) -> Result<StudyDesign, Repo
     let seed = section.need("seed", |field| field.number(0..=i64::MAX as u64));
     let bpf_stats = section.or("bpf_stats", false, Field::boolean);
     let sampling_interval_ms = section.optional("sampling_interval", |interval| interval.milliseconds(10..=DAY_MS));
-    let certainty = Certainty::read(&section);
+    let certainty = VerdictCertainty::read(&section);
     Ok(StudyDesign {
         replicates: replicates?,
         margin: margin?,

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Certainty, Clock, ExpandError, Expectation, FeatureExpectations, Gate, Model, Share, Target, WorkloadSpec,
+    Clock, ExpandError, Expectation, FeatureExpectations, Gate, Model, Share, Target, VerdictCertainty, WorkloadSpec,
     digest::digest_and_length, target::check_kernel_name,
 };
 
@@ -249,7 +249,7 @@ pub struct StudyDesign {
     pub bpf_stats: bool,
     /// Error rate of verdicts.
     #[serde(default)]
-    pub certainty: Certainty,
+    pub certainty: VerdictCertainty,
     /// Overheads shown to lie within this bound, in either direction, are reported as negligible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub margin: Option<Share>,

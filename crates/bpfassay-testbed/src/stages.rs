@@ -432,8 +432,8 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Kept(Mutex<Vec<ProgressReport>>);
-    impl Watcher for Kept {
+    struct KeptReports(Mutex<Vec<ProgressReport>>);
+    impl Watcher for KeptReports {
         fn report(&self, report: &ProgressReport) {
             self.0.lock().unwrap().push(report.clone());
         }
@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn a_stage_is_reported_from_its_beginning_to_its_end() {
-        let kept = Arc::new(Kept::default());
+        let kept = Arc::new(KeptReports::default());
         let stages = Stages::watched(kept.clone());
         let done: Result<u8, ()> = stages.during(StageKind::Kernel, "x86_64 6.12", |stage| {
             stage.step(ProgressStep::Unpack, 2);
@@ -471,7 +471,7 @@ mod tests {
 
     #[test]
     fn of_what_yields_no_time_is_told() {
-        let kept = Arc::new(Kept::default());
+        let kept = Arc::new(KeptReports::default());
         let stages = Stages::watched(kept.clone());
         std::thread::spawn(move || {
             yield_from_now();

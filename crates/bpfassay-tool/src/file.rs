@@ -124,7 +124,7 @@ pub struct ReportedFigure {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
     /// The unit of the count.
-    pub unit: Unit,
+    pub unit: CountedUnit,
     /// Units per printed unit: 1024 for KiB. The tool rounds down.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub scale: u64,
@@ -190,8 +190,8 @@ const fn is_one(scale: &u64) -> bool {
 
 /// What figures count of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Unit {
+#[serde(rename = "Unit", rename_all = "kebab-case")]
+pub enum CountedUnit {
     /// Bytes that the calls moved.
     BytesReturned,
     /// Bytes that the calls requested.
@@ -204,7 +204,7 @@ pub enum Unit {
     Successes,
 }
 
-impl Unit {
+impl CountedUnit {
     /// All units.
     pub const ALL: [Self; 5] = [Self::BytesReturned, Self::BytesRequested, Self::Calls, Self::Errors, Self::Successes];
 

@@ -40,8 +40,8 @@ pub use bpfassay_protocol::tool::{Ready, Signal, Stop, Stream};
 pub use capture::ToolCapture;
 pub use error::ToolError;
 pub use file::{
-    Binary, Counting, Debian, DebianPackage, Lost, MetricsPage, Nix, Object, Report, ReportForm, ReportedFigure,
-    Script, Source, ToolFile, Unit, Whose,
+    Binary, CountedUnit, Counting, Debian, DebianPackage, Lost, MetricsPage, Nix, Object, Report, ReportForm,
+    ReportedFigure, Script, Source, ToolFile, Whose,
 };
 pub use pattern::ToolPattern;
 pub use read::{LoadedFile, arguments, load, program_source, suite};

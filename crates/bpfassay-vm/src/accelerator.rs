@@ -14,8 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Accelerator, BootOptions, EndReason, Ending, Guest, GuestDeadlines, KernelIncidentKind, Machine, Qemu, VmError,
-    VmEvent,
+    Accelerator, BootOptions, EndReason, Guest, GuestDeadlines, GuestEnding, KernelIncidentKind, Machine, Qemu,
+    VmError, VmEvent,
 };
 
 /// The accelerator that the user requests.
@@ -161,7 +161,7 @@ async fn try_kvm(
 }
 
 /// Draws the conclusion about KVM from the end of the trial.
-fn verdict(ending: &Ending) -> Result<String, String> {
+fn verdict(ending: &GuestEnding) -> Result<String, String> {
     match &ending.reason {
         // The kernel found no root, after it had initialised every CPU and itself.
         EndReason::KernelDied { incident }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bpfassay_protocol::message::GuestMessage;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::{Ending, KernelIncident};
+use crate::{GuestEnding, KernelIncident};
 
 /// An event of a guest, as observed from outside.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,7 +17,7 @@ pub enum VmEvent {
     KernelIncident(KernelIncident),
     /// The guest has ended. This is the last event. [`crate::Guest::next_event`] returns it again
     /// at each further call.
-    Ended(Box<Ending>),
+    Ended(Box<GuestEnding>),
 }
 
 /// An event on its way to the owner, and its share of the memory limit until the owner has it.

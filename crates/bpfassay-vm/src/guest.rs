@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    BootedFor, Ending, GuestDeadlines, Initramfs, Machine, Qemu, QemuVersion, VmError, VmEvent,
+    BootedFor, GuestDeadlines, GuestEnding, Initramfs, Machine, Qemu, QemuVersion, VmError, VmEvent,
     console::ConsoleLog,
     device::descriptor,
     event::{Delivery, StopRequest},
@@ -110,7 +110,7 @@ pub struct Guest {
     process_id: Option<u32>,
     one_way: bool,
     unconfined: Vec<String>,
-    ended: Option<Box<Ending>>,
+    ended: Option<Box<GuestEnding>>,
     counts: Option<Tail>,
 }
 
@@ -311,7 +311,7 @@ impl Guest {
             // Drops the event's share of the memory limit, because the event now belongs to the
             // owner.
             Some((event, _room)) => event,
-            None => VmEvent::Ended(Box::new(Ending::abandoned())),
+            None => VmEvent::Ended(Box::new(GuestEnding::abandoned())),
         };
         if let VmEvent::Ended(ending) = &event {
             self.ended = Some(ending.clone());
@@ -349,18 +349,18 @@ impl Guest {
     }
 
     /// Stops the guest like [`Self::request_stop`], and waits for its end. Drops events until then.
-    pub async fn shut_down(mut self, grace: Duration) -> Ending {
+    pub async fn shut_down(mut self, grace: Duration) -> GuestEnding {
         self.request_stop(grace);
         self.end().await
     }
 
     /// Stops the guest at once, and waits until QEMU has exited. Drops events until then.
-    pub async fn kill(self) -> Ending {
+    pub async fn kill(self) -> GuestEnding {
         self.shut_down(Duration::ZERO).await
     }
 
     /// Waits for the end. Drops events until then.
-    pub async fn end(&mut self) -> Ending {
+    pub async fn end(&mut self) -> GuestEnding {
         loop {
             if let VmEvent::Ended(ending) = self.next_event().await {
                 return *ending;

@@ -6,7 +6,7 @@
 //! - [`Qemu`] finds a QEMU. [`accelerator`] chooses the accelerator by booting.
 //! - [`Guest`] runs a guest, with [`GuestDeadlines`] for its phases.
 //! - [`console`] reads the console and the kernel's reports there.
-//! - [`Ending`] tells how a guest ended.
+//! - [`GuestEnding`] tells how a guest ended.
 //!
 //! Other crates decide on the contents of a guest's root file system, on its runs, and on what an
 //! ending means for a run.
@@ -44,10 +44,10 @@ mod supervisor;
 mod terminal;
 
 pub use accelerator::{AcceleratorChoice, AcceleratorWish};
-pub use clock::Clock;
+pub use clock::GuestClock;
 pub use confine::Confinement;
 pub use console::{KernelIncident, KernelIncidentKind, Severity};
-pub use ending::{EndReason, Ending};
+pub use ending::{EndReason, GuestEnding};
 pub use error::VmError;
 pub use event::VmEvent;
 pub use guest::{BootOptions, Guest, cables};

@@ -31,7 +31,7 @@ use self::{
 };
 pub use self::{board::Accelerator, kernel_params::Aslr, memory::MachineMemory};
 use crate::{
-    Clock,
+    GuestClock,
     device::{MachineDevice, descriptor, path_of},
 };
 
@@ -69,8 +69,8 @@ pub struct Machine {
     /// The executor of the guest's instructions.
     pub accelerator: Accelerator,
     /// The guest's clock.
-    pub clock: Clock,
-    /// Seed of everything random in the machine, used under [`Clock::Instructions`].
+    pub clock: GuestClock,
+    /// Seed of everything random in the machine, used under [`GuestClock::Instructions`].
     #[serde(default)]
     pub seed: u64,
     /// Number of vCPUs, at least 1.
@@ -120,7 +120,7 @@ impl Machine {
         Self {
             arch,
             accelerator: Accelerator::Tcg,
-            clock: Clock::Wall,
+            clock: GuestClock::Wall,
             seed: 0,
             cpus: 1,
             memory_mib: 1024,

@@ -27,7 +27,7 @@ use tokio::{
 };
 
 use crate::{
-    Clock, VmError,
+    GuestClock, VmError,
     device::{descriptor, path_of},
     limits::QemuLimits,
     output::{Backlog, OutputFile, Tail, file_in_memory},
@@ -55,7 +55,7 @@ pub(crate) enum Channel {
 
 impl Channel {
     /// Creates a channel for a guest with this clock. Returns it with QEMU's end.
-    fn new(name: &str, clock: Clock) -> Result<(Self, OwnedFd), VmError> {
+    fn new(name: &str, clock: GuestClock) -> Result<(Self, OwnedFd), VmError> {
         if clock.is_one_way() {
             let (file, theirs) =
                 file_in_memory(name).map_err(|source| VmError::System { what: "a file in memory", source })?;
@@ -93,7 +93,7 @@ impl Channel {
 pub(crate) async fn start(
     (program, own_root): (&Path, Option<&OwnRoot>),
     arguments: Vec<OsString>,
-    clock: Clock,
+    clock: GuestClock,
     loaded: Vec<(OwnedFd, RawFd)>,
     limits: QemuLimits,
 ) -> Result<QemuProcess, VmError> {

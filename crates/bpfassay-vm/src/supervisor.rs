@@ -33,7 +33,7 @@ use self::{
     guest_watch::{GuestEvent, GuestWatch, Reaction},
 };
 use crate::{
-    BootedFor, EndReason, Ending, GuestDeadlines, KernelIncident, VmEvent,
+    BootedFor, EndReason, GuestDeadlines, GuestEnding, KernelIncident, VmEvent,
     agent::{self, PortEvent},
     console::{
         ConsoleLog,
@@ -156,7 +156,7 @@ impl Supervisor {
         tasks.drain_port(&mut watch, &self.events).await;
         let report = tasks.end(&mut watch, &mut self.notices).await;
         let GuestWatch { classifier, mut queue, .. } = watch;
-        let ending = Ending {
+        let ending = GuestEnding {
             reason: classifier.reason(&report.incidents, &report.tail, &status),
             phase: classifier.progress.phase,
             run: classifier.progress.run,

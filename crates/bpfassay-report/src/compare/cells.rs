@@ -49,11 +49,11 @@ pub(super) fn name_kernels(cells: &mut [CellComparison], sides: [&Results; 2]) {
 /// gone.
 pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question) -> Vec<CellPair<'a>> {
     let names = kernel_names(base, new, question);
-    type Key<'a> = (Arch, &'a str, &'a str, &'a str, String);
-    fn key<'a>(cell: &'a CellResult, kernel: &'a str) -> Key<'a> {
+    type PairKey<'a> = (Arch, &'a str, &'a str, &'a str, String);
+    fn key<'a>(cell: &'a CellResult, kernel: &'a str) -> PairKey<'a> {
         (cell.target.arch, kernel, &cell.case, &cell.file_system, cell.under_test())
     }
-    let mut of_base: HashMap<Key<'_>, &CellResult> = HashMap::new();
+    let mut of_base: HashMap<PairKey<'_>, &CellResult> = HashMap::new();
     for was in &base.cells {
         of_base.entry(key(was, &was.target.kernel)).or_insert(was);
     }

@@ -12,7 +12,7 @@ use super::cases::{self, Account};
 use crate::labels;
 use bpfassay_results::{Attach, ByteErrors, CellResult, Demand, Figure, GateResult, Results};
 
-pub(super) struct StandingText {
+pub(super) struct ResultSummary {
     pub(super) words: String,
     pub(super) class: Class,
 }
@@ -84,7 +84,7 @@ impl CellState {
 /// Summarises `results`: the verdicts on gates, surprises, and the numbers of cells with each
 /// outcome, for cells with something under test. Baselines are reported if they were not measured
 /// completely.
-pub(super) fn standing(results: &Results) -> StandingText {
+pub(super) fn standing(results: &Results) -> ResultSummary {
     let mut parts: Vec<(String, Class)> = Vec::new();
     parts.extend(gates(results));
     if let Some(matrix) = &results.kernel_features {
@@ -114,8 +114,8 @@ pub(super) fn standing(results: &Results) -> StandingText {
     let class = parts.iter().map(|(_, class)| *class).filter(|class| *class != Class::Neutral).max();
     let words: Vec<String> = parts.into_iter().map(|(words, _)| words).collect();
     match words.is_empty() {
-        true => StandingText { words: "nothing under test".to_owned(), class: Class::Neutral },
-        false => StandingText { words: words.join("; "), class: class.unwrap_or(Class::Neutral) },
+        true => ResultSummary { words: "nothing under test".to_owned(), class: Class::Neutral },
+        false => ResultSummary { words: words.join("; "), class: class.unwrap_or(Class::Neutral) },
     }
 }
 

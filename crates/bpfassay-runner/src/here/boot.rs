@@ -196,10 +196,7 @@ impl RunningBoot<'_> {
                     ));
                 }
                 Ok(Err(error)) => {
-                    return Ok(ReadEnd::AgentFailed(
-                        FailureKind::Host,
-                        format!("cannot read from the agent: {error}"),
-                    ));
+                    return Ok(ReadEnd::AgentFailed(FailureKind::Host, format!("cannot read from the agent: {error}")));
                 }
                 Ok(Ok(0)) if decoder.is_mid_frame() => {
                     return Ok(ReadEnd::AgentFailed(

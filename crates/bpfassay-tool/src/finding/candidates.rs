@@ -10,7 +10,7 @@ use bpfassay_protocol::Operation;
 use super::{
     certainty::Certainty, comparison::NumberComparison, left_out::LeftOutCalls, process::ProcessKey, truth::total,
 };
-use crate::{ReportedFigure, Unit, Whose};
+use crate::{CountedUnit, ReportedFigure, Whose};
 
 /// Most parts that are shown.
 const MOST_PARTS: usize = 4;
@@ -209,7 +209,7 @@ fn first_calls(figure: &ReportedFigure, one: &NumberComparison<'_>) -> Option<u6
         *amount = amount.zip(share.amount(figure.unit)).map(|(sum, more)| sum.saturating_add(more));
     }
     // If no operation was done twice, the first calls are all that happened.
-    let twice = |operation: &&Operation| matches!(one.subject.of(**operation, Unit::Calls), 0 | 2..);
+    let twice = |operation: &&Operation| matches!(one.subject.of(**operation, CountedUnit::Calls), 0 | 2..);
     if shares.is_empty() || !figure.operations.iter().all(|operation| twice(&operation)) {
         return None;
     }
@@ -222,11 +222,11 @@ fn first_calls(figure: &ReportedFigure, one: &NumberComparison<'_>) -> Option<u6
     let by_operation: Option<u64> = figure
         .operations
         .iter()
-        .filter_map(|&operation| match one.subject.of(operation, Unit::Calls) {
+        .filter_map(|&operation| match one.subject.of(operation, CountedUnit::Calls) {
             0 => None,
             calls => Some(of_one_call(one.subject.of(operation, figure.unit), calls)),
         })
         .sum();
-    let fits = |lost: &u64| figure.unit != Unit::Errors && *lost > 0 && one.lacks(*lost);
+    let fits = |lost: &u64| figure.unit != CountedUnit::Errors && *lost > 0 && one.lacks(*lost);
     by_share.filter(fits).or_else(|| by_operation.filter(fits))
 }

@@ -8,7 +8,7 @@ use super::{
     truth::{CallShare, ShareSubject, Truth, total, united},
 };
 use crate::{
-    Readings, Report, ReportedFigure, Unit, Whose,
+    CountedUnit, Readings, Report, ReportedFigure, Whose,
     readings::{self, negative},
 };
 
@@ -49,7 +49,7 @@ impl NumberComparison<'_> {
     /// Requested bytes, for a figure of returned bytes. `None` if unknown or equal to the returned
     /// bytes.
     pub(super) fn asked(&self) -> Option<u64> {
-        self.subject.total(Unit::BytesRequested).filter(|asked| *asked != self.expected)
+        self.subject.total(CountedUnit::BytesRequested).filter(|asked| *asked != self.expected)
     }
 
     /// Whether the tool's number is the requested bytes.

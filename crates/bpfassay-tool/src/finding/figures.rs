@@ -19,7 +19,7 @@ use super::{
     truth::Truth,
 };
 use crate::{
-    Readings, Report, ReportedFigure, Unit, Whose,
+    CountedUnit, Readings, Report, ReportedFigure, Whose,
     file::counted,
     readings::{AbsentName, Bucket},
 };
@@ -36,7 +36,7 @@ pub struct Compared {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
     /// The unit of the count.
-    pub unit: Unit,
+    pub unit: CountedUnit,
     /// The kind of subject.
     pub whose: Whose,
     /// The cgroup, mount or process, by its first name; `None` for the whole system.
@@ -179,7 +179,7 @@ pub fn not_compared(report: &Report, readings: Option<&Readings>, truth: Option<
 /// subject's first name, and the bytes.
 #[must_use]
 pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(String, Option<&'t str>, u64)> {
-    let requested = report.figures.iter().filter(|figure| figure.unit == Unit::BytesRequested);
+    let requested = report.figures.iter().filter(|figure| figure.unit == CountedUnit::BytesRequested);
     let of_figure = requested.flat_map(|figure| {
         // Ids differ between runs, so names are used.
         truth.subjects(figure, ProcessKey::Name).into_iter().filter_map(|subject| {
@@ -188,7 +188,7 @@ pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(String, Option<&'
                 // A subject that unites several has no own names.
                 Cow::Owned(_) => None,
             };
-            Some((figure.name(), name, subject.total(Unit::BytesReturned)?))
+            Some((figure.name(), name, subject.total(CountedUnit::BytesReturned)?))
         })
     });
     of_figure.collect()
@@ -198,7 +198,7 @@ pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(String, Option<&'
 #[must_use]
 pub fn requested(report: &Report, readings: &Readings, truth: &Truth) -> BTreeSet<usize> {
     let is_requested = |&(index, figure): &(usize, &ReportedFigure)| {
-        figure.unit == Unit::BytesReturned
+        figure.unit == CountedUnit::BytesReturned
             && compare(index, figure, readings, truth)
                 .is_ok_and(|(comparisons, _)| comparisons.iter().any(NumberComparison::is_asked))
     };
@@ -243,7 +243,7 @@ pub(super) struct Explained {
     pub(super) tallies: Vec<EvidenceTally>,
     /// Reasons why figures could not be compared, with unit and kind of subject. Kinds that such a
     /// figure can show are not clear. `None` stands for all figures.
-    obstacles: Vec<(Option<(Unit, Whose)>, String)>,
+    obstacles: Vec<(Option<(CountedUnit, Whose)>, String)>,
     /// Names that no report has.
     pub(super) names: Absence,
 }
@@ -251,7 +251,8 @@ pub(super) struct Explained {
 impl Explained {
     /// The first reason why a figure relevant for `sources` could not be compared.
     pub(super) fn obstacle(&self, sources: &KindSources) -> Option<&str> {
-        let is_of = |figure: &Option<(Unit, Whose)>| figure.is_none_or(|(unit, whose)| sources.compares(unit, whose));
+        let is_of =
+            |figure: &Option<(CountedUnit, Whose)>| figure.is_none_or(|(unit, whose)| sources.compares(unit, whose));
         self.obstacles.iter().find(|(figure, _)| is_of(figure)).map(|(_, reason)| reason.as_str())
     }
 }

@@ -6,7 +6,7 @@
 use bpfassay_protocol::{Operation, prototype::Checked};
 
 use super::{candidates::names, comparison::NumberComparison};
-use crate::{ReportedFigure, Unit};
+use crate::{CountedUnit, ReportedFigure};
 
 /// Operations and the kernel functions that execute them.
 const FUNCTIONS: [(Operation, &str); 2] = [(Operation::Readv, "vfs_readv"), (Operation::Writev, "vfs_writev")];
@@ -37,7 +37,7 @@ pub(super) fn shown(one: &Checked) -> String {
 pub(super) fn reason(checked: &[Checked], figure: &ReportedFigure, operations: &[Operation]) -> String {
     let programs: Vec<String> =
         operations.iter().filter_map(|&operation| program(checked, operation)).map(shown).collect();
-    if figure.unit != Unit::BytesReturned || programs.is_empty() || programs.len() < operations.len() {
+    if figure.unit != CountedUnit::BytesReturned || programs.is_empty() || programs.len() < operations.len() {
         return String::new();
     }
     let verb = if programs.len() == 1 { "takes" } else { "take" };
@@ -48,7 +48,7 @@ pub(super) fn reason(checked: &[Checked], figure: &ReportedFigure, operations: &
 /// operations, or of one alone, minus the flags.
 pub(super) fn missing(checked: &[Checked], figure: &ReportedFigure, one: &NumberComparison<'_>) -> Option<String> {
     let is_taken = |operation: &Operation| {
-        program(checked, *operation).is_some() && one.subject.of(*operation, Unit::BytesReturned) > 0
+        program(checked, *operation).is_some() && one.subject.of(*operation, CountedUnit::BytesReturned) > 0
     };
     let taken: Vec<Operation> = figure.operations.iter().copied().filter(is_taken).collect();
     let counted = |operations: &[Operation]| counted(operations, one);
@@ -71,7 +71,7 @@ pub(super) fn missing(checked: &[Checked], figure: &ReportedFigure, one: &Number
 /// Smallest and largest counted amount of `operations`, if their flags can add up to it.
 fn counted(operations: &[Operation], one: &NumberComparison<'_>) -> Option<(u64, u64)> {
     let sum = |unit| operations.iter().fold(0_u64, |sum, of| sum.saturating_add(one.subject.of(*of, unit)));
-    let (moved, flags) = (sum(Unit::BytesReturned), sum(Unit::Calls).saturating_mul(MOST));
+    let (moved, flags) = (sum(CountedUnit::BytesReturned), sum(CountedUnit::Calls).saturating_mul(MOST));
     // Any amount could be the flags of short calls. An amount within the truth's uncertainty fits
     // by chance.
     if flags >= moved || moved <= one.at_most - one.at_least {

@@ -11,7 +11,7 @@ use super::{
     process::ProcessKey,
     truth::{CallShare, Truth},
 };
-use crate::{ReportedFigure, Unit, Whose};
+use crate::{CountedUnit, ReportedFigure, Whose};
 
 /// Calls of which a tool counts all or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ fn sets(figure: &ReportedFigure, one: &NumberComparison<'_>) -> Vec<Vec<CallSet>
             .collect();
         sets.extend(with);
     }
-    if figure.unit == Unit::Calls && one.subject.total(Unit::Errors).is_some() {
+    if figure.unit == CountedUnit::Calls && one.subject.total(CountedUnit::Errors).is_some() {
         let with: Vec<Vec<CallSet>> = sets.iter().map(|set| [set.as_slice(), &[CallSet::Failed]].concat()).collect();
         sets.extend(with);
     }
@@ -110,7 +110,7 @@ fn amounts(figure: &ReportedFigure, one: &NumberComparison<'_>, set: &[CallSet])
         CallSet::Of(variant) => of_variant(figure, one, variant),
         CallSet::Failed => {
             let others = one.subject.shares.iter().filter(is_other);
-            others.filter_map(|share| share.amount(Unit::Errors)).fold(0, u64::saturating_add)
+            others.filter_map(|share| share.amount(CountedUnit::Errors)).fold(0, u64::saturating_add)
         }
     };
     set.iter().map(|calls| (*calls, amount(calls))).collect()
@@ -144,7 +144,7 @@ pub(super) fn besides(figure: &ReportedFigure, one: &NumberComparison<'_>, truth
             *sum = sum.saturating_add(amount);
         }
     }
-    let failed = one.subject.total(Unit::Errors).filter(|_| figure.unit == Unit::Successes);
+    let failed = one.subject.total(CountedUnit::Errors).filter(|_| figure.unit == CountedUnit::Successes);
     let all = others.into_iter().map(|(variant, amount)| (CallSet::Of(variant), amount));
     let all = all.chain(failed.map(|amount| (CallSet::Failed, amount)));
     let shown: Vec<String> =

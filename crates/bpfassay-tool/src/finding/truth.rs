@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use bpfassay_protocol::{Operation, operation::Variant, tracer::Task};
 
 use super::process::ProcessKey;
-use crate::{ReportedFigure, Unit, Whose};
+use crate::{CountedUnit, ReportedFigure, Whose};
 
 /// The ground truth of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Truth {
     pub is_shared: bool,
     /// The units with known amounts. Figures with other units need the truth of another run or
     /// phase. For example, requested and moved bytes are not counted together.
-    pub units: Vec<Unit>,
+    pub units: Vec<CountedUnit>,
 }
 
 /// The names that a tool can use for a thread and its process, by kind. Empty if unknown.
@@ -97,13 +97,13 @@ pub struct CallShare {
 
 impl CallShare {
     /// Returns the amount in `unit`; `None` if unknown.
-    pub(super) const fn amount(&self, unit: Unit) -> Option<u64> {
+    pub(super) const fn amount(&self, unit: CountedUnit) -> Option<u64> {
         match unit {
-            Unit::BytesReturned => self.bytes_returned,
-            Unit::BytesRequested => self.bytes_requested,
-            Unit::Calls => Some(self.calls),
-            Unit::Errors => self.errors,
-            Unit::Successes => match self.errors {
+            CountedUnit::BytesReturned => self.bytes_returned,
+            CountedUnit::BytesRequested => self.bytes_requested,
+            CountedUnit::Calls => Some(self.calls),
+            CountedUnit::Errors => self.errors,
+            CountedUnit::Successes => match self.errors {
                 Some(errors) => Some(self.calls.saturating_sub(errors)),
                 None => None,
             },
@@ -185,17 +185,17 @@ pub(super) struct ShareSubject<'t> {
 }
 
 /// Sums up `shares` in `unit`; `None` if an amount is unknown.
-pub(super) fn total(shares: &[&CallShare], unit: Unit) -> Option<u64> {
+pub(super) fn total(shares: &[&CallShare], unit: CountedUnit) -> Option<u64> {
     shares.iter().try_fold(0_u64, |sum, share| Some(sum.saturating_add(share.amount(unit)?)))
 }
 
 impl ShareSubject<'_> {
-    pub(super) fn total(&self, unit: Unit) -> Option<u64> {
+    pub(super) fn total(&self, unit: CountedUnit) -> Option<u64> {
         total(&self.shares, unit)
     }
 
     /// Sums up the shares of one operation.
-    pub(super) fn of(&self, operation: Operation, unit: Unit) -> u64 {
+    pub(super) fn of(&self, operation: Operation, unit: CountedUnit) -> u64 {
         let shares = self.shares.iter().filter(|share| share.operation == operation);
         shares.filter_map(|share| share.amount(unit)).fold(0, u64::saturating_add)
     }

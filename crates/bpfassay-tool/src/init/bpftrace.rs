@@ -8,7 +8,7 @@ use super::{
     guess,
 };
 use crate::{
-    Unit, Whose,
+    CountedUnit, Whose,
     bpftrace_script::{Clause, MapChange, What, changes, clauses, without_comments},
 };
 
@@ -86,12 +86,13 @@ fn figures_of(clause: &Clause<'_>, change: &MapChange) -> Vec<DraftFigure> {
         ["kretprobe", "kretfunc", "fexit", "uretprobe"].iter().any(|kind| probe.starts_with(kind))
             || probe.contains(":sys_exit_")
     };
-    let amount = if clause.probes.iter().all(is_exit) { Unit::BytesReturned } else { Unit::BytesRequested };
-    let parts: &[(&str, Unit)] = match change.what {
-        What::Count => &[("", Unit::Calls)],
+    let amount =
+        if clause.probes.iter().all(is_exit) { CountedUnit::BytesReturned } else { CountedUnit::BytesRequested };
+    let parts: &[(&str, CountedUnit)] = match change.what {
+        What::Count => &[("", CountedUnit::Calls)],
         What::Sum => &[("", amount)],
-        What::Histogram => &[(".count", Unit::Calls)],
-        What::Statistics => &[(".count", Unit::Calls), (".total", amount)],
+        What::Histogram => &[(".count", CountedUnit::Calls)],
+        What::Statistics => &[(".count", CountedUnit::Calls), (".total", amount)],
         What::Other => &[],
     };
     let key = |index: usize| format!("key{}", index + 1);
@@ -133,15 +134,16 @@ fn figures_of(clause: &Clause<'_>, change: &MapChange) -> Vec<DraftFigure> {
             vec![(labelled, of_key.map_or(of_probes, |operation| vec![operation]))]
         }
     };
-    let figure = |(labelled, operations): &(RequiredLabels, Vec<Operation>), (part, unit): &(&str, Unit)| DraftFigure {
-        value: format!("{}{part}", change.map),
-        labelled: labelled.clone(),
-        operations: operations.clone(),
-        unit: Some(*unit),
-        scale: 1,
-        whose,
-        label: label.clone(),
-    };
+    let figure =
+        |(labelled, operations): &(RequiredLabels, Vec<Operation>), (part, unit): &(&str, CountedUnit)| DraftFigure {
+            value: format!("{}{part}", change.map),
+            labelled: labelled.clone(),
+            operations: operations.clone(),
+            unit: Some(*unit),
+            scale: 1,
+            whose,
+            label: label.clone(),
+        };
     cases
         .iter()
         .flat_map(|case| parts.iter().map(move |part| (case, part)))

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use bpfassay_protocol::Operation;
 
-use crate::{TOOL_SCHEMA, Unit, Whose, read::MAX_ENTRIES};
+use crate::{CountedUnit, TOOL_SCHEMA, Whose, read::MAX_ENTRIES};
 
 /// Most characters of untrusted text in a comment.
 const MOST_SHOWN: usize = 120;
@@ -34,7 +34,7 @@ pub(super) struct DraftFigure {
     pub(super) labelled: Vec<(String, String)>,
     /// The operations; empty if they are to be decided.
     pub(super) operations: Vec<Operation>,
-    pub(super) unit: Option<Unit>,
+    pub(super) unit: Option<CountedUnit>,
     pub(super) scale: u64,
     pub(super) whose: Whose,
     pub(super) label: Option<String>,
@@ -59,7 +59,7 @@ impl DraftFigure {
         let operations = if self.operations.is_empty() { &[Operation::Read][..] } else { &self.operations };
         let operations: Vec<String> = operations.iter().map(|operation| quoted(operation.name())).collect();
         parts.push(format!("operations = [{}]", operations.join(", ")));
-        parts.push(format!("unit = {}", quoted(self.unit.unwrap_or(Unit::Calls).name())));
+        parts.push(format!("unit = {}", quoted(self.unit.unwrap_or(CountedUnit::Calls).name())));
         if self.scale != 1 {
             parts.push(format!("scale = {}", self.scale));
         }
@@ -105,7 +105,7 @@ impl ToolDraft {
 
     fn lines_of_figures(&self) -> Vec<String> {
         let operations = Operation::ALL.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ");
-        let units = Unit::ALL.map(Unit::name).join(", ");
+        let units = CountedUnit::ALL.map(CountedUnit::name).join(", ");
         let mut known = BTreeSet::new();
         let figures: Vec<String> = self
             .figures

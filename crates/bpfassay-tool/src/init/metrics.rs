@@ -10,7 +10,7 @@ use super::{
     endpoint::Url,
     guess,
 };
-use crate::{Unit, readings::metrics_sample};
+use crate::{CountedUnit, readings::metrics_sample};
 
 /// Port in the draft if none is known.
 const NO_PORT: u16 = 9100;
@@ -88,7 +88,7 @@ pub(super) fn draft(name: &str, seen: &str, url: Option<&Url>, text: &str) -> To
 fn figures_of(name: &str, labels: &MetricLabels) -> Vec<DraftFigure> {
     let words = guess::words(name);
     let (unit, scale) = guess::unit(&words);
-    let unit = unit.or_else(|| words.iter().any(|word| word == "total").then_some(Unit::Calls));
+    let unit = unit.or_else(|| words.iter().any(|word| word == "total").then_some(CountedUnit::Calls));
     let names = || labels.keys().map(String::as_str).filter(|label| is_name(label));
     let (whose, label) = guess::subject(names());
     let figure = |labelled: Vec<(String, String)>, operation: Option<Operation>| DraftFigure {

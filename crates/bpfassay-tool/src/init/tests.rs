@@ -10,7 +10,7 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Counting, LoadedFile, Ready, ReportForm, Source, Unit, Whose};
+use crate::{CountedUnit, Counting, LoadedFile, Ready, ReportForm, Source, Whose};
 
 /// Drafts a tool file for the file `name` with `contents`.
 fn written(name: &str, contents: &[u8]) -> String {
@@ -46,7 +46,7 @@ fn an_object_is_written_with_its_programs_and_the_fields_of_its_map() {
     let bytes_of = report.figures.iter().find(|figure| figure.value == "bytes").unwrap();
     assert_eq!(
         (bytes_of.unit, bytes_of.whose, bytes_of.label.as_deref()),
-        (Unit::BytesReturned, Whose::Cgroup, Some("cgroup"))
+        (CountedUnit::BytesReturned, Whose::Cgroup, Some("cgroup"))
     );
     assert!(
         text.contains("# Decide: a figure for each value of operation, with where = { operation = \"0\" }."),
@@ -141,8 +141,8 @@ fn a_page_of_metrics_is_written_with_a_figure_for_each_operation() {
     let report = read(&accepted(&text)).report.unwrap();
     let figures: Vec<_> =
         report.figures.iter().map(|figure| (figure.value.as_str(), figure.unit, figure.whose)).collect();
-    let bytes = ("vfs_bytes_total", Unit::BytesReturned, Whose::Mount);
-    assert_eq!(figures, [bytes, bytes, ("vfs_errors_total", Unit::Errors, Whose::System)]);
+    let bytes = ("vfs_bytes_total", CountedUnit::BytesReturned, Whose::Mount);
+    assert_eq!(figures, [bytes, bytes, ("vfs_errors_total", CountedUnit::Errors, Whose::System)]);
     assert_eq!(report.figures[1].labelled["op"], "write");
     assert!(
         text.contains("vfs_errors_total\", operations = [\"read\"], unit = \"errors\" },  # decide: operations\n"),

@@ -7,7 +7,9 @@ use bpfassay_input::document::{Field, Reported, Section, suggestion};
 use bpfassay_protocol::{Operation, UnknownName, operation::Variant};
 
 use super::{HOUR_MS, MAX_ENTRIES, line, one_of, pattern, places::mount_point};
-use crate::{Counting, Lost, MetricsPage, Report, ReportForm, ReportedFigure, Stream, Unit, Whose, readings::MAX_KEYS};
+use crate::{
+    CountedUnit, Counting, Lost, MetricsPage, Report, ReportForm, ReportedFigure, Stream, Whose, readings::MAX_KEYS,
+};
 
 /// Default wait for a tool that reports by itself, in milliseconds.
 const WITHIN_MS: u64 = 10_000;
@@ -54,7 +56,7 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Rep
         true => Err(field.error("this form has no lines in which a tool says that it lost events")),
         false => lost(field),
     });
-    let unit = section.optional("unit", |field| field.choice(Unit::NAMES));
+    let unit = section.optional("unit", |field| field.choice(CountedUnit::NAMES));
     let whose = section.or("whose", Whose::System, |field| field.choice(Whose::NAMES));
     let only_files = section.or("only_files", false, Field::boolean);
     let excludes_itself = section.or("excludes_itself", false, Field::boolean);
@@ -203,7 +205,7 @@ fn check_name(text: &str) -> Result<(), &'static str> {
 /// Default values of figures.
 struct Usual {
     counting: Option<Counting>,
-    unit: Option<Unit>,
+    unit: Option<CountedUnit>,
     whose: Whose,
     only_files: bool,
 }
@@ -264,13 +266,13 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &ReportForm) -> Result
             Ok(Some(whose.name().to_owned()))
         }
     });
-    let unit_of = |unit: Unit| match (form, &value) {
+    let unit_of = |unit: CountedUnit| match (form, &value) {
         (ReportForm::Events { .. }, Ok(value)) if value.is_empty() && !unit.is_of_lines() => Err(section
             .error(format!("`value` is missing: it names what the call returned, of which {} are known", unit.name()))),
         _ => Ok(unit),
     };
     let labelled = section.or("where", BTreeMap::new(), |field| labelled(field, form));
-    let unit = section.or("unit", usual.unit, |field| field.choice(Unit::NAMES).map(Some));
+    let unit = section.or("unit", usual.unit, |field| field.choice(CountedUnit::NAMES).map(Some));
     let unit = unit.and_then(|unit| unit.ok_or_else(|| missing("unit"))).and_then(unit_of);
     let scale = section.or("scale", 1, |field| field.number(1..=1 << 40));
     let only_files = section.or("only_files", usual.only_files, Field::boolean);

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use super::{MAX_LABEL, Sample, SampleSink, TextRow, json::object, lines::TimedLine, number::whole};
-use crate::{ReportedFigure, ToolPattern, Unit};
+use crate::{CountedUnit, ReportedFigure, ToolPattern};
 
 /// Reads the events. `form` is the pattern of lines; `None` for JSON objects.
 pub(super) fn read(
@@ -48,10 +48,10 @@ fn amount(figure: &ReportedFigure, row: &TextRow<'_>) -> Result<u64, String> {
     let number = whole(text).and_then(|value| value.checked_mul(figure.scale));
     match (figure.unit, number) {
         (_, None) if !failed => Err(format!("`{name}` is no whole number below 2^64")),
-        (Unit::Calls, _) => Ok(1),
-        (Unit::Errors, _) => Ok(failed.into()),
-        (Unit::Successes, _) => Ok((!failed).into()),
-        (Unit::BytesReturned | Unit::BytesRequested, number) => Ok(number.unwrap_or(0)),
+        (CountedUnit::Calls, _) => Ok(1),
+        (CountedUnit::Errors, _) => Ok(failed.into()),
+        (CountedUnit::Successes, _) => Ok((!failed).into()),
+        (CountedUnit::BytesReturned | CountedUnit::BytesRequested, number) => Ok(number.unwrap_or(0)),
     }
 }
 

@@ -13,7 +13,7 @@ use std::{fs, path::Path};
 
 use bpfassay_protocol::{Arch, Operation};
 use bpfassay_tool::{
-    Counting, MissingService, Ready, ReportForm, Signal, Source, Stop, Stream, ToolFile, Unit, Whose, bundled,
+    CountedUnit, Counting, MissingService, Ready, ReportForm, Signal, Source, Stop, Stream, ToolFile, Whose, bundled,
     file::of_target, load,
 };
 use proptest::prelude::*;
@@ -79,7 +79,7 @@ fn a_file_describes_a_tool() {
     assert!(tool.source.has(Arch::X86_64, "6.12") && !tool.source.has(Arch::Aarch64, "6.12"));
     let [reads, writes] = tool.figures() else { panic!("{tool:?}") };
     assert_eq!((reads.operations.as_slice(), reads.counting), ([Operation::Read].as_slice(), Counting::Cumulative));
-    assert_eq!((reads.unit, reads.whose, reads.label.as_deref()), (Unit::BytesReturned, Whose::System, None));
+    assert_eq!((reads.unit, reads.whose, reads.label.as_deref()), (CountedUnit::BytesReturned, Whose::System, None));
     assert_eq!(
         (writes.whose, writes.label.as_deref(), writes.counting),
         (Whose::Cgroup, Some("cg"), Counting::Interval)

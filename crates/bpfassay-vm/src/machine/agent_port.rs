@@ -6,14 +6,14 @@ use std::ffi::OsString;
 use bpfassay_protocol::AGENT_PORT;
 
 use crate::{
-    Clock,
+    GuestClock,
     device::{MachineDevice, channel, descriptor},
 };
 
 /// One virtio-serial bus with one port, named [`AGENT_PORT`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AgentPort {
-    pub(crate) clock: Clock,
+    pub(crate) clock: GuestClock,
 }
 
 impl MachineDevice for AgentPort {
@@ -23,7 +23,7 @@ impl MachineDevice for AgentPort {
         // boards have. The `virtio-mmio` transport is a module in some distribution kernels and
         // built into others.
         let mut bus = "virtio-serial-pci,id=serial,max_ports=2".to_owned();
-        if self.clock == Clock::Instructions {
+        if self.clock == GuestClock::Instructions {
             // A host thread would read the guest's output some time later through an ioeventfd. The
             // guest's processor now reads it between two of its instructions.
             bus.push_str(",ioeventfd=off");

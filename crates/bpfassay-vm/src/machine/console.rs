@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use bpfassay_protocol::Arch;
 
 use crate::{
-    Clock,
+    GuestClock,
     device::{MachineDevice, arguments, channel, descriptor},
 };
 
@@ -16,7 +16,7 @@ pub(crate) struct Console {
     pub(crate) arch: Arch,
     /// Whether the kernel prints all messages, not only warnings and worse.
     pub(crate) verbose: bool,
-    pub(crate) clock: Clock,
+    pub(crate) clock: GuestClock,
 }
 
 impl Console {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
-use bpfassay_vm::{BootOptions, Clock, Guest, GuestDeadlines, Initramfs, Machine, PluginUse, Qemu};
+use bpfassay_vm::{BootOptions, Guest, GuestClock, GuestDeadlines, Initramfs, Machine, PluginUse, Qemu};
 use tempfile::TempDir;
 
 /// Returns a kernel to boot: that of `BPFASSAY_TEST_KERNEL_X86_64` (and similar variables for other
@@ -84,7 +84,7 @@ impl TestBoot {
 
     /// Puts the machine under the instruction clock, and makes QEMU load the plugin.
     pub(crate) async fn count_instructions(&mut self) {
-        self.machine.clock = Clock::Instructions;
+        self.machine.clock = GuestClock::Instructions;
         for plugin in bpfassay_plugin::plugins() {
             if self.qemu.try_plugin(plugin.code, PluginUse::Counts).await.is_ok() {
                 self.options.plugin = Some(plugin.code);

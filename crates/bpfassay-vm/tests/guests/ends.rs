@@ -25,7 +25,7 @@ use bpfassay_protocol::{
     message::{GuestMessage, HostMessage, Phase},
 };
 use bpfassay_vm::{
-    EndReason, Ending, Guest, Initramfs, KernelIncident, KernelIncidentKind, Machine, Severity, VmError, VmEvent,
+    EndReason, Guest, GuestEnding, Initramfs, KernelIncident, KernelIncidentKind, Machine, Severity, VmError, VmEvent,
     file_for_initramfs,
 };
 
@@ -109,7 +109,7 @@ impl Drop for Load {
 }
 
 /// Collects everything until the end.
-async fn story(guest: &mut Guest) -> (Vec<GuestMessage>, Vec<KernelIncident>, Ending) {
+async fn story(guest: &mut Guest) -> (Vec<GuestMessage>, Vec<KernelIncident>, GuestEnding) {
     let (mut messages, mut incidents) = (Vec::new(), Vec::new());
     loop {
         match guest.next_event().await {

@@ -18,7 +18,7 @@ use std::{
 
 use bpfassay_protocol::{Arch, frame, message::GuestMessage};
 use bpfassay_vm::{
-    Accelerator, AcceleratorWish, Clock, EndReason, VmError, VmEvent,
+    Accelerator, AcceleratorWish, EndReason, GuestClock, VmError, VmEvent,
     accelerator::{AcceleratorKey, choose, is_native},
 };
 use rustix::{
@@ -119,7 +119,7 @@ async fn qemu_is_kept_away_from_the_host() {
     std::fs::copy(&test.machine.kernel, &kernel).unwrap();
     std::fs::set_permissions(&kernel, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     test.machine.kernel = kernel;
-    for clock in [Clock::Wall, Clock::Instructions] {
+    for clock in [GuestClock::Wall, GuestClock::Instructions] {
         test.machine.clock = clock;
         let mut guest = test.boot().await;
         assert!(matches!(guest.next_event().await, VmEvent::Message(_)));

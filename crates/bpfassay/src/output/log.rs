@@ -92,9 +92,9 @@ mod tests {
     use crate::output::EscapedStream;
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct KeptText(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for KeptText {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn colours_are_ours_only() {
-        let kept = Kept::default();
+        let kept = KeptText::default();
         let stream = kept.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_ansi(true)

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use bpfassay_protocol::{IoPath, message::RunFigures, tool::ToolFigures};
 use bpfassay_tool::{
-    Readings, Report, Unit,
+    CountedUnit, Readings, Report,
     finding::{self, CallShare, Evidence, FindingResult, Kind, Truth, ValueLimits},
 };
 
@@ -68,7 +68,7 @@ fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &S
         };
         let shares: Vec<CallShare> = phase.moved.iter().filter_map(share).collect();
         if !shares.is_empty() {
-            truths.push(Truth { from_ns, to_ns, shares, units: Unit::ALL.to_vec(), ..Truth::default() });
+            truths.push(Truth { from_ns, to_ns, shares, units: CountedUnit::ALL.to_vec(), ..Truth::default() });
         }
     }
     truths

@@ -17,7 +17,7 @@ use bpfassay_protocol::{
     tracer::{CounterRow, Device, Sample, Task},
 };
 use bpfassay_tool::{
-    Report, Unit, Whose,
+    CountedUnit, Report, Whose,
     finding::{CallShare, ProcessNames, Truth},
 };
 
@@ -54,8 +54,10 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
     };
     // Entry probes see what calls request, but not what they return.
     let units = match figures.probe.probe.counts()? {
-        ByteMeaning::Requested => vec![Unit::BytesRequested],
-        ByteMeaning::Returned => Unit::ALL.into_iter().filter(|&unit| unit != Unit::BytesRequested).collect(),
+        ByteMeaning::Requested => vec![CountedUnit::BytesRequested],
+        ByteMeaning::Returned => {
+            CountedUnit::ALL.into_iter().filter(|&unit| unit != CountedUnit::BytesRequested).collect()
+        }
     };
     let counts = |row: &CounterRow| !report.excludes_itself || row.cgroup != seen.cgroup;
     // A tool may count what the agent, kernel threads and the tool itself do, or leave it out. The

@@ -12,7 +12,7 @@ use bpfassay_results::{NodeFacts, NodeRun};
 
 use crate::{
     sum,
-    together::{RunTogether, Together},
+    together::{JointReport, RunTogether},
 };
 
 /// Highest number of waiting messages of one node. An agent is at most one run ahead, because it
@@ -25,7 +25,7 @@ pub(super) enum Joined {
     /// A message as a single agent would have sent it.
     Message(GuestMessage),
     /// A report of all nodes.
-    Together(Together),
+    Together(JointReport),
 }
 
 /// Messages of a node that are not joined yet.
@@ -213,7 +213,7 @@ impl Joiner {
         let problem = self.problem.take();
         let ranks = self.ranks.clone();
         let (outcome, nodes) = outcome(outcomes, &ranks, problem);
-        Ok(Joined::Together(Together::RunEnded(RunTogether { run, outcome, nodes })))
+        Ok(Joined::Together(JointReport::RunEnded(RunTogether { run, outcome, nodes })))
     }
 }
 
@@ -236,7 +236,7 @@ fn ready(first: GuestFacts, heads: Vec<(String, GuestMessage)>) -> Result<Joined
             other => return Err(format!("node {node} is not ready when others are, but sends {}", kind(&other))),
         }
     }
-    Ok(Joined::Together(Together::Ready { facts: Box::new(first), nodes }))
+    Ok(Joined::Together(JointReport::Ready { facts: Box::new(first), nodes }))
 }
 
 /// Joins the outcomes of a run: measured if all nodes measured it, refused if any refused it.

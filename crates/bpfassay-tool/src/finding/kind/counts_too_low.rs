@@ -2,7 +2,7 @@
 //! The tool counts less than happened, for an unknown reason.
 
 use crate::{
-    ReportedFigure, Unit,
+    CountedUnit, ReportedFigure,
     finding::{
         candidates::Candidates,
         certainty::Certainty,
@@ -49,8 +49,8 @@ fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
 fn errors(figure: &ReportedFigure, one: &NumberComparison<'_>) -> String {
     let sum = one.negative().map_or_else(|| i128::from(one.reported), i128::from);
     let missing = i128::from(one.expected) - sum;
-    let failed = one.subject.total(Unit::Errors).map_or(0, i128::from);
-    let is_sum = figure.unit == Unit::BytesReturned && one.at_least == one.at_most && one.slack == 0;
+    let failed = one.subject.total(CountedUnit::Errors).map_or(0, i128::from);
+    let is_sum = figure.unit == CountedUnit::BytesReturned && one.at_least == one.at_most && one.slack == 0;
     match missing.checked_rem(failed) {
         Some(0) if is_sum && (1..=MAX_ERRNO).contains(&(missing / failed)) => {
             let errno = missing / failed;

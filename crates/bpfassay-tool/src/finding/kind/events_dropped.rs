@@ -2,7 +2,7 @@
 //! The tool reports that it lost events.
 
 use crate::{
-    Unit,
+    CountedUnit,
     finding::{
         certainty::Certainty,
         comparison::{NumberComparison, shown},
@@ -31,8 +31,10 @@ fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
     let mut left = lost;
     for one in differences.comparisons.iter_mut().filter(|one| one.is_too_low()) {
         let (events, amount) = match unit {
-            Unit::BytesReturned | Unit::BytesRequested => bytes(one, unit, left),
-            Unit::Calls | Unit::Errors | Unit::Successes => (one.missing().min(left), one.missing().min(left)),
+            CountedUnit::BytesReturned | CountedUnit::BytesRequested => bytes(one, unit, left),
+            CountedUnit::Calls | CountedUnit::Errors | CountedUnit::Successes => {
+                (one.missing().min(left), one.missing().min(left))
+            }
         };
         left = left.saturating_sub(events);
         let line = Certainty::Fitting.line(shown(differences.figure, one));
@@ -45,7 +47,7 @@ fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
 
 /// The smallest number of lost events, up to `events`, that explains what `one` lacks, and their
 /// bytes. Assumes the mean size of calls per process, mount and operation.
-fn bytes(one: &NumberComparison<'_>, unit: Unit, events: u64) -> (u64, u64) {
+fn bytes(one: &NumberComparison<'_>, unit: CountedUnit, events: u64) -> (u64, u64) {
     let mean = |share: &&CallShare| Some((share.amount(unit)?.div_ceil(share.calls.max(1)), share.calls));
     let mut means: Vec<(u64, u64)> = one.subject.shares.iter().filter_map(mean).collect();
     means.sort_unstable_by(|a, b| b.cmp(a));

@@ -2,7 +2,7 @@
 //! The kernel skips probes.
 
 use crate::{
-    ReportedFigure, Unit,
+    CountedUnit, ReportedFigure,
     finding::{
         certainty::Certainty,
         comparison::{ComparedFigure, NumberComparison, shown},
@@ -38,7 +38,9 @@ const COUNTED: [u32; 7] = [KPROBE, TRACEPOINT, PERF_EVENT, RAW_TRACEPOINTS[0], R
 /// Finds calls that one figure counts completely and another figure of the same calls does not.
 fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
     let Differences { report, readings, truth, figure, index, comparisons, .. } = differences;
-    if !matches!(figure.unit, Unit::Calls | Unit::Successes) || comparisons.iter().all(|one| !is_less(one)) {
+    if !matches!(figure.unit, CountedUnit::Calls | CountedUnit::Successes)
+        || comparisons.iter().all(|one| !is_less(one))
+    {
         return;
     }
     for other in ComparedFigure::all(report, readings, truth) {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bpfassay_protocol::{Operation, prototype::Checked};
 
 use crate::{
-    Report, ReportedFigure, Unit,
+    CountedUnit, Report, ReportedFigure,
     finding::{
         candidates::{Candidates, Unseen, names},
         certainty::Certainty,
@@ -100,7 +100,7 @@ const ENTRIES: &str = "the reference tracer counts what calls ask for: ways that
 /// Operations that no figure counts, although figures count others of the same direction. `None` if
 /// the truth does not know what moved.
 fn unreported(report: &Report, truth: &Truth) -> Option<Vec<String>> {
-    if !truth.units.contains(&Unit::BytesReturned) {
+    if !truth.units.contains(&CountedUnit::BytesReturned) {
         return None;
     }
     let listed = |operation| report.figures.iter().any(|figure| figure.operations.contains(&operation));

@@ -16,7 +16,8 @@ fn read() -> Truth {
 /// second is exact.
 fn of(one: &AbsentName, truth: &Truth) -> Vec<FindingResult> {
     let operations = [Operation::Read, Operation::Write];
-    let figures = [figure(&operations[..1], Unit::Calls, Whose::System), figure(&operations, MOVED, Whose::System)];
+    let figures =
+        [figure(&operations[..1], CountedUnit::Calls, Whose::System), figure(&operations, MOVED, Whose::System)];
     let bytes: u64 = truth.shares.iter().filter_map(|share| share.bytes_returned).sum();
     let readings = Readings { absent: vec![one.clone()], ..readings(&[(100, 1, None, bytes)]) };
     counts(&report(figures.to_vec()), &readings, truth)

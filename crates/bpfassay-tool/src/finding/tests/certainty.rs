@@ -156,7 +156,7 @@ fn a_mount_is_shown_by_the_name_that_it_was_reported_under() {
 
 #[test]
 fn values_of_histograms_stand_beside_their_number() {
-    let report = report(vec![figure(&[Operation::Read], Unit::Calls, Whose::Process)]);
+    let report = report(vec![figure(&[Operation::Read], CountedUnit::Calls, Whose::Process)]);
     let mut readings = grown(Some("7"), 200);
     let values = |at_ns, counts: [u64; 3]| Distribution {
         at_ns,

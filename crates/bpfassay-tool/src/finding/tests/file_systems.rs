@@ -20,7 +20,7 @@ fn reported(file_systems: &[&str], calls: u64, happened: &Truth) -> Vec<FindingR
 
 fn reported_of(operation: Operation, file_systems: &[&str], calls: u64, happened: &Truth) -> Vec<FindingResult> {
     let file_systems = file_systems.iter().map(|&one| one.to_owned()).collect();
-    let figure = ReportedFigure { file_systems, ..figure(&[operation], Unit::Calls, Whose::System) };
+    let figure = ReportedFigure { file_systems, ..figure(&[operation], CountedUnit::Calls, Whose::System) };
     counts(&report(vec![figure]), &readings(&[(10, 0, None, 0), (50, 0, None, calls), (100, 0, None, calls)]), happened)
 }
 

@@ -136,7 +136,7 @@ fn what_is_reported_under_another_name_is_compared_with_whose_it_is() {
         share("a", "/mnt/nfs", Operation::Readv, 12, 786_432, 786_432),
         share("b", "/tmp", Operation::Read, 3, 30, 30),
     ]);
-    let tool = report(vec![figure(&reads, Unit::Calls, Whose::Mount), figure(&reads, MOVED, Whose::Mount)]);
+    let tool = report(vec![figure(&reads, CountedUnit::Calls, Whose::Mount), figure(&reads, MOVED, Whose::Mount)]);
     let results = |samples: &[_]| counts(&tool, &readings(samples), &truth);
     let tmp = [(100, 0, Some("/tmp"), 3), (100, 1, Some("/tmp"), 30)];
     // The call counts show that /nfs is /mnt/nfs. Therefore its bytes lack only those of readv.

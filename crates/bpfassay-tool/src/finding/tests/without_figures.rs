@@ -181,7 +181,7 @@ fn missed_probes_are_clear_only_where_the_kernel_counts_those_of_every_program()
 #[test]
 fn returns_that_are_missed_are_found_by_the_entries() {
     let truth = truth(vec![share("a", "m", Operation::Read, 2230, 400, 400)]);
-    let mut entries = figure(&[Operation::Read], Unit::Calls, Whose::Cgroup);
+    let mut entries = figure(&[Operation::Read], CountedUnit::Calls, Whose::Cgroup);
     entries.value = "@in".to_owned();
     let mut returns = entries.clone();
     returns.value = "@out".to_owned();
