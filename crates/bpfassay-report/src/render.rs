@@ -3,7 +3,6 @@
 //! OpenMetrics, CSV, collapsed stacks, a profile, a badge. Pure functions of
 //! [`bpfassay_results::Results`].
 
-mod alike;
 mod attach;
 mod badge;
 mod bencher;
@@ -12,6 +11,7 @@ mod collapsed;
 mod columns;
 mod compare;
 mod csv;
+mod failure_events;
 mod format;
 mod github;
 mod head;
@@ -25,9 +25,9 @@ mod markdown;
 mod openmetrics;
 mod pprof;
 mod program_code;
+mod result_summary;
 mod screen;
 mod sections;
-mod standing;
 mod study;
 mod table;
 mod text;

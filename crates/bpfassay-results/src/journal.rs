@@ -14,11 +14,11 @@
 #![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
 
 mod chain;
+mod counted_entries;
 mod provisioned;
 mod published;
 mod read;
 mod sound;
-mod standing;
 mod texts;
 mod write;
 
@@ -27,7 +27,7 @@ use std::{io, path::PathBuf};
 pub(crate) use self::chain::hex;
 pub use self::{
     chain::JournalDigest,
-    standing::{Again, CountedEntries, Past, PastBoot, ToDo},
+    counted_entries::{Again, CountedEntries, Past, PastBoot, ToDo},
     texts::{TextPlace, Texts},
     write::Journal,
 };

@@ -3,7 +3,7 @@
 //! reuses them instead of booting guests.
 //!
 //! The name of a block is its *key*: SHA-256 over everything that determines the block's figures
-//! (`key`, pure). An entry is a journal of that one block, with its plan and provenance (`kept`,
+//! (`key`, pure). An entry is a journal of that one block, with its plan and provenance (`block_records`,
 //! pure). The key follows from the entry itself, so a reader can check that the entry is what its
 //! name says. The chain of sums shows whether the entry is as it was written.
 //!
@@ -15,10 +15,10 @@
 //! A store is untrusted input, as results are. Whoever can write to a store can add figures that
 //! nobody measured. [`crate::Verification::of_block`] measures an entry again.
 
+mod block_records;
 #[cfg(feature = "object-stores")]
 mod client;
 mod directory;
-mod kept;
 mod key;
 #[cfg_attr(not(feature = "object-stores"), path = "block_store/no_objects.rs")]
 mod objects;

@@ -28,7 +28,7 @@ use self::{
     outcomes::{NodeRunEnded, Outcomes},
     rendezvous::Rendezvous,
 };
-use crate::{asked::AskedGuest, together::JointReport};
+use crate::{asked::AskedGuest, joint_report::JointReport};
 
 /// How long guests whose work is done can take to power off.
 const GRACE: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@
 
 mod alarms;
 mod guest_watch;
-mod held;
+mod waiting_incidents;
 
 use std::{
     collections::VecDeque,

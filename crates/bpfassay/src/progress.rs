@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shows events on the terminal: for people ([`shown`]) or as JSON for programs, with the commands
+//! Shows events on the terminal: for people ([`event_printer`]) or as JSON for programs, with the commands
 //! that repeat what failed.
 
+mod event_printer;
 mod lines;
-mod shown;
+mod stage_lines;
 mod timings;
-mod underway;
 
 use std::{io::Write, path::Path, sync::Arc};
 
@@ -14,7 +14,7 @@ use bpfassay_runner::{EventSink, stage_event, timings_event, unix_ms};
 use bpfassay_study::{Clock, Plan};
 use bpfassay_testbed::stages::{ProgressReport, Stages, Watcher};
 
-use self::shown::EventPrinter;
+use self::event_printer::EventPrinter;
 use crate::{cli::MessageFormat, output};
 
 /// The output for progress, from the beginning of a command to its end.

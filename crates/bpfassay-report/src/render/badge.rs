@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{
     format::ReportFormat,
     plain,
-    standing::{Class, standing},
+    result_summary::{Class, standing},
 };
 use bpfassay_results::Results;
 

@@ -6,12 +6,12 @@ mod summary;
 use std::collections::HashMap;
 
 use super::{
-    alike::FailureEvents,
     cases::{self, Account, CaseOutcome, SuiteCase},
+    failure_events::FailureEvents,
     finished,
     format::{Rendered, ReportFormat},
     plain,
-    standing::standing,
+    result_summary::standing,
 };
 use bpfassay_results::{CellResult, Demand, Results};
 

@@ -7,7 +7,7 @@ use bpfassay_protocol::job::{DIRECTORY, Program, SCRIPT, SUMMARY, Workload};
 
 use super::{
     plain,
-    standing::{CellState, not_compared, standing, state_of},
+    result_summary::{CellState, not_compared, standing, state_of},
     study,
     table::target_list,
 };

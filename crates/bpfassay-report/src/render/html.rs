@@ -24,7 +24,7 @@ use self::{
 };
 pub use self::{comparison::comparison_html, standalone::figure_svg};
 use super::{
-    alike::FailureEvents,
+    failure_events::FailureEvents,
     finished as escaped,
     format::ReportFormat,
     head::{Head, head},

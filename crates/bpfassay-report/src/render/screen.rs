@@ -16,7 +16,7 @@ use self::{
 use super::{
     finished, head,
     plain::{excerpt, line},
-    standing::standing,
+    result_summary::standing,
     study,
     table::Remarks,
     wrap::push_wrapped,

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use bpfassay_study::{Cell, Clock, MetricName};
 
-use super::standing;
+use super::result_summary;
 use crate::{
     derive::activity,
     labels::{self, MissingEvents},
@@ -154,7 +154,7 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
 /// Returns the warnings, except for what the instruction clock counts.
 pub(super) fn warnings_but_of_instructions(results: &Results) -> Vec<String> {
     let mut warnings: Vec<String> = warning_of_emulation(results).into_iter().collect();
-    warnings.extend(standing::races(results));
+    warnings.extend(result_summary::races(results));
     warnings.extend(results.plan.left_out.iter().map(|left| format!("left out: {}: {}", left.what, left.reason)));
     warnings.extend(results.notes.iter().cloned());
     warnings.extend(course(results));

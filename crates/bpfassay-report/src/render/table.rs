@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use bpfassay_study::Target;
 
-use super::alike::FailureEvents;
+use super::failure_events::FailureEvents;
 use crate::compare::Comparison;
 use bpfassay_results::{CellResult, Results, RunFailure};
 

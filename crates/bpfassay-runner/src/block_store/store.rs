@@ -10,7 +10,8 @@ use bpfassay_results::{JournalContents, Provenance, Reused};
 use bpfassay_study::{Block, Plan};
 
 use super::{
-    BlockStoreError, MAX_ENTRY, StoreKey, StorePlace, directory::StoreDirectory, kept::BlockRecords, objects::Objects,
+    BlockStoreError, MAX_ENTRY, StoreKey, StorePlace, block_records::BlockRecords, directory::StoreDirectory,
+    objects::Objects,
 };
 
 /// A store of blocks.

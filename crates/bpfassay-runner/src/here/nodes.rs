@@ -11,10 +11,10 @@
 //! launcher starts IOR ([`team`]). The ranks join the cgroups that the tracers count ([`node`]).
 
 mod allocation;
+mod block_on_nodes;
 mod cluster;
 mod join;
 mod node;
-mod on;
 mod relay;
 mod team;
 mod wire;

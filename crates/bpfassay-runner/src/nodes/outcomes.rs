@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use bpfassay_protocol::{message::RunOutcome, nodes::Node};
 use bpfassay_results::NodeRun;
 
-use crate::{sum, together::RunTogether};
+use crate::{joint_report::RunTogether, sum};
 
 /// Outcomes that wait for those of other nodes.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 use super::{
     EVENT_BACKLOG, OUTPUT_TAIL, QUIT_PATIENCE,
     alarms::{Alarm, Alarms},
-    held::WaitingIncidents,
+    waiting_incidents::WaitingIncidents,
 };
 use crate::{
     BootedFor, EndReason, GuestDeadlines, KernelIncident, MessageOrder, VmEvent,

@@ -7,7 +7,7 @@ use super::{
     SummaryCount,
     figures::{
         self, Plot, Plots,
-        together::{Panel, PanelShape, PanelStyle, together},
+        panels::{Panel, PanelShape, PanelStyle, together},
     },
     finished,
     plot::Mark,

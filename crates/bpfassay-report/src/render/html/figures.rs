@@ -3,7 +3,7 @@
 
 mod along;
 mod icicle;
-pub(super) mod together;
+pub(super) mod panels;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,7 +13,7 @@ use bpfassay_stats::{Summary, relative_error::CounterReading};
 use self::{
     along::along_kernels,
     icicle::icicles,
-    together::{Panel, PanelShape, PanelStyle, together},
+    panels::{Panel, PanelShape, PanelStyle, together},
 };
 use super::plot::{self, Curves, Mark, Sizes};
 use crate::derive::readings;

@@ -9,7 +9,7 @@ use super::{
     super::{
         kernel_features,
         plain::excerpt,
-        standing::{CellState, state_of},
+        result_summary::{CellState, state_of},
         study,
         table::{CellNames, Remarks},
     },

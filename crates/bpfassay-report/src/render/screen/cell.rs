@@ -9,7 +9,7 @@ use bpfassay_study::Clock;
 use super::super::{
     cases,
     kernel_features::errno_name,
-    standing::{CellState, denied, state},
+    result_summary::{CellState, denied, state},
     study,
     table::Remarks,
 };

@@ -11,8 +11,8 @@ use bpfassay_protocol::{
 use bpfassay_results::{NodeFacts, NodeRun};
 
 use crate::{
+    joint_report::{JointReport, RunTogether},
     sum,
-    together::{JointReport, RunTogether},
 };
 
 /// Highest number of waiting messages of one node. An agent is at most one run ahead, because it

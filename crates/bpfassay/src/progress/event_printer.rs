@@ -16,7 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::{
     duration,
     lines::{Repeated, booted_again, ended_badly, lines_of},
-    underway::{PATIENCE, StageLine, Underway},
+    stage_lines::{PATIENCE, StageLine, Underway},
 };
 use crate::output::{self, Bar};
 
