@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The journal: append-only JSON lines. Each line is on disk before the next one begins.
 //!
-//! The first line is the [`JournalHeader`], every other line is an [`JournalEntry`]. A crash loses at most the
-//! line being written. A last line without a newline is *torn* and is set aside. Any other
-//! unreadable line is an error that names the line.
+//! The first line is the [`JournalHeader`], every other line is a [`JournalEntry`]. A crash loses
+//! at most the line being written. A last line without a newline is *torn* and is set aside. Any
+//! other unreadable line is an error that names the line.
 //!
 //! Two checks detect damage. Every line carries a sum over itself and all lines before it
 //! (`chain`). The entries must be possible under the plan in the header (`sound`).
@@ -209,7 +209,8 @@ impl JournalContents {
         read::read_file(path, file, limit.min(MAX_FILE))
     }
 
-    /// Returns the text of a journal with these contents, which [`JournalContents::read_file`] can read.
+    /// Returns the text of a journal with these contents, which [`JournalContents::read_file`] can
+    /// read.
     /// `path` names it in messages.
     ///
     /// # Errors

@@ -3,9 +3,9 @@
 //! reuses them instead of booting guests.
 //!
 //! The name of a block is its *key*: SHA-256 over everything that determines the block's figures
-//! (`key`, pure). An entry is a journal of that one block, with its plan and provenance (`block_records`,
-//! pure). The key follows from the entry itself, so a reader can check that the entry is what its
-//! name says. The chain of sums shows whether the entry is as it was written.
+//! (`key`, pure). An entry is a journal of that one block, with its plan and provenance
+//! (`block_records`, pure). The key follows from the entry itself, so a reader can check that the
+//! entry is what its name says. The chain of sums shows whether the entry is as it was written.
 //!
 //! Entries are written under another name and then renamed (`directory`), or put as a whole
 //! (`objects`, which sends requests through `client`). Several hosts can therefore use a store at

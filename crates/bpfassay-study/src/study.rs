@@ -223,6 +223,7 @@ impl Study {
 
 /// The design of the experiment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename = "Design")]
 pub struct StudyDesign {
     /// Boots per target, workload and file system.
     pub replicates: u32,

@@ -78,8 +78,8 @@ const KEY_VERSION: &str = "1";
 /// Kind of cache record that maps source and architecture to programs.
 const RECORD: &str = "payload";
 
-/// Prefix of the environment variable that passes [`PayloadProgram::at`] to a build script. The package's
-/// name follows it.
+/// Prefix of the environment variable that passes [`PayloadProgram::at`] to a build script. The
+/// package's name follows it.
 const LINK_VARIABLE: &str = "BPFASSAY_LINK_AT";
 
 struct Building<'a> {

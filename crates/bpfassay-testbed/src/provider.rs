@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Providers of guests. A provider is one file in this directory and one line in `PROVIDERS`.
 //!
-//! A provider builds or finds the guests of a [`GuestRequest`] and describes them in a [`Manifest`]. All
-//! of them share `assemble`, which builds a bootable target from a kernel and the guest's programs.
+//! A provider builds or finds the guests of a [`GuestRequest`] and describes them in a
+//! [`Manifest`]. All of them share `assemble`, which builds a bootable target from a kernel and the
+//! guest's programs.
 
 pub mod debian;
 pub mod local;

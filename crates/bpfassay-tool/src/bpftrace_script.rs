@@ -199,8 +199,8 @@ fn parts(key: &str) -> Vec<String> {
 /// Anything that could come from elsewhere is accepted.
 ///
 /// # Errors
-/// [`ReadingsError::NoScriptMap`] for a map that is not in `text`; [`ReadingsError::NoScriptKey`] for a key
-/// part that no use of the map has.
+/// [`ReadingsError::NoScriptMap`] for a map that is not in `text`; [`ReadingsError::NoScriptKey`]
+/// for a key part that no use of the map has.
 pub(crate) fn check(report: &Report, text: &str) -> Result<(), ReadingsError> {
     let code = without_comments(text);
     // Since version 0.24, bpftrace can import maps from other files.

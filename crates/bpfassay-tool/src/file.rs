@@ -109,7 +109,8 @@ impl Lost {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReportedFigure {
-    /// Name of the figure in the report; see [`ReportForm`]. Empty for a figure that counts all events.
+    /// Name of the figure in the report; see [`ReportForm`]. Empty for a figure that counts all
+    /// events.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// The page or map with the figure, if there are several.

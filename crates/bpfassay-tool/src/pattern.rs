@@ -14,7 +14,7 @@ const MAX_COMPILED: usize = 1 << 20;
 
 /// A regular expression in the syntax of the crate `regex-lite`, which guests use, too.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(rename = "Pattern", try_from = "String", into = "String")]
 pub struct ToolPattern(Regex);
 
 impl ToolPattern {

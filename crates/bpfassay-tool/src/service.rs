@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A service that no guest has: process 1 is the agent, which starts none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename = "Service", rename_all = "lowercase")]
 pub enum MissingService {
     /// systemd with its journal.
     Systemd,

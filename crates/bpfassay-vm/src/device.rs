@@ -55,8 +55,8 @@ pub(crate) fn socket(id: &str, descriptor: i32) -> [OsString; 2] {
 }
 
 /// Returns the arguments for a character device on `descriptor`: an inherited socket, or an
-/// inherited file for a guest that is [`GuestClock::is_one_way`]. A socket blocks QEMU and the guest if
-/// the host does not read soon enough. A file never blocks.
+/// inherited file for a guest that is [`GuestClock::is_one_way`]. A socket blocks QEMU and the
+/// guest if the host does not read soon enough. A file never blocks.
 pub(crate) fn channel(id: &str, descriptor: i32, clock: GuestClock) -> [OsString; 2] {
     if clock.is_one_way() {
         ["-chardev".into(), format!("file,id={id},path=/dev/fd/{descriptor}").into()]

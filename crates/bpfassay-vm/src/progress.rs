@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// [`Self::workload`] is therefore for one run. A guest that reports run after run for ever exceeds
 /// only [`Self::whole_boot`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename = "Deadlines", deny_unknown_fields)]
 pub struct GuestDeadlines {
     /// Time from power-on to the agent's first message.
     pub boot: Option<u64>,

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Standard output and standard error: everything that the command prints goes through [`EscapedStream`].
+//! Standard output and standard error: everything that the command prints goes through
+//! [`EscapedStream`].
 //!
 //! Kernels, guests, tools, studies and foreign results wrote much of what is printed. Two
 //! mechanisms keep a terminal from obeying it:
 //!
 //! - Foreign text is escaped where it is inserted ([`bpfassay_results::plain`]): by the renderers,
 //!   by [`log`] for fields of messages, by [`report`] for errors, and by the lines of progress.
-//! - [`EscapedStream`] passes no control character, so it escapes what the first mechanism missed. If the
-//!   command has colours, the few sequences that set them pass; foreign text has none left by then.
+//! - [`EscapedStream`] passes no control character, so it escapes what the first mechanism missed.
+//!   If the command has colours, the few sequences that set them pass; foreign text has none left
+//!   by then.
 //!
 //! The exception is the guest's console under `bpfassay shell`, which is raw by nature.
 

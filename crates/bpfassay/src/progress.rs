@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shows events on the terminal: for people ([`event_printer`]) or as JSON for programs, with the commands
-//! that repeat what failed.
+//! Shows events on the terminal: for people ([`event_printer`]) or as JSON for programs, with the
+//! commands that repeat what failed.
 
 mod event_printer;
 mod lines;

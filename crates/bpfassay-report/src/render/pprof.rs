@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Direct costs as a profile for pprof and other viewers of its files: the message `ProfileBuilder` of
+//! Direct costs as a profile for pprof and other viewers of its files: the message `Profile` of
 //! pprof's `profile.proto`, compressed.
 
 use std::{

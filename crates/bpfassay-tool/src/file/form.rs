@@ -9,7 +9,7 @@ use crate::ToolPattern;
 
 /// The form of a report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "form", rename_all = "kebab-case")]
+#[serde(rename = "Form", tag = "form", rename_all = "kebab-case")]
 pub enum ReportForm {
     /// JSON lines, one object each. Values and labels are fields. Fields of nested objects are
     /// named `outer.inner`.

@@ -15,8 +15,8 @@ type Keys<'f> = (u64, BTreeMap<&'f [u8], Vec<Sample>>);
 /// Reads the maps of `object` that `report` names from `dumps`.
 ///
 /// # Errors
-/// [`ReadingsError::NoObject`] without an object; other [`ReadingsError`]s if the BTF cannot be read, or
-/// lacks a map or field of the report.
+/// [`ReadingsError::NoObject`] without an object; other [`ReadingsError`]s if the BTF cannot be
+/// read, or lacks a map or field of the report.
 pub(super) fn read<'f>(
     sink: &mut SampleSink<'f>,
     report: &Report,

@@ -73,8 +73,9 @@ impl<'a> KernelProvider<'a> {
     /// Returns the kernel `name` of `arch`, from the cache or by downloading and unpacking it.
     ///
     /// A name means the build in the catalogue's lock. It means the newest build instead if the
-    /// lock has none, if the mirror no longer has its files, or if [`crate::apt::FetchOptions::newest`]
-    /// asks for it. That choice then stays until [`crate::apt::FetchOptions::refresh`].
+    /// lock has none, if the mirror no longer has its files, or if
+    /// [`crate::apt::FetchOptions::newest`] asks for it. That choice then stays until
+    /// [`crate::apt::FetchOptions::refresh`].
     ///
     /// # Errors
     /// - [`CatalogueError`] for an unknown name, and for a build that is missing or incomplete.

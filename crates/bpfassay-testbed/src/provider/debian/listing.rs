@@ -64,7 +64,8 @@ impl SeriesListing {
 
 impl KernelProvider<'_> {
     /// Lists everything known for `arch`. Fetches package indexes that are missing or old, unless
-    /// the network may not be used. Reports a suite that its mirror lacks in [`SeriesListing::problem`].
+    /// the network may not be used. Reports a suite that its mirror lacks in
+    /// [`SeriesListing::problem`].
     ///
     /// # Errors
     /// [`Error::Command`] if an index cannot be read, [`Error::DiskFull`] if there is no space for
