@@ -8,15 +8,15 @@ use bpfassay_study::{Block, Plan, PlannedRun};
 
 use crate::{
     study::TrialStudy,
-    trial::{End, Expected},
+    trial::{AllowedOutcomes, CommandEnd},
 };
 
 /// The record of each run that counts, by the run's id.
-pub type Records = BTreeMap<String, RunRecord>;
+pub type RunRecords = BTreeMap<String, RunRecord>;
 
 /// How far a study has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum StudyStage {
     /// The command was interrupted: the records are incomplete and not final.
     Interrupted,
     /// The command ended.
@@ -33,9 +33,9 @@ pub fn kind(outcome: &Outcome) -> Option<String> {
 
 /// Returns a sentence for each fault of `records`.
 #[must_use]
-pub fn records(study: &TrialStudy, expected: &Expected, records: &Records, stage: Stage) -> Vec<String> {
+pub fn records(study: &TrialStudy, expected: &AllowedOutcomes, records: &RunRecords, stage: StudyStage) -> Vec<String> {
     let mut wrong = outcomes(&study.plan, expected, records, stage);
-    if stage == Stage::Ended {
+    if stage == StudyStage::Ended {
         wrong.extend(study.plan.blocks.iter().flat_map(|block| figures(study, expected, block, records)));
     }
     wrong
@@ -43,7 +43,7 @@ pub fn records(study: &TrialStudy, expected: &Expected, records: &Records, stage
 
 /// Returns a sentence for each wrong outcome in `records`. Figures are not checked.
 #[must_use]
-pub fn outcomes(plan: &Plan, expected: &Expected, records: &Records, stage: Stage) -> Vec<String> {
+pub fn outcomes(plan: &Plan, expected: &AllowedOutcomes, records: &RunRecords, stage: StudyStage) -> Vec<String> {
     let planned: BTreeSet<&str> = plan.runs().map(|(_, run)| run.spec.id.as_str()).collect();
     let unknown = records.keys().filter(|run| !planned.contains(run.as_str()));
     let mut wrong: Vec<String> = unknown.map(|run| format!("{run} is no planned run")).collect();
@@ -52,12 +52,12 @@ pub fn outcomes(plan: &Plan, expected: &Expected, records: &Records, stage: Stag
 }
 
 /// Returns what is wrong with the outcome of one run.
-fn outcome(expected: &Expected, run: &str, record: Option<&RunRecord>, stage: Stage) -> Option<String> {
+fn outcome(expected: &AllowedOutcomes, run: &str, record: Option<&RunRecord>, stage: StudyStage) -> Option<String> {
     let blame = expected.blamed.get(run);
     let is_lie = expected.lies.contains(run);
     let by_host = expected.by_host.contains(run);
     let Some(record) = record else {
-        return (stage == Stage::Ended && !by_host).then(|| format!("lost: {run} has no record"));
+        return (stage == StudyStage::Ended && !by_host).then(|| format!("lost: {run} has no record"));
     };
     match &record.outcome {
         Outcome::Failed(failure) => {
@@ -72,7 +72,7 @@ fn outcome(expected: &Expected, run: &str, record: Option<&RunRecord>, stage: St
         }
         Outcome::Refused(_) => (!is_lie).then(|| format!("wrong verdict: {run} was refused")),
         Outcome::Measured(_) => {
-            let is_missed = stage == Stage::Ended && blame.is_some_and(|blame| blame.must) && !by_host;
+            let is_missed = stage == StudyStage::Ended && blame.is_some_and(|blame| blame.must) && !by_host;
             is_missed.then(|| format!("wrong verdict: {run} was measured and should have failed"))
         }
     }
@@ -80,7 +80,7 @@ fn outcome(expected: &Expected, run: &str, record: Option<&RunRecord>, stage: St
 
 /// Returns what is wrong with the figures of one block. All figures must come from one boot that
 /// did all its runs in order, except for blamed runs.
-fn figures(study: &TrialStudy, expected: &Expected, block: &Block, records: &Records) -> Vec<String> {
+fn figures(study: &TrialStudy, expected: &AllowedOutcomes, block: &Block, records: &RunRecords) -> Vec<String> {
     let was_in_boot = |run: &&PlannedRun| {
         let id = &run.spec.id;
         records.get(id).is_some_and(|record| match &record.outcome {
@@ -117,30 +117,30 @@ fn figures(study: &TrialStudy, expected: &Expected, block: &Block, records: &Rec
 #[must_use]
 pub fn end(
     study: &TrialStudy,
-    expected: &Expected,
-    end: End,
-    records: &Records,
+    expected: &AllowedOutcomes,
+    end: CommandEnd,
+    records: &RunRecords,
     may_be_interrupted: bool,
 ) -> Option<String> {
     if may_be_interrupted && expected.interrupted.contains(&end) {
         return None;
     }
-    if expected.may_give_up && end == End::Code(3) {
+    if expected.may_give_up && end == CommandEnd::Code(3) {
         return None;
     }
     let code = code(&study.plan, records);
     // Impossible or missing figures count as not measured, which fails the study.
     let is_measured =
         |id: &String| matches!(records.get(id), Some(record) if matches!(record.outcome, Outcome::Measured(_)));
-    if code == 0 && end == End::Code(4) && expected.lies.iter().any(is_measured) {
+    if code == 0 && end == CommandEnd::Code(4) && expected.lies.iter().any(is_measured) {
         return None;
     }
-    (end != End::Code(code)).then(|| format!("the command ended with {end:?} where its records mean {code}"))
+    (end != CommandEnd::Code(code)).then(|| format!("the command ended with {end:?} where its records mean {code}"))
 }
 
 /// Returns the exit code that follows from the records.
 #[must_use]
-pub fn code(plan: &Plan, records: &Records) -> i32 {
+pub fn code(plan: &Plan, records: &RunRecords) -> i32 {
     let mut host = false;
     for (_, run) in plan.runs() {
         match records.get(&run.spec.id).map(|record| &record.outcome) {
@@ -156,7 +156,7 @@ pub fn code(plan: &Plan, records: &Records) -> i32 {
 
 /// Returns the fingerprint of all records except those of `lies`.
 #[must_use]
-pub fn fingerprint(records: &Records, lies: &BTreeSet<String>) -> String {
+pub fn fingerprint(records: &RunRecords, lies: &BTreeSet<String>) -> String {
     bpfassay_results::fingerprint(records.values().filter(|record| !lies.contains(&record.run)))
 }
 
@@ -182,15 +182,15 @@ mod tests {
     use bpfassay_results::{FailureKind, RunFailure};
 
     use super::*;
-    use crate::study::{Clock, Shape};
+    use crate::study::{StudyShape, TrialClock};
 
     fn study() -> TrialStudy {
-        TrialStudy::new(Shape { clock: Clock::Instructions, rounds: 2, replicates: 2 }).unwrap()
+        TrialStudy::new(StudyShape { clock: TrialClock::Instructions, rounds: 2, replicates: 2 }).unwrap()
     }
 
     /// All runs measured in boot 1, except for those of `without`.
-    fn measured(study: &TrialStudy, without: &[&str]) -> Records {
-        let mut all = Records::new();
+    fn measured(study: &TrialStudy, without: &[&str]) -> RunRecords {
+        let mut all = RunRecords::new();
         for block in &study.plan.blocks {
             let runs: Vec<_> = block.runs.iter().filter(|run| !without.contains(&run.spec.id.as_str())).collect();
             for run in &runs {
@@ -202,7 +202,7 @@ mod tests {
         all
     }
 
-    fn fail(study: &TrialStudy, all: &mut Records, run: &str, kind: FailureKind, excerpt: &str) {
+    fn fail(study: &TrialStudy, all: &mut RunRecords, run: &str, kind: FailureKind, excerpt: &str) {
         let (block, planned) = study.plan.runs().find(|(_, planned)| planned.spec.id == run).unwrap();
         let failure = RunFailure {
             excerpt: Some(excerpt).filter(|excerpt| !excerpt.is_empty()).map(str::to_owned).into_iter().collect(),
@@ -224,8 +224,8 @@ mod tests {
     fn a_study_without_faults_has_no_violations() {
         let study = study();
         let all = measured(&study, &[]);
-        assert_eq!(records(&study, &Expected::default(), &all, Stage::Ended), Vec::<String>::new());
-        assert_eq!(end(&study, &Expected::default(), End::Code(0), &all, true), None);
+        assert_eq!(records(&study, &AllowedOutcomes::default(), &all, StudyStage::Ended), Vec::<String>::new());
+        assert_eq!(end(&study, &AllowedOutcomes::default(), CommandEnd::Code(0), &all, true), None);
     }
 
     #[test]
@@ -234,12 +234,15 @@ mod tests {
         let mut all = measured(&study, &[]);
         let last = ids(&study).pop().unwrap();
         all.remove(&last);
-        assert_eq!(records(&study, &Expected::default(), &all, Stage::Ended), [format!("lost: {last} has no record")]);
-        assert!(records(&study, &Expected::default(), &all, Stage::Interrupted).is_empty());
-        assert!(end(&study, &Expected::default(), End::Code(0), &all, true).is_some());
-        let by_host = Expected { by_host: [last].into(), ..Expected::default() };
-        assert!(records(&study, &by_host, &all, Stage::Ended).is_empty());
-        assert_eq!(end(&study, &by_host, End::Code(3), &all, true), None);
+        assert_eq!(
+            records(&study, &AllowedOutcomes::default(), &all, StudyStage::Ended),
+            [format!("lost: {last} has no record")]
+        );
+        assert!(records(&study, &AllowedOutcomes::default(), &all, StudyStage::Interrupted).is_empty());
+        assert!(end(&study, &AllowedOutcomes::default(), CommandEnd::Code(0), &all, true).is_some());
+        let by_host = AllowedOutcomes { by_host: [last].into(), ..AllowedOutcomes::default() };
+        assert!(records(&study, &by_host, &all, StudyStage::Ended).is_empty());
+        assert_eq!(end(&study, &by_host, CommandEnd::Code(3), &all, true), None);
     }
 
     #[test]
@@ -248,19 +251,19 @@ mod tests {
         let id = ids(&study).pop().unwrap();
         let mut all = measured(&study, &[&id]);
         fail(&study, &mut all, &id, FailureKind::Panic, "Kernel panic");
-        let wrong = records(&study, &Expected::default(), &all, Stage::Ended);
+        let wrong = records(&study, &AllowedOutcomes::default(), &all, StudyStage::Ended);
         assert!(wrong[0].starts_with("wrong verdict") && wrong.len() == 1, "{wrong:?}");
-        let mut expected = Expected::default();
+        let mut expected = AllowedOutcomes::default();
         expected.blame(&id, &["panic"], true);
-        assert!(records(&study, &expected, &all, Stage::Ended).is_empty());
-        assert_eq!(end(&study, &expected, End::Code(4), &all, false), None);
-        assert!(end(&study, &expected, End::Code(3), &all, false).is_some(), "only the host's failure is 3");
+        assert!(records(&study, &expected, &all, StudyStage::Ended).is_empty());
+        assert_eq!(end(&study, &expected, CommandEnd::Code(4), &all, false), None);
+        assert!(end(&study, &expected, CommandEnd::Code(3), &all, false).is_some(), "only the host's failure is 3");
         // A failure of another kind, or without evidence, or none at all.
         fail(&study, &mut all, &id, FailureKind::ProtocolError, "x");
-        assert_eq!(records(&study, &expected, &all, Stage::Ended).len(), 1);
+        assert_eq!(records(&study, &expected, &all, StudyStage::Ended).len(), 1);
         fail(&study, &mut all, &id, FailureKind::Panic, "");
-        assert_eq!(records(&study, &expected, &all, Stage::Ended).len(), 1);
-        let wrong = records(&study, &expected, &measured(&study, &[]), Stage::Ended);
+        assert_eq!(records(&study, &expected, &all, StudyStage::Ended).len(), 1);
+        let wrong = records(&study, &expected, &measured(&study, &[]), StudyStage::Ended);
         assert!(wrong[0].contains("should have failed"), "{wrong:?}");
     }
 
@@ -270,9 +273,9 @@ mod tests {
         let id = ids(&study).pop().unwrap();
         let mut all = measured(&study, &[&id]);
         fail(&study, &mut all, &id, FailureKind::Host, "No space left on device");
-        assert_eq!(records(&study, &Expected::default(), &all, Stage::Ended).len(), 1);
-        let by_host = Expected { by_host: [id].into(), ..Expected::default() };
-        assert!(records(&study, &by_host, &all, Stage::Ended).is_empty());
+        assert_eq!(records(&study, &AllowedOutcomes::default(), &all, StudyStage::Ended).len(), 1);
+        let by_host = AllowedOutcomes { by_host: [id].into(), ..AllowedOutcomes::default() };
+        assert!(records(&study, &by_host, &all, StudyStage::Ended).is_empty());
         assert_eq!(code(&study.plan, &all), 3);
     }
 
@@ -288,7 +291,7 @@ mod tests {
             record.boot = 2;
             (id, record)
         }));
-        let wrong = records(&study, &Expected::default(), &all, Stage::Ended);
+        let wrong = records(&study, &AllowedOutcomes::default(), &all, StudyStage::Ended);
         assert_eq!(wrong.len(), 1 + ids[4..].len(), "{wrong:?}");
         assert!(wrong[0].contains("several boots"));
         assert_ne!(fingerprint(&all, &BTreeSet::new()), fingerprint(&measured(&study, &[]), &BTreeSet::new()));
@@ -302,9 +305,9 @@ mod tests {
         if let Outcome::Measured(figures) = &mut all.get_mut(&id).unwrap().outcome {
             figures.summary.clear();
         }
-        assert_eq!(records(&study, &Expected::default(), &all, Stage::Ended).len(), 1);
-        let lies = Expected { lies: [id].into(), ..Expected::default() };
-        assert!(records(&study, &lies, &all, Stage::Ended).is_empty());
+        assert_eq!(records(&study, &AllowedOutcomes::default(), &all, StudyStage::Ended).len(), 1);
+        let lies = AllowedOutcomes { lies: [id].into(), ..AllowedOutcomes::default() };
+        assert!(records(&study, &lies, &all, StudyStage::Ended).is_empty());
         assert_eq!(fingerprint(&all, &lies.lies), fingerprint(&measured(&study, &[]), &lies.lies));
     }
 

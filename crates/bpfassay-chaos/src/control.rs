@@ -30,9 +30,9 @@ pub fn ask(state: &Path, index: usize) -> io::Result<()> {
 
 /// The driver's end of the channel.
 #[derive(Debug)]
-pub struct Listener(UnixListener);
+pub struct ControlListener(UnixListener);
 
-impl Listener {
+impl ControlListener {
     /// Creates the socket in `state`. Any user may connect.
     ///
     /// # Errors

@@ -12,16 +12,16 @@ use std::{
 };
 
 use crate::{
-    check::{self, Records, Stage},
-    environment::Environment,
+    check::{self, RunRecords, StudyStage},
+    environment::TrialEnvironment,
     fault::Drawn,
-    leftovers::{Before, files},
+    leftovers::{StateBefore, files},
     process::peak_kib,
     stranger::workshop::Workshop,
-    study::{ChaosError, Shape, TrialStudy},
-    trial::{Directory, End, Expected, HostAction, Trial, TrialResult},
+    study::{ChaosError, StudyShape, TrialStudy},
+    trial::{AllowedOutcomes, CommandEnd, FaultTrial, HostAction, TrialResult, WrittenDirectory},
 };
-use bpfassay_results::Contents;
+use bpfassay_results::JournalContents;
 
 /// How long a command may take that has nothing to wait for.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -42,7 +42,7 @@ pub struct Driver {
     workshop: Workshop,
     /// Why no file system can be mounted; `None` if one can be.
     pub cannot_mount: Option<String>,
-    references: Mutex<BTreeMap<Shape, Records>>,
+    references: Mutex<BTreeMap<StudyShape, RunRecords>>,
 }
 
 impl Driver {
@@ -75,17 +75,17 @@ impl Driver {
     /// # Errors
     /// If the environment cannot be made, the command cannot be started, or the study without
     /// faults has violations.
-    fn reference(&self, study: &TrialStudy) -> Result<Records, ChaosError> {
+    fn reference(&self, study: &TrialStudy) -> Result<RunRecords, ChaosError> {
         // Other trials that need the reference wait for the lock.
         let mut references = self.references.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reference) = references.get(&study.shape) {
             return Ok(reference.clone());
         }
-        let trial = Trial::quiet(study.shape);
+        let trial = FaultTrial::quiet(study.shape);
         let mut course = RunningTrial::new(self, study, &trial)?;
         let args = course.environment.begin(1);
         course.command(&args)?;
-        let records = course.after("without faults", &Expected::default(), false);
+        let records = course.after("without faults", &AllowedOutcomes::default(), false);
         let result = course.result;
         if !result.violations.is_empty() {
             let text =
@@ -101,27 +101,27 @@ impl Driver {
 struct RunningTrial<'a> {
     driver: &'a Driver,
     study: &'a TrialStudy,
-    trial: &'a Trial,
-    environment: Environment,
-    before: Before,
+    trial: &'a FaultTrial,
+    environment: TrialEnvironment,
+    before: StateBefore,
     result: TrialResult,
     process: u32,
 }
 
 impl<'a> RunningTrial<'a> {
-    fn new(driver: &'a Driver, study: &'a TrialStudy, trial: &'a Trial) -> Result<Self, ChaosError> {
+    fn new(driver: &'a Driver, study: &'a TrialStudy, trial: &'a FaultTrial) -> Result<Self, ChaosError> {
         let small = trial.small.map(|(place, _)| place);
         let workshop = &driver.workshop;
-        let mut environment = Environment::new(study, &workshop.stand_in, &workshop.qemu, small)?;
+        let mut environment = TrialEnvironment::new(study, &workshop.stand_in, &workshop.qemu, small)?;
         environment.script(&trial.rules)?;
         if let Some((_, true)) = trial.small {
             environment.perform(&HostAction::Fill, 0)?;
         }
-        let before = Before::now(environment.root());
+        let before = StateBefore::now(environment.root());
         Ok(Self { driver, study, trial, environment, before, result: TrialResult::default(), process: 0 })
     }
 
-    fn whole(mut self, reference: &Records) -> Result<TrialResult, ChaosError> {
+    fn whole(mut self, reference: &RunRecords) -> Result<TrialResult, ChaosError> {
         let expected = self.trial.expected.clone();
         let args = self.environment.begin(self.trial.jobs);
         self.command(&args)?;
@@ -139,7 +139,7 @@ impl<'a> RunningTrial<'a> {
         } else {
             self.environment.script(&[])?;
         }
-        let undone = |records: &Records| {
+        let undone = |records: &RunRecords| {
             self.study.plan.runs().any(|(_, run)| {
                 let record = records.get(&run.spec.id);
                 record.is_none_or(|record| check::kind(&record.outcome).as_deref() == Some("host"))
@@ -147,8 +147,12 @@ impl<'a> RunningTrial<'a> {
         };
         let was_interrupted = self.result.ends.first().is_some_and(|end| expected.interrupted.contains(end));
         if was_interrupted || undone(&records) {
-            let resumed =
-                Expected { interrupted: Vec::new(), may_give_up: false, by_host: BTreeSet::new(), ..expected.clone() };
+            let resumed = AllowedOutcomes {
+                interrupted: Vec::new(),
+                may_give_up: false,
+                by_host: BTreeSet::new(),
+                ..expected.clone()
+            };
             self.go_on(false)?;
             records = self.after("resumed", &resumed, false);
         }
@@ -157,10 +161,10 @@ impl<'a> RunningTrial<'a> {
             if !records.values().any(|record| check::kind(&record.outcome).is_some()) {
                 break;
             }
-            let whole = Expected { lies: expected.lies.clone(), ..Expected::default() };
+            let whole = AllowedOutcomes { lies: expected.lies.clone(), ..AllowedOutcomes::default() };
             self.go_on(true)?;
             records = self.after("again", &whole, false);
-            if self.result.ends.last() != Some(&End::Code(0)) {
+            if self.result.ends.last() != Some(&CommandEnd::Code(0)) {
                 break;
             }
         }
@@ -194,7 +198,7 @@ impl<'a> RunningTrial<'a> {
     /// # Errors
     /// If the file to damage cannot be read, written or repaired, or the script cannot be written;
     /// otherwise those of [`Self::command`].
-    fn damaged(&mut self, damage: crate::trial::Damage, before: &Records) -> Result<Records, ChaosError> {
+    fn damaged(&mut self, damage: crate::trial::Damage, before: &RunRecords) -> Result<RunRecords, ChaosError> {
         if !self.environment.output().join("journal.jsonl").exists() {
             return Ok(before.clone());
         }
@@ -202,7 +206,7 @@ impl<'a> RunningTrial<'a> {
         self.environment.script(&[])?;
         self.go_on(false)?;
         let end = self.result.ends.last().copied();
-        if !matches!(end, Some(End::Code(2 | 3))) {
+        if !matches!(end, Some(CommandEnd::Code(2 | 3))) {
             self.result.violations.push(format!("damaged: the command ended with {end:?} and not with 2 or 3"));
         }
         let after = self.left_and_printed("damaged");
@@ -226,7 +230,9 @@ impl<'a> RunningTrial<'a> {
         let mut looked = since;
         let end = loop {
             if let Some(status) = child.try_wait()? {
-                break status.code().map_or_else(|| End::Signal(status.signal().unwrap_or_default()), End::Code);
+                break status
+                    .code()
+                    .map_or_else(|| CommandEnd::Signal(status.signal().unwrap_or_default()), CommandEnd::Code);
             }
             let mut done = vec![self.environment.serve(&self.trial.host, self.process)];
             if let Some((_, action)) = timed.take_if(|(ms, _)| since.elapsed() >= Duration::from_millis(*ms)) {
@@ -241,7 +247,7 @@ impl<'a> RunningTrial<'a> {
             if since.elapsed() > limit {
                 child.kill()?;
                 child.wait()?;
-                break End::Never;
+                break CommandEnd::Never;
             }
             thread::sleep(PERIOD);
         };
@@ -251,12 +257,12 @@ impl<'a> RunningTrial<'a> {
     }
 
     /// Checks the command that has just ended.
-    fn after(&mut self, stage: &str, expected: &Expected, may_be_interrupted: bool) -> Records {
+    fn after(&mut self, stage: &str, expected: &AllowedOutcomes, may_be_interrupted: bool) -> RunRecords {
         let records = self.left_and_printed(stage);
-        let end = self.result.ends.last().copied().unwrap_or(End::Never);
+        let end = self.result.ends.last().copied().unwrap_or(CommandEnd::Never);
         let interrupted = may_be_interrupted && expected.interrupted.contains(&end);
-        let gave_up = expected.may_give_up && end == End::Code(3);
-        let how_far = if interrupted || gave_up { Stage::Interrupted } else { Stage::Ended };
+        let gave_up = expected.may_give_up && end == CommandEnd::Code(3);
+        let how_far = if interrupted || gave_up { StudyStage::Interrupted } else { StudyStage::Ended };
         let mut wrong = check::records(self.study, expected, &records, how_far);
         wrong.extend(check::end(self.study, expected, end, &records, may_be_interrupted));
         self.wrong(stage, wrong);
@@ -264,10 +270,13 @@ impl<'a> RunningTrial<'a> {
     }
 
     /// Checks what the command left behind and what it printed. Returns the journal's records.
-    fn left_and_printed(&mut self, stage: &str) -> Records {
-        let mut wrong =
-            self.before.left(self.environment.root(), &self.environment.directory(Directory::Temporary), self.process);
-        let small = self.environment.directory(Directory::Temporary).join("filler");
+    fn left_and_printed(&mut self, stage: &str) -> RunRecords {
+        let mut wrong = self.before.left(
+            self.environment.root(),
+            &self.environment.directory(WrittenDirectory::Temporary),
+            self.process,
+        );
+        let small = self.environment.directory(WrittenDirectory::Temporary).join("filler");
         wrong.retain(|text| !text.ends_with(&small.display().to_string()));
         let output = self.environment.output();
         let unfinished = |path: &Path| {
@@ -288,7 +297,7 @@ impl<'a> RunningTrial<'a> {
             Ok(records) => records,
             Err(error) => {
                 wrong.push(format!("the journal cannot be read: {error}"));
-                Records::new()
+                RunRecords::new()
             }
         };
         self.wrong(stage, wrong);
@@ -322,12 +331,12 @@ const fn is_of_host(act: &crate::script::Rule) -> bool {
 ///
 /// # Errors
 /// If the journal is damaged or cannot be read.
-fn read(directory: &Path) -> Result<Records, bpfassay_results::JournalError> {
+fn read(directory: &Path) -> Result<RunRecords, bpfassay_results::JournalError> {
     let text = fs::read(directory.join("journal.jsonl")).unwrap_or_default();
     if !text.contains(&b'\n') {
-        return Ok(Records::new());
+        return Ok(RunRecords::new());
     }
-    let contents = Contents::read(directory)?;
+    let contents = JournalContents::read(directory)?;
     let results = bpfassay_report::derive(&contents);
     Ok(results.runs.into_iter().map(|result| (result.record.run.clone(), *result.record)).collect())
 }

@@ -18,11 +18,11 @@ use rustix::{
 };
 
 use crate::{
-    control::Listener,
+    control::ControlListener,
     process::signal,
-    script::{Rule, Script},
-    study::{ChaosError, Testbed, TrialStudy},
-    trial::{Damage, Directory, HostAction},
+    script::{AgentScript, Rule},
+    study::{ArtificialTestbed, ChaosError, TrialStudy},
+    trial::{Damage, HostAction, WrittenDirectory},
 };
 
 /// The name of QEMU's program.
@@ -30,23 +30,28 @@ const QEMU: &str = "qemu-system-x86_64";
 
 /// The environment of a trial.
 #[derive(Debug)]
-pub struct Environment {
+pub struct TrialEnvironment {
     directory: tempfile::TempDir,
-    testbed: Testbed,
-    listener: Listener,
+    testbed: ArtificialTestbed,
+    listener: ControlListener,
     qemu: PathBuf,
     stand_in: PathBuf,
     small: Option<PathBuf>,
     filler: Option<PathBuf>,
 }
 
-impl Environment {
+impl TrialEnvironment {
     /// An environment for `study`. `stand_in` is a copy of this program that any user may execute.
     /// `qemu` is the real QEMU.
     ///
     /// # Errors
     /// [`ChaosError`] if a directory, a file or the small file system of the study cannot be made.
-    pub fn new(study: &TrialStudy, stand_in: &Path, qemu: &Path, small: Option<Directory>) -> Result<Self, ChaosError> {
+    pub fn new(
+        study: &TrialStudy,
+        stand_in: &Path,
+        qemu: &Path,
+        small: Option<WrittenDirectory>,
+    ) -> Result<Self, ChaosError> {
         let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
         let root = directory.path();
         // QEMU may run as another user.
@@ -56,8 +61,8 @@ impl Environment {
             fs::set_permissions(root.join(name), Permissions::from_mode(mode))?;
         }
         fs::write(root.join("study.toml"), &study.text)?;
-        let testbed = Testbed::make(&root.join("testbed"))?;
-        let listener = Listener::bind(&root.join("state"))?;
+        let testbed = ArtificialTestbed::make(&root.join("testbed"))?;
+        let listener = ControlListener::bind(&root.join("state"))?;
         let mut environment = Self {
             testbed,
             listener,
@@ -67,7 +72,7 @@ impl Environment {
             filler: None,
             directory,
         };
-        for directory in [Directory::Output, Directory::Temporary, Directory::Cache] {
+        for directory in [WrittenDirectory::Output, WrittenDirectory::Temporary, WrittenDirectory::Cache] {
             fs::create_dir(environment.directory(directory))?;
         }
         if let Some(directory) = small {
@@ -91,18 +96,18 @@ impl Environment {
 
     /// A directory that the command writes to.
     #[must_use]
-    pub fn directory(&self, directory: Directory) -> PathBuf {
+    pub fn directory(&self, directory: WrittenDirectory) -> PathBuf {
         self.path(match directory {
-            Directory::Output => "results",
-            Directory::Temporary => "tmp",
-            Directory::Cache => "cache",
+            WrittenDirectory::Output => "results",
+            WrittenDirectory::Temporary => "tmp",
+            WrittenDirectory::Cache => "cache",
         })
     }
 
     /// The results directory.
     #[must_use]
     pub fn output(&self) -> PathBuf {
-        self.directory(Directory::Output).join("out")
+        self.directory(WrittenDirectory::Output).join("out")
     }
 
     /// Sets what the guests do from now on.
@@ -110,7 +115,7 @@ impl Environment {
     /// # Errors
     /// The system's error if the script cannot be written.
     pub fn script(&self, rules: &[Rule]) -> io::Result<()> {
-        let script = Script { qemu: self.qemu.clone(), state: self.path("state"), rules: rules.to_vec() };
+        let script = AgentScript { qemu: self.qemu.clone(), state: self.path("state"), rules: rules.to_vec() };
         script.write(&self.path("bin"))
     }
 
@@ -134,11 +139,11 @@ impl Environment {
             .env_clear()
             .env("PATH", format!("{}:{path}", self.path("bin").display()))
             .env("HOME", self.path("home"))
-            .env("TMPDIR", self.directory(Directory::Temporary))
+            .env("TMPDIR", self.directory(WrittenDirectory::Temporary))
             .arg("--cache")
             // The cache is a subdirectory: a file that fills the file system lies in the directory
             // above, which would no longer count as a cache.
-            .arg(self.directory(Directory::Cache).join("bpfassay"))
+            .arg(self.directory(WrittenDirectory::Cache).join("bpfassay"))
             .stdin(Stdio::null())
             .stdout(fs::File::create(self.path(&format!("stdout{name}")))?)
             .stderr(fs::File::create(self.path(&format!("stderr{name}")))?);
@@ -262,7 +267,7 @@ impl Environment {
     }
 }
 
-impl Drop for Environment {
+impl Drop for TrialEnvironment {
     fn drop(&mut self) {
         if let Some(small) = &self.small {
             // A lazy unmount succeeds even if a process still uses the file system.

@@ -13,10 +13,10 @@ use std::{
 
 use self::environment::GuestEnvironment;
 use crate::{
-    check::{self, Records, Stage},
+    check::{self, RunRecords, StudyStage},
     random::Random,
     study::ChaosError,
-    trial::{End, Expected, TrialResult},
+    trial::{AllowedOutcomes, CommandEnd, TrialResult},
 };
 
 /// A tool that does something to its guest.
@@ -149,7 +149,7 @@ const HOST: &[(&str, HostFault)] = &[
 ];
 
 /// The fault that a seed draws.
-enum Fault {
+enum DrawnFault {
     Tool(&'static ToolFault),
     Host(HostFault, u64),
 }
@@ -161,11 +161,11 @@ pub struct GuestDriver {
     pub bpfassay: PathBuf,
     /// The testbed's manifest.
     pub manifest: PathBuf,
-    reference: Mutex<Option<(Records, Duration)>>,
+    reference: Mutex<Option<(RunRecords, Duration)>>,
 }
 
 /// A trial that was made: name, parameters, result.
-pub type Made = (&'static str, String, TrialResult);
+pub type MadeTrial = (&'static str, String, TrialResult);
 
 impl GuestDriver {
     /// A driver that uses the guests of a testbed.
@@ -179,19 +179,19 @@ impl GuestDriver {
     /// # Errors
     /// If the environment cannot be made, the command cannot be started or supervised, or the study
     /// without faults has violations.
-    pub fn run(&self, seed: u64, only: &str) -> Result<Option<Made>, ChaosError> {
+    pub fn run(&self, seed: u64, only: &str) -> Result<Option<MadeTrial>, ChaosError> {
         let mut random = Random::new(seed);
         let at = random.below(1000);
-        let tools = TOOLS.iter().map(|tool| (tool.name, Fault::Tool(tool)));
-        let host = HOST.iter().map(|(name, fault)| (*name, Fault::Host(*fault, at)));
+        let tools = TOOLS.iter().map(|tool| (tool.name, DrawnFault::Tool(tool)));
+        let host = HOST.iter().map(|(name, fault)| (*name, DrawnFault::Host(*fault, at)));
         let all: Vec<_> = tools.chain(host).filter(|(name, _)| name.contains(only)).collect();
         // Trials with guests are few, so consecutive seeds take the faults in turn.
         let Some(count) = u64::try_from(all.len()).ok().filter(|count| *count > 0) else { return Ok(None) };
         let chosen = usize::try_from(seed % count).ok().and_then(|index| all.into_iter().nth(index));
         let Some((name, fault)) = chosen else { return Ok(None) };
         match fault {
-            Fault::Tool(tool) => Ok(Some((name, String::new(), self.with_tool(tool)?))),
-            Fault::Host(fault, at) => {
+            DrawnFault::Tool(tool) => Ok(Some((name, String::new(), self.with_tool(tool)?))),
+            DrawnFault::Host(fault, at) => {
                 let (reference, took) = self.reference()?;
                 let after = took.mul_f64(at as f64 / 1000.0);
                 let parameters = format!("{fault:?} after {:.2} s", after.as_secs_f64());
@@ -200,7 +200,7 @@ impl GuestDriver {
         }
     }
 
-    fn reference(&self) -> Result<(Records, Duration), ChaosError> {
+    fn reference(&self) -> Result<(RunRecords, Duration), ChaosError> {
         let mut reference = self.reference.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = reference.as_ref() {
             return Ok(known.clone());
@@ -209,8 +209,8 @@ impl GuestDriver {
         let since = Instant::now();
         environment.command(&environment.begin(), None)?;
         let took = since.elapsed();
-        let (_, records) = environment.after("without faults", &Expected::default(), Stage::Ended);
-        if environment.result.ends != [End::Code(0)] || !environment.result.violations.is_empty() {
+        let (_, records) = environment.after("without faults", &AllowedOutcomes::default(), StudyStage::Ended);
+        if environment.result.ends != [CommandEnd::Code(0)] || !environment.result.violations.is_empty() {
             let text = format!(
                 "the study without faults went wrong: {:?}\n{}",
                 environment.result, environment.result.printed
@@ -230,18 +230,18 @@ impl GuestDriver {
         let mut environment = GuestEnvironment::new(self, Some(tool))?;
         environment.command(&environment.begin(), None)?;
         let plan = environment.plan()?;
-        let mut expected = Expected::default();
+        let mut expected = AllowedOutcomes::default();
         for (_, run) in plan.runs().filter(|(_, run)| run.spec.tool.is_some()) {
             expected.blame(&run.spec.id, tool.kinds, false);
         }
-        let (_, records) = environment.after("first", &expected, Stage::Ended);
+        let (_, records) = environment.after("first", &expected, StudyStage::Ended);
         let failed = records.values().filter(|record| check::kind(&record.outcome).is_some()).count();
         if tool.must && failed == 0 {
             environment.wrong("first", vec!["wrong verdict: no run of the tool failed".to_owned()]);
         }
         let code = check::code(&plan, &records);
         // A tool that is not ready or counts wrongly is a surprise of its own, with exit code 4.
-        if !environment.result.ends.iter().all(|end| *end == End::Code(code) || *end == End::Code(4)) {
+        if !environment.result.ends.iter().all(|end| *end == CommandEnd::Code(code) || *end == CommandEnd::Code(4)) {
             environment.wrong(
                 "first",
                 vec![format!("the command ended with {:?} where its records mean {code}", environment.result.ends)],
@@ -255,7 +255,7 @@ impl GuestDriver {
     /// # Errors
     /// If the environment or a damaged cache cannot be made, or the command not started or
     /// supervised.
-    fn disturbed(&self, fault: HostFault, after: Duration, reference: &Records) -> Result<TrialResult, ChaosError> {
+    fn disturbed(&self, fault: HostFault, after: Duration, reference: &RunRecords) -> Result<TrialResult, ChaosError> {
         let mut environment = GuestEnvironment::new(self, None)?;
         if fault == HostFault::Object {
             environment.damage_cache(u64::try_from(after.as_millis()).unwrap_or_default())?;
@@ -267,20 +267,20 @@ impl GuestDriver {
                 vec!["a damaged object was used, or taken from elsewhere, without a message".to_owned()],
             );
         }
-        let end = environment.result.ends.first().copied().unwrap_or(End::Never);
+        let end = environment.result.ends.first().copied().unwrap_or(CommandEnd::Never);
         let interrupted = match fault {
-            HostFault::Signal(number) => end == End::Signal(number) || end == End::Code(130),
+            HostFault::Signal(number) => end == CommandEnd::Signal(number) || end == CommandEnd::Code(130),
             HostFault::Qemu(_) | HostFault::Object => false,
         };
-        let stage = if interrupted { Stage::Interrupted } else { Stage::Ended };
-        let (plan, mut records) = environment.after("first", &Expected::default(), stage);
+        let stage = if interrupted { StudyStage::Interrupted } else { StudyStage::Ended };
+        let (plan, mut records) = environment.after("first", &AllowedOutcomes::default(), stage);
         if !interrupted
             && let Some(plan) = &plan
-            && end != End::Code(check::code(plan, &records))
+            && end != CommandEnd::Code(check::code(plan, &records))
         {
             environment.wrong("first", vec![format!("the command ended with {end:?}")]);
         }
-        let failed = |records: &Records| records.values().any(|record| check::kind(&record.outcome).is_some());
+        let failed = |records: &RunRecords| records.values().any(|record| check::kind(&record.outcome).is_some());
         if interrupted || failed(&records) {
             let args = if plan.is_none() {
                 environment.begin()
@@ -290,8 +290,8 @@ impl GuestDriver {
                 environment.resume(&[])
             };
             environment.command(&args, None)?;
-            (_, records) = environment.after("resumed", &Expected::default(), Stage::Ended);
-            if environment.result.ends.last() != Some(&End::Code(0)) {
+            (_, records) = environment.after("resumed", &AllowedOutcomes::default(), StudyStage::Ended);
+            if environment.result.ends.last() != Some(&CommandEnd::Code(0)) {
                 environment
                     .wrong("resumed", vec![format!("the command ended with {:?}", environment.result.ends.last())]);
             }
@@ -299,7 +299,7 @@ impl GuestDriver {
         // Nothing is left to do, so a resumption must add nothing.
         let journal = environment.journal();
         environment.command(&environment.resume(&[]), None)?;
-        if environment.result.ends.last() != Some(&End::Code(0)) || environment.journal() != journal {
+        if environment.result.ends.last() != Some(&CommandEnd::Code(0)) || environment.journal() != journal {
             environment.wrong("resumed again", vec!["something was added to a journal that was whole".to_owned()]);
         }
         if bpfassay_results::fingerprint(records.values()) != bpfassay_results::fingerprint(reference.values()) {
@@ -314,7 +314,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::{environment::study, *};
-    use crate::study::Clock;
+    use crate::study::TrialClock;
 
     #[test]
     fn names_are_unique() {
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn the_studies_are_studies() {
-        for text in [study("x86_64", Clock::Wall, 2, 1), study("aarch64", Clock::Instructions, 1, 2)] {
+        for text in [study("x86_64", TrialClock::Wall, 2, 1), study("aarch64", TrialClock::Instructions, 1, 2)] {
             bpfassay_study::Study::parse("chaos.toml", &text, &|_| Ok(None)).unwrap();
         }
     }

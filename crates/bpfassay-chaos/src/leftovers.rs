@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::process::{Process, marked, signal};
+use crate::process::{ProcessLine, marked, signal};
 
 /// How long processes may take to exit after the command, whose death kills them.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -20,13 +20,13 @@ const DEPTH: usize = 4;
 
 /// What existed before a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Before {
+pub struct StateBefore {
     shared_memory: BTreeSet<String>,
     cgroups: BTreeSet<PathBuf>,
     mounts: BTreeSet<String>,
 }
 
-impl Before {
+impl StateBefore {
     /// Reads what exists now. `root` is the directory of the trial.
     #[must_use]
     pub fn now(root: &Path) -> Self {
@@ -55,7 +55,7 @@ impl Before {
 fn processes(root: &Path) -> Vec<String> {
     let marker = root.display().to_string();
     let since = Instant::now();
-    let mut left: Vec<Process>;
+    let mut left: Vec<ProcessLine>;
     let mut nobody = 0;
     loop {
         left = marked(&marker);
@@ -71,7 +71,7 @@ fn processes(root: &Path) -> Vec<String> {
         // An error means that the process has exited meanwhile.
         let _ = signal(process.id, rustix::process::Signal::KILL.as_raw());
     }
-    let described = |process: Process| {
+    let described = |process: ProcessLine| {
         format!("the process {} {}", process.id, process.command.chars().take(120).collect::<String>())
     };
     left.into_iter().map(described).collect()
@@ -131,7 +131,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let temporary = root.path().join("tmp");
         fs::create_dir(&temporary).unwrap();
-        let before = Before::now(root.path());
+        let before = StateBefore::now(root.path());
         assert_eq!(before.left(root.path(), &temporary, 1), Vec::<String>::new());
         fs::create_dir(temporary.join("bpfassay-x")).unwrap();
         fs::write(temporary.join("bpfassay-x/initramfs"), "").unwrap();

@@ -22,7 +22,7 @@ use bpfassay_chaos::{
     guests::GuestDriver,
     stranger::workshop::Workshop,
     study::ChaosError,
-    summary::{Line, Summary},
+    summary::{FaultSummary, TrialLine},
 };
 use clap::Parser;
 
@@ -31,7 +31,7 @@ const OWN_MOUNTS: &str = "CHAOS_OWN_MOUNTS";
 
 /// Draws faults by seed, injects them into a study, and compares the outcome with the allowed ones.
 #[derive(Debug, Parser)]
-struct Arguments {
+struct ChaosArguments {
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     if args.first().is_some_and(stand_in::is_started_as_qemu) {
         return stand_in::run(&args);
     }
-    let arguments = Arguments::parse();
+    let arguments = ChaosArguments::parse();
     match run(&arguments) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
@@ -102,7 +102,7 @@ fn print_line(line: &str) {
 ///
 /// # Errors
 /// If the plan of a study for a fault cannot be made.
-fn seeds(arguments: &Arguments) -> Result<Vec<u64>, ChaosError> {
+fn seeds(arguments: &ChaosArguments) -> Result<Vec<u64>, ChaosError> {
     let all = arguments.seed..arguments.seed.saturating_add(arguments.faults);
     if !arguments.once {
         return Ok(all.collect());
@@ -121,7 +121,7 @@ fn seeds(arguments: &Arguments) -> Result<Vec<u64>, ChaosError> {
 /// # Errors
 /// If the plan of a study cannot be made, `bpfassay` or anything else that trials need is missing,
 /// or a trial itself fails.
-fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
+fn run(arguments: &ChaosArguments) -> Result<u32, Box<dyn std::error::Error>> {
     let seeds = seeds(arguments)?;
     if arguments.list {
         for seed in seeds {
@@ -146,7 +146,7 @@ fn run(arguments: &Arguments) -> Result<u32, Box<dyn std::error::Error>> {
     };
     let parallel = arguments.parallel.unwrap_or(if arguments.guests { 1 } else { 2 });
     let next = Mutex::new(seeds.into_iter());
-    let summary = Mutex::new(Summary::default());
+    let summary = Mutex::new(FaultSummary::default());
     let broken = Mutex::new(None);
     let work = || {
         // A closure, so that the lock is released before the trial.
@@ -185,7 +185,7 @@ enum Either {
     Guests(GuestDriver),
 }
 
-fn trial(driver: &Either, seed: u64, arguments: &Arguments) -> Result<Option<Line>, String> {
+fn trial(driver: &Either, seed: u64, arguments: &ChaosArguments) -> Result<Option<TrialLine>, String> {
     let since = Instant::now();
     let (fault, parameters, result) = match driver {
         Either::Scripted(driver) => {
@@ -200,7 +200,7 @@ fn trial(driver: &Either, seed: u64, arguments: &Arguments) -> Result<Option<Lin
             None => return Ok(None),
         },
     };
-    let line = Line { seed, fault, parameters, result, seconds: since.elapsed().as_secs_f64() };
+    let line = TrialLine { seed, fault, parameters, result, seconds: since.elapsed().as_secs_f64() };
     let mut text = line.text();
     if !line.result.violations.is_empty() {
         let only = if arguments.only.is_empty() { String::new() } else { format!(" --only {}", arguments.only) };

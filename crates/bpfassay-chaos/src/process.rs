@@ -19,7 +19,7 @@ pub fn signal(process: u32, signal: i32) -> io::Result<()> {
 
 /// A process with its command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessLine {
     /// Its id.
     pub id: u32,
     /// The command line, with spaces between the arguments.
@@ -28,7 +28,7 @@ pub struct Process {
 
 /// Returns the processes whose environment contains `marker`, without this one and without zombies.
 #[must_use]
-pub fn marked(marker: &str) -> Vec<Process> {
+pub fn marked(marker: &str) -> Vec<ProcessLine> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     numbers
@@ -38,7 +38,7 @@ pub fn marked(marker: &str) -> Vec<Process> {
             let holds = environment.windows(marker.len()).any(|window| window == marker.as_bytes());
             let arguments = fs::read(format!("/proc/{id}/cmdline")).ok()?;
             let command = String::from_utf8_lossy(&arguments).replace('\0', " ").trim().to_owned();
-            (holds && !arguments.is_empty()).then_some(Process { id, command })
+            (holds && !arguments.is_empty()).then_some(ProcessLine { id, command })
         })
         .collect()
 }

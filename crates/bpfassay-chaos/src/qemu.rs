@@ -15,7 +15,7 @@ use std::{
 
 use bpfassay_testbed::{
     Arch,
-    apt::{Apt, AssetSource, Options},
+    apt::{Apt, AssetSource, FetchOptions},
     cache::Cache,
     qemu::{Emulator, TrustedPackages},
 };
@@ -66,11 +66,11 @@ pub fn program(arch: Arch, directory: &Path) -> Result<PathBuf, QemuError> {
 fn of_lock() -> bpfassay_testbed::Result<Emulator> {
     let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let place = |name: &str| variable(name).and_then(|text| text.parse::<AssetSource>().ok());
-    let options = Options {
+    let options = FetchOptions {
         from: place("BPFASSAY_FROM").into_iter().collect(),
         mirror: variable("BPFASSAY_MIRROR"),
         archive: place("BPFASSAY_ARCHIVE"),
-        ..Options::default()
+        ..FetchOptions::default()
     };
     let cache = Cache::open(Cache::locate(variable("BPFASSAY_CACHE").as_deref().map(Path::new))?)?;
     Emulator::prepare(&Apt::new(&cache, options), &TrustedPackages::default())

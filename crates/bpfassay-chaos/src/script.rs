@@ -15,7 +15,7 @@ pub const FILE_NAME: &str = "script.json";
 
 /// The instructions of the stand-in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Script {
+pub struct AgentScript {
     /// The real QEMU.
     pub qemu: PathBuf,
     /// Directory for the counts of actions and the driver's socket. Any user may write there.
@@ -28,25 +28,25 @@ pub struct Script {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
     /// When the action is done.
-    pub when: When,
+    pub when: Moment,
     /// What is done.
     pub action: Action,
 }
 
 /// A moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct When {
+pub struct Moment {
     /// Restricts the rule to boots of this block; `None` is any boot.
     pub block: Option<String>,
     /// The points in a boot at which the action is done.
-    pub points: Vec<Point>,
+    pub points: Vec<BootPoint>,
     /// The maximum number of times; `None` is every time.
     pub times: Option<u32>,
 }
 
 /// A point in a boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Point {
+pub enum BootPoint {
     /// QEMU was started and has done nothing yet.
     Launch,
     /// Before the agent's first message.
@@ -57,8 +57,8 @@ pub enum Point {
     SetUp,
     /// After the guest reported that it is ready.
     Ready,
-    /// In a run, just after the step's phase began; for [`Step::End`], just before the report.
-    Run(String, Step),
+    /// In a run, just after the step's phase began; for [`RunStep::End`], just before the report.
+    Run(String, RunStep),
     /// Between this run and the next.
     After(String),
     /// In the workload of the run that follows this one.
@@ -69,7 +69,7 @@ pub enum Point {
 
 /// A step of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Step {
+pub enum RunStep {
     /// The phase attach; baselines have none.
     Attach,
     /// The phase workload.
@@ -97,8 +97,8 @@ pub enum Action {
     /// QEMU and with it the guest are stopped, for so many milliseconds if `Some`.
     Stop(Option<u64>),
     /// The guest sends the pieces, then continues as given.
-    Send(Vec<Piece>, Then),
-    /// The guest reports these facts about itself when it is ready (at [`Point::SetUp`]).
+    Send(Vec<SentPiece>, Then),
+    /// The guest reports these facts about itself when it is ready (at [`BootPoint::SetUp`]).
     Facts(Box<GuestFacts>),
     /// The run that ends now ends with this outcome.
     Outcome(Box<RunOutcome>),
@@ -119,7 +119,7 @@ pub enum Then {
 
 /// Part of what a guest sends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Piece {
+pub enum SentPiece {
     /// A message in its frame. Its run may be a placeholder ([`crate::agent::player::THIS`]).
     Message(GuestMessage),
     /// The end of a run, with the figures that it would have.
@@ -139,14 +139,14 @@ pub enum Piece {
     /// A pause in milliseconds.
     Pause(u64),
     /// A piece so many times, with a pause in milliseconds after each.
-    Repeated(u32, u64, Box<Piece>),
+    Repeated(u32, u64, Box<SentPiece>),
     /// The bytes of a piece one by one, with a pause in milliseconds after each.
-    ByteByByte(u64, Box<Piece>),
+    ByteByByte(u64, Box<SentPiece>),
     /// The first so many bytes of a piece.
-    Truncated(usize, Box<Piece>),
+    Truncated(usize, Box<SentPiece>),
 }
 
-impl Script {
+impl AgentScript {
     /// Reads the script in `directory`.
     ///
     /// # Errors
@@ -167,7 +167,7 @@ impl Script {
 
     /// Returns the action due at `point` of a boot that does `runs`. It then counts as done.
     #[must_use]
-    pub fn action(&self, point: &Point, runs: &[&str]) -> Option<&Action> {
+    pub fn action(&self, point: &BootPoint, runs: &[&str]) -> Option<&Action> {
         self.rules.iter().enumerate().find_map(|(index, act)| {
             let is_of = |block: &String| {
                 let prefix = format!("{block}_");
@@ -195,18 +195,18 @@ mod tests {
     #[test]
     fn an_act_is_done_at_its_point_and_so_often() {
         let state = tempfile::tempdir().unwrap();
-        let when = When { block: Some("b_1".to_owned()), points: vec![Point::Ready], times: Some(2) };
-        let script = Script {
+        let when = Moment { block: Some("b_1".to_owned()), points: vec![BootPoint::Ready], times: Some(2) };
+        let script = AgentScript {
             qemu: PathBuf::new(),
             state: state.path().to_owned(),
             rules: vec![Rule { when, action: Action::Kill(9) }],
         };
         script.write(state.path()).unwrap();
-        let script = Script::read(state.path()).unwrap();
-        assert_eq!(script.action(&Point::Boot, &["b_1_r1"]), None);
-        assert_eq!(script.action(&Point::Ready, &["b_10_r1"]), None, "another block");
-        assert_eq!(script.action(&Point::Ready, &["b_1_r1"]), Some(&Action::Kill(9)));
-        assert!(script.action(&Point::Ready, &["b_1_r1"]).is_some());
-        assert_eq!(script.action(&Point::Ready, &["b_1_r1"]), None, "twice is enough");
+        let script = AgentScript::read(state.path()).unwrap();
+        assert_eq!(script.action(&BootPoint::Boot, &["b_1_r1"]), None);
+        assert_eq!(script.action(&BootPoint::Ready, &["b_10_r1"]), None, "another block");
+        assert_eq!(script.action(&BootPoint::Ready, &["b_1_r1"]), Some(&Action::Kill(9)));
+        assert!(script.action(&BootPoint::Ready, &["b_1_r1"]).is_some());
+        assert_eq!(script.action(&BootPoint::Ready, &["b_1_r1"]), None, "twice is enough");
     }
 }

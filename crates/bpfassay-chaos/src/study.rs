@@ -10,11 +10,11 @@ use bpfassay_protocol::{job::RunSpec, message::RunFigures};
 use bpfassay_study::{Available, Narrowing, Plan, PlannedRun, Study, expand};
 use bpfassay_testbed::{
     cache::Digest,
-    initramfs::{Archive, Node},
+    initramfs::{Archive, NewcNode},
 };
 
 use crate::{
-    agent::figures::{Past, RELEASE},
+    agent::figures::{FigureState, RELEASE},
     qemu::QemuError,
 };
 
@@ -23,7 +23,7 @@ const SEED: u64 = 1000;
 
 /// The clock of guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Clock {
+pub enum TrialClock {
     /// The instruction clock; the output of guests goes to files.
     Instructions,
     /// The wall clock; the output of guests goes to sockets.
@@ -32,20 +32,20 @@ pub enum Clock {
 
 /// The size and the clock of a study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Shape {
+pub struct StudyShape {
     /// The clock.
-    pub clock: Clock,
+    pub clock: TrialClock,
     /// Number of rounds in each boot.
     pub rounds: u32,
     /// Number of boots.
     pub replicates: u32,
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for StudyShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let clock = match self.clock {
-            Clock::Instructions => "instructions",
-            Clock::Wall => "wall",
+            TrialClock::Instructions => "instructions",
+            TrialClock::Wall => "wall",
         };
         write!(f, "{clock} {}x{}", self.replicates, self.rounds)
     }
@@ -69,7 +69,7 @@ pub enum ChaosError {
 #[derive(Debug, Clone)]
 pub struct TrialStudy {
     /// The size and clock.
-    pub shape: Shape,
+    pub shape: StudyShape,
     /// The study file's text.
     pub text: String,
     /// The plan of the study.
@@ -81,7 +81,7 @@ impl TrialStudy {
     ///
     /// # Errors
     /// [`ChaosError::Study`] if the study cannot be parsed or expanded.
-    pub fn new(shape: Shape) -> Result<Self, ChaosError> {
+    pub fn new(shape: StudyShape) -> Result<Self, ChaosError> {
         let text = text(shape);
         let wrong = |error: &dyn fmt::Display| ChaosError::Study(error.to_string());
         let study = Study::parse("chaos.toml", &text, &|_| Ok(None)).map_err(|error| wrong(&error))?;
@@ -98,11 +98,11 @@ impl TrialStudy {
         wanted: &str,
     ) -> Option<RunFigures> {
         let seed = match self.shape.clock {
-            Clock::Instructions => SEED + u64::from(replicate),
+            TrialClock::Instructions => SEED + u64::from(replicate),
             // Guests under the wall clock get no seed.
-            Clock::Wall => 0,
+            TrialClock::Wall => 0,
         };
-        let mut past = Past::new(seed);
+        let mut past = FigureState::new(seed);
         for run in runs {
             if run.spec.id == wanted {
                 return Some(past.figures(&run.spec));
@@ -123,10 +123,10 @@ pub fn is_tool_run(spec: &RunSpec) -> bool {
 /// under the instruction clock. Even a loaded host must reach the agent's first message within the
 /// first deadline, and the next phase within the second. A guest without CPU time for longer counts
 /// as hanging.
-fn text(shape: Shape) -> String {
+fn text(shape: StudyShape) -> String {
     let (clock, boot, phase) = match shape.clock {
-        Clock::Instructions => ("instructions", "2s", "2s"),
-        Clock::Wall => ("wall", "10s", "10s"),
+        TrialClock::Instructions => ("instructions", "2s", "2s"),
+        TrialClock::Wall => ("wall", "10s", "10s"),
     };
     StudyText {
         arch: "x86_64",
@@ -201,14 +201,14 @@ tear-down = "{phase}"
 
 /// The files of an artificial testbed.
 #[derive(Debug, Clone)]
-pub struct Testbed {
+pub struct ArtificialTestbed {
     /// Path of the manifest.
     pub manifest: PathBuf,
     /// Paths of a kernel image and an initramfs, which are never booted.
     pub images: [PathBuf; 2],
 }
 
-impl Testbed {
+impl ArtificialTestbed {
     /// Writes the testbed into `directory`.
     ///
     /// # Errors
@@ -217,7 +217,7 @@ impl Testbed {
         let images = ["kernel", "base.cpio"].map(|name| directory.join(name));
         let mut archive = Archive::default();
         let content = b"an agent that never runs".repeat(100).into();
-        archive.add("/init", Node::File { executable: true, content }).map_err(io::Error::other)?;
+        archive.add("/init", NewcNode::File { executable: true, content }).map_err(io::Error::other)?;
         let base = archive.to_bytes().map_err(io::Error::other)?;
         fs::write(&images[0], b"a kernel that never boots".repeat(100))?;
         fs::write(&images[1], base)?;
@@ -255,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    const SHAPE: Shape = Shape { clock: Clock::Instructions, rounds: 2, replicates: 2 };
+    const SHAPE: StudyShape = StudyShape { clock: TrialClock::Instructions, rounds: 2, replicates: 2 };
 
     #[test]
     fn the_study_has_the_runs_that_faults_need() {
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn the_testbed_can_be_read() {
         let directory = tempfile::tempdir().unwrap();
-        let testbed = Testbed::make(directory.path()).unwrap();
+        let testbed = ArtificialTestbed::make(directory.path()).unwrap();
         let manifest = Manifest::load(&testbed.manifest, Check::Content).unwrap();
         assert_eq!(manifest.targets.len(), 1);
     }

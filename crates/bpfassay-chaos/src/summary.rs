@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use crate::trial::{End, TrialResult};
+use crate::trial::{CommandEnd, TrialResult};
 
 /// The introduction of the Markdown page.
 const HEAD: &str = "\
@@ -32,7 +32,7 @@ const MOST: usize = 12;
 
 /// A trial, as one line of output.
 #[derive(Debug)]
-pub struct Line {
+pub struct TrialLine {
     /// The seed.
     pub seed: u64,
     /// The name of the drawn fault.
@@ -45,7 +45,7 @@ pub struct Line {
     pub seconds: f64,
 }
 
-impl Line {
+impl TrialLine {
     /// Returns one line, with the violations below it.
     #[must_use]
     pub fn text(&self) -> String {
@@ -68,34 +68,34 @@ impl Line {
     }
 }
 
-fn ended(end: End) -> String {
+fn ended(end: CommandEnd) -> String {
     match end {
-        End::Code(code) => code.to_string(),
-        End::Signal(signal) => format!("signal {signal}"),
-        End::Never => "never".to_owned(),
+        CommandEnd::Code(code) => code.to_string(),
+        CommandEnd::Signal(signal) => format!("signal {signal}"),
+        CommandEnd::Never => "never".to_owned(),
     }
 }
 
 /// Counts of one fault.
 #[derive(Debug, Default)]
-struct Counts {
+struct FaultCounts {
     trials: u32,
     skipped: u32,
     violated: u32,
-    ends: BTreeMap<End, u32>,
+    ends: BTreeMap<CommandEnd, u32>,
 }
 
 /// Counts by fault.
 #[derive(Debug, Default)]
-pub struct Summary {
-    faults: BTreeMap<&'static str, Counts>,
+pub struct FaultSummary {
+    faults: BTreeMap<&'static str, FaultCounts>,
     resumes: u32,
     peak_kib: u64,
 }
 
-impl Summary {
+impl FaultSummary {
     /// Adds `line`.
-    pub fn add(&mut self, line: &Line) {
+    pub fn add(&mut self, line: &TrialLine) {
         let counts = self.faults.entry(line.fault).or_default();
         counts.trials += 1;
         counts.skipped += u32::from(line.result.skipped.is_some());
@@ -127,7 +127,7 @@ impl Summary {
         text.push_str("| fault | trials | skipped | violations | ends of the first command |\n|---|--:|--:|--:|---|\n");
         for (fault, counts) in &self.faults {
             let ends: Vec<_> = counts.ends.iter().map(|(end, count)| format!("{}: {count}", ended(*end))).collect();
-            let Counts { trials, skipped, violated, .. } = counts;
+            let FaultCounts { trials, skipped, violated, .. } = counts;
             // Formatting into a String does not fail.
             let _ = writeln!(text, "| {fault} | {trials} | {skipped} | {violated} | {} |", ends.join(", "));
         }
@@ -155,25 +155,25 @@ mod tests {
 
     #[test]
     fn violations_and_trials_are_counted_by_fault() {
-        let line = |fault, violations: &[&str], end| Line {
+        let line = |fault, violations: &[&str], end| TrialLine {
             seed: 7,
             fault,
             parameters: "once".to_owned(),
             result: TrialResult {
-                ends: vec![end, End::Code(0)],
+                ends: vec![end, CommandEnd::Code(0)],
                 resumes: 1,
                 violations: violations.iter().map(|&text| text.to_owned()).collect(),
                 ..TrialResult::default()
             },
             seconds: 1.0,
         };
-        let broken = line("a/b", &["first: lost"; 20], End::Signal(9));
+        let broken = line("a/b", &["first: lost"; 20], CommandEnd::Signal(9));
         assert!(broken.text().starts_with("7 a/b (once) VIOLATION [signal 9 0] 1.0s\n    first: lost"));
         assert!(broken.text().ends_with("… and 8 more"));
-        let mut summary = Summary::default();
+        let mut summary = FaultSummary::default();
         summary.add(&broken);
-        summary.add(&line("a/b", &[], End::Code(4)));
-        summary.add(&line("c/d", &[], End::Code(4)));
+        summary.add(&line("a/b", &[], CommandEnd::Code(4)));
+        summary.add(&line("c/d", &[], CommandEnd::Code(4)));
         assert_eq!((summary.trials(), summary.violated()), (3, 1));
         let page = summary.markdown("chaos --faults 3");
         assert!(page.contains("| a/b | 2 | 0 | 1 | 4: 1, signal 9: 1 |\n| c/d | 1 | 0 | 0 | 4: 1 |"), "{page}");

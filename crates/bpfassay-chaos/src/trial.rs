@@ -4,16 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    script::{Action, Point, Rule, When},
+    script::{Action, BootPoint, Moment, Rule},
     stranger::plant::Plant,
-    study::Shape,
+    study::StudyShape,
 };
 
 /// A fault with its parameters, and what it may lead to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Trial {
+pub struct FaultTrial {
     /// The shape of the study.
-    pub shape: Shape,
+    pub shape: StudyShape,
     /// Maximum number of guests at once.
     pub jobs: u32,
     /// Rules for the guests.
@@ -23,12 +23,12 @@ pub struct Trial {
     /// An action of the host, so many milliseconds after the start of the command.
     pub timed: Option<(u64, HostAction)>,
     /// The directory that is a small file system, and whether it is full from the start.
-    pub small: Option<(Directory, bool)>,
+    pub small: Option<(WrittenDirectory, bool)>,
     /// Damage done after the command ended and before the study is resumed.
     pub damage: Option<Damage>,
     /// The allowed outcomes.
-    pub expected: Expected,
-    /// The choice of a trial with another course (see [`crate::fault::Fault::course`]).
+    pub expected: AllowedOutcomes,
+    /// The choice of a trial with another course (see [`crate::fault::FaultKind::course`]).
     pub choice: u64,
     /// The drawn parameters as text.
     pub parameters: String,
@@ -38,7 +38,7 @@ pub struct Trial {
 #[derive(Debug, Clone, Default)]
 pub struct TrialResult {
     /// How each command ended.
-    pub ends: Vec<End>,
+    pub ends: Vec<CommandEnd>,
     /// How many commands resumed a study.
     pub resumes: u32,
     /// A sentence for each violation.
@@ -53,7 +53,7 @@ pub struct TrialResult {
 
 /// A directory that the command writes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Directory {
+pub enum WrittenDirectory {
     /// The directory of results.
     Output,
     /// The directory of temporary files.
@@ -92,7 +92,7 @@ pub enum Damage {
 
 /// The allowed outcomes of a trial.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Expected {
+pub struct AllowedOutcomes {
     /// Runs that may or must fail.
     pub blamed: BTreeMap<String, Blame>,
     /// Runs that may fail as host failures or remain undone.
@@ -100,7 +100,7 @@ pub struct Expected {
     /// Runs with false figures: their figures are not checked.
     pub lies: BTreeSet<String>,
     /// How the command may end if it is interrupted; if empty, it must run to its end.
-    pub interrupted: Vec<End>,
+    pub interrupted: Vec<CommandEnd>,
     /// Whether the command may be unable to record anything or to start.
     pub may_give_up: bool,
     /// Whether the faults continue in a resumed study, because they are the guests', not the
@@ -123,7 +123,7 @@ pub struct Blame {
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum End {
+pub enum CommandEnd {
     /// With an exit code.
     Code(i32),
     /// By a signal.
@@ -132,10 +132,10 @@ pub enum End {
     Never,
 }
 
-impl Trial {
+impl FaultTrial {
     /// A trial without a fault in which everything is measured.
     #[must_use]
-    pub fn quiet(shape: Shape) -> Self {
+    pub fn quiet(shape: StudyShape) -> Self {
         Self {
             shape,
             jobs: 1,
@@ -144,35 +144,35 @@ impl Trial {
             timed: None,
             small: None,
             damage: None,
-            expected: Expected::default(),
+            expected: AllowedOutcomes::default(),
             choice: 0,
             parameters: String::new(),
         }
     }
 
     /// Adds an action of the host at a moment of a guest.
-    pub fn host_at(&mut self, when: When, action: HostAction) {
+    pub fn host_at(&mut self, when: Moment, action: HostAction) {
         let index = self.host.len();
         self.host.push(action);
         self.rules.push(Rule { when, action: Action::Host(index) });
     }
 }
 
-impl When {
+impl Moment {
     /// Once, in a boot of `block`.
     #[must_use]
-    pub fn once(block: &str, point: Point) -> Self {
+    pub fn once(block: &str, point: BootPoint) -> Self {
         Self { block: Some(block.to_owned()), points: vec![point], times: Some(1) }
     }
 
     /// Every time; in boots of `block`, if given.
     #[must_use]
-    pub fn always(block: Option<&str>, points: Vec<Point>) -> Self {
+    pub fn always(block: Option<&str>, points: Vec<BootPoint>) -> Self {
         Self { block: block.map(str::to_owned), points, times: None }
     }
 }
 
-impl Expected {
+impl AllowedOutcomes {
     /// Expects `run` to fail with one of `kinds`.
     pub fn blame(&mut self, run: &str, kinds: &[&'static str], must: bool) {
         self.blamed.insert(run.to_owned(), Blame { kinds: kinds.to_vec(), must, in_guest: false });

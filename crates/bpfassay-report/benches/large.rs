@@ -16,14 +16,14 @@ use bpfassay_report::{
     render::{Style, csv, html, junit, markdown, openmetrics, text},
     to_do,
 };
-use bpfassay_results::{Again, Contents, Journal, file};
+use bpfassay_results::{Again, Journal, JournalContents, file};
 use bpfassay_study::{Target, WorkloadSpec};
 use common::{contents, outcome, study};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 
 /// 25 kernels on x86_64, 20 boots each, 5 rounds of the baseline, its control and two probe
 /// configurations.
-fn large() -> Contents {
+fn large() -> JournalContents {
     let mut study = study(None, 5, 20);
     study.targets = (1..=25).map(|patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") }).collect();
     let contents = contents(&study, outcome);
@@ -43,7 +43,7 @@ fn resume(criterion: &mut Criterion) {
     group.sample_size(10);
     group.bench_function("read the journal, find what is to do", |bencher| {
         bencher.iter(|| {
-            let contents = Contents::read(folder.path()).unwrap();
+            let contents = JournalContents::read(folder.path()).unwrap();
             assert!(black_box(to_do(&contents, Again::Host)).is_empty());
         });
     });

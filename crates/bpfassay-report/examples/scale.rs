@@ -22,7 +22,7 @@ use bpfassay_report::{
     derive_all,
     render::{Style, csv, html, junit, markdown, openmetrics, text},
 };
-use bpfassay_results::{Contents, Journal, file};
+use bpfassay_results::{Journal, JournalContents, file};
 use bpfassay_study::{Study, Target, WorkloadSpec};
 use common::{
     contents,
@@ -45,7 +45,8 @@ fn measure(directory: &Path) {
     let of_text = |text: &String| text.len() as u64;
     let of_file = |name: &str| fs::metadata(directory.join(name)).unwrap().len();
     let since = Instant::now();
-    let contents = timed("read the journal", || Contents::read(directory).unwrap(), |_| of_file("journal.jsonl"));
+    let contents =
+        timed("read the journal", || JournalContents::read(directory).unwrap(), |_| of_file("journal.jsonl"));
     let results = timed("derive", || derive_all(contents), |_| 0);
     timed("write results.json", || file::write(directory, &results).unwrap(), |_| of_file("results.json"));
     timed("text", || text(&results, Style::default()), of_text);

@@ -10,7 +10,7 @@ use std::{
 
 use bpfassay_protocol::with_causes;
 use bpfassay_results::{
-    Contents, JournalError, OpenDirectory, Results, ResultsError, file,
+    JournalContents, JournalError, OpenDirectory, Results, ResultsError, file,
     fingerprint::{fingerprint, first_difference},
     journal,
 };
@@ -30,7 +30,7 @@ pub enum Soundness {
 
 /// One check and its verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckedItem {
     /// The checked part of the directory.
     pub what: &'static str,
     /// The verdict.
@@ -39,7 +39,7 @@ pub struct Checked {
     pub message: String,
 }
 
-impl Checked {
+impl CheckedItem {
     fn new(what: &'static str, soundness: Soundness, message: impl Into<String>) -> Self {
         Self { what, soundness, message: message.into() }
     }
@@ -53,8 +53,8 @@ impl Checked {
 /// Checks the results directory `directory`: the journal, the results, whether the results follow
 /// from the journal, and the logs.
 #[must_use]
-pub fn check(directory: &Path) -> Vec<Checked> {
-    let contents = Contents::read(directory);
+pub fn check(directory: &Path) -> Vec<CheckedItem> {
+    let contents = JournalContents::read(directory);
     let sealed = file::sealed(directory);
     let mut checked = vec![match &sealed {
         Ok(sealed) if sealed.is_packed && is_missing(&contents) => of_published(sealed),
@@ -63,14 +63,14 @@ pub fn check(directory: &Path) -> Vec<Checked> {
     checked.push(match &sealed {
         Ok(sealed) => {
             let message = format!("as it was written: {} runs, digest {}", sealed.results.runs.len(), sealed.digest);
-            Checked::new(file::FILE_NAME, Soundness::Sound, message)
+            CheckedItem::new(file::FILE_NAME, Soundness::Sound, message)
         }
-        Err(ResultsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Checked::new(
+        Err(ResultsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => CheckedItem::new(
             file::FILE_NAME,
             Soundness::Wrong,
             "it does not exist: the run has not ended; continue with `bpfassay run --resume DIR`",
         ),
-        Err(error) => Checked::failed(file::FILE_NAME, matches!(error, ResultsError::Io { .. }), error),
+        Err(error) => CheckedItem::failed(file::FILE_NAME, matches!(error, ResultsError::Io { .. }), error),
     });
     let Ok(contents) = contents else { return checked };
     let derived = derive_all(contents);
@@ -81,21 +81,21 @@ pub fn check(directory: &Path) -> Vec<Checked> {
     checked
 }
 
-fn is_missing(contents: &Result<Contents, JournalError>) -> bool {
+fn is_missing(contents: &Result<JournalContents, JournalError>) -> bool {
     matches!(contents, Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound)
 }
 
 /// Reports the fingerprint of published results, which have no journal.
-fn of_published(sealed: &file::Sealed) -> Checked {
+fn of_published(sealed: &file::Sealed) -> CheckedItem {
     let records = sealed.results.runs.iter().map(|run| &run.record);
     let message = format!(
         "published without it: whether the results follow from it, and logs, cannot be checked; fingerprint of their raw figures: {}",
         fingerprint(records)
     );
-    Checked::new(journal::FILE_NAME, Soundness::Sound, message)
+    CheckedItem::new(journal::FILE_NAME, Soundness::Sound, message)
 }
 
-fn of_journal(directory: &Path, contents: &Result<Contents, JournalError>) -> Checked {
+fn of_journal(directory: &Path, contents: &Result<JournalContents, JournalError>) -> CheckedItem {
     match contents {
         Ok(contents) => {
             let lines = contents.digest.as_ref().map_or(0, |digest| digest.lines);
@@ -116,28 +116,28 @@ fn of_journal(directory: &Path, contents: &Result<Contents, JournalError>) -> Ch
                     torn.line, torn.bytes
                 ));
             }
-            Checked::new(journal::FILE_NAME, Soundness::Sound, message)
+            CheckedItem::new(journal::FILE_NAME, Soundness::Sound, message)
         }
         Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             let message = format!("{} has none: name the results directory of a run", directory.display());
-            Checked::new(journal::FILE_NAME, Soundness::Wrong, message)
+            CheckedItem::new(journal::FILE_NAME, Soundness::Wrong, message)
         }
-        Err(error) => Checked::failed(journal::FILE_NAME, matches!(error, JournalError::Io { .. }), error),
+        Err(error) => CheckedItem::failed(journal::FILE_NAME, matches!(error, JournalError::Io { .. }), error),
     }
 }
 
 /// Checks that the results follow from the journal.
-fn follows(derived: &Results, sealed: &file::Sealed) -> Checked {
+fn follows(derived: &Results, sealed: &file::Sealed) -> CheckedItem {
     const WHAT: &str = "results of the journal";
-    let wrong = |message: String| Checked::new(WHAT, Soundness::Wrong, message);
+    let wrong = |message: String| CheckedItem::new(WHAT, Soundness::Wrong, message);
     let found = &sealed.results;
     // Results that this version wrote from this journal are identical byte for byte.
     match file::digest(derived) {
         Ok(digest) if digest == sealed.digest => {
-            return Checked::new(WHAT, Soundness::Sound, "every figure follows from the journal");
+            return CheckedItem::new(WHAT, Soundness::Sound, "every figure follows from the journal");
         }
         Ok(_) => {}
-        Err(error) => return Checked::failed(WHAT, false, &error),
+        Err(error) => return CheckedItem::failed(WHAT, false, &error),
     }
     if found.journal != derived.journal {
         let named = |digest: &Option<journal::JournalDigest>| match digest {
@@ -151,7 +151,7 @@ fn follows(derived: &Results, sealed: &file::Sealed) -> Checked {
         ));
     }
     match differing(derived, found) {
-        None => Checked::new(WHAT, Soundness::Sound, "every figure follows from the journal"),
+        None => CheckedItem::new(WHAT, Soundness::Sound, "every figure follows from the journal"),
         Some(place) => wrong(format!(
             "{place}: make the results again with `bpfassay run --resume DIR`, or check them with the version of bpfassay that wrote them"
         )),
@@ -193,27 +193,29 @@ fn differing(derived: &Results, found: &Results) -> Option<String> {
 }
 
 /// Checks that the logs of all completed boots exist.
-fn logs(directory: &Path, derived: &Results) -> Checked {
+fn logs(directory: &Path, derived: &Results) -> CheckedItem {
     const WHAT: &str = "logs";
     let named: BTreeSet<&str> = derived.boots.iter().filter_map(|boot| boot.log.as_deref()).collect();
     let mut missing = Vec::new();
     for log in &named {
         let is_within = Path::new(log).components().all(|part| matches!(part, Component::Normal(_)));
         if !is_within {
-            return Checked::new(WHAT, Soundness::Wrong, format!("{log} does not lie in the directory"));
+            return CheckedItem::new(WHAT, Soundness::Wrong, format!("{log} does not lie in the directory"));
         }
         match is_file(directory, log) {
             Ok(true) => {}
-            Ok(false) => return Checked::new(WHAT, Soundness::Wrong, format!("{log} is no regular file")),
+            Ok(false) => return CheckedItem::new(WHAT, Soundness::Wrong, format!("{log} is no regular file")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(*log),
-            Err(error) => return Checked::new(WHAT, Soundness::Unreadable, format!("cannot look at {log}: {error}")),
+            Err(error) => {
+                return CheckedItem::new(WHAT, Soundness::Unreadable, format!("cannot look at {log}: {error}"));
+            }
         }
     }
     match missing.first() {
-        None => Checked::new(WHAT, Soundness::Sound, format!("{}, all there", named.len())),
+        None => CheckedItem::new(WHAT, Soundness::Sound, format!("{}, all there", named.len())),
         Some(first) => {
             let message = format!("{} of {} are missing, {first} first", missing.len(), named.len());
-            Checked::new(WHAT, Soundness::Wrong, message)
+            CheckedItem::new(WHAT, Soundness::Wrong, message)
         }
     }
 }

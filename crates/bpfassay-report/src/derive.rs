@@ -41,11 +41,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use bpfassay_study::Plan;
 
 use self::{
-    context::Context,
-    entries::{Ahead, Taken, standing, take},
+    context::DeriveContext,
+    entries::{Ahead, TakenEntries, standing, take},
     lookup::{ByCell, by_cell},
 };
-use bpfassay_results::{Boot, Contents, RESULTS_VERSION, Results, RunDerived, RunRecord, RunResult};
+use bpfassay_results::{Boot, JournalContents, RESULTS_VERSION, Results, RunDerived, RunRecord, RunResult};
 
 /// Derives what follows from one record of a run of `plan`; `None` if the record has no figures, or
 /// no cell in the plan.
@@ -87,14 +87,14 @@ fn reused(boots: &[Boot]) -> Vec<String> {
 
 /// Derives the results from a journal, finished or not.
 #[must_use]
-pub fn derive(contents: &Contents) -> Results {
+pub fn derive(contents: &JournalContents) -> Results {
     derive_all(contents.clone())
 }
 
 /// Derives the results from contents that are not needed afterwards: the records move into the
 /// results without a copy.
 #[must_use]
-pub fn derive_all(mut contents: Contents) -> Results {
+pub fn derive_all(mut contents: JournalContents) -> Results {
     let ahead = Ahead::of(&contents.header.plan, &mut contents.entries);
     derive_ahead(contents, ahead, |_, _, _| ())
 }
@@ -103,12 +103,12 @@ pub fn derive_all(mut contents: Contents) -> Results {
 /// `prepare` receives the plan, the runs, and the number of each run among all records of the
 /// journal.
 fn derive_ahead(
-    contents: Contents,
+    contents: JournalContents,
     ahead: Ahead,
     prepare: impl FnOnce(&Plan, &mut [RunResult], Vec<usize>),
 ) -> Results {
     let (stands, of_standing) = standing(&contents);
-    let Taken { plan, provenance, boots, mut runs, numbers, counts, coverages, mut notes } =
+    let TakenEntries { plan, provenance, boots, mut runs, numbers, counts, coverages, mut notes } =
         take(contents.header.plan, contents.header.provenance, contents.entries, ahead, &stands);
     drop(stands);
     prepare(&plan, &mut runs, numbers);
@@ -121,7 +121,7 @@ fn derive_ahead(
     let part = plan.part();
     let sampling = sampling::derive(&part, &of_cell);
     let needed = sampling::needed(&part, &sampling);
-    let context = Context::new(&needed, &provenance, &of_cell, &counts, &coverages);
+    let context = DeriveContext::new(&needed, &provenance, &of_cell, &counts, &coverages);
     let done: HashSet<&str> = runs.iter().map(|run| run.record.run.as_str()).collect();
     let planned = needed.runs().count();
     let missing = needed.runs().filter(|(_, run)| !done.contains(run.spec.id.as_str())).count();

@@ -192,7 +192,7 @@ fn signed(value: i64) -> String {
 
 /// Whether a tracer's counts miss events of the workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum MissingEvents {
     /// The counts miss some bytes or calls of the workload.
     Some,
     /// The counts have every byte and call of the workload.
@@ -204,16 +204,16 @@ pub(crate) enum Missing {
 /// Formats skipped programs: `programs skipped 8 times, no byte missing`. The kernel skips a
 /// program that is already running on the same CPU, and counts that even if a copy of the program
 /// ran instead. The bytes show whether events were lost.
-pub(crate) fn skipped(losses: &Losses, missing: Missing) -> Option<String> {
+pub(crate) fn skipped(losses: &Losses, missing: MissingEvents) -> Option<String> {
     let times = match losses.recursion_misses? {
         0 => return None,
         1 => "once".to_owned(),
         many => format!("{many} times"),
     };
     let what = match missing {
-        Missing::Some => "bytes or calls are missing",
-        Missing::None => "no byte missing",
-        Missing::NotKnown => "whether events were lost is not known",
+        MissingEvents::Some => "bytes or calls are missing",
+        MissingEvents::None => "no byte missing",
+        MissingEvents::NotKnown => "whether events were lost is not known",
     };
     Some(format!("programs skipped {times}, {what}"))
 }
@@ -236,11 +236,13 @@ pub(crate) fn losses(losses: &Losses) -> Option<String> {
 /// Formats losses with their scope: `events lost by the tracer, in the whole guest: 3 dropped
 /// events`. The kernel counts them per program over the whole guest; the bytes show whether the
 /// workload's events were among them.
-pub(crate) fn lost(losses: &Losses, missing: Missing) -> Option<String> {
+pub(crate) fn lost(losses: &Losses, missing: MissingEvents) -> Option<String> {
     let lost = self::losses(losses)?;
     Some(match missing {
-        Missing::None => format!("{lost} elsewhere in the guest, no byte of the workload missing"),
-        Missing::Some | Missing::NotKnown => format!("events lost by the tracer, in the whole guest: {lost}"),
+        MissingEvents::None => format!("{lost} elsewhere in the guest, no byte of the workload missing"),
+        MissingEvents::Some | MissingEvents::NotKnown => {
+            format!("events lost by the tracer, in the whole guest: {lost}")
+        }
     })
 }
 
@@ -328,22 +330,22 @@ mod tests {
     #[test]
     fn skipped_programs_are_lost_events_only_where_bytes_are_missing() {
         let losses = |misses| Losses { recursion_misses: misses, ..Losses::default() };
-        assert_eq!(skipped(&losses(None), Missing::None), None);
-        assert_eq!(skipped(&losses(Some(0)), Missing::Some), None);
+        assert_eq!(skipped(&losses(None), MissingEvents::None), None);
+        assert_eq!(skipped(&losses(Some(0)), MissingEvents::Some), None);
         let of = |misses, missing| skipped(&losses(Some(misses)), missing).unwrap();
-        assert_eq!(of(8, Missing::None), "programs skipped 8 times, no byte missing");
-        assert_eq!(of(1, Missing::Some), "programs skipped once, bytes or calls are missing");
-        assert_eq!(of(2, Missing::NotKnown), "programs skipped 2 times, whether events were lost is not known");
+        assert_eq!(of(8, MissingEvents::None), "programs skipped 8 times, no byte missing");
+        assert_eq!(of(1, MissingEvents::Some), "programs skipped once, bytes or calls are missing");
+        assert_eq!(of(2, MissingEvents::NotKnown), "programs skipped 2 times, whether events were lost is not known");
         assert_eq!(super::losses(&losses(Some(8))), None);
     }
 
     #[test]
     fn events_were_lost_only_where_bytes_may_be_missing() {
         let dropped = Losses { ring_buffer_drops: Some(3), ..Losses::default() };
-        assert_eq!(lost(&Losses::default(), Missing::Some), None);
+        assert_eq!(lost(&Losses::default(), MissingEvents::Some), None);
         let none = "3 dropped events elsewhere in the guest, no byte of the workload missing";
-        assert_eq!(lost(&dropped, Missing::None).unwrap(), none);
-        for missing in [Missing::Some, Missing::NotKnown] {
+        assert_eq!(lost(&dropped, MissingEvents::None).unwrap(), none);
+        for missing in [MissingEvents::Some, MissingEvents::NotKnown] {
             let shown = lost(&dropped, missing).unwrap();
             assert_eq!(shown, "events lost by the tracer, in the whole guest: 3 dropped events");
         }

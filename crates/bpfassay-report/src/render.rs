@@ -3,7 +3,6 @@
 //! OpenMetrics, CSV, collapsed stacks, a profile, a badge. Pure functions of
 //! [`bpfassay_results::Results`].
 
-mod alike;
 mod attach;
 mod badge;
 mod bencher;
@@ -12,6 +11,7 @@ mod collapsed;
 mod columns;
 mod compare;
 mod csv;
+mod failure_events;
 mod format;
 mod github;
 mod head;
@@ -25,9 +25,9 @@ mod markdown;
 mod openmetrics;
 mod pprof;
 mod program_code;
+mod result_summary;
 mod screen;
 mod sections;
-mod standing;
 mod study;
 mod table;
 mod text;
@@ -41,7 +41,7 @@ pub use bencher::bencher;
 pub use collapsed::collapsed;
 pub use compare::{comparison_markdown, comparison_text};
 pub use csv::csv;
-pub use format::{Format, FormatError, NoFigure, Options, Rendered};
+pub use format::{FormatError, FormatOptions, NoFigure, Rendered, ReportFormat};
 pub use github::{Github, github};
 pub use html::{comparison_html, figure_svg, html};
 pub use junit::{comparison_junit, junit};
@@ -57,7 +57,7 @@ pub use trend::{trend_markdown, trend_text};
 use bpfassay_results::plain;
 
 /// The formats of a report, the default first. A new format is a file and its line here.
-pub const FORMATS: &[Format] = &[
+pub const FORMATS: &[ReportFormat] = &[
     html::FORMAT,
     text::FORMAT,
     markdown::FORMAT,

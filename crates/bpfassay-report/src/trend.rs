@@ -43,13 +43,13 @@ pub struct Trend {
     pub margin: Share,
     /// One series per architecture, workload case, file system, probe configuration or tool, and
     /// metric.
-    pub series: Vec<Series>,
+    pub series: Vec<TrendSeries>,
 }
 
 /// One figure along the series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Series {
+pub struct TrendSeries {
     /// The architecture.
     pub arch: Arch,
     /// The workload case.
@@ -106,7 +106,7 @@ impl fmt::Display for Quantity {
     }
 }
 
-type Named<'a> = (&'a str, &'a Results);
+type NamedResults<'a> = (&'a str, &'a Results);
 
 /// Derives the trend over `results`, each with a name, in the given order. The kernels within one
 /// result are in the order of their versions.
@@ -115,7 +115,8 @@ type Named<'a> = (&'a str, &'a Results);
 /// [`NotComparable`], if the results were measured by different clocks or in guests with different
 /// set-ups, or if there are none.
 pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotComparable> {
-    let results: Vec<Named<'_>> = results.iter().map(|(name, results)| (name.as_str(), results.borrow())).collect();
+    let results: Vec<NamedResults<'_>> =
+        results.iter().map(|(name, results)| (name.as_str(), results.borrow())).collect();
     let Some((_, first)) = results.first() else {
         return Err(NotComparable::NothingInCommon { hint: "no results were given".to_owned() });
     };
@@ -127,8 +128,8 @@ pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotCo
     let margin = usual_margin(clock);
     let search = Search { margin: margin.ratio(), ..Search::new(SEED) };
     let index = Index::of(&results);
-    let (mut series, mut figures) = (Vec::<Series>::new(), Vec::new());
-    let (mut known, mut counted) = (HashSet::<(Kind<'_>, &str)>::new(), HashSet::new());
+    let (mut series, mut figures) = (Vec::<TrendSeries>::new(), Vec::new());
+    let (mut known, mut counted) = (HashSet::<(SeriesGroup<'_>, &str)>::new(), HashSet::new());
     for (_, result) in &results {
         for cell in &result.cells {
             for metric in &cell.metrics {
@@ -157,9 +158,9 @@ pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotCo
 
 /// The properties that distinguish series except for the metric: architecture, workload case, file
 /// system, what is under test.
-type Kind<'a> = (Arch, &'a str, &'a str, String);
+type SeriesGroup<'a> = (Arch, &'a str, &'a str, String);
 
-fn kind(cell: &CellResult) -> Kind<'_> {
+fn kind(cell: &CellResult) -> SeriesGroup<'_> {
     (cell.target.arch, &cell.case, &cell.file_system, cell.under_test())
 }
 
@@ -177,11 +178,11 @@ struct OfResults<'a> {
     /// The kernels of each architecture, by version.
     kernels: BTreeMap<Arch, Vec<&'a str>>,
     /// The cells by kind and kernel. The first cell counts.
-    cells: HashMap<Kind<'a>, HashMap<&'a str, &'a CellResult>>,
+    cells: HashMap<SeriesGroup<'a>, HashMap<&'a str, &'a CellResult>>,
 }
 
 impl<'a> Index<'a> {
-    fn of(results: &[Named<'a>]) -> Self {
+    fn of(results: &[NamedResults<'a>]) -> Self {
         let mut index = Self { results: Vec::new(), alike: HashMap::new() };
         for (name, result) in results {
             let mut of_results = OfResults {
@@ -209,8 +210,13 @@ impl<'a> Index<'a> {
 }
 
 /// Makes the series to which `model` belongs, without its changes, and its points for the search.
-fn one(index: &Index<'_>, model: &CellResult, metric: MetricName, quantity: Quantity) -> (Series, Vec<Option<Point>>) {
-    let mut series = Series {
+fn one(
+    index: &Index<'_>,
+    model: &CellResult,
+    metric: MetricName,
+    quantity: Quantity,
+) -> (TrendSeries, Vec<Option<Point>>) {
+    let mut series = TrendSeries {
         arch: model.target.arch,
         case: model.case.clone(),
         file_system: model.file_system.clone(),
@@ -282,7 +288,7 @@ pub fn by_version(a: &str, b: &str) -> Ordering {
 
 impl Trend {
     /// Returns the changes, each with its series.
-    pub fn changes(&self) -> impl Iterator<Item = (&Series, &bpfassay_stats::change_points::ChangePoint)> {
+    pub fn changes(&self) -> impl Iterator<Item = (&TrendSeries, &bpfassay_stats::change_points::ChangePoint)> {
         self.series.iter().flat_map(|series| {
             let found = series.segmentation.value();
             found.into_iter().flat_map(|found| &found.changes).map(move |change| (series, change))
@@ -292,7 +298,7 @@ impl Trend {
     /// Returns what distinguishes series except for probe configuration and metric, each once.
     pub(crate) fn groups(&self) -> Vec<(Arch, &str, &str)> {
         let mut seen = BTreeSet::new();
-        let group = |series: &'_ Series| (series.arch, series.case.clone(), series.file_system.clone());
+        let group = |series: &'_ TrendSeries| (series.arch, series.case.clone(), series.file_system.clone());
         self.series
             .iter()
             .filter(|series| seen.insert(group(series)))

@@ -322,7 +322,7 @@ mod tests {
     use bpfassay_study::{Available, Narrowing};
 
     use super::*;
-    use crate::{Header, JOURNAL_VERSION, Journal, Provenance, journal::FILE_NAME};
+    use crate::{JOURNAL_VERSION, Journal, JournalHeader, Provenance, journal::FILE_NAME};
 
     #[test]
     fn nothing_is_reached_through_a_link_and_no_pipe_is_waited_for() {
@@ -423,7 +423,7 @@ mod tests {
         let study = bpfassay_study::load("quick").unwrap();
         let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
         let provenance = Provenance::default();
-        let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance };
+        let header = JournalHeader { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance };
         drop(Journal::create_in(directory, &header).unwrap());
         drop(Journal::resume(folder.path()).unwrap());
     }

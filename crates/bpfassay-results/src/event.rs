@@ -20,7 +20,7 @@ pub const EVENTS_VERSION: u32 = 3;
 
 /// A line of `bpfassay run --message-format json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Line {
+pub struct EventLine {
     /// What happened.
     #[serde(flatten)]
     pub event: Event,

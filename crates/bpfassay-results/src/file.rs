@@ -20,8 +20,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-pub use self::whole::Whole;
-use self::{content::Content, layout::Layout};
+pub use self::whole::WholeResults;
+use self::{content::ContentRange, layout::JsonLayout};
 use crate::{
     RESULTS_VERSION, Results,
     directory::{Draft, OpenDirectory},
@@ -208,7 +208,7 @@ pub fn read(path: &Path) -> Result<Results, ResultsError> {
 /// - [`ResultsError::Version`]: the results have another version.
 /// - [`ResultsError::Invalid`]: the file does not hold results.
 pub fn sealed(path: &Path) -> Result<Sealed, ResultsError> {
-    let content = Content::at(path)?;
+    let content = ContentRange::at(path)?;
     let path = content.path.clone();
     let io = |source| content.error(source);
     let mut file = content.open()?;
@@ -255,12 +255,12 @@ struct Origin {
 /// The part of [`crate::Provenance`] that names the program.
 #[derive(Deserialize)]
 struct Maker {
-    bpfassay: Program,
+    bpfassay: VersionPart,
 }
 
 /// The part of [`crate::provenance::Artefact`] that has the version.
 #[derive(Deserialize)]
-struct Program {
+struct VersionPart {
     version: String,
 }
 
@@ -269,7 +269,7 @@ fn origin(file: Box<dyn Read>) -> Result<Origin, serde_json::Error> {
 }
 
 /// Tells why intact results cannot be used.
-fn unknown(content: &Content, source: serde_json::Error) -> ResultsError {
+fn unknown(content: &ContentRange, source: serde_json::Error) -> ResultsError {
     let path = content.path.clone();
     match content.open().map(origin) {
         Ok(Ok(Origin { version, .. })) if version != u64::from(RESULTS_VERSION) => {
@@ -283,7 +283,7 @@ fn unknown(content: &Content, source: serde_json::Error) -> ResultsError {
 ///
 /// # Errors
 /// Fails if the file cannot be read.
-fn without_digest(content: &Content) -> Result<ResultsError, ResultsError> {
+fn without_digest(content: &ContentRange) -> Result<ResultsError, ResultsError> {
     content.check()?;
     let path = content.path.clone();
     Ok(match origin(content.open()?) {
@@ -367,7 +367,7 @@ fn print<W: Write>(out: W, results: &impl Serialize) -> Result<(String, W), serd
     let mut hashing = Hashing { inner: out, hash: Sha256::new() };
     [HEAD, &ZEROS, AFTER].iter().try_for_each(|part| hashing.write_all(part)).map_err(io)?;
     let mut rest = BufWriter::with_capacity(256 << 10, WithoutFirst { inner: hashing, is_first: true });
-    results.serialize(&mut serde_json::Serializer::with_formatter(&mut rest, Layout::default()))?;
+    results.serialize(&mut serde_json::Serializer::with_formatter(&mut rest, JsonLayout::default()))?;
     rest.write_all(b"\n").map_err(io)?;
     let Hashing { inner, hash } = rest.into_inner().map_err(|error| io(error.into_error()))?.inner;
     Ok((hex(&hash.finalize()), inner))

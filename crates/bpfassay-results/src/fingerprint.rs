@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use self::canonical::Canonical;
 use crate::{
     JournalError, Outcome, RunRecord,
-    journal::{Place, Texts, hex},
+    journal::{TextPlace, Texts, hex},
 };
 
 /// SHA-256, in hexadecimal, of the raw figures of `records`, sorted by run name. A failed run
@@ -48,13 +48,13 @@ pub fn fingerprint<'a, R: Borrow<RunRecord> + 'a>(records: impl IntoIterator<Ite
 /// # Errors
 /// Fails if a text cannot be read.
 pub fn of_texts<'a>(
-    records: impl IntoIterator<Item = (&'a RunRecord, &'a Place)>,
+    records: impl IntoIterator<Item = (&'a RunRecord, &'a TextPlace)>,
     texts: &Texts,
 ) -> Result<String, JournalError> {
-    let sorted: BTreeMap<&str, (&RunRecord, &Place)> =
+    let sorted: BTreeMap<&str, (&RunRecord, &TextPlace)> =
         records.into_iter().map(|(record, place)| (record.run.as_str(), (record, place))).collect();
     let mut hash = Sha256::new();
-    let places: Vec<&Place> = sorted.values().map(|(_, place)| *place).collect();
+    let places: Vec<&TextPlace> = sorted.values().map(|(_, place)| *place).collect();
     let mut records = sorted.iter();
     texts.each(
         &places,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The journal: append-only JSON lines. Each line is on disk before the next one begins.
 //!
-//! The first line is the [`Header`], every other line is an [`Entry`]. A crash loses at most the
-//! line being written. A last line without a newline is *torn* and is set aside. Any other
-//! unreadable line is an error that names the line.
+//! The first line is the [`JournalHeader`], every other line is a [`JournalEntry`]. A crash loses
+//! at most the line being written. A last line without a newline is *torn* and is set aside. Any
+//! other unreadable line is an error that names the line.
 //!
 //! Two checks detect damage. Every line carries a sum over itself and all lines before it
 //! (`chain`). The entries must be possible under the plan in the header (`sound`).
@@ -14,11 +14,11 @@
 #![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
 
 mod chain;
+mod counted_entries;
 mod provisioned;
 mod published;
 mod read;
 mod sound;
-mod standing;
 mod texts;
 mod write;
 
@@ -27,11 +27,11 @@ use std::{io, path::PathBuf};
 pub(crate) use self::chain::hex;
 pub use self::{
     chain::JournalDigest,
-    standing::{Again, Past, PastBoot, Standing, ToDo},
-    texts::{Place, Texts},
+    counted_entries::{Again, CountedEntries, Past, PastBoot, ToDo},
+    texts::{TextPlace, Texts},
     write::Journal,
 };
-use crate::{Entry, Header, directory::OpenDirectory};
+use crate::{JournalEntry, JournalHeader, directory::OpenDirectory};
 
 /// Version of the journal's format.
 pub const JOURNAL_VERSION: u32 = 4;
@@ -158,11 +158,11 @@ fn advice(action: &str, error: &io::Error) -> &'static str {
 
 /// The contents of a journal.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Contents {
+pub struct JournalContents {
     /// The first line.
-    pub header: Header,
+    pub header: JournalHeader,
     /// The other lines, in order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JournalEntry>,
     /// The torn last line, if there is one.
     pub torn: Option<Torn>,
     /// The digest of the whole lines; `None` if they were not read from a file.
@@ -178,7 +178,7 @@ pub struct Torn {
     pub bytes: usize,
 }
 
-impl Contents {
+impl JournalContents {
     /// Reads the journal in `directory` without changing it. Another process can be writing it.
     ///
     /// # Errors
@@ -192,10 +192,10 @@ impl Contents {
         Self::read_in(&opened)
     }
 
-    /// Like [`Contents::read`], in an open directory.
+    /// Like [`JournalContents::read`], in an open directory.
     ///
     /// # Errors
-    /// Those of [`Contents::read`].
+    /// Those of [`JournalContents::read`].
     pub fn read_in(directory: &OpenDirectory) -> Result<Self, JournalError> {
         read::read(directory)
     }
@@ -204,12 +204,13 @@ impl Contents {
     /// names it in messages, and `limit` is its largest size in bytes.
     ///
     /// # Errors
-    /// Those of [`Contents::read`], and [`JournalError::TooLarge`] beyond `limit`.
+    /// Those of [`JournalContents::read`], and [`JournalError::TooLarge`] beyond `limit`.
     pub fn read_file(path: &std::path::Path, file: std::fs::File, limit: u64) -> Result<Self, JournalError> {
         read::read_file(path, file, limit.min(MAX_FILE))
     }
 
-    /// Returns the text of a journal with these contents, which [`Contents::read_file`] can read.
+    /// Returns the text of a journal with these contents, which [`JournalContents::read_file`] can
+    /// read.
     /// `path` names it in messages.
     ///
     /// # Errors

@@ -59,14 +59,16 @@ pub use figure::Figure;
 pub use file::ResultsError;
 pub use fingerprint::fingerprint;
 pub use gate::{Demand, GateResult};
-pub use journal::{Again, Contents, JOURNAL_VERSION, Journal, JournalError, Past, PastBoot, Standing, ToDo};
+pub use journal::{
+    Again, CountedEntries, JOURNAL_VERSION, Journal, JournalContents, JournalError, Past, PastBoot, ToDo,
+};
 pub use kernel_features::{
     ConfigurationCell, ConfigurationRow, Counted, FeatureCell, FeatureRow, FeatureVerdict, KernelFeatures, ProgramFacts,
 };
 pub use nodes::{NodeBytes, NodeFacts, NodeFigures, NodeRun};
 pub use outcome::{AfterRun, FailureKind, Outcome, RunFailure};
 pub use provenance::Provenance;
-pub use record::{BlockEnded, BlockStarted, Entry, GuestReady, Header, Reused, RunRecord};
+pub use record::{BlockEnded, BlockStarted, GuestReady, JournalEntry, JournalHeader, Reused, RunRecord};
 pub use results::{Boot, RESULTS_VERSION, Results};
 pub use run::{
     ByteFigure, Difference, EventFigure, MovedSource, NO_CALL_TIMES, PathCoverage, RepetitionAccuracy,

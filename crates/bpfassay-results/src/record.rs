@@ -15,7 +15,7 @@ use crate::{
 /// The first line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Header {
+pub struct JournalHeader {
     /// [`crate::JOURNAL_VERSION`].
     pub journal: u32,
     /// Begin of the execution, in milliseconds since 1970-01-01 UTC.
@@ -29,7 +29,7 @@ pub struct Header {
 /// All other lines of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
-pub enum Entry {
+pub enum JournalEntry {
     /// A guest is about to be booted for a block.
     BlockStarted(Box<BlockStarted>),
     /// The guest is ready.
@@ -39,7 +39,7 @@ pub enum Entry {
     /// The guest is gone.
     BlockEnded(Box<BlockEnded>),
     /// The testbed grew while its first part was being measured. Reading merges this into the
-    /// header, or into the last [`Entry::Resumed`], so readers of a journal never see it.
+    /// header, or into the last [`JournalEntry::Resumed`], so readers of a journal never see it.
     Provisioned {
         /// Time in milliseconds since 1970-01-01 UTC.
         at_unix_ms: u64,
@@ -55,17 +55,17 @@ pub enum Entry {
     },
 }
 
-impl<'de> Deserialize<'de> for Entry {
+impl<'de> Deserialize<'de> for JournalEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         tagged::deserialize(deserializer)
     }
 }
 
-impl Tagged for Entry {
+impl Tagged for JournalEntry {
     const TAG: &'static str = "entry";
 
     fn of_kind<'de, D: Deserializer<'de>>(kind: &str, rest: D) -> Result<Self, D::Error> {
-        /// Fields of [`Entry::Resumed`] and [`Entry::Provisioned`].
+        /// Fields of [`JournalEntry::Resumed`] and [`JournalEntry::Provisioned`].
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct With {
@@ -93,7 +93,7 @@ impl Tagged for Entry {
     }
 }
 
-impl Entry {
+impl JournalEntry {
     /// Releases spare capacity from parsing: hundreds of megabytes for 200,000 runs.
     pub(crate) fn shrink(&mut self) {
         if let Self::Run(record) = self

@@ -3,7 +3,7 @@
 
 use schemars::Schema;
 
-use crate::{Results, event::Line};
+use crate::{Results, event::EventLine};
 
 /// Returns the schema of `results.json`, as in `results/schema/results-v3.json`.
 ///
@@ -30,7 +30,7 @@ pub fn results_schema() -> Result<String, serde_json::Error> {
 /// # Errors
 /// Fails if the schema has no JSON form.
 pub fn events_schema() -> Result<String, serde_json::Error> {
-    text(schemars::schema_for!(Line), "An event of bpfassay run")
+    text(schemars::schema_for!(EventLine), "An event of bpfassay run")
 }
 
 fn text(mut schema: Schema, title: &str) -> Result<String, serde_json::Error> {

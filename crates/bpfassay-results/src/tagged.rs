@@ -28,12 +28,12 @@ pub(crate) trait Tagged: Sized {
 /// # Errors
 /// Those of `deserializer`.
 pub(crate) fn deserialize<'de, T: Tagged, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
-    deserializer.deserialize_map(Reader(PhantomData))
+    deserializer.deserialize_map(TaggedReader(PhantomData))
 }
 
-struct Reader<T>(PhantomData<T>);
+struct TaggedReader<T>(PhantomData<T>);
 
-impl<'de, T: Tagged> Visitor<'de> for Reader<T> {
+impl<'de, T: Tagged> Visitor<'de> for TaggedReader<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

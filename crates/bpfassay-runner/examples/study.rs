@@ -3,7 +3,9 @@
 
 #![allow(clippy::print_stdout, reason = "an example")]
 
-use bpfassay_runner::{EventObserver, EventSink, Selection, Session, Shell, Store, StoreOptions, Testbed, conclude};
+use bpfassay_runner::{
+    EventObserver, EventSink, Session, ShellUse, Store, StoreOptions, StudySelection, Testbed, conclude,
+};
 use bpfassay_vm::AcceleratorWish;
 use tokio_util::sync::CancellationToken;
 
@@ -18,10 +20,10 @@ impl EventSink for Print {
 #[tokio::main]
 async fn main() -> Result<(), bpfassay_runner::Error> {
     let options = StoreOptions::default();
-    let selection = Selection::of_study("quick");
+    let selection = StudySelection::of_study("quick");
     let plan = selection.expand(&options)?;
     let store = Store::open(&options)?;
-    let testbed = Testbed::provide(&store, &selection, &plan, Shell::Without)?;
+    let testbed = Testbed::provide(&store, &selection, &plan, ShellUse::Without)?;
     let session = Session::set_up(&store, testbed, plan, AcceleratorWish::Auto, None).await?;
     let session = session.with_clock_of_host(&selection, &options)?;
     let work = session.begin(None)?;

@@ -10,7 +10,7 @@ use bpfassay_study::{Clock, Plan, Target};
 use bpfassay_testbed::{
     cache::Digest,
     image::GuestImage,
-    stages::{Kind, Stage, Step},
+    stages::{ProgressStep, RunningStage, StageKind},
 };
 use bpfassay_vm::{
     Accelerator, AcceleratorChoice, AcceleratorWish, Machine, Qemu,
@@ -31,7 +31,7 @@ const ACCELERATORS: &str = "accelerator";
 
 /// How the accelerator is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trial {
+pub enum AcceleratorTrial {
     /// Boots a guest, unless the cache has the outcome of a trial on this very host.
     Boot,
     /// Looks only into the cache.
@@ -51,7 +51,7 @@ impl HostSetup {
         images: BTreeMap<Target, GuestImage>,
         plan: &Plan,
         wish: AcceleratorWish,
-        trial: Trial,
+        trial: AcceleratorTrial,
     ) -> Result<Self, Error> {
         let nothing = Self {
             qemu: BTreeMap::new(),
@@ -72,7 +72,7 @@ impl HostSetup {
         further: BTreeMap<Target, GuestImage>,
         plan: &Plan,
         wish: AcceleratorWish,
-        trial: Trial,
+        trial: AcceleratorTrial,
     ) -> Result<Self, Error> {
         let (mut qemu, mut plugins, mut images) = (self.qemu.clone(), self.plugins.clone(), self.images.clone());
         let mut qemu_packages = self.qemu_packages.clone();
@@ -83,7 +83,7 @@ impl HostSetup {
                 continue;
             }
             let Some(image) = images.get(target) else { continue };
-            let stage = store.stages.begin(Kind::Qemu, target.arch.name());
+            let stage = store.stages.begin(StageKind::Qemu, target.arch.name());
             let FoundQemu { qemu: found, package } = emulator::find(store, target.arch).await?;
             qemu_packages.extend(package.map(|package| (target.arch, package)));
             let choice = match wish {
@@ -128,21 +128,21 @@ async fn choose(
     qemu: &Qemu,
     image: &GuestImage,
     wish: AcceleratorWish,
-    trial: Trial,
-    stage: &Stage,
+    trial: AcceleratorTrial,
+    stage: &RunningStage,
 ) -> Result<AcceleratorChoice, Error> {
     let key = Digest::of(&serde_json::to_vec(&AcceleratorKey::of_host(qemu))?);
     let recorded: Option<AcceleratorChoice> = store.cache.recorded(ACCELERATORS, &key)?;
     match (wish, recorded, trial) {
         (AcceleratorWish::Auto, Some(choice), _) => return Ok(choice),
         (AcceleratorWish::Kvm, Some(choice), _) if choice.accelerator == Accelerator::Kvm => return Ok(choice),
-        (AcceleratorWish::Auto, None, Trial::Recorded) => {
+        (AcceleratorWish::Auto, None, AcceleratorTrial::Recorded) => {
             let reason = "not tried yet on this host: `run` and `testbed fetch` try KVM by booting".to_owned();
             return Ok(AcceleratorChoice { accelerator: Accelerator::Tcg, reason });
         }
         _ => {}
     }
-    stage.step(Step::TrialBoot, 0);
+    stage.step(ProgressStep::TrialBoot, 0);
     let scratch = store.cache.scratch()?;
     let machine = Machine::new(qemu.arch, image.kernel());
     let log = scratch.path().join("console.log");

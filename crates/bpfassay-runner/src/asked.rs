@@ -24,7 +24,7 @@ const MEMORY: u64 = 2;
 
 /// The properties that one guest was asked to have.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct AskedGuest {
     release: String,
     machine: Machine,
     file_system: FileSystem,
@@ -32,7 +32,7 @@ pub(crate) struct Asked {
     node: Option<Node>,
 }
 
-impl Asked {
+impl AskedGuest {
     /// Describes a guest with a kernel of this `release` that runs `job` in `machine`.
     pub(crate) fn new(release: &str, machine: &Machine, job: &Job) -> Self {
         Self {

@@ -10,7 +10,7 @@ use bpfassay_study::{Block, PlannedRun};
 use crate::{
     blame::{self, BootEnd, HostFailure},
     failure,
-    observed::{BootPlan, Now, Observed},
+    observed::{BootPlan, Now, ObservedBoot},
 };
 
 /// Pauses before a boot that failed because of the host is repeated. If the boot after the last
@@ -48,7 +48,7 @@ impl FailedRun {
 
 /// The records that follow from the end of a boot.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Conclusion {
+pub(crate) struct BootConclusion {
     pub(crate) verdict: BootVerdict,
     /// The failure of the boot, if any.
     pub(crate) failure: Option<RunFailure>,
@@ -56,7 +56,7 @@ pub(crate) struct Conclusion {
     pub(crate) failed: Vec<FailedRun>,
 }
 
-impl Conclusion {
+impl BootConclusion {
     /// Returns the runs that this conclusion settles.
     pub(crate) fn settled(&self) -> Vec<String> {
         self.failed.iter().map(|failed| failed.run.spec.id.clone()).collect()
@@ -181,7 +181,7 @@ impl Attempt {
     }
 
     /// Decides what to record after `plan` has ended with `end`.
-    pub(crate) fn ended(&mut self, plan: &BootPlan, seen: &Observed, end: &BootEnd, now: Now) -> Conclusion {
+    pub(crate) fn ended(&mut self, plan: &BootPlan, seen: &ObservedBoot, end: &BootEnd, now: Now) -> BootConclusion {
         self.begun(plan);
         self.was_ready |= seen.ready;
         let mut verdict = blame::verdict(plan, seen, end);
@@ -249,7 +249,7 @@ impl Attempt {
             self.settled.extend(others.iter().map(|failed| failed.run.spec.id.clone()));
             failed.extend(others);
         }
-        Conclusion { verdict, failure, failed }
+        BootConclusion { verdict, failure, failed }
     }
 
     /// Returns the host failure because of which the block was left, if there was one.
@@ -303,7 +303,7 @@ impl Attempt {
         &self,
         run: &str,
         plan: &BootPlan,
-        seen: &Observed,
+        seen: &ObservedBoot,
         end: &BootEnd,
         failure: &RunFailure,
     ) -> Option<FailedRun> {

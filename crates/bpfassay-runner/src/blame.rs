@@ -3,7 +3,7 @@
 
 use bpfassay_results::{BootVerdict, Involved, RunFailure};
 
-use crate::observed::{BootPlan, Observed, is_tool_run};
+use crate::observed::{BootPlan, ObservedBoot, is_tool_run};
 
 /// How a boot ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +63,7 @@ pub(crate) enum HostFailure {
 ///   stalls, lockups and hung tasks late. The tool run in flight when the fault began is to blame,
 ///   or else the last one before. A tool can write such a report itself, so a confirming boot tries
 ///   the run in flight first.
-pub(crate) fn verdict(plan: &BootPlan, seen: &Observed, end: &BootEnd) -> BootVerdict {
+pub(crate) fn verdict(plan: &BootPlan, seen: &ObservedBoot, end: &BootEnd) -> BootVerdict {
     let id = |at: usize| plan.runs.get(at).map(|run| run.spec.id.clone()).unwrap_or_default();
     let at_ms = match end {
         BootEnd::Done => return BootVerdict::Complete,
@@ -84,7 +84,8 @@ pub(crate) fn verdict(plan: &BootPlan, seen: &Observed, end: &BootEnd) -> BootVe
     {
         return BootVerdict::Blamed { run: confirmed.clone() };
     }
-    let tool_in_flight = |seen: &Observed| seen.in_flight().filter(|&at| plan.runs.get(at).is_some_and(is_tool_run));
+    let tool_in_flight =
+        |seen: &ObservedBoot| seen.in_flight().filter(|&at| plan.runs.get(at).is_some_and(is_tool_run));
     let in_flight = tool_in_flight(seen);
     // A tool run before the one in flight.
     let before = tool_in_flight(&then).filter(|&at| Some(at) != in_flight).or_else(|| then.last_tool(plan));

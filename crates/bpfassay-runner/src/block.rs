@@ -9,16 +9,18 @@ use std::{
 use bpfassay_protocol::{message::GuestMessage, nodes::Node, with_causes};
 use bpfassay_results::{RunFailure, ToDo};
 use bpfassay_study::{Block, Study};
-use bpfassay_vm::{BootOptions, EndReason, Ending, Event, Guest, KernelIncident, Machine, Qemu, Severity, VmError};
+use bpfassay_vm::{
+    BootOptions, EndReason, Guest, GuestEnding, KernelIncident, Machine, Qemu, Severity, VmError, VmEvent,
+};
 
 use crate::{
-    HostSetup, HostSetupError, Progress,
-    asked::Asked,
+    Happening, HostSetup, HostSetupError,
+    asked::AskedGuest,
     attempt::Attempt,
     blame::{BootEnd, HostFailure},
-    boot::{Boot, Tally},
-    context::{BlockError, Context},
-    counting::Counting,
+    boot::{RunningBoot, Tally},
+    context::{BlockError, RunContext},
+    counting::BootCounting,
     failure,
     host_setup::{deadlines, whole_boot_seconds},
     nodes::{self, Booted, GroupEnding, GroupEvent, Guests, NotBooted},
@@ -40,7 +42,7 @@ const COUNTS: Duration = Duration::from_millis(100);
 /// [`BlockError`] if the journal cannot be written or a guest cannot be assembled. The failure of a
 /// guest is not an error but a record.
 pub(crate) async fn execute(
-    context: &Context<'_>,
+    context: &RunContext<'_>,
     host_setup: &HostSetup,
     todo: &ToDo,
     tally: &mut Tally,
@@ -48,14 +50,14 @@ pub(crate) async fn execute(
     let mut attempt = Attempt::new(todo);
     while let Some((plan, pause)) = attempt.next() {
         if !pause.is_zero() {
-            context.report(&Progress::Waiting(&todo.block, pause));
+            context.report(&Happening::Waiting(&todo.block, pause));
         }
         tokio::select! {
             biased;
             () = context.cancel.cancelled() => break,
             () = tokio::time::sleep(pause) => {}
         }
-        let mut boot = Boot::new(context, &todo.block, plan, tally);
+        let mut boot = RunningBoot::new(context, &todo.block, plan, tally);
         let (end, notes) = once(&mut boot, host_setup).await?;
         let conclusion = attempt.ended(&boot.plan, &boot.seen, &end, boot.now());
         boot.concluded(conclusion, notes)?;
@@ -75,7 +77,7 @@ pub(crate) fn command(host_setup: &HostSetup, study: &Study, block: &Block) -> R
 }
 
 /// Makes one boot. Returns how it ended, and lines of its console worth keeping.
-async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, Vec<String>), BlockError> {
+async fn once(boot: &mut RunningBoot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, Vec<String>), BlockError> {
     let (context, block) = (boot.context, boot.block);
     let study = context.study;
     boot.started(command(host_setup, study, block)?)?;
@@ -91,7 +93,7 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
         });
     }
     let (qemu, _) = host_setup.qemu(block.target.arch)?;
-    boot.counting = host_setup.plugin(study, block.target.arch).map(|_| Counting::default());
+    boot.counting = host_setup.plugin(study, block.target.arch).map(|_| BootCounting::default());
     boot.since = Instant::now();
     let mut left = prepared.into_iter();
     let booted = async {
@@ -134,15 +136,15 @@ async fn once(boot: &mut Boot<'_>, host_setup: &HostSetup) -> Result<(BootEnd, V
 }
 
 /// A guest with everything that it needs to boot.
-struct Prepared {
+struct PreparedGuest {
     machine: Machine,
     options: BootOptions,
     /// The console log, relative to the results directory.
     log: String,
-    asked: Asked,
+    asked: AskedGuest,
 }
 
-impl Prepared {
+impl PreparedGuest {
     async fn boot(self, qemu: &Qemu) -> Result<Booted, VmError> {
         let Self { machine, options, log, asked } = self;
         Ok(Booted { guest: Guest::boot(qemu, &machine, options).await?, log, asked })
@@ -154,13 +156,17 @@ impl Prepared {
 /// # Errors
 /// [`HostSetupError`] if something that the guest needs was not prepared, does not exist for its
 /// kernel, or cannot be written.
-fn prepare(boot: &Boot<'_>, host_setup: &HostSetup, node: Option<Node>) -> Result<Prepared, HostSetupError> {
+fn prepare(
+    boot: &RunningBoot<'_>,
+    host_setup: &HostSetup,
+    node: Option<Node>,
+) -> Result<PreparedGuest, HostSetupError> {
     let (context, block) = (boot.context, boot.block);
     let study = context.study;
     let log = boot.log_of(node);
     let machine = host_setup.machine(study, block, node)?;
     let job = host_setup.job(study, block, &boot.plan.runs, node)?;
-    let asked = Asked::new(host_setup.image(&block.target)?.release(), &machine, &job);
+    let asked = AskedGuest::new(host_setup.image(&block.target)?.release(), &machine, &job);
     let initramfs = host_setup.initramfs(&block.target, &job)?;
     let file = boot.make_log(&log).map_err(|source| HostSetupError::Log { log: log.clone(), source })?;
     let mut options = BootOptions::new(&log);
@@ -174,7 +180,7 @@ fn prepare(boot: &Boot<'_>, host_setup: &HostSetup, node: Option<Node>) -> Resul
     }
     options.initramfs = Some(Arc::new(initramfs));
     options.plugin = host_setup.plugins.get(&block.target.arch).map(|loaded| loaded.plugin.code);
-    Ok(Prepared { machine, options, log, asked })
+    Ok(PreparedGuest { machine, options, log, asked })
 }
 
 /// Why a guest is not watched any more although it has not ended.
@@ -198,7 +204,7 @@ struct Watched {
 }
 
 /// Handles what the guest does until the guest ends or has to be ended.
-async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, BlockError> {
+async fn watch(boot: &mut RunningBoot<'_>, guests: &mut Guests) -> Result<Watched, BlockError> {
     let cancel = boot.context.cancel;
     let mut notes = guests.unconfined();
     let mut note = |incident: &KernelIncident| {
@@ -222,10 +228,10 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
             Some(GroupEvent::Violation(violation)) => break Some(CutShort::ProtocolError(violation)),
             Some(GroupEvent::Differs(difference)) => break Some(CutShort::Differs(difference)),
             Some(GroupEvent::Event(event)) => event,
-            Some(GroupEvent::Together(together)) => Event::Message(boot.message_of(together)),
+            Some(GroupEvent::Together(together)) => VmEvent::Message(boot.message_of(together)),
         };
         match event {
-            Event::Message(message) => {
+            VmEvent::Message(message) => {
                 if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
                     // The guest cannot see whether its last message arrived, so it waits for a
                     // shutdown request. An ended guest needs none. A guest that takes no input (the
@@ -239,7 +245,7 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
                     break Some(CutShort::ProtocolError(violation));
                 }
             }
-            Event::KernelIncident(incident) => match incident.kind.severity() {
+            VmEvent::KernelIncident(incident) => match incident.kind.severity() {
                 Severity::Note => note(&incident),
                 // Nothing can be spoilt before the first run, or after the last one of an ordinary
                 // boot.
@@ -256,14 +262,14 @@ async fn watch(boot: &mut Boot<'_>, guests: &mut Guests) -> Result<Watched, Bloc
                     died_ms.get_or_insert(boot.now().boot_ms);
                 }
             },
-            Event::Ended(_) => break None,
+            VmEvent::Ended(_) => break None,
         }
     };
     Ok(Watched { cut_short, died_ms: died_ms.unwrap_or(boot.now().boot_ms), notes })
 }
 
 /// Concludes how the boot ended from how the guest ended.
-fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ended: &GroupEnding) -> BootEnd {
+fn end_of(boot: &mut RunningBoot<'_>, cut_short: Option<CutShort>, at_ms: u64, ended: &GroupEnding) -> BootEnd {
     let GroupEnding { ending, log, name } = ended;
     let is_cancelled = boot.context.cancel.is_cancelled();
     let is_dead = matches!(ending.reason, EndReason::KernelDied { .. });
@@ -303,13 +309,13 @@ fn end_of(boot: &mut Boot<'_>, cut_short: Option<CutShort>, at_ms: u64, ended: &
 }
 
 /// Returns `incident` with the details that arrived after it was reported.
-fn in_full<'a>(incident: &'a KernelIncident, ending: &'a Ending) -> &'a KernelIncident {
+fn in_full<'a>(incident: &'a KernelIncident, ending: &'a GuestEnding) -> &'a KernelIncident {
     let is_same = |full: &&KernelIncident| full.line == incident.line && full.time_us == incident.time_us;
     ending.incidents.iter().find(is_same).unwrap_or(incident)
 }
 
 /// Describes the end of a guest as a failure, with the guest's `name` if there were several.
-fn failure_of(ending: &Ending, log: &str, name: Option<&str>) -> RunFailure {
+fn failure_of(ending: &GuestEnding, log: &str, name: Option<&str>) -> RunFailure {
     let mut failure = failure::of_ending(ending, log);
     if let (Some(name), Some(line)) = (name, failure.excerpt.first_mut()) {
         *line = format!("{name}: {line}");

@@ -3,9 +3,9 @@
 //! reuses them instead of booting guests.
 //!
 //! The name of a block is its *key*: SHA-256 over everything that determines the block's figures
-//! (`key`, pure). An entry is a journal of that one block, with its plan and provenance (`kept`,
-//! pure). The key follows from the entry itself, so a reader can check that the entry is what its
-//! name says. The chain of sums shows whether the entry is as it was written.
+//! (`key`, pure). An entry is a journal of that one block, with its plan and provenance
+//! (`block_records`, pure). The key follows from the entry itself, so a reader can check that the
+//! entry is what its name says. The chain of sums shows whether the entry is as it was written.
 //!
 //! Entries are written under another name and then renamed (`directory`), or put as a whole
 //! (`objects`, which sends requests through `client`). Several hosts can therefore use a store at
@@ -15,10 +15,10 @@
 //! A store is untrusted input, as results are. Whoever can write to a store can add figures that
 //! nobody measured. [`crate::Verification::of_block`] measures an entry again.
 
+mod block_records;
 #[cfg(feature = "object-stores")]
 mod client;
 mod directory;
-mod kept;
 mod key;
 #[cfg_attr(not(feature = "object-stores"), path = "block_store/no_objects.rs")]
 mod objects;
@@ -33,12 +33,12 @@ use std::{io, path::PathBuf};
 use bpfassay_results::JournalError;
 
 pub use self::{
-    key::BlockKey,
+    key::StoreKey,
     place::{NotAStorePlace, StorePlace},
     reuse::BlockReuse,
     store::BlockStore,
 };
-pub(crate) use self::{key::key, reuse::Reuse};
+pub(crate) use self::{key::key, reuse::RunStore};
 
 /// Largest entry that is written and read, in bytes. A block of `quick` has 0.2 to 0.5 MB.
 pub(crate) const MAX_ENTRY: u64 = 64 << 20;

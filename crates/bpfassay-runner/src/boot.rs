@@ -8,26 +8,26 @@ use bpfassay_protocol::{
     nodes::Node,
 };
 use bpfassay_results::{
-    BlockEnded, BlockStarted, BootVerdict, Entry, GuestReady, NodeFacts, NodeRun, Outcome, RunFailure, RunRecord,
+    BlockEnded, BlockStarted, BootVerdict, GuestReady, JournalEntry, NodeFacts, NodeRun, Outcome, RunFailure, RunRecord,
 };
 use bpfassay_study::Block;
 
 use crate::{
-    Progress, Summary,
-    attempt::{Conclusion, FailedRun},
-    context::{BlockError, Context, LOGS, unix_ms},
-    counting::Counting,
-    observed::{BootPlan, Now, Observed, shortened},
+    Happening, PoolSummary,
+    attempt::{BootConclusion, FailedRun},
+    context::{BlockError, LOGS, RunContext, unix_ms},
+    counting::BootCounting,
+    observed::{BootPlan, Now, ObservedBoot, shortened},
 };
 
 /// Counts the outcomes of the runs, by each run's last record.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    runs: BTreeMap<String, Outcomes>,
+    runs: BTreeMap<String, TalliedOutcomes>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Outcomes {
+enum TalliedOutcomes {
     Measured,
     Refused,
     Failed,
@@ -36,20 +36,20 @@ enum Outcomes {
 impl Tally {
     pub(crate) fn take(&mut self, record: &RunRecord) {
         let came = match record.outcome {
-            Outcome::Measured(_) => Outcomes::Measured,
-            Outcome::Refused(_) => Outcomes::Refused,
-            Outcome::Failed(_) => Outcomes::Failed,
+            Outcome::Measured(_) => TalliedOutcomes::Measured,
+            Outcome::Refused(_) => TalliedOutcomes::Refused,
+            Outcome::Failed(_) => TalliedOutcomes::Failed,
         };
         self.runs.insert(record.run.clone(), came);
     }
 
-    pub(crate) fn summary(&self) -> Summary {
-        let mut summary = Summary::default();
+    pub(crate) fn summary(&self) -> PoolSummary {
+        let mut summary = PoolSummary::default();
         for came in self.runs.values() {
             match came {
-                Outcomes::Measured => summary.measured += 1,
-                Outcomes::Refused => summary.refused += 1,
-                Outcomes::Failed => summary.failed += 1,
+                TalliedOutcomes::Measured => summary.measured += 1,
+                TalliedOutcomes::Refused => summary.refused += 1,
+                TalliedOutcomes::Failed => summary.failed += 1,
             }
         }
         summary
@@ -57,18 +57,18 @@ impl Tally {
 }
 
 /// A boot in progress.
-pub(crate) struct Boot<'a> {
-    pub(crate) context: &'a Context<'a>,
+pub(crate) struct RunningBoot<'a> {
+    pub(crate) context: &'a RunContext<'a>,
     pub(crate) block: &'a Block,
     pub(crate) plan: BootPlan,
     /// The console log, relative to the results directory.
     pub(crate) log: String,
-    pub(crate) seen: Observed,
+    pub(crate) seen: ObservedBoot,
     pub(crate) since: Instant,
     /// A failure of the guest after everything was done. It changes nothing.
     pub(crate) after_done: Option<RunFailure>,
     /// The counts of QEMU's plugin, if one is loaded.
-    pub(crate) counting: Option<Counting>,
+    pub(crate) counting: Option<BootCounting>,
     /// The nodes that are ready, if several nodes measure together.
     pub(crate) node_facts: Vec<NodeFacts>,
     /// The records of each node for the run that ends next.
@@ -78,14 +78,14 @@ pub(crate) struct Boot<'a> {
     tally: &'a mut Tally,
 }
 
-impl<'a> Boot<'a> {
-    pub(crate) fn new(context: &'a Context<'a>, block: &'a Block, plan: BootPlan, tally: &'a mut Tally) -> Self {
+impl<'a> RunningBoot<'a> {
+    pub(crate) fn new(context: &'a RunContext<'a>, block: &'a Block, plan: BootPlan, tally: &'a mut Tally) -> Self {
         let mut this = Self {
             context,
             block,
             plan,
             log: String::new(),
-            seen: Observed::default(),
+            seen: ObservedBoot::default(),
             since: Instant::now(),
             after_done: None,
             counting: None,
@@ -154,8 +154,8 @@ impl<'a> Boot<'a> {
             confirming: self.plan.confirming.clone(),
             reused: None,
         };
-        self.context.append(&Entry::BlockStarted(Box::new(started.clone())))?;
-        self.context.report(&Progress::Booting(self.block, &started));
+        self.context.append(&JournalEntry::BlockStarted(Box::new(started.clone())))?;
+        self.context.report(&Happening::Booting(self.block, &started));
         Ok(())
     }
 
@@ -175,8 +175,8 @@ impl<'a> Boot<'a> {
                     facts: *facts,
                     nodes: std::mem::take(&mut self.node_facts),
                 };
-                self.context.append(&Entry::GuestReady(Box::new(ready.clone())))?;
-                self.context.report(&Progress::Ready(self.block, &ready));
+                self.context.append(&JournalEntry::GuestReady(Box::new(ready.clone())))?;
+                self.context.report(&Happening::Ready(self.block, &ready));
             }
             GuestMessage::Phase { phase: Phase::Boot | Phase::SetUp | Phase::Shell, .. }
             | GuestMessage::Phase { run: None, .. }
@@ -185,7 +185,7 @@ impl<'a> Boot<'a> {
                 if let Err(wrong) = self.seen.message_about(&self.plan, &run, now) {
                     return Ok(Some(format!("protocol error: the guest begins the phase {phase} of {wrong}")));
                 }
-                self.context.report(&Progress::Phase(self.block, &run, phase));
+                self.context.report(&Happening::Phase(self.block, &run, phase));
             }
             GuestMessage::RunEnded { run, outcome } => match self.seen.ends(&self.plan, &run, now) {
                 Ok(at) => self.ended(at, *outcome)?,
@@ -207,7 +207,7 @@ impl<'a> Boot<'a> {
             }
             GuestMessage::Log { text } => {
                 tracing::info!(block = self.block.id, "{}", shortened(&text));
-                self.context.report(&Progress::Log(self.block, &text));
+                self.context.report(&Happening::Log(self.block, &text));
             }
             GuestMessage::Done => match self.plan.runs.get(self.seen.ended()) {
                 None => self.seen.done = true,
@@ -256,7 +256,7 @@ impl<'a> Boot<'a> {
     ///
     /// # Errors
     /// [`BlockError`] if the journal cannot be written.
-    pub(crate) fn concluded(&mut self, conclusion: Conclusion, notes: Vec<String>) -> Result<(), BlockError> {
+    pub(crate) fn concluded(&mut self, conclusion: BootConclusion, notes: Vec<String>) -> Result<(), BlockError> {
         self.concluded_with(conclusion, notes, Vec::new())
     }
 
@@ -266,7 +266,7 @@ impl<'a> Boot<'a> {
     /// [`BlockError`] if the journal cannot be written.
     pub(crate) fn concluded_with(
         &mut self,
-        conclusion: Conclusion,
+        conclusion: BootConclusion,
         notes: Vec<String>,
         kept: Vec<String>,
     ) -> Result<(), BlockError> {
@@ -281,7 +281,7 @@ impl<'a> Boot<'a> {
         } else {
             settled.clear();
         }
-        let (counts, code_coverage) = self.counting.take().map(Counting::finish).unzip();
+        let (counts, code_coverage) = self.counting.take().map(BootCounting::finish).unzip();
         let ended = BlockEnded {
             block: self.block.id.clone(),
             boot: self.plan.boot,
@@ -293,8 +293,8 @@ impl<'a> Boot<'a> {
             verdict: conclusion.verdict,
             settled,
         };
-        self.context.append(&Entry::BlockEnded(Box::new(ended.clone())))?;
-        self.context.report(&Progress::Ended(self.block, &ended));
+        self.context.append(&JournalEntry::BlockEnded(Box::new(ended.clone())))?;
+        self.context.report(&Happening::Ended(self.block, &ended));
         Ok(())
     }
 
@@ -328,12 +328,12 @@ fn with_own(mut failure: RunFailure, own: Option<&RunFailure>) -> RunFailure {
 ///
 /// # Errors
 /// [`BlockError`] if the journal cannot be written.
-pub(crate) fn record_run(context: &Context<'_>, tally: &mut Tally, record: RunRecord) -> Result<(), BlockError> {
+pub(crate) fn record_run(context: &RunContext<'_>, tally: &mut Tally, record: RunRecord) -> Result<(), BlockError> {
     tally.take(&record);
-    let entry = Entry::Run(Box::new(record));
+    let entry = JournalEntry::Run(Box::new(record));
     context.append(&entry)?;
-    if let Entry::Run(record) = &entry {
-        context.report(&Progress::RunEnded(record));
+    if let JournalEntry::Run(record) = &entry {
+        context.report(&Happening::RunEnded(record));
     }
     Ok(())
 }

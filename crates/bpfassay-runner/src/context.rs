@@ -6,17 +6,17 @@ use std::{
     time::SystemTime,
 };
 
-use bpfassay_results::{Entry, Journal, JournalError, OpenDirectory};
+use bpfassay_results::{Journal, JournalEntry, JournalError, OpenDirectory};
 use bpfassay_study::Study;
 use tokio_util::sync::CancellationToken;
 
-use crate::{HostSetupError, Observer, Progress};
+use crate::{Happening, HostSetupError, Observer};
 
 /// Directory of console logs in a results directory.
 pub const LOGS: &str = "logs";
 
 /// Shared state of the execution of all blocks.
-pub(crate) struct Context<'a> {
+pub(crate) struct RunContext<'a> {
     pub(crate) study: &'a Study,
     /// The directory of logs in the results directory.
     pub(crate) logs: &'a OpenDirectory,
@@ -24,7 +24,7 @@ pub(crate) struct Context<'a> {
     pub(crate) observer: &'a dyn Observer,
     pub(crate) cancel: &'a CancellationToken,
     /// Also receives every entry of a block that a store may keep.
-    pub(crate) recorded: Option<&'a Mutex<Vec<Entry>>>,
+    pub(crate) recorded: Option<&'a Mutex<Vec<JournalEntry>>>,
 }
 
 /// Why the whole execution must end.
@@ -38,12 +38,12 @@ pub enum BlockError {
     HostSetup(#[from] HostSetupError),
 }
 
-impl Context<'_> {
+impl RunContext<'_> {
     /// Appends `entry` to the journal.
     ///
     /// # Errors
     /// [`JournalError`] if this or an earlier entry cannot be written.
-    pub(crate) fn append(&self, entry: &Entry) -> Result<(), JournalError> {
+    pub(crate) fn append(&self, entry: &JournalEntry) -> Result<(), JournalError> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).append(entry)?;
         if let Some(recorded) = self.recorded {
             recorded.lock().unwrap_or_else(PoisonError::into_inner).push(entry.clone());
@@ -55,11 +55,11 @@ impl Context<'_> {
     ///
     /// # Errors
     /// Those of [`Self::append`].
-    pub(crate) fn append_all(&self, entries: &[Entry]) -> Result<(), JournalError> {
+    pub(crate) fn append_all(&self, entries: &[JournalEntry]) -> Result<(), JournalError> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).append_all(entries)
     }
 
-    pub(crate) fn report(&self, progress: &Progress<'_>) {
+    pub(crate) fn report(&self, progress: &Happening<'_>) {
         self.observer.progress(progress);
     }
 }

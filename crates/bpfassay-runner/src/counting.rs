@@ -15,7 +15,7 @@ const MAX_WAITING: usize = 256;
 
 /// The counts of a boot so far.
 #[derive(Debug, Default)]
-pub(crate) struct Counting {
+pub(crate) struct BootCounting {
     windows: Windows,
     /// Windows whose run has not ended yet, by number.
     waiting: BTreeMap<u64, Window>,
@@ -26,7 +26,7 @@ pub(crate) struct Counting {
     problem: Option<String>,
 }
 
-impl Counting {
+impl BootCounting {
     /// Adds what the plugin wrote.
     pub(crate) fn take(&mut self, bytes: io::Result<Vec<u8>>) {
         if self.problem.is_some() {
@@ -172,7 +172,7 @@ mod tests {
         let [first, second, ..] = plan.blocks[0].runs.as_slice() else { panic!("a block has more runs") };
         // Window 1 belongs to a repeat that is not reported. All windows precede the run's end.
         let waiting = (1..=3).map(|number| (number, window(number))).collect();
-        let mut counting = Counting { waiting, ..Counting::default() };
+        let mut counting = BootCounting { waiting, ..BootCounting::default() };
         counting.measured(first, &figures(first, 2));
         assert_eq!(counting.waiting.keys().copied().collect::<Vec<_>>(), [3]);
         counting.measured(second, &figures(second, 3));

@@ -9,7 +9,7 @@ use bpfassay_protocol::{Arch, with_causes};
 use bpfassay_testbed::{
     apt::{Apt, NamedBy},
     payload::{self, Buildable},
-    provider::debian::Kernels,
+    provider::debian::KernelProvider,
     qemu::Emulator,
     toolchain::HOST_PACKAGES,
 };
@@ -218,7 +218,7 @@ fn archive(apt: &Apt<'_>) -> HostCheck {
 
 fn mirrors(store: &Store) -> Vec<HostCheck> {
     let apt = store.apt();
-    let kernels = Kernels::new(&apt, &store.catalogue);
+    let kernels = KernelProvider::new(&apt, &store.catalogue);
     Arch::ALL
         .iter()
         .map(|&arch| match kernels.list(arch) {
@@ -279,7 +279,7 @@ async fn kvm(store: &Store) -> Result<HostCheck, Error> {
         return Ok(note("KVM: no guests of this host's architecture", Remedy::UseTcg));
     };
     let apt = store.apt();
-    let kernels = Kernels::new(&apt, &store.catalogue);
+    let kernels = KernelProvider::new(&apt, &store.catalogue);
     let mut cached = None;
     for name in store.catalogue.names(arch) {
         cached = kernels.cached(arch, name)?.or(cached);

@@ -24,7 +24,7 @@ use bpfassay_study::{Block, Cell, Plan};
 
 pub use self::stages::{stage_event, timings_event};
 use self::{provisional::Rounds, remaining::Remaining};
-use crate::{Observer, Progress};
+use crate::{Happening, Observer};
 
 /// Receives events from several tasks at once. It must be quick, because guests wait for it.
 pub trait EventSink: Send + Sync {
@@ -47,12 +47,12 @@ pub struct EventObserver<'a> {
     plan: &'a Plan,
     /// Ids of the cells whose refusals the study expects.
     refusals: BTreeSet<&'a str>,
-    state: Mutex<State>,
+    state: Mutex<EventsState>,
     rounds: Mutex<Rounds<'a>>,
     sink: &'a dyn EventSink,
 }
 
-struct State {
+struct EventsState {
     directory: PathBuf,
     /// Identifiers of the runs that have ended. A repeated run does not count twice.
     done: BTreeSet<String>,
@@ -65,7 +65,7 @@ struct State {
     reused: BTreeSet<String>,
 }
 
-impl State {
+impl EventsState {
     fn new(blocks: &[ToDo], slots: NonZeroU32, directory: &Path) -> Self {
         let mut cells = BTreeMap::new();
         for run in blocks.iter().flat_map(ToDo::open) {
@@ -86,13 +86,13 @@ impl<'a> EventObserver<'a> {
         Self {
             plan,
             refusals: plan.cells.iter().filter(expects).map(|cell| cell.id.as_str()).collect(),
-            state: Mutex::new(State::new(&[], NonZeroU32::MIN, Path::new(""))),
+            state: Mutex::new(EventsState::new(&[], NonZeroU32::MIN, Path::new(""))),
             rounds: Mutex::new(Rounds::new(plan, provenance)),
             sink,
         }
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut EventsState) -> T) -> T {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -103,7 +103,7 @@ impl<'a> EventObserver<'a> {
     /// Begins `blocks`, `slots` of them in parallel.
     fn started(&self, blocks: &[ToDo], slots: NonZeroU32, directory: &Path) -> Event {
         self.rounds().begin(blocks);
-        let state = State::new(blocks, slots, directory);
+        let state = EventsState::new(blocks, slots, directory);
         let runs = state.of;
         self.change(|old| *old = state);
         Event::Started(Started {
@@ -142,7 +142,7 @@ impl<'a> EventObserver<'a> {
             }
             let cells_done = state.cells.values().filter(|left| **left == 0).count() as u64;
             state.left.ended(&record.block, &record.cell, seconds);
-            let State { directory, done, of, cells, left, reused: _ } = state;
+            let EventsState { directory, done, of, cells, left, reused: _ } = state;
             (directory.clone(), done.len() as u64, *of, cells_done, cells.len() as u64, left.seconds())
         });
         RunEnded {
@@ -189,12 +189,14 @@ fn seconds(milliseconds: u64) -> f64 {
 }
 
 impl Observer for EventObserver<'_> {
-    fn progress(&self, progress: &Progress<'_>) {
+    fn progress(&self, progress: &Happening<'_>) {
         let event = match progress {
-            Progress::MakingGuests(are_made) => return self.change(|state| state.left.making_guests(*are_made)),
-            Progress::Started { blocks, slots, directory } => self.started(blocks, *slots, directory),
-            Progress::Waiting(block, pause) => Event::Waiting { block: block.id.clone(), seconds: pause.as_secs_f64() },
-            Progress::Booting(block, started) => {
+            Happening::MakingGuests(are_made) => return self.change(|state| state.left.making_guests(*are_made)),
+            Happening::Started { blocks, slots, directory } => self.started(blocks, *slots, directory),
+            Happening::Waiting(block, pause) => {
+                Event::Waiting { block: block.id.clone(), seconds: pause.as_secs_f64() }
+            }
+            Happening::Booting(block, started) => {
                 if started.confirming.is_none() {
                     self.begun_again(block, &started.runs);
                 }
@@ -205,7 +207,7 @@ impl Observer for EventObserver<'_> {
                     confirming: started.confirming.clone(),
                 }
             }
-            Progress::Reused(block, started) => {
+            Happening::Reused(block, started) => {
                 self.begun_again(block, &started.runs);
                 self.change(|state| state.reused.insert(block.id.clone()));
                 let (key, store) = started.reused.as_ref().map(|from| (&from.key, &from.store)).unzip();
@@ -217,25 +219,25 @@ impl Observer for EventObserver<'_> {
                     measured_unix_ms: started.at_unix_ms,
                 }
             }
-            Progress::Ready(block, ready) => {
+            Happening::Ready(block, ready) => {
                 let seconds = seconds(ready.ready_after_ms);
                 self.change(|state| state.left.booted(block, seconds));
                 Event::Ready { block: block.id.clone(), seconds, kernel_release: ready.facts.kernel_release.clone() }
             }
-            Progress::Phase(block, run, phase) => {
+            Happening::Phase(block, run, phase) => {
                 Event::Phase { block: block.id.clone(), run: (*run).to_owned(), phase: *phase }
             }
-            Progress::RunEnded(record) => Event::RunEnded(Box::new(self.run_ended(record))),
-            Progress::Ended(block, ended) => Event::GuestEnded {
+            Happening::RunEnded(record) => Event::RunEnded(Box::new(self.run_ended(record))),
+            Happening::Ended(block, ended) => Event::GuestEnded {
                 block: block.id.clone(),
                 failure: ended.failure.clone(),
                 verdict: Some(ended.verdict.clone()),
             },
-            Progress::Paused(why) => Event::Paused { message: (*why).to_owned() },
-            Progress::Log(block, text) => Event::Log { block: block.id.clone(), text: (*text).to_owned() },
+            Happening::Paused(why) => Event::Paused { message: (*why).to_owned() },
+            Happening::Log(block, text) => Event::Log { block: block.id.clone(), text: (*text).to_owned() },
         };
         self.sink.event(&event);
-        if let Progress::RunEnded(record) = progress {
+        if let Happening::RunEnded(record) = progress {
             let rows = self.rounds().take(record);
             // Reused blocks have no provisional rows. Their rows come with the results.
             if let Some(rows) = rows.filter(|_| !self.is_reused(record)) {

@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::message::Phase;
 use bpfassay_results::{FailureKind, RunFailure};
-use bpfassay_vm::{EndReason, Ending, KernelIncident, KernelIncidentKind};
+use bpfassay_vm::{EndReason, GuestEnding, KernelIncident, KernelIncidentKind};
 
 /// Highest number of lines that are kept with a failure.
 const MAX_EXCERPT: usize = 12;
@@ -14,7 +14,7 @@ const SILENT: &str = "its console stayed empty";
 
 /// Returns the failure that `ending` means for the run in flight. `log` is the console log,
 /// relative to the results directory.
-pub(crate) fn of_ending(ending: &Ending, log: &str) -> RunFailure {
+pub(crate) fn of_ending(ending: &GuestEnding, log: &str) -> RunFailure {
     let kind = match &ending.reason {
         EndReason::KernelDied { incident } => of_incident_kind(incident.kind),
         EndReason::AgentFailed { .. } => FailureKind::Agent,
@@ -139,8 +139,8 @@ mod tests {
         KernelIncident { kind, line: line.to_owned(), time_us: None, details: vec!["RIP: 0010:f+0x1/0x2".to_owned()] }
     }
 
-    fn ending(reason: EndReason, incidents: Vec<KernelIncident>) -> Ending {
-        Ending {
+    fn ending(reason: EndReason, incidents: Vec<KernelIncident>) -> GuestEnding {
+        GuestEnding {
             reason,
             phase: Phase::Workload,
             run: Some("r".to_owned()),
@@ -191,7 +191,7 @@ mod tests {
         let with = |tail: &[&str], log_incomplete: Option<&str>, reason| {
             let console_tail = tail.iter().map(|&line| line.to_owned()).collect();
             let log_incomplete = log_incomplete.map(str::to_owned);
-            of_ending(&Ending { console_tail, log_incomplete, ..ending(reason, Vec::new()) }, "l")
+            of_ending(&GuestEnding { console_tail, log_incomplete, ..ending(reason, Vec::new()) }, "l")
         };
         let silent = with(&[], None, timeout());
         assert!(is_silent(&silent) && silent.excerpt.len() == 2, "{:?}", silent.excerpt);

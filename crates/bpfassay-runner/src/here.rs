@@ -19,12 +19,14 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::agent::Agent;
 pub use self::{
     machine::{HereSelection, ThisMachine},
-    nodes::{AllocationError, Cluster, NodeError, Placement, Request, on_first_node, rank, relay, relay_of, stand},
+    nodes::{
+        AllocationError, AllocationRequest, Cluster, NodeError, Placement, on_first_node, rank, relay, relay_of, stand,
+    },
 };
 use crate::{
-    Observer, RunnerError, Summary,
-    boot::{Boot, Tally},
-    context::Context,
+    Observer, PoolSummary, RunnerError,
+    boot::{RunningBoot, Tally},
+    context::RunContext,
     observed::BootPlan,
     pool,
 };
@@ -53,19 +55,19 @@ pub(crate) async fn execute_here(
     journal: Journal,
     observer: &dyn Observer,
     cancel: &CancellationToken,
-) -> Result<Summary, RunnerError> {
+) -> Result<PoolSummary, RunnerError> {
     let HereConfig { study, blocks, agent, cluster } = config;
     let logs = pool::make_logs(journal.directory())?;
     let journal = Mutex::new(journal);
-    let context = Context { study, logs: &logs, journal: &journal, observer, cancel, recorded: None };
-    let mut summary = Summary::default();
+    let context = RunContext { study, logs: &logs, journal: &journal, observer, cancel, recorded: None };
+    let mut summary = PoolSummary::default();
     for block in &blocks {
         if cancel.is_cancelled() {
             break;
         }
         let mut tally = Tally::default();
         let plan = BootPlan { boot: 1, attempt: 1, runs: block.runs.clone(), confirming: None };
-        let mut boot = Boot::new(&context, block, plan, &mut tally);
+        let mut boot = RunningBoot::new(&context, block, plan, &mut tally);
         let is_sound = match cluster {
             None => boot.here(agent).await?,
             Some(cluster) => boot.here_on(agent, cluster).await?,

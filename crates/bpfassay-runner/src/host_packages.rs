@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, process::Stdio};
 use bpfassay_protocol::Arch;
 use bpfassay_testbed::{
     apt::missing_host_packages,
-    stages::{Kind, Stages, Step},
+    stages::{ProgressStep, StageKind, Stages},
 };
 use bpfassay_vm::qemu::{is_of_packages, is_on_path};
 
@@ -54,8 +54,8 @@ pub fn install_command(packages: &[String]) -> String {
 /// The reason why they could not be installed.
 pub fn install_packages(packages: &[String], stages: &Stages) -> Result<(), String> {
     tracing::info!("installing {}", packages.join(" "));
-    stages.during(Kind::HostPackages, "", |stage| {
-        stage.step(Step::Install, 0);
+    stages.during(StageKind::HostPackages, "", |stage| {
+        stage.step(ProgressStep::Install, 0);
         install(packages)
     })
 }

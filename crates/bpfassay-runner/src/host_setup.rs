@@ -13,8 +13,8 @@ use bpfassay_protocol::{
 use bpfassay_study::{Addresses, Block, Model, Plan, PlannedRun, Study, Target};
 use bpfassay_testbed::{apt::Package, image::GuestImage};
 use bpfassay_vm::{
-    Accelerator, AcceleratorChoice, Aslr, Clock, CommandLineTooLong, Deadlines, Initramfs, Machine, Memory, Qemu,
-    file_for_initramfs,
+    Accelerator, AcceleratorChoice, Aslr, CommandLineTooLong, GuestClock, GuestDeadlines, Initramfs, Machine,
+    MachineMemory, Qemu, file_for_initramfs,
 };
 
 /// Images and QEMU for all targets.
@@ -176,7 +176,7 @@ impl HostSetup {
     pub fn memory_mib(&self, study: &Study, target: &Target) -> Result<u32, HostSetupError> {
         let image = self.image(target)?;
         let wanted = study.guest.memory_mib.saturating_add(image.tools_mib());
-        Ok(Memory::for_initramfs(target.arch, wanted, image.initramfs_bytes()).mib)
+        Ok(MachineMemory::for_initramfs(target.arch, wanted, image.initramfs_bytes()).mib)
     }
 
     /// Tells whether guests of `arch` are emulated.
@@ -191,11 +191,11 @@ fn machine_of(study: &Study, block: &Block, accelerator: Accelerator, node: Opti
     let mut machine = Machine::new(block.target.arch, "");
     machine.accelerator = accelerator;
     machine.clock = match study.clock {
-        bpfassay_study::Clock::Wall => Clock::Wall,
+        bpfassay_study::Clock::Wall => GuestClock::Wall,
         bpfassay_study::Clock::Instructions => {
             // TCG is the only accelerator that counts instructions.
             machine.accelerator = Accelerator::Tcg;
-            Clock::Instructions
+            GuestClock::Instructions
         }
     };
     machine.model = study.model.as_ref().map(Model::argument);
@@ -251,15 +251,15 @@ const MODELLING: u32 = 4;
 const ATTACH_ORDER: &str = "--attach-order";
 
 /// Returns the deadlines of `study` for the supervisor, in whole seconds of the host.
-pub(crate) fn deadlines(study: &Study) -> Deadlines {
+pub(crate) fn deadlines(study: &Study) -> GuestDeadlines {
     let seconds = |milliseconds: u64| Some(milliseconds.div_ceil(1000));
-    let deadlines = Deadlines {
+    let deadlines = GuestDeadlines {
         boot: seconds(study.deadlines.boot_ms),
         set_up: seconds(study.deadlines.set_up_ms),
         attach: seconds(study.deadlines.attach_ms),
         workload: seconds(study.deadlines.workload_ms),
         tear_down: seconds(study.deadlines.tear_down_ms),
-        ..Deadlines::default()
+        ..GuestDeadlines::default()
     };
     match study.clock {
         bpfassay_study::Clock::Wall => deadlines,
@@ -270,7 +270,7 @@ pub(crate) fn deadlines(study: &Study) -> Deadlines {
 
 /// Returns the longest time that a boot with `runs` runs can take, in whole seconds of the host. It
 /// is the sum of the phases' deadlines. So it cuts no phase short, and no guest occupies the host
-/// for ever. See [`Deadlines::whole_boot`].
+/// for ever. See [`GuestDeadlines::whole_boot`].
 pub(crate) fn whole_boot_seconds(study: &Study, runs: u64) -> u64 {
     let limits = deadlines(study);
     let seconds = |limit: Option<u64>| limit.unwrap_or_default();
@@ -397,7 +397,7 @@ mod tests {
         study.deadlines.attach_ms = 1_000;
         study.deadlines.workload_ms = 1_500;
         study.deadlines.tear_down_ms = 4_000;
-        let power_off = Deadlines::default().power_off.unwrap();
+        let power_off = GuestDeadlines::default().power_off.unwrap();
         assert_eq!(whole_boot_seconds(&study, 0), 30 + power_off);
         assert_eq!(whole_boot_seconds(&study, 3), 30 + power_off + 3 * (1 + 2 + 2 * 4));
         let wall = whole_boot_seconds(&study, 3);

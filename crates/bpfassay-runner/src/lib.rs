@@ -3,10 +3,10 @@
 //!
 //! Each step is a call:
 //!
-//! - A [`Selection`] expands to a plan.
+//! - A [`StudySelection`] expands to a plan.
 //! - A [`Testbed`] has the plan's guests, which a provider of bpfassay-testbed makes or finds.
 //! - A [`Session`] is the host ready to boot them.
-//! - [`Work`] is what is left to do, in a results directory.
+//! - [`PlannedWork`] is what is left to do, in a results directory.
 //! - [`Session::execute`] does the work, including runs that sequential sampling adds.
 //! - [`conclude`] derives the results.
 //!
@@ -48,6 +48,7 @@ mod boot;
 mod context;
 mod counting;
 mod doctor;
+mod earlier_guests;
 mod emulator;
 mod error;
 mod events;
@@ -55,7 +56,7 @@ mod failure;
 mod here;
 mod host_packages;
 mod host_setup;
-mod like;
+mod joint_report;
 mod merge;
 mod nodes;
 mod observed;
@@ -73,34 +74,33 @@ mod slurm;
 mod store;
 mod sum;
 mod testbed;
-mod together;
 mod verify;
 mod work;
 
-pub use accelerator::{KVM_PATIENCE, Trial, is_counted};
-pub use block_store::{BlockKey, BlockReuse, BlockStore, BlockStoreError, NotAStorePlace, StorePlace};
+pub use accelerator::{AcceleratorTrial, KVM_PATIENCE, is_counted};
+pub use block_store::{BlockReuse, BlockStore, BlockStoreError, NotAStorePlace, StoreKey, StorePlace};
 pub use context::{BlockError, LOGS, unix_ms};
 pub use doctor::{HostCheck, HostState, Remedy, examine_host};
+pub use earlier_guests::Like;
 pub use emulator::{NotAQemuSource, QemuSource};
 pub use error::Error;
 pub use events::{EventObserver, EventSink, stage_event, timings_event};
 pub use here::{
-    AllocationError, Cluster, HereSelection, NodeError, Placement, Request, ThisMachine, on_first_node, rank, relay,
-    relay_of, stand,
+    AllocationError, AllocationRequest, Cluster, HereSelection, NodeError, Placement, ThisMachine, on_first_node, rank,
+    relay, relay_of, stand,
 };
 pub use host_packages::{install_command, install_packages, missing_packages};
 pub use host_setup::{HostSetup, HostSetupError};
-pub use like::Like;
 pub use merge::{Merge, MergeError};
-pub use observer::{Observer, Progress};
+pub use observer::{Happening, Observer};
 pub use plugin::LoadedPlugin;
-pub use pool::{RunnerError, Summary};
+pub use pool::{PoolSummary, RunnerError};
 pub use same_guests::Bundling;
-pub use selection::Selection;
+pub use selection::StudySelection;
 pub use session::Session;
-pub use slots::Host as Room;
+pub use slots::HostResources as Room;
 pub use slurm::{SlurmError, SlurmEvent, SlurmJob, SlurmProgress, Submission, WrongJob};
 pub use store::{Store, StoreOptions};
-pub use testbed::{Parts, Shell, Testbed};
-pub use verify::{Verification, Verified};
-pub use work::{DEFAULT_RESULTS, Interrupted, Work, conclude, conclude_in};
+pub use testbed::{Parts, ShellUse, Testbed};
+pub use verify::{Verification, VerifyOutcome};
+pub use work::{DEFAULT_RESULTS, Interrupted, PlannedWork, conclude, conclude_in};

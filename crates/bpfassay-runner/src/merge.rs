@@ -22,11 +22,11 @@ use bpfassay_report::{
     check::{Soundness, check},
     to_do,
 };
-use bpfassay_results::{Again, Contents, Entry, Journal, JournalError, OpenDirectory, Results, plain};
+use bpfassay_results::{Again, Journal, JournalContents, JournalEntry, JournalError, OpenDirectory, Results, plain};
 use bpfassay_study::Plan;
 use rustix::fs::{CWD, RenameFlags};
 
-use self::combine::{Read, combine};
+use self::combine::{ReadResults, combine};
 use crate::{LOGS, work};
 
 /// Largest console log that is copied, in bytes: twice the limit for a guest.
@@ -135,7 +135,7 @@ fn named(blocks: &[String]) -> String {
 /// Shards of one study that fit together.
 #[derive(Debug)]
 pub struct Merge {
-    contents: Contents,
+    contents: JournalContents,
     /// The results directory of each log, by the log's path in it.
     logs: BTreeMap<String, PathBuf>,
     missing: Vec<String>,
@@ -239,28 +239,28 @@ impl Merge {
 ///
 /// # Errors
 /// [`MergeError`] if it is not.
-fn whole(directory: &Path) -> Result<Read, MergeError> {
+fn whole(directory: &Path) -> Result<ReadResults, MergeError> {
     if let Some(wrong) = check(directory).into_iter().find(|checked| checked.soundness != Soundness::Sound) {
         let message = plain::line(&wrong.message).into_owned();
         return Err(MergeError::NotWhole { directory: directory.to_owned(), what: wrong.what, message });
     }
-    let contents = Contents::read(directory)?;
+    let contents = JournalContents::read(directory)?;
     if contents.header.provenance.is_without_guests() {
         return Err(MergeError::WithoutGuests(directory.to_owned()));
     }
     work::check_ids(&contents.header.plan).map_err(Box::new)?;
-    Ok(Read { directory: directory.to_owned(), contents })
+    Ok(ReadResults { directory: directory.to_owned(), contents })
 }
 
 /// Finds the directory of each log.
 ///
 /// # Errors
 /// [`MergeError::Log`] for a log outside of the directory of logs, or in two directories.
-fn logs(read: &[Read]) -> Result<BTreeMap<String, PathBuf>, MergeError> {
+fn logs(read: &[ReadResults]) -> Result<BTreeMap<String, PathBuf>, MergeError> {
     let mut logs = BTreeMap::new();
-    for Read { directory, contents } in read {
+    for ReadResults { directory, contents } in read {
         for entry in &contents.entries {
-            let Entry::BlockStarted(started) = entry else { continue };
+            let JournalEntry::BlockStarted(started) = entry else { continue };
             let Some(log) = &started.log else { continue };
             let refuse = |problem: &str| {
                 let source = io::Error::other(problem.to_owned());

@@ -22,13 +22,13 @@ use bpfassay_protocol::{
 };
 use bpfassay_results::NodeFacts;
 use bpfassay_study::{Study, WorkloadSpec};
-use bpfassay_vm::{Ending, Event, Guest, VmError, cables};
+use bpfassay_vm::{Guest, GuestEnding, VmError, VmEvent, cables};
 
 use self::{
-    outcomes::{Ended, Outcomes},
+    outcomes::{NodeRunEnded, Outcomes},
     rendezvous::Rendezvous,
 };
-use crate::{asked::Asked, together::Together};
+use crate::{asked::AskedGuest, joint_report::JointReport};
 
 /// How long guests whose work is done can take to power off.
 const GRACE: Duration = Duration::from_secs(5);
@@ -39,16 +39,16 @@ pub(crate) struct Booted {
     /// The console log, relative to the results directory.
     pub(crate) log: String,
     /// The requested properties of the guest.
-    pub(crate) asked: Asked,
+    pub(crate) asked: AskedGuest,
 }
 
 /// One guest of a boot.
-struct Member {
+struct MemberGuest {
     /// `None` for a single guest.
     node: Option<Node>,
     guest: Guest,
     log: String,
-    asked: Asked,
+    asked: AskedGuest,
     /// The facts that the guest reported when it was ready.
     facts: Option<Box<GuestFacts>>,
     /// Whether the guest has reported that everything is done.
@@ -56,7 +56,7 @@ struct Member {
     has_ended: bool,
 }
 
-impl Member {
+impl MemberGuest {
     fn new(node: Option<Node>, Booted { guest, log, asked }: Booted) -> Self {
         Self { node, guest, log, asked, facts: None, is_done: false, has_ended: false }
     }
@@ -73,15 +73,15 @@ impl Member {
 
 /// The guests of a boot. The nodes come first, in their order; the server comes last.
 pub(crate) struct Guests {
-    members: Vec<Member>,
+    members: Vec<MemberGuest>,
     rendezvous: Rendezvous,
     outcomes: Outcomes,
     /// Events that the caller has not received yet.
     due: VecDeque<GroupEvent>,
     /// Events of the first node after the end of a run that others have not ended yet.
-    held: VecDeque<Event>,
+    held: VecDeque<VmEvent>,
     /// How the first node ended, while others have work left.
-    first_ended: Option<Box<Ending>>,
+    first_ended: Option<Box<GuestEnding>>,
     /// Index of the guest that ended first without finishing its work.
     broken: Option<usize>,
 }
@@ -90,9 +90,9 @@ pub(crate) struct Guests {
 #[derive(Debug)]
 pub(crate) enum GroupEvent {
     /// An event of the single guest, or of the first node.
-    Event(Event),
+    Event(VmEvent),
     /// A report of all nodes.
-    Together(Together),
+    Together(JointReport),
     /// The guests cannot be trusted any more.
     Violation(String),
     /// A guest differs from what was asked for.
@@ -109,7 +109,7 @@ enum Wrong {
 
 /// How the guests of a boot ended, described by the guest that is to blame.
 pub(crate) struct GroupEnding {
-    pub(crate) ending: Ending,
+    pub(crate) ending: GuestEnding,
     /// The console log, relative to the results directory.
     pub(crate) log: String,
     /// `node 2`, `server`; `None` for a single guest.
@@ -166,7 +166,7 @@ impl Guests {
     /// # Errors
     /// [`NotBooted::Vm`] if the guest cannot be started.
     pub(crate) async fn one(boot: impl Future<Output = Result<Booted, VmError>>) -> Result<Self, NotBooted> {
-        Ok(Self::with(vec![Member::new(None, boot.await?)], (1, 1)))
+        Ok(Self::with(vec![MemberGuest::new(None, boot.await?)], (1, 1)))
     }
 
     /// Boots `server`, and the `nodes` when it serves, each with `ranks` ranks. `boot` boots one
@@ -180,27 +180,27 @@ impl Guests {
     ) -> Result<Self, NotBooted> {
         let (ends, others): (Vec<_>, Vec<_>) = cables(server.count)?.into_iter().unzip();
         let booted = boot(server, ends.into_iter().map(Arc::new).collect()).await?;
-        let mut server = Member::new(Some(server), booted);
+        let mut server = MemberGuest::new(Some(server), booted);
         loop {
             match server.guest.next_event().await {
-                Event::Message(GuestMessage::Ready(facts)) => match server.asked.difference(&facts) {
+                VmEvent::Message(GuestMessage::Ready(facts)) => match server.asked.difference(&facts) {
                     None => break,
                     Some(difference) => return Err(NotBooted::Differs { difference, log: server.log }),
                 },
-                Event::Ended(_) => return Err(NotBooted::Server(Box::new(server.end().await))),
-                Event::Message(_) | Event::KernelIncident(_) => {}
+                VmEvent::Ended(_) => return Err(NotBooted::Server(Box::new(server.end().await))),
+                VmEvent::Message(_) | VmEvent::KernelIncident(_) => {}
             }
         }
         let mut members = Vec::new();
         for (node, cable) in nodes.into_iter().zip(others) {
-            members.push(Member::new(Some(node), boot(node, vec![Arc::new(cable)]).await?));
+            members.push(MemberGuest::new(Some(node), boot(node, vec![Arc::new(cable)]).await?));
         }
         let count = members.len();
         members.push(server);
         Ok(Self::with(members, (count, ranks)))
     }
 
-    fn with(members: Vec<Member>, (nodes, ranks): (usize, u32)) -> Self {
+    fn with(members: Vec<MemberGuest>, (nodes, ranks): (usize, u32)) -> Self {
         Self {
             members,
             rendezvous: Rendezvous::new(nodes),
@@ -240,7 +240,7 @@ impl Guests {
                 return event;
             }
             let (at, event) = self.next_of_any().await;
-            if let Event::Ended(_) = &event
+            if let VmEvent::Ended(_) = &event
                 && let Some(member) = self.members.get_mut(at)
             {
                 member.has_ended = true;
@@ -280,7 +280,7 @@ impl Guests {
     }
 
     /// Waits for the next event of any running guest. Returns the guest's index and the event.
-    async fn next_of_any(&mut self) -> (usize, Event) {
+    async fn next_of_any(&mut self) -> (usize, VmEvent) {
         poll_fn(|context| {
             for (at, member) in self.members.iter_mut().enumerate() {
                 // A guest that has ended would return its end at each call.
@@ -300,16 +300,16 @@ impl Guests {
     ///
     /// # Errors
     /// Why the guest is not watched any more.
-    fn take(&mut self, at: usize, event: Event) -> Result<(), Wrong> {
+    fn take(&mut self, at: usize, event: VmEvent) -> Result<(), Wrong> {
         let problem = |problem: String| Wrong::Violation(format!("protocol error: {problem}"));
-        if let (Event::Message(GuestMessage::Ready(facts)), Some(member)) = (&event, self.members.get(at))
+        if let (VmEvent::Message(GuestMessage::Ready(facts)), Some(member)) = (&event, self.members.get(at))
             && let Some(difference) = member.asked.difference(facts)
         {
             return Err(Wrong::Differs(difference));
         }
         if self.members.len() == 1 {
             match event {
-                Event::Message(GuestMessage::Barrier { .. }) => {
+                VmEvent::Message(GuestMessage::Barrier { .. }) => {
                     return Err(problem("a guest without other nodes waits for them".to_owned()));
                 }
                 event => self.due.push_back(GroupEvent::Event(event)),
@@ -318,77 +318,79 @@ impl Guests {
         }
         let is_server = at == self.nodes().len();
         match event {
-            Event::Message(GuestMessage::Barrier { run, number }) if !is_server => {
+            VmEvent::Message(GuestMessage::Barrier { run, number }) if !is_server => {
                 let answers = self.rendezvous.waits(at, &run, number).map_err(problem)?;
                 self.answer(&answers);
             }
-            Event::Message(GuestMessage::RunEnded { run, outcome }) if !is_server => {
+            VmEvent::Message(GuestMessage::RunEnded { run, outcome }) if !is_server => {
                 let is_lost = self.rendezvous.has_lost(at, &run);
                 let answers = self.rendezvous.ended(at, &run).map_err(problem)?;
                 self.answer(&answers);
-                let ended = Ended { run, outcome: *outcome, is_lost };
+                let ended = NodeRunEnded { run, outcome: *outcome, is_lost };
                 if let Some(together) = self.outcomes.take(at, ended).map_err(problem)? {
-                    self.due.push_back(GroupEvent::Together(Together::RunEnded(together)));
+                    self.due.push_back(GroupEvent::Together(JointReport::RunEnded(together)));
                     self.release();
                 }
             }
-            Event::Message(GuestMessage::RunEnded { .. } | GuestMessage::Barrier { .. }) => {
+            VmEvent::Message(GuestMessage::RunEnded { .. } | GuestMessage::Barrier { .. }) => {
                 return Err(problem("the server executes runs".to_owned()));
             }
-            Event::Message(GuestMessage::Ready(facts)) => {
+            VmEvent::Message(GuestMessage::Ready(facts)) => {
                 if let Some(member) = self.members.get_mut(at) {
                     member.facts = Some(facts);
                 }
                 self.all_ready();
             }
-            Event::Message(GuestMessage::Log { text }) => {
-                let name = self.members.get(at).map(Member::name).unwrap_or_default();
+            VmEvent::Message(GuestMessage::Log { text }) => {
+                let name = self.members.get(at).map(MemberGuest::name).unwrap_or_default();
                 let text = format!("{name}: {text}");
-                self.due.push_back(GroupEvent::Event(Event::Message(GuestMessage::Log { text })));
+                self.due.push_back(GroupEvent::Event(VmEvent::Message(GuestMessage::Log { text })));
             }
-            Event::Message(GuestMessage::Done) => {
+            VmEvent::Message(GuestMessage::Done) => {
                 if let Some(member) = self.members.get_mut(at) {
                     member.is_done = true;
                 }
                 // The boot is done when all nodes have reported it.
                 if self.are_all_done() {
-                    self.hold_or_push(Event::Message(GuestMessage::Done));
+                    self.hold_or_push(VmEvent::Message(GuestMessage::Done));
                     if let Some(ending) = self.first_ended.take() {
-                        self.hold_or_push(Event::Ended(ending));
+                        self.hold_or_push(VmEvent::Ended(ending));
                     }
                 }
             }
-            Event::Message(message) if at == 0 => self.hold_or_push(Event::Message(message)),
+            VmEvent::Message(message) if at == 0 => self.hold_or_push(VmEvent::Message(message)),
             // The progress and the code addresses of other nodes are not used. An unsound node is
             // reported by its end.
-            Event::Message(_) => {}
-            Event::KernelIncident(incident) => self.due.push_back(GroupEvent::Event(Event::KernelIncident(incident))),
-            Event::Ended(ending) if at == 0 && ending.reason.is_done() && !self.are_all_done() => {
+            VmEvent::Message(_) => {}
+            VmEvent::KernelIncident(incident) => {
+                self.due.push_back(GroupEvent::Event(VmEvent::KernelIncident(incident)))
+            }
+            VmEvent::Ended(ending) if at == 0 && ending.reason.is_done() && !self.are_all_done() => {
                 self.first_ended = Some(ending);
             }
-            Event::Ended(ending) if at == 0 => self.hold_or_push(Event::Ended(ending)),
-            Event::Ended(ending) if ending.reason.is_done() || self.broken.is_some() => {}
-            Event::Ended(ending) => {
+            VmEvent::Ended(ending) if at == 0 => self.hold_or_push(VmEvent::Ended(ending)),
+            VmEvent::Ended(ending) if ending.reason.is_done() || self.broken.is_some() => {}
+            VmEvent::Ended(ending) => {
                 self.broken = Some(at);
-                self.due.push_back(GroupEvent::Event(Event::Ended(ending)));
+                self.due.push_back(GroupEvent::Event(VmEvent::Ended(ending)));
             }
         }
         Ok(())
     }
 
     /// Returns the guests that run the workload: all but the server.
-    fn nodes(&self) -> &[Member] {
+    fn nodes(&self) -> &[MemberGuest] {
         self.members.split_last().map_or(&[], |(_, nodes)| nodes)
     }
 
     /// Reports that all nodes are ready when they are.
     fn all_ready(&mut self) {
         let facts =
-            |member: &Member| Some(NodeFacts { node: member.name(), facts: (**member.facts.as_ref()?).clone() });
+            |member: &MemberGuest| Some(NodeFacts { node: member.name(), facts: (**member.facts.as_ref()?).clone() });
         let Some(nodes) = self.nodes().iter().map(facts).collect::<Option<Vec<_>>>() else { return };
         if let Some(first) = nodes.first() {
             let facts = Box::new(first.facts.clone());
-            self.due.push_back(GroupEvent::Together(Together::Ready { facts, nodes }));
+            self.due.push_back(GroupEvent::Together(JointReport::Ready { facts, nodes }));
         }
     }
 
@@ -407,7 +409,7 @@ impl Guests {
     }
 
     /// Holds events of the first node back until the run that it has ended has ended on all nodes.
-    fn hold_or_push(&mut self, event: Event) {
+    fn hold_or_push(&mut self, event: VmEvent) {
         match self.outcomes.is_first_waiting() {
             true => self.held.push_back(event),
             false => self.due.push_back(GroupEvent::Event(event)),

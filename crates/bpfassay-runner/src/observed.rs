@@ -50,7 +50,7 @@ impl ObservedRun {
 
 /// The observations of a boot so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Observed {
+pub(crate) struct ObservedBoot {
     /// Whether the guest reported that it was ready.
     pub(crate) ready: bool,
     /// Whether the agent reported that everything is done.
@@ -68,7 +68,7 @@ pub(crate) struct Now {
     pub(crate) boot_ms: u64,
 }
 
-impl Observed {
+impl ObservedBoot {
     /// Returns what had been seen at `at_ms`, in milliseconds since the boot began.
     pub(crate) fn at(&self, at_ms: u64) -> Self {
         let begun = self.runs.iter().take_while(|run| run.began_ms <= at_ms);

@@ -9,7 +9,7 @@ use bpfassay_study::Block;
 
 /// Something that happened.
 #[derive(Debug)]
-pub enum Progress<'a> {
+pub enum Happening<'a> {
     /// Blocks are about to be executed, once for each look of sequential sampling.
     Started {
         /// The blocks to execute.
@@ -44,5 +44,5 @@ pub enum Progress<'a> {
 /// Receives the progress from several tasks at once. It must be quick, because guests wait for it.
 pub trait Observer: Send + Sync {
     /// Receives a report.
-    fn progress(&self, progress: &Progress<'_>);
+    fn progress(&self, progress: &Happening<'_>);
 }

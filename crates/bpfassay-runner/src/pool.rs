@@ -9,17 +9,17 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use bpfassay_results::{Entry, Journal, OpenDirectory, Outcome, RunFailure, RunRecord, ToDo};
+use bpfassay_results::{Journal, JournalEntry, OpenDirectory, Outcome, RunFailure, RunRecord, ToDo};
 use bpfassay_study::{Block, Study};
 use futures_util::future::{join, join_all};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    HostSetup, Observer, Progress, block,
-    block_store::Reuse,
+    Happening, HostSetup, Observer, block,
+    block_store::RunStore,
     boot::{Tally, record_run},
-    context::{BlockError, Context, LOGS, unix_ms},
+    context::{BlockError, LOGS, RunContext, unix_ms},
     repeated::RepeatedFailures,
 };
 
@@ -42,7 +42,7 @@ pub enum RunnerError {
 
 /// How the execution of a plan ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct PoolSummary {
     /// Number of runs that were measured.
     pub measured: usize,
     /// Number of runs whose tracer the kernel refused.
@@ -57,7 +57,7 @@ pub struct Summary {
     pub paused: Option<String>,
 }
 
-impl Summary {
+impl PoolSummary {
     /// Adds the numbers of `part`.
     pub(crate) fn add(&mut self, part: &Self) {
         self.measured += part.measured;
@@ -81,7 +81,7 @@ pub(crate) struct RunnerConfig<'a> {
     /// Number of guests in parallel.
     pub(crate) slots: NonZeroU32,
     /// The store for looking up blocks before booting, and for keeping measured ones.
-    pub(crate) reuse: Option<Reuse<'a>>,
+    pub(crate) reuse: Option<RunStore<'a>>,
 }
 
 /// Makes the directory of logs in the results directory `directory`, and opens it.
@@ -102,15 +102,15 @@ pub(crate) fn make_logs(directory: &OpenDirectory) -> Result<OpenDirectory, Runn
 /// [`RunnerError`]. Failed guests and runs are not errors but records.
 pub(crate) async fn execute(
     config: RunnerConfig<'_>,
-    grow: impl AsyncFnOnce(&Context<'_>) -> Result<Vec<String>, BlockError>,
+    grow: impl AsyncFnOnce(&RunContext<'_>) -> Result<Vec<String>, BlockError>,
     journal: Journal,
     observer: &dyn Observer,
     cancel: &CancellationToken,
-) -> Result<Summary, RunnerError> {
+) -> Result<PoolSummary, RunnerError> {
     let RunnerConfig { study, blocks, never_ready, host_setup, slots, reuse } = config;
     let logs = make_logs(journal.directory())?;
     let journal = Mutex::new(journal);
-    let context = Context { study, logs: &logs, journal: &journal, observer, cancel, recorded: None };
+    let context = RunContext { study, logs: &logs, journal: &journal, observer, cancel, recorded: None };
     let waiting = Mutex::new(VecDeque::from(blocks));
     let mut known = RepeatedFailures::default();
     for (block, failure) in &never_ready {
@@ -120,7 +120,7 @@ pub(crate) async fn execute(
     let repeated = || repeated.lock().unwrap_or_else(PoisonError::into_inner);
 
     let worker = async || {
-        let mut summary = Summary::default();
+        let mut summary = PoolSummary::default();
         loop {
             if cancel.is_cancelled() || repeated().pause().is_some() {
                 break;
@@ -140,7 +140,7 @@ pub(crate) async fn execute(
                 (None, Some(failure)) => not_begun(&context, &todo, &failure, &mut tally),
                 (None, None) => {
                     let recorded = Mutex::default();
-                    let context = Context { recorded: reuse.as_ref().map(|_| &recorded), ..context };
+                    let context = RunContext { recorded: reuse.as_ref().map(|_| &recorded), ..context };
                     let attempt = block::execute(&context, &host_setup, &todo, &mut tally).await;
                     if let (Some(reuse), Ok(_)) = (&reuse, &attempt) {
                         let recorded = recorded.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -162,7 +162,7 @@ pub(crate) async fn execute(
     let growing = async { grow(&context).await.inspect_err(|_| cancel.cancel()) };
     let (missing, outcomes) = join(growing, join_all((0..slots.get()).map(|_| worker()))).await;
     let missing = missing?;
-    let mut total = Summary { cancelled: cancel.is_cancelled(), ..Summary::default() };
+    let mut total = PoolSummary { cancelled: cancel.is_cancelled(), ..PoolSummary::default() };
     for outcome in outcomes {
         total.add(&outcome?);
     }
@@ -170,7 +170,7 @@ pub(crate) async fn execute(
     let why = repeated().pause().or_else(|| (!missing.is_empty()).then(|| missing.join("; ")));
     total.paused = why.filter(|_| left > 0).map(|why| format!("{why}; {left} blocks are left"));
     if let Some(why) = &total.paused {
-        observer.progress(&Progress::Paused(why));
+        observer.progress(&Happening::Paused(why));
     }
     Ok(total)
 }
@@ -203,14 +203,14 @@ async fn next(
 }
 
 /// Completes a block with `entries`, which were measured before.
-fn taken(context: &Context<'_>, todo: &ToDo, entries: &[Entry], tally: &mut Tally) -> Result<(), BlockError> {
+fn taken(context: &RunContext<'_>, todo: &ToDo, entries: &[JournalEntry], tally: &mut Tally) -> Result<(), BlockError> {
     context.append_all(entries)?;
     for entry in entries {
         match entry {
-            Entry::BlockStarted(started) => context.report(&Progress::Reused(&todo.block, started)),
-            Entry::Run(record) => {
+            JournalEntry::BlockStarted(started) => context.report(&Happening::Reused(&todo.block, started)),
+            JournalEntry::Run(record) => {
                 tally.take(record);
-                context.report(&Progress::RunEnded(record));
+                context.report(&Happening::RunEnded(record));
             }
             _ => {}
         }
@@ -219,7 +219,7 @@ fn taken(context: &Context<'_>, todo: &ToDo, entries: &[Entry], tally: &mut Tall
 }
 
 /// Fails the runs of a block with `failure`, without booting a guest.
-fn not_begun(context: &Context<'_>, todo: &ToDo, failure: &RunFailure, tally: &mut Tally) -> Result<(), BlockError> {
+fn not_begun(context: &RunContext<'_>, todo: &ToDo, failure: &RunFailure, tally: &mut Tally) -> Result<(), BlockError> {
     for run in todo.open() {
         let outcome = Outcome::Failed(failure.clone());
         let record = RunRecord::new(&todo.block, run, todo.past.boots, unix_ms(), 0, outcome);

@@ -21,13 +21,13 @@ use crate::{Error, HostSetup, emulator, slots};
 
 /// This host.
 #[derive(Debug)]
-pub struct Host {
+pub struct ThisHost {
     /// The CPUs and memory for guests.
-    pub room: slots::Host,
+    pub room: slots::HostResources,
     facts: HostFacts,
 }
 
-impl Host {
+impl ThisHost {
     /// Returns the host's facts in the form of results, with `jobs` guests in parallel.
     #[must_use]
     pub fn facts(&self, jobs: u32) -> HostFacts {
@@ -37,7 +37,7 @@ impl Host {
 
 /// Collects the facts of this host. Missing facts are `unknown` or 0, never a guess.
 #[must_use]
-pub fn host() -> Host {
+pub fn host() -> ThisHost {
     let uname = rustix::system::uname();
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX));
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -51,9 +51,9 @@ pub fn host() -> Host {
         .find_map(|key| cpuinfo.lines().find(|line| line.starts_with(key)))
         .and_then(|line| line.split_once(':'))
         .map_or_else(|| "unknown".to_owned(), |(_, value)| value.trim().to_owned());
-    Host {
+    ThisHost {
         // A host that does not report its memory gets one guest at a time.
-        room: slots::Host { cpus, available_mib: memory("MemAvailable").unwrap_or(0) / 1024 },
+        room: slots::HostResources { cpus, available_mib: memory("MemAvailable").unwrap_or(0) / 1024 },
         facts: HostFacts {
             machine: uname.machine().to_string_lossy().into_owned(),
             kernel_release: uname.release().to_string_lossy().into_owned(),

@@ -17,7 +17,7 @@ const MOST_OF_HOST: u32 = 3;
 const MOST_NEVER_READY: usize = 2;
 
 /// A class of blocks that never got ready: a target, with one file system if its agent spoke.
-type Class = (Target, Option<String>);
+type BlockClass = (Target, Option<String>);
 
 /// Failures of classes of blocks.
 #[derive(Debug, Default)]
@@ -25,10 +25,10 @@ pub(crate) struct RepeatedFailures {
     /// The host failure of the latest blocks, and their number in a row.
     host: Option<(HostFailure, u32)>,
     /// Blocks that were given up because none of their guests was ever ready.
-    never_ready: BTreeMap<Class, Vec<(String, RunFailure)>>,
+    never_ready: BTreeMap<BlockClass, Vec<(String, RunFailure)>>,
 }
 
-fn class(block: &Block, phase: Option<Phase>) -> Class {
+fn class(block: &Block, phase: Option<Phase>) -> BlockClass {
     let of_file_system = (phase != Some(Phase::Boot)).then(|| file_system_id(&block.file_system));
     (block.target.clone(), of_file_system)
 }

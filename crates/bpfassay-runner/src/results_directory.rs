@@ -13,7 +13,7 @@ use std::{
     process,
 };
 
-use bpfassay_results::{Header, Journal, JournalError};
+use bpfassay_results::{Journal, JournalError, JournalHeader};
 use bpfassay_study::Shard;
 
 /// Name of the link to the latest run. The link is next to the results directories.
@@ -41,7 +41,7 @@ pub(crate) fn name(study: &str, started_unix_ms: u64, shard: Option<Shard>) -> S
 ///
 /// # Errors
 /// Those of [`Journal::create`].
-pub(crate) fn begin(parent: &Path, header: &Header) -> Result<(PathBuf, Journal), JournalError> {
+pub(crate) fn begin(parent: &Path, header: &JournalHeader) -> Result<(PathBuf, Journal), JournalError> {
     let name = name(&header.plan.study.name, header.started_unix_ms, header.plan.shard);
     let numbered = |number: u32| match number {
         1 => parent.join(&name),
@@ -105,7 +105,7 @@ mod tests {
         let study = bpfassay_study::load("quick").unwrap();
         let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
         let provenance = Provenance::default();
-        let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 1_795_460_852_999, plan, provenance };
+        let header = JournalHeader { journal: JOURNAL_VERSION, started_unix_ms: 1_795_460_852_999, plan, provenance };
         let parent = work.path().join("results");
         let begun: Vec<_> = std::thread::scope(|scope| {
             let begin = || begin(&parent, &header).unwrap();

@@ -4,11 +4,13 @@
 
 use std::path::{Path, PathBuf};
 
-use bpfassay_results::{Contents, Provenance, provenance::TargetArtefacts};
+use bpfassay_results::{JournalContents, Provenance, provenance::TargetArtefacts};
 use bpfassay_study::{Plan, Target};
-use bpfassay_testbed::{apt::Package, bundle, cache::Object, manifest::Manifest, provider, qemu::Emulator};
+use bpfassay_testbed::{apt::Package, bundle, cache::CachedFile, manifest::Manifest, provider, qemu::Emulator};
 
-use crate::{Error, Selection, Shell, Store, Testbed, emulator, provenance, testbed::keep_planned, work::check_ids};
+use crate::{
+    Error, ShellUse, Store, StudySelection, Testbed, emulator, provenance, testbed::keep_planned, work::check_ids,
+};
 
 /// A run that was measured before.
 pub(crate) struct MeasuredRun<'a> {
@@ -32,7 +34,7 @@ impl MeasuredRun<'_> {
     /// # Errors
     /// Those of [`Testbed::provide`], and [`Error::OtherGuests`] if the new guests differ.
     pub(crate) fn made_again(&self, plan: &Plan, store: &Store) -> Result<Testbed, Error> {
-        self.compared(Testbed::provide(store, &Selection::default(), plan, Shell::Without)?, plan)
+        self.compared(Testbed::provide(store, &StudySelection::default(), plan, ShellUse::Without)?, plan)
     }
 
     /// Takes the run's guests from a bundle.
@@ -59,7 +61,7 @@ impl MeasuredRun<'_> {
 #[derive(Debug)]
 pub struct Bundling {
     directory: PathBuf,
-    contents: Contents,
+    contents: JournalContents,
 }
 
 impl Bundling {
@@ -69,7 +71,7 @@ impl Bundling {
     /// [`Error::Journal`] and [`Error::BlockId`] if the journal cannot be used,
     /// [`Error::NothingToBundle`] for a run without guests.
     pub fn new(directory: &Path) -> Result<Self, Error> {
-        let contents = Contents::read(directory)?;
+        let contents = JournalContents::read(directory)?;
         if contents.header.provenance.is_without_guests() {
             return Err(Error::NothingToBundle(directory.to_owned()));
         }
@@ -116,7 +118,7 @@ impl Bundling {
     ///
     /// # Errors
     /// [`Error::Testbed`] if the files cannot be had.
-    pub fn qemu(&self, store: &Store) -> Result<Vec<(Package, Object)>, Error> {
+    pub fn qemu(&self, store: &Store) -> Result<Vec<(Package, CachedFile)>, Error> {
         if emulator::is_of_lock(self.provenance())? {
             Ok(Emulator::package_files(&store.apt())?)
         } else {
@@ -129,7 +131,12 @@ impl Bundling {
     ///
     /// # Errors
     /// [`Error::Testbed`] if a file of the testbed is missing or changed, or writing fails.
-    pub fn write(&self, testbed: Testbed, qemu: &[(Package, Object)], path: &Path) -> Result<(Manifest, u64), Error> {
+    pub fn write(
+        &self,
+        testbed: Testbed,
+        qemu: &[(Package, CachedFile)],
+        path: &Path,
+    ) -> Result<(Manifest, u64), Error> {
         let mut manifest = testbed.manifest;
         keep_planned(&mut manifest, self.plan());
         let size = bundle::write(&manifest, qemu, path)?;

@@ -14,18 +14,18 @@ use bpfassay_testbed::{
     apt::Apt,
     initramfs::tree::{Overlay, OverlayError},
     provider::{
-        Request, Sources,
+        GuestRequest, Sources,
         local::{self, LocalKernel},
     },
     tools::{self, Besides},
 };
-use bpfassay_tool::{Loaded, Supply};
+use bpfassay_tool::{LoadedFile, Supply};
 
 use crate::{Error, Store, StoreOptions, host_setup};
 
 /// A selected part of a study, with changes, and the sources of its guests.
 #[derive(Debug, Default)]
-pub struct Selection {
+pub struct StudySelection {
     /// The name of a bundled study, or the path of a study file.
     pub study: String,
     /// Targets that replace the study's targets, unless empty.
@@ -48,7 +48,7 @@ pub struct Selection {
     /// The shard of the plan to measure; `None` for the whole plan.
     pub shard: Option<Shard>,
     /// Tools under test, in addition to the study's probe configurations.
-    pub tools: Vec<Loaded>,
+    pub tools: Vec<LoadedFile>,
     /// Sources of the guests: an existing testbed, a kernel of the user instead of the study's
     /// targets, a real IOR.
     pub sources: Sources,
@@ -56,7 +56,7 @@ pub struct Selection {
     pub only_available: bool,
 }
 
-impl Selection {
+impl StudySelection {
     /// Selects a whole study.
     #[must_use]
     pub fn of_study(study: &str) -> Self {
@@ -74,10 +74,10 @@ impl Selection {
         self.expand_for(self.clock, store)
     }
 
-    /// Like [`Selection::expand`], with `clock` instead of the study's clock.
+    /// Like [`StudySelection::expand`], with `clock` instead of the study's clock.
     ///
     /// # Errors
-    /// Those of [`Selection::expand`].
+    /// Those of [`StudySelection::expand`].
     pub(crate) fn expand_for(&self, clock: Option<Clock>, store: &StoreOptions) -> Result<Plan, Error> {
         let mut study = bpfassay_study::load(&self.study)?;
         let mut narrowing = self.narrowing.clone();
@@ -171,7 +171,7 @@ impl Selection {
     pub(crate) fn supplies<'a>(&'a self, plan: &'a Plan, folder: Option<&'a Path>) -> Vec<Supply<'a>> {
         let cases: BTreeSet<&str> = plan.cells.iter().map(|cell| cell.case.as_str()).collect();
         let of_workloads = cases.into_iter().filter_map(|case| plan.study.workload(case)?.supply(folder));
-        self.tools.iter().map(Loaded::supply).chain(of_workloads).collect()
+        self.tools.iter().map(LoadedFile::supply).chain(of_workloads).collect()
     }
 
     /// Refuses tools and workload programs with faults that are known before guests are made.
@@ -187,8 +187,8 @@ impl Selection {
 
     /// Returns the request to a provider, without the targets.
     #[must_use]
-    pub fn request<'a>(&'a self, apt: &'a Apt<'a>, store: &'a Store) -> Request<'a> {
-        Request::new(apt, &store.catalogue, &self.sources, &store.programs)
+    pub fn request<'a>(&'a self, apt: &'a Apt<'a>, store: &'a Store) -> GuestRequest<'a> {
+        GuestRequest::new(apt, &store.catalogue, &self.sources, &store.programs)
     }
 
     /// Returns the Debian packages, except QEMU, that this host needs to make the guests. There are
@@ -229,7 +229,7 @@ impl Selection {
 /// # Errors
 /// [`Error::Tool`] for a tool's file that cannot be read, [`Error::ToolRefused`] for a name that
 /// the study has already.
-pub(crate) fn test_tools(tools: &[Loaded], deny: &[Denied], study: &mut Study) -> Result<(), Error> {
+pub(crate) fn test_tools(tools: &[LoadedFile], deny: &[Denied], study: &mut Study) -> Result<(), Error> {
     for tool in tools {
         let refuse = |problem| Error::ToolRefused { name: tool.file.name.clone(), problem };
         study.test_tool(tool.under_test()?).map_err(refuse)?;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bpfassay_protocol::{Arch, with_causes};
-use bpfassay_results::{Entry, Journal, Provenance, RunFailure, ToDo};
+use bpfassay_results::{Journal, JournalEntry, Provenance, RunFailure, ToDo};
 use bpfassay_study::{Block, Clock, Plan};
 use bpfassay_testbed::{manifest::Manifest, provider::joined};
 use bpfassay_vm::AcceleratorWish;
@@ -17,14 +17,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BlockError, BlockKey, BlockReuse, Error, HostSetup, Observer, Parts, Progress, Selection, Store, StoreOptions,
-    Summary, Testbed, Trial, Work,
+    AcceleratorTrial, BlockError, BlockReuse, Error, Happening, HostSetup, Observer, Parts, PlannedWork, PoolSummary,
+    Store, StoreKey, StoreOptions, StudySelection, Testbed,
     block::command,
-    block_store::{self, Reuse},
-    context::Context,
+    block_store::{self, RunStore},
+    context::RunContext,
     pool::{self, RunnerConfig},
     provenance, slots,
-    testbed::{Part, targets_of},
+    testbed::{TestbedPart, targets_of},
     unix_ms,
 };
 
@@ -36,14 +36,14 @@ pub struct Session {
     /// The provenance when the session was set up.
     provenance: Provenance,
     accelerator: AcceleratorWish,
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
     /// The store of blocks, if one is used.
     reuse: Option<BlockReuse>,
 }
 
 /// The part of a session that grows while it executes.
 #[derive(Debug)]
-struct State {
+struct SessionState {
     host_setup: Arc<HostSetup>,
     manifest: Manifest,
     /// The current provenance.
@@ -66,7 +66,7 @@ impl Session {
         jobs: Option<u32>,
     ) -> Result<Self, Error> {
         let Testbed { images, manifest } = testbed;
-        let host_setup = HostSetup::find(store, images, &plan, accelerator, Trial::Boot).await?;
+        let host_setup = HostSetup::find(store, images, &plan, accelerator, AcceleratorTrial::Boot).await?;
         Self::with(store, plan, accelerator, jobs, (Arc::new(host_setup), manifest, None))
     }
 
@@ -82,10 +82,10 @@ impl Session {
         accelerator: AcceleratorWish,
         jobs: Option<u32>,
     ) -> Result<Self, Error> {
-        let Some(Part { targets, made }) = parts.next().await else { return Err(Error::NoParts) };
+        let Some(TestbedPart { targets, made }) = parts.next().await else { return Err(Error::NoParts) };
         let Testbed { images, manifest } = Testbed::of_part(made?, &plan, &targets)?;
         let store = Arc::clone(&parts.store);
-        let host_setup = HostSetup::find(&store, images, &plan, accelerator, Trial::Boot).await?;
+        let host_setup = HostSetup::find(&store, images, &plan, accelerator, AcceleratorTrial::Boot).await?;
         Self::with(&store, plan, accelerator, jobs, (Arc::new(host_setup), manifest, Some(parts)))
     }
 
@@ -106,7 +106,7 @@ impl Session {
         };
         let facts = host.facts(slots.get());
         let provenance = provenance::collect(&store.cache, &host_setup, &manifest, &plan, facts)?;
-        let state = State { host_setup, manifest, provenance: Arc::new(provenance.clone()), parts };
+        let state = SessionState { host_setup, manifest, provenance: Arc::new(provenance.clone()), parts };
         Ok(Self { plan, slots, provenance, accelerator, state: Mutex::new(state), reuse: None })
     }
 
@@ -114,8 +114,8 @@ impl Session {
     /// architecture. `selection` is what the plan was expanded from.
     ///
     /// # Errors
-    /// Those of [`Selection::expand`], which plans for the wall clock.
-    pub fn with_clock_of_host(self, selection: &Selection, store: &StoreOptions) -> Result<Self, Error> {
+    /// Those of [`StudySelection::expand`], which plans for the wall clock.
+    pub fn with_clock_of_host(self, selection: &StudySelection, store: &StoreOptions) -> Result<Self, Error> {
         let host_setup = self.host_setup();
         let has_kvm = host_setup.qemu.keys().all(|&arch| !host_setup.is_emulated(arch));
         if !self.plan.study.clock_of_host || !has_kvm {
@@ -142,7 +142,7 @@ impl Session {
     ///
     /// # Errors
     /// A text that says what is unknown although it determines the figures.
-    pub fn key_of(&self, block: &Block) -> Result<BlockKey, String> {
+    pub fn key_of(&self, block: &Block) -> Result<StoreKey, String> {
         let command = command(&self.host_setup(), &self.plan.study, block).map_err(|error| with_causes(&error))?;
         let provenance = Arc::clone(&self.state().provenance);
         block_store::key(&self.plan.study, block, &provenance, &command).map_err(|error| error.to_string())
@@ -160,12 +160,12 @@ impl Session {
         &self.provenance
     }
 
-    /// Begins the plan in a results directory ([`Work::begin`]).
+    /// Begins the plan in a results directory ([`PlannedWork::begin`]).
     ///
     /// # Errors
-    /// Those of [`Work::begin`].
-    pub fn begin(&self, directory: Option<&Path>) -> Result<Work, Error> {
-        Work::begin(&self.plan, directory, self.provenance.clone())
+    /// Those of [`PlannedWork::begin`].
+    pub fn begin(&self, directory: Option<&Path>) -> Result<PlannedWork, Error> {
+        PlannedWork::begin(&self.plan, directory, self.provenance.clone())
     }
 
     /// Executes `work`, with what sequential sampling adds, and records everything.
@@ -176,10 +176,10 @@ impl Session {
     /// [`Error::Runner`], [`Error::Journal`]. Failed guests and runs are not errors but records.
     pub async fn execute(
         &self,
-        work: Work,
+        work: PlannedWork,
         observer: &dyn Observer,
         cancel: &CancellationToken,
-    ) -> Result<Summary, Error> {
+    ) -> Result<PoolSummary, Error> {
         let (directory, never_ready) = (work.directory.clone(), work.never_ready.clone());
         work.until_narrow(&self.plan, async |blocks, journal| {
             self.once(blocks, never_ready.clone(), journal, &directory, observer, cancel).await
@@ -188,12 +188,12 @@ impl Session {
     }
 
     /// Returns the store in the form that the pool uses.
-    fn reuse<'a>(&'a self, provenance: &'a (dyn Fn() -> Arc<Provenance> + Sync)) -> Option<Reuse<'a>> {
+    fn reuse<'a>(&'a self, provenance: &'a (dyn Fn() -> Arc<Provenance> + Sync)) -> Option<RunStore<'a>> {
         let with = self.reuse.as_ref().filter(|reuse| reuse.is_for(&self.plan))?;
-        Some(Reuse { with, plan: &self.plan, provenance })
+        Some(RunStore { with, plan: &self.plan, provenance })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -207,7 +207,7 @@ impl Session {
         &self,
         mut parts: Parts,
         ready: &watch::Sender<Arc<HostSetup>>,
-        context: &Context<'_>,
+        context: &RunContext<'_>,
     ) -> Result<Vec<String>, BlockError> {
         let mut failed = Vec::new();
         let mut provenance = self.provenance.clone();
@@ -217,8 +217,8 @@ impl Session {
                 () = context.cancel.cancelled() => None,
                 part = parts.next() => part,
             };
-            let Some(Part { targets, made }) = part else {
-                context.report(&Progress::MakingGuests(false));
+            let Some(TestbedPart { targets, made }) = part else {
+                context.report(&Happening::MakingGuests(false));
                 return Ok(failed);
             };
             let added = match made {
@@ -228,7 +228,7 @@ impl Session {
             match added {
                 Ok(host_setup) => {
                     let provenance = Box::new(provenance.clone());
-                    context.append(&Entry::Provisioned { at_unix_ms: unix_ms(), provenance })?;
+                    context.append(&JournalEntry::Provisioned { at_unix_ms: unix_ms(), provenance })?;
                     ready.send_replace(host_setup);
                 }
                 Err(error) => {
@@ -254,7 +254,7 @@ impl Session {
             let state = self.state();
             (Arc::clone(&state.host_setup), state.manifest.clone())
         };
-        let added = before.with(store, images, &self.plan, self.accelerator, Trial::Boot).await?;
+        let added = before.with(store, images, &self.plan, self.accelerator, AcceleratorTrial::Boot).await?;
         let manifest = joined(vec![before_manifest, manifest], &targets_of(&self.plan));
         *provenance = provenance::collect(&store.cache, &added, &manifest, &self.plan, provenance.host.clone())?;
         let host_setup = Arc::new(added);
@@ -276,10 +276,10 @@ impl Session {
         directory: &Path,
         observer: &dyn Observer,
         cancel: &CancellationToken,
-    ) -> Result<Summary, Error> {
-        observer.progress(&Progress::Started { blocks: &blocks, slots: self.slots, directory });
+    ) -> Result<PoolSummary, Error> {
+        observer.progress(&Happening::Started { blocks: &blocks, slots: self.slots, directory });
         let parts = self.state().parts.take();
-        observer.progress(&Progress::MakingGuests(parts.is_some()));
+        observer.progress(&Happening::MakingGuests(parts.is_some()));
         let (sender, host_setup) = watch::channel(self.host_setup());
         let provenance = || Arc::clone(&self.state().provenance);
         let config = RunnerConfig {
@@ -290,7 +290,7 @@ impl Session {
             slots: self.slots,
             reuse: self.reuse(&provenance),
         };
-        let grow = async move |context: &Context<'_>| match parts {
+        let grow = async move |context: &RunContext<'_>| match parts {
             // Dropping the sender tells the pool that no more guests come.
             Some(parts) => self.grow(parts, &sender, context).await,
             None => Ok(Vec::new()),

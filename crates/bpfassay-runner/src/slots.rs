@@ -8,7 +8,7 @@ const QEMU_OVERHEAD_MIB: u64 = 320;
 
 /// The resources of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Host {
+pub struct HostResources {
     /// Number of CPUs that this process can use.
     pub cpus: u32,
     /// Memory that is available without swapping, in MiB.
@@ -20,7 +20,12 @@ pub struct Host {
 /// It is the number `asked` for, or as many as fit. There are never more vCPUs than host CPUs,
 /// because guests would be measured while they wait for each other. Nor do they get more memory
 /// than is available. At least one boot runs, even if it does not fit.
-pub(crate) fn slots(host: Host, guests: u32, (cpus, memory_mib): (u32, u32), asked: Option<u32>) -> NonZeroU32 {
+pub(crate) fn slots(
+    host: HostResources,
+    guests: u32,
+    (cpus, memory_mib): (u32, u32),
+    asked: Option<u32>,
+) -> NonZeroU32 {
     let guests = guests.max(1);
     let by_cpus = host.cpus / cpus.max(1).saturating_mul(guests);
     let by_memory = host.available_mib / ((u64::from(memory_mib) + QEMU_OVERHEAD_MIB) * u64::from(guests));
@@ -34,18 +39,18 @@ mod tests {
 
     #[test]
     fn cpus_and_memory_both_limit() {
-        let host = Host { cpus: 8, available_mib: 4096 };
+        let host = HostResources { cpus: 8, available_mib: 4096 };
         assert_eq!(slots(host, 1, (1, 1024), None).get(), 3);
         assert_eq!(slots(host, 1, (4, 256), None).get(), 2);
         assert_eq!(slots(host, 1, (1, 1024), Some(2)).get(), 2);
         assert_eq!(slots(host, 1, (1, 1024), Some(9)).get(), 3, "asking does not make room");
-        let large = Host { cpus: 16, available_mib: 24 << 10 };
+        let large = HostResources { cpus: 16, available_mib: 24 << 10 };
         assert_eq!(slots(large, 5, (1, 768), None).get(), 3, "by CPUs: a boot has five guests");
-        assert_eq!(slots(Host { cpus: 64, ..large }, 5, (1, 1728), None).get(), 2, "by memory");
+        assert_eq!(slots(HostResources { cpus: 64, ..large }, 5, (1, 1728), None).get(), 2, "by memory");
     }
 
     #[test]
     fn one_guest_always_runs() {
-        assert_eq!(slots(Host { cpus: 2, available_mib: 100 }, 1, (4, 1024), None).get(), 1);
+        assert_eq!(slots(HostResources { cpus: 2, available_mib: 100 }, 1, (4, 1024), None).get(), 1);
     }
 }

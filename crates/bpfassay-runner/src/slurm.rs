@@ -22,8 +22,8 @@ use std::{
 
 pub(crate) use self::queue::is_without_controller;
 use self::{
-    job::{RECORD, Record, SCRIPT, elements},
-    queue::{Asked, submitted},
+    job::{JobRecord, RECORD, SCRIPT, elements},
+    queue::{JobAnswer, submitted},
 };
 pub use self::{
     job::{SlurmJob, WrongJob},
@@ -146,7 +146,7 @@ pub struct Submission {
     directory: PathBuf,
     /// The same directory, opened for access to the job's files.
     opened: OpenDirectory,
-    record: Record,
+    record: JobRecord,
     /// Whether this call wrote the script.
     is_new: bool,
 }
@@ -176,7 +176,7 @@ impl Submission {
         let record = match opened.read(RECORD).and_then(|file| bpfassay_input::read_file(file, MAX_RECORD)) {
             Ok(bytes) => {
                 let record =
-                    Record::read(&bytes).ok_or_else(|| other(format!("a {RECORD} that is none of an array job")))?;
+                    JobRecord::read(&bytes).ok_or_else(|| other(format!("a {RECORD} that is none of an array job")))?;
                 if record.job != job {
                     return Err(other(format!(
                         "an array job of {} in {} shards, or one with other options, by its {RECORD}",
@@ -189,7 +189,7 @@ impl Submission {
                 if !opened.is_empty().map_err(failed("list", &directory))? {
                     return Err(other("files that are of no array job".to_owned()));
                 }
-                Record { job, submitted: Vec::new() }
+                JobRecord { job, submitted: Vec::new() }
             }
             Err(source) => return Err(SlurmError::File { action: "read", path: record_path, source }),
         };
@@ -228,7 +228,7 @@ impl Submission {
         event: &mut dyn FnMut(SlurmEvent),
     ) -> Result<(), SlurmError> {
         if let Some(&id) = self.record.submitted.last()
-            && !matches!(asked(id)?, Asked::Queue(queue) if queue.is_empty())
+            && !matches!(asked(id)?, JobAnswer::Queue(queue) if queue.is_empty())
         {
             event(SlurmEvent::Found { id });
             self.follow(id, every, event)?;
@@ -299,7 +299,7 @@ impl Submission {
         let (mut shown, mut gone_since) = (None, None);
         loop {
             match asked(id)? {
-                Asked::Queue(queue) => {
+                JobAnswer::Queue(queue) => {
                     gone_since = None;
                     let done = self.shards().iter().filter(|shard| shard.join("results.json").exists()).count();
                     let done = u32::try_from(done).unwrap_or(u32::MAX);
@@ -312,7 +312,7 @@ impl Submission {
                         return Ok(());
                     }
                 }
-                Asked::NoController(message) => {
+                JobAnswer::NoController(message) => {
                     let since = *gone_since.get_or_insert_with(|| {
                         event(SlurmEvent::NoController(message.clone()));
                         Instant::now()
@@ -321,7 +321,7 @@ impl Submission {
                         return Err(SlurmError::NoController { message });
                     }
                 }
-                Asked::Failed(message) => return Err(SlurmError::Failed { program: "squeue", message }),
+                JobAnswer::Failed(message) => return Err(SlurmError::Failed { program: "squeue", message }),
             }
             thread::sleep(every);
         }
@@ -333,12 +333,12 @@ fn numbers(left: &[(u32, String)]) -> Vec<u32> {
     left.iter().map(|(shard, _)| *shard).collect()
 }
 
-fn asked(id: u64) -> Result<Asked, SlurmError> {
+fn asked(id: u64) -> Result<JobAnswer, SlurmError> {
     let mut squeue = bpfassay_child::command("squeue", &[bpfassay_child::SLURM]);
     squeue.args(["--noheader", "--array", "--format=%K %T", "--jobs", &id.to_string()]).env("LC_ALL", "C");
     let output = output("squeue", &mut squeue)?;
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-    Ok(Asked::of(output.status.success(), &stdout, &stderr))
+    Ok(JobAnswer::of(output.status.success(), &stdout, &stderr))
 }
 
 fn output(program: &'static str, command: &mut Command) -> Result<Output, SlurmError> {

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use bpfassay_testbed::{
-    apt::{Apt, Options, Package},
+    apt::{Apt, FetchOptions, Package},
     bundle,
     cache::Cache,
     catalogue::Catalogue,
@@ -26,7 +26,7 @@ pub struct StoreOptions {
     /// A catalogue of the user, in addition to the bundled one.
     pub catalogue: Option<PathBuf>,
     /// How packages can be fetched.
-    pub packages: Options,
+    pub packages: FetchOptions,
     /// Sources of the guest's programs.
     pub programs: ProgramSources,
     /// Source of QEMU; `None` for the host, or else the lock.
@@ -97,7 +97,7 @@ pub struct Store {
     pub qemu: Option<QemuSource>,
     /// Packages of a bundle's QEMU.
     pub bundled_qemu: TrustedPackages,
-    packages: Options,
+    packages: FetchOptions,
 }
 
 impl Store {

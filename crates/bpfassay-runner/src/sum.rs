@@ -14,7 +14,7 @@ use bpfassay_protocol::{
 use bpfassay_results::NodeRun;
 
 /// The key of a row of the sum: device, mount, operation and variant.
-type Key = (Device, u64, Operation, Option<Variant>);
+type SumKey = (Device, u64, Operation, Option<Variant>);
 
 /// Sums the figures of all `nodes`. Counters are summed as if all nodes had the cgroup and the
 /// mount of the first node. Summary, times and the attached tracer are those of the first node.
@@ -102,7 +102,7 @@ fn reading<'a>(
 /// `first`, whose sample is `own`. Counts of other processes, and of ranks on other file systems,
 /// remain only in the nodes' figures.
 fn sample(samples: &[(&RunFigures, &Sample)], first: &RunFigures, own: &Sample) -> Sample {
-    let mut sums: BTreeMap<Key, (Totals, Vec<u64>)> = BTreeMap::new();
+    let mut sums: BTreeMap<SumKey, (Totals, Vec<u64>)> = BTreeMap::new();
     for (figures, sample) in samples {
         for row in sample.rows.iter().filter(|row| row.cgroup == figures.cgroup) {
             let Some((device, mount)) = place(figures, row, &first.mount) else { continue };
@@ -114,7 +114,7 @@ fn sample(samples: &[(&RunFigures, &Sample)], first: &RunFigures, own: &Sample) 
             latency.iter_mut().zip(&row.latency).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
         }
     }
-    let row = |((device, mount, operation, variant), (totals, latency)): (Key, (Totals, Vec<u64>))| CounterRow {
+    let row = |((device, mount, operation, variant), (totals, latency)): (SumKey, (Totals, Vec<u64>))| CounterRow {
         cgroup: first.cgroup,
         device,
         mount,

@@ -16,16 +16,16 @@ use bpfassay_study::{Plan, Target};
 use bpfassay_testbed::{
     image::GuestImage,
     manifest::{Check, Manifest},
-    provider::{self, Request, local},
+    provider::{self, GuestRequest, local},
     tools::tools_segment,
 };
 use tokio::sync::mpsc;
 
-use crate::{Error, Selection, Store, emulator};
+use crate::{Error, Store, StudySelection, emulator};
 
 /// Whether guests can be used by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shell {
+pub enum ShellUse {
     /// The guests have a shell.
     With,
     /// The guests have only what measuring needs.
@@ -48,10 +48,13 @@ impl Testbed {
     /// # Errors
     /// [`Error::Testbed`] if the provider fails. [`Error::NoGuest`] if a manifest lacks a target.
     /// [`Error::ToolUnknown`] if the plan's run was begun with tools whose files `selection` lacks.
-    pub fn provide(store: &Store, selection: &Selection, plan: &Plan, shell: Shell) -> Result<Self, Error> {
+    pub fn provide(store: &Store, selection: &StudySelection, plan: &Plan, shell: ShellUse) -> Result<Self, Error> {
         let apt = store.apt();
-        let request =
-            Request { targets: targets_of(plan), shell: shell == Shell::With, ..selection.request(&apt, store) };
+        let request = GuestRequest {
+            targets: targets_of(plan),
+            shell: shell == ShellUse::With,
+            ..selection.request(&apt, store)
+        };
         let mut manifest = provider::whole(&request)?;
         add_tools(store, selection, plan, &mut manifest)?;
         Self::of_manifest(manifest, plan)
@@ -59,21 +62,21 @@ impl Testbed {
 
     /// Like [`Testbed::provide`], but on a thread, which sends each guest as soon as it is made.
     #[must_use]
-    pub fn provide_parts(store: Arc<Store>, selection: Arc<Selection>, plan: Plan) -> Parts {
+    pub fn provide_parts(store: Arc<Store>, selection: Arc<StudySelection>, plan: Plan) -> Parts {
         let (sender, receiver) = mpsc::unbounded_channel();
         let made_for = Arc::clone(&store);
         let archs: BTreeSet<Arch> = plan.targets().iter().map(|target| target.arch).collect();
         emulator::prepare_ahead(&store, archs);
         thread::spawn(move || {
             let apt = store.apt();
-            let request = Request { targets: targets_of(&plan), ..selection.request(&apt, &store) };
-            selection.sources.provider().provide(&request, &|provider::Part { targets, made }| {
+            let request = GuestRequest { targets: targets_of(&plan), ..selection.request(&apt, &store) };
+            selection.sources.provider().provide(&request, &|provider::BuiltPart { targets, made }| {
                 let made = made.map_err(Error::from).and_then(|mut manifest| {
                     add_tools(&store, &selection, &plan, &mut manifest)?;
                     Ok(manifest)
                 });
                 // If the receiver has given up, no more parts are made.
-                match sender.send(Part { targets, made }) {
+                match sender.send(TestbedPart { targets, made }) {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
                 }
@@ -134,7 +137,7 @@ impl Testbed {
 
 /// Guests for some targets, or why there are none.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct TestbedPart {
     pub(crate) targets: Vec<(Arch, String)>,
     pub(crate) made: Result<Manifest, Error>,
 }
@@ -143,12 +146,12 @@ pub(crate) struct Part {
 #[derive(Debug)]
 pub struct Parts {
     pub(crate) store: Arc<Store>,
-    receiver: mpsc::UnboundedReceiver<Part>,
+    receiver: mpsc::UnboundedReceiver<TestbedPart>,
 }
 
 impl Parts {
     /// Waits for the next guests; `None` if there are no more.
-    pub(crate) async fn next(&mut self) -> Option<Part> {
+    pub(crate) async fn next(&mut self) -> Option<TestbedPart> {
         self.receiver.recv().await
     }
 }
@@ -166,7 +169,7 @@ pub(crate) fn keep_planned(manifest: &mut Manifest, plan: &Plan) {
 }
 
 /// Adds the tools of `selection` and the workload programs of `plan` to the guests.
-fn add_tools(store: &Store, selection: &Selection, plan: &Plan, manifest: &mut Manifest) -> Result<(), Error> {
+fn add_tools(store: &Store, selection: &StudySelection, plan: &Plan, manifest: &mut Manifest) -> Result<(), Error> {
     // A continued plan names its tools, but not the places of their files.
     let has_file = |name: &str| selection.tools.iter().any(|tool| tool.file.name == name);
     if let Some(tool) = plan.study.tool_files.iter().find(|tool| !has_file(&tool.file.name)) {

@@ -9,14 +9,15 @@ use std::{
 };
 
 use bpfassay_results::{
-    Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, JournalError, ResultsError, ToDo, file,
+    Again, JOURNAL_VERSION, Journal, JournalContents, JournalEntry, JournalError, JournalHeader, ResultsError, ToDo,
+    file,
     fingerprint::{RecordDifference, difference},
 };
 use bpfassay_study::{Block, Clock, Plan, Shard};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BlockKey, BlockStore, Error, Observer, QemuSource, Session, Store, Testbed, provenance,
+    BlockStore, Error, Observer, QemuSource, Session, Store, StoreKey, Testbed, provenance,
     same_guests::{MeasuredRun, host_packages},
     unix_ms,
     work::check_ids,
@@ -26,13 +27,13 @@ use crate::{
 #[derive(Debug)]
 pub struct Verification {
     directory: PathBuf,
-    contents: Contents,
+    contents: JournalContents,
     plan: Plan,
 }
 
 /// The result of a verification.
 #[derive(Debug)]
-pub enum Verified {
+pub enum VerifyOutcome {
     /// The raw figures of all runs are the same.
     Same,
     /// Some raw figures differ.
@@ -56,7 +57,7 @@ impl Verification {
     /// - [`Error::WallClock`], [`Error::Continued`], [`Error::NothingComplete`] if nothing can be
     ///   verified.
     pub fn new(directory: &Path, sample: Option<u32>) -> Result<Self, Error> {
-        let contents = match Contents::read(directory) {
+        let contents = match JournalContents::read(directory) {
             Err(error) if is_missing(&error) => published(directory, error)?,
             contents => contents?,
         };
@@ -70,7 +71,7 @@ impl Verification {
     /// # Errors
     /// [`Error::BlockStore`] if the entry is damaged or cannot be read, [`Error::BlockId`],
     /// [`Error::WallClock`].
-    pub fn of_block(store: &BlockStore, key: &BlockKey) -> Result<Option<Self>, Error> {
+    pub fn of_block(store: &BlockStore, key: &StoreKey) -> Result<Option<Self>, Error> {
         let Some(contents) = store.kept(key)? else { return Ok(None) };
         check_ids(&contents.header.plan)?;
         let plan = contents.header.plan.with_blocks(choose(&contents, None)?);
@@ -142,26 +143,27 @@ impl Verification {
         session: &Session,
         observer: &dyn Observer,
         cancel: &CancellationToken,
-    ) -> Result<Verified, Error> {
+    ) -> Result<VerifyOutcome, Error> {
         let plan = &self.plan;
         let again = tempfile::Builder::new().prefix("bpfassay-verify-").tempdir().map_err(Error::Temporary)?;
         let directory = again.path().join("results");
         let provenance = session.provenance().clone();
-        let header = Header { journal: JOURNAL_VERSION, started_unix_ms: unix_ms(), plan: plan.clone(), provenance };
+        let header =
+            JournalHeader { journal: JOURNAL_VERSION, started_unix_ms: unix_ms(), plan: plan.clone(), provenance };
         let journal = Journal::create(&directory, &header)?;
         let todo = plan.blocks.iter().cloned().map(ToDo::fresh).collect();
         let summary = session.once(todo, Vec::new(), journal, &directory, observer, cancel).await?;
         if summary.cancelled {
-            return Ok(Verified::Cancelled);
+            return Ok(VerifyOutcome::Cancelled);
         }
-        let repeated = Contents::read(&directory)?;
+        let repeated = JournalContents::read(&directory)?;
         if let Some(todo) = repeated.to_do(Again::Host).first() {
             return Err(Error::VerifyHost(todo.block.id.clone()));
         }
         let differences = differences(plan, &self.contents, &repeated);
         Ok(match differences.is_empty() {
-            true => Verified::Same,
-            false => Verified::Different { differences, kept: again.keep().join("results") },
+            true => VerifyOutcome::Same,
+            false => VerifyOutcome::Different { differences, kept: again.keep().join("results") },
         })
     }
 }
@@ -171,16 +173,16 @@ fn is_missing(error: &JournalError) -> bool {
 }
 
 /// Reads the results in `directory`. `missing` is the error about the journal.
-fn published(directory: &Path, missing: JournalError) -> Result<Contents, Error> {
+fn published(directory: &Path, missing: JournalError) -> Result<JournalContents, Error> {
     match file::read(directory) {
-        Ok(results) => Ok(Contents::of_results(results)),
+        Ok(results) => Ok(JournalContents::of_results(results)),
         Err(ResultsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Err(missing.into()),
         Err(error) => Err(Error::Published(error)),
     }
 }
 
 /// Returns the runs of `plan` whose raw figures differ between `first` and `second`.
-fn differences(plan: &Plan, first: &Contents, second: &Contents) -> Vec<RecordDifference> {
+fn differences(plan: &Plan, first: &JournalContents, second: &JournalContents) -> Vec<RecordDifference> {
     let (first, second) = (first.records(), second.records());
     let runs = plan.blocks.iter().flat_map(|block| &block.runs).map(|run| run.spec.id.as_str());
     runs.filter_map(|run| match (first.get(run), second.get(run)) {
@@ -196,12 +198,12 @@ fn differences(plan: &Plan, first: &Contents, second: &Contents) -> Vec<RecordDi
 }
 
 /// Selects `sample` of the complete blocks, evenly distributed over the plan, or all.
-fn choose(contents: &Contents, sample: Option<u32>) -> Result<Vec<Block>, Error> {
+fn choose(contents: &JournalContents, sample: Option<u32>) -> Result<Vec<Block>, Error> {
     let header = &contents.header;
     if header.plan.study.clock != Clock::Instructions {
         return Err(Error::WallClock);
     }
-    let is_other = |entry: &Entry| matches!(entry, Entry::Resumed { provenance, .. } if !header.provenance.has_same_guests(provenance));
+    let is_other = |entry: &JournalEntry| matches!(entry, JournalEntry::Resumed { provenance, .. } if !header.provenance.has_same_guests(provenance));
     if contents.entries.iter().any(is_other) {
         return Err(Error::Continued);
     }

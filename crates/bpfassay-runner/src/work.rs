@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 
 use bpfassay_report::{StreamedError, to_do};
 use bpfassay_results::{
-    Again, Contents, Entry, Header, JOURNAL_VERSION, Journal, JournalError, OpenDirectory, Provenance, Results,
-    RunFailure, ToDo, plain, provenance::Artefact,
+    Again, JOURNAL_VERSION, Journal, JournalContents, JournalEntry, JournalError, JournalHeader, OpenDirectory,
+    Provenance, Results, RunFailure, ToDo, plain, provenance::Artefact,
 };
 use bpfassay_study::{Block, Clock, Plan};
 
-use crate::{Error, QemuSource, Summary, Testbed, results_directory, unix_ms};
+use crate::{Error, PoolSummary, QemuSource, Testbed, results_directory, unix_ms};
 
 /// Parent of the results directories, unless the user names a directory.
 pub const DEFAULT_RESULTS: &str = "bpfassay-results";
 
 /// The blocks to do, and the journal that records everything.
 #[derive(Debug)]
-pub struct Work {
+pub struct PlannedWork {
     /// The results directory.
     pub directory: PathBuf,
     /// The journal of the run.
@@ -28,7 +28,7 @@ pub struct Work {
     pub never_ready: Vec<(Block, RunFailure)>,
 }
 
-impl Work {
+impl PlannedWork {
     /// Begins `plan` in the results directory `directory`, which must not have a journal yet. If it
     /// is `None`, makes `bpfassay-results/STUDY-TIME` (for a shard `STUDY-TIME-shard-K-of-N`), and
     /// points the link `bpfassay-results/latest` to it.
@@ -37,7 +37,7 @@ impl Work {
     /// [`Error::Journal`] if the directory has a journal already, or cannot be written.
     pub fn begin(plan: &Plan, directory: Option<&Path>, provenance: Provenance) -> Result<Self, Error> {
         let started_unix_ms = unix_ms();
-        let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
+        let header = JournalHeader { journal: JOURNAL_VERSION, started_unix_ms, plan: plan.clone(), provenance };
         let (directory, journal) = match directory {
             Some(directory) => (directory.to_owned(), Journal::create(directory, &header)?),
             None => {
@@ -46,7 +46,7 @@ impl Work {
                 begun
             }
         };
-        let blocks = to_do(&Contents::read_in(journal.directory())?, Again::Nothing);
+        let blocks = to_do(&JournalContents::read_in(journal.directory())?, Again::Nothing);
         Ok(Self { directory, journal, blocks, never_ready: Vec::new() })
     }
 
@@ -58,8 +58,8 @@ impl Work {
     pub(crate) async fn until_narrow(
         self,
         plan: &Plan,
-        execute: impl AsyncFn(Vec<ToDo>, Journal) -> Result<Summary, Error>,
-    ) -> Result<Summary, Error> {
+        execute: impl AsyncFn(Vec<ToDo>, Journal) -> Result<PoolSummary, Error>,
+    ) -> Result<PoolSummary, Error> {
         let Self { directory: _, mut journal, mut blocks, never_ready: _ } = self;
         let directory = journal.directory().clone();
         loop {
@@ -82,7 +82,7 @@ impl Work {
 pub struct Interrupted {
     directory: PathBuf,
     journal: Journal,
-    contents: Contents,
+    contents: JournalContents,
 }
 
 impl Interrupted {
@@ -128,7 +128,7 @@ impl Interrupted {
     /// [`Error::OtherProgram`] if another program measured.
     pub fn check_program(&self, program: &Artefact, again: Again) -> Result<(), Error> {
         let resumed = self.contents.entries.iter().filter_map(|entry| match entry {
-            Entry::Resumed { provenance, .. } => Some(&provenance.bpfassay),
+            JournalEntry::Resumed { provenance, .. } => Some(&provenance.bpfassay),
             _ => None,
         });
         let mut programs = std::iter::once(&self.contents.header.provenance.bpfassay).chain(resumed);
@@ -145,7 +145,7 @@ impl Interrupted {
     ///
     /// # Errors
     /// Those of [`Self::check_program`], and [`Error::Journal`] if the journal cannot be written.
-    pub fn resume(self, again: Again, provenance: Provenance) -> Result<Work, Error> {
+    pub fn resume(self, again: Again, provenance: Provenance) -> Result<PlannedWork, Error> {
         self.check_program(&provenance.bpfassay, again)?;
         let Self { directory, mut journal, contents } = self;
         let blocks = to_do(&contents, again);
@@ -155,9 +155,9 @@ impl Interrupted {
         let never_ready =
             given_up.filter_map(|block| Some((block.clone(), standing.past(block).never_ready()?.clone()))).collect();
         if !blocks.is_empty() {
-            journal.append(&Entry::Resumed { at_unix_ms: unix_ms(), provenance: Box::new(provenance) })?;
+            journal.append(&JournalEntry::Resumed { at_unix_ms: unix_ms(), provenance: Box::new(provenance) })?;
         }
-        Ok(Work { directory, journal, blocks, never_ready })
+        Ok(PlannedWork { directory, journal, blocks, never_ready })
     }
 }
 
@@ -185,7 +185,7 @@ pub fn conclude(directory: &Path) -> Result<(Results, Option<String>), Error> {
     conclude_in(&opened)
 }
 
-/// Like [`conclude`], for an open results directory, as the journal of [`Work`] has it.
+/// Like [`conclude`], for an open results directory, as the journal of [`PlannedWork`] has it.
 ///
 /// # Errors
 /// Those of [`conclude`].
@@ -240,7 +240,7 @@ mod tests {
             ..Provenance::default()
         };
         let work = tempfile::tempdir().unwrap();
-        drop(Work::begin(&plan, Some(work.path()), by("a")).unwrap());
+        drop(PlannedWork::begin(&plan, Some(work.path()), by("a")).unwrap());
         let before = std::fs::read(work.path().join("journal.jsonl")).unwrap();
         let interrupted = || Interrupted::open(work.path()).unwrap();
         let error = interrupted().resume(Again::Nothing, by("b")).unwrap_err();

@@ -180,8 +180,8 @@ impl FromStr for Denied {
 
 /// The error rate of a study's verdicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Certainty {
+#[serde(rename = "Certainty", deny_unknown_fields)]
+pub struct VerdictCertainty {
     /// Probability of each of a verdict's two errors: a pass above the limit, and a regression
     /// below it.
     pub error_rate: Share,
@@ -191,13 +191,13 @@ pub struct Certainty {
     pub insist: bool,
 }
 
-impl Default for Certainty {
+impl Default for VerdictCertainty {
     fn default() -> Self {
         Self { error_rate: Share::from_ppm(50_000), correction: Correction::Holm, insist: false }
     }
 }
 
-impl Certainty {
+impl VerdictCertainty {
     /// Reads the keys of the error rate.
     ///
     /// # Errors

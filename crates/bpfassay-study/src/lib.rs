@@ -39,15 +39,15 @@ pub use error::{ExpandError, StudyError};
 pub use expand::{Available, expand};
 pub use expectation::Expectation;
 pub use feature::{ExpectedFeature, FeatureExpectations, Series};
-pub use gate::{Certainty, Correction, Denied, Gate, Share};
+pub use gate::{Correction, Denied, Gate, Share, VerdictCertainty};
 pub use model::Model;
 pub use plan::{Block, Cell, LeftOut, Narrowing, Plan, PlannedRun};
 pub use read::{folder, load};
 pub use shard::Shard;
-pub use study::{Addresses, Deadlines, Design, GuestSize, Study, WarmUp, WarmUpRule};
+pub use study::{Addresses, Deadlines, GuestSize, Study, StudyDesign, WarmUp, WarmUpRule};
 pub use target::Target;
 pub use workload::{
-    CommandSpec, EngineChoice, Interface, IorSpec, IorTest, Metric, MetricName, MetricSpec, NoMetricName, Outcome,
+    CommandSpec, EngineChoice, Interface, IorSpec, IorTest, Metric, MetricInput, MetricName, MetricSpec, NoMetricName,
     PhaseReport, WorkloadKind, WorkloadSpec,
 };
 

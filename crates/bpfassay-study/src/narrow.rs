@@ -7,7 +7,7 @@ use bpfassay_input::document::nearest;
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 
 use crate::{
-    Design, ExpandError, Study, Target,
+    ExpandError, Study, StudyDesign, Target,
     error::list,
     plan::{LeftOut, Narrowing, Plan, file_system_id},
 };
@@ -49,11 +49,11 @@ pub(crate) fn narrow(study: &Study, narrowing: &Narrowing) -> Result<Narrowed, E
         study.probes.iter().copied().partition(|probe| probe.is_baseline() || is_wanted(&narrowing.probes, probe));
     let replicates = match (narrowing.replicates, narrowing.until) {
         (Some(replicates), _) => replicates,
-        (None, Some(_)) if study.design.replicates < Design::FEWEST_UNTIL => Design::MOST_UNTIL,
+        (None, Some(_)) if study.design.replicates < StudyDesign::FEWEST_UNTIL => StudyDesign::MOST_UNTIL,
         (None, _) => study.design.replicates,
     };
-    if narrowing.until.or(study.design.until).is_some() && replicates < Design::FEWEST_UNTIL {
-        return Err(ExpandError::TooFewUntil { replicates, fewest: Design::FEWEST_UNTIL });
+    if narrowing.until.or(study.design.until).is_some() && replicates < StudyDesign::FEWEST_UNTIL {
+        return Err(ExpandError::TooFewUntil { replicates, fewest: StudyDesign::FEWEST_UNTIL });
     }
     if !(1..=MAX_REPLICATES).contains(&replicates) {
         return Err(ExpandError::Replicates { replicates, limit: MAX_REPLICATES });

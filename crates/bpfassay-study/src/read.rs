@@ -21,8 +21,8 @@ use bpfassay_protocol::{
 };
 
 use crate::{
-    Certainty, Clock, Deadlines, Design, FeatureExpectations, Gate, STUDY_SCHEMA, Share, Study, StudyError, Target,
-    WarmUp, WarmUpRule, WorkloadSpec, bundled,
+    Clock, Deadlines, FeatureExpectations, Gate, STUDY_SCHEMA, Share, Study, StudyDesign, StudyError, Target,
+    VerdictCertainty, WarmUp, WarmUpRule, WorkloadSpec, bundled,
     clock::DAY_MS,
     model::{Declared, Model},
     mounts,
@@ -84,7 +84,7 @@ struct Scripts<'a> {
     error: RefCell<Option<StudyError>>,
 }
 
-impl workload::FindScript for Scripts<'_> {
+impl workload::ScriptFinder for Scripts<'_> {
     fn find(&self, field: &Field<'_, '_>, name: &str) -> Result<Option<String>, Reported> {
         (self.find)(name).map_err(|error| {
             let reported = field.error(&error);
@@ -372,7 +372,7 @@ fn file_systems(field: &Field<'_, '_>, memory_mib: u32) -> Result<Vec<FileSystem
     })
 }
 
-fn design(field: &Field<'_, '_>, has_baseline: bool) -> Result<Design, Reported> {
+fn design(field: &Field<'_, '_>, has_baseline: bool) -> Result<StudyDesign, Reported> {
     let section = field.table()?;
     section.only(&[
         "replicates",
@@ -395,7 +395,7 @@ fn design(field: &Field<'_, '_>, has_baseline: bool) -> Result<Design, Reported>
             value => Ok(value),
         });
     let replicates = section.need("replicates", |field| field.number(1..=MAX_REPLICATES));
-    let rounds = section.or("rounds", 1, |rounds| rounds.number(1..=Design::MOST_ROUNDS));
+    let rounds = section.or("rounds", 1, |rounds| rounds.number(1..=StudyDesign::MOST_ROUNDS));
     let until = section.optional("until", |until| share_of_until(until, replicates.unwrap_or(MAX_REPLICATES)));
     let margin = section.optional("margin", |margin| match margin.name::<Share>()? {
         share if share.ppm() == 0 => Err(margin.error("nothing can be shown to lie within 0%: allow more")),
@@ -411,8 +411,8 @@ fn design(field: &Field<'_, '_>, has_baseline: bool) -> Result<Design, Reported>
     let seed = section.need("seed", |field| field.number(0..=i64::MAX as u64));
     let bpf_stats = section.or("bpf_stats", false, Field::boolean);
     let sampling_interval_ms = section.optional("sampling_interval", |interval| interval.milliseconds(10..=DAY_MS));
-    let certainty = Certainty::read(&section);
-    Ok(Design {
+    let certainty = VerdictCertainty::read(&section);
+    Ok(StudyDesign {
         replicates: replicates?,
         margin: margin?,
         rounds: rounds?,
@@ -431,10 +431,10 @@ fn share_of_until(field: &Field<'_, '_>, replicates: u32) -> Result<Share, Repor
     if share.ppm() == 0 {
         return Err(field.error("no interval becomes as narrow as 0%: ask for more"));
     }
-    if replicates < Design::FEWEST_UNTIL {
+    if replicates < StudyDesign::FEWEST_UNTIL {
         return Err(field.error(format!(
             "an interval needs at least {} boots: raise `replicates`, which is the most there may be",
-            Design::FEWEST_UNTIL
+            StudyDesign::FEWEST_UNTIL
         )));
     }
     Ok(share)

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Certainty, Clock, ExpandError, Expectation, FeatureExpectations, Gate, Model, Share, Target, WorkloadSpec,
+    Clock, ExpandError, Expectation, FeatureExpectations, Gate, Model, Share, Target, VerdictCertainty, WorkloadSpec,
     digest::digest_and_length, target::check_kernel_name,
 };
 
@@ -53,7 +53,7 @@ pub struct Study {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracer_arguments: Vec<String>,
     /// The design of the experiment.
-    pub design: Design,
+    pub design: StudyDesign,
     /// The clock that measures time.
     pub clock: Clock,
     /// Whether the host chooses the clock: `wall` if KVM works for all architectures of the study,
@@ -223,7 +223,8 @@ impl Study {
 
 /// The design of the experiment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Design {
+#[serde(rename = "Design")]
+pub struct StudyDesign {
     /// Boots per target, workload and file system.
     pub replicates: u32,
     /// Rounds per boot. A round runs every probe configuration once.
@@ -249,13 +250,13 @@ pub struct Design {
     pub bpf_stats: bool,
     /// Error rate of verdicts.
     #[serde(default)]
-    pub certainty: Certainty,
+    pub certainty: VerdictCertainty,
     /// Overheads shown to lie within this bound, in either direction, are reported as negligible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub margin: Option<Share>,
 }
 
-impl Design {
+impl StudyDesign {
     /// Largest number of rounds per boot.
     pub const MOST_ROUNDS: u32 = 1000;
 }
@@ -322,7 +323,7 @@ impl WarmUp {
     }
 }
 
-impl Design {
+impl StudyDesign {
     /// Smallest number of boots that sequential sampling can end with (`Sampling::FEWEST` in
     /// bpfassay-stats).
     pub const FEWEST_UNTIL: u32 = 3;

@@ -31,28 +31,28 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
+use self::turn::DownloadTurn;
 pub(crate) use self::turn::First;
-use self::turn::Turn;
 pub use self::{
     defaults::{Defaults, Mirror, NamedBy},
-    direct::Client,
+    direct::Downloader,
     dpkg::missing_host_packages,
     failure::AptError,
     host::is_of_another_distribution,
-    package::{Indexed, Located, Package, ParseError, parse_index, parse_print_uris},
+    package::{IndexedPackage, Located, Package, ParseError, parse_index, parse_print_uris},
     release::ReleaseFile,
     root::{IndexState, Root},
-    snapshot::{NotASnapshot, Snapshot},
+    snapshot::{NotASnapshot, SnapshotTime},
     source::{AssetSource, NotAnAssetSource, is_url},
 };
 pub(crate) use self::{
-    download::Origin,
+    download::PackageOrigin,
     package::{is_path, is_plain},
 };
 use crate::{
     Error, Result,
     cache::Cache,
-    stages::{Kind, Stage, Stages},
+    stages::{RunningStage, StageKind, Stages},
 };
 
 /// Limit on a release file (about 100 KB), a configuration or a state that is read, in bytes.
@@ -60,7 +60,7 @@ const MAX_TEXT: u64 = 16 << 20;
 
 /// How packages are fetched.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct FetchOptions {
     /// Never use the network.
     pub offline: bool,
     /// Choose the newest packages of the mirror, not those of [`crate::testbed_lock`].
@@ -72,7 +72,7 @@ pub struct Options {
     /// URI of a Debian archive to use instead of that in the host's apt sources.
     pub mirror: Option<String>,
     /// Which program downloads.
-    pub client: Client,
+    pub client: Downloader,
     /// Places asked before the mirror. They can have package files at their paths in a pool.
     pub from: Vec<AssetSource>,
     /// An archive that keeps what mirrors drop, asked after the mirror. It has every file below
@@ -84,7 +84,7 @@ pub struct Options {
     pub defaults: Defaults,
 }
 
-impl Options {
+impl FetchOptions {
     /// Whether packages come from [`crate::testbed_lock`].
     #[must_use]
     pub const fn is_locked(&self) -> bool {
@@ -96,21 +96,21 @@ impl Options {
 #[derive(Debug)]
 pub struct Apt<'a> {
     cache: &'a Cache,
-    options: Options,
-    host: Arc<OnceLock<host::Host>>,
+    options: FetchOptions,
+    host: Arc<OnceLock<host::HostArchive>>,
     /// Names of the roots that this value fetched, or one that [`Apt::during`] made of it.
     updated: Arc<Mutex<BTreeSet<String>>>,
     /// Which downloads wait for others.
-    turn: Arc<Turn>,
+    turn: Arc<DownloadTurn>,
     stages: Stages,
     /// The stage that progress is reported to.
-    stage: Stage,
+    stage: RunningStage,
 }
 
 impl<'a> Apt<'a> {
     /// Creates the value. Nothing runs yet.
     #[must_use]
-    pub fn new(cache: &'a Cache, options: Options) -> Self {
+    pub fn new(cache: &'a Cache, options: FetchOptions) -> Self {
         Self {
             cache,
             options,
@@ -118,7 +118,7 @@ impl<'a> Apt<'a> {
             updated: Arc::default(),
             turn: Arc::default(),
             stages: Stages::default(),
-            stage: Stage::default(),
+            stage: RunningStage::default(),
         }
     }
 
@@ -134,7 +134,7 @@ impl<'a> Apt<'a> {
     /// The errors of `work`.
     pub fn during<T>(
         &self,
-        kind: Kind,
+        kind: StageKind,
         subject: impl Into<String>,
         work: impl FnOnce(&Apt<'a>) -> Result<T>,
     ) -> Result<T> {
@@ -154,7 +154,7 @@ impl<'a> Apt<'a> {
 
     /// Returns the stage that progress is reported to.
     #[must_use]
-    pub fn stage(&self) -> &Stage {
+    pub fn stage(&self) -> &RunningStage {
         &self.stage
     }
 
@@ -166,7 +166,7 @@ impl<'a> Apt<'a> {
 
     /// Returns the options given to [`Apt::new`].
     #[must_use]
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &FetchOptions {
         &self.options
     }
 
@@ -181,11 +181,11 @@ impl<'a> Apt<'a> {
         self.updated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn host(&self) -> Result<&host::Host> {
+    fn host(&self) -> Result<&host::HostArchive> {
         if let Some(host) = self.host.get() {
             return Ok(host);
         }
-        let host = host::Host::read(self.options.mirror.as_deref(), self.options.defaults.mirror.as_deref())?;
+        let host = host::HostArchive::read(self.options.mirror.as_deref(), self.options.defaults.mirror.as_deref())?;
         Ok(self.host.get_or_init(|| host))
     }
 }

@@ -22,10 +22,10 @@ use lzma_rust2::{XzOptions, XzReader, XzWriter};
 use crate::{
     Error, Result,
     apt::{Package, is_plain},
-    cache::{Cache, Digest, Object},
+    cache::{Cache, CachedFile, Digest},
     initramfs::{
-        Archive, Content, Node,
-        entries::{Entries, Entry},
+        Archive, FileContent, NewcNode,
+        entries::{Entries, NewcEntry},
     },
     manifest::{Check, MANIFEST, MAX_MANIFEST, Manifest, Target},
     unpack::{most_bytes, stream::Bounded},
@@ -84,7 +84,7 @@ pub enum BundleError {
 /// # Errors
 /// [`Error::Manifest`] if a file is missing or differs from the manifest. [`Error::Archive`] if a
 /// file changes meanwhile, or the disk is full. [`Error::Io`] if `path` exists or cannot be made.
-pub fn write(manifest: &Manifest, qemu: &[(Package, Object)], path: &Path) -> Result<u64> {
+pub fn write(manifest: &Manifest, qemu: &[(Package, CachedFile)], path: &Path) -> Result<u64> {
     let create = |source| Error::io("create", path)(source);
     if path.symlink_metadata().is_ok() {
         return Err(create(io::ErrorKind::AlreadyExists.into()));
@@ -95,23 +95,23 @@ pub fn write(manifest: &Manifest, qemu: &[(Package, Object)], path: &Path) -> Re
     for file in packed.targets.iter_mut().flat_map(Target::files_mut) {
         let name = format!("{OBJECTS}/{}", file.sha256);
         if added.insert(file.sha256) {
-            archive.add(&name, Node::File { executable: false, content: Content::of_file(&file.path)? })?;
+            archive.add(&name, NewcNode::File { executable: false, content: FileContent::of_file(&file.path)? })?;
         }
         file.path = name.into();
     }
     for (package, object) in qemu {
         if added.insert(package.sha256) {
-            let content = Content::of_file(&object.path)?;
-            archive.add(&format!("{OBJECTS}/{}", package.sha256), Node::File { executable: false, content })?;
+            let content = FileContent::of_file(&object.path)?;
+            archive.add(&format!("{OBJECTS}/{}", package.sha256), NewcNode::File { executable: false, content })?;
         }
     }
     if !qemu.is_empty() {
         let packages: Vec<_> = qemu.iter().map(|(package, _)| package).collect();
         let text = serde_json::to_vec_pretty(&packages).map_err(|error| create(error.into()))?;
-        archive.add(EMULATOR, Node::File { executable: false, content: text.into() })?;
+        archive.add(EMULATOR, NewcNode::File { executable: false, content: text.into() })?;
     }
     let text = packed.to_json()?.into_bytes();
-    archive.add(MANIFEST, Node::File { executable: false, content: text.into() })?;
+    archive.add(MANIFEST, NewcNode::File { executable: false, content: text.into() })?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut new = tempfile::Builder::new().prefix(".bpfassay-bundle-").tempfile_in(directory).map_err(create)?;
     let mut xz = XzWriter::new(BufWriter::new(new.as_file_mut()), XzOptions::with_preset(PRESET)).map_err(create)?;
@@ -134,7 +134,7 @@ pub fn write(manifest: &Manifest, qemu: &[(Package, Object)], path: &Path) -> Re
 /// - [`Error::Bundle`]: the file is not a bundle.
 /// - [`Error::Manifest`]: the manifest contradicts itself.
 pub fn manifest(path: &Path) -> Result<Manifest> {
-    Reader::open(path).map(|reader| reader.manifest)
+    BundleReader::open(path).map(|reader| reader.manifest)
 }
 
 /// Reads the list of QEMU's packages in the bundle in the file `path`. It is empty if the bundle
@@ -143,7 +143,7 @@ pub fn manifest(path: &Path) -> Result<Manifest> {
 /// # Errors
 /// The errors of [`manifest()`].
 pub fn qemu(path: &Path) -> Result<Vec<Package>> {
-    Reader::open(path).map(|reader| reader.qemu)
+    BundleReader::open(path).map(|reader| reader.qemu)
 }
 
 /// Copies the content of the bundle in the file `path` into the cache, including QEMU's packages.
@@ -155,7 +155,7 @@ pub fn qemu(path: &Path) -> Result<Vec<Package>> {
 /// - [`Error::Manifest`]: the manifest contradicts itself.
 /// - [`Error::Io`], [`Error::DiskFull`]: the cache cannot store a file.
 pub fn unpack(cache: &Cache, path: &Path) -> Result<Manifest> {
-    let mut reader = Reader::open(path)?;
+    let mut reader = BundleReader::open(path)?;
     let mut missing = BTreeMap::new();
     let files = reader.manifest.targets.iter().flat_map(Target::files).map(|file| (file.sha256, file.size));
     for (sha256, size) in files.chain(reader.qemu.iter().map(|package| (package.sha256, package.size))) {
@@ -198,20 +198,20 @@ pub fn unpack(cache: &Cache, path: &Path) -> Result<Manifest> {
 }
 
 /// Parses the digest in the name of `entry`, if that is a file in the directory of objects.
-fn digest_of(entry: &Entry) -> Option<Digest> {
+fn digest_of(entry: &NewcEntry) -> Option<Digest> {
     let name = entry.name.strip_prefix(OBJECTS)?.strip_prefix('/')?;
     name.parse().ok().filter(|_| entry.is_file)
 }
 
 /// An open bundle whose lists were read.
-struct Reader {
+struct BundleReader {
     path: PathBuf,
     qemu: Vec<Package>,
     manifest: Manifest,
     entries: Entries<Bounded<'static>>,
 }
 
-impl Reader {
+impl BundleReader {
     /// Reads the lists at the start of the bundle.
     fn open(path: &Path) -> Result<Self> {
         let file = bpfassay_input::open(path).map_err(|source| BundleError::Open { path: path.to_owned(), source })?;
@@ -240,7 +240,7 @@ impl Reader {
         }
     }
 
-    fn next(&mut self) -> Result<Option<Entry>> {
+    fn next(&mut self) -> Result<Option<NewcEntry>> {
         self.entries.next().map_err(|source| damaged(&self.path, source))
     }
 

@@ -5,8 +5,8 @@ use bpfassay_protocol::Arch;
 
 use crate::{
     Error, Result,
-    apt::{Apt, Origin, Package},
-    cache::{Digest, Object},
+    apt::{Apt, Package, PackageOrigin},
+    cache::{CachedFile, Digest},
     manifest::Component,
     testbed_lock::TestbedLock,
     toolchain, unpack,
@@ -29,7 +29,7 @@ const RECORD: &str = "busybox";
 ///
 /// # Errors
 /// [`Error`] of packages and of the cache. [`Error::Build`] if the package lacks the program.
-pub fn prepare(apt: &Apt<'_>, arch: Arch) -> Result<(Object, Component)> {
+pub fn prepare(apt: &Apt<'_>, arch: Arch) -> Result<(CachedFile, Component)> {
     let cache = apt.cache();
     if apt.options().is_locked()
         && let Some(located) = TestbedLock::bundled()?.closure(arch, toolchain::SUITE, [PACKAGE])
@@ -41,7 +41,7 @@ pub fn prepare(apt: &Apt<'_>, arch: Arch) -> Result<(Object, Component)> {
         {
             return Ok((object, component));
         }
-        match taken(apt, Origin::Pool { suite: toolchain::SUITE, packages: &located }, package, &key) {
+        match taken(apt, PackageOrigin::Pool { suite: toolchain::SUITE, packages: &located }, package, &key) {
             Err(ref error) if let Some(detail) = error.dropped() => tracing::warn!(
                 "the mirror no longer has busybox of testbed.lock for {arch} ({detail}); another takes its place in the shell"
             ),
@@ -65,11 +65,11 @@ pub fn prepare(apt: &Apt<'_>, arch: Arch) -> Result<(Object, Component)> {
         ),
     };
     let package = found.pop().ok_or_else(missing)?.found.package;
-    taken(apt, Origin::Index(&root), &package, &key)
+    taken(apt, PackageOrigin::Index(&root), &package, &key)
 }
 
 /// Extracts the program of `package`, and records it under `key`.
-fn taken(apt: &Apt<'_>, origin: Origin<'_>, package: &Package, key: &Digest) -> Result<(Object, Component)> {
+fn taken(apt: &Apt<'_>, origin: PackageOrigin<'_>, package: &Package, key: &Digest) -> Result<(CachedFile, Component)> {
     let cache = apt.cache();
     let scratch = cache.scratch()?;
     let tree = UntrustedTree::open(scratch.path())?;

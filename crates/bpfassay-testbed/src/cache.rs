@@ -46,15 +46,15 @@ use etcetera::BaseStrategy;
 
 pub use self::{
     digest::{Digest, Hasher, NotADigest},
-    lock::Lock,
-    object::{Object, ObjectWriter},
+    lock::NameLock,
+    object::{CachedFile, ObjectWriter},
     place::MARKER,
     session::Scratch,
     tree::{Tree, TreeFile},
     usage::{Item, ItemKind},
 };
 pub(crate) use self::{
-    session::{Session, sweep},
+    session::{CacheSession, sweep},
     tree::digest_of_directory,
 };
 use crate::{Error, Result};
@@ -69,10 +69,10 @@ pub struct Cache {
     /// The open directory `root`, for removing entries below it.
     directory: OwnedFd,
     /// Our directory in `tmp`, made at the first use.
-    session: Mutex<Option<Arc<Session>>>,
+    session: Mutex<Option<Arc<CacheSession>>>,
     /// A shared lock. Pruning is refused while another process holds it. Versions that know no
     /// markers wait for it before they empty `tmp`.
-    in_use: Lock,
+    in_use: NameLock,
     access: CacheAccess,
 }
 
@@ -87,7 +87,7 @@ pub enum CacheAccess {
 
 /// The result of [`Cache::check`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CacheCheck {
     /// How many files were hashed, including those in trees.
     pub files: u64,
     /// The total size of these files in bytes.
@@ -141,7 +141,7 @@ impl Cache {
     }
 
     /// Returns our directory in `tmp`; makes it at the first call.
-    fn session(&self) -> Result<Arc<Session>> {
+    fn session(&self) -> Result<Arc<CacheSession>> {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(session) = &*session {
             return Ok(Arc::clone(session));
@@ -149,7 +149,7 @@ impl Cache {
         self.require_access("what is to be made")?;
         let _alone = self.lock(SESSIONS)?;
         let (tmp, path) = self.tmp()?;
-        Ok(Arc::clone(session.insert(Arc::new(Session::begin(tmp, &path, session::PREFIX)?))))
+        Ok(Arc::clone(session.insert(Arc::new(CacheSession::begin(tmp, &path, session::PREFIX)?))))
     }
 
     fn tmp(&self) -> Result<(OwnedFd, PathBuf)> {
@@ -169,7 +169,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Io`] if the lock's file cannot be made or locked.
-    pub fn lock(&self, name: &str) -> Result<Lock> {
+    pub fn lock(&self, name: &str) -> Result<NameLock> {
         let path = self.root.join("locks").join(name);
         match self.access {
             CacheAccess::Whole => lock::take(&path, lock::Mode::Exclusive),
@@ -241,8 +241,8 @@ impl Cache {
     /// # Errors
     /// [`Error::Io`] if the cache cannot be read, or [`Error::Damaged`] if a damaged file cannot be
     /// removed.
-    pub fn check(&self) -> Result<Checked> {
-        let mut checked = Checked::default();
+    pub fn check(&self) -> Result<CacheCheck> {
+        let mut checked = CacheCheck::default();
         self.check_objects(&mut checked)?;
         self.check_trees(&mut checked)?;
         Ok(checked)

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpfassay_protocol::Arch;
 use serde::Deserialize;
 
-pub use self::{error::CatalogueError, pattern::Pattern};
+pub use self::{error::CatalogueError, pattern::ReleasePattern};
 use crate::testbed_lock::TestbedLock;
 
 /// The bundled catalogue: name of the source file, and text.
@@ -25,20 +25,20 @@ const BUNDLED: (&str, &str) = ("kernels/debian.toml", include_str!("../debian.to
 pub struct Catalogue {
     flavours: BTreeMap<Arch, String>,
     nixpkgs: BTreeMap<String, String>,
-    entries: Vec<Entry>,
+    entries: Vec<CatalogueEntry>,
     lock: TestbedLock,
 }
 
 /// One table of the catalogue: a series of kernels in a suite.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub struct CatalogueEntry {
     /// The name of the series in studies.
     pub name: String,
     /// The Debian suite that has it.
     pub suite: String,
     /// The release (`uname -r`). `@` stands for the flavour.
-    pub release: Pattern,
+    pub release: ReleasePattern,
     /// The packages to start from. `@` stands for the release.
     pub packages: Vec<String>,
     /// The architectures that it exists for.
@@ -47,13 +47,13 @@ pub struct Entry {
 
 /// A known kernel that was asked for by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Selection<'a> {
+pub struct KernelSelection<'a> {
     /// The name as the user wrote it.
     pub name: String,
     /// The architecture.
     pub arch: Arch,
     /// The tables to search, first choice first.
-    pub entries: Vec<&'a Entry>,
+    pub entries: Vec<&'a CatalogueEntry>,
     /// The upstream version, if the name is that of a build. `None` for a series.
     pub version: Option<String>,
     /// Debian's name of the kernel flavour for the architecture.
@@ -62,13 +62,13 @@ pub struct Selection<'a> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Text {
+struct CatalogueText {
     format: u32,
     #[serde(default)]
     flavours: BTreeMap<Arch, String>,
     #[serde(default)]
     nixpkgs: BTreeMap<String, String>,
-    kernel: Vec<Entry>,
+    kernel: Vec<CatalogueEntry>,
 }
 
 /// Version of the catalogue's format.
@@ -125,7 +125,7 @@ impl Catalogue {
 
     fn parse_beside(origin: &str, text: &str, known: &BTreeMap<Arch, String>) -> Result<Self, CatalogueError> {
         let refuse = |problem: String| CatalogueError::Form { origin: origin.to_owned(), problem };
-        let text: Text = toml::from_str(text).map_err(|error| refuse(error.to_string()))?;
+        let text: CatalogueText = toml::from_str(text).map_err(|error| refuse(error.to_string()))?;
         if text.format != FORMAT {
             return Err(refuse(format!("has format {}, this program reads {FORMAT}", text.format)));
         }
@@ -153,7 +153,7 @@ impl Catalogue {
 
     /// Returns the tables in the order of the text.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[CatalogueEntry] {
         &self.entries
     }
 
@@ -186,8 +186,8 @@ impl Catalogue {
     ///
     /// # Errors
     /// [`CatalogueError::UnknownKernel`] if the name is not known for this architecture.
-    pub fn find(&self, arch: Arch, name: &str) -> Result<Selection<'_>, CatalogueError> {
-        let entries_of = |series: &str| -> Vec<&Entry> {
+    pub fn find(&self, arch: Arch, name: &str) -> Result<KernelSelection<'_>, CatalogueError> {
+        let entries_of = |series: &str| -> Vec<&CatalogueEntry> {
             self.entries.iter().filter(|entry| entry.name == series && entry.architectures.contains(&arch)).collect()
         };
         let (entries, version) = match (entries_of(name), series_of(name)) {
@@ -197,7 +197,7 @@ impl Catalogue {
         };
         match self.flavour(arch) {
             Some(flavour) if !entries.is_empty() => {
-                Ok(Selection { name: name.to_owned(), arch, entries, version, flavour })
+                Ok(KernelSelection { name: name.to_owned(), arch, entries, version, flavour })
             }
             _ => Err(self.unknown(arch, name)),
         }
@@ -221,7 +221,7 @@ impl Catalogue {
     }
 }
 
-impl Entry {
+impl CatalogueEntry {
     fn check(&self, flavours: &BTreeSet<Arch>) -> Result<(), String> {
         if !plain(&self.name) {
             return Err("a name has letters, digits, `.` and `-` only".to_owned());

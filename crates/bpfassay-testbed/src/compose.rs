@@ -22,11 +22,11 @@ use crate::{
     cache::{Cache, Digest, digest_of_directory},
     catalogue::Catalogue,
     image,
-    kernel::Kernel,
+    kernel::BootableKernel,
     manifest::{Component, MANIFEST, Manifest, Target, is_provider_name},
     payload::Payload,
     provider::{
-        Parts, assemble,
+        PartSender, assemble,
         local::{self, LocalKernel, LocalModules},
     },
 };
@@ -194,7 +194,7 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
     for (&arch, directory) in &spec.programs {
         programs.insert(arch, Payload::from_directory(cache, arch, directory)?);
     }
-    let kernel = |made: &TargetInputs| -> Result<Kernel> {
+    let kernel = |made: &TargetInputs| -> Result<BootableKernel> {
         let inputs = LocalKernel {
             image: made.image.clone(),
             modules: made.modules.clone().map(LocalModules::Installed),
@@ -213,7 +213,7 @@ pub fn compose(cache: &Cache, spec: &TestbedSpec) -> Result<Manifest> {
         }
         Ok(kernel)
     };
-    let parts = Parts {
+    let parts = PartSender {
         provider: &spec.provider,
         toolchain: spec.toolchain.clone(),
         assets: Vec::new(),

@@ -65,7 +65,7 @@ pub(crate) enum HttpError {
 }
 
 /// A target of downloads. It can have the start of a file.
-pub(crate) trait Sink: Write {
+pub(crate) trait DownloadSink: Write {
     /// Returns how many bytes of the file it has.
     fn known(&self) -> u64;
     /// Discards these bytes.
@@ -75,7 +75,7 @@ pub(crate) trait Sink: Write {
     fn begin_again(&mut self) -> io::Result<()>;
 }
 
-impl Sink for Vec<u8> {
+impl DownloadSink for Vec<u8> {
     fn known(&self) -> u64 {
         self.len() as u64
     }
@@ -114,7 +114,7 @@ impl Write for Partial {
     }
 }
 
-impl Sink for Partial {
+impl DownloadSink for Partial {
     fn known(&self) -> u64 {
         self.known
     }
@@ -133,7 +133,7 @@ impl Sink for Partial {
 /// [`HttpError`]. `sink` keeps what arrived before.
 pub(crate) fn download(
     url: &str,
-    sink: &mut impl Sink,
+    sink: &mut impl DownloadSink,
     limit: u64,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), HttpError> {
@@ -154,7 +154,7 @@ pub(crate) fn download(
 fn download_by(
     (agent, patience): (&Agent, Patience),
     url: &str,
-    sink: &mut impl Sink,
+    sink: &mut impl DownloadSink,
     limit: u64,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), HttpError> {

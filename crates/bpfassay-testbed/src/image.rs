@@ -22,9 +22,9 @@ use crate::{
     Error, Result,
     apt::Apt,
     busybox,
-    cache::{Cache, Digest, Hasher, Object},
-    initramfs::{Archive, ArchiveError, Content, Node, find, tree::Overlay},
-    kernel::{Kernel, Modules},
+    cache::{Cache, CachedFile, Digest, Hasher},
+    initramfs::{Archive, ArchiveError, FileContent, NewcNode, find, tree::Overlay},
+    kernel::{BootableKernel, Modules},
     manifest::{self, Component, Segment},
     modules::{ModuleSet, ModulesError, Signatures, signature},
     names::KernelRelease,
@@ -73,12 +73,12 @@ pub fn base_segment(cache: &Cache, payload: &Payload) -> Result<Segment> {
     let object = segment(cache, &key, "the guest's base segment", || {
         let mut archive = Archive::default();
         for directory in layout::DIRECTORIES {
-            archive.add(directory, Node::Directory { shared: directory == "/tmp" })?;
+            archive.add(directory, NewcNode::Directory { shared: directory == "/tmp" })?;
         }
-        archive.add("/dev/console", Node::CharacterDevice { major: 5, minor: 1 })?;
+        archive.add("/dev/console", NewcNode::CharacterDevice { major: 5, minor: 1 })?;
         for (path, object) in programs {
-            let content = Content::of_file(&object.path)?;
-            archive.add(path, Node::File { executable: true, content })?;
+            let content = FileContent::of_file(&object.path)?;
+            archive.add(path, NewcNode::File { executable: true, content })?;
         }
         Ok(archive)
     })?;
@@ -96,7 +96,7 @@ pub fn base_segment(cache: &Cache, payload: &Payload) -> Result<Segment> {
 ///
 /// # Errors
 /// [`Error::Modules`] if the module tree cannot be used, and [`Error`] of the cache.
-pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>> {
+pub fn modules_segment(cache: &Cache, kernel: &BootableKernel) -> Result<Option<Segment>> {
     let Some(modules) = &kernel.modules else { return Ok(None) };
     let signatures = signatures(kernel)?;
     let kept = match signatures {
@@ -117,7 +117,7 @@ pub fn modules_segment(cache: &Cache, kernel: &Kernel) -> Result<Option<Segment>
 /// # Errors
 /// The errors of [`modules_segment`] and [`pvh::boot_image`]: the kernel is damaged, a file cannot
 /// be read, or a segment cannot be stored.
-pub fn target(cache: &Cache, kernel: &Kernel) -> Result<manifest::Target> {
+pub fn target(cache: &Cache, kernel: &BootableKernel) -> Result<manifest::Target> {
     let initramfs = modules_segment(cache, kernel)?.into_iter().collect();
     let mut description = kernel.to_manifest();
     description.image = pvh::boot_image(cache, kernel)?;
@@ -134,7 +134,7 @@ pub fn with_shared(mut target: manifest::Target, shared: &[Segment]) -> manifest
 }
 
 /// Keeps signatures if the kernel enforces them, or if its configuration is unknown.
-fn signatures(kernel: &Kernel) -> Result<Signatures> {
+fn signatures(kernel: &BootableKernel) -> Result<Signatures> {
     let Some(config) = &kernel.config else { return Ok(Signatures::Kept) };
     let text = bpfassay_input::read(&config.path, MAX_CONFIG).map_err(Error::io("read", &config.path))?;
     Ok(if signature::enforced(&String::from_utf8_lossy(&text)) { Signatures::Kept } else { Signatures::Cut })
@@ -147,7 +147,7 @@ fn signatures(kernel: &Kernel) -> Result<Signatures> {
 pub fn modules_archive(modules: &Modules, signatures: Signatures) -> Result<Archive> {
     let (set, mut archive) = ModuleSet::read(&modules.path, modules.layout, signatures)?;
     let text = serde_json::to_vec(&set).map_err(|error| Error::io("write", MODULE_SET)(error.into()))?;
-    archive.add(MODULE_SET, Node::File { executable: false, content: text.into() })?;
+    archive.add(MODULE_SET, NewcNode::File { executable: false, content: text.into() })?;
     Ok(archive)
 }
 
@@ -174,8 +174,8 @@ pub fn shell_segment(apt: &Apt<'_>, arch: Arch) -> Result<Segment> {
     let key = Digest::of_parts([KEY_VERSION, role::SHELL, &program.digest.to_string()]);
     let object = segment(apt.cache(), &key, "busybox for the guest's shell", || {
         let mut archive = Archive::default();
-        let content = Content::of_file(&program.path)?;
-        archive.add(layout::BUSYBOX, Node::File { executable: true, content })?;
+        let content = FileContent::of_file(&program.path)?;
+        archive.add(layout::BUSYBOX, NewcNode::File { executable: true, content })?;
         Ok(archive)
     })?;
     Ok(Segment { role: role::SHELL.to_owned(), archive: (&object).into(), contents: vec![component] })
@@ -190,7 +190,7 @@ pub(crate) fn segment(
     key: &Digest,
     what: &str,
     make: impl FnOnce() -> Result<Archive>,
-) -> Result<Object> {
+) -> Result<CachedFile> {
     let _lock = cache.lock(&format!("segment-{}", &key.to_string()[..16]))?;
     if let Some(digest) = cache.recorded(RECORD, key)?
         && let Some(object) = cache.object(&digest)?
@@ -202,7 +202,7 @@ pub(crate) fn segment(
     Ok(object)
 }
 
-fn store(cache: &Cache, what: &str, archive: &Archive) -> Result<Object> {
+fn store(cache: &Cache, what: &str, archive: &Archive) -> Result<CachedFile> {
     cache.add(what, archive.size(), |writer| match archive.write_to(writer) {
         Ok(_) => Ok(()),
         Err(ArchiveError::Write(source)) => Err(cache.write_error(what, archive.size(), cache.root(), source)),
@@ -300,7 +300,7 @@ impl GuestImage {
     pub fn write_initramfs_to(&self, job: &Job, file: impl Write, shown: &Path) -> Result<u64> {
         let text = serde_json::to_vec(job).map_err(|error| Error::io("write", JOB_PATH)(error.into()))?;
         let mut archive = Archive::default();
-        archive.add(JOB_PATH, Node::File { executable: false, content: text.into() })?;
+        archive.add(JOB_PATH, NewcNode::File { executable: false, content: text.into() })?;
         let last = archive.to_bytes()?;
         let needed = self.initramfs_bytes() + last.len() as u64;
         let failed = |source| write_error(shown, needed, source);

@@ -85,7 +85,7 @@ pub enum ArchiveError {
 
 /// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
+pub enum FileContent {
     /// Bytes in memory.
     Bytes(Vec<u8>),
     /// A file on the host, which is read when the archive is written.
@@ -97,7 +97,7 @@ pub enum Content {
     },
 }
 
-impl Content {
+impl FileContent {
     /// Uses the content of the file at `path`, read when the archive is written.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl Content {
     }
 }
 
-impl From<Vec<u8>> for Content {
+impl From<Vec<u8>> for FileContent {
     fn from(bytes: Vec<u8>) -> Self {
         Self::Bytes(bytes)
     }
@@ -128,7 +128,7 @@ impl From<Vec<u8>> for Content {
 
 /// One entry of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Node {
+pub enum NewcNode {
     /// A directory, mode 0755, or 1777 if `shared`.
     Directory {
         /// Whether everybody can write into it, as into `/tmp`.
@@ -139,7 +139,7 @@ pub enum Node {
         /// Whether it is executable.
         executable: bool,
         /// The bytes, or where they are.
-        content: Content,
+        content: FileContent,
     },
     /// A symbolic link.
     Symlink {
@@ -155,7 +155,7 @@ pub enum Node {
     },
 }
 
-impl Node {
+impl NewcNode {
     fn mode(&self) -> u32 {
         match self {
             Self::Directory { shared: false } => 0o040_755,
@@ -172,7 +172,7 @@ impl Node {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Archive {
     /// By path without the leading slash. Every parent is present as a directory.
-    entries: BTreeMap<String, Node>,
+    entries: BTreeMap<String, NewcNode>,
 }
 
 impl Archive {
@@ -184,14 +184,14 @@ impl Archive {
     ///   a zero byte.
     /// - [`ArchiveError::Conflict`]: another entry is in the way.
     /// - [`ArchiveError::TooLarge`]
-    pub fn add(&mut self, path: &str, node: Node) -> Result<(), ArchiveError> {
+    pub fn add(&mut self, path: &str, node: NewcNode) -> Result<(), ArchiveError> {
         let path = normal(path)?;
-        if let Node::Symlink { target } = &node
+        if let NewcNode::Symlink { target } = &node
             && let Err(reason) = text_fits(target)
         {
             return Err(ArchiveError::Path { path: target.clone(), reason });
         }
-        if let Node::File { content, .. } = &node
+        if let NewcNode::File { content, .. } = &node
             && content.size() > MAX_FILE
         {
             return Err(ArchiveError::TooLarge { path: path.to_owned(), size: content.size() });
@@ -199,10 +199,10 @@ impl Archive {
         for (at, _) in path.match_indices('/') {
             let parent = &path[..at];
             match self.entries.get(parent) {
-                Some(Node::Directory { .. }) => {}
+                Some(NewcNode::Directory { .. }) => {}
                 Some(_) => return Err(ArchiveError::Conflict { path: parent.to_owned() }),
                 None => {
-                    self.entries.insert(parent.to_owned(), Node::Directory { shared: false });
+                    self.entries.insert(parent.to_owned(), NewcNode::Directory { shared: false });
                 }
             }
         }
@@ -217,13 +217,13 @@ impl Archive {
     }
 
     /// Returns the entries in the order of the archive. Paths have no leading slash.
-    pub fn entries(&self) -> impl ExactSizeIterator<Item = (&str, &Node)> {
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = (&str, &NewcNode)> {
         self.entries.iter().map(|(path, node)| (path.as_str(), node))
     }
 
     /// Returns the entry at `path`, with or without the leading slash.
     #[must_use]
-    pub fn get(&self, path: &str) -> Option<&Node> {
+    pub fn get(&self, path: &str) -> Option<&NewcNode> {
         self.entries.get(path.strip_prefix('/').unwrap_or(path))
     }
 
@@ -238,9 +238,9 @@ impl Archive {
             .entries
             .iter()
             .map(|(path, node)| match node {
-                Node::File { content, .. } => entry(path, content.size()),
-                Node::Symlink { target } => entry(path, target.len() as u64),
-                Node::Directory { .. } | Node::CharacterDevice { .. } => entry(path, 0),
+                NewcNode::File { content, .. } => entry(path, content.size()),
+                NewcNode::Symlink { target } => entry(path, target.len() as u64),
+                NewcNode::Directory { .. } | NewcNode::CharacterDevice { .. } => entry(path, 0),
             })
             .sum();
         (entries + entry(TRAILER, 0)).next_multiple_of(BLOCK)
@@ -252,25 +252,25 @@ impl Archive {
     /// [`ArchiveError::Read`] and [`ArchiveError::Changed`] for files on the host.
     /// [`ArchiveError::Write`] otherwise.
     pub fn write_to(&self, writer: impl Write) -> Result<u64, ArchiveError> {
-        let mut writer = Counted { writer, written: 0 };
+        let mut writer = CountingWriter { writer, written: 0 };
         for (inode, (path, node)) in (1u32..).zip(&self.entries) {
             let (links, size, device) = match node {
-                Node::Directory { .. } => (2, 0, (0, 0)),
+                NewcNode::Directory { .. } => (2, 0, (0, 0)),
                 // `Archive::add` has checked that sizes fit.
-                Node::File { content, .. } => (1, content.size() as u32, (0, 0)),
-                Node::Symlink { target } => (1, target.len() as u32, (0, 0)),
-                Node::CharacterDevice { major, minor } => (1, 0, (*major, *minor)),
+                NewcNode::File { content, .. } => (1, content.size() as u32, (0, 0)),
+                NewcNode::Symlink { target } => (1, target.len() as u32, (0, 0)),
+                NewcNode::CharacterDevice { major, minor } => (1, 0, (*major, *minor)),
             };
-            writer.header(Header { inode, mode: node.mode(), links, size, device }, path)?;
+            writer.header(NewcHeader { inode, mode: node.mode(), links, size, device }, path)?;
             match node {
-                Node::File { content: Content::Bytes(bytes), .. } => writer.put(bytes)?,
-                Node::File { content: Content::Host { path, size }, .. } => writer.copy(path, *size)?,
-                Node::Symlink { target } => writer.put(target.as_bytes())?,
-                Node::Directory { .. } | Node::CharacterDevice { .. } => {}
+                NewcNode::File { content: FileContent::Bytes(bytes), .. } => writer.put(bytes)?,
+                NewcNode::File { content: FileContent::Host { path, size }, .. } => writer.copy(path, *size)?,
+                NewcNode::Symlink { target } => writer.put(target.as_bytes())?,
+                NewcNode::Directory { .. } | NewcNode::CharacterDevice { .. } => {}
             }
             writer.pad(4)?;
         }
-        writer.header(Header { inode: 0, mode: 0, links: 1, size: 0, device: (0, 0) }, TRAILER)?;
+        writer.header(NewcHeader { inode: 0, mode: 0, links: 1, size: 0, device: (0, 0) }, TRAILER)?;
         writer.pad(BLOCK)?;
         Ok(writer.written)
     }
@@ -312,7 +312,7 @@ fn text_fits(text: &str) -> Result<(), &'static str> {
     }
 }
 
-struct Header {
+struct NewcHeader {
     inode: u32,
     mode: u32,
     links: u32,
@@ -321,12 +321,12 @@ struct Header {
 }
 
 /// A writer that counts written bytes, for padding.
-struct Counted<W> {
+struct CountingWriter<W> {
     writer: W,
     written: u64,
 }
 
-impl<W: Write> Counted<W> {
+impl<W: Write> CountingWriter<W> {
     fn put(&mut self, bytes: &[u8]) -> Result<(), ArchiveError> {
         self.writer.write_all(bytes).map_err(ArchiveError::Write)?;
         self.written += bytes.len() as u64;
@@ -340,8 +340,8 @@ impl<W: Write> Counted<W> {
 
     /// Writes header and name. The fields are inode, mode, uid, gid, links, mtime, size, device of
     /// the file system, device number, length of the name with its zero, and an unused checksum.
-    fn header(&mut self, header: Header, name: &str) -> Result<(), ArchiveError> {
-        let Header { inode, mode, links, size, device: (major, minor) } = header;
+    fn header(&mut self, header: NewcHeader, name: &str) -> Result<(), ArchiveError> {
+        let NewcHeader { inode, mode, links, size, device: (major, minor) } = header;
         let fields = [inode, mode, 0, 0, links, 0, size, 0, 0, major, minor, name.len() as u32 + 1, 0];
         let mut text = String::from("070701");
         for field in fields {

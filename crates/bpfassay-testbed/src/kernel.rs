@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use bpfassay_protocol::Arch;
 
-use crate::{apt::Package, cache::Digest, manifest, modules::Layout, names::KernelRelease};
+use crate::{apt::Package, cache::Digest, manifest, modules::ModuleLayout, names::KernelRelease};
 
 /// A kernel that can be booted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kernel {
+pub struct BootableKernel {
     /// The architecture of the kernel.
     pub arch: Arch,
     /// The name in studies and on the command line.
@@ -34,12 +34,12 @@ pub struct Modules {
     /// The path of the tree.
     pub path: PathBuf,
     /// The arrangement of files in the tree.
-    pub layout: Layout,
+    pub layout: ModuleLayout,
     /// Changes whenever the tree does: a key for what is made from it.
     pub key: Digest,
 }
 
-impl Kernel {
+impl BootableKernel {
     /// Returns the kernel's description for the manifest.
     #[must_use]
     pub fn to_manifest(&self) -> manifest::Kernel {

@@ -341,8 +341,8 @@ impl File {
     }
 }
 
-impl From<&crate::cache::Object> for File {
-    fn from(object: &crate::cache::Object) -> Self {
+impl From<&crate::cache::CachedFile> for File {
+    fn from(object: &crate::cache::CachedFile) -> Self {
         Self { path: object.path.clone(), size: object.size, sha256: object.digest }
     }
 }

@@ -3,7 +3,7 @@
 //! and the order of their insertion. They are stored decompressed in one archive per kernel. A
 //! guest therefore needs neither modprobe nor a kernel that decompresses modules.
 //!
-//! A module tree has one of two forms ([`Layout`]):
+//! A module tree has one of two forms ([`ModuleLayout`]):
 //!
 //! - `lib/modules/RELEASE` as `make modules_install` or a Debian package fills it: `kernel/**.ko`
 //!   (or `.ko.xz`, `.ko.zst`, `.ko.gz`) and `modules.builtin`.
@@ -37,7 +37,7 @@ use bpfassay_protocol::{
 use serde::{Deserialize, Serialize};
 
 use self::installed::Installed;
-use crate::initramfs::{Archive, ArchiveError, Node};
+use crate::initramfs::{Archive, ArchiveError, NewcNode};
 
 pub use decompress::DecompressError;
 pub use modinfo::{ModInfo, ModInfoError};
@@ -72,7 +72,7 @@ pub const MAX_MODULE: u64 = 256 << 20;
 
 /// The form of a module tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Layout {
+pub enum ModuleLayout {
     /// `lib/modules/RELEASE`: `kernel/**.ko` (plain or compressed) and `modules.builtin`.
     /// `modules.dep` is not needed.
     #[default]
@@ -240,10 +240,10 @@ impl ModuleSet {
     /// # Errors
     /// [`ModulesError`] if the tree cannot be read or is incomplete. Wanted modules that do not
     /// exist are no error; they are recorded in [`ModuleSet::absent`].
-    pub fn read(tree: &Path, layout: Layout, signatures: Signatures) -> Result<(Self, Archive), ModulesError> {
+    pub fn read(tree: &Path, layout: ModuleLayout, signatures: Signatures) -> Result<(Self, Archive), ModulesError> {
         let found = match layout {
-            Layout::Installed => Installed::find(tree)?,
-            Layout::Built => {
+            ModuleLayout::Installed => Installed::find(tree)?,
+            ModuleLayout::Built => {
                 let named = built::modules(tree)?.into_iter().map(|(name, path)| (name, tree.join(path)));
                 Installed { files: named.collect(), ..Installed::default() }
             }
@@ -251,11 +251,11 @@ impl ModuleSet {
         let builtin = installed::read_builtin(tree)?;
         let set = Self { signatures, ..Self::default() };
         let mut reader =
-            Reader { found: &found, builtin: &builtin, set, archive: Archive::default(), late: BTreeMap::new() };
+            ModuleReader { found: &found, builtin: &builtin, set, archive: Archive::default(), late: BTreeMap::new() };
         for name in wanted() {
             reader.want(name)?;
         }
-        if layout == Layout::Built && reader.archive.size() > built::MAX_SIZE {
+        if layout == ModuleLayout::Built && reader.archive.size() > built::MAX_SIZE {
             return Err(ModulesError::TooLarge { tree: tree.to_owned(), megabytes: reader.archive.size() / 1_000_000 });
         }
         Ok((reader.set, reader.archive))
@@ -322,14 +322,14 @@ impl ModuleSet {
 
 /// Who looks for a module.
 #[derive(Clone, Copy)]
-enum Wanted<'a> {
+enum Seeker<'a> {
     /// A guest or a `softdep`. The module need not exist.
     IfPresent,
     /// A module that cannot work without it.
     By(&'a str),
 }
 
-struct Reader<'a> {
+struct ModuleReader<'a> {
     found: &'a Installed,
     builtin: &'a BTreeSet<String>,
     set: ModuleSet,
@@ -339,7 +339,7 @@ struct Reader<'a> {
     late: BTreeMap<String, Vec<String>>,
 }
 
-impl Reader<'_> {
+impl ModuleReader<'_> {
     fn want(&mut self, name: &str) -> Result<(), ModulesError> {
         if self.builtin.contains(name) {
             self.set.builtin.insert(name.to_owned());
@@ -347,19 +347,19 @@ impl Reader<'_> {
             self.found.check_form(name)?;
             self.set.absent.insert(name.to_owned());
         }
-        self.take(name, Wanted::IfPresent, &mut Vec::new()).map(|_| ())
+        self.take(name, Seeker::IfPresent, &mut Vec::new()).map(|_| ())
     }
 
     /// Adds `name` and its dependencies to the set. Returns whether `name` is a module to be
     /// inserted.
-    fn take(&mut self, name: &str, wanted: Wanted<'_>, path: &mut Vec<String>) -> Result<bool, ModulesError> {
+    fn take(&mut self, name: &str, wanted: Seeker<'_>, path: &mut Vec<String>) -> Result<bool, ModulesError> {
         if self.builtin.contains(name) {
             return Ok(false);
         }
         if path.iter().any(|earlier| earlier == name) || path.len() >= MAX_DEPTH {
             return match wanted {
-                Wanted::By(module) => Err(ModulesError::Circle { module: module.to_owned() }),
-                Wanted::IfPresent => Ok(false),
+                Seeker::By(module) => Err(ModulesError::Circle { module: module.to_owned() }),
+                Seeker::IfPresent => Ok(false),
             };
         }
         if self.set.modules.contains_key(name) {
@@ -367,18 +367,18 @@ impl Reader<'_> {
         }
         let Some(file) = self.found.files.get(name) else {
             return match wanted {
-                Wanted::By(module) => {
+                Seeker::By(module) => {
                     self.found.check_form(name)?;
                     Err(ModulesError::MissingDependency { module: module.to_owned(), dependency: name.to_owned() })
                 }
-                Wanted::IfPresent => Ok(false),
+                Seeker::IfPresent => Ok(false),
             };
         };
         let (bytes, info) = self.read(file)?;
         path.push(name.to_owned());
         let mut before = Vec::new();
         for dependency in info.depends {
-            if self.take(&dependency, Wanted::By(name), path)? {
+            if self.take(&dependency, Seeker::By(name), path)? {
                 before.push(dependency);
             }
         }
@@ -388,19 +388,19 @@ impl Reader<'_> {
                 self.late.entry(needed).or_default().push(dependency);
                 continue;
             }
-            if self.take(&dependency, Wanted::IfPresent, path)? {
+            if self.take(&dependency, Seeker::IfPresent, path)? {
                 before.push(dependency);
             }
         }
         path.pop();
         let place = format!("{}/{name}.ko", layout::MODULES);
-        self.archive.add(&place, Node::File { executable: false, content: bytes.into() })?;
+        self.archive.add(&place, NewcNode::File { executable: false, content: bytes.into() })?;
         self.set.modules.insert(name.to_owned(), Module { before, after: Vec::new() });
         // Comes last, because modules that follow this one usually depend on it.
         let mut after = Vec::new();
         let late = self.late.remove(name).unwrap_or_default();
         for dependency in info.soft_after.into_iter().chain(late) {
-            if self.take(&dependency, Wanted::IfPresent, path)? {
+            if self.take(&dependency, Seeker::IfPresent, path)? {
                 after.push(dependency);
             }
         }

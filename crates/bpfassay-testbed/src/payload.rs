@@ -35,33 +35,34 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::logged::end;
 pub use self::{
-    asset::{AssetError, FileHash, Index},
+    asset::{AssetError, AssetIndex, FileHash},
     files::write_files,
     sources::{Buildable, ProgramSources, checkout, unpacked},
-    verify::{Compared, Verified, verify},
+    verify::{ComparedProgram, Verified, verify},
 };
 use self::{
     environment::{BuildEnvironment, log},
-    logged::Logged,
-    sources::{Checkout, Wanted},
+    logged::LoggedBuild,
+    sources::{Checkout, WantedSources},
 };
 use crate::{
     Error, Result,
     apt::{Apt, AssetSource},
-    cache::{Cache, Digest, Object},
+    cache::{Cache, CachedFile, Digest},
     manifest::{Component, ProgramAsset},
-    stages::{Kind, Step},
-    toolchain::{self, Early, Sandbox, Toolchain, sandbox},
+    stages::{ProgressStep, StageKind},
+    toolchain::{self, EarlyCaller, Sandbox, Toolchain, sandbox},
 };
 
 /// Packages and programs that go into the guest.
-const AGENT: Program = Program { package: "bpfassay-guest", binary: "bpfassay-guest", at: 0x1000_0000 };
-const TRACER: Program = Program { package: "bpfassay-tracer", binary: "bpfassay-tracer", at: 0x2000_0000 };
-const IOR: Program = Program { package: "bpfassay-workload", binary: "bpfassay-ior", at: 0x3000_0000 };
+const AGENT: PayloadProgram = PayloadProgram { package: "bpfassay-guest", binary: "bpfassay-guest", at: 0x1000_0000 };
+const TRACER: PayloadProgram =
+    PayloadProgram { package: "bpfassay-tracer", binary: "bpfassay-tracer", at: 0x2000_0000 };
+const IOR: PayloadProgram = PayloadProgram { package: "bpfassay-workload", binary: "bpfassay-ior", at: 0x3000_0000 };
 
-const PROGRAMS: [Program; 3] = [AGENT, TRACER, IOR];
+const PROGRAMS: [PayloadProgram; 3] = [AGENT, TRACER, IOR];
 
-struct Program {
+struct PayloadProgram {
     package: &'static str,
     binary: &'static str,
     /// Link address of the code, where rustc links static programs to fixed addresses. The
@@ -77,8 +78,8 @@ const KEY_VERSION: &str = "1";
 /// Kind of cache record that maps source and architecture to programs.
 const RECORD: &str = "payload";
 
-/// Prefix of the environment variable that passes [`Program::at`] to a build script. The package's
-/// name follows it.
+/// Prefix of the environment variable that passes [`PayloadProgram::at`] to a build script. The
+/// package's name follows it.
 const LINK_VARIABLE: &str = "BPFASSAY_LINK_AT";
 
 struct Building<'a> {
@@ -106,11 +107,11 @@ pub struct Payload {
     /// The architecture that the programs run on.
     pub arch: Arch,
     /// The agent, `/init` in the guest.
-    pub agent: Object,
+    pub agent: CachedFile,
     /// The bundled tracer.
-    pub tracer: Object,
+    pub tracer: CachedFile,
     /// The embedded IOR engine.
-    pub ior: Object,
+    pub ior: CachedFile,
     /// Digest of the programs' source.
     pub source: Digest,
 }
@@ -129,15 +130,16 @@ impl Payload {
 
     /// Returns the programs by name, in the order of `PROGRAMS`.
     #[must_use]
-    pub fn programs(&self) -> [(&'static str, &Object); 3] {
+    pub fn programs(&self) -> [(&'static str, &CachedFile); 3] {
         [(AGENT.binary, &self.agent), (TRACER.binary, &self.tracer), (IOR.binary, &self.ior)]
     }
 }
 
 /// Copies the programs for `arch` from the paths that `path` gives into the cache. Returns them in
 /// the order of [`PROGRAMS`].
-fn add_files(cache: &Cache, arch: Arch, path: impl Fn(&Program) -> PathBuf) -> Result<[Object; 3]> {
-    let add = |program: &Program| cache.add_file(&format!("{} for {arch}", program.binary), &path(program), None);
+fn add_files(cache: &Cache, arch: Arch, path: impl Fn(&PayloadProgram) -> PathBuf) -> Result<[CachedFile; 3]> {
+    let add =
+        |program: &PayloadProgram| cache.add_file(&format!("{} for {arch}", program.binary), &path(program), None);
     Ok([add(&AGENT)?, add(&TRACER)?, add(&IOR)?])
 }
 
@@ -156,7 +158,7 @@ pub struct Built {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Recorded {
+struct RecordedPayload {
     agent: Digest,
     tracer: Digest,
     ior: Digest,
@@ -185,7 +187,7 @@ pub fn prepare_each(
     ready: &mut dyn FnMut(Arch, Result<Built>) -> ControlFlow<()>,
 ) -> Result<()> {
     let cache = apt.cache();
-    let wanted = Wanted::find(sources)?;
+    let wanted = WantedSources::find(sources)?;
     let source = wanted.source;
     // A change of the toolchain matters only if there are sources to build.
     let is_refresh = apt.options().refresh && wanted.is_of_checkout();
@@ -255,7 +257,7 @@ fn build_each(
                 let until = || {
                     let _ = is_built.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 };
-                Toolchain::prepare_for(apt, &Early { tell: &tell, until: &until })
+                Toolchain::prepare_for(apt, &EarlyCaller { tell: &tell, until: &until })
             }
             None => Toolchain::prepare(apt),
         };
@@ -352,7 +354,7 @@ fn offered(
 /// [`Error::Stage`] if the checkout cannot be read, [`Error::Build`] if there are no sources,
 /// [`Error::Io`] or [`Error::Damaged`] if the cache cannot be read or repaired.
 pub fn is_cached(cache: &Cache, sources: &ProgramSources, archs: &[Arch]) -> Result<bool> {
-    let source = Wanted::find(sources)?.source;
+    let source = WantedSources::find(sources)?.source;
     for &arch in archs {
         if recorded(cache, source, arch, None)?.is_none() {
             return Ok(false);
@@ -365,7 +367,7 @@ pub fn is_cached(cache: &Cache, sources: &ProgramSources, archs: &[Arch]) -> Res
 ///
 /// # Errors
 /// [`Error::Io`] and [`Error::Archive`] if files cannot be read or written.
-pub fn pack(built: &[Built], directory: &Path) -> Result<Vec<Index>> {
+pub fn pack(built: &[Built], directory: &Path) -> Result<Vec<AssetIndex>> {
     fs::create_dir_all(directory).map_err(Error::io("create", directory))?;
     built.iter().map(|built| asset::write(directory, built)).collect()
 }
@@ -383,7 +385,7 @@ fn asset_key(source: Digest) -> Digest {
 /// Returns the recorded programs for `arch` from `source`. If `toolchain` is given, they must have
 /// been built with it.
 fn recorded(cache: &Cache, source: Digest, arch: Arch, toolchain: Option<Digest>) -> Result<Option<Built>> {
-    let Some(recorded) = cache.recorded::<Recorded>(RECORD, &record_key(source, arch))? else { return Ok(None) };
+    let Some(recorded) = cache.recorded::<RecordedPayload>(RECORD, &record_key(source, arch))? else { return Ok(None) };
     if toolchain.is_some_and(|key| key != recorded.toolchain_key) {
         return Ok(None);
     }
@@ -392,19 +394,19 @@ fn recorded(cache: &Cache, source: Digest, arch: Arch, toolchain: Option<Digest>
     else {
         return Ok(None);
     };
-    let Recorded { toolchain, toolchain_key, asset, .. } = recorded;
+    let RecordedPayload { toolchain, toolchain_key, asset, .. } = recorded;
     Ok(Some(Built { payload: Payload { arch, agent, tracer, ior, source }, toolchain, toolchain_key, asset }))
 }
 
 /// Builds the programs for `arch`, adds them to the cache, and records them.
 fn build(apt: &Apt<'_>, checkout: &Checkout, environment: &BuildEnvironment, arch: Arch) -> Result<Built> {
-    apt.during(Kind::Programs, arch.name(), |apt| {
+    apt.during(StageKind::Programs, arch.name(), |apt| {
         compile(apt, &checkout.stage, environment, arch)?;
         let cache = apt.cache();
         let [agent, tracer, ior] = add_files(cache, arch, |program| environment.program(arch, program))?;
         let Toolchain { key: toolchain_key, .. } = environment.toolchain;
         let toolchain = environment.toolchain.components();
-        let recorded = Recorded {
+        let recorded = RecordedPayload {
             agent: agent.digest,
             tracer: tracer.digest,
             ior: ior.digest,
@@ -435,7 +437,8 @@ fn build_programs(building: &Building<'_>, arch: Arch) -> Result<()> {
     let mut variables = building.variables.clone();
     variables.push((ebpf::VARIABLE.to_owned(), format!("/target/{}", ebpf::DIRECTORY)));
     if !arch.facts().static_programs_move {
-        let at = |program: &Program| (format!("{LINK_VARIABLE}_{}", program.package), format!("{:#x}", program.at));
+        let at =
+            |program: &PayloadProgram| (format!("{LINK_VARIABLE}_{}", program.package), format!("{:#x}", program.at));
         variables.extend(PROGRAMS.iter().map(at));
     }
     let mut command = building.root.command("/usr/bin/cargo", "/src", &variables);
@@ -443,8 +446,8 @@ fn build_programs(building: &Building<'_>, arch: Arch) -> Result<()> {
     for program in [AGENT, TRACER, IOR] {
         command.args(["--package", program.package]);
     }
-    let run = Logged { program: sandbox::PROGRAM, package: sandbox::PACKAGE, log: &building.log };
-    run.build(command, Step::Compile, building.apt.stage(), "build the guest's programs")
+    let run = LoggedBuild { program: sandbox::PROGRAM, package: sandbox::PACKAGE, log: &building.log };
+    run.build(command, ProgressStep::Compile, building.apt.stage(), "build the guest's programs")
 }
 
 /// Cargo's environment in the root. It fixes every path that could get into a program.

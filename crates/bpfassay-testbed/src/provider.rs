@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Providers of guests. A provider is one file in this directory and one line in `PROVIDERS`.
 //!
-//! A provider builds or finds the guests of a [`Request`] and describes them in a [`Manifest`]. All
-//! of them share `assemble`, which builds a bootable target from a kernel and the guest's programs.
+//! A provider builds or finds the guests of a [`GuestRequest`] and describes them in a
+//! [`Manifest`]. All of them share `assemble`, which builds a bootable target from a kernel and the
+//! guest's programs.
 
 pub mod debian;
 pub mod local;
@@ -25,16 +26,16 @@ use crate::{
     cache::Cache,
     catalogue::Catalogue,
     image,
-    kernel::Kernel,
+    kernel::BootableKernel,
     manifest::{Check, Component, FORMAT, MadeBy, Manifest, ProgramAsset, Target},
     payload::{self, Built, Payload, ProgramSources},
-    stages::Kind,
+    stages::StageKind,
     toolchain,
 };
 
 /// The providers, in the order in which they are asked whether they accept a request. The last one
 /// accepts every request.
-static PROVIDERS: &[&dyn Provider] = &[&manifest::ManifestFile, &local::Local, &debian::Debian];
+static PROVIDERS: &[&dyn Provider] = &[&manifest::ManifestFile, &local::Local, &debian::DebianProvider];
 
 /// A source of guests.
 pub trait Provider: Sync {
@@ -55,12 +56,12 @@ pub trait Provider: Sync {
     ///
     /// # Errors
     /// [`crate::Error`] if a list of kernels cannot be read or fetched.
-    fn kernels(&self, request: &Request<'_>, arch: Arch) -> Result<Vec<String>>;
+    fn kernels(&self, request: &GuestRequest<'_>, arch: Arch) -> Result<Vec<String>>;
 
     /// Builds the missing guests for the targets of `request`, and passes each target to `receiver`
     /// once. Errors are unknown names, packages that cannot be fetched, programs that do not build,
     /// and a full disk.
-    fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>);
+    fn provide(&self, request: &GuestRequest<'_>, receiver: &PartReceiver<'_>);
 }
 
 /// The user's choice of kernels and files to build guests from. It selects the provider.
@@ -82,7 +83,7 @@ impl Sources {
     /// Returns the provider that builds guests from these sources.
     #[must_use]
     pub fn provider(&self) -> &'static dyn Provider {
-        PROVIDERS.iter().copied().find(|provider| provider.takes(self)).unwrap_or(&debian::Debian)
+        PROVIDERS.iter().copied().find(|provider| provider.takes(self)).unwrap_or(&debian::DebianProvider)
     }
 
     /// Returns the manifest of a finished testbed, or `None` if guests have to be built. Does not
@@ -108,7 +109,7 @@ impl Sources {
 
 /// The guests to build, and what to build them from.
 #[derive(Debug)]
-pub struct Request<'a> {
+pub struct GuestRequest<'a> {
     /// Access to packages and to the cache.
     pub apt: &'a Apt<'a>,
     /// The kernels that have names.
@@ -124,7 +125,7 @@ pub struct Request<'a> {
     pub shell: bool,
 }
 
-impl<'a> Request<'a> {
+impl<'a> GuestRequest<'a> {
     /// Creates a request without targets, for guests without a shell.
     #[must_use]
     pub fn new(apt: &'a Apt<'a>, catalogue: &'a Catalogue, sources: &'a Sources, programs: &'a ProgramSources) -> Self {
@@ -145,29 +146,29 @@ pub fn host_packages(name: &str) -> &'static [&'static str] {
 
 /// Guests for some targets of a request, or the error of building them.
 #[derive(Debug)]
-pub struct Part {
+pub struct BuiltPart {
     /// Architecture and kernel of each guest, as in the request.
     pub targets: Vec<(Arch, String)>,
     /// The guests, which can be more than the request asks for.
     pub made: Result<Manifest>,
 }
 
-impl Part {
+impl BuiltPart {
     /// Reports `error` for all targets of `request`.
-    fn failed(request: &Request<'_>, error: Error) -> Self {
+    fn failed(request: &GuestRequest<'_>, error: Error) -> Self {
         Self { targets: request.targets.clone(), made: Err(error) }
     }
 }
 
 /// Receives the parts of a request from several threads, as soon as they are built. After it asks
 /// to stop, nothing new is started.
-pub type Receiver<'a> = dyn Fn(Part) -> ControlFlow<()> + Sync + 'a;
+pub type PartReceiver<'a> = dyn Fn(BuiltPart) -> ControlFlow<()> + Sync + 'a;
 
 /// Builds all guests of `request` with the provider that its sources select.
 ///
 /// # Errors
 /// The first error of a part.
-pub fn whole(request: &Request<'_>) -> Result<Manifest> {
+pub fn whole(request: &GuestRequest<'_>) -> Result<Manifest> {
     let parts = Mutex::new((Vec::new(), None));
     request.sources.provider().provide(request, &|part| {
         let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,7 +214,7 @@ pub fn joined(parts: Vec<Manifest>, targets: &[(Arch, String)]) -> Manifest {
     all
 }
 
-pub(crate) struct Parts<'a> {
+pub(crate) struct PartSender<'a> {
     /// Name of the provider of the kernels.
     pub(crate) provider: &'a str,
     /// Packages that the programs were built with.
@@ -236,7 +237,7 @@ pub(crate) struct Parts<'a> {
 /// [`crate::Error::Overlay`] for a directory tree without a real IOR, or with files that a guest
 /// cannot hold. [`crate::Error::Io`] and [`crate::Error::DiskFull`] if a segment cannot be stored.
 /// Errors of packages if the shell's busybox is not available.
-pub(crate) fn assemble(cache: &Cache, parts: Parts<'_>) -> Result<Manifest> {
+pub(crate) fn assemble(cache: &Cache, parts: PartSender<'_>) -> Result<Manifest> {
     let mut shared = BTreeMap::new();
     for (&arch, payload) in &parts.programs {
         let mut segments = vec![image::base_segment(cache, payload)?];
@@ -264,10 +265,10 @@ pub(crate) fn assemble(cache: &Cache, parts: Parts<'_>) -> Result<Manifest> {
 /// Builds the guests of `request` from the kernels that `kernel` returns and the guest's programs.
 /// Begins with the host's architecture, and works in parallel.
 fn with_checkout(
-    request: &Request<'_>,
+    request: &GuestRequest<'_>,
     provider: &str,
-    kernel: &(dyn Fn(&Apt<'_>, Arch, &str) -> Result<Kernel> + Sync),
-    receiver: &Receiver<'_>,
+    kernel: &(dyn Fn(&Apt<'_>, Arch, &str) -> Result<BootableKernel> + Sync),
+    receiver: &PartReceiver<'_>,
 ) {
     let (apt, cache) = (request.apt, request.apt.cache());
     let mut targets: Vec<&(Arch, String)> = request.targets.iter().collect();
@@ -275,19 +276,21 @@ fn with_checkout(
     targets.sort_by_key(|(arch, _)| Some(*arch) != host);
     let mut archs = request.archs();
     archs.sort_by_key(|arch| Some(*arch) != host);
-    let work = overlap::Work {
+    let work = overlap::OverlappingWork {
         kernels: targets.iter().map(|(arch, _)| *arch).collect(),
         kernel: |index: usize| {
             let (arch, name) = targets[index];
-            apt.during(Kind::Kernel, format!("{arch} {name}"), |apt| image::target(cache, &kernel(apt, *arch, name)?))
+            apt.during(StageKind::Kernel, format!("{arch} {name}"), |apt| {
+                image::target(cache, &kernel(apt, *arch, name)?)
+            })
         },
-        programs: |sink: overlap::Sink<'_, Built>| payload::prepare_each(apt, request.programs, &archs, sink),
+        programs: |sink: overlap::ProgramSink<'_, Built>| payload::prepare_each(apt, request.programs, &archs, sink),
     };
     overlap::overlap(overlap::workers(), work, &|indexes, made| {
         let made = made.and_then(|(targets, built)| {
             let arch = built.payload.arch;
-            apt.during(Kind::Guests, arch.name(), |apt| {
-                let parts = Parts {
+            apt.during(StageKind::Guests, arch.name(), |apt| {
+                let parts = PartSender {
                     provider,
                     toolchain: built.toolchain,
                     assets: built.asset.into_iter().collect(),
@@ -299,6 +302,6 @@ fn with_checkout(
                 assemble(cache, parts)
             })
         });
-        receiver(Part { targets: indexes.into_iter().map(|index| targets[index].clone()).collect(), made })
+        receiver(BuiltPart { targets: indexes.into_iter().map(|index| targets[index].clone()).collect(), made })
     });
 }

@@ -22,7 +22,7 @@ use object::{
 use crate::{
     Error, Result,
     cache::{Cache, Digest},
-    kernel::Kernel,
+    kernel::BootableKernel,
     manifest::File,
     modules::decompress::{DecompressError, decompress},
 };
@@ -47,7 +47,7 @@ const RECORD: &str = "pvh";
 /// [`Error::DamagedKernel`] for a kernel that nothing can boot, [`Error::Io`] if the image cannot
 /// be read, [`Error::DiskFull`], and the errors of the cache. An image of unknown structure is no
 /// error, because QEMU may still boot it.
-pub fn boot_image(cache: &Cache, kernel: &Kernel) -> Result<File> {
+pub fn boot_image(cache: &Cache, kernel: &BootableKernel) -> Result<File> {
     if kernel.arch.facts().image != ImageFormat::BzImage {
         return Ok(kernel.image.clone());
     }

@@ -19,9 +19,9 @@ use bpfassay_protocol::Arch;
 
 use crate::{
     Error, Result,
-    apt::{Apt, Located, Origin, Package},
-    cache::{Cache, Digest, Object, Tree},
-    stages::{Kind, Stage, Step},
+    apt::{Apt, Located, Package, PackageOrigin},
+    cache::{Cache, CachedFile, Digest, Tree},
+    stages::{ProgressStep, RunningStage, StageKind},
     testbed_lock::{LockedForHost, TestbedLock},
     unpack,
     untrusted_tree::{Links, UntrustedTree},
@@ -170,10 +170,10 @@ impl Emulator {
     /// `located`.
     fn made(apt: &Apt<'_>, from: &str, suite: &str, packages: Vec<Package>, located: &[Located]) -> Result<Self> {
         let key = key(&packages);
-        let origin = Origin::Pool { suite, packages: located };
+        let origin = PackageOrigin::Pool { suite, packages: located };
         let tree = match apt.cache().tree(KIND, &key)? {
             Some(tree) => tree,
-            None => apt.during(Kind::Qemu, from, |apt| make(apt, (origin, suite), &packages, &key))?,
+            None => apt.during(StageKind::Qemu, from, |apt| make(apt, (origin, suite), &packages, &key))?,
         };
         Self::of(tree, packages)
     }
@@ -183,11 +183,11 @@ impl Emulator {
     ///
     /// # Errors
     /// Those of [`Apt::fetch`].
-    pub fn package_files(apt: &Apt<'_>) -> Result<Vec<(Package, Object)>> {
+    pub fn package_files(apt: &Apt<'_>) -> Result<Vec<(Package, CachedFile)>> {
         let Some(locked) = locked()? else { return Ok(Vec::new()) };
         let packages: Vec<_> = locked.packages.iter().map(|located| located.package.clone()).collect();
-        let origin = Origin::Pool { suite: &locked.suite, packages: &locked.packages };
-        let objects = apt.during(Kind::Qemu, "of testbed.lock", |apt| apt.fetch_from(origin, &packages))?;
+        let origin = PackageOrigin::Pool { suite: &locked.suite, packages: &locked.packages };
+        let objects = apt.during(StageKind::Qemu, "of testbed.lock", |apt| apt.fetch_from(origin, &packages))?;
         Ok(packages.into_iter().zip(objects).collect())
     }
 
@@ -264,7 +264,7 @@ fn key(packages: &[Package]) -> Digest {
     Digest::of_parts([KEY_VERSION.to_owned()].into_iter().chain(digests))
 }
 
-fn make(apt: &Apt<'_>, (origin, of): (Origin<'_>, &str), packages: &[Package], key: &Digest) -> Result<Tree> {
+fn make(apt: &Apt<'_>, (origin, of): (PackageOrigin<'_>, &str), packages: &[Package], key: &Digest) -> Result<Tree> {
     let what = format!("QEMU ({} packages of {of})", packages.len());
     let size: u64 = packages.iter().map(|package| package.size).sum();
     apt.cache().make_tree(KIND, key, &what, size.saturating_mul(GROWTH), |content| {
@@ -276,14 +276,14 @@ fn make(apt: &Apt<'_>, (origin, of): (Origin<'_>, &str), packages: &[Package], k
 }
 
 /// Unpacks `packages` into `scratch`, and moves the parts that QEMU needs into `content`.
-fn fill(packages: &[PathBuf], scratch: &Path, content: &Path, stage: &Stage) -> Result<()> {
-    stage.step(Step::Unpack, packages.len() as u64);
+fn fill(packages: &[PathBuf], scratch: &Path, content: &Path, stage: &RunningStage) -> Result<()> {
+    stage.step(ProgressStep::Unpack, packages.len() as u64);
     let tree = UntrustedTree::open(scratch)?;
     for package in packages {
         unpack::unpack(package, &tree, &["./usr/share/doc", "./usr/share/man", "./usr/share/locale"], "QEMU")?;
         stage.one_more();
     }
-    stage.step(Step::Store, 0);
+    stage.step(ProgressStep::Store, 0);
     for part in PARTS.iter().filter(|part| tree.is_directory(part)) {
         // Links stay, because the loader finds libraries by the names of links.
         tree.take_directory(part, &content.join(part), Links::Kept)?;

@@ -15,7 +15,7 @@ pub use self::time_left::yield_from_now;
 /// The task of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum StageKind {
     /// Debian packages of the host are installed.
     HostPackages,
     /// The cross toolchain is built.
@@ -36,7 +36,7 @@ pub enum Kind {
     Reporting,
 }
 
-impl Kind {
+impl StageKind {
     /// Returns the name in events, in lower case with underscores.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -73,7 +73,7 @@ impl Kind {
 /// The current activity of a stage, and the unit of its progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Step {
+pub enum ProgressStep {
     /// A package index is fetched. Not counted.
     Index,
     /// Downloads wait for those that everything else needs. Not counted.
@@ -96,7 +96,7 @@ pub enum Step {
     TrialBoot,
 }
 
-impl Step {
+impl ProgressStep {
     /// Returns the name in events, in lower case with underscores.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -133,11 +133,11 @@ impl Step {
 
     /// Returns the unit of the progress, or `None` if it is not counted.
     #[must_use]
-    pub const fn unit(self) -> Option<Unit> {
+    pub const fn unit(self) -> Option<ProgressUnit> {
         match self {
-            Self::Download => Some(Unit::Bytes),
-            Self::Unpack => Some(Unit::Packages),
-            Self::CompileEbpf | Self::Compile => Some(Unit::Units),
+            Self::Download => Some(ProgressUnit::Bytes),
+            Self::Unpack => Some(ProgressUnit::Packages),
+            Self::CompileEbpf | Self::Compile => Some(ProgressUnit::Units),
             Self::Index | Self::AwaitTurn | Self::Store | Self::Collect | Self::Install | Self::TrialBoot => None,
         }
     }
@@ -145,7 +145,7 @@ impl Step {
 
 /// Unit of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum ProgressUnit {
     /// Bytes.
     Bytes,
     /// Debian packages.
@@ -154,7 +154,7 @@ pub enum Unit {
     Units,
 }
 
-impl Unit {
+impl ProgressUnit {
     /// Returns the name in events and for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -168,9 +168,9 @@ impl Unit {
 
 /// Progress of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
+pub struct StepProgress {
     /// The current step.
-    pub step: Step,
+    pub step: ProgressStep,
     /// The amount done, in the unit of the step.
     pub done: u64,
     /// The total amount. It is 0 if the step is not counted.
@@ -181,11 +181,11 @@ pub struct Progress {
 
 /// The state of a stage.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum State {
+pub enum ProgressState {
     /// The stage has begun.
     Begun,
     /// The stage has progressed.
-    At(Progress),
+    At(StepProgress),
     /// The stage has ended.
     Ended {
         /// Whether the work of the stage succeeded.
@@ -195,15 +195,15 @@ pub enum State {
 
 /// A report on a stage.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Report {
+pub struct ProgressReport {
     /// Unique number of the stage.
     pub id: u32,
     /// The task of the stage.
-    pub kind: Kind,
+    pub kind: StageKind,
     /// Details of the task. Empty if there is only one such stage.
     pub subject: String,
     /// Its state.
-    pub state: State,
+    pub state: ProgressState,
     /// Time since the stage began.
     pub elapsed: Duration,
 }
@@ -212,7 +212,7 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timing {
     /// The task of the stage.
-    pub kind: Kind,
+    pub kind: StageKind,
     /// Details of the task. Empty if there was only one such stage.
     pub subject: String,
     /// When the stage began, relative to the creation of [`Stages`].
@@ -232,23 +232,23 @@ impl Timing {
 /// Receives reports, from several threads at once.
 pub trait Watcher: Send + Sync {
     /// Receives one report.
-    fn report(&self, report: &Report);
+    fn report(&self, report: &ProgressReport);
 }
 
 /// The stages of one execution of the program, shared by all threads and tasks.
 #[derive(Clone, Default)]
-pub struct Stages(Arc<Shared>);
-struct Shared {
+pub struct Stages(Arc<SharedStages>);
+struct SharedStages {
     zero: Instant,
     watcher: Option<Arc<dyn Watcher>>,
-    known: Mutex<Known>,
+    known: Mutex<KnownSize>,
 }
 #[derive(Default)]
-struct Known {
+struct KnownSize {
     begun: u32,
     timings: Vec<Timing>,
 }
-impl Default for Shared {
+impl Default for SharedStages {
     fn default() -> Self {
         Self { zero: Instant::now(), watcher: None, known: Mutex::default() }
     }
@@ -264,18 +264,18 @@ impl Stages {
     /// Creates stages that are reported to `watcher`. The default has no watcher.
     #[must_use]
     pub fn watched(watcher: Arc<dyn Watcher>) -> Self {
-        Self(Arc::new(Shared { watcher: Some(watcher), ..Shared::default() }))
+        Self(Arc::new(SharedStages { watcher: Some(watcher), ..SharedStages::default() }))
     }
 
-    /// Begins a stage. Dropping it before [`Stage::end`] means that it failed.
+    /// Begins a stage. Dropping it before [`RunningStage::end`] means that it failed.
     #[must_use]
-    pub fn begin(&self, kind: Kind, subject: impl Into<String>) -> Stage {
+    pub fn begin(&self, kind: StageKind, subject: impl Into<String>) -> RunningStage {
         let id = {
             let mut known = locked(&self.0.known);
             known.begun += 1;
             known.begun
         };
-        let running = Running {
+        let running = RunningInner {
             id,
             kind,
             subject: subject.into(),
@@ -284,16 +284,16 @@ impl Stages {
             yields: time_left::yields(),
             now: Mutex::default(),
         };
-        running.report(State::Begun);
-        Stage(Some(Arc::new(running)))
+        running.report(ProgressState::Begun);
+        RunningStage(Some(Arc::new(running)))
     }
 
     /// Runs `work` as a stage, which fails with the error of `work`.
     pub fn during<T, E>(
         &self,
-        kind: Kind,
+        kind: StageKind,
         subject: impl Into<String>,
-        work: impl FnOnce(&Stage) -> Result<T, E>,
+        work: impl FnOnce(&RunningStage) -> Result<T, E>,
     ) -> Result<T, E> {
         let stage = self.begin(kind, subject);
         let done = work(&stage);
@@ -318,21 +318,21 @@ impl Stages {
 
 /// A running stage. The default is a stage that is not reported.
 #[derive(Debug, Clone, Default)]
-pub struct Stage(Option<Arc<Running>>);
+pub struct RunningStage(Option<Arc<RunningInner>>);
 
 #[derive(Debug)]
-struct Running {
+struct RunningInner {
     id: u32,
-    kind: Kind,
+    kind: StageKind,
     subject: String,
     began: Instant,
     stages: Stages,
     yields: bool,
-    now: Mutex<Now>,
+    now: Mutex<StageNow>,
 }
 #[derive(Debug, Default)]
-struct Now {
-    step: Option<(Step, Instant, u64, u64)>,
+struct StageNow {
+    step: Option<(ProgressStep, Instant, u64, u64)>,
     reported: Option<Instant>,
     has_ended: bool,
 }
@@ -340,9 +340,9 @@ struct Now {
 /// Shortest time between two reports of progress.
 const RATE: Duration = Duration::from_millis(250);
 
-impl Stage {
+impl RunningStage {
     /// Begins a step of `of` units, or 0 if they are not counted.
-    pub fn step(&self, step: Step, of: u64) {
+    pub fn step(&self, step: ProgressStep, of: u64) {
         let Some(running) = &self.0 else { return };
         running.change(|now| now.step = Some((step, Instant::now(), 0, of)), true);
     }
@@ -350,7 +350,7 @@ impl Stage {
     /// Sets the number of `done` units of the current step.
     pub fn at(&self, done: u64) {
         let Some(running) = &self.0 else { return };
-        let set = |now: &mut Now| {
+        let set = |now: &mut StageNow| {
             if let Some((_, _, at, of)) = &mut now.step {
                 *at = done.min(*of);
             }
@@ -361,7 +361,7 @@ impl Stage {
     /// Adds one unit to the current step.
     pub fn one_more(&self) {
         let Some(running) = &self.0 else { return };
-        let add = |now: &mut Now| {
+        let add = |now: &mut StageNow| {
             if let Some((_, _, at, of)) = &mut now.step {
                 *at = (*at + 1).min(*of);
             }
@@ -377,8 +377,8 @@ impl Stage {
     }
 }
 
-impl Running {
-    fn change(&self, change: impl FnOnce(&mut Now), is_new: bool) {
+impl RunningInner {
+    fn change(&self, change: impl FnOnce(&mut StageNow), is_new: bool) {
         let progress = {
             let mut now = locked(&self.now);
             change(&mut now);
@@ -390,9 +390,9 @@ impl Running {
             now.reported = Some(Instant::now());
             let elapsed = began.elapsed().as_secs_f64();
             let left = if self.yields { None } else { time_left::seconds_left(step, elapsed, done, of) };
-            Progress { step, done, of, seconds_left: left }
+            StepProgress { step, done, of, seconds_left: left }
         };
-        self.report(State::At(progress));
+        self.report(ProgressState::At(progress));
     }
 
     fn end(&self, succeeded: bool) {
@@ -406,18 +406,18 @@ impl Running {
         let began = self.began.saturating_duration_since(self.stages.0.zero);
         let timing = Timing { kind: self.kind, subject: self.subject.clone(), began, took: self.began.elapsed() };
         locked(&self.stages.0.known).timings.push(timing);
-        self.report(State::Ended { succeeded });
+        self.report(ProgressState::Ended { succeeded });
     }
 
-    fn report(&self, state: State) {
+    fn report(&self, state: ProgressState) {
         if let Some(watcher) = &self.stages.0.watcher {
             let (subject, elapsed) = (self.subject.clone(), self.began.elapsed());
-            watcher.report(&Report { id: self.id, kind: self.kind, subject, state, elapsed });
+            watcher.report(&ProgressReport { id: self.id, kind: self.kind, subject, state, elapsed });
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningInner {
     fn drop(&mut self) {
         self.end(false);
     }
@@ -432,67 +432,68 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Kept(Mutex<Vec<Report>>);
-    impl Watcher for Kept {
-        fn report(&self, report: &Report) {
+    struct KeptReports(Mutex<Vec<ProgressReport>>);
+    impl Watcher for KeptReports {
+        fn report(&self, report: &ProgressReport) {
             self.0.lock().unwrap().push(report.clone());
         }
     }
 
     #[test]
     fn a_stage_is_reported_from_its_beginning_to_its_end() {
-        let kept = Arc::new(Kept::default());
+        let kept = Arc::new(KeptReports::default());
         let stages = Stages::watched(kept.clone());
-        let done: Result<u8, ()> = stages.during(Kind::Kernel, "x86_64 6.12", |stage| {
-            stage.step(Step::Unpack, 2);
+        let done: Result<u8, ()> = stages.during(StageKind::Kernel, "x86_64 6.12", |stage| {
+            stage.step(ProgressStep::Unpack, 2);
             stage.one_more();
             stage.one_more();
             stage.one_more();
             Ok(7)
         });
         assert_eq!(done, Ok(7));
-        let failed: Result<(), u8> = stages.during(Kind::Programs, "riscv64", |_| Err(1));
+        let failed: Result<(), u8> = stages.during(StageKind::Programs, "riscv64", |_| Err(1));
         assert_eq!(failed, Err(1));
-        drop(stages.begin(Kind::Toolchain, ""));
+        drop(stages.begin(StageKind::Toolchain, ""));
         let reports = kept.0.lock().unwrap();
-        let states: Vec<State> = reports.iter().map(|report| report.state).collect();
-        let at = |done| State::At(Progress { step: Step::Unpack, done, of: 2, seconds_left: None });
-        assert_eq!(states[..3], [State::Begun, at(0), at(2)]);
-        let ended = |succeeded| State::Ended { succeeded };
+        let states: Vec<ProgressState> = reports.iter().map(|report| report.state).collect();
+        let at = |done| ProgressState::At(StepProgress { step: ProgressStep::Unpack, done, of: 2, seconds_left: None });
+        assert_eq!(states[..3], [ProgressState::Begun, at(0), at(2)]);
+        let ended = |succeeded| ProgressState::Ended { succeeded };
         assert_eq!(states.last(), Some(&ended(false)), "dropped");
-        let ends: Vec<State> = states.into_iter().filter(|state| matches!(state, State::Ended { .. })).collect();
+        let ends: Vec<ProgressState> =
+            states.into_iter().filter(|state| matches!(state, ProgressState::Ended { .. })).collect();
         assert_eq!(ends, [ended(true), ended(false), ended(false)]);
         let timings = stages.timings();
-        let kinds: Vec<Kind> = timings.iter().map(|timing| timing.kind).collect();
-        assert_eq!(kinds, [Kind::Kernel, Kind::Programs, Kind::Toolchain]);
+        let kinds: Vec<StageKind> = timings.iter().map(|timing| timing.kind).collect();
+        assert_eq!(kinds, [StageKind::Kernel, StageKind::Programs, StageKind::Toolchain]);
         assert_eq!((reports[0].id, reports[0].subject.as_str()), (1, "x86_64 6.12"));
     }
 
     #[test]
     fn of_what_yields_no_time_is_told() {
-        let kept = Arc::new(Kept::default());
+        let kept = Arc::new(KeptReports::default());
         let stages = Stages::watched(kept.clone());
         std::thread::spawn(move || {
             yield_from_now();
-            let stage = stages.begin(Kind::Programs, "riscv64");
+            let stage = stages.begin(StageKind::Programs, "riscv64");
             let Some(running) = &stage.0 else { unreachable!("it is watched") };
             let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
-            running.change(|now| now.step = Some((Step::Compile, long_ago, 50, 112)), true);
+            running.change(|now| now.step = Some((ProgressStep::Compile, long_ago, 50, 112)), true);
         })
         .join()
         .unwrap();
         let reports = kept.0.lock().unwrap();
         let told = reports.iter().find_map(|report| match report.state {
-            State::At(progress) => Some(progress),
+            ProgressState::At(progress) => Some(progress),
             _ => None,
         });
-        assert_eq!(told, Some(Progress { step: Step::Compile, done: 50, of: 112, seconds_left: None }));
+        assert_eq!(told, Some(StepProgress { step: ProgressStep::Compile, done: 50, of: 112, seconds_left: None }));
     }
 
     #[test]
     fn what_nobody_watches_is_silent() {
-        let stage = Stage::default();
-        stage.step(Step::Index, 0);
+        let stage = RunningStage::default();
+        stage.step(ProgressStep::Index, 0);
         stage.at(1);
         stage.end(true);
     }

@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::initramfs::{Archive, Node};
+use crate::initramfs::{Archive, NewcNode};
 
 /// Returns whether a test lacks `program` of Debian's `package`. ci/test installs the packages, and
 /// sets a variable that makes a missing program an error.
@@ -33,7 +33,7 @@ pub(crate) fn lacks(program: &str, package: &str) -> bool {
 pub(crate) fn small_archive() -> Vec<u8> {
     let mut archive = Archive::default();
     for (path, text) in [("a/b", "first"), ("a/c", ""), ("/x", "last")] {
-        archive.add(path, Node::File { executable: false, content: text.as_bytes().to_vec().into() }).unwrap();
+        archive.add(path, NewcNode::File { executable: false, content: text.as_bytes().to_vec().into() }).unwrap();
     }
     archive.to_bytes().unwrap()
 }

@@ -13,9 +13,9 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use bpfassay_protocol::Arch;
 use serde::{Deserialize, Deserializer};
 
-pub use self::update::{Update, Wanted, update};
+pub use self::update::{LockPart, Update, update};
 use crate::{
-    apt::{Located, Package, Snapshot, is_path, is_plain},
+    apt::{Located, Package, SnapshotTime, is_path, is_plain},
     cache::Digest,
     catalogue::{build_name::build_name, error::CatalogueError},
     names::{KernelRelease, PackageArchitecture, PackageName, PackageVersion},
@@ -89,7 +89,7 @@ pub struct LockedForGuests {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Text {
+struct LockText {
     format: u32,
     #[serde(default)]
     kernel: Vec<LockedKernel>,
@@ -104,19 +104,19 @@ struct Text {
 /// A package in a line of the lock.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct LockLine {
     name: PackageName,
     version: PackageVersion,
     architecture: PackageArchitecture,
     size: u64,
     sha256: Digest,
     path: String,
-    snapshot: Option<Snapshot>,
+    snapshot: Option<SnapshotTime>,
 }
 
 fn located<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Located>, D::Error> {
-    let lines = Vec::<Line>::deserialize(deserializer)?;
-    let of = |Line { name, version, architecture, size, sha256, path, snapshot }| Located {
+    let lines = Vec::<LockLine>::deserialize(deserializer)?;
+    let of = |LockLine { name, version, architecture, size, sha256, path, snapshot }| Located {
         package: Package { name, version, architecture, size, sha256 },
         path,
         snapshot,
@@ -140,7 +140,7 @@ impl TestbedLock {
     /// must follow Debian's policy for packages, and entries must not be repeated.
     pub fn parse(origin: &str, text: &str) -> Result<Self, CatalogueError> {
         let refuse = |problem: String| CatalogueError::Form { origin: origin.to_owned(), problem };
-        let text: Text = toml::from_str(text).map_err(|error| refuse(error.to_string()))?;
+        let text: LockText = toml::from_str(text).map_err(|error| refuse(error.to_string()))?;
         if text.format != FORMAT {
             return Err(refuse(format!("has format {}, this program reads {FORMAT}", text.format)));
         }

@@ -27,16 +27,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    apt::{Apt, First, Located, Origin, Package},
-    cache::{Digest, Object},
+    apt::{Apt, First, Located, Package, PackageOrigin},
+    cache::{CachedFile, Digest},
     manifest::Component,
-    stages::{Kind, Stage, Step, yield_from_now},
+    stages::{ProgressStep, RunningStage, StageKind, yield_from_now},
     testbed_lock::TestbedLock,
     unpack,
     untrusted_tree::UntrustedTree,
 };
 
-pub use sandbox::{Mount, Sandbox};
+pub use sandbox::{Sandbox, SandboxMount};
 
 /// The Debian suite of the toolchain: the oldest whose Rust and clang are new enough.
 pub const SUITE: &str = "forky";
@@ -110,7 +110,7 @@ pub struct Toolchain {
 /// The cache's record of the current toolchain.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Recorded {
+struct RecordedToolchain {
     key: Digest,
     packages: Vec<Package>,
 }
@@ -120,8 +120,8 @@ impl Toolchain {
     /// [`crate::testbed_lock`] has for this host.
     ///
     /// The newest packages are used instead if the lock has none for this host, if the mirror no
-    /// longer has the locked files, or if [`crate::apt::Options::newest`] asks for it. The result
-    /// then stays in the cache until a refresh is asked for.
+    /// longer has the locked files, or if [`crate::apt::FetchOptions::newest`] asks for it. The
+    /// result then stays in the cache until a refresh is asked for.
     ///
     /// # Errors
     /// [`Error`] of packages and of the cache, [`Error::Command`] if a package cannot be unpacked.
@@ -134,11 +134,11 @@ impl Toolchain {
     ///
     /// # Errors
     /// Those of [`Toolchain::prepare`].
-    pub(crate) fn prepare_for(apt: &Apt<'_>, early: &Early<'_>) -> Result<Self> {
+    pub(crate) fn prepare_for(apt: &Apt<'_>, early: &EarlyCaller<'_>) -> Result<Self> {
         Self::prepare_or_tell(apt, Some(early))
     }
 
-    fn prepare_or_tell(apt: &Apt<'_>, early: Option<&Early<'_>>) -> Result<Self> {
+    fn prepare_or_tell(apt: &Apt<'_>, early: Option<&EarlyCaller<'_>>) -> Result<Self> {
         let cache = apt.cache();
         let host = host_arch()?;
         if apt.options().is_locked()
@@ -149,8 +149,8 @@ impl Toolchain {
             if let Some(tree) = cache.tree(KIND, &key)? {
                 return Ok(Self { root: tree.path, key, packages });
             }
-            let origin = Origin::Pool { suite: &locked.suite, packages: &locked.packages };
-            match apt.during(Kind::Toolchain, "", |apt| make(apt, apt.first(), origin, (packages, host), early)) {
+            let origin = PackageOrigin::Pool { suite: &locked.suite, packages: &locked.packages };
+            match apt.during(StageKind::Toolchain, "", |apt| make(apt, apt.first(), origin, (packages, host), early)) {
                 Err(ref error) if let Some(detail) = error.dropped() => tracing::warn!(
                     "the mirror no longer has the cross toolchain of testbed.lock ({detail}); the newest takes its place, so programs may \
                      differ from those of other machines; --archive names a place that has it"
@@ -160,19 +160,19 @@ impl Toolchain {
         }
         let current = Digest::of_parts([KEY_VERSION, SUITE, host.name(), &native().join(" "), &FOREIGN.join(" ")]);
         if !apt.options().refresh
-            && let Some(Recorded { key, packages }) = cache.recorded(KIND, &current)?
+            && let Some(RecordedToolchain { key, packages }) = cache.recorded(KIND, &current)?
             && let Some(tree) = cache.tree(KIND, &key)?
         {
             return Ok(Self { root: tree.path, key, packages });
         }
-        apt.during(Kind::Toolchain, "", |apt| {
+        apt.during(StageKind::Toolchain, "", |apt| {
             // Downloaded first, because programs take longest and need the toolchain. Kernels are
             // unpacked while programs are compiled.
             let first = apt.first();
             let packages = choose(apt, host)?.into_iter().map(|located| located.package).collect();
             let root = apt.root(SUITE, &architectures(host))?;
-            let made = make(apt, first, Origin::Index(&root), (packages, host), early)?;
-            cache.record(KIND, &current, &Recorded { key: made.key, packages: made.packages.clone() })?;
+            let made = make(apt, first, PackageOrigin::Index(&root), (packages, host), early)?;
+            cache.record(KIND, &current, &RecordedToolchain { key: made.key, packages: made.packages.clone() })?;
             Ok(made)
         })
     }
@@ -193,9 +193,9 @@ fn key(packages: &[Package]) -> Digest {
 fn make(
     apt: &Apt<'_>,
     first: First<'_>,
-    origin: Origin<'_>,
+    origin: PackageOrigin<'_>,
     (packages, host): (Vec<Package>, Arch),
-    early: Option<&Early<'_>>,
+    early: Option<&EarlyCaller<'_>>,
 ) -> Result<Toolchain> {
     let key = key(&packages);
     let what = format!("the cross toolchain ({} packages of {SUITE})", packages.len());
@@ -217,7 +217,7 @@ fn make(
         if let Some(early) = early {
             (early.until)();
         }
-        apt.stage().step(Step::Store, 0);
+        apt.stage().step(ProgressStep::Store, 0);
         Ok::<_, Error>(())
     })?;
     Ok(Toolchain { root: tree.path, key, packages })
@@ -285,7 +285,7 @@ pub fn host_arch() -> Result<Arch> {
 const BASE: &str = "base-files";
 
 /// A caller that builds programs for this host before the toolchain is complete.
-pub(crate) struct Early<'a> {
+pub(crate) struct EarlyCaller<'a> {
     /// Called with the toolchain when it can build programs for this host. The remaining work then
     /// yields the CPU.
     pub(crate) tell: &'a (dyn Fn(Toolchain) + Sync),
@@ -320,8 +320,8 @@ impl Filling<'_> {
     fn fill(
         &self,
         root: &Path,
-        stage: &Stage,
-        fetch: impl FnOnce(&mut dyn FnMut(&Package, Object)) -> Result<()>,
+        stage: &RunningStage,
+        fetch: impl FnOnce(&mut dyn FnMut(&Package, CachedFile)) -> Result<()>,
     ) -> Result<()> {
         let unpacked = AtomicUsize::new(0);
         let is_for_another = |package: &Package| is_for_another(package, self.host);
@@ -382,7 +382,7 @@ impl Filling<'_> {
                 let _ = sender.send(file);
             }
             drop(sender);
-            stage.step(Step::Unpack, self.packages.len() as u64);
+            stage.step(ProgressStep::Unpack, self.packages.len() as u64);
             is_fetched.store(true, Ordering::Relaxed);
             stage.at(unpacked.load(Ordering::Relaxed) as u64);
             if self.yields {

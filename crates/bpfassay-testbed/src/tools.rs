@@ -22,7 +22,7 @@ use bpfassay_tool::{DebianPackage, Nix, Source, Supply, file::of_arch, guest};
 
 pub(crate) use self::packages::bundled_packages;
 use self::{
-    beside::{Beside, Kind},
+    beside::{Beside, BesideKind},
     closure::Closure,
     packages::Chosen,
 };
@@ -31,7 +31,7 @@ use crate::{
     apt::{Apt, Package},
     cache::{Digest, Scratch},
     image::{role, segment},
-    initramfs::{Archive, Content, Node, tree},
+    initramfs::{Archive, FileContent, NewcNode, tree},
     manifest::{Component, Segment},
     unpack,
     untrusted_tree::UntrustedTree,
@@ -100,7 +100,7 @@ fn segment_with(
     arch: Arch,
     (mut own, mut contents): (Archive, Vec<Component>),
     found: Option<Chosen>,
-    started: &[Started<'_>],
+    started: &[StartedProgram<'_>],
 ) -> Result<Segment> {
     let of_packages = found.as_ref().map_or(&[][..], |found| &found.packages);
     let key = key(&own, of_packages, started)?;
@@ -108,7 +108,7 @@ fn segment_with(
     // Contents that are read only when the segment is written are libraries, whose directory stands
     // for them, and store paths.
     for (path, node) in own.entries() {
-        if let Node::File { content: Content::Bytes(bytes), .. } = node {
+        if let NewcNode::File { content: FileContent::Bytes(bytes), .. } = node {
             contents.push(Component { name: format!("/{path}"), version: String::new(), sha256: Digest::of(bytes) });
         }
     }
@@ -189,27 +189,27 @@ impl<'a> Needs<'a> {
         let mut needs = Self::default();
         for tool in tools {
             let name = &tool.name;
-            let beside = |of: &str, kind: Kind| Beside { tool, path: of.to_owned(), kind };
+            let beside = |of: &str, kind: BesideKind| Beside { tool, path: of.to_owned(), kind };
             match tool.source {
                 // Guests of all kernels have the same segment.
                 Source::Binary(list) => {
                     for (place, binary) in of_arch(list, arch) {
-                        let kind = Kind::Program { place, has_libraries: binary.libraries.is_some() };
+                        let kind = BesideKind::Program { place, has_libraries: binary.libraries.is_some() };
                         needs.files.insert(guest::program(name, place), beside(&binary.path, kind));
                         if let Some(libraries) = &binary.libraries {
-                            needs.files.insert(guest::libraries(name, place), beside(libraries, Kind::Libraries));
+                            needs.files.insert(guest::libraries(name, place), beside(libraries, BesideKind::Libraries));
                         }
                     }
                 }
                 Source::Script(list) => {
                     for (place, script) in of_arch(list, arch) {
-                        needs.files.insert(guest::script(name, place), beside(&script.path, Kind::Script));
+                        needs.files.insert(guest::script(name, place), beside(&script.path, BesideKind::Script));
                     }
                 }
                 Source::Object(_) => {
                     // Bundled objects are embedded in the tracer.
                     for (place, object) in tool.source.objects(arch).filter(|(_, object)| !object.bundled) {
-                        let kind = Kind::Object { programs: object.programs.clone() };
+                        let kind = BesideKind::Object { programs: object.programs.clone() };
                         needs.files.insert(guest::object(name, place), beside(&object.path, kind));
                     }
                 }
@@ -223,7 +223,7 @@ impl<'a> Needs<'a> {
                 Source::Debian(_) | Source::Guest(_) => {}
             }
             for file in tool.all_files()? {
-                needs.files.insert(guest::file(name, &file), beside(&file, Kind::File));
+                needs.files.insert(guest::file(name, &file), beside(&file, BesideKind::File));
             }
             tool.source.packages(arch).into_iter().for_each(|(_, packages)| needs.package(packages));
         }
@@ -252,7 +252,7 @@ fn refuse(tool: &str, problem: String) -> Error {
     Error::Tool { tool: tool.to_owned(), problem }
 }
 
-fn key(own: &Archive, packages: &[Package], started: &[Started<'_>]) -> Result<Digest> {
+fn key(own: &Archive, packages: &[Package], started: &[StartedProgram<'_>]) -> Result<Digest> {
     let mut bytes = Vec::new();
     own.write_to(&mut bytes)?;
     let digests = packages.iter().map(|package| package.sha256.to_string());
@@ -263,16 +263,16 @@ fn key(own: &Archive, packages: &[Package], started: &[Started<'_>]) -> Result<D
 }
 
 /// A program that a tool file expects in packages.
-struct Started<'a> {
+struct StartedProgram<'a> {
     tool: &'a str,
     program: &'a str,
     package: &'a str,
 }
 
 /// Returns the programs that must come from packages.
-fn started_from_packages<'a>(arch: Arch, tools: &'a [Supply<'a>]) -> Vec<Started<'a>> {
+fn started_from_packages<'a>(arch: Arch, tools: &'a [Supply<'a>]) -> Vec<StartedProgram<'a>> {
     let started = |tool: &'a Supply<'a>| {
-        let of = move |(program, from): (&'a str, &'a DebianPackage)| Started {
+        let of = move |(program, from): (&'a str, &'a DebianPackage)| StartedProgram {
             tool: &tool.name,
             program,
             package: &from.package,
@@ -283,8 +283,8 @@ fn started_from_packages<'a>(arch: Arch, tools: &'a [Supply<'a>]) -> Vec<Started
 }
 
 /// Checks that the packages contain the programs to start.
-fn check_packages(started: &[Started<'_>], unpacked: &Archive) -> Result<()> {
-    for Started { tool, program, package } in started {
+fn check_packages(started: &[StartedProgram<'_>], unpacked: &Archive) -> Result<()> {
+    for StartedProgram { tool, program, package } in started {
         if start::is_there(unpacked, program) {
             continue;
         }
@@ -324,7 +324,7 @@ fn lay_out(unpacked_to: &UntrustedTree, archive: &mut Archive) -> Result<()> {
     let unpacked = unpacked_to.archive()?;
     for (path, node) in unpacked.entries() {
         // Dangling links point to files that were left out, or that only installation creates.
-        let dangles = matches!(node, Node::Symlink { .. }) && tree::resolve(&unpacked, path).is_none();
+        let dangles = matches!(node, NewcNode::Symlink { .. }) && tree::resolve(&unpacked, path).is_none();
         if !dangles {
             tree::check_reserved(path, node)?;
             archive.add(path, node.clone())?;

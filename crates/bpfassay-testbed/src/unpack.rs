@@ -23,7 +23,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use self::directory::Directory;
+use self::directory::UnpackDirectory;
 use crate::{
     Error, Result,
     cache::free_space,
@@ -81,7 +81,7 @@ pub struct About {
 
 /// Why an entry could not be unpacked.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum UnpackFault {
     /// A fault of the package.
     Package(String),
     /// A fault of the target: the failed action, its path, and the system's error.
@@ -89,7 +89,7 @@ pub(crate) enum Fault {
 }
 
 /// A failed read means that the package is cut off or damaged.
-impl From<io::Error> for Fault {
+impl From<io::Error> for UnpackFault {
     fn from(error: io::Error) -> Self {
         Self::Package(match error.kind() {
             io::ErrorKind::UnexpectedEof => "it is cut off".to_owned(),
@@ -98,20 +98,20 @@ impl From<io::Error> for Fault {
     }
 }
 
-impl From<NotAName> for Fault {
+impl From<NotAName> for UnpackFault {
     fn from(error: NotAName) -> Self {
         Self::Package(error.to_string())
     }
 }
 
 /// Returns a fault of the package.
-fn wrong<T>(problem: impl Into<String>) -> Result<T, Fault> {
-    Err(Fault::Package(problem.into()))
+fn wrong<T>(problem: impl Into<String>) -> Result<T, UnpackFault> {
+    Err(UnpackFault::Package(problem.into()))
 }
 
 /// The kind of an archive's entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EntryKind {
     /// A regular file with its size in bytes, and whether it is executable.
     File { size: u64, executable: bool },
     /// A directory.
@@ -123,7 +123,7 @@ pub(crate) enum Kind {
 }
 
 /// Receives the entries of an archive: path, kind, and a reader of a file's content.
-type Taker<'a> = dyn FnMut(&[u8], Kind, &mut dyn Read) -> Result<(), Fault> + 'a;
+type Taker<'a> = dyn FnMut(&[u8], EntryKind, &mut dyn Read) -> Result<(), UnpackFault> + 'a;
 
 /// Returns the largest content of a package of `size` bytes that is read, in bytes.
 pub(crate) fn most_bytes(size: u64) -> u64 {
@@ -141,10 +141,10 @@ pub(crate) fn most_bytes(size: u64) -> u64 {
 /// fills up, [`Error::Io`] if files cannot be written.
 pub(crate) fn unpack(path: &Path, tree: &UntrustedTree, left_out: &[&str], what: &str) -> Result<About> {
     let mut size = 0;
-    let mut taken = || -> Result<About, Fault> {
-        let mut into = Directory::of(tree);
+    let mut taken = || -> Result<About, UnpackFault> {
+        let mut into = UnpackDirectory::of(tree);
         let mut entries = 0;
-        let mut take = |path: &[u8], kind: Kind, content: &mut dyn Read| {
+        let mut take = |path: &[u8], kind: EntryKind, content: &mut dyn Read| {
             entries += 1;
             if entries > MOST_ENTRIES {
                 return wrong(format!("it has more than {MOST_ENTRIES} entries"));
@@ -175,11 +175,11 @@ fn is_below(place: &Path, left_out: &str) -> bool {
 /// [`Error::Package`] if the file cannot be read or is not a package.
 pub fn about(path: &Path) -> Result<About> {
     let mut size = 0;
-    let mut read = || -> Result<About, Fault> {
+    let mut read = || -> Result<About, UnpackFault> {
         let mut reader = opened(path, &mut size)?;
-        match Form::of(&mut reader)? {
-            Form::Deb => deb::about(&mut reader, most_bytes(size)),
-            Form::Rpm => rpm::Header::read(&mut reader).map(|header| header.about),
+        match PackageFormat::of(&mut reader)? {
+            PackageFormat::Deb => deb::about(&mut reader, most_bytes(size)),
+            PackageFormat::Rpm => rpm::RpmHeader::read(&mut reader).map(|header| header.about),
         }
     };
     read().map_err(|fault| failed(fault, path, path, size, "a package"))
@@ -188,32 +188,32 @@ pub fn about(path: &Path) -> Result<About> {
 /// Returns whether the file at `path` begins like a package.
 #[must_use]
 pub fn is_package(path: &Path) -> bool {
-    bpfassay_input::open(path).is_ok_and(|file| Form::of(&mut BufReader::new(file)).is_ok())
+    bpfassay_input::open(path).is_ok_and(|file| PackageFormat::of(&mut BufReader::new(file)).is_ok())
 }
 
-fn opened(path: &Path, size: &mut u64) -> Result<BufReader<File>, Fault> {
-    let file = bpfassay_input::open(path).map_err(|source| Fault::Place("open", path.to_owned(), source))?;
+fn opened(path: &Path, size: &mut u64) -> Result<BufReader<File>, UnpackFault> {
+    let file = bpfassay_input::open(path).map_err(|source| UnpackFault::Place("open", path.to_owned(), source))?;
     *size = file.metadata()?.len();
     Ok(BufReader::with_capacity(1 << 18, file))
 }
 
-fn read(path: &Path, size: &mut u64, take: &mut Taker<'_>) -> Result<About, Fault> {
+fn read(path: &Path, size: &mut u64, take: &mut Taker<'_>) -> Result<About, UnpackFault> {
     let mut reader = opened(path, size)?;
-    match Form::of(&mut reader)? {
-        Form::Deb => deb::read(&mut reader, most_bytes(*size), take),
-        Form::Rpm => rpm::read(reader, most_bytes(*size), take),
+    match PackageFormat::of(&mut reader)? {
+        PackageFormat::Deb => deb::read(&mut reader, most_bytes(*size), take),
+        PackageFormat::Rpm => rpm::read(reader, most_bytes(*size), take),
     }
 }
 
 /// The format of a package file.
-enum Form {
+enum PackageFormat {
     Deb,
     Rpm,
 }
 
-impl Form {
+impl PackageFormat {
     /// Tells the format from the first bytes, and rewinds `reader`.
-    fn of(reader: &mut (impl Read + io::Seek)) -> Result<Self, Fault> {
+    fn of(reader: &mut (impl Read + io::Seek)) -> Result<Self, UnpackFault> {
         let mut start = [0; 8];
         reader.read_exact(&mut start)?;
         reader.seek(SeekFrom::Start(0))?;
@@ -226,8 +226,9 @@ impl Form {
 }
 
 /// Returns the path of an entry, relative to the root, or `None` for the root.
-fn place_of(path: &[u8]) -> Result<Option<PathBuf>, Fault> {
-    let text = str::from_utf8(path).map_err(|_| Fault::Package("the name of an entry is not UTF-8".to_owned()))?;
+fn place_of(path: &[u8]) -> Result<Option<PathBuf>, UnpackFault> {
+    let text =
+        str::from_utf8(path).map_err(|_| UnpackFault::Package("the name of an entry is not UTF-8".to_owned()))?;
     let mut place = PathBuf::new();
     for part in text.split('/') {
         match part {
@@ -243,33 +244,33 @@ fn place_of(path: &[u8]) -> Result<Option<PathBuf>, Fault> {
     Ok((!place.as_os_str().is_empty()).then_some(place))
 }
 
-fn failed(fault: Fault, package: &Path, directory: &Path, size: u64, what: &str) -> Error {
+fn failed(fault: UnpackFault, package: &Path, directory: &Path, size: u64, what: &str) -> Error {
     match fault {
-        Fault::Package(problem) => PackageError::Content { path: package.to_owned(), problem }.into(),
-        Fault::Place("open", path, source) if path == package => PackageError::Open { path, source }.into(),
-        Fault::Place(_, _, source)
+        UnpackFault::Package(problem) => PackageError::Content { path: package.to_owned(), problem }.into(),
+        UnpackFault::Place("open", path, source) if path == package => PackageError::Open { path, source }.into(),
+        UnpackFault::Place(_, _, source)
             if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
         {
             let free = free_space(directory).unwrap_or(0);
             let (what, path) = (what.to_owned(), directory.to_owned());
             Error::DiskFull { what, path, needed: size.saturating_mul(GROWTH), free }
         }
-        Fault::Place(action, path, source) => Error::Io { action, path, source },
+        UnpackFault::Place(action, path, source) => Error::Io { action, path, source },
     }
 }
 
 /// Lists the entries of a package in memory, and whether all could be read. For fuzz targets.
 pub(crate) fn entries(bytes: &[u8], limit: u64) -> (Vec<(PathBuf, u64)>, bool) {
     let mut found = Vec::new();
-    let mut take = |path: &[u8], _: Kind, content: &mut dyn Read| {
+    let mut take = |path: &[u8], _: EntryKind, content: &mut dyn Read| {
         let Some(place) = place_of(path)? else { return Ok(()) };
         found.push((place, io::copy(content, &mut io::sink())?));
         Ok(())
     };
     let mut reader = io::Cursor::new(bytes);
-    let read = Form::of(&mut reader).and_then(|form| match form {
-        Form::Deb => deb::read(&mut reader, limit, &mut take),
-        Form::Rpm => rpm::read(reader, limit, &mut take),
+    let read = PackageFormat::of(&mut reader).and_then(|form| match form {
+        PackageFormat::Deb => deb::read(&mut reader, limit, &mut take),
+        PackageFormat::Rpm => rpm::read(reader, limit, &mut take),
     });
     let is_whole = read.is_ok();
     (found, is_whole)

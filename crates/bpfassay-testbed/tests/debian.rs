@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use bpfassay_testbed::{
     Arch, Error,
-    apt::{Apt, AptError, Options},
+    apt::{Apt, AptError, FetchOptions},
     cache::{Cache, Digest},
     catalogue::Catalogue,
-    provider::debian::Kernels,
+    provider::debian::KernelProvider,
 };
 
 /// Opens the user's own cache, because a study needs the same packages.
@@ -39,16 +39,16 @@ fn online<T>(outcome: Result<T, Error>) -> Option<T> {
 #[test]
 fn a_kernel_is_fetched_and_then_opened_at_once_without_network() {
     let (cache, catalogue) = (cache(), Catalogue::bundled().unwrap());
-    let apt = Apt::new(&cache, Options::default());
-    let Some(fetched) = online(Kernels::new(&apt, &catalogue).prepare(Arch::Aarch64, "6.1")) else { return };
+    let apt = Apt::new(&cache, FetchOptions::default());
+    let Some(fetched) = online(KernelProvider::new(&apt, &catalogue).prepare(Arch::Aarch64, "6.1")) else { return };
     assert!(fetched.release.starts_with("6.1.0-") && fetched.release.ends_with("-arm64"), "{}", fetched.release);
     assert_eq!(Digest::of_file(&fetched.image.path).unwrap(), fetched.image.sha256);
     let config = std::fs::read_to_string(&fetched.config.as_ref().unwrap().path).unwrap();
     assert!(config.lines().any(|line| line == "CONFIG_NFSD=m"));
     assert!(fetched.modules.as_ref().unwrap().path.join("kernel/fs/nfsd/nfsd.ko").exists());
 
-    let offline = Apt::new(&cache, Options { offline: true, ..Options::default() });
-    let kernels = Kernels::new(&offline, &catalogue);
+    let offline = Apt::new(&cache, FetchOptions { offline: true, ..FetchOptions::default() });
+    let kernels = KernelProvider::new(&offline, &catalogue);
     let start = Instant::now();
     assert_eq!(kernels.prepare(Arch::Aarch64, "6.1").unwrap(), fetched);
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
@@ -58,8 +58,8 @@ fn a_kernel_is_fetched_and_then_opened_at_once_without_network() {
 #[test]
 fn a_build_that_does_not_exist_names_those_that_do() {
     let (cache, catalogue) = (cache(), Catalogue::bundled().unwrap());
-    let apt = Apt::new(&cache, Options::default());
-    match Kernels::new(&apt, &catalogue).prepare(Arch::Riscv64, "6.12.1") {
+    let apt = Apt::new(&cache, FetchOptions::default());
+    match KernelProvider::new(&apt, &catalogue).prepare(Arch::Riscv64, "6.12.1") {
         Err(Error::Catalogue(error)) => {
             let message = error.to_string();
             assert!(
@@ -74,7 +74,7 @@ fn a_build_that_does_not_exist_names_those_that_do() {
 #[test]
 fn the_closure_of_a_foreign_package_is_found_and_fetched() {
     let cache = cache();
-    let apt = Apt::new(&cache, Options::default());
+    let apt = Apt::new(&cache, FetchOptions::default());
     let Some(root) = online(apt.root("trixie", &[Arch::X86_64, Arch::Riscv64])) else { return };
     assert_eq!(root.state().release.codename, "trixie");
     let packages = root.closure(&["zlib1g-dev:riscv64"]).unwrap();
@@ -98,15 +98,15 @@ fn what_is_not_there_offline_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::open(directory.path()).unwrap();
     let catalogue = Catalogue::bundled().unwrap();
-    let apt = Apt::new(&cache, Options { offline: true, newest: true, ..Options::default() });
-    let error = Kernels::new(&apt, &catalogue).prepare(Arch::X86_64, "6.12").unwrap_err();
+    let apt = Apt::new(&cache, FetchOptions { offline: true, newest: true, ..FetchOptions::default() });
+    let error = KernelProvider::new(&apt, &catalogue).prepare(Arch::X86_64, "6.12").unwrap_err();
     assert_eq!(
         error.to_string(),
         "the package index of suite trixie is not in the cache, and the network may not be used (--offline): run \
          `bpfassay testbed fetch` first"
     );
-    let apt = Apt::new(&cache, Options { offline: true, ..Options::default() });
-    let error = Kernels::new(&apt, &catalogue).prepare(Arch::X86_64, "6.12").unwrap_err().to_string();
+    let apt = Apt::new(&cache, FetchOptions { offline: true, ..FetchOptions::default() });
+    let error = KernelProvider::new(&apt, &catalogue).prepare(Arch::X86_64, "6.12").unwrap_err().to_string();
     assert!(
         error.starts_with("linux-image-6.12.") && error.contains("is not in the cache, and the network"),
         "{error}"
@@ -118,7 +118,7 @@ fn a_mirror_without_the_suite_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::open(directory.path().join("cache")).unwrap();
     let mirror = format!("file:{}", directory.path().display());
-    let apt = Apt::new(&cache, Options { mirror: Some(mirror), ..Options::default() });
+    let apt = Apt::new(&cache, FetchOptions { mirror: Some(mirror), ..FetchOptions::default() });
     match apt.root("trixie", &[Arch::X86_64]) {
         Err(Error::Apt(AptError::Missing { suite, .. })) => assert_eq!(suite, "trixie"),
         Err(Error::Program { .. }) => eprintln!("skipped: no apt on this machine"),

@@ -6,7 +6,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 
 use bpfassay_input::document::suggestion;
 
-use crate::{ReadError, Report};
+use crate::{ReadingsError, Report};
 
 /// Most maps, and most keys of a map, that are looked at.
 const MOST: usize = 64;
@@ -29,7 +29,7 @@ pub(crate) struct Clause<'a> {
 
 /// A change of a map.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct MapChange {
     pub(crate) map: String,
     pub(crate) keys: Vec<String>,
     pub(crate) what: What,
@@ -124,7 +124,7 @@ pub(crate) fn clauses(code: &str) -> Vec<Clause<'_>> {
 }
 
 /// Finds the map changes in the body of a clause.
-pub(crate) fn changes(body: &str) -> Vec<Change> {
+pub(crate) fn changes(body: &str) -> Vec<MapChange> {
     let mut changes = Vec::new();
     let (mut in_text, mut escaped) = (false, false);
     for (at, c) in body.char_indices() {
@@ -167,7 +167,7 @@ pub(crate) fn changes(body: &str) -> Vec<Change> {
             None => continue,
         };
         if map.len() <= MOST_OF_NAME && changes.len() < MOST && keys.len() <= MOST {
-            changes.push(Change { map: map.to_owned(), keys, what });
+            changes.push(MapChange { map: map.to_owned(), keys, what });
         }
     }
     changes
@@ -199,9 +199,9 @@ fn parts(key: &str) -> Vec<String> {
 /// Anything that could come from elsewhere is accepted.
 ///
 /// # Errors
-/// [`ReadError::NoScriptMap`] for a map that is not in `text`; [`ReadError::NoScriptKey`] for a key
-/// part that no use of the map has.
-pub(crate) fn check(report: &Report, text: &str) -> Result<(), ReadError> {
+/// [`ReadingsError::NoScriptMap`] for a map that is not in `text`; [`ReadingsError::NoScriptKey`]
+/// for a key part that no use of the map has.
+pub(crate) fn check(report: &Report, text: &str) -> Result<(), ReadingsError> {
     let code = without_comments(text);
     // Since version 0.24, bpftrace can import maps from other files.
     if code.lines().any(|line| line.trim_start().starts_with("import ")) {
@@ -212,7 +212,7 @@ pub(crate) fn check(report: &Report, text: &str) -> Result<(), ReadError> {
         let map = figure.value.split_once('.').map_or(figure.value.as_str(), |(map, _)| map);
         if places.iter().all(|(known, _)| *known != map) {
             let known: BTreeSet<&str> = places.iter().map(|(known, _)| *known).collect();
-            return Err(ReadError::NoScriptMap {
+            return Err(ReadingsError::NoScriptMap {
                 map: map.to_owned(),
                 nearest: suggestion(map, known.iter().copied()),
                 known: known.into_iter().collect::<Vec<_>>().join(", "),
@@ -221,7 +221,7 @@ pub(crate) fn check(report: &Report, text: &str) -> Result<(), ReadError> {
         for (label, wanted) in &figure.labelled {
             let Some(known) = literals(label, map, &places) else { continue };
             if !known.contains(wanted.as_str()) {
-                return Err(ReadError::NoScriptKey {
+                return Err(ReadingsError::NoScriptKey {
                     map: map.to_owned(),
                     label: label.clone(),
                     wanted: wanted.clone(),

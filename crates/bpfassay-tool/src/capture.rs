@@ -8,11 +8,11 @@ use crate::Stream;
 /// Everything captured in one run of a tool. Times are in nanoseconds of the guest's
 /// `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Capture {
+pub struct ToolCapture {
     /// Pieces of the output, in order.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<CapturedPiece>,
     /// Answers of the tool's endpoints, in order.
-    pub pages: Vec<Page>,
+    pub pages: Vec<CapturedPage>,
     /// Contents of the tool's maps, in order.
     pub dumps: Vec<Dump>,
     /// Whether the guest dropped something because there was too much.
@@ -21,7 +21,7 @@ pub struct Capture {
 
 /// Bytes that a tool wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct CapturedPiece {
     /// Time when the guest read them.
     pub at_ns: u64,
     /// The stream of the bytes.
@@ -32,7 +32,7 @@ pub struct Piece {
 
 /// One answer of an HTTP endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct CapturedPage {
     /// Time of the request.
     pub at_ns: u64,
     /// Index of the endpoint, from 0.
@@ -57,7 +57,7 @@ pub struct Dump {
 
 impl Dump {
     /// Parses an answer of the bundled tracer that was requested at `at_ns`: one [`MapPage`] per
-    /// map. Also returns whether some data did not fit ([`Capture::cut`]).
+    /// map. Also returns whether some data did not fit ([`ToolCapture::cut`]).
     ///
     /// # Errors
     /// A message if the answer is too long or is not a list of such pages.

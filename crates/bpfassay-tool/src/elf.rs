@@ -142,7 +142,7 @@ pub fn is_object(bytes: &[u8]) -> bool {
 
 /// A program or map of an eBPF object, with its section.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub struct ElfItem {
     /// Name of the symbol.
     pub name: String,
     /// Name of the section.
@@ -151,13 +151,13 @@ pub struct Named {
 
 /// Lists the programs of an eBPF object: functions outside `.text`, which has subprograms.
 #[must_use]
-pub fn programs(object: &[u8]) -> Vec<Named> {
+pub fn programs(object: &[u8]) -> Vec<ElfItem> {
     symbols(object, |kind, section| kind == SymbolKind::Text && section != ".text")
 }
 
 /// Lists the maps that an eBPF object declares in `.maps`.
 #[must_use]
-pub fn maps(object: &[u8]) -> Vec<Named> {
+pub fn maps(object: &[u8]) -> Vec<ElfItem> {
     symbols(object, |kind, section| kind == SymbolKind::Data && section == ".maps")
 }
 
@@ -177,14 +177,14 @@ pub fn global_sections(object: &[u8]) -> Vec<String> {
 
 /// Lists the symbols of the `wanted` kind and section, [`MAX_NAMED`] at most. Names longer than
 /// [`MAX_NAME`] are skipped.
-fn symbols(object: &[u8], wanted: impl Fn(SymbolKind, &str) -> bool) -> Vec<Named> {
+fn symbols(object: &[u8], wanted: impl Fn(SymbolKind, &str) -> bool) -> Vec<ElfItem> {
     let Ok(file) = object::File::parse(object) else { return Vec::new() };
     let named = |symbol: object::Symbol<'_, '_>| {
         let section = file.section_by_index(symbol.section_index()?).ok()?;
         let (name, section) = (symbol.name().ok()?, section.name().ok()?);
         let is_short = |name: &str| (1..=MAX_NAME).contains(&name.len());
         (is_short(name) && is_short(section) && wanted(symbol.kind(), section))
-            .then(|| Named { name: name.to_owned(), section: section.to_owned() })
+            .then(|| ElfItem { name: name.to_owned(), section: section.to_owned() })
     };
     file.symbols().filter_map(named).take(MAX_NAMED).collect()
 }

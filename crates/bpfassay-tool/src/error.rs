@@ -6,7 +6,7 @@ use std::{io, path::PathBuf};
 use bpfassay_btf::contents::ContentsError;
 use bpfassay_input::document::Invalid;
 
-use crate::ReadError;
+use crate::ReadingsError;
 
 /// Why a tool file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ pub enum ToolError {
         path: PathBuf,
         /// What is missing.
         #[source]
-        source: Box<ReadError>,
+        source: Box<ReadingsError>,
     },
     /// The object lacks contents that the tool file sets, or they cannot be set.
     #[error("{name} sets what the object {} cannot hold", path.display())]

@@ -15,10 +15,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    form::{Form, MetricsPage},
-    source::{Binary, Debian, DebianPackage, Entry, Nix, Object, Script, Source, is_of_series, of_arch, of_target},
+    form::{MetricsPage, ReportForm},
+    source::{
+        Binary, Debian, DebianPackage, Nix, Object, Script, Source, SourceEntry, is_of_series, of_arch, of_target,
+    },
 };
-use crate::{Pattern, Service};
+use crate::{MissingService, ToolPattern};
 
 /// A tool file that was read and checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -44,7 +46,7 @@ pub struct ToolFile {
     pub environment: BTreeMap<String, String>,
     /// Services that the tool requires.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub needs: Vec<Service>,
+    pub needs: Vec<MissingService>,
     /// When the tool counts as ready.
     pub ready: Ready,
     /// Time limit until the tool is ready, in milliseconds.
@@ -69,7 +71,7 @@ impl ToolFile {
 pub struct Report {
     /// Form of the report.
     #[serde(flatten)]
-    pub form: Form,
+    pub form: ReportForm,
     /// For a tool that reports by itself: how long to wait for the next report before and after the
     /// workload, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +95,7 @@ pub struct Report {
 #[serde(deny_unknown_fields)]
 pub struct Lost {
     /// Pattern of these lines. The group `lost` has the number.
-    pub line: Pattern,
+    pub line: ToolPattern,
     /// The stream of these lines.
     pub stream: Stream,
 }
@@ -107,7 +109,8 @@ impl Lost {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReportedFigure {
-    /// Name of the figure in the report; see [`Form`]. Empty for a figure that counts all events.
+    /// Name of the figure in the report; see [`ReportForm`]. Empty for a figure that counts all
+    /// events.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// The page or map with the figure, if there are several.
@@ -122,7 +125,7 @@ pub struct ReportedFigure {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
     /// The unit of the count.
-    pub unit: Unit,
+    pub unit: CountedUnit,
     /// Units per printed unit: 1024 for KiB. The tool rounds down.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub scale: u64,
@@ -188,8 +191,8 @@ const fn is_one(scale: &u64) -> bool {
 
 /// What figures count of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Unit {
+#[serde(rename = "Unit", rename_all = "kebab-case")]
+pub enum CountedUnit {
     /// Bytes that the calls moved.
     BytesReturned,
     /// Bytes that the calls requested.
@@ -202,7 +205,7 @@ pub enum Unit {
     Successes,
 }
 
-impl Unit {
+impl CountedUnit {
     /// All units.
     pub const ALL: [Self; 5] = [Self::BytesReturned, Self::BytesRequested, Self::Calls, Self::Errors, Self::Successes];
 

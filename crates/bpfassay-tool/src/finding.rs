@@ -27,14 +27,14 @@ mod truth;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::definition::Known;
+use self::definition::KindInputs;
 pub use self::{
     certainty::Certainty,
-    evidence::{Detach, Evidence, KernelFacts, Limits, Start},
+    evidence::{Detach, Evidence, KernelFacts, Start, ValueLimits},
     figures::{Compared, NotCompared, Values, compared, moved, not_compared, requested},
-    kind::{Advice, Kind},
+    kind::{Kind, KindAdvice},
     status::FindingStatus,
-    truth::{Process, Share, Truth},
+    truth::{CallShare, ProcessNames, Truth},
 };
 use crate::Report;
 
@@ -50,12 +50,12 @@ pub struct FindingResult {
 
 /// Evaluates every kind in the order of [`Kind::ALL`].
 #[must_use]
-pub fn evaluate(evidence: &Evidence<'_>, limits: &Limits) -> Vec<FindingResult> {
+pub fn evaluate(evidence: &Evidence<'_>, limits: &ValueLimits) -> Vec<FindingResult> {
     let explain: Vec<_> = Kind::ALL.iter().map(|kind| kind.definition().explain).collect();
     let figures = figures::explain(evidence, &explain);
     let status = |(place, kind): (usize, &Kind)| {
         let definition = kind.definition();
-        let known = Known { evidence, limits, figures: &figures, sources: &definition.sources, place };
+        let known = KindInputs { evidence, limits, figures: &figures, sources: &definition.sources, place };
         FindingResult { kind: *kind, status: (definition.evaluate)(&known) }
     };
     Kind::ALL.iter().enumerate().map(status).collect()

@@ -8,8 +8,8 @@ use bpfassay_protocol::{
 };
 
 use crate::{
-    Form, Source, ToolFile,
-    file::{Entry, of_arch, of_target},
+    ReportForm, Source, ToolFile,
+    file::{SourceEntry, of_arch, of_target},
 };
 
 /// Directory of all tools in the guest. Each tool has one subdirectory.
@@ -138,19 +138,19 @@ impl ToolFile {
 }
 
 /// The endpoints of a form. Printed forms have none.
-fn endpoints(form: &Form) -> Vec<Endpoint> {
+fn endpoints(form: &ReportForm) -> Vec<Endpoint> {
     let one = |port, path: &str, interval_ms| Endpoint { port, path: path.to_owned(), interval_ms };
     match form {
-        Form::Openmetrics { port, path, interval_ms } => vec![one(*port, path, *interval_ms)],
-        Form::OpenmetricsPages { pages, interval_ms } => {
+        ReportForm::Openmetrics { port, path, interval_ms } => vec![one(*port, path, *interval_ms)],
+        ReportForm::OpenmetricsPages { pages, interval_ms } => {
             pages.iter().map(|page| one(page.port, &page.path, *interval_ms)).collect()
         }
-        Form::Map { .. } | Form::Maps { .. } => vec![one(OBJECT_PORT, "/map", None)],
-        Form::JsonLines { .. }
-        | Form::Table { .. }
-        | Form::Histogram { .. }
-        | Form::Events { .. }
-        | Form::BpftraceJson { .. } => Vec::new(),
+        ReportForm::Map { .. } | ReportForm::Maps { .. } => vec![one(OBJECT_PORT, "/map", None)],
+        ReportForm::JsonLines { .. }
+        | ReportForm::Table { .. }
+        | ReportForm::Histogram { .. }
+        | ReportForm::Events { .. }
+        | ReportForm::BpftraceJson { .. } => Vec::new(),
     }
 }
 
@@ -161,7 +161,7 @@ fn none(what: &str, arch: Arch, kernel: Option<&str>) -> String {
 }
 
 /// Finds the entry of `list` for this target, and its index.
-fn entry<'a, T: Entry>(list: &'a [T], what: &str, arch: Arch, kernel: &str) -> Result<(usize, &'a T), String> {
+fn entry<'a, T: SourceEntry>(list: &'a [T], what: &str, arch: Arch, kernel: &str) -> Result<(usize, &'a T), String> {
     of_target(list, arch, kernel)
         .ok_or_else(|| none(what, arch, of_arch(list, arch).next().is_some().then_some(kernel)))
 }

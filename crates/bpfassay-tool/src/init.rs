@@ -23,7 +23,7 @@ use std::{
 
 use bpfassay_input::document::Invalid;
 
-use self::draft::Draft;
+use self::draft::ToolDraft;
 use crate::{ToolFile, bpftrace_script, elf};
 
 /// Size limit of the source, in bytes.
@@ -119,7 +119,7 @@ pub fn tool_file(source: &str, folder: Option<&Path>) -> Result<String, InitErro
 }
 
 /// Drafts a tool file for the file `path`, which the tool file calls `named`.
-fn look(path: &Path, named: &str, bytes: &[u8]) -> Result<Draft, InitError> {
+fn look(path: &Path, named: &str, bytes: &[u8]) -> Result<ToolDraft, InitError> {
     let stem = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if elf::is_object(bytes) {
         return match elf::no_object(bytes, &[]) {

@@ -37,16 +37,16 @@ mod supply;
 mod under_test;
 
 pub use bpfassay_protocol::tool::{Ready, Signal, Stop, Stream};
-pub use capture::Capture;
+pub use capture::ToolCapture;
 pub use error::ToolError;
 pub use file::{
-    Binary, Counting, Debian, DebianPackage, Form, Lost, MetricsPage, Nix, Object, Report, ReportedFigure, Script,
-    Source, ToolFile, Unit, Whose,
+    Binary, CountedUnit, Counting, Debian, DebianPackage, Lost, MetricsPage, Nix, Object, Report, ReportForm,
+    ReportedFigure, Script, Source, ToolFile, Whose,
 };
-pub use pattern::Pattern;
-pub use read::{Loaded, arguments, load, program_source, suite};
-pub use readings::{ReadError, Readings, Sample, Vanished, read};
-pub use service::Service;
+pub use pattern::ToolPattern;
+pub use read::{LoadedFile, arguments, load, program_source, suite};
+pub use readings::{Readings, ReadingsError, Sample, Vanished, read};
+pub use service::MissingService;
 pub use supply::Supply;
 pub use under_test::{MAX_OBJECT, UnderTest};
 

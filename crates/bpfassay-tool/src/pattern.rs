@@ -14,10 +14,10 @@ const MAX_COMPILED: usize = 1 << 20;
 
 /// A regular expression in the syntax of the crate `regex-lite`, which guests use, too.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Pattern(Regex);
+#[serde(rename = "Pattern", try_from = "String", into = "String")]
+pub struct ToolPattern(Regex);
 
-impl Pattern {
+impl ToolPattern {
     /// The compiled form.
     #[must_use]
     pub const fn regex(&self) -> &Regex {
@@ -30,15 +30,15 @@ impl Pattern {
     }
 }
 
-impl PartialEq for Pattern {
+impl PartialEq for ToolPattern {
     fn eq(&self, other: &Self) -> bool {
         self.0.as_str() == other.0.as_str()
     }
 }
 
-impl Eq for Pattern {}
+impl Eq for ToolPattern {}
 
-impl std::str::FromStr for Pattern {
+impl std::str::FromStr for ToolPattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -50,7 +50,7 @@ impl std::str::FromStr for Pattern {
     }
 }
 
-impl TryFrom<String> for Pattern {
+impl TryFrom<String> for ToolPattern {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -58,13 +58,13 @@ impl TryFrom<String> for Pattern {
     }
 }
 
-impl From<Pattern> for String {
-    fn from(pattern: Pattern) -> Self {
+impl From<ToolPattern> for String {
+    fn from(pattern: ToolPattern) -> Self {
         pattern.0.as_str().to_owned()
     }
 }
 
-impl JsonSchema for Pattern {
+impl JsonSchema for ToolPattern {
     fn schema_name() -> Cow<'static, str> {
         "Pattern".into()
     }
@@ -84,14 +84,14 @@ mod tests {
 
     #[test]
     fn patterns_are_bounded_and_errors_name_what_is_wrong() {
-        let wrong = |text: &str| text.parse::<Pattern>().unwrap_err();
+        let wrong = |text: &str| text.parse::<ToolPattern>().unwrap_err();
         assert_eq!(wrong("a(b"), "no regular expression: found open group without closing ')'");
         assert!(wrong(&"a".repeat(MAX_LENGTH + 1)).contains("from 1 to 2000 bytes"));
         assert!(wrong(r"(\w{500}){500}").contains("size"));
-        let pattern: Pattern = r"^(?<calls>\d+) (\S+) (?P<name>\S+)$".parse().unwrap();
+        let pattern: ToolPattern = r"^(?<calls>\d+) (\S+) (?P<name>\S+)$".parse().unwrap();
         assert_eq!(pattern.groups().collect::<Vec<_>>(), ["calls", "name"]);
         let json = serde_json::to_string(&pattern).unwrap();
-        assert_eq!(serde_json::from_str::<Pattern>(&json).unwrap(), pattern);
-        assert!(serde_json::from_str::<Pattern>("\"(\"").is_err());
+        assert_eq!(serde_json::from_str::<ToolPattern>(&json).unwrap(), pattern);
+        assert!(serde_json::from_str::<ToolPattern>("\"(\"").is_err());
     }
 }

@@ -20,8 +20,8 @@ use bpfassay_protocol::Arch;
 
 use self::places::{argument, attribute, in_the_guest, package, relative};
 use crate::{
-    Binary, Debian, DebianPackage, Nix, Object, Pattern, Ready, Script, Service, Source, Stop, Supply, TOOL_SCHEMA,
-    ToolError, ToolFile, bundled, file::is_of_series, guest,
+    Binary, Debian, DebianPackage, MissingService, Nix, Object, Ready, Script, Source, Stop, Supply, TOOL_SCHEMA,
+    ToolError, ToolFile, ToolPattern, bundled, file::is_of_series, guest,
 };
 
 /// Size limit of a tool file, in bytes.
@@ -36,14 +36,14 @@ pub(crate) const MAX_ENTRIES: usize = 64;
 
 /// A tool file and its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Loaded {
+pub struct LoadedFile {
     /// The contents of the tool file.
     pub file: ToolFile,
     /// The directory that relative paths refer to; `None` for a bundled tool file.
     pub folder: Option<PathBuf>,
 }
 
-impl Loaded {
+impl LoadedFile {
     /// What the tool needs in guests.
     #[must_use]
     pub fn supply(&self) -> Supply<'_> {
@@ -57,13 +57,13 @@ impl Loaded {
 /// # Errors
 /// [`ToolError::Unknown`] if `name` is neither a bundled tool nor a file path; [`ToolError::Read`]
 /// if the file cannot be read; those of [`ToolFile::parse`].
-pub fn load(name: &str) -> Result<Loaded, ToolError> {
+pub fn load(name: &str) -> Result<LoadedFile, ToolError> {
     if let Some(text) = bundled::tool(name) {
         let mut file = ToolFile::parse(&format!("bundled tool {name}"), text)?;
         if let Source::Object(objects) = &mut file.source {
             objects.iter_mut().for_each(|object| object.bundled = true);
         }
-        return Ok(Loaded { file, folder: None });
+        return Ok(LoadedFile { file, folder: None });
     }
     let path = Path::new(name);
     if !is_file_name(name) {
@@ -79,7 +79,7 @@ pub fn load(name: &str) -> Result<Loaded, ToolError> {
     if let Source::Nix(nix) = &mut file.source {
         nix.closures = Arch::ALL.iter().copied().filter(|&arch| folder.join(Nix::closure(arch)).is_dir()).collect();
     }
-    Ok(Loaded { file, folder: Some(folder) })
+    Ok(LoadedFile { file, folder: Some(folder) })
 }
 
 impl ToolFile {
@@ -109,7 +109,7 @@ impl ToolFile {
         let source = root.need("source", |field| source(field, SOURCES, &["files"], true));
         let files = root.need("source", |field| field.table()?.or("files", Vec::new(), files));
         let is_object = root.get("source").is_some_and(|source| source.has("object"));
-        let default = Start {
+        let default = StartPart {
             arguments: Vec::new(),
             environment: BTreeMap::new(),
             needs: Vec::new(),
@@ -120,7 +120,7 @@ impl ToolFile {
         let stop = root.or("stop", Stop::default(), stop);
         let report = root.optional("report", |field| report::read(field, is_object));
         let (name, description) = tool?;
-        let Start { arguments, environment, needs, ready, deadline_ms } = start?;
+        let StartPart { arguments, environment, needs, ready, deadline_ms } = start?;
         Ok(Self {
             schema: TOOL_SCHEMA,
             name,
@@ -140,15 +140,15 @@ impl ToolFile {
 
 /// The part `[start]`.
 #[derive(Clone)]
-struct Start {
+struct StartPart {
     arguments: Vec<String>,
     environment: BTreeMap<String, String>,
-    needs: Vec<Service>,
+    needs: Vec<MissingService>,
     ready: Ready,
     deadline_ms: u64,
 }
 
-fn start(field: &Field<'_, '_>, default: Start, is_object: bool) -> Result<Start, Reported> {
+fn start(field: &Field<'_, '_>, default: StartPart, is_object: bool) -> Result<StartPart, Reported> {
     let section = field.table()?;
     section.only(&["arguments", "environment", "needs", "ready", "deadline"]);
     let arguments = section.or("arguments", default.arguments, |field| match is_object {
@@ -161,11 +161,11 @@ fn start(field: &Field<'_, '_>, default: Start, is_object: bool) -> Result<Start
     });
     let needs = section.or("needs", default.needs, |field| match is_object {
         true => Err(field.error("a bare object has no program that would need a service")),
-        false => field.distinct("service", |service| service.choice(Service::NAMES)),
+        false => field.distinct("service", |service| service.choice(MissingService::NAMES)),
     });
     let ready = section.or("ready", default.ready, ready);
     let deadline_ms = section.or("deadline", default.deadline_ms, |field| field.milliseconds(1000..=HOUR_MS));
-    Ok(Start {
+    Ok(StartPart {
         arguments: arguments?,
         environment: environment?,
         needs: needs?,
@@ -421,7 +421,7 @@ fn function(field: &Field<'_, '_>) -> Result<String, Reported> {
 /// # Errors
 /// [`Reported`] if the value is not text, or not an accepted regular expression. The complaint is
 /// in the document.
-pub(crate) fn pattern(field: &Field<'_, '_>) -> Result<Pattern, Reported> {
+pub(crate) fn pattern(field: &Field<'_, '_>) -> Result<ToolPattern, Reported> {
     field.name()
 }
 

@@ -27,16 +27,16 @@ pub(crate) use self::{
 };
 pub use self::{
     distribution::{Bucket, Distribution},
-    names::Absent,
+    names::AbsentName,
     number::{negative, shown},
 };
 use self::{
-    histogram::Settings,
-    lines::{Line, lines},
-    names::Names,
+    histogram::LinePatterns,
+    lines::{TimedLine, lines},
+    names::RowNames,
     number::{scaled, whole},
 };
-use crate::{Capture, Counting, Form, Lost, Report, ReportedFigure, Stream, Whose};
+use crate::{Counting, Lost, Report, ReportForm, ReportedFigure, Stream, ToolCapture, Whose};
 
 /// Limit for samples of one run. Further ones are not read.
 pub const MAX_SAMPLES: usize = 1 << 18;
@@ -75,7 +75,7 @@ pub struct Readings {
     pub lost: Option<u64>,
     /// Names of the tool file that no report has, for forms whose names are not checked earlier.
     /// Empty if nothing was reported, or not everything was looked at.
-    pub absent: Vec<Absent>,
+    pub absent: Vec<AbsentName>,
     /// Keys that disappeared between two readings of a map, by figure and subject.
     pub vanished: Vec<Vanished>,
     /// Whether some data was not looked at, because the guest or [`MAX_SAMPLES`] cut it.
@@ -104,7 +104,7 @@ pub struct Vanished {
 
 /// Why nothing can be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
+pub enum ReadingsError {
     /// A map needs an object, and there is none.
     #[error("map `{0}` is described by an object's BTF, and no object was given")]
     NoObject(String),
@@ -157,43 +157,44 @@ pub enum ReadError {
 /// Parses `capture` as `report` describes. `object` has the bare object's bytes if maps are read.
 ///
 /// # Errors
-/// [`ReadError`]. Unreadable output is not an error, but is counted as unread.
-pub fn read(report: &Report, capture: &Capture, object: Option<&[u8]>) -> Result<Readings, ReadError> {
+/// [`ReadingsError`]. Unreadable output is not an error, but is counted as unread.
+pub fn read(report: &Report, capture: &ToolCapture, object: Option<&[u8]>) -> Result<Readings, ReadingsError> {
     let readings = Readings { cut: capture.cut, ..Readings::default() };
-    let mut sink = Sink { figures: &report.figures, part: None, names: Names::of(report), buckets: 0, readings };
+    let mut sink =
+        SampleSink { figures: &report.figures, part: None, names: RowNames::of(report), buckets: 0, readings };
     // Lines about lost events are not part of the report.
-    let is_lost = |line: &Line, stream: Stream| {
+    let is_lost = |line: &TimedLine, stream: Stream| {
         report.lost.as_ref().is_some_and(|lost| lost.stream == stream && lost.line.regex().is_match(&line.text))
     };
     let printed = |stream: Stream| lines(&capture.pieces, stream).filter(move |line| !is_lost(line, stream));
     match &report.form {
-        Form::JsonLines { stream, ignore } => json::read(&mut sink, printed(*stream), ignore.as_ref()),
-        Form::Table { stream, line, ignore } => table::read(&mut sink, printed(*stream), line, ignore.as_ref()),
-        Form::Histogram { stream, heading, time, ignore } => {
-            let settings = Settings { heading: heading.as_ref(), time: time.as_ref(), ignore: ignore.as_ref() };
+        ReportForm::JsonLines { stream, ignore } => json::read(&mut sink, printed(*stream), ignore.as_ref()),
+        ReportForm::Table { stream, line, ignore } => table::read(&mut sink, printed(*stream), line, ignore.as_ref()),
+        ReportForm::Histogram { stream, heading, time, ignore } => {
+            let settings = LinePatterns { heading: heading.as_ref(), time: time.as_ref(), ignore: ignore.as_ref() };
             histogram::read(&mut sink, printed(*stream), &settings);
         }
-        Form::Events { stream, line, ignore } => {
+        ReportForm::Events { stream, line, ignore } => {
             events::read(&mut sink, printed(*stream), line.as_ref(), ignore.as_ref());
         }
-        Form::BpftraceJson { stream } => bpftrace::read(&mut sink, printed(*stream)),
-        Form::Openmetrics { .. } | Form::OpenmetricsPages { .. } => {
+        ReportForm::BpftraceJson { stream } => bpftrace::read(&mut sink, printed(*stream)),
+        ReportForm::Openmetrics { .. } | ReportForm::OpenmetricsPages { .. } => {
             openmetrics::read(&mut sink, &report.form, &capture.pages);
         }
-        Form::Map { .. } | Form::Maps { .. } => map::read(&mut sink, report, &capture.dumps, object)?,
+        ReportForm::Map { .. } | ReportForm::Maps { .. } => map::read(&mut sink, report, &capture.dumps, object)?,
     }
     if let Some(lost) = &report.lost {
         count_lost(&mut sink, lost, capture);
     }
     // Missing names could be in the data that was not looked at.
     if !sink.readings.reports.is_empty() && !sink.readings.cut {
-        sink.readings.absent = sink.names.iter().flat_map(Names::absent).collect();
+        sink.readings.absent = sink.names.iter().flat_map(RowNames::absent).collect();
     }
     Ok(sink.readings)
 }
 
 /// Adds up the lost events that the tool reports.
-fn count_lost(sink: &mut Sink<'_>, lost: &Lost, capture: &Capture) {
+fn count_lost(sink: &mut SampleSink<'_>, lost: &Lost, capture: &ToolCapture) {
     let mut sum = sink.readings.lost.unwrap_or(0);
     for line in lines(&capture.pieces, lost.stream) {
         let Some(found) = lost.line.regex().captures(&line.text) else { continue };
@@ -206,21 +207,21 @@ fn count_lost(sink: &mut Sink<'_>, lost: &Lost, capture: &Capture) {
 }
 
 /// A row of named texts: a line, a sample, or a map entry.
-type Row<'a> = BTreeMap<Cow<'a, str>, Cow<'a, str>>;
+type TextRow<'a> = BTreeMap<Cow<'a, str>, Cow<'a, str>>;
 
 /// Converts rows to samples.
-struct Sink<'f> {
+struct SampleSink<'f> {
     figures: &'f [ReportedFigure],
     /// The current page or map, if there are several.
     part: Option<&'f str>,
     /// The names of all rows, if they are needed.
-    names: Option<Names<'f>>,
+    names: Option<RowNames<'f>>,
     /// Number of histogram buckets kept so far.
     buckets: usize,
     readings: Readings,
 }
 
-impl<'f> Sink<'f> {
+impl<'f> SampleSink<'f> {
     /// The figures of the current page or map, with their indices.
     fn own_figures(&self) -> impl Iterator<Item = (usize, &'f ReportedFigure)> + use<'f> {
         let part = self.part;
@@ -250,7 +251,7 @@ impl<'f> Sink<'f> {
     }
 
     /// Records the names of a row.
-    fn note_names(&mut self, row: &Row<'_>) {
+    fn note_names(&mut self, row: &TextRow<'_>) {
         if let Some(names) = &mut self.names {
             names.add(self.part, row);
         }
@@ -258,7 +259,7 @@ impl<'f> Sink<'f> {
 
     /// Adds the samples of a row. Returns whether the row has the value of any figure, whatever its
     /// labels.
-    fn row(&mut self, at_ns: u64, row: &Row<'_>, text: &str) -> bool {
+    fn row(&mut self, at_ns: u64, row: &TextRow<'_>, text: &str) -> bool {
         let mut any = false;
         self.note_names(row);
         for (index, figure) in self.own_figures() {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// A service that no guest has: process 1 is the agent, which starts none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Service {
+#[serde(rename = "Service", rename_all = "lowercase")]
+pub enum MissingService {
     /// systemd with its journal.
     Systemd,
     /// The D-Bus system bus.
@@ -24,7 +24,7 @@ pub enum Service {
     Udev,
 }
 
-impl Service {
+impl MissingService {
     /// The names in tool files.
     pub const NAMES: &'static [(&'static str, Self)] = &[
         ("systemd", Self::Systemd),
@@ -51,7 +51,7 @@ impl Service {
 
 /// Texts by which a tool reports that a service is missing.
 struct Signs {
-    of: Service,
+    of: MissingService,
     /// Lower-case texts that appear only if the service is missing.
     says: &'static [&'static str],
     /// Programs, sockets and directories of the service, in lower case. A line with one of them and
@@ -74,23 +74,23 @@ const SIGNS: &[Signs] = &[
     // Sources: systemctl (src/shared/bus-util.c and src/systemctl/systemctl.c of systemd, 252),
     // go-systemd (dbus/dbus.go).
     Signs {
-        of: Service::Systemd,
+        of: MissingService::Systemd,
         says: &["system has not been booted with systemd as init system"],
         parts: &["/run/systemd/", "systemctl", "journalctl", "systemd-run", "org.freedesktop.systemd1"],
     },
     Signs {
-        of: Service::DBus,
+        of: MissingService::DBus,
         says: &["failed to connect to bus: ", "failed to connect to system scope bus "],
         parts: &["/run/dbus/system_bus_socket", "dbus-daemon", "dbus_system_bus_address"],
     },
-    Signs { of: Service::Containerd, says: &[], parts: &["/run/containerd/"] },
-    Signs { of: Service::Docker, says: &["cannot connect to the docker daemon"], parts: &["/run/docker.sock"] },
-    Signs { of: Service::CriO, says: &[], parts: &["/run/crio/"] },
-    Signs { of: Service::Udev, says: &[], parts: &["/run/udev/", "udevadm"] },
+    Signs { of: MissingService::Containerd, says: &[], parts: &["/run/containerd/"] },
+    Signs { of: MissingService::Docker, says: &["cannot connect to the docker daemon"], parts: &["/run/docker.sock"] },
+    Signs { of: MissingService::CriO, says: &[], parts: &["/run/crio/"] },
+    Signs { of: MissingService::Udev, says: &[], parts: &["/run/udev/", "udevadm"] },
 ];
 
 /// Finds the first service that `message` reports as missing, with the line.
-pub(crate) fn missing(message: &str) -> Option<(Service, &str)> {
+pub(crate) fn missing(message: &str) -> Option<(MissingService, &str)> {
     message.lines().find_map(|line| {
         let lower = line.to_lowercase();
         let has = |texts: &[&str]| texts.iter().any(|text| lower.contains(text));

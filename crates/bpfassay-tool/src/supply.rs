@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Service, Source, ToolError};
+use crate::{MissingService, Source, ToolError};
 
 /// Limit for entries of directories in `files`.
 const MAX_FILES: usize = 4096;
@@ -27,7 +27,7 @@ pub struct Supply<'a> {
     /// [`Supply::all_files`].
     pub files: &'a [String],
     /// Required services.
-    pub needs: &'a [Service],
+    pub needs: &'a [MissingService],
     /// The directory that relative paths refer to, if there is one.
     pub folder: Option<&'a Path>,
 }

@@ -10,7 +10,9 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Form, Loaded, Report, Script, Source, Supply, ToolError, ToolFile, bpftrace_script, readings::check_maps};
+use crate::{
+    LoadedFile, Report, ReportForm, Script, Source, Supply, ToolError, ToolFile, bpftrace_script, readings::check_maps,
+};
 
 /// Size limit of scripts that are checked, in bytes.
 const MAX_SCRIPT: u64 = 1 << 20;
@@ -61,7 +63,7 @@ impl ToolFile {
     /// has is then known to be empty.
     #[must_use]
     pub fn names_maps_of_scripts(&self) -> bool {
-        let is_json = self.report.as_ref().is_some_and(|report| matches!(report.form, Form::BpftraceJson { .. }));
+        let is_json = self.report.as_ref().is_some_and(|report| matches!(report.form, ReportForm::BpftraceJson { .. }));
         is_json && matches!(&self.source, Source::Script(scripts) if scripts.iter().all(is_bpftrace))
     }
 }
@@ -84,7 +86,7 @@ fn check_scripts(supply: &Supply<'_>, scripts: &[Script], report: &Report) -> Re
     Ok(())
 }
 
-impl Loaded {
+impl LoadedFile {
     /// Returns the tool with the objects whose maps are read.
     ///
     /// # Errors

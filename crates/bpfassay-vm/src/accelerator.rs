@@ -14,7 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Accelerator, BootOptions, Deadlines, EndReason, Ending, Event, Guest, KernelIncidentKind, Machine, Qemu, VmError,
+    Accelerator, BootOptions, EndReason, Guest, GuestDeadlines, GuestEnding, KernelIncidentKind, Machine, Qemu,
+    VmError, VmEvent,
 };
 
 /// The accelerator that the user requests.
@@ -140,7 +141,7 @@ async fn try_kvm(
 ) -> Result<Result<String, String>, VmError> {
     let machine = Machine { accelerator: Accelerator::Kvm, initrd: None, verbose: true, ..machine.clone() };
     let mut options = BootOptions::new(log_path);
-    options.deadlines = Deadlines { boot: Some(patience.as_secs().max(1)), ..Deadlines::default() };
+    options.deadlines = GuestDeadlines { boot: Some(patience.as_secs().max(1)), ..GuestDeadlines::default() };
     let mut guest = match Guest::boot(qemu, &machine, options).await {
         Ok(guest) => guest,
         Err(VmError::Refused { stderr, .. }) => {
@@ -153,14 +154,14 @@ async fn try_kvm(
         Err(error) => return Err(error),
     };
     loop {
-        if let Event::Ended(ending) = guest.next_event().await {
+        if let VmEvent::Ended(ending) = guest.next_event().await {
             return Ok(verdict(&ending));
         }
     }
 }
 
 /// Draws the conclusion about KVM from the end of the trial.
-fn verdict(ending: &Ending) -> Result<String, String> {
+fn verdict(ending: &GuestEnding) -> Result<String, String> {
     match &ending.reason {
         // The kernel found no root, after it had initialised every CPU and itself.
         EndReason::KernelDied { incident }

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::{
     EndReason,
-    output::{Backlog, Output},
+    output::{Backlog, OutputFile},
 };
 
 /// Bytes of memory for messages that have not reached the owner of the guest. This is more than the
@@ -51,9 +51,17 @@ pub(crate) enum PortEvent {
 ///
 /// Console and agent's port are read separately. The run in which a console line was written is
 /// known only after reading everything that the agent had sent by then.
-pub(crate) async fn listen(agent: Output, events: mpsc::Sender<PortEvent>, mut asked: mpsc::UnboundedReceiver<u64>) {
-    let mut listener =
-        Listener { agent, events, capacity: Arc::new(Semaphore::new(CAPACITY as usize)), decoder: Decoder::default() };
+pub(crate) async fn listen(
+    agent: OutputFile,
+    events: mpsc::Sender<PortEvent>,
+    mut asked: mpsc::UnboundedReceiver<u64>,
+) {
+    let mut listener = AgentListener {
+        agent,
+        events,
+        capacity: Arc::new(Semaphore::new(CAPACITY as usize)),
+        decoder: Decoder::default(),
+    };
     let mut buffer = vec![0; 64 << 10];
     let mut asked_open = true;
     loop {
@@ -76,14 +84,14 @@ pub(crate) async fn listen(agent: Output, events: mpsc::Sender<PortEvent>, mut a
     }
 }
 
-struct Listener {
-    agent: Output,
+struct AgentListener {
+    agent: OutputFile,
     events: mpsc::Sender<PortEvent>,
     capacity: Arc<Semaphore>,
     decoder: Decoder,
 }
 
-impl Listener {
+impl AgentListener {
     /// Processes `bytes`. Returns `None` if reading must stop.
     async fn take(&mut self, bytes: &[u8]) -> Option<()> {
         self.decoder.push(bytes);
@@ -174,7 +182,7 @@ mod tests {
         let (mut theirs, ours) = UnixStream::pair().unwrap();
         let (sender, mut received) = mpsc::channel(1000);
         let (read, _write) = ours.into_split();
-        tokio::spawn(listen(Output::Socket(read), sender, mpsc::unbounded_channel().1));
+        tokio::spawn(listen(OutputFile::Socket(read), sender, mpsc::unbounded_channel().1));
         let text = "x".repeat(4 << 20);
         let frame = encode(&GuestMessage::Log { text }).unwrap();
         let writer = tokio::spawn(async move {
@@ -202,7 +210,7 @@ mod tests {
         let (mut theirs, ours) = UnixStream::pair().unwrap();
         let (sender, mut received) = mpsc::channel(1);
         let (read, _write) = ours.into_split();
-        tokio::spawn(listen(Output::Socket(read), sender, mpsc::unbounded_channel().1));
+        tokio::spawn(listen(OutputFile::Socket(read), sender, mpsc::unbounded_channel().1));
         theirs.write_all(&encode(&serde_json::json!({ "type": "phase", "phase": "lunch" })).unwrap()).await.unwrap();
         let Some(PortEvent::Wrong(EndReason::ProtocolError { message })) = received.recv().await else {
             unreachable!()
@@ -212,7 +220,7 @@ mod tests {
 
     /// A number that is requested after the agent wrote two frames must follow both, no matter
     /// which read returns them.
-    async fn catches_up(agent: Output, mut write: impl FnMut(&[u8])) {
+    async fn catches_up(agent: OutputFile, mut write: impl FnMut(&[u8])) {
         let (sender, mut received) = mpsc::channel(16);
         let (ask, asked) = mpsc::unbounded_channel();
         tokio::spawn(listen(agent, sender, asked));
@@ -239,12 +247,12 @@ mod tests {
         let (theirs, ours) = std::os::unix::net::UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         let (read, _write) = UnixStream::from_std(ours).unwrap().into_split();
-        catches_up(Output::Socket(read), |bytes| (&theirs).write_all(bytes).unwrap()).await;
+        catches_up(OutputFile::Socket(read), |bytes| (&theirs).write_all(bytes).unwrap()).await;
 
         let (file, other) = crate::output::file_in_memory("test").unwrap();
         let (_ended, gone) = tokio::sync::watch::channel(false);
         let mut other = std::fs::File::from(other);
         let tail = crate::output::Tail::new(file, gone);
-        catches_up(Output::File(tail), move |bytes| other.write_all(bytes).unwrap()).await;
+        catches_up(OutputFile::File(tail), move |bytes| other.write_all(bytes).unwrap()).await;
     }
 }

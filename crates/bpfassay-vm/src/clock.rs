@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// The clock of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Clock {
+#[serde(rename = "Clock", rename_all = "snake_case")]
+pub enum GuestClock {
     /// The clock of the host.
     Wall,
     /// The guest's instructions, under TCG only. The guest's time advances by 1 ns with each
@@ -19,7 +19,7 @@ pub enum Clock {
     Instructions,
 }
 
-impl Clock {
+impl GuestClock {
     /// Returns whether the guest has no input, and writes its output to files.
     #[must_use]
     pub const fn is_one_way(self) -> bool {
@@ -27,7 +27,7 @@ impl Clock {
     }
 }
 
-impl fmt::Display for Clock {
+impl fmt::Display for GuestClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Wall => "wall",

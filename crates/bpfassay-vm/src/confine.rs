@@ -19,10 +19,10 @@ use tokio::{
 
 use crate::{
     Accelerator, VmError,
-    device::Device,
-    limits::{FIRST_USER, Limits, PROCESS_IDS},
+    device::MachineDevice,
+    limits::{FIRST_USER, PROCESS_IDS, QemuLimits},
     load,
-    machine::{board::Board, no_defaults::NoDefaults, plugin::Plugin, sandbox::Sandbox},
+    machine::{board::Board, no_defaults::NoDefaults, plugin::TranslatorPlugin, sandbox::SyscallFilter},
     own_root::{self, OwnRoot},
     process,
     qemu::PluginUse,
@@ -89,7 +89,7 @@ impl Confinement {
     }
 
     /// Returns the limits of a QEMU with this accelerator, and the measures that it lacks.
-    pub(crate) fn limits(&self, accelerator: Accelerator, cpus: u32) -> (Limits, Vec<String>) {
+    pub(crate) fn limits(&self, accelerator: Accelerator, cpus: u32) -> (QemuLimits, Vec<String>) {
         let mut lacking = self.lacking.clone();
         let groups = match (self.own_user, accelerator) {
             (false, _) => None,
@@ -102,7 +102,7 @@ impl Confinement {
                 }
             },
         };
-        (Limits { groups, cpus }, lacking)
+        (QemuLimits { groups, cpus }, lacking)
     }
 }
 
@@ -166,12 +166,12 @@ async fn try_start(
     own_user: bool,
     plugin: Option<(&[u8], PluginUse)>,
 ) -> Result<(), String> {
-    let limits = Limits { groups: own_user.then(Vec::new), cpus: 1 };
-    let devices: [&dyn Device; 4] = [
-        &Sandbox { on: sandbox },
+    let limits = QemuLimits { groups: own_user.then(Vec::new), cpus: 1 };
+    let devices: [&dyn MachineDevice; 4] = [
+        &SyscallFilter { on: sandbox },
         &NoDefaults,
         &Board { arch, accelerator: Accelerator::Tcg },
-        &Plugin { on: plugin.is_some_and(|(_, plugin_use)| plugin_use == PluginUse::Counts), model: None },
+        &TranslatorPlugin { on: plugin.is_some_and(|(_, plugin_use)| plugin_use == PluginUse::Counts), model: None },
     ];
     let inherited = plugin.map(|(plugin, _)| load::plugin(plugin)).transpose().map_err(|error| error.to_string())?;
     let mut inherited: Vec<_> = inherited.into_iter().flat_map(|(inherited, _)| inherited).collect();
@@ -220,7 +220,7 @@ pub(crate) async fn print(
     expected: impl Fn(&str) -> bool,
 ) -> Result<Option<String>, VmError> {
     let start = async |own_user: bool| -> Result<Option<String>, VmError> {
-        let limits = Limits { groups: own_user.then(Vec::new), cpus: 1 };
+        let limits = QemuLimits { groups: own_user.then(Vec::new), cpus: 1 };
         let (mut command, root) = own_root::command(program, own_root, &limits)?;
         command.arg(argument).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut child = process::spawn(command, root.into_iter().collect(), limits).await?;

@@ -6,10 +6,10 @@
 
 use std::ffi::OsString;
 
-use crate::Clock;
+use crate::GuestClock;
 
 /// A part of a machine.
-pub trait Device {
+pub trait MachineDevice {
     /// QEMU arguments, in order.
     fn arguments(&self) -> Vec<OsString> {
         Vec::new()
@@ -22,7 +22,7 @@ pub trait Device {
 }
 
 /// File descriptors that QEMU inherits. Each device has one end of a socket pair, or a file (see
-/// [`Clock::is_one_way`]). Files to load are opened as /dev/fd/NUMBER. QEMU can therefore load
+/// [`GuestClock::is_one_way`]). Files to load are opened as /dev/fd/NUMBER. QEMU can therefore load
 /// files without a name, and files at paths that its user cannot reach.
 ///
 /// The numbers are fixed, so that a machine always has the same command line. They are high to
@@ -55,9 +55,9 @@ pub(crate) fn socket(id: &str, descriptor: i32) -> [OsString; 2] {
 }
 
 /// Returns the arguments for a character device on `descriptor`: an inherited socket, or an
-/// inherited file for a guest that is [`Clock::is_one_way`]. A socket blocks QEMU and the guest if
-/// the host does not read soon enough. A file never blocks.
-pub(crate) fn channel(id: &str, descriptor: i32, clock: Clock) -> [OsString; 2] {
+/// inherited file for a guest that is [`GuestClock::is_one_way`]. A socket blocks QEMU and the
+/// guest if the host does not read soon enough. A file never blocks.
+pub(crate) fn channel(id: &str, descriptor: i32, clock: GuestClock) -> [OsString; 2] {
     if clock.is_one_way() {
         ["-chardev".into(), format!("file,id={id},path=/dev/fd/{descriptor}").into()]
     } else {

@@ -11,7 +11,8 @@ use crate::KernelIncident;
 
 /// The end of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Ending {
+#[serde(rename = "Ending")]
+pub struct GuestEnding {
     /// The reason for the end.
     pub reason: EndReason,
     /// The phase in which the guest ended.
@@ -30,7 +31,7 @@ pub struct Ending {
     pub log_incomplete: Option<String>,
 }
 
-impl Ending {
+impl GuestEnding {
     /// Returns the end of a guest whose supervisor is gone. The runtime is shutting down, and has
     /// killed QEMU.
     pub(crate) fn abandoned() -> Self {
@@ -56,7 +57,7 @@ pub enum EndReason {
     Done,
     /// The host requested the end.
     Stopped,
-    /// The kernel died: panic, oops or BUG. [`Ending::incidents`] has the earlier incidents.
+    /// The kernel died: panic, oops or BUG. [`GuestEnding::incidents`] has the earlier incidents.
     KernelDied {
         /// The incident with the line that reported it.
         incident: Box<KernelIncident>,
@@ -177,7 +178,7 @@ impl fmt::Display for EndReason {
     }
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for GuestEnding {
     /// Writes one line: reason, phase, and the last line of QEMU's standard error if QEMU failed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.reason)?;
@@ -202,8 +203,8 @@ mod tests {
     use super::*;
     use crate::KernelIncidentKind;
 
-    fn ending(reason: EndReason) -> Ending {
-        Ending {
+    fn ending(reason: EndReason) -> GuestEnding {
+        GuestEnding {
             reason,
             phase: Phase::Workload,
             run: Some("r7".to_owned()),
@@ -246,7 +247,7 @@ mod tests {
         for reason in reasons() {
             let ending = ending(reason);
             let text = serde_json::to_string(&ending).unwrap();
-            assert_eq!(serde_json::from_str::<Ending>(&text).unwrap(), ending, "{text}");
+            assert_eq!(serde_json::from_str::<GuestEnding>(&text).unwrap(), ending, "{text}");
         }
     }
 

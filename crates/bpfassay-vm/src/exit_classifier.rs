@@ -5,7 +5,7 @@ use std::{io, process::ExitStatus, time::Duration};
 
 use bpfassay_protocol::message::GuestMessage;
 
-use crate::{EndReason, KernelIncident, KernelIncidentKind, monitor::Shutdown, progress::Progress};
+use crate::{EndReason, KernelIncident, KernelIncidentKind, monitor::Shutdown, progress::GuestProgress};
 
 /// Largest part that is kept of a guest's message about its end, in bytes.
 const MAX_MESSAGE: usize = 4096;
@@ -16,7 +16,7 @@ const MAX_DIFFERENCES: usize = 64;
 
 /// The observations of a guest so far.
 pub(crate) struct ExitClassifier {
-    pub(crate) progress: Progress,
+    pub(crate) progress: GuestProgress,
     /// The host's decision to end the guest, after which it kills QEMU.
     decision: Option<EndReason>,
     /// The first sign of the kernel's death, and whether the kernel is certainly dead.
@@ -28,7 +28,7 @@ pub(crate) struct ExitClassifier {
 }
 
 impl ExitClassifier {
-    pub(crate) fn new(progress: Progress) -> Self {
+    pub(crate) fn new(progress: GuestProgress) -> Self {
         Self { progress, decision: None, death: None, certain: false, stop_asked: false, shutdown: None, logged: 0 }
     }
 
@@ -170,10 +170,10 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
-    use crate::Deadlines;
+    use crate::GuestDeadlines;
 
     fn classifier(messages: &[GuestMessage]) -> ExitClassifier {
-        let mut progress = Progress::new(Deadlines::default());
+        let mut progress = GuestProgress::new(GuestDeadlines::default());
         for message in messages {
             progress.handle_message(message, Duration::ZERO);
         }

@@ -4,14 +4,14 @@
 
 use crate::{
     accelerator,
-    console::{Lines, Watch},
+    console::{LineCutter, Watch},
     qemu::{self, QemuVersion},
 };
 
 /// Reads a guest's console: lines have bounded length and no control characters, and the number of
 /// incidents is bounded.
 pub fn console(bytes: &[u8]) {
-    let (mut lines, mut watch) = (Lines::default(), Watch::default());
+    let (mut lines, mut watch) = (LineCutter::default(), Watch::default());
     let mut look = |line: String| {
         assert!(!line.chars().any(|c| c.is_ascii_control() && c != '\t'));
         // Bytes that are not UTF-8 are replaced by three bytes each.

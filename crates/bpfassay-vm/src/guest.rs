@@ -16,14 +16,14 @@ use tokio::{
 };
 
 use crate::{
-    BootedFor, Deadlines, Ending, Event, Initramfs, Machine, Qemu, QemuVersion, VmError,
+    BootedFor, GuestDeadlines, GuestEnding, Initramfs, Machine, Qemu, QemuVersion, VmError, VmEvent,
     console::ConsoleLog,
     device::descriptor,
     event::{Delivery, StopRequest},
     flood,
-    limits::Limits,
+    limits::QemuLimits,
     load,
-    monitor::Monitor,
+    monitor::MonitorClient,
     output::{Backlog, Tail},
     process, supervisor,
 };
@@ -46,7 +46,7 @@ pub struct BootOptions {
     /// Largest size of the log in bytes, without the last lines, which are always added.
     pub log_limit: u64,
     /// Time limits of the phases.
-    pub deadlines: Deadlines,
+    pub deadlines: GuestDeadlines,
     /// Whether the console is for [`Guest::interact`], and the guest's job is a shell.
     pub interactive: bool,
     /// The initramfs for a machine with [`Initramfs::OpenFile`]: any file that is open for reading,
@@ -86,7 +86,7 @@ impl BootOptions {
             log_path: log_path.into(),
             log: None,
             log_limit: 4 << 20,
-            deadlines: Deadlines::default(),
+            deadlines: GuestDeadlines::default(),
             interactive: false,
             initramfs: None,
             plugin: None,
@@ -110,7 +110,7 @@ pub struct Guest {
     process_id: Option<u32>,
     one_way: bool,
     unconfined: Vec<String>,
-    ended: Option<Box<Ending>>,
+    ended: Option<Box<GuestEnding>>,
     counts: Option<Tail>,
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct TerminalEnds {
 fn loaded(
     machine: &Machine,
     options: &BootOptions,
-    limits: &Limits,
+    limits: &QemuLimits,
 ) -> Result<(Vec<Inherited>, Option<File>), VmError> {
     let kernel = load::open("kernel", &machine.kernel, limits)?;
     let initrd = match (&machine.initrd, &options.initramfs) {
@@ -207,7 +207,7 @@ impl Guest {
         let backlogs = backlogs.into_iter().filter_map(|(from, backlog)| Some((from, backlog?))).collect();
         let (flood_guard, floods) = flood::watch(backlogs, process_id)?;
         let stderr = process::keep_stderr(process.child.stderr.take());
-        let Some((monitor, notices)) = Monitor::connect(process.monitor).await? else {
+        let Some((monitor, notices)) = MonitorClient::connect(process.monitor).await? else {
             let status = match timeout(REFUSAL_PATIENCE, process.child.wait()).await {
                 Ok(status) => status.map_or_else(|error| error.to_string(), |status| status.to_string()),
                 Err(_) => format!("it closed its monitor, and did not exit within {} s", REFUSAL_PATIENCE.as_secs()),
@@ -225,7 +225,7 @@ impl Guest {
         let (input, input_receiver) = mpsc::channel(TERMINAL_BACKLOG);
         let mut deadlines = options.deadlines;
         if !options.interactive {
-            deadlines.whole_boot.get_or_insert(Deadlines::LONGEST_BOOT);
+            deadlines.whole_boot.get_or_insert(GuestDeadlines::LONGEST_BOOT);
         }
         let terminal = options.interactive.then_some(TerminalEnds { output, input });
         let supervisor = supervisor::Supervisor {
@@ -303,17 +303,17 @@ impl Guest {
     }
 
     /// Returns the next event. Cancel-safe.
-    pub async fn next_event(&mut self) -> Event {
+    pub async fn next_event(&mut self) -> VmEvent {
         if let Some(ending) = &self.ended {
-            return Event::Ended(ending.clone());
+            return VmEvent::Ended(ending.clone());
         }
         let event = match self.events.recv().await {
             // Drops the event's share of the memory limit, because the event now belongs to the
             // owner.
             Some((event, _room)) => event,
-            None => Event::Ended(Box::new(Ending::abandoned())),
+            None => VmEvent::Ended(Box::new(GuestEnding::abandoned())),
         };
-        if let Event::Ended(ending) = &event {
+        if let VmEvent::Ended(ending) = &event {
             self.ended = Some(ending.clone());
         }
         event
@@ -349,20 +349,20 @@ impl Guest {
     }
 
     /// Stops the guest like [`Self::request_stop`], and waits for its end. Drops events until then.
-    pub async fn shut_down(mut self, grace: Duration) -> Ending {
+    pub async fn shut_down(mut self, grace: Duration) -> GuestEnding {
         self.request_stop(grace);
         self.end().await
     }
 
     /// Stops the guest at once, and waits until QEMU has exited. Drops events until then.
-    pub async fn kill(self) -> Ending {
+    pub async fn kill(self) -> GuestEnding {
         self.shut_down(Duration::ZERO).await
     }
 
     /// Waits for the end. Drops events until then.
-    pub async fn end(&mut self) -> Ending {
+    pub async fn end(&mut self) -> GuestEnding {
         loop {
-            if let Event::Ended(ending) = self.next_event().await {
+            if let VmEvent::Ended(ending) = self.next_event().await {
                 return *ending;
             }
         }

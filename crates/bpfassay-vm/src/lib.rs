@@ -4,15 +4,15 @@
 //!
 //! - [`Machine`] is the QEMU command line as a list of devices (pure).
 //! - [`Qemu`] finds a QEMU. [`accelerator`] chooses the accelerator by booting.
-//! - [`Guest`] runs a guest, with [`Deadlines`] for its phases.
+//! - [`Guest`] runs a guest, with [`GuestDeadlines`] for its phases.
 //! - [`console`] reads the console and the kernel's reports there.
-//! - [`Ending`] tells how a guest ended.
+//! - [`GuestEnding`] tells how a guest ended.
 //!
 //! Other crates decide on the contents of a guest's root file system, on its runs, and on what an
 //! ending means for a run.
 //!
 //! A guest is untrusted. Lines, frames and logs are bounded, and anything it does ends in an
-//! [`Event`].
+//! [`VmEvent`].
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
@@ -44,16 +44,16 @@ mod supervisor;
 mod terminal;
 
 pub use accelerator::{AcceleratorChoice, AcceleratorWish};
-pub use clock::Clock;
+pub use clock::GuestClock;
 pub use confine::Confinement;
 pub use console::{KernelIncident, KernelIncidentKind, Severity};
-pub use ending::{EndReason, Ending};
+pub use ending::{EndReason, GuestEnding};
 pub use error::VmError;
-pub use event::Event;
+pub use event::VmEvent;
 pub use guest::{BootOptions, Guest, cables};
-pub use machine::{Accelerator, Aslr, CommandLineTooLong, Initramfs, Machine, Memory, shell_command};
+pub use machine::{Accelerator, Aslr, CommandLineTooLong, Initramfs, Machine, MachineMemory, shell_command};
 pub use order::{BootedFor, MessageOrder, OutOfOrder};
 pub use output::file_for_initramfs;
 pub use own_root::OwnRoot;
-pub use progress::Deadlines;
+pub use progress::GuestDeadlines;
 pub use qemu::{PluginUse, Qemu, QemuVersion};

@@ -36,13 +36,13 @@ const ENVIRONMENT: &[&str] = &["PATH", "LD_LIBRARY_PATH", "TZ"];
 
 /// Limits that are set for one QEMU between fork and exec.
 #[derive(Debug, Clone)]
-pub(crate) struct Limits {
+pub(crate) struct QemuLimits {
     /// QEMU's supplementary groups. If absent, QEMU runs as the user that started this program.
     pub(crate) groups: Option<Vec<libc::gid_t>>,
     pub(crate) cpus: u32,
 }
 
-impl Limits {
+impl QemuLimits {
     /// Returns whether QEMU will be another user than this program.
     pub(crate) fn is_other_user(&self) -> bool {
         self.groups.is_some()

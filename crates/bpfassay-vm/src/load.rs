@@ -17,7 +17,7 @@ use std::{
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 
-use crate::{VmError, device::descriptor, limits::Limits, output::file_in_memory};
+use crate::{VmError, device::descriptor, limits::QemuLimits, output::file_in_memory};
 
 /// Permission of others to read.
 const READABLE: u32 = 0o004;
@@ -26,7 +26,7 @@ const READABLE: u32 = 0o004;
 ///
 /// # Errors
 /// [`VmError::Input`] if the file cannot be opened, is not a regular file, or cannot be read.
-pub(crate) fn open(what: &'static str, path: &Path, limits: &Limits) -> Result<OwnedFd, VmError> {
+pub(crate) fn open(what: &'static str, path: &Path, limits: &QemuLimits) -> Result<OwnedFd, VmError> {
     // Does not wait for the writer of a pipe.
     let opened = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty());
     let opened = opened.map_err(io::Error::from).and_then(|file| readable(File::from(file), limits));
@@ -37,7 +37,7 @@ pub(crate) fn open(what: &'static str, path: &Path, limits: &Limits) -> Result<O
 ///
 /// # Errors
 /// [`VmError::Input`] if the file is not a regular file, or cannot be read.
-pub(crate) fn inherit(what: &'static str, file: &File, limits: &Limits) -> Result<OwnedFd, VmError> {
+pub(crate) fn inherit(what: &'static str, file: &File, limits: &QemuLimits) -> Result<OwnedFd, VmError> {
     let opened = file.try_clone().and_then(|file| readable(file, limits));
     opened.map_err(|source| VmError::Input { what, path: "in an open file".into(), source })
 }
@@ -56,7 +56,7 @@ pub(crate) fn plugin(plugin: &[u8]) -> Result<([(OwnedFd, RawFd); 2], File), VmE
     made().map_err(|source| VmError::System { what: "a file in memory", source })
 }
 
-fn readable(mut file: File, limits: &Limits) -> io::Result<OwnedFd> {
+fn readable(mut file: File, limits: &QemuLimits) -> io::Result<OwnedFd> {
     let found = file.metadata()?;
     if !found.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::{Accelerator, Confinement};
 
-    fn limits(own_user: bool) -> Limits {
+    fn limits(own_user: bool) -> QemuLimits {
         Confinement { sandbox: true, own_user, lacking: Vec::new() }.limits(Accelerator::Tcg, 1).0
     }
 

@@ -26,13 +26,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::{
-    agent_port::AgentPort, board::Board, boot::Boot, clock_and_seed::ClockAndSeed, console::Console, cpu::Cpu,
+    agent_port::AgentPort, board::Board, boot::BootFiles, clock_and_seed::ClockAndSeed, console::Console, cpu::Cpu,
     kernel_params::KernelParams,
 };
-pub use self::{board::Accelerator, kernel_params::Aslr, memory::Memory};
+pub use self::{board::Accelerator, kernel_params::Aslr, memory::MachineMemory};
 use crate::{
-    Clock,
-    device::{Device, descriptor, path_of},
+    GuestClock,
+    device::{MachineDevice, descriptor, path_of},
 };
 
 /// The kernel parameters are longer than the kernel accepts.
@@ -69,8 +69,8 @@ pub struct Machine {
     /// The executor of the guest's instructions.
     pub accelerator: Accelerator,
     /// The guest's clock.
-    pub clock: Clock,
-    /// Seed of everything random in the machine, used under [`Clock::Instructions`].
+    pub clock: GuestClock,
+    /// Seed of everything random in the machine, used under [`GuestClock::Instructions`].
     #[serde(default)]
     pub seed: u64,
     /// Number of vCPUs, at least 1.
@@ -120,7 +120,7 @@ impl Machine {
         Self {
             arch,
             accelerator: Accelerator::Tcg,
-            clock: Clock::Wall,
+            clock: GuestClock::Wall,
             seed: 0,
             cpus: 1,
             memory_mib: 1024,
@@ -137,16 +137,16 @@ impl Machine {
     }
 
     /// Returns the parts other than the kernel, in the order of their arguments.
-    fn devices(&self) -> Vec<Box<dyn Device>> {
+    fn devices(&self) -> Vec<Box<dyn MachineDevice>> {
         let Self { arch, accelerator, clock, seed, cpus, memory_mib, aslr, verbose, sandbox: on, plugin, .. } = *self;
         vec![
-            Box::new(sandbox::Sandbox { on }),
+            Box::new(sandbox::SyscallFilter { on }),
             Box::new(no_defaults::NoDefaults),
             Box::new(Board { arch, accelerator }),
             Box::new(Cpu { arch, accelerator, count: cpus }),
-            Box::new(Memory { mib: memory_mib }),
+            Box::new(MachineMemory { mib: memory_mib }),
             Box::new(ClockAndSeed { clock, seed }),
-            Box::new(plugin::Plugin { on: plugin, model: self.model.clone() }),
+            Box::new(plugin::TranslatorPlugin { on: plugin, model: self.model.clone() }),
             Box::new(monitor::Monitor),
             Box::new(Console { arch, verbose, clock }),
             Box::new(AgentPort { clock }),
@@ -193,7 +193,7 @@ impl Machine {
     }
 
     fn arguments_with(&self, kernel: OsString, initrd: Option<OsString>) -> Vec<OsString> {
-        let boot = Boot { kernel, initrd, command_line: self.kernel_command_line() };
+        let boot = BootFiles { kernel, initrd, command_line: self.kernel_command_line() };
         self.devices().iter().flat_map(|device| device.arguments()).chain(boot.arguments()).collect()
     }
 

@@ -86,13 +86,13 @@ commands! {
     /// Ends the negotiation.
     Capabilities = "qmp_capabilities" -> Empty;
     /// Requests the state of the guest.
-    QueryStatus = "query-status" -> Status;
+    QueryStatus = "query-status" -> QemuStatus;
     /// Requests QEMU to exit.
     Quit = "quit" -> Empty;
 }
 
 #[derive(Deserialize)]
-struct Status {
+struct QemuStatus {
     status: String,
 }
 
@@ -104,32 +104,32 @@ struct Greeting {
 
 #[derive(Deserialize)]
 struct Capable {
-    version: Version,
+    version: QemuVersionReply,
 }
 
 #[derive(Deserialize)]
-struct Version {
+struct QemuVersionReply {
     qemu: QemuVersion,
 }
 
 /// Any later line: a reply, an error or an event. Unknown keys and events come from newer versions
 /// and are ignored.
 #[derive(Deserialize)]
-struct Line {
+struct MonitorLine {
     #[serde(rename = "return")]
     answer: Option<Any>,
-    error: Option<Refusal>,
+    error: Option<QemuRefusal>,
     event: Option<String>,
     #[serde(default)]
     data: Any,
 }
 
 #[derive(Deserialize)]
-struct Refusal {
+struct QemuRefusal {
     desc: String,
 }
 
-impl Line {
+impl MonitorLine {
     /// Returns the event that the line reports, if it matters here.
     fn notice(&self) -> Option<Notice> {
         Some(match self.event.as_deref()? {
@@ -143,7 +143,7 @@ impl Line {
     }
 
     /// Returns the reply to a command, if the line is one.
-    fn answer(self) -> Option<Answer> {
+    fn answer(self) -> Option<CommandAnswer> {
         match (self.error, self.answer) {
             (Some(error), _) => Some(Err(error.desc)),
             (None, Some(answer)) => Some(Ok(answer)),
@@ -153,11 +153,11 @@ impl Line {
 }
 
 /// The result of a command, or QEMU's reason for refusing it.
-type Answer = Result<Any, String>;
+type CommandAnswer = Result<Any, String>;
 
-struct Lines(Framed<UnixStream, LinesCodec>);
+struct MonitorLines(Framed<UnixStream, LinesCodec>);
 
-impl Lines {
+impl MonitorLines {
     fn new(stream: UnixStream) -> Self {
         Self(Framed::new(stream, LinesCodec::new_with_max_length(MAX_LINE)))
     }
@@ -187,18 +187,18 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
-enum Request {
-    QueryStatus(oneshot::Sender<Answer>),
+enum MonitorRequest {
+    QueryStatus(oneshot::Sender<CommandAnswer>),
     Quit,
 }
 
-pub(crate) struct Monitor {
-    requests: mpsc::UnboundedSender<Request>,
+pub(crate) struct MonitorClient {
+    requests: mpsc::UnboundedSender<MonitorRequest>,
     /// The version that QEMU reports.
     pub(crate) version: QemuVersion,
 }
 
-impl Monitor {
+impl MonitorClient {
     /// Greets, negotiates, and starts to receive. Returns `Ok(None)` if QEMU closed the connection,
     /// because it is then about to exit.
     ///
@@ -208,7 +208,7 @@ impl Monitor {
     pub(crate) async fn connect(
         stream: UnixStream,
     ) -> Result<Option<(Self, mpsc::UnboundedReceiver<Notice>)>, VmError> {
-        let mut lines = Lines::new(stream);
+        let mut lines = MonitorLines::new(stream);
         let connect = async {
             let greeting: Greeting = lines.next().await.map_err(|error| ("the greeting", error))?;
             negotiate(&mut lines).await.map_err(|error| ("the negotiation", error))?;
@@ -243,23 +243,23 @@ impl Monitor {
         let failed = |message| VmError::Monitor { step: QueryStatus::NAME, message };
         let (sender, answer) = oneshot::channel();
         let gone = || failed("qemu closed the connection".to_owned());
-        self.requests.send(Request::QueryStatus(sender)).map_err(|_| gone())?;
+        self.requests.send(MonitorRequest::QueryStatus(sender)).map_err(|_| gone())?;
         let answer = answer.await.map_err(|_| gone())?.map_err(failed)?;
-        let Status { status } = serde_json::from_value(answer).map_err(|error| failed(error.to_string()))?;
+        let QemuStatus { status } = serde_json::from_value(answer).map_err(|error| failed(error.to_string()))?;
         Ok(status)
     }
 
     /// Requests QEMU to quit, without waiting for it.
     pub(crate) fn quit(&self) {
         // QEMU may have exited already, and its exit is the result that counts.
-        let _ = self.requests.send(Request::Quit);
+        let _ = self.requests.send(MonitorRequest::Quit);
     }
 }
 
-async fn negotiate(lines: &mut Lines) -> io::Result<()> {
+async fn negotiate(lines: &mut MonitorLines) -> io::Result<()> {
     lines.send(Capabilities {}).await?;
     loop {
-        match lines.next::<Line>().await?.answer() {
+        match lines.next::<MonitorLine>().await?.answer() {
             None => {}
             Some(Ok(_)) => return Ok(()),
             Some(Err(why)) => return Err(io::Error::other(why)),
@@ -271,24 +271,24 @@ async fn negotiate(lines: &mut Lines) -> io::Result<()> {
 /// QEMU replies in the order of the commands. Only out-of-band commands, which are not negotiated
 /// here, can overtake others (QEMU's docs/interop/qmp-spec).
 async fn serve(
-    mut lines: Lines,
-    mut requests: mpsc::UnboundedReceiver<Request>,
+    mut lines: MonitorLines,
+    mut requests: mpsc::UnboundedReceiver<MonitorRequest>,
     notices: mpsc::UnboundedSender<Notice>,
 ) -> io::Result<()> {
-    let mut waiting: VecDeque<Option<oneshot::Sender<Answer>>> = VecDeque::new();
+    let mut waiting: VecDeque<Option<oneshot::Sender<CommandAnswer>>> = VecDeque::new();
     loop {
         tokio::select! {
             Some(request) = requests.recv() => match request {
-                Request::QueryStatus(sender) => {
+                MonitorRequest::QueryStatus(sender) => {
                     lines.send(QueryStatus {}).await?;
                     waiting.push_back(Some(sender));
                 }
-                Request::Quit => {
+                MonitorRequest::Quit => {
                     lines.send(Quit {}).await?;
                     waiting.push_back(None);
                 }
             },
-            line = lines.next::<Line>() => {
+            line = lines.next::<MonitorLine>() => {
                 let line = line?;
                 if let Some(notice) = line.notice() {
                     if notices.send(notice).is_err() {
@@ -314,7 +314,7 @@ mod tests {
     const GREETING: &str = r#"{"QMP": {"version": {"qemu": {"micro": 3, "minor": 2, "major": 7}, "package": ""}, "capabilities": ["oob"]}}"#;
 
     /// Plays QEMU: after the greeting, sends one of `replies` for each command that it receives.
-    async fn connected(replies: &'static [&'static str]) -> (Monitor, mpsc::UnboundedReceiver<Notice>) {
+    async fn connected(replies: &'static [&'static str]) -> (MonitorClient, mpsc::UnboundedReceiver<Notice>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         tokio::spawn(async move {
             let (read, mut write) = theirs.into_split();
@@ -326,7 +326,7 @@ mod tests {
                 write.write_all(format!("{reply}\r\n").as_bytes()).await.unwrap();
             }
         });
-        Monitor::connect(ours).await.unwrap().unwrap()
+        MonitorClient::connect(ours).await.unwrap().unwrap()
     }
 
     #[tokio::test]
@@ -356,7 +356,7 @@ mod tests {
     async fn lines_have_an_end() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let send = tokio::spawn(async move { theirs.write_all(&vec![b'x'; MAX_LINE + 2]).await.map(|()| theirs) });
-        let error = Monitor::connect(ours).await.err().unwrap().to_string();
+        let error = MonitorClient::connect(ours).await.err().unwrap().to_string();
         assert!(error.contains("too long"), "{error}");
         drop(send);
     }

@@ -51,7 +51,7 @@ pub struct OutOfOrder {
 #[derive(Debug)]
 pub struct MessageOrder {
     booted_for: BootedFor,
-    stage: Stage,
+    stage: MessageStage,
     /// Hashes of the ids of the runs that have ended, because guests choose ids, which can be long.
     /// The hash has a random key, so that no guest can construct a collision.
     ended: HashSet<u64>,
@@ -61,7 +61,7 @@ pub struct MessageOrder {
 }
 
 #[derive(Debug)]
-enum Stage {
+enum MessageStage {
     /// No message has come yet.
     Silent,
     Greeted,
@@ -83,7 +83,13 @@ impl MessageOrder {
     /// Creates the state at the beginning of a boot.
     #[must_use]
     pub fn new(booted_for: BootedFor) -> Self {
-        Self { booted_for, stage: Stage::Silent, ended: HashSet::new(), hasher: RandomState::new(), last_ended: None }
+        Self {
+            booted_for,
+            stage: MessageStage::Silent,
+            ended: HashSet::new(),
+            hasher: RandomState::new(),
+            last_ended: None,
+        }
     }
 
     /// Processes the next message.
@@ -100,35 +106,39 @@ impl MessageOrder {
     /// Changes to the state after `message` if it is allowed. Returns whether it is.
     fn follow(&mut self, message: &GuestMessage) -> bool {
         let next = match (&self.stage, message) {
-            (Stage::Silent, GuestMessage::Hello { .. }) => Stage::Greeted,
-            (Stage::Silent | Stage::Over(_), _) => return false,
+            (MessageStage::Silent, GuestMessage::Hello { .. }) => MessageStage::Greeted,
+            (MessageStage::Silent | MessageStage::Over(_), _) => return false,
             (_, GuestMessage::Log { .. } | GuestMessage::Symbols(_) | GuestMessage::Source(_)) => return true,
-            (_, GuestMessage::Failed { .. }) => Stage::Over(named(message)),
+            (_, GuestMessage::Failed { .. }) => MessageStage::Over(named(message)),
             // The next run can begin with a barrier before its first phase. The owner checks
             // whether there are other nodes.
-            (Stage::Between, GuestMessage::Barrier { run, .. }) => return self.may_begin(run),
-            (Stage::In { run, .. }, GuestMessage::Barrier { run: of, .. }) => return run == of,
-            (Stage::Greeted, GuestMessage::Phase { phase: Phase::SetUp, run: None }) => Stage::SettingUp,
-            (Stage::SettingUp, GuestMessage::Ready(_)) => Stage::Between,
-            (Stage::Between, GuestMessage::Phase { phase: Phase::Shell, run: None })
+            (MessageStage::Between, GuestMessage::Barrier { run, .. }) => return self.may_begin(run),
+            (MessageStage::In { run, .. }, GuestMessage::Barrier { run: of, .. }) => return run == of,
+            (MessageStage::Greeted, GuestMessage::Phase { phase: Phase::SetUp, run: None }) => MessageStage::SettingUp,
+            (MessageStage::SettingUp, GuestMessage::Ready(_)) => MessageStage::Between,
+            (MessageStage::Between, GuestMessage::Phase { phase: Phase::Shell, run: None })
                 if self.booted_for == BootedFor::Shell =>
             {
-                Stage::Shell
+                MessageStage::Shell
             }
-            (Stage::Shell, GuestMessage::Done) => Stage::Over(named(message)),
-            (Stage::Between, GuestMessage::Done) if self.booted_for == BootedFor::Runs => Stage::Over(named(message)),
-            (Stage::Between, GuestMessage::Unsound { run, .. }) if self.last_ended.as_ref() == Some(run) => {
-                Stage::Over(named(message))
+            (MessageStage::Shell, GuestMessage::Done) => MessageStage::Over(named(message)),
+            (MessageStage::Between, GuestMessage::Done) if self.booted_for == BootedFor::Runs => {
+                MessageStage::Over(named(message))
             }
-            (Stage::Between, GuestMessage::Phase { phase, run: Some(run) }) if self.may_begin(run) => match phase {
-                Phase::Attach | Phase::Workload | Phase::TearDown => {
-                    self.last_ended = None;
-                    Stage::In { run: run.clone(), phase: *phase, worked: *phase == Phase::Workload }
+            (MessageStage::Between, GuestMessage::Unsound { run, .. }) if self.last_ended.as_ref() == Some(run) => {
+                MessageStage::Over(named(message))
+            }
+            (MessageStage::Between, GuestMessage::Phase { phase, run: Some(run) }) if self.may_begin(run) => {
+                match phase {
+                    Phase::Attach | Phase::Workload | Phase::TearDown => {
+                        self.last_ended = None;
+                        MessageStage::In { run: run.clone(), phase: *phase, worked: *phase == Phase::Workload }
+                    }
+                    Phase::Boot | Phase::SetUp | Phase::Shell => return false,
                 }
-                Phase::Boot | Phase::SetUp | Phase::Shell => return false,
-            },
+            }
             // The run failed before its first phase, or its tool was refused in an earlier run.
-            (Stage::Between, GuestMessage::RunEnded { run, outcome })
+            (MessageStage::Between, GuestMessage::RunEnded { run, outcome })
                 if self.may_begin(run)
                     && match &**outcome {
                         RunOutcome::Failed { .. } => true,
@@ -139,18 +149,22 @@ impl MessageOrder {
                     } =>
             {
                 self.end(run);
-                Stage::Between
+                MessageStage::Between
             }
-            (Stage::In { run, phase, worked }, GuestMessage::Phase { phase: next, run: Some(of) }) if run == of => {
+            (MessageStage::In { run, phase, worked }, GuestMessage::Phase { phase: next, run: Some(of) })
+                if run == of =>
+            {
                 match (phase, next) {
-                    (Phase::Attach, Phase::Workload) => Stage::In { run: run.clone(), phase: *next, worked: true },
+                    (Phase::Attach, Phase::Workload) => {
+                        MessageStage::In { run: run.clone(), phase: *next, worked: true }
+                    }
                     (Phase::Attach | Phase::Workload, Phase::TearDown) => {
-                        Stage::In { run: run.clone(), phase: *next, worked: *worked }
+                        MessageStage::In { run: run.clone(), phase: *next, worked: *worked }
                     }
                     _ => return false,
                 }
             }
-            (Stage::In { run, phase, worked }, GuestMessage::RunEnded { run: of, outcome }) if run == of => {
+            (MessageStage::In { run, phase, worked }, GuestMessage::RunEnded { run: of, outcome }) if run == of => {
                 let may_end = match &**outcome {
                     RunOutcome::Measured(_) => *worked && *phase == Phase::TearDown,
                     RunOutcome::Refused(refusal) => {
@@ -162,7 +176,7 @@ impl MessageOrder {
                     return false;
                 }
                 self.end(of);
-                Stage::Between
+                MessageStage::Between
             }
             _ => return false,
         };
@@ -189,23 +203,23 @@ impl MessageOrder {
     /// Describes the messages that are allowed next, except `Log` and `Failed`.
     fn expected(&self) -> String {
         let text = match &self.stage {
-            Stage::Silent => "`hello` first and once",
-            Stage::Greeted => "phase `set-up`",
-            Stage::SettingUp => "`ready`",
-            Stage::Between if self.booted_for == BootedFor::Shell => "phase `shell`",
-            Stage::Between => "a phase or the end of a run that has not ended yet, or `done`",
-            Stage::In { run, phase: Phase::Attach, .. } => {
+            MessageStage::Silent => "`hello` first and once",
+            MessageStage::Greeted => "phase `set-up`",
+            MessageStage::SettingUp => "`ready`",
+            MessageStage::Between if self.booted_for == BootedFor::Shell => "phase `shell`",
+            MessageStage::Between => "a phase or the end of a run that has not ended yet, or `done`",
+            MessageStage::In { run, phase: Phase::Attach, .. } => {
                 return format!("phase `workload`, `tear-down` or the end of run {}", shown(run));
             }
-            Stage::In { run, phase: Phase::Workload, .. } => {
+            MessageStage::In { run, phase: Phase::Workload, .. } => {
                 return format!("phase `tear-down` or the end of run {}, not measured", shown(run));
             }
-            Stage::In { run, worked, .. } => {
+            MessageStage::In { run, worked, .. } => {
                 let measured = if *worked { "" } else { ", not measured" };
                 return format!("the end of run {}{measured}", shown(run));
             }
-            Stage::Shell => "`done`, at the end of the shell",
-            Stage::Over(last) => return format!("nothing after {last}"),
+            MessageStage::Shell => "`done`, at the end of the shell",
+            MessageStage::Over(last) => return format!("nothing after {last}"),
         };
         text.to_owned()
     }

@@ -28,14 +28,14 @@ use tokio::{
 const PERIOD: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
-pub(crate) enum Output {
+pub(crate) enum OutputFile {
     /// A socket. Its end is the end of the output.
     Socket(OwnedReadHalf),
     /// A file that QEMU writes.
     File(Tail),
 }
 
-impl Output {
+impl OutputFile {
     /// Reads available output, and waits for some if necessary. Returns 0 at the end.
     ///
     /// # Errors
@@ -194,7 +194,7 @@ mod tests {
         let (file, other) = file_in_memory("test").unwrap();
         let mut writer = File::from(other);
         let (ended, gone) = watch::channel(false);
-        let mut output = Output::File(Tail::new(file, gone));
+        let mut output = OutputFile::File(Tail::new(file, gone));
         let mut buffer = [0; 4];
         writer.write_all(b"abcdef").unwrap();
         assert_eq!((output.read(&mut buffer).await.unwrap(), &buffer), (4, b"abcd"));
@@ -218,7 +218,7 @@ mod tests {
         let backlog = tail.backlog();
         File::from(other).write_all(&[1; 1000]).unwrap();
         assert_eq!(backlog.unread().unwrap(), 1000);
-        Output::File(tail).read(&mut [0; 300]).await.unwrap();
+        OutputFile::File(tail).read(&mut [0; 300]).await.unwrap();
         assert_eq!(backlog.unread().unwrap(), 700);
     }
 
@@ -227,6 +227,6 @@ mod tests {
         let (file, _other) = file_in_memory("test").unwrap();
         let (ended, gone) = watch::channel(false);
         drop(ended);
-        assert_eq!(Output::File(Tail::new(file, gone)).read(&mut [0; 4]).await.unwrap(), 0);
+        assert_eq!(OutputFile::File(Tail::new(file, gone)).read(&mut [0; 4]).await.unwrap(), 0);
     }
 }

@@ -22,7 +22,7 @@ use tokio::process::Command;
 use crate::{
     VmError,
     device::{descriptor, path_of},
-    limits::Limits,
+    limits::QemuLimits,
 };
 
 /// Environment variable with the directory of QEMU's modules (util/module.c of QEMU). Without it,
@@ -85,7 +85,7 @@ pub(crate) fn command_line(program: &Path, own_root: Option<&OwnRoot>) -> Vec<Os
 pub(crate) fn command(
     program: &Path,
     own_root: Option<&OwnRoot>,
-    limits: &Limits,
+    limits: &QemuLimits,
 ) -> Result<(Command, Option<(OwnedFd, RawFd)>), VmError> {
     let Some(root) = own_root else {
         let mut command = Command::new(absolute(program));

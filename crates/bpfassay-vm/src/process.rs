@@ -27,10 +27,10 @@ use tokio::{
 };
 
 use crate::{
-    Clock, VmError,
+    GuestClock, VmError,
     device::{descriptor, path_of},
-    limits::Limits,
-    output::{Backlog, Output, Tail, file_in_memory},
+    limits::QemuLimits,
+    output::{Backlog, OutputFile, Tail, file_in_memory},
     own_root::{self, OwnRoot},
 };
 
@@ -38,7 +38,7 @@ use crate::{
 const STDERR_LIMIT: usize = 8 << 10;
 
 /// A running QEMU, and this side's ends of its sockets or files.
-pub(crate) struct Process {
+pub(crate) struct QemuProcess {
     pub(crate) child: Child,
     pub(crate) console: Channel,
     pub(crate) agent: Channel,
@@ -55,7 +55,7 @@ pub(crate) enum Channel {
 
 impl Channel {
     /// Creates a channel for a guest with this clock. Returns it with QEMU's end.
-    fn new(name: &str, clock: Clock) -> Result<(Self, OwnedFd), VmError> {
+    fn new(name: &str, clock: GuestClock) -> Result<(Self, OwnedFd), VmError> {
         if clock.is_one_way() {
             let (file, theirs) =
                 file_in_memory(name).map_err(|source| VmError::System { what: "a file in memory", source })?;
@@ -68,16 +68,16 @@ impl Channel {
 
     /// Returns the output, the writer if there is one, and the backlog if QEMU does not wait for
     /// reads. `gone` changes when QEMU has exited.
-    pub(crate) fn split(self, gone: watch::Receiver<bool>) -> (Output, Option<OwnedWriteHalf>, Option<Backlog>) {
+    pub(crate) fn split(self, gone: watch::Receiver<bool>) -> (OutputFile, Option<OwnedWriteHalf>, Option<Backlog>) {
         match self {
             Self::Socket(socket) => {
                 let (read, write) = socket.into_split();
-                (Output::Socket(read), Some(write), None)
+                (OutputFile::Socket(read), Some(write), None)
             }
             Self::File(file) => {
                 let tail = Tail::new(file, gone);
                 let backlog = tail.backlog();
-                (Output::File(tail), None, Some(backlog))
+                (OutputFile::File(tail), None, Some(backlog))
             }
         }
     }
@@ -93,10 +93,10 @@ impl Channel {
 pub(crate) async fn start(
     (program, own_root): (&Path, Option<&OwnRoot>),
     arguments: Vec<OsString>,
-    clock: Clock,
+    clock: GuestClock,
     loaded: Vec<(OwnedFd, RawFd)>,
-    limits: Limits,
-) -> Result<Process, VmError> {
+    limits: QemuLimits,
+) -> Result<QemuProcess, VmError> {
     let (console, console_end) = Channel::new("console", clock)?;
     let (agent, agent_end) = Channel::new("agent", clock)?;
     let (monitor, monitor_end) = pair()?;
@@ -118,7 +118,7 @@ pub(crate) async fn start(
         .process_group(0)
         .kill_on_drop(true);
     let child = spawn(command, inherited, limits).await?;
-    Ok(Process { child, console, agent, monitor })
+    Ok(QemuProcess { child, console, agent, monitor })
 }
 
 /// Reads QEMU's standard error to its end, and keeps the beginning.
@@ -157,7 +157,7 @@ fn pair() -> Result<(UnixStream, OwnedFd), VmError> {
 pub(crate) async fn spawn(
     mut command: Command,
     descriptors: Vec<(OwnedFd, RawFd)>,
-    limits: Limits,
+    limits: QemuLimits,
 ) -> Result<Child, VmError> {
     let program = PathBuf::from(command.as_std().get_program());
     if descriptors.iter().any(|(_, number)| *number == descriptor::PLUGIN) {
@@ -167,7 +167,7 @@ pub(crate) async fn spawn(
     on_spawner(command).await?.map_err(|source| VmError::Spawn { program, source })
 }
 
-fn prepare(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, limits: Limits) {
+fn prepare(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, limits: QemuLimits) {
     let parent = getpid();
     let prepare = move || -> io::Result<()> {
         for (descriptor, number) in &descriptors {
@@ -204,20 +204,20 @@ fn place(descriptor: &OwnedFd, number: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type ReaperJob = Box<dyn FnOnce() + Send>;
 
 /// The thread that starts every QEMU.
 ///
 /// The death signal is sent when the *thread* that forked ends (prctl(2)). Threads of a tokio
 /// runtime start and end, but this thread exists as long as the program.
-static SPAWNER: Mutex<Option<mpsc::Sender<Job>>> = Mutex::new(None);
+static SPAWNER: Mutex<Option<mpsc::Sender<ReaperJob>>> = Mutex::new(None);
 
 async fn on_spawner(mut command: Command) -> Result<io::Result<Child>, VmError> {
     let gone =
         |what: &str| VmError::System { what: "the thread that starts QEMU", source: io::Error::other(what.to_owned()) };
     let (answer, receive) = oneshot::channel();
     let runtime = Handle::current();
-    let job: Job = Box::new(move || {
+    let job: ReaperJob = Box::new(move || {
         // tokio registers the child with the entered runtime.
         let _entered = runtime.enter();
         // If nobody waits any more, the child is dropped, which kills it.
@@ -227,12 +227,12 @@ async fn on_spawner(mut command: Command) -> Result<io::Result<Child>, VmError> 
     receive.await.map_err(|_| gone("it sent no reply"))
 }
 
-fn spawner() -> Result<mpsc::Sender<Job>, VmError> {
+fn spawner() -> Result<mpsc::Sender<ReaperJob>, VmError> {
     let mut spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(sender) = spawner.as_ref() {
         return Ok(sender.clone());
     }
-    let (sender, jobs) = mpsc::channel::<Job>();
+    let (sender, jobs) = mpsc::channel::<ReaperJob>();
     thread::Builder::new()
         .name("qemu-spawner".to_owned())
         .spawn(move || jobs.into_iter().for_each(|job| job()))

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 /// [`Self::workload`] is therefore for one run. A guest that reports run after run for ever exceeds
 /// only [`Self::whole_boot`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Deadlines {
+#[serde(rename = "Deadlines", deny_unknown_fields)]
+pub struct GuestDeadlines {
     /// Time from power-on to the agent's first message.
     pub boot: Option<u64>,
     /// Modules, NFS server, mount.
@@ -35,7 +35,7 @@ pub struct Deadlines {
     pub whole_boot: Option<u64>,
 }
 
-impl Default for Deadlines {
+impl Default for GuestDeadlines {
     /// The defaults are more than enough under TCG on a loaded two-core host. A hang costs a
     /// minute, not an hour.
     fn default() -> Self {
@@ -52,7 +52,7 @@ impl Default for Deadlines {
     }
 }
 
-impl Deadlines {
+impl GuestDeadlines {
     /// Limit of a boot for which the owner sets none, in seconds: a day.
     pub const LONGEST_BOOT: u64 = 24 * 60 * 60;
 
@@ -89,8 +89,8 @@ impl Deadlines {
 
 /// The state of a guest.
 #[derive(Debug)]
-pub(crate) struct Progress {
-    deadlines: Deadlines,
+pub(crate) struct GuestProgress {
+    deadlines: GuestDeadlines,
     /// The phase announced last.
     pub(crate) phase: Phase,
     /// The run that the phase belongs to, if any.
@@ -108,8 +108,8 @@ pub(crate) struct Progress {
     since: Duration,
 }
 
-impl Progress {
-    pub(crate) fn new(deadlines: Deadlines) -> Self {
+impl GuestProgress {
+    pub(crate) fn new(deadlines: GuestDeadlines) -> Self {
         Self {
             deadlines,
             phase: Phase::Boot,
@@ -195,8 +195,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn deadlines() -> Deadlines {
-        Deadlines {
+    fn deadlines() -> GuestDeadlines {
+        GuestDeadlines {
             boot: Some(10),
             set_up: Some(20),
             attach: Some(30),
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn every_phase_has_its_own_time_from_its_own_beginning() {
-        let mut progress = Progress::new(deadlines());
+        let mut progress = GuestProgress::new(deadlines());
         assert_eq!(progress.deadline(), Some(10 * SECOND));
         progress.handle_message(&GuestMessage::Hello { agent: "1".to_owned() }, 3 * SECOND);
         assert_eq!((progress.phase, progress.deadline()), (Phase::SetUp, Some(23 * SECOND)));
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_last_message_starts_the_time_to_power_off_once() {
-        let mut progress = Progress::new(deadlines());
+        let mut progress = GuestProgress::new(deadlines());
         progress.handle_message(&GuestMessage::Done, 7 * SECOND);
         assert!(progress.done);
         progress.leave(9 * SECOND);
@@ -240,10 +240,10 @@ mod tests {
 
     #[test]
     fn scaling_never_overflows() {
-        let long = Deadlines { workload: Some(u64::MAX), ..deadlines() }.scaled(3);
+        let long = GuestDeadlines { workload: Some(u64::MAX), ..deadlines() }.scaled(3);
         assert_eq!((long.workload, long.shell, long.boot), (Some(u64::MAX), None, Some(30)));
         assert_eq!(long.whole_boot, Some(300));
-        let mut progress = Progress::new(long);
+        let mut progress = GuestProgress::new(long);
         progress.handle_message(&phase(Phase::Workload), SECOND);
         assert!(progress.deadline().is_some());
     }

@@ -5,7 +5,7 @@
 
 mod alarms;
 mod guest_watch;
-mod held;
+mod waiting_incidents;
 
 use std::{
     collections::VecDeque,
@@ -33,7 +33,7 @@ use self::{
     guest_watch::{GuestEvent, GuestWatch, Reaction},
 };
 use crate::{
-    BootedFor, Deadlines, EndReason, Ending, Event, KernelIncident,
+    BootedFor, EndReason, GuestDeadlines, GuestEnding, KernelIncident, VmEvent,
     agent::{self, PortEvent},
     console::{
         ConsoleLog,
@@ -41,8 +41,8 @@ use crate::{
     },
     event::{Delivery, StopRequest},
     flood,
-    monitor::{Monitor, Notice},
-    output::Output,
+    monitor::{MonitorClient, Notice},
+    output::OutputFile,
 };
 
 /// Most events that wait for the guest's owner before reading of the agent's port pauses.
@@ -60,14 +60,14 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// The halves of a guest's port. The second is absent if nothing can be written to the port.
-type PortHalves = (Output, Option<OwnedWriteHalf>);
+type PortHalves = (OutputFile, Option<OwnedWriteHalf>);
 
 /// Everything that is watched, and the receivers of reports.
 pub(crate) struct Supervisor {
     pub(crate) child: Child,
     pub(crate) stderr: JoinHandle<String>,
     pub(crate) started: Instant,
-    pub(crate) monitor: Monitor,
+    pub(crate) monitor: MonitorClient,
     pub(crate) notices: mpsc::UnboundedReceiver<Notice>,
     /// Announces QEMU's exit.
     pub(crate) qemu_gone: watch::Sender<bool>,
@@ -83,7 +83,7 @@ pub(crate) struct Supervisor {
     pub(crate) shutdown_ack: (mpsc::Sender<Vec<u8>>, Vec<u8>),
     pub(crate) events: mpsc::Sender<Delivery>,
     pub(crate) stop_requests: mpsc::UnboundedReceiver<StopRequest>,
-    pub(crate) deadlines: Deadlines,
+    pub(crate) deadlines: GuestDeadlines,
     pub(crate) booted_for: BootedFor,
 }
 
@@ -156,7 +156,7 @@ impl Supervisor {
         tasks.drain_port(&mut watch, &self.events).await;
         let report = tasks.end(&mut watch, &mut self.notices).await;
         let GuestWatch { classifier, mut queue, .. } = watch;
-        let ending = Ending {
+        let ending = GuestEnding {
             reason: classifier.reason(&report.incidents, &report.tail, &status),
             phase: classifier.progress.phase,
             run: classifier.progress.run,
@@ -166,7 +166,7 @@ impl Supervisor {
             qemu_stderr: timeout(DRAIN_PATIENCE, self.stderr).await.ok().and_then(Result::ok).unwrap_or_default(),
             log_incomplete: report.problem,
         };
-        queue.push_back((Event::Ended(Box::new(ending)), None));
+        queue.push_back((VmEvent::Ended(Box::new(ending)), None));
         for event in queue {
             // A missing owner is no error.
             let _ = self.events.send(event).await;
@@ -242,7 +242,7 @@ impl PortTasks {
             }
             while let Some(incident) = self.incidents.recv().await {
                 watch.classifier.take_incident(&incident);
-                watch.queue.push_back((Event::KernelIncident(incident), None));
+                watch.queue.push_back((VmEvent::KernelIncident(incident), None));
             }
         };
         if timeout_at(patience, drain).await.is_err() {
@@ -294,7 +294,7 @@ fn deliver(permit: Result<Permit<'_, Delivery>, SendError<()>>, queue: &mut VecD
 
 /// Returns QEMU's state of a guest that it stopped permanently, or `None` for a stop that is part
 /// of an exit.
-async fn stopped_state(monitor: &Monitor) -> Option<String> {
+async fn stopped_state(monitor: &MonitorClient) -> Option<String> {
     let state = timeout(QUIT_PATIENCE, monitor.state()).await.ok()?.ok()?;
     matches!(state.as_str(), "internal-error" | "io-error" | "guest-panicked" | "paused").then_some(state)
 }

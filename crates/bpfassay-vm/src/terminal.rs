@@ -11,7 +11,7 @@ use std::{
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::io::unix::AsyncFd;
 
-use crate::{Ending, Event, Guest, VmError};
+use crate::{Guest, GuestEnding, VmError, VmEvent};
 
 /// The key that leaves the guest: Ctrl-].
 const LEAVE: u8 = 0x1d;
@@ -49,7 +49,7 @@ impl Guest {
     ///
     /// # Errors
     /// [`VmError::Terminal`] if standard input is not a terminal, or the guest is not interactive.
-    pub async fn interact(mut self, mut on_event: impl FnMut(&Event)) -> Result<Ending, VmError> {
+    pub async fn interact(mut self, mut on_event: impl FnMut(&VmEvent)) -> Result<GuestEnding, VmError> {
         let unusable = |step, message: &str| VmError::Terminal { step, source: io::Error::other(message.to_owned()) };
         let Some(mut console) = self.terminal.take() else {
             return Err(unusable("connect the guest to", "the guest was not booted for it"));
@@ -73,7 +73,7 @@ impl Guest {
                     None => output_open = false,
                 },
                 event = self.next_event() => match event {
-                    Event::Ended(ending) => {
+                    VmEvent::Ended(ending) => {
                         while let Ok(bytes) = console.output.try_recv() {
                             show(&bytes)?;
                         }

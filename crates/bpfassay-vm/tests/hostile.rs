@@ -34,7 +34,9 @@ use bpfassay_protocol::{
     frame::{self, MAX_PAYLOAD},
     message::{GuestMessage, Phase, RunOutcome},
 };
-use bpfassay_vm::{BootOptions, Clock, Confinement, EndReason, Ending, Guest, Machine, Qemu, device::descriptor};
+use bpfassay_vm::{
+    BootOptions, Confinement, EndReason, Guest, GuestClock, GuestEnding, Machine, Qemu, device::descriptor,
+};
 
 /// Selects what the program writes when it is started again.
 const MODE: &str = "BPFASSAY_TEST_HOSTILE";
@@ -202,7 +204,7 @@ impl Meter {
 }
 
 /// Boots a guest that does `mode`. Its owner takes events, or none before the end.
-async fn boot(mode: &str, clock: Clock, takes_events: bool) -> Ending {
+async fn boot(mode: &str, clock: GuestClock, takes_events: bool) -> GuestEnding {
     let directory = tempfile::tempdir().unwrap();
     let qemu = stand_in_for(mode, directory.path());
     let kernel = directory.path().join("kernel");
@@ -250,19 +252,19 @@ fn every_flood_ends_in_time_with_a_classified_reason_and_in_little_memory() {
     let boot =
         |mode, clock, takes_events| tokio::runtime::Runtime::new().unwrap().block_on(boot(mode, clock, takes_events));
     for mode in ["small messages", "large messages", "many values"] {
-        let ending = boot(mode, Clock::Instructions, false);
+        let ending = boot(mode, GuestClock::Instructions, false);
         let Flood { message } = &ending.reason else { panic!("{mode}: {ending:?}") };
         assert_eq!(message, "more than 24 MiB were left to be read on the agent's port");
     }
     // It depends on the host whether these are read fast enough.
     for mode in ["console lines", "both", "small messages", "large messages", "many values", "many runs"] {
-        let ending = boot(mode, Clock::Instructions, true);
+        let ending = boot(mode, GuestClock::Instructions, true);
         assert!(
             matches!(ending.reason, Flood { .. } | PhaseTimeout { .. } | BootTimeout { .. } | TooLong { .. }),
             "{ending:?}"
         );
     }
-    for clock in [Clock::Wall, Clock::Instructions] {
+    for clock in [GuestClock::Wall, GuestClock::Instructions] {
         let half = boot("half a message", clock, true);
         assert!(matches!(half.reason, BootTimeout { .. } | TooLong { .. }), "{half:?}");
         let garbage = boot("garbage", clock, true);
@@ -275,11 +277,11 @@ fn every_flood_ends_in_time_with_a_classified_reason_and_in_little_memory() {
     // If QEMU waits until the host reads, the guest is ended by its time limit, or by the limit of
     // the agent's log.
     for (mode, takes_events) in [("small messages", true), ("many values", true), ("both", false)] {
-        let ending = boot(mode, Clock::Wall, takes_events);
+        let ending = boot(mode, GuestClock::Wall, takes_events);
         assert!(matches!(ending.reason, Flood { .. } | PhaseTimeout { .. } | TooLong { .. }), "{mode}: {ending:?}");
     }
     for takes_events in [false, true] {
-        let ending = boot("large messages", Clock::Wall, takes_events);
+        let ending = boot("large messages", GuestClock::Wall, takes_events);
         let Flood { message } = &ending.reason else { panic!("{ending:?}") };
         assert_eq!(message, "more than 32 MiB were logged by the agent");
     }

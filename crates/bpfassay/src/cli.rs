@@ -22,24 +22,24 @@ use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 use bpfassay_runner::{QemuSource, StorePlace};
-use bpfassay_study::{Clock, Denied, Design, Model, Shard, Share};
+use bpfassay_study::{Clock, Denied, Model, Shard, Share, StudyDesign};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
-    cluster::{Cluster, ClusterCommand, Merge, Submit},
-    compare::{Compare, ComparisonFormat, FailOn, Format, Metrics, Trend},
+    cluster::{ClusterArgs, ClusterCommand, MergeArgs, Submit},
+    compare::{Compare, CompareFormat, ComparisonFormat, FailOn, Metrics, TrendArgs},
     generate::{Generate, GenerateCommand, Schema, SchemaOf},
     global::Global,
     here::Here,
-    list::{Bundled, Kernels, List, ListCommand, ListedResults},
-    lock::Lock,
-    node::{Node, NodeRole},
-    payload::{Payload, PayloadCommand},
+    list::{Bundled, List, ListCommand, ListKernelsArgs, ListedResults},
+    lock::LockArgs,
+    node::{NodeArgs, NodeRole},
+    payload::{PayloadArgs, PayloadCommand},
     qemu::{EmulatorTrust, QemuChoice, qemu_of_environment},
-    report::Report,
-    run::{AgainChoice, Against, Check, Execution, Run},
-    testbed::{Bundle, CacheArguments, CacheCommand, Fetch, Testbed, TestbedCommand},
-    tool::{Tool, ToolCommand},
+    report::ReportArgs,
+    run::{AgainChoice, AgainstArgs, CheckArgs, Execution, RunArgs},
+    testbed::{Bundle, CacheArguments, CacheCommand, Fetch, TestbedArgs, TestbedCommand},
+    tool::{ToolArgs, ToolCommand},
 };
 use crate::exit;
 
@@ -61,7 +61,7 @@ Commands:
 #[command(name = "bpfassay", version, max_term_width = 100, help_template = TEMPLATE, disable_help_flag = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 
     #[command(flatten)]
     pub(crate) global: Global,
@@ -69,21 +69,21 @@ pub(crate) struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Boot guests, measure a study in them, and print the result
-    Run(Run),
+    Run(RunArgs),
     /// Load and attach tools on every kernel, and measure nothing
-    Check(Check),
+    Check(CheckArgs),
     /// Measure a study on this machine itself, on a mounted file system
     Here(Here),
     /// Show what a study would do, without starting anything
-    Plan(Plan),
+    Plan(PlanArgs),
     /// Show what changed between two results
     Compare(Compare),
     /// Show figures along a series of kernels or results
-    Trend(Trend),
+    Trend(TrendArgs),
     /// Write results as text, a page with plots, JUnit, CSV and more
-    Report(Report),
+    Report(ReportArgs),
     /// Measure a run again, and fail unless every raw figure is the same
     ///
     /// Figures are the same by the instruction clock. The option --files only checks that the
@@ -92,7 +92,7 @@ pub(crate) enum Command {
     /// Boot a guest and give a shell in it
     ///
     /// The NFS mount, the tracer and the workload are at hand.
-    Shell(Shell),
+    Shell(ShellArgs),
     /// Check this host, and name the remedy for each fault
     ///
     /// Covers QEMU, accelerator, disk, memory, mirrors and toolchain.
@@ -100,16 +100,16 @@ pub(crate) enum Command {
     /// List studies, kernels, probes, tools or results
     List(List),
     /// Fetch, lock, pack, compose and check the parts of guests
-    Testbed(Testbed),
+    Testbed(TestbedArgs),
     /// Measure a study on a cluster of Slurm, and merge shards
-    Cluster(Cluster),
+    Cluster(ClusterArgs),
     /// Write a tool file from a look at a tool
-    Tool(Tool),
+    Tool(ToolArgs),
     /// Generate JSON schemas, completions for shells, and the manual
     Generate(Generate),
     /// Run one node of `here --slurm`; Slurm starts it
     #[command(hide = true)]
-    Node(Node),
+    Node(NodeArgs),
 }
 
 /// Selects targets of a study.
@@ -148,7 +148,7 @@ const RESULTS: &str = "Results";
 
 /// Selects a study and a part of it.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Selection {
+pub(crate) struct SelectionArgs {
     /// A bundled study or a study file
     ///
     /// `bpfassay list studies` lists the bundled ones.
@@ -196,7 +196,7 @@ pub(crate) struct Selection {
     pub(crate) model: Option<Model>,
 
     /// Rounds of each boot
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(Design::MOST_ROUNDS)), help_heading = MEASURE)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(StudyDesign::MOST_ROUNDS)), help_heading = MEASURE)]
     pub(crate) rounds: Option<u32>,
 
     /// Boots of each target; with --until, the most
@@ -241,9 +241,9 @@ pub(crate) struct Overlays {
 
 /// Arguments of `plan`.
 #[derive(Debug, Args)]
-pub(crate) struct Plan {
+pub(crate) struct PlanArgs {
     #[command(flatten)]
-    pub(crate) selection: Selection,
+    pub(crate) selection: SelectionArgs,
 
     /// Print the exact QEMU command line of every block; with a value, that of this QEMU:
     /// `--qemu=lock`, `--qemu=host`, like `--qemu` of `run`
@@ -274,7 +274,7 @@ pub(crate) struct Doctor {
 #[command(after_long_help = "\
 The terminal is the guest's: what it prints reaches the terminal as it is, escape sequences included. Everywhere else bpfassay shows \
 control characters of guests and tools by their numbers.")]
-pub(crate) struct Shell {
+pub(crate) struct ShellArgs {
     /// Architecture of the guest [default: x86_64, or that of the image]
     #[arg(long, value_name = "ARCH", value_parser = arch)]
     pub(crate) arch: Option<Arch>,
@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn run_without_arguments_means_quick() {
         let cli = Cli::try_parse_from(["bpfassay", "run"]).unwrap();
-        let Command::Run(run) = cli.command else { panic!("not run") };
+        let CliCommand::Run(run) = cli.command else { panic!("not run") };
         assert_eq!(run.selection.study, "quick");
     }
 

@@ -60,12 +60,12 @@ With --bisect, as `git bisect run` reads them:
   128  anything else (2 to 4 of the above): git bisect stops; 130 as above";
 
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct CommandFailure {
     pub(crate) code: u8,
     pub(crate) report: miette::Report,
 }
 
-impl Failure {
+impl CommandFailure {
     /// Reports `error` with its causes under `code`. If the host lacks descriptors or memory, it is
     /// an infrastructure failure instead.
     pub(crate) fn new(code: u8, error: impl std::error::Error + Send + Sync + 'static) -> Self {
@@ -100,7 +100,7 @@ impl Failure {
     }
 }
 
-impl From<bpfassay_runner::Error> for Failure {
+impl From<bpfassay_runner::Error> for CommandFailure {
     fn from(error: bpfassay_runner::Error) -> Self {
         use bpfassay_runner::Error;
         let usage = |help: &'static str| (USAGE, Some(help));
@@ -183,7 +183,7 @@ impl From<bpfassay_runner::Error> for Failure {
     }
 }
 
-impl From<bpfassay_report::render::FormatError> for Failure {
+impl From<bpfassay_report::render::FormatError> for CommandFailure {
     fn from(error: bpfassay_report::render::FormatError) -> Self {
         use bpfassay_report::render::FormatError;
         match error {
@@ -194,7 +194,7 @@ impl From<bpfassay_report::render::FormatError> for Failure {
     }
 }
 
-impl From<bpfassay_runner::BlockStoreError> for Failure {
+impl From<bpfassay_runner::BlockStoreError> for CommandFailure {
     fn from(error: bpfassay_runner::BlockStoreError) -> Self {
         use bpfassay_runner::BlockStoreError;
         match error {
@@ -207,7 +207,7 @@ impl From<bpfassay_runner::BlockStoreError> for Failure {
     }
 }
 
-impl From<bpfassay_runner::MergeError> for Failure {
+impl From<bpfassay_runner::MergeError> for CommandFailure {
     fn from(error: bpfassay_runner::MergeError) -> Self {
         use bpfassay_runner::MergeError;
         match error {
@@ -224,7 +224,7 @@ impl From<bpfassay_runner::MergeError> for Failure {
     }
 }
 
-impl From<bpfassay_runner::SlurmError> for Failure {
+impl From<bpfassay_runner::SlurmError> for CommandFailure {
     fn from(error: bpfassay_runner::SlurmError) -> Self {
         use bpfassay_runner::SlurmError;
         match error {
@@ -239,7 +239,7 @@ impl From<bpfassay_runner::SlurmError> for Failure {
     }
 }
 
-impl From<bpfassay_testbed::Error> for Failure {
+impl From<bpfassay_testbed::Error> for CommandFailure {
     fn from(error: bpfassay_testbed::Error) -> Self {
         use bpfassay_testbed::{Error, manifest::ManifestError};
         if is_of_kernel(&error) {
@@ -264,7 +264,7 @@ impl From<bpfassay_testbed::Error> for Failure {
     }
 }
 
-impl From<bpfassay_study::ExpandError> for Failure {
+impl From<bpfassay_study::ExpandError> for CommandFailure {
     fn from(error: bpfassay_study::ExpandError) -> Self {
         if matches!(error, bpfassay_study::ExpandError::NotInStudy { kind: "kernel", .. }) {
             let help = "`bpfassay list kernels` lists the kernels of the catalogue, which --kernel takes, too, by architecture";
@@ -274,7 +274,7 @@ impl From<bpfassay_study::ExpandError> for Failure {
     }
 }
 
-impl From<JournalError> for Failure {
+impl From<JournalError> for CommandFailure {
     fn from(error: JournalError) -> Self {
         let code = match &error {
             // The user named only the files that are read.
@@ -290,7 +290,7 @@ impl From<JournalError> for Failure {
     }
 }
 
-impl From<ResultsError> for Failure {
+impl From<ResultsError> for CommandFailure {
     /// Converts errors of reading results.
     fn from(error: ResultsError) -> Self {
         let code = match &error {
@@ -303,10 +303,10 @@ impl From<ResultsError> for Failure {
 }
 
 /// The exit code of a command, or why it failed.
-pub(crate) type Outcome = Result<u8, Failure>;
+pub(crate) type CommandOutcome = Result<u8, CommandFailure>;
 
 /// Prints the report of a failure, and returns the process's exit code.
-pub(crate) fn finish(outcome: Outcome) -> ExitCode {
+pub(crate) fn finish(outcome: CommandOutcome) -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
@@ -429,8 +429,11 @@ mod tests {
         struct Outer(#[source] io::Error);
         let code = |errno: Errno| {
             let error = || io::Error::from_raw_os_error(errno.raw_os_error());
-            let failures =
-                [Failure::new(INTERNAL, error()), Failure::usage(Outer(error())), Failure::new(INTERNAL, errno)];
+            let failures = [
+                CommandFailure::new(INTERNAL, error()),
+                CommandFailure::usage(Outer(error())),
+                CommandFailure::new(INTERNAL, errno),
+            ];
             failures.map(|failure| (failure.code, failure.report.help().is_some()))
         };
         for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT, Errno::FBIG] {
@@ -449,6 +452,6 @@ mod tests {
             }
         }
         let error = serde_json::to_writer(Full, &1).unwrap_err();
-        assert_eq!(Failure::new(INTERNAL, error).code, INFRASTRUCTURE);
+        assert_eq!(CommandFailure::new(INTERNAL, error).code, INFRASTRUCTURE);
     }
 }

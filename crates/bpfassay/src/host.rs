@@ -12,7 +12,7 @@ use bpfassay_testbed::{stages::Stages, toolchain::HOST_PACKAGES};
 
 use crate::{
     cli,
-    exit::{Failure, INFRASTRUCTURE},
+    exit::{CommandFailure, INFRASTRUCTURE},
     output,
 };
 
@@ -26,20 +26,20 @@ pub(crate) fn install_for(
     needed: &[&str],
     (global, options): (&cli::Global, &StoreOptions),
     stages: &Stages,
-) -> Result<(), Failure> {
-    Missing::find(plan, needed, (global, options))?.install(stages)
+) -> Result<(), CommandFailure> {
+    MissingPackages::find(plan, needed, (global, options))?.install(stages)
 }
 
 /// Missing packages of the host that can be installed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Missing {
+pub(crate) struct MissingPackages {
     /// Packages to build guests.
     to_make: Vec<String>,
     /// Packages to boot guests: QEMU.
     to_boot: Vec<String>,
 }
 
-impl Missing {
+impl MissingPackages {
     /// Finds what the host lacks for `plan`, the packages of `needed` and QEMU, and asks whether to
     /// install it. If packages and programs come from a given place, or if nothing may be fetched,
     /// it does not ask for packages that fetch and build. If these are needed nevertheless, a later
@@ -51,7 +51,7 @@ impl Missing {
         plan: &Plan,
         needed: &[&str],
         (global, options): (&cli::Global, &StoreOptions),
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandFailure> {
         let archs: BTreeSet<_> = plan.targets().into_iter().map(|target| target.arch).collect();
         let mut missing = bpfassay_runner::missing_packages(needed, &archs, options.qemu)?;
         if options.packages.offline || !options.packages.from.is_empty() {
@@ -70,23 +70,23 @@ impl Missing {
     ///
     /// # Errors
     /// An infrastructure failure with the command to run, if apt-get fails.
-    pub(crate) fn install_to_make(&self, stages: &Stages) -> Result<(), Failure> {
+    pub(crate) fn install_to_make(&self, stages: &Stages) -> Result<(), CommandFailure> {
         install_as_stage(&self.to_make, stages)
     }
 
     /// Installs the packages that boot guests.
     ///
     /// # Errors
-    /// Those of [`Missing::install_to_make`].
-    pub(crate) fn install_to_boot(&self, stages: &Stages) -> Result<(), Failure> {
+    /// Those of [`MissingPackages::install_to_make`].
+    pub(crate) fn install_to_boot(&self, stages: &Stages) -> Result<(), CommandFailure> {
         install_as_stage(&self.to_boot, stages)
     }
 
     /// Installs everything.
     ///
     /// # Errors
-    /// Those of [`Missing::install_to_make`].
-    fn install(self, stages: &Stages) -> Result<(), Failure> {
+    /// Those of [`MissingPackages::install_to_make`].
+    fn install(self, stages: &Stages) -> Result<(), CommandFailure> {
         let Self { to_make, to_boot } = self;
         install_as_stage(&[to_make, to_boot].concat(), stages)
     }
@@ -107,13 +107,13 @@ pub(crate) fn is_ci() -> bool {
 /// # Errors
 /// An infrastructure failure with the command to run: not root, the user declines, or apt-get
 /// fails.
-pub(crate) fn install(packages: &[String], yes: bool, stages: &Stages) -> Result<(), Failure> {
+pub(crate) fn install(packages: &[String], yes: bool, stages: &Stages) -> Result<(), CommandFailure> {
     agree(packages, yes)?;
     install_as_stage(packages, stages)
 }
 
 /// Makes the failure that `packages` are missing and cannot be installed because of `why`.
-fn by_hand(packages: &[String], why: &str) -> Failure {
+fn by_hand(packages: &[String], why: &str) -> CommandFailure {
     let command = install_command(packages);
     let or = if rustix::process::geteuid().is_root() { "answer with --yes, or run" } else { "run as root:" };
     let report = miette::miette!(
@@ -121,14 +121,14 @@ fn by_hand(packages: &[String], why: &str) -> Failure {
         "packages are missing on this host ({}) and {why}",
         packages.join(", ")
     );
-    Failure { code: INFRASTRUCTURE, report }
+    CommandFailure { code: INFRASTRUCTURE, report }
 }
 
 /// Makes sure that `packages` may be installed, by a question unless the user has agreed already.
 ///
 /// # Errors
 /// An infrastructure failure with the command to run: not root, or the user declines.
-fn agree(packages: &[String], yes: bool) -> Result<(), Failure> {
+fn agree(packages: &[String], yes: bool) -> Result<(), CommandFailure> {
     if packages.is_empty() {
         return Ok(());
     }
@@ -147,7 +147,7 @@ fn agree(packages: &[String], yes: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn install_as_stage(packages: &[String], stages: &Stages) -> Result<(), Failure> {
+fn install_as_stage(packages: &[String], stages: &Stages) -> Result<(), CommandFailure> {
     if packages.is_empty() {
         return Ok(());
     }
@@ -158,8 +158,8 @@ fn install_as_stage(packages: &[String], stages: &Stages) -> Result<(), Failure>
 ///
 /// # Errors
 /// An infrastructure failure, if the terminal cannot be written to or read.
-fn ask(question: &str) -> Result<bool, Failure> {
-    let failed = |error: std::io::Error| Failure {
+fn ask(question: &str) -> Result<bool, CommandFailure> {
+    let failed = |error: std::io::Error| CommandFailure {
         code: INFRASTRUCTURE,
         report: miette::miette!(
             help = "answer with --yes",
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn qemu_is_not_needed_before_there_are_guests() {
         let missing = ["tar", "qemu-system-x86", "mount", "opensbi"].map(str::to_owned).to_vec();
-        let Missing { to_make, to_boot } = Missing::of(missing, &["apt", "mount", "tar"]);
+        let MissingPackages { to_make, to_boot } = MissingPackages::of(missing, &["apt", "mount", "tar"]);
         assert_eq!(
             (to_make, to_boot),
             (vec!["tar".into(), "mount".into()], vec!["qemu-system-x86".into(), "opensbi".into()])

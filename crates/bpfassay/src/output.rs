@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Standard output and standard error: everything that the command prints goes through [`Screen`].
+//! Standard output and standard error: everything that the command prints goes through
+//! [`EscapedStream`].
 //!
 //! Kernels, guests, tools, studies and foreign results wrote much of what is printed. Two
 //! mechanisms keep a terminal from obeying it:
 //!
 //! - Foreign text is escaped where it is inserted ([`bpfassay_results::plain`]): by the renderers,
 //!   by [`log`] for fields of messages, by [`report`] for errors, and by the lines of progress.
-//! - [`Screen`] passes no control character, so it escapes what the first mechanism missed. If the
-//!   command has colours, the few sequences that set them pass; foreign text has none left by then.
+//! - [`EscapedStream`] passes no control character, so it escapes what the first mechanism missed.
+//!   If the command has colours, the few sequences that set them pass; foreign text has none left
+//!   by then.
 //!
 //! The exception is the guest's console under `bpfassay shell`, which is raw by nature.
 
@@ -27,13 +29,13 @@ pub(crate) use self::{bar::Bar, frames::InvalidFile, log::log_to_stderr, report:
 
 /// A stream that passes text, line feeds and tabs. Everything else is shown as a number.
 #[derive(Debug)]
-pub(crate) struct Screen<W> {
+pub(crate) struct EscapedStream<W> {
     stream: W,
     /// Whether the sequences of [`is_ours`] pass.
     colours: bool,
 }
 
-impl<W: Write> Write for Screen<W> {
+impl<W: Write> Write for EscapedStream<W> {
     /// Filters each call separately: a sequence or a character that is cut in the middle is
     /// escaped, never passed.
     ///
@@ -49,7 +51,7 @@ impl<W: Write> Write for Screen<W> {
     }
 }
 
-impl<W> Screen<W> {
+impl<W> EscapedStream<W> {
     /// Returns the stream, to query it but not to write to it.
     pub(crate) fn into_inner(self) -> W {
         self.stream
@@ -57,20 +59,20 @@ impl<W> Screen<W> {
 }
 
 #[allow(clippy::disallowed_methods, reason = "the only way to it")]
-pub(crate) fn stdout() -> Screen<Stdout> {
-    Screen { stream: io::stdout(), colours: false }
+pub(crate) fn stdout() -> EscapedStream<Stdout> {
+    EscapedStream { stream: io::stdout(), colours: false }
 }
 
 #[allow(clippy::disallowed_methods, reason = "the only way to it")]
-pub(crate) fn stderr() -> Screen<Stderr> {
-    Screen { stream: io::stderr(), colours: false }
+pub(crate) fn stderr() -> EscapedStream<Stderr> {
+    EscapedStream { stream: io::stderr(), colours: false }
 }
 
 /// Returns standard error, with colours if it supports them: only for text whose foreign parts are
 /// already escaped.
-fn coloured_stderr() -> Screen<Stderr> {
+fn coloured_stderr() -> EscapedStream<Stderr> {
     let plain = stderr();
-    Screen { colours: colours(&plain.stream), ..plain }
+    EscapedStream { colours: colours(&plain.stream), ..plain }
 }
 
 /// Whether `stream` may have colours: <https://no-color.org>.
@@ -91,7 +93,7 @@ pub(crate) fn path(path: &Path) -> String {
     plain::bytes(path.as_os_str().as_encoded_bytes())
 }
 
-/// Returns `bytes` as [`Screen`] passes them on.
+/// Returns `bytes` as [`EscapedStream`] passes them on.
 fn filtered(bytes: &[u8], colours: bool) -> String {
     let mut shown = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -199,7 +201,7 @@ mod tests {
     fn what_is_written_in_pieces_is_no_way_round() {
         for colours in [true, false] {
             for sequence in SEQUENCES {
-                let mut screen = Screen { stream: Vec::new(), colours };
+                let mut screen = EscapedStream { stream: Vec::new(), colours };
                 for byte in sequence {
                     screen.write_all(&[*byte]).unwrap();
                 }

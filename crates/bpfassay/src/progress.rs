@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shows events on the terminal: for people ([`shown`]) or as JSON for programs, with the commands
-//! that repeat what failed.
+//! Shows events on the terminal: for people ([`event_printer`]) or as JSON for programs, with the
+//! commands that repeat what failed.
 
+mod event_printer;
 mod lines;
-mod shown;
+mod stage_lines;
 mod timings;
-mod underway;
 
 use std::{io::Write, path::Path, sync::Arc};
 
-use bpfassay_results::{Event, event::Line, plain};
+use bpfassay_results::{Event, event::EventLine, plain};
 use bpfassay_runner::{EventSink, stage_event, timings_event, unix_ms};
 use bpfassay_study::{Clock, Plan};
-use bpfassay_testbed::stages::{Report, Stages, Watcher};
+use bpfassay_testbed::stages::{ProgressReport, Stages, Watcher};
 
-use self::shown::Shown;
+use self::event_printer::EventPrinter;
 use crate::{cli::MessageFormat, output};
 
 /// The output for progress, from the beginning of a command to its end.
 #[derive(Clone)]
 pub(crate) enum Display {
     /// Lines and a bar on standard error.
-    Human(Arc<Shown>),
+    Human(Arc<EventPrinter>),
     /// A JSON object for each event on standard output.
     Json,
 }
@@ -29,7 +29,7 @@ pub(crate) enum Display {
 impl Display {
     pub(crate) fn begin(format: MessageFormat) -> Self {
         match format {
-            MessageFormat::Human => Self::Human(Shown::begin()),
+            MessageFormat::Human => Self::Human(EventPrinter::begin()),
             MessageFormat::Json => Self::Json,
         }
     }
@@ -37,8 +37,8 @@ impl Display {
     /// Returns stages that are shown.
     pub(crate) fn stages(&self) -> Stages {
         match self {
-            Self::Human(shown) => Stages::watched(Arc::<Shown>::clone(shown)),
-            Self::Json => Stages::watched(Arc::new(Json)),
+            Self::Human(shown) => Stages::watched(Arc::<EventPrinter>::clone(shown)),
+            Self::Json => Stages::watched(Arc::new(JsonStages)),
         }
     }
 
@@ -60,10 +60,10 @@ impl Display {
 }
 
 /// Prints stages as JSON.
-struct Json;
+struct JsonStages;
 
-impl Watcher for Json {
-    fn report(&self, report: &Report) {
+impl Watcher for JsonStages {
+    fn report(&self, report: &ProgressReport) {
         write_json(&stage_event(report));
     }
 }
@@ -131,7 +131,7 @@ impl EventSink for Reporter<'_> {
 
 /// Formats `event` as one line of JSON.
 pub(crate) fn json(event: &Event) -> Option<String> {
-    let text = serde_json::to_string(&Line { event: event.clone(), at_unix_ms: unix_ms() }).ok()?;
+    let text = serde_json::to_string(&EventLine { event: event.clone(), at_unix_ms: unix_ms() }).ok()?;
     Some(plain::json(&text).into_owned() + "\n")
 }
 

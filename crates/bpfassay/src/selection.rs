@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use bpfassay_protocol::job::FileSystem;
-use bpfassay_runner::{Selection, StoreOptions};
+use bpfassay_runner::{StoreOptions, StudySelection};
 use bpfassay_study::{Narrowing, Plan};
 use bpfassay_testbed::{
     apt,
@@ -20,20 +20,20 @@ use bpfassay_testbed::{
 
 use crate::{
     cli, defaults,
-    exit::{Failure, USAGE},
+    exit::{CommandFailure, USAGE},
     host::is_ci,
 };
 
 /// Reads the options of every command: the cache, how to fetch packages, and where programs come
 /// from.
 pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
-    let packages = apt::Options {
+    let packages = apt::FetchOptions {
         offline: global.offline,
         newest: global.newest,
         refresh: global.refresh,
         accept_stale: global.accept_stale,
         mirror: global.mirror.clone(),
-        client: apt::Client::default(),
+        client: apt::Downloader::default(),
         from: global.from.clone(),
         archive: global.archive.clone(),
         exact: false,
@@ -69,14 +69,14 @@ pub(crate) fn offline(global: &cli::Global) -> StoreOptions {
 ///   belong to one kernel
 /// - An infrastructure failure, if packages cannot be unpacked into the cache
 pub(crate) fn selection(
-    arguments: &cli::Selection,
+    arguments: &cli::SelectionArgs,
     overlays: &cli::Overlays,
     global: &cli::Global,
-) -> Result<Selection, Failure> {
-    let tools = arguments.tool.iter().map(|name| bpfassay_tool::load(name).map_err(Failure::usage));
+) -> Result<StudySelection, CommandFailure> {
+    let tools = arguments.tool.iter().map(|name| bpfassay_tool::load(name).map_err(CommandFailure::usage));
     let mut own = self::overlays(overlays);
     own.sources.local = local_kernel(&arguments.targets, global)?;
-    Ok(Selection {
+    Ok(StudySelection {
         study: arguments.study.clone(),
         narrowing: Narrowing {
             archs: arguments.targets.arch.clone(),
@@ -99,8 +99,8 @@ pub(crate) fn selection(
 }
 
 /// Selects only the additions to the guests of a known plan.
-pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
-    Selection {
+pub(crate) fn overlays(overlays: &cli::Overlays) -> StudySelection {
+    StudySelection {
         sources: Sources {
             bundle: overlays.bundle.clone(),
             manifest: overlays.manifest.clone(),
@@ -109,7 +109,7 @@ pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
             ior: overlays.ior.clone(),
         },
         only_available: overlays.available,
-        ..Selection::default()
+        ..StudySelection::default()
     }
 }
 
@@ -119,9 +119,9 @@ pub(crate) fn overlays(overlays: &cli::Overlays) -> Selection {
 /// - A usage failure for one of them together with other kernels, for a build tree or packages that
 ///   cannot be used, and for modules without either
 /// - An infrastructure failure, if packages cannot be unpacked into the cache
-fn local_kernel(targets: &cli::Targets, global: &cli::Global) -> Result<Option<LocalKernel>, Failure> {
+fn local_kernel(targets: &cli::Targets, global: &cli::Global) -> Result<Option<LocalKernel>, CommandFailure> {
     let refuse =
-        |help: &str, what: &str| Err(Failure { code: USAGE, report: miette::miette!(help = help, "{}", what) });
+        |help: &str, what: &str| Err(CommandFailure { code: USAGE, report: miette::miette!(help = help, "{}", what) });
     let packages = packages(&targets.kernel)?;
     if !packages.is_empty() {
         let cache = Cache::open(Cache::locate(global.cache.as_deref())?)?;
@@ -149,7 +149,7 @@ fn local_kernel(targets: &cli::Targets, global: &cli::Global) -> Result<Option<L
 /// # Errors
 /// - A usage failure for a directory with more packages than a kernel has
 /// - An infrastructure failure, if the directory cannot be read
-fn packages(kernels: &[String]) -> Result<Vec<PathBuf>, Failure> {
+fn packages(kernels: &[String]) -> Result<Vec<PathBuf>, CommandFailure> {
     if kernels.is_empty() || !kernels.iter().all(|kernel| is_path(kernel)) {
         return Ok(Vec::new());
     }
@@ -176,7 +176,7 @@ pub(crate) fn is_path(argument: &str) -> bool {
 ///
 /// # Errors
 /// An infrastructure failure, if the configuration cannot be read.
-pub(crate) fn lacks(selection: &Selection, plan: &Plan) -> Result<Lacks, Failure> {
+pub(crate) fn lacks(selection: &StudySelection, plan: &Plan) -> Result<Lacks, CommandFailure> {
     let Some(kernel) = &selection.sources.local else { return Ok(Lacks::default()) };
     let nfs = plan.blocks.iter().any(|block| matches!(block.file_system, FileSystem::Nfs(_)));
     let options = match (&kernel.config, &kernel.release) {

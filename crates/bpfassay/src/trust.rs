@@ -10,7 +10,7 @@ use bpfassay_testbed::apt::Package;
 
 use crate::{
     cli,
-    exit::{Failure, INFRASTRUCTURE, USAGE},
+    exit::{CommandFailure, INFRASTRUCTURE, USAGE},
     host::answers_yes,
     output,
 };
@@ -22,7 +22,12 @@ use crate::{
 /// # Errors
 /// - A usage failure, if the user does not trust the packages, or cannot be asked
 /// - An infrastructure failure, if the terminal cannot be written to or read
-pub(crate) fn agree(bundle: &Path, packages: &[Package], trusts: bool, global: &cli::Global) -> Result<(), Failure> {
+pub(crate) fn agree(
+    bundle: &Path,
+    packages: &[Package],
+    trusts: bool,
+    global: &cli::Global,
+) -> Result<(), CommandFailure> {
     if trusts {
         tracing::warn!(
             "the QEMU of {} runs on this machine, and testbed.lock does not name its packages: {}",
@@ -44,7 +49,7 @@ pub(crate) fn agree(bundle: &Path, packages: &[Package], trusts: bool, global: &
         bundle.display(),
         list(packages)
     );
-    Err(Failure { code: USAGE, report })
+    Err(CommandFailure { code: USAGE, report })
 }
 
 /// Lists `packages` by names and content.
@@ -57,8 +62,8 @@ fn list(packages: &[Package]) -> String {
 ///
 /// # Errors
 /// An infrastructure failure, if the terminal cannot be written to or read.
-fn ask(bundle: &Path, packages: &[Package]) -> Result<bool, Failure> {
-    let failed = |error: std::io::Error| Failure {
+fn ask(bundle: &Path, packages: &[Package]) -> Result<bool, CommandFailure> {
+    let failed = |error: std::io::Error| CommandFailure {
         code: INFRASTRUCTURE,
         report: miette::miette!("cannot ask on the terminal whether to start the QEMU of the bundle: {error}"),
     };

@@ -111,7 +111,7 @@ pub(crate) fn runs(job: &Job) -> &[RunSpec] {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_testbed::initramfs::{Archive, Node};
+    use bpfassay_testbed::initramfs::{Archive, NewcNode};
 
     use super::*;
 
@@ -119,7 +119,7 @@ mod tests {
     fn the_job_is_found_in_the_last_of_several_archives() {
         let archive = |path: &str, text: &str| {
             let mut archive = Archive::default();
-            archive.add(path, Node::File { executable: false, content: text.as_bytes().to_vec().into() }).unwrap();
+            archive.add(path, NewcNode::File { executable: false, content: text.as_bytes().to_vec().into() }).unwrap();
             archive.to_bytes().unwrap()
         };
         let mut bytes = archive("/init", "x");

@@ -25,9 +25,9 @@ const MS: u64 = 1_000_000;
 
 /// The state that determines the figures of a boot's next run.
 #[derive(Debug, Clone)]
-pub struct Past(u64);
+pub struct FigureState(u64);
 
-impl Past {
+impl FigureState {
     /// The state of a boot with `seed` before any run.
     #[must_use]
     pub const fn new(seed: u64) -> Self {

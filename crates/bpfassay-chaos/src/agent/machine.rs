@@ -19,12 +19,12 @@ const RESET: [&str; 1] = ["o /b 0xcf9 6"];
 
 /// The player's connection to QEMU's monitor.
 #[derive(Debug)]
-pub(crate) struct Machine {
+pub(crate) struct PlayerMonitor {
     answers: BufReader<UnixStream>,
     orders: UnixStream,
 }
 
-impl Machine {
+impl PlayerMonitor {
     /// Connects on `socket` and waits for QEMU's greeting.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl Machine {
     /// Resets the guest.
     ///
     /// # Errors
-    /// Those of [`Machine::power_off`].
+    /// Those of [`PlayerMonitor::power_off`].
     pub(crate) fn reset(&mut self) -> io::Result<()> {
         self.write_ports(&RESET)
     }

@@ -11,13 +11,13 @@ use rustix::process::{Signal, getppid};
 
 use super::{
     arguments::{home, inherited, job, runs, seed, value},
-    figures::{Past, facts},
-    machine::Machine,
-    send::Line,
+    figures::{FigureState, facts},
+    machine::PlayerMonitor,
+    send::AgentLine,
 };
 use crate::{
     control,
-    script::{Action, Piece, Point, Script, Step, Then},
+    script::{Action, AgentScript, BootPoint, RunStep, SentPiece, Then},
 };
 
 /// Descriptor numbers from `bpfassay_vm::device::descriptor`.
@@ -46,17 +46,17 @@ pub const FIRST: &str = "{first}";
 pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
     // The guest dies with its QEMU.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    let script = Script::read(&home(arguments))?;
+    let script = AgentScript::read(&home(arguments))?;
     let job = job(arguments)?;
     let monitor = UnixStream::from(inherited(0)?);
     let player = Player {
         script: &script,
         ids: runs(&job).iter().map(|run| run.id.as_str()).collect(),
         runs: runs(&job),
-        line: Line { agent: File::from(inherited(AGENT)?), console: File::from(inherited(CONSOLE)?) },
+        line: AgentLine { agent: File::from(inherited(AGENT)?), console: File::from(inherited(CONSOLE)?) },
         // QEMU may be killed or stopped only from now on: the program that started it watches it.
-        machine: Machine::connect(monitor)?,
-        past: Past::new(seed(arguments)),
+        machine: PlayerMonitor::connect(monitor)?,
+        past: FigureState::new(seed(arguments)),
         command_line: value(arguments, "-append").map(|line| line.to_string_lossy().into_owned()).unwrap_or_default(),
         at: 0,
     };
@@ -65,12 +65,12 @@ pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
 }
 
 struct Player<'a> {
-    script: &'a Script,
+    script: &'a AgentScript,
     runs: &'a [RunSpec],
     ids: Vec<&'a str>,
-    line: Line,
-    machine: Machine,
-    past: Past,
+    line: AgentLine,
+    machine: PlayerMonitor,
+    past: FigureState,
     /// The kernel's command line.
     command_line: String,
     /// Index of the run in flight, or of the next one.
@@ -91,10 +91,10 @@ impl Player<'_> {
             thread::sleep(BOOT / STEPS);
         }
         let begin = [
-            (Point::Boot, Some(GuestMessage::Hello { agent: env!("CARGO_PKG_VERSION").to_owned() })),
-            (Point::Hello, Some(GuestMessage::Phase { phase: Phase::SetUp, run: None })),
-            (Point::SetUp, Some(GuestMessage::Ready(Box::new(facts(&self.command_line))))),
-            (Point::Ready, None),
+            (BootPoint::Boot, Some(GuestMessage::Hello { agent: env!("CARGO_PKG_VERSION").to_owned() })),
+            (BootPoint::Hello, Some(GuestMessage::Phase { phase: Phase::SetUp, run: None })),
+            (BootPoint::SetUp, Some(GuestMessage::Ready(Box::new(facts(&self.command_line))))),
+            (BootPoint::Ready, None),
         ];
         for (point, message) in begin {
             let message = match (self.reach(&point)?, message) {
@@ -114,7 +114,7 @@ impl Player<'_> {
             before = Some(&spec.id);
         }
         self.send(&GuestMessage::Done)?;
-        if matches!(self.reach(&Point::Done)?, Life::Over) {
+        if matches!(self.reach(&BootPoint::Done)?, Life::Over) {
             return Ok(());
         }
         self.machine.power_off()
@@ -126,21 +126,24 @@ impl Player<'_> {
     /// If a message or console output cannot be written, or the script's action at one of the run's
     /// points fails (see [`Self::reach`]).
     fn run(&mut self, spec: &RunSpec, before: Option<&str>) -> io::Result<bool> {
-        let steps =
-            [(Step::Attach, Phase::Attach), (Step::Workload, Phase::Workload), (Step::TearDown, Phase::TearDown)];
+        let steps = [
+            (RunStep::Attach, Phase::Attach),
+            (RunStep::Workload, Phase::Workload),
+            (RunStep::TearDown, Phase::TearDown),
+        ];
         for (step, phase) in steps {
-            if step == Step::Attach && spec.probe.is_baseline() && spec.tool.is_none() {
+            if step == RunStep::Attach && spec.probe.is_baseline() && spec.tool.is_none() {
                 continue;
             }
             self.send(&GuestMessage::Phase { phase, run: Some(spec.id.clone()) })?;
-            let next = before.filter(|_| step == Step::Workload).map(|run| Point::DuringNext(run.to_owned()));
-            for point in next.into_iter().chain([Point::Run(spec.id.clone(), step)]) {
+            let next = before.filter(|_| step == RunStep::Workload).map(|run| BootPoint::DuringNext(run.to_owned()));
+            for point in next.into_iter().chain([BootPoint::Run(spec.id.clone(), step)]) {
                 if matches!(self.reach(&point)?, Life::Over) {
                     return Ok(false);
                 }
             }
         }
-        let outcome = match self.reach(&Point::Run(spec.id.clone(), Step::End))? {
+        let outcome = match self.reach(&BootPoint::Run(spec.id.clone(), RunStep::End))? {
             Life::Over => return Ok(false),
             Life::With(outcome) => outcome,
             Life::GoesOn | Life::As(_) => Box::new(RunOutcome::Measured(Box::new(self.past.figures(spec)))),
@@ -148,7 +151,7 @@ impl Player<'_> {
         self.past.ran(&spec.id);
         self.at += 1;
         self.send(&GuestMessage::RunEnded { run: spec.id.clone(), outcome })?;
-        Ok(!matches!(self.reach(&Point::After(spec.id.clone()))?, Life::Over))
+        Ok(!matches!(self.reach(&BootPoint::After(spec.id.clone()))?, Life::Over))
     }
 
     fn send(&mut self, message: &GuestMessage) -> io::Result<()> {
@@ -161,7 +164,7 @@ impl Player<'_> {
     /// # Errors
     /// If the driver does not do the host's part, QEMU cannot be sent a signal, its monitor does
     /// not answer, or a port cannot be written to.
-    fn reach(&mut self, point: &Point) -> io::Result<Life> {
+    fn reach(&mut self, point: &BootPoint) -> io::Result<Life> {
         match self.script.action(point, &self.ids) {
             None | Some(Action::Refuse { .. }) => Ok(Life::GoesOn),
             Some(Action::Host(index)) => {
@@ -203,7 +206,7 @@ impl Player<'_> {
     }
 
     /// Returns `piece` with placeholders replaced by names of runs.
-    fn named(&self, piece: &Piece) -> Piece {
+    fn named(&self, piece: &SentPiece) -> SentPiece {
         let of = |index: usize| self.ids.get(index).copied().unwrap_or_default();
         let last = self.ids.len().saturating_sub(1);
         let name = |run: &String| match run.as_str() {
@@ -213,14 +216,14 @@ impl Player<'_> {
             other => other.to_owned(),
         };
         match piece {
-            Piece::Message(GuestMessage::Phase { phase, run: Some(run) }) => {
-                Piece::Message(GuestMessage::Phase { phase: *phase, run: Some(name(run)) })
+            SentPiece::Message(GuestMessage::Phase { phase, run: Some(run) }) => {
+                SentPiece::Message(GuestMessage::Phase { phase: *phase, run: Some(name(run)) })
             }
-            Piece::Message(GuestMessage::Unsound { run, differences }) => {
-                Piece::Message(GuestMessage::Unsound { run: name(run), differences: differences.clone() })
+            SentPiece::Message(GuestMessage::Unsound { run, differences }) => {
+                SentPiece::Message(GuestMessage::Unsound { run: name(run), differences: differences.clone() })
             }
-            Piece::Measured(run) => Piece::Measured(name(run)),
-            Piece::Repeated(count, ms, piece) => Piece::Repeated(*count, *ms, Box::new(self.named(piece))),
+            SentPiece::Measured(run) => SentPiece::Measured(name(run)),
+            SentPiece::Repeated(count, ms, piece) => SentPiece::Repeated(*count, *ms, Box::new(self.named(piece))),
             piece => piece.clone(),
         }
     }

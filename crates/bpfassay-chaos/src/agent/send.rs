@@ -9,10 +9,10 @@ use bpfassay_protocol::{
 };
 use rustix::process::{Resource, getppid};
 
-use crate::script::Piece;
+use crate::script::SentPiece;
 
 /// The agent's port and the console.
-pub(crate) struct Line {
+pub(crate) struct AgentLine {
     pub(crate) agent: File,
     pub(crate) console: File,
 }
@@ -24,7 +24,7 @@ enum Port {
     Console,
 }
 
-impl Line {
+impl AgentLine {
     /// Sends `message` to the supervisor.
     ///
     /// # Errors
@@ -35,31 +35,31 @@ impl Line {
     }
 
     /// Sends `piece`. `figures` returns the figures of a run.
-    pub(crate) fn piece(&mut self, piece: &Piece, figures: &dyn Fn(&str) -> Option<RunFigures>) -> io::Result<()> {
+    pub(crate) fn piece(&mut self, piece: &SentPiece, figures: &dyn Fn(&str) -> Option<RunFigures>) -> io::Result<()> {
         let pause = |ms: u64| thread::sleep(Duration::from_millis(ms));
         match piece {
-            Piece::Pause(ms) => pause(*ms),
-            Piece::Console(lines) => {
+            SentPiece::Pause(ms) => pause(*ms),
+            SentPiece::Console(lines) => {
                 for line in lines {
                     self.put(Port::Console, format!("{line}\r\n").as_bytes())?;
                 }
             }
-            Piece::ConsoleFlood(mib) => {
+            SentPiece::ConsoleFlood(mib) => {
                 let text = "[    1.000000] a flood of text from the kernel that means nothing at all\r\n".repeat(1000);
                 self.flood(Port::Console, text.as_bytes(), *mib)?;
             }
-            Piece::AgentFlood(mib) => {
+            SentPiece::AgentFlood(mib) => {
                 let text = "a flood of text from the agent that means nothing at all ".repeat(1000);
                 let frame = frame::encode(&GuestMessage::Log { text }).map_err(io::Error::other)?;
                 self.flood(Port::Agent, &frame, *mib)?;
             }
-            Piece::Repeated(count, ms, piece) => {
+            SentPiece::Repeated(count, ms, piece) => {
                 for _ in 0..*count {
                     self.piece(piece, figures)?;
                     pause(*ms);
                 }
             }
-            Piece::ByteByByte(ms, piece) => {
+            SentPiece::ByteByByte(ms, piece) => {
                 for byte in bytes(piece, figures)? {
                     self.put(Port::Agent, &[byte])?;
                     pause(*ms);
@@ -114,35 +114,35 @@ fn file_size_limit(process: u32) -> Option<u64> {
 }
 
 /// Encodes a piece for the agent's port.
-fn bytes(piece: &Piece, figures: &dyn Fn(&str) -> Option<RunFigures>) -> io::Result<Vec<u8>> {
+fn bytes(piece: &SentPiece, figures: &dyn Fn(&str) -> Option<RunFigures>) -> io::Result<Vec<u8>> {
     let encoded = |message: &GuestMessage| frame::encode(message).map_err(io::Error::other);
     match piece {
-        Piece::Message(message) => encoded(message),
-        Piece::Measured(run) => {
+        SentPiece::Message(message) => encoded(message),
+        SentPiece::Measured(run) => {
             let outcome = match figures(run) {
                 Some(figures) => RunOutcome::Measured(Box::new(figures)),
                 None => RunOutcome::Failed { message: "forged".to_owned() },
             };
             encoded(&GuestMessage::RunEnded { run: run.clone(), outcome: Box::new(outcome) })
         }
-        Piece::Bytes(bytes) => Ok(bytes.clone()),
-        Piece::Payload(payload) => Ok(framed(payload)),
-        Piece::Large(size) => {
+        SentPiece::Bytes(bytes) => Ok(bytes.clone()),
+        SentPiece::Payload(payload) => Ok(framed(payload)),
+        SentPiece::Large(size) => {
             let empty = serde_json::to_vec(&GuestMessage::Log { text: String::new() })?.len();
             let text = "x".repeat(size.saturating_sub(empty));
             Ok(framed(&serde_json::to_vec(&GuestMessage::Log { text })?))
         }
-        Piece::Truncated(length, piece) => {
+        SentPiece::Truncated(length, piece) => {
             let mut whole = bytes(piece, figures)?;
             whole.truncate(*length);
             Ok(whole)
         }
-        Piece::Console(_)
-        | Piece::ConsoleFlood(_)
-        | Piece::AgentFlood(_)
-        | Piece::Pause(_)
-        | Piece::Repeated(..)
-        | Piece::ByteByByte(..) => Err(io::Error::other("not bytes of the agent's port")),
+        SentPiece::Console(_)
+        | SentPiece::ConsoleFlood(_)
+        | SentPiece::AgentFlood(_)
+        | SentPiece::Pause(_)
+        | SentPiece::Repeated(..)
+        | SentPiece::ByteByByte(..) => Err(io::Error::other("not bytes of the agent's port")),
     }
 }
 
@@ -165,12 +165,12 @@ mod tests {
     #[test]
     fn a_frame_of_the_maximal_size_is_one() {
         let none = |_: &str| None;
-        let whole = bytes(&Piece::Large(MAX_PAYLOAD), &none).unwrap();
+        let whole = bytes(&SentPiece::Large(MAX_PAYLOAD), &none).unwrap();
         assert_eq!(whole.len(), MAX_PAYLOAD + 8);
         let mut decoder = Decoder::default();
         decoder.push(&whole);
         assert!(matches!(decoder.next::<GuestMessage>(), Ok(Some(GuestMessage::Log { .. }))));
-        let short = bytes(&Piece::Truncated(5, Box::new(Piece::Large(100))), &none).unwrap();
+        let short = bytes(&SentPiece::Truncated(5, Box::new(SentPiece::Large(100))), &none).unwrap();
         assert_eq!(short.len(), 5);
     }
 }

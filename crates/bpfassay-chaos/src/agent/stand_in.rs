@@ -17,7 +17,7 @@ use crate::{
         arguments::{home, job, runs, value},
         player,
     },
-    script::{Action, Point, Script},
+    script::{Action, AgentScript, BootPoint},
 };
 
 /// The player's first argument.
@@ -55,7 +55,7 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
 /// Whenever it returns: the script or the job cannot be read, the driver does not do the host's
 /// part, or the player or QEMU cannot be started.
 fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
-    let script = Script::read(&home(arguments))?;
+    let script = AgentScript::read(&home(arguments))?;
     let mut qemu = Command::new(&script.qemu);
     if value(arguments, "-initrd").is_none() {
         // There is no guest: QEMU is asked for its version, or tried.
@@ -63,7 +63,7 @@ fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
     }
     let job = job(arguments)?;
     let runs: Vec<&str> = runs(&job).iter().map(|run| run.id.as_str()).collect();
-    match script.action(&Point::Launch, &runs) {
+    match script.action(&BootPoint::Launch, &runs) {
         Some(Action::Refuse { status, message }) => {
             // In any case, it has exited.
             let _ = writeln!(io::stderr(), "{message}");

@@ -4,30 +4,30 @@
 
 use std::{fs, path::Path};
 
-use super::Fault;
+use super::FaultKind;
 use crate::{
     random::Random,
     stranger::{
         bundle::{compressed, packed},
-        package::{Entry, Node, Planted, deb, file, tar},
+        package::{EntryNode, PackageEntry, Planted, deb, file, tar},
         room::{Room, user, words},
         workshop::Workshop,
     },
     study::ChaosError,
-    trial::{End, TrialResult},
+    trial::{CommandEnd, TrialResult},
 };
 
-pub(super) const FAULTS: &[Fault] = &[
-    Fault::of_strangers("bundle/own-qemu", own_qemu, |draw| draw.choice(asked, |asked| format!("{asked:?}"))),
-    Fault::of_strangers("bundle/writes-out", writes_out, |draw| draw.choice(outward, tell)),
-    Fault::of_strangers("bundle/oversize", oversize, |draw| draw.choice(large, |large| format!("{large:?}"))),
-    Fault::of_strangers("bundle/altered", altered, |draw| draw.choice(alteration, |drawn| drawn.0.to_owned())),
+pub(super) const FAULTS: &[FaultKind] = &[
+    FaultKind::of_strangers("bundle/own-qemu", own_qemu, |draw| draw.choice(asked, |asked| format!("{asked:?}"))),
+    FaultKind::of_strangers("bundle/writes-out", writes_out, |draw| draw.choice(outward, tell)),
+    FaultKind::of_strangers("bundle/oversize", oversize, |draw| draw.choice(large, |large| format!("{large:?}"))),
+    FaultKind::of_strangers("bundle/altered", altered, |draw| draw.choice(alteration, |drawn| drawn.0.to_owned())),
 ];
 
 /// The command.
 const RUN: &str = "run STUDY --offline --accelerator tcg --output OUT --bundle BUNDLE";
 /// How the command ends if the bundle is refused or has no QEMU that works.
-const REFUSED: &[End] = &[End::Code(2), End::Code(3)];
+const REFUSED: &[CommandEnd] = &[CommandEnd::Code(2), CommandEnd::Code(3)];
 /// The most that a bundle or package may unpack to: 64 times its size and 64 MiB (SECURITY.md).
 const MOST: (u64, u64) = (64, 64 << 20);
 
@@ -38,9 +38,9 @@ fn script(room: &Path) -> Vec<u8> {
 }
 
 /// The files of a QEMU with `script` as its loader and programs.
-fn programs(script: &[u8]) -> Vec<Entry> {
+fn programs(script: &[u8]) -> Vec<PackageEntry> {
     let triplet = format!("{}-linux-gnu", std::env::consts::ARCH);
-    let program = |path: String| (path, Node::Program(script.to_vec()));
+    let program = |path: String| (path, EntryNode::Program(script.to_vec()));
     vec![
         program(format!("./lib/{triplet}/ld-linux-{triplet}.so.2")),
         program("./usr/bin/qemu-system-x86_64".to_owned()),
@@ -53,7 +53,7 @@ fn programs(script: &[u8]) -> Vec<Entry> {
 ///
 /// # Errors
 /// [`ChaosError`] if the room cannot be prepared or the command cannot be run.
-fn run(room: &mut Room<'_>, bytes: &[u8], more: &str, is_ci: bool) -> Result<End, ChaosError> {
+fn run(room: &mut Room<'_>, bytes: &[u8], more: &str, is_ci: bool) -> Result<CommandEnd, ChaosError> {
     let (study, out) = (room.path("study.toml"), room.environment.output());
     let bundle = room.put("home/stranger.bundle", bytes)?;
     let paths: [(&str, &Path); 3] = [("STUDY", &study), ("OUT", &out), ("BUNDLE", &bundle)];
@@ -66,7 +66,7 @@ fn run(room: &mut Room<'_>, bytes: &[u8], more: &str, is_ci: bool) -> Result<End
 
 /// The drawn parameters of a bundle with its own QEMU.
 #[derive(Debug)]
-struct Asked {
+struct BundleFault {
     yes: bool,
     ci: bool,
     /// The name of QEMU's package: one of Debian's or another.
@@ -81,8 +81,8 @@ const NAMES: &[&str] = &["qemu-system-x86", "qemu-system-common", "seabios", "li
 /// The option that chooses the QEMU.
 const QEMU: &str = "--qemu lock";
 
-fn asked(random: &mut Random) -> Asked {
-    Asked {
+fn asked(random: &mut Random) -> BundleFault {
+    BundleFault {
         yes: random.percent(50),
         ci: random.percent(50),
         name: random.pick(NAMES).copied().unwrap_or_default(),
@@ -103,7 +103,7 @@ fn own_qemu(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError>
     let more = if drawn.yes { format!("{QEMU} --yes") } else { QEMU.to_owned() };
     run(&mut room, &packed(&content.entries())?, &more, drawn.ci)?;
     // The check would find a mark, because it lies outside of the command's directories.
-    room.check("first", &[End::Code(2)])?;
+    room.check("first", &[CommandEnd::Code(2)])?;
     Ok(room.into_result())
 }
 
@@ -131,15 +131,15 @@ const PLACES: &[&str] = &[
 
 /// Plants for such a place, given the path of the room.
 const PLANTED: &[Planted] = &[
-    ("a link to a directory", |room| Node::Link(room.join("host/directory").display().to_string())),
-    ("a link to a file", |room| Node::Link(room.join("host/file").display().to_string())),
-    ("a link to nothing on the host", |room| Node::Link(room.join("host/new").display().to_string())),
-    ("a link by the working directory", |_| Node::Link("/proc/self/cwd/host/directory".to_owned())),
-    ("a link up and down", |room| Node::Link(format!("{}{}/host", "../".repeat(16), room.display()))),
-    ("a link to itself", |_| Node::Link(".".to_owned())),
-    ("a name of a file of the host", |room| Node::Same(format!("{}/host/file", room.display()))),
-    ("a pipe", |_| Node::Pipe),
-    ("a device", |_| Node::Device),
+    ("a link to a directory", |room| EntryNode::Link(room.join("host/directory").display().to_string())),
+    ("a link to a file", |room| EntryNode::Link(room.join("host/file").display().to_string())),
+    ("a link to nothing on the host", |room| EntryNode::Link(room.join("host/new").display().to_string())),
+    ("a link by the working directory", |_| EntryNode::Link("/proc/self/cwd/host/directory".to_owned())),
+    ("a link up and down", |room| EntryNode::Link(format!("{}{}/host", "../".repeat(16), room.display()))),
+    ("a link to itself", |_| EntryNode::Link(".".to_owned())),
+    ("a name of a file of the host", |room| EntryNode::Same(format!("{}/host/file", room.display()))),
+    ("a pipe", |_| EntryNode::Pipe),
+    ("a device", |_| EntryNode::Device),
 ];
 
 /// The drawn parameters of packages that lead out of their tree.
@@ -237,12 +237,12 @@ fn oversize(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError>
     match drawn {
         Large::Manifest | Large::Emulator => {
             let index = usize::from(matches!(drawn, Large::Manifest));
-            if let Some((_, Node::File(bytes))) = entries.get_mut(index) {
+            if let Some((_, EntryNode::File(bytes))) = entries.get_mut(index) {
                 bytes.resize(usize::try_from(MOST.1).unwrap_or_default() * 2, b' ');
             }
         }
         Large::Size => {
-            if let Some((_, Node::File(bytes))) = entries.last_mut() {
+            if let Some((_, EntryNode::File(bytes))) = entries.last_mut() {
                 bytes.extend(zeros());
             }
         }
@@ -271,7 +271,7 @@ fn size(directory: &Path) -> u64 {
 }
 
 /// A change to the entries of a sound bundle, with its description.
-type Alteration = (&'static str, fn(&mut Vec<Entry>, &mut Random, &Path));
+type Alteration = (&'static str, fn(&mut Vec<PackageEntry>, &mut Random, &Path));
 
 const ALTERATIONS: &[Alteration] = &[
     ("a bit of a file", |entries, random, _| bit(entries, random, "objects/")),
@@ -298,17 +298,17 @@ const ALTERATIONS: &[Alteration] = &[
     ("a file above", |entries, _, _| entries.push(file("objects/../../host/new", b"new"))),
     ("a link in the place of a file", |entries, _, room| {
         if let Some((_, node)) = entries.last_mut() {
-            *node = Node::Link(room.join("host/file").display().to_string());
+            *node = EntryNode::Link(room.join("host/file").display().to_string());
         }
     }),
     ("a link in the place of the directory", |entries, _, room| {
         if let Some((_, node)) = entries.iter_mut().find(|(name, _)| name == "objects") {
-            *node = Node::Link(room.join("host/directory").display().to_string());
+            *node = EntryNode::Link(room.join("host/directory").display().to_string());
         }
     }),
     ("a pipe in the place of a file", |entries, _, _| {
         if let Some((_, node)) = entries.last_mut() {
-            *node = Node::Pipe;
+            *node = EntryNode::Pipe;
         }
     }),
     ("a file that is missing", |entries, _, _| drop(entries.pop())),
@@ -334,10 +334,10 @@ fn alteration(random: &mut Random) -> &'static Alteration {
 }
 
 /// Flips a bit of a file whose name begins with `name`.
-fn bit(entries: &mut [Entry], random: &mut Random, name: &str) {
+fn bit(entries: &mut [PackageEntry], random: &mut Random, name: &str) {
     let mut files: Vec<_> = entries.iter_mut().filter(|entry| entry.0.starts_with(name)).collect();
     let index = usize::try_from(random.below(files.len() as u64)).unwrap_or_default();
-    if let Some((_, Node::File(bytes))) = files.get_mut(index) {
+    if let Some((_, EntryNode::File(bytes))) = files.get_mut(index) {
         let at = usize::try_from(random.below(bytes.len() as u64)).unwrap_or_default();
         if let Some(byte) = bytes.get_mut(at) {
             *byte ^= 1 << random.below(8);
@@ -345,8 +345,8 @@ fn bit(entries: &mut [Entry], random: &mut Random, name: &str) {
     }
 }
 
-fn replace(entries: &mut [Entry], name: &str, from: &str, to: &str) {
-    if let Some((_, Node::File(bytes))) = entries.iter_mut().find(|entry| entry.0 == name) {
+fn replace(entries: &mut [PackageEntry], name: &str, from: &str, to: &str) {
+    if let Some((_, EntryNode::File(bytes))) = entries.iter_mut().find(|entry| entry.0 == name) {
         *bytes = String::from_utf8_lossy(bytes).replacen(from, to, 1).into_bytes();
     }
 }
@@ -361,17 +361,17 @@ fn altered(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError> 
     let mut entries = content.entries();
     alter(&mut entries, &mut random, room.environment.root());
     run(&mut room, &packed(&entries)?, "", false)?;
-    room.check("first", &[End::Code(0), End::Code(2), End::Code(3)])?;
+    room.check("first", &[CommandEnd::Code(0), CommandEnd::Code(2), CommandEnd::Code(3)])?;
     Ok(room.into_result())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{stranger::bundle::Content, study::Testbed};
+    use crate::{stranger::bundle::BundleContent, study::ArtificialTestbed};
 
-    fn content(folder: &Path) -> Content {
-        Content::of(&Testbed::make(folder).unwrap().manifest).unwrap()
+    fn content(folder: &Path) -> BundleContent {
+        BundleContent::of(&ArtificialTestbed::make(folder).unwrap().manifest).unwrap()
     }
 
     #[test]

@@ -21,14 +21,14 @@ use bpfassay_study::Block;
 
 use crate::{
     random::Random,
-    script::{Action, Point, Rule, Step, Then, When},
+    script::{Action, BootPoint, Moment, Rule, RunStep, Then},
     stranger::workshop::Workshop,
-    study::{ChaosError, Clock, Shape, TrialStudy, is_tool_run},
-    trial::{End, Expected, HostAction, Trial, TrialResult},
+    study::{ChaosError, StudyShape, TrialClock, TrialStudy, is_tool_run},
+    trial::{AllowedOutcomes, CommandEnd, FaultTrial, HostAction, TrialResult},
 };
 
 /// One way in which something goes wrong.
-pub struct Fault {
+pub struct FaultKind {
     /// Name, in the form `kind/fault`.
     pub name: &'static str,
     /// Weight of the fault when one is drawn.
@@ -38,29 +38,29 @@ pub struct Fault {
     /// The least number of boots in the study.
     pub replicates: u32,
     /// The clock of the guests, if only one is possible.
-    pub clock: Option<Clock>,
+    pub clock: Option<TrialClock>,
     /// The course of the trial, if it is not that of a study that is interrupted and resumed.
     pub course: Option<Course>,
     /// Draws the parameters.
-    draw: fn(&mut Draw<'_>) -> Trial,
+    draw: fn(&mut Draw<'_>) -> FaultTrial,
 }
 
-/// The course of a trial, as a function of its drawn [`Trial::choice`].
+/// The course of a trial, as a function of its drawn [`FaultTrial::choice`].
 pub type Course = fn(&Workshop, u64) -> Result<TrialResult, ChaosError>;
 
-impl fmt::Debug for Fault {
+impl fmt::Debug for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-impl Fault {
-    const fn new(name: &'static str, draw: fn(&mut Draw<'_>) -> Trial) -> Self {
+impl FaultKind {
+    const fn new(name: &'static str, draw: fn(&mut Draw<'_>) -> FaultTrial) -> Self {
         Self { name, weight: 4, mounts: false, replicates: 2, clock: None, course: None, draw }
     }
 
     /// A fault with a special course. `draw` draws a choice and describes it.
-    const fn of_strangers(name: &'static str, course: Course, draw: fn(&mut Draw<'_>) -> Trial) -> Self {
+    const fn of_strangers(name: &'static str, course: Course, draw: fn(&mut Draw<'_>) -> FaultTrial) -> Self {
         Self { weight: STRANGERS, course: Some(course), ..Self::new(name, draw) }
     }
 
@@ -72,7 +72,7 @@ impl Fault {
         Self { replicates: 4, ..self }
     }
 
-    const fn by(self, clock: Clock) -> Self {
+    const fn by(self, clock: TrialClock) -> Self {
         Self { clock: Some(clock), ..self }
     }
 
@@ -82,7 +82,7 @@ impl Fault {
 }
 
 /// The tables of all kinds.
-const KINDS: &[&[Fault]] = &[
+const KINDS: &[&[FaultKind]] = &[
     agent::FAULTS,
     kernel::FAULTS,
     qemu::FAULTS,
@@ -99,7 +99,7 @@ const STRANGERS: u64 = 12;
 
 /// Every fault.
 #[must_use]
-pub fn all() -> Vec<&'static Fault> {
+pub fn all() -> Vec<&'static FaultKind> {
     KINDS.iter().copied().flatten().collect()
 }
 
@@ -107,11 +107,11 @@ pub fn all() -> Vec<&'static Fault> {
 #[derive(Debug, Clone)]
 pub struct Drawn {
     /// The fault.
-    pub fault: &'static Fault,
+    pub fault: &'static FaultKind,
     /// The study that the fault is injected into.
     pub study: Arc<TrialStudy>,
     /// The drawn parameters and the allowed outcomes.
-    pub trial: Trial,
+    pub trial: FaultTrial,
 }
 
 /// Draws the fault of `seed` among those whose name contains `only`; `None` if there is none.
@@ -129,7 +129,7 @@ pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, ChaosError> {
         here
     });
     let Some(&fault) = fault else { return Ok(None) };
-    let drawn = if random.percent(80) { Clock::Instructions } else { Clock::Wall };
+    let drawn = if random.percent(80) { TrialClock::Instructions } else { TrialClock::Wall };
     let clock = fault.clock.unwrap_or(drawn);
     let (rounds, replicates) = if fault.replicates > 2 {
         (1, fault.replicates)
@@ -138,7 +138,7 @@ pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, ChaosError> {
     } else {
         (2, 2)
     };
-    let study = study(Shape { clock, rounds, replicates })?;
+    let study = study(StudyShape { clock, rounds, replicates })?;
     let jobs = if random.percent(50) { 2 } else { 1 };
     let mut draw = Draw { random: &mut random, study: &study };
     let mut trial = (fault.draw)(&mut draw);
@@ -153,8 +153,8 @@ pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, ChaosError> {
 ///
 /// # Errors
 /// Those of [`TrialStudy::new`]: the study cannot be parsed or expanded.
-fn study(shape: Shape) -> Result<Arc<TrialStudy>, ChaosError> {
-    static READ: Mutex<BTreeMap<Shape, Arc<TrialStudy>>> = Mutex::new(BTreeMap::new());
+fn study(shape: StudyShape) -> Result<Arc<TrialStudy>, ChaosError> {
+    static READ: Mutex<BTreeMap<StudyShape, Arc<TrialStudy>>> = Mutex::new(BTreeMap::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(study) = read.get(&shape) {
         return Ok(Arc::clone(study));
@@ -197,12 +197,12 @@ impl<'a> RunPosition<'a> {
 }
 
 impl<'a> Draw<'a> {
-    fn trial(&self) -> Trial {
-        Trial::quiet(self.study.shape)
+    fn trial(&self) -> FaultTrial {
+        FaultTrial::quiet(self.study.shape)
     }
 
     /// A trial whose course is not that of an interrupted study. `tell` describes the choice.
-    fn choice<C>(&mut self, choose: fn(&mut Random) -> C, tell: fn(&C) -> String) -> Trial {
+    fn choice<C>(&mut self, choose: fn(&mut Random) -> C, tell: fn(&C) -> String) -> FaultTrial {
         let mut trial = self.trial();
         trial.choice = self.random.bits();
         trial.parameters = tell(&choose(&mut Random::new(trial.choice)));
@@ -214,12 +214,12 @@ impl<'a> Draw<'a> {
         &blocks[usize::try_from(self.random.below(blocks.len() as u64)).unwrap_or_default()]
     }
 
-    /// Draws a run for which `is_started_as_qemu` is true, from any block.
-    fn run(&mut self, is_started_as_qemu: impl Fn(RunPosition<'a>) -> bool) -> RunPosition<'a> {
+    /// Draws a run for which `is_eligible` is true, from any block.
+    fn run(&mut self, is_eligible: impl Fn(RunPosition<'a>) -> bool) -> RunPosition<'a> {
         let block = self.block();
         let all: Vec<_> = (0..block.runs.len())
             .map(|index| RunPosition { block, index })
-            .filter(|position| is_started_as_qemu(*position))
+            .filter(|position| is_eligible(*position))
             .collect();
         self.random.pick(&all).copied().unwrap_or(RunPosition { block, index: 0 })
     }
@@ -229,16 +229,17 @@ impl<'a> Draw<'a> {
     }
 
     /// Draws the step of `position` at which the fault occurs.
-    fn step(&mut self, position: RunPosition<'_>) -> Step {
-        let steps = [Step::Workload, Step::TearDown, Step::End, Step::Attach];
+    fn step(&mut self, position: RunPosition<'_>) -> RunStep {
+        let steps = [RunStep::Workload, RunStep::TearDown, RunStep::End, RunStep::Attach];
         let count = if position.is_tool() { 4 } else { 3 };
-        self.random.pick(&steps[..count]).copied().unwrap_or(Step::Workload)
+        self.random.pick(&steps[..count]).copied().unwrap_or(RunStep::Workload)
     }
 
     /// Draws a moment of any boot.
-    fn moment(&mut self) -> (&'a Block, Point) {
+    fn moment(&mut self) -> (&'a Block, BootPoint) {
         let block = self.block();
-        let early = [Point::Launch, Point::Boot, Point::Hello, Point::SetUp, Point::Ready, Point::Done];
+        let early =
+            [BootPoint::Launch, BootPoint::Boot, BootPoint::Hello, BootPoint::SetUp, BootPoint::Ready, BootPoint::Done];
         if self.random.percent(25)
             && let Some(point) = self.random.pick(&early)
         {
@@ -246,15 +247,15 @@ impl<'a> Draw<'a> {
         }
         let position = self.run(|_| true);
         let point = if self.random.percent(20) {
-            Point::After(position.id().to_owned())
+            BootPoint::After(position.id().to_owned())
         } else {
-            Point::Run(position.id().to_owned(), self.step(position))
+            BootPoint::Run(position.id().to_owned(), self.step(position))
         };
         (position.block, point)
     }
 
     /// A guest that dies, hangs or breaks its stream by `action`, and the run to blame for it.
-    fn broken_guest(&mut self, action: Action, kinds: &[&'static str], hangs: bool) -> Trial {
+    fn broken_guest(&mut self, action: Action, kinds: &[&'static str], hangs: bool) -> FaultTrial {
         let ways: &[u64] = if hangs { &[0, 1, 2, 3, 4] } else { &[0, 1, 2, 3, 4, 5] };
         let mut trial = self.broken_in(ways, action, kinds);
         if hangs {
@@ -265,11 +266,11 @@ impl<'a> Draw<'a> {
     }
 
     /// Like [`Self::broken_guest`], but a run is in flight.
-    fn broken_run(&mut self, action: Action, kinds: &[&'static str]) -> Trial {
+    fn broken_run(&mut self, action: Action, kinds: &[&'static str]) -> FaultTrial {
         self.broken_in(&[0, 1, 3], action, kinds)
     }
 
-    fn broken_in(&mut self, ways: &[u64], action: Action, kinds: &[&'static str]) -> Trial {
+    fn broken_in(&mut self, ways: &[u64], action: Action, kinds: &[&'static str]) -> FaultTrial {
         let mut trial = self.trial();
         let expected = &mut trial.expected;
         let (when, parameters) = match self.random.pick(ways).copied().unwrap_or_default() {
@@ -279,24 +280,24 @@ impl<'a> Draw<'a> {
                 let step = self.step(position);
                 expected.blame(position.id(), kinds, true);
                 expected.lasts = true;
-                let points = vec![Point::Run(position.id().to_owned(), step)];
-                (When::always(None, points), format!("always in {} at {step:?}", position.id()))
+                let points = vec![BootPoint::Run(position.id().to_owned(), step)];
+                (Moment::always(None, points), format!("always in {} at {step:?}", position.id()))
             }
             // Something that a run left behind does it, in the middle of the next run.
             1 => {
                 let position = self.run(|position| position.is_tool() && position.next().is_some());
                 expected.blame(position.id(), kinds, true);
                 expected.lasts = true;
-                let points = vec![Point::DuringNext(position.id().to_owned())];
-                (When::always(None, points), format!("always in the run after {}", position.id()))
+                let points = vec![BootPoint::DuringNext(position.id().to_owned())];
+                (Moment::always(None, points), format!("always in the run after {}", position.id()))
             }
             // Something that a run left behind does it between two runs.
             2 => {
                 let position = self.run(|position| position.is_tool() && position.next().is_some());
                 expected.blame(position.id(), kinds, true);
                 expected.lasts = true;
-                let points = vec![Point::After(position.id().to_owned())];
-                (When::always(None, points), format!("always after {}", position.id()))
+                let points = vec![BootPoint::After(position.id().to_owned())];
+                (Moment::always(None, points), format!("always after {}", position.id()))
             }
             // It happens once, in a run. The only evidence is where it occurred.
             3 => {
@@ -308,21 +309,21 @@ impl<'a> Draw<'a> {
                     // No tool had run, so the boot is tried once more.
                     (false, None) => {}
                 }
-                let point = Point::Run(position.id().to_owned(), step);
-                (When::once(&position.block.id, point), format!("once in {} at {step:?}", position.id()))
+                let point = BootPoint::Run(position.id().to_owned(), step);
+                (Moment::once(&position.block.id, point), format!("once in {} at {step:?}", position.id()))
             }
             // It happens once, before anything ran.
             4 => {
-                let points = [Point::Boot, Point::Hello, Point::SetUp, Point::Ready];
-                let point = self.random.pick(&points).cloned().unwrap_or(Point::Boot);
+                let points = [BootPoint::Boot, BootPoint::Hello, BootPoint::SetUp, BootPoint::Ready];
+                let point = self.random.pick(&points).cloned().unwrap_or(BootPoint::Boot);
                 let block = self.block();
                 // A guest that writes nothing is not booted again.
                 let is_silent = matches!(&action, Action::Send(pieces, Then::Hangs) if pieces.is_empty());
-                if is_silent && point == Point::Boot {
+                if is_silent && point == BootPoint::Boot {
                     block.runs.iter().for_each(|run| expected.blame(&run.spec.id, kinds, true));
                 }
                 let parameters = format!("once in {} at {point:?}", block.id);
-                (When::once(&block.id, point), parameters)
+                (Moment::once(&block.id, point), parameters)
             }
             // It happens every time, before anything ran.
             _ => {
@@ -332,7 +333,7 @@ impl<'a> Draw<'a> {
                 }
                 expected.lasts = true;
                 let parameters = format!("always in {} when it is ready", block.id);
-                (When::always(Some(&block.id), vec![Point::Ready]), parameters)
+                (Moment::always(Some(&block.id), vec![BootPoint::Ready]), parameters)
             }
         };
         trial.parameters = parameters;
@@ -341,7 +342,7 @@ impl<'a> Draw<'a> {
     }
 
     /// Every run of a probe configuration does `action`. After two failures, the rest is not tried.
-    fn broken_tool(&mut self, action: Action, kinds: &[&'static str]) -> Trial {
+    fn broken_tool(&mut self, action: Action, kinds: &[&'static str]) -> FaultTrial {
         let mut trial = self.trial();
         let position = self.tool_run();
         let cell = &position.block.runs[position.index].cell;
@@ -352,27 +353,27 @@ impl<'a> Draw<'a> {
         }
         trial.expected.lasts = true;
         trial.parameters = format!("always in {}", runs.join(", "));
-        let points = runs.iter().map(|&run| Point::Run(run.to_owned(), Step::Workload)).collect();
-        trial.rules.push(Rule { when: When::always(None, points), action });
+        let points = runs.iter().map(|&run| BootPoint::Run(run.to_owned(), RunStep::Workload)).collect();
+        trial.rules.push(Rule { when: Moment::always(None, points), action });
         trial
     }
 
     /// A fault for which no run is blamed, at any moment.
-    fn harmless(&mut self, action: Action) -> Trial {
+    fn harmless(&mut self, action: Action) -> FaultTrial {
         let mut trial = self.trial();
         let (block, mut point) = self.moment();
-        if point == Point::Launch {
+        if point == BootPoint::Launch {
             // The player has not started yet.
-            point = Point::Boot;
+            point = BootPoint::Boot;
         }
         trial.parameters = format!("once in {} at {point:?}", block.id);
-        trial.rules.push(Rule { when: When::once(&block.id, point), action });
+        trial.rules.push(Rule { when: Moment::once(&block.id, point), action });
         trial
     }
 }
 
 /// How a command ends that was interrupted by a signal.
-const INTERRUPTED: End = End::Code(130);
+const INTERRUPTED: CommandEnd = CommandEnd::Code(130);
 
 /// All runs of the study.
 fn all_runs(study: &TrialStudy) -> impl Iterator<Item = &str> {
@@ -380,15 +381,15 @@ fn all_runs(study: &TrialStudy) -> impl Iterator<Item = &str> {
 }
 
 /// Allows a host failure for each of `runs`.
-fn host_of(expected: &mut Expected, runs: impl IntoIterator<Item = impl Into<String>>) {
+fn host_of(expected: &mut AllowedOutcomes, runs: impl IntoIterator<Item = impl Into<String>>) {
     expected.by_host.extend(runs.into_iter().map(Into::into));
 }
 
 /// The host does `action` at a moment.
-fn at_moment(draw: &mut Draw<'_>, trial: &mut Trial, action: HostAction) {
+fn at_moment(draw: &mut Draw<'_>, trial: &mut FaultTrial, action: HostAction) {
     let (block, point) = draw.moment();
     trial.parameters = format!("{action:?} in {} at {point:?}", block.id);
-    trial.host_at(When::once(&block.id, point), action);
+    trial.host_at(Moment::once(&block.id, point), action);
 }
 
 #[cfg(test)]

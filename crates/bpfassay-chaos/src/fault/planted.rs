@@ -9,10 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::Fault;
+use super::FaultKind;
 use crate::{
     random::Random,
-    script::{Action, Point, Rule, Step, When},
+    script::{Action, BootPoint, Moment, Rule, RunStep},
     stranger::{
         plant::Plant,
         room::{Room, words},
@@ -20,14 +20,14 @@ use crate::{
         workshop::{Workshop, copy},
     },
     study::{ChaosError, TrialStudy},
-    trial::{End, HostAction, TrialResult},
+    trial::{CommandEnd, HostAction, TrialResult},
 };
 
-pub(super) const FAULTS: &[Fault] = &[
-    Fault::of_strangers("planted/before", before, |draw| draw.choice(planting, tell)),
-    Fault::of_strangers("planted/resumed", resumed, |draw| draw.choice(planting, tell)),
-    Fault::of_strangers("planted/meanwhile", meanwhile, |draw| draw.choice(planting, tell)),
-    Fault::of_strangers("planted/read", read, |draw| draw.choice(planting, tell_read)),
+pub(super) const FAULTS: &[FaultKind] = &[
+    FaultKind::of_strangers("planted/before", before, |draw| draw.choice(planting, tell)),
+    FaultKind::of_strangers("planted/resumed", resumed, |draw| draw.choice(planting, tell)),
+    FaultKind::of_strangers("planted/meanwhile", meanwhile, |draw| draw.choice(planting, tell)),
+    FaultKind::of_strangers("planted/read", read, |draw| draw.choice(planting, tell_read)),
 ];
 
 /// Files and directories that a run creates in its results directory. `*` stands for one of the
@@ -65,7 +65,8 @@ const READERS: &[&str] = &[
 ];
 
 /// How a command may end that has a stranger's results directory.
-const ENDS: &[End] = &[End::Code(0), End::Code(2), End::Code(3), End::Code(4), End::Code(6)];
+const ENDS: &[CommandEnd] =
+    &[CommandEnd::Code(0), CommandEnd::Code(2), CommandEnd::Code(3), CommandEnd::Code(4), CommandEnd::Code(6)];
 
 /// The drawn parameters.
 #[derive(Debug)]
@@ -208,7 +209,7 @@ fn resumed(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError> 
     let args = room.environment.resume(1, false);
     let end = room.run(&args, &[])?;
     room.check("resumed", ENDS)?;
-    if end == End::Code(0) {
+    if end == CommandEnd::Code(0) {
         let own = |path: &Path| fs::read(path.join("results.json")).ok().and_then(|text| runs(&text));
         if own(&out) != own(&finished) {
             room.wrong("resumed", vec!["not the fingerprint of the study without a stranger".to_owned()]);
@@ -224,22 +225,22 @@ fn runs(results: &[u8]) -> Option<String> {
 }
 
 /// Draws a moment of the study.
-fn moment(study: &TrialStudy, random: &mut Random) -> When {
+fn moment(study: &TrialStudy, random: &mut Random) -> Moment {
     let blocks = &study.plan.blocks;
     let block = &blocks[usize::try_from(random.below(blocks.len() as u64)).unwrap_or_default()];
     let run = random.pick(&block.runs).map(|run| run.spec.id.clone()).unwrap_or_default();
     let points = [
-        Point::Launch,
-        Point::Boot,
-        Point::Hello,
-        Point::SetUp,
-        Point::Ready,
-        Point::Run(run.clone(), Step::Workload),
-        Point::Run(run.clone(), Step::End),
-        Point::After(run),
-        Point::Done,
+        BootPoint::Launch,
+        BootPoint::Boot,
+        BootPoint::Hello,
+        BootPoint::SetUp,
+        BootPoint::Ready,
+        BootPoint::Run(run.clone(), RunStep::Workload),
+        BootPoint::Run(run.clone(), RunStep::End),
+        BootPoint::After(run),
+        BootPoint::Done,
     ];
-    When::once(&block.id, random.pick(&points).cloned().unwrap_or(Point::Launch))
+    Moment::once(&block.id, random.pick(&points).cloned().unwrap_or(BootPoint::Launch))
 }
 
 /// Replaces a file while guests are measured.
@@ -297,8 +298,8 @@ fn read(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError> {
 }
 
 /// Reports a command that read more than it reads if the plant is absent.
-fn followed(plant: Plant, without: End, end: End) -> Vec<String> {
-    let is_refused = matches!(end, End::Code(2 | 3));
+fn followed(plant: Plant, without: CommandEnd, end: CommandEnd) -> Vec<String> {
+    let is_refused = matches!(end, CommandEnd::Code(2 | 3));
     if !plant.is_link() || is_refused || end == without {
         return Vec::new();
     }
@@ -319,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_followed_link_is_found() {
-        let (ok, refused) = (End::Code(0), End::Code(2));
+        let (ok, refused) = (CommandEnd::Code(0), CommandEnd::Code(2));
         assert_eq!(followed(Plant::MovedAndLinked, refused, ok).len(), 1);
         assert_eq!(followed(Plant::MovedAndLinked, refused, refused), Vec::<String>::new());
         assert_eq!(followed(Plant::MovedAndLinked, ok, ok), Vec::<String>::new());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! QEMU is killed, stopped or missing. These are host failures, and no run is blamed.
 
-use super::{Draw, Fault, all_runs, at_moment, host_of};
+use super::{Draw, FaultKind, all_runs, at_moment, host_of};
 use crate::{
-    script::{Action, Point, Rule, When},
-    trial::{HostAction, Trial},
+    script::{Action, BootPoint, Moment, Rule},
+    trial::{FaultTrial, HostAction},
 };
 
 const HUP: i32 = 1;
@@ -14,31 +14,33 @@ const KILL: i32 = 9;
 const SEGV: i32 = 11;
 const TERM: i32 = 15;
 
-pub(super) const FAULTS: &[Fault] = &[
-    Fault::new("qemu/killed", |draw| killed_once(draw, &[KILL])),
-    Fault::new("qemu/crashes", |draw| killed_once(draw, &[SEGV, ABRT, ILL])),
-    Fault::new("qemu/ended", |draw| killed_once(draw, &[TERM, HUP])),
-    Fault::new("qemu/killed-always", killed_always).rare(),
-    Fault::new("qemu/killed-everywhere", |draw| everywhere(draw, Action::Kill(KILL), Point::Ready)).rare().wide(),
-    Fault::new("qemu/does-not-start", |draw| {
+pub(super) const FAULTS: &[FaultKind] = &[
+    FaultKind::new("qemu/killed", |draw| killed_once(draw, &[KILL])),
+    FaultKind::new("qemu/crashes", |draw| killed_once(draw, &[SEGV, ABRT, ILL])),
+    FaultKind::new("qemu/ended", |draw| killed_once(draw, &[TERM, HUP])),
+    FaultKind::new("qemu/killed-always", killed_always).rare(),
+    FaultKind::new("qemu/killed-everywhere", |draw| everywhere(draw, Action::Kill(KILL), BootPoint::Ready))
+        .rare()
+        .wide(),
+    FaultKind::new("qemu/does-not-start", |draw| {
         let mut trial = draw.trial();
         let block = draw.block();
         trial.parameters = format!("once in {}", block.id);
-        trial.rules.push(Rule { when: When::once(&block.id, Point::Launch), action: refusal(draw) });
+        trial.rules.push(Rule { when: Moment::once(&block.id, BootPoint::Launch), action: refusal(draw) });
         trial
     }),
-    Fault::new("qemu/never-starts", |draw| {
+    FaultKind::new("qemu/never-starts", |draw| {
         let action = refusal(draw);
-        everywhere(draw, action, Point::Launch)
+        everywhere(draw, action, BootPoint::Launch)
     })
     .rare()
     .wide(),
-    Fault::new("qemu/stopped-for-a-while", |draw| {
+    FaultKind::new("qemu/stopped-for-a-while", |draw| {
         let for_ms = draw.random.between(50, 800);
         draw.harmless(Action::Stop(Some(for_ms)))
     }),
-    Fault::new("qemu/stopped", stopped).rare(),
-    Fault::new("qemu/gone", |draw| {
+    FaultKind::new("qemu/stopped", stopped).rare(),
+    FaultKind::new("qemu/gone", |draw| {
         let mut trial = draw.trial();
         host_of(&mut trial.expected, all_runs(draw.study));
         at_moment(draw, &mut trial, HostAction::NoQemu);
@@ -57,50 +59,52 @@ fn refusal(draw: &mut Draw<'_>) -> Action {
     Action::Refuse { status: u8::from(draw.random.percent(80)), message }
 }
 
-fn killed_once(draw: &mut Draw<'_>, signals: &[i32]) -> Trial {
+fn killed_once(draw: &mut Draw<'_>, signals: &[i32]) -> FaultTrial {
     let mut trial = draw.trial();
     let (block, mut point) = draw.moment();
     let signal = draw.random.pick(signals).copied().unwrap_or(KILL);
-    if point == Point::Launch && signal == HUP {
-        point = Point::Boot;
+    if point == BootPoint::Launch && signal == HUP {
+        point = BootPoint::Boot;
     }
     trial.parameters = format!("signal {signal}, once in {} at {point:?}", block.id);
-    trial.rules.push(Rule { when: When::once(&block.id, point), action: Action::Kill(signal) });
+    trial.rules.push(Rule { when: Moment::once(&block.id, point), action: Action::Kill(signal) });
     trial
 }
 
 /// One block never completes; the others do.
-fn killed_always(draw: &mut Draw<'_>) -> Trial {
+fn killed_always(draw: &mut Draw<'_>) -> FaultTrial {
     let mut trial = draw.trial();
     let block = draw.block();
     host_of(&mut trial.expected, block.runs.iter().map(|run| run.spec.id.clone()));
     trial.parameters = format!("always in {}", block.id);
-    trial.rules.push(Rule { when: When::always(Some(&block.id), vec![Point::Ready]), action: Action::Kill(KILL) });
+    trial
+        .rules
+        .push(Rule { when: Moment::always(Some(&block.id), vec![BootPoint::Ready]), action: Action::Kill(KILL) });
     trial
 }
 
 /// No block completes. After some failed blocks, no other is started.
-fn everywhere(draw: &mut Draw<'_>, action: Action, point: Point) -> Trial {
+fn everywhere(draw: &mut Draw<'_>, action: Action, point: BootPoint) -> FaultTrial {
     let mut trial = draw.trial();
     host_of(&mut trial.expected, all_runs(draw.study));
     trial.parameters = format!("always, everywhere, at {point:?}");
-    trial.rules.push(Rule { when: When::always(None, vec![point]), action });
+    trial.rules.push(Rule { when: Moment::always(None, vec![point]), action });
     trial
 }
 
 /// QEMU is stopped and never continued, once or always in one block. It hangs like a guest that
 /// hangs, but the host knows the reason.
-fn stopped(draw: &mut Draw<'_>) -> Trial {
+fn stopped(draw: &mut Draw<'_>) -> FaultTrial {
     let mut trial = draw.trial();
     let (block, mut point) = draw.moment();
-    if point == Point::Launch {
+    if point == BootPoint::Launch {
         // The host does not wait for a guest before its monitor replies.
-        point = Point::Boot;
+        point = BootPoint::Boot;
     }
     let again = draw.random.percent(30);
     let when = match again {
-        true => When::always(Some(&block.id), vec![point]),
-        false => When::once(&block.id, point),
+        true => Moment::always(Some(&block.id), vec![point]),
+        false => Moment::once(&block.id, point),
     };
     if again {
         host_of(&mut trial.expected, block.runs.iter().map(|run| run.spec.id.clone()));

@@ -9,22 +9,30 @@ use std::{fs, path::Path};
 use bpfassay_testbed::cache::Digest;
 use serde_json::Value;
 
-use super::Fault;
+use super::FaultKind;
 use crate::{
     random::Random,
     stranger::{
-        package::{Entry, Form, Node, Planted, file, image},
+        package::{EntryNode, PackageEntry, PackageForm, Planted, file, image},
         room::{Room, user, words},
         workshop::{Workshop, copy},
     },
     study::ChaosError,
-    trial::{End, TrialResult},
+    trial::{CommandEnd, TrialResult},
 };
 
-pub(super) const FAULTS: &[Fault] = &[
-    Fault::of_strangers("tree/deb", |shop, choice| unpacked(shop, Form::Deb, choice), |draw| draw.choice(tree, tell)),
-    Fault::of_strangers("tree/rpm", |shop, choice| unpacked(shop, Form::Rpm, choice), |draw| draw.choice(tree, tell)),
-    Fault::of_strangers("tree/like", like, |draw| draw.choice(recorded, |like| format!("{like:?}"))),
+pub(super) const FAULTS: &[FaultKind] = &[
+    FaultKind::of_strangers(
+        "tree/deb",
+        |shop, choice| unpacked(shop, PackageForm::Deb, choice),
+        |draw| draw.choice(tree, tell),
+    ),
+    FaultKind::of_strangers(
+        "tree/rpm",
+        |shop, choice| unpacked(shop, PackageForm::Rpm, choice),
+        |draw| draw.choice(tree, tell),
+    ),
+    FaultKind::of_strangers("tree/like", like, |draw| draw.choice(recorded, |like| format!("{like:?}"))),
 ];
 
 /// Places in a kernel's packages. `{r}` stands for the release.
@@ -87,22 +95,22 @@ const PLANTED: &[Planted] = &[
     ("a link to a file", |room| link(room, "host/file")),
     ("a link to an image of the host", |room| link(room, "host/boot/vmlinuz-6.9.9-host")),
     ("a link to nothing on the host", |room| link(room, "host/new")),
-    ("a link by the working directory", |_| Node::Link("/proc/self/cwd/.git".to_owned())),
-    ("a link by the working directory to a file", |_| Node::Link("/proc/self/cwd/host/file".to_owned())),
-    ("a link by the root of the process", |room| Node::Link(format!("/proc/self/root{}/host", room.display()))),
-    ("a link by a descriptor", |_| Node::Link("/proc/self/fd/3".to_owned())),
-    ("a link up and down", |room| Node::Link(format!("{}{}/host", "../".repeat(16), room.display()))),
-    ("a link to itself", |_| Node::Link("vmlinuz-1.0".to_owned())),
-    ("a link to the directory", |_| Node::Link(".".to_owned())),
-    ("a link to the parent", |_| Node::Link("..".to_owned())),
-    ("a link to a device", |_| Node::Link("/dev/zero".to_owned())),
-    ("a name of a file of the host", |room| Node::Same(format!("{}/host/file", room.display()))),
-    ("a name of a file above", |_| Node::Same("../../../../host/file".to_owned())),
-    ("a name through a link", |_| Node::Same("usr/planted/file".to_owned())),
-    ("a pipe", |_| Node::Pipe),
-    ("a device", |_| Node::Device),
-    ("a directory", |_| Node::Directory),
-    ("a file", |_| Node::File(b"of a stranger".to_vec())),
+    ("a link by the working directory", |_| EntryNode::Link("/proc/self/cwd/.git".to_owned())),
+    ("a link by the working directory to a file", |_| EntryNode::Link("/proc/self/cwd/host/file".to_owned())),
+    ("a link by the root of the process", |room| EntryNode::Link(format!("/proc/self/root{}/host", room.display()))),
+    ("a link by a descriptor", |_| EntryNode::Link("/proc/self/fd/3".to_owned())),
+    ("a link up and down", |room| EntryNode::Link(format!("{}{}/host", "../".repeat(16), room.display()))),
+    ("a link to itself", |_| EntryNode::Link("vmlinuz-1.0".to_owned())),
+    ("a link to the directory", |_| EntryNode::Link(".".to_owned())),
+    ("a link to the parent", |_| EntryNode::Link("..".to_owned())),
+    ("a link to a device", |_| EntryNode::Link("/dev/zero".to_owned())),
+    ("a name of a file of the host", |room| EntryNode::Same(format!("{}/host/file", room.display()))),
+    ("a name of a file above", |_| EntryNode::Same("../../../../host/file".to_owned())),
+    ("a name through a link", |_| EntryNode::Same("usr/planted/file".to_owned())),
+    ("a pipe", |_| EntryNode::Pipe),
+    ("a device", |_| EntryNode::Device),
+    ("a directory", |_| EntryNode::Directory),
+    ("a file", |_| EntryNode::File(b"of a stranger".to_vec())),
 ];
 
 /// Commands that use a stranger's kernel.
@@ -114,15 +122,15 @@ const COMMANDS: &[&str] = &[
 ];
 
 /// How a command may end that uses a stranger's file.
-const ENDS: &[End] = &[End::Code(0), End::Code(2), End::Code(3), End::Code(4)];
+const ENDS: &[CommandEnd] = &[CommandEnd::Code(0), CommandEnd::Code(2), CommandEnd::Code(3), CommandEnd::Code(4)];
 
-fn link(room: &Path, name: &str) -> Node {
-    Node::Link(room.join(name).display().to_string())
+fn link(room: &Path, name: &str) -> EntryNode {
+    EntryNode::Link(room.join(name).display().to_string())
 }
 
 /// The drawn parameters of a package.
 #[derive(Debug)]
-struct Tree {
+struct PackageFault {
     place: &'static str,
     planted: &'static Planted,
     /// A second plant, at another place.
@@ -138,13 +146,13 @@ struct Tree {
     is_user: bool,
 }
 
-fn tree(random: &mut Random) -> Tree {
+fn tree(random: &mut Random) -> PackageFault {
     let mut place = || {
         let planted = random.pick(PLANTED).unwrap_or(&PLANTED[0]);
         (random.pick(PLACES).copied().unwrap_or_default(), planted)
     };
     let ((place, planted), also) = (place(), place());
-    Tree {
+    PackageFault {
         place,
         planted,
         also: random.percent(30).then_some(also),
@@ -157,8 +165,9 @@ fn tree(random: &mut Random) -> Tree {
     }
 }
 
-fn tell(tree: &Tree) -> String {
-    let Tree { place, planted: (planted, _), also, release, is_entered, is_last, is_alone, command, is_user } = tree;
+fn tell(tree: &PackageFault) -> String {
+    let PackageFault { place, planted: (planted, _), also, release, is_entered, is_last, is_alone, command, is_user } =
+        tree;
     let also = also.map(|(place, (planted, _))| format!(", and {planted} at {place}")).unwrap_or_default();
     let order = if *is_last { "after" } else { "before" };
     let entered = if *is_entered { ", and a file through it" } else { "" };
@@ -169,7 +178,7 @@ fn tell(tree: &Tree) -> String {
 }
 
 /// Returns the entries of the package, for a room at `room`.
-fn entries(tree: &Tree, room: &Path) -> Vec<Entry> {
+fn entries(tree: &PackageFault, room: &Path) -> Vec<PackageEntry> {
     let at = |place: &str| format!("./{}", place.replace("{r}", tree.release));
     let own = |name: &str| at(&format!("usr/lib/modules/{{r}}/{name}"));
     let mut kernel = vec![
@@ -179,7 +188,7 @@ fn entries(tree: &Tree, room: &Path) -> Vec<Entry> {
         file(own("modules.dep"), b""),
         file(own("kernel/fs/victim.ko"), b"a module"),
     ];
-    let mut hostile: Vec<Entry> = vec![("./usr/planted".to_owned(), link(room, "host/directory"))];
+    let mut hostile: Vec<PackageEntry> = vec![("./usr/planted".to_owned(), link(room, "host/directory"))];
     for (place, (_, node)) in [(tree.place, tree.planted)].into_iter().chain(tree.also) {
         let place = if place == "/" { format!("{}/host/new", room.display()) } else { at(place) };
         if tree.is_alone {
@@ -193,7 +202,7 @@ fn entries(tree: &Tree, room: &Path) -> Vec<Entry> {
     if tree.is_last { [kernel, hostile].concat() } else { [hostile, kernel].concat() }
 }
 
-fn unpacked(workshop: &Workshop, form: Form, choice: u64) -> Result<TrialResult, ChaosError> {
+fn unpacked(workshop: &Workshop, form: PackageForm, choice: u64) -> Result<TrialResult, ChaosError> {
     let tree = tree(&mut Random::new(choice));
     let mut room = Room::new(workshop, user(tree.is_user))?;
     let directory = room.path("home");
@@ -252,7 +261,7 @@ const VALUES: &[&str] = &[
 
 /// The drawn parameters of the results.
 #[derive(Debug)]
-struct Recorded {
+struct ResultsFault {
     field: &'static str,
     value: &'static str,
     /// Whether the guests seem to be of Debian's packages and are gone, so they are made again.
@@ -260,8 +269,8 @@ struct Recorded {
     is_user: bool,
 }
 
-fn recorded(random: &mut Random) -> Recorded {
-    Recorded {
+fn recorded(random: &mut Random) -> ResultsFault {
+    ResultsFault {
         field: random.pick(FIELDS).copied().unwrap_or_default(),
         value: random.pick(VALUES).copied().unwrap_or_default(),
         is_debian: random.percent(70),
@@ -290,7 +299,7 @@ fn like(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError> {
 ///
 /// # Errors
 /// An error if `text` is not a JSON object with provenance.
-fn altered(text: &[u8], drawn: &Recorded, room: &str) -> serde_json::Result<Vec<u8>> {
+fn altered(text: &[u8], drawn: &ResultsFault, room: &str) -> serde_json::Result<Vec<u8>> {
     let mut results: Value = serde_json::from_slice(text)?;
     if let Some(target) = results.pointer_mut("/provenance/0/manifest/targets/0/kernel") {
         target["packages"] = serde_json::json!([{
@@ -337,7 +346,7 @@ mod tests {
     #[test]
     fn a_package_is_a_kernel_but_for_what_is_planted() {
         let folder = tempfile::tempdir().unwrap();
-        for form in [Form::Deb, Form::Rpm] {
+        for form in [PackageForm::Deb, PackageForm::Rpm] {
             for choice in 0..200 {
                 let tree = tree(&mut Random::new(choice));
                 let entries = entries(&tree, folder.path());

@@ -12,25 +12,25 @@ use std::{
 
 use rustix::process::Signal;
 
-use super::Fault;
+use super::FaultKind;
 use crate::{
     process::signal,
     random::Random,
     stranger::{
         bundle::packed,
-        package::{Form, file, image},
+        package::{PackageForm, file, image},
         room::{Room, words},
         workshop::Workshop,
     },
     study::ChaosError,
-    trial::{End, TrialResult},
+    trial::{CommandEnd, TrialResult},
 };
 
 /// One line per fault.
-pub(super) const FAULTS: &[Fault] = &[
-    Fault::of_strangers("twice/at-once", |shop, choice| twice(shop, Disturbance::None, choice), draw),
-    Fault::of_strangers("twice/one-paused", |shop, choice| twice(shop, Disturbance::Pause, choice), draw),
-    Fault::of_strangers("twice/one-killed", |shop, choice| twice(shop, Disturbance::Kill, choice), draw),
+pub(super) const FAULTS: &[FaultKind] = &[
+    FaultKind::of_strangers("twice/at-once", |shop, choice| twice(shop, Disturbance::None, choice), draw),
+    FaultKind::of_strangers("twice/one-paused", |shop, choice| twice(shop, Disturbance::Pause, choice), draw),
+    FaultKind::of_strangers("twice/one-killed", |shop, choice| twice(shop, Disturbance::Kill, choice), draw),
 ];
 
 /// Steps of set-up: commands that do each step, and what their cache may have to hold.
@@ -51,7 +51,7 @@ const STEPS: &[&str] = &[
 /// Longest time between the two starts, and before one command is disturbed, in milliseconds.
 const LATEST: u64 = 900;
 /// Exit codes of a command that is refused while another does the same.
-const REFUSED: [End; 2] = [End::Code(2), End::Code(3)];
+const REFUSED: [CommandEnd; 2] = [CommandEnd::Code(2), CommandEnd::Code(3)];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Disturbance {
@@ -75,7 +75,7 @@ struct Twice {
     pause: u64,
 }
 
-fn draw(draw: &mut super::Draw<'_>) -> crate::trial::Trial {
+fn draw(draw: &mut super::Draw<'_>) -> crate::trial::FaultTrial {
     draw.choice(twice_of, |twice| format!("{twice:?}"))
 }
 
@@ -95,7 +95,7 @@ fn twice(workshop: &Workshop, disturbance: Disturbance, choice: u64) -> Result<T
     let mut room = Room::new(workshop, None)?;
     let bundle = packed(&workshop.bundle()?.entries())?;
     let bundle = room.put("home/bundle", &bundle)?;
-    let package = Form::Deb.package(&[
+    let package = PackageForm::Deb.package(&[
         file("./boot/vmlinuz-1.0", &image("1.0")),
         file("./lib/modules/1.0/modules.builtin", b"kernel/fs/ext4/ext4.ko\n"),
         file("./lib/modules/1.0/kernel/fs/x.ko", &vec![b'x'; 1 << 20]),
@@ -135,16 +135,16 @@ fn twice(workshop: &Workshop, disturbance: Disturbance, choice: u64) -> Result<T
     let mut wrong = wrong_ends(&ends, is_shared, disturbance == Disturbance::Kill);
     if is_run && !is_shared {
         let made = results(&room.path("bpfassay-results"));
-        let ended = ends.iter().filter(|end| **end == End::Code(0)).count();
+        let ended = ends.iter().filter(|end| **end == CommandEnd::Code(0)).count();
         if made.len() < ended {
             wrong.push(format!("{ended} runs ended well, and there are {} results", made.len()));
         }
         wrong.extend(differing(&made, &workshop.finished()?));
-    } else if is_shared && ends.contains(&End::Code(0)) {
+    } else if is_shared && ends.contains(&CommandEnd::Code(0)) {
         wrong.extend(differing(&[room.environment.output()], &workshop.finished()?));
     }
     room.wrong("both", wrong);
-    let last = ends.last().copied().unwrap_or(End::Never);
+    let last = ends.last().copied().unwrap_or(CommandEnd::Never);
     room.check("both", &[last])?;
 
     // The third command finds what the two left.
@@ -153,15 +153,15 @@ fn twice(workshop: &Workshop, disturbance: Disturbance, choice: u64) -> Result<T
         args.extend(["--output".into(), room.path("results/third")]);
     }
     room.run(&args, &[])?;
-    room.check("third", &[End::Code(0)])?;
+    room.check("third", &[CommandEnd::Code(0)])?;
     Ok(room.into_result())
 }
 
 /// Returns what is wrong with the ends of two commands. The first one may have been killed. If both
 /// share a results directory, one is refused.
-fn wrong_ends(ends: &[End], is_shared: bool, is_killed: bool) -> Vec<String> {
-    let well = ends.iter().filter(|end| **end == End::Code(0)).count();
-    let killed = ends.iter().take(usize::from(is_killed)).filter(|end| **end == End::Signal(9)).count();
+fn wrong_ends(ends: &[CommandEnd], is_shared: bool, is_killed: bool) -> Vec<String> {
+    let well = ends.iter().filter(|end| **end == CommandEnd::Code(0)).count();
+    let killed = ends.iter().take(usize::from(is_killed)).filter(|end| **end == CommandEnd::Signal(9)).count();
     let refused = ends.iter().filter(|end| REFUSED.contains(end)).count();
     let is_right = match (is_shared, killed) {
         (false, killed) => well + killed == ends.len(),
@@ -194,19 +194,22 @@ fn differing(made: &[PathBuf], finished: &Path) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const OK: End = End::Code(0);
+    const OK: CommandEnd = CommandEnd::Code(0);
 
     #[test]
     fn two_commands_that_end_otherwise_are_found() {
-        let right = |ends: [End; 2], is_shared, is_killed| wrong_ends(&ends, is_shared, is_killed).is_empty();
-        assert!(right([OK, OK], false, false) && right([OK, End::Code(2)], true, false));
-        assert!(right([End::Signal(9), OK], false, true) && right([End::Signal(9), End::Code(2)], true, true));
-        assert!(!right([OK, End::Code(3)], false, false), "one of two caches");
+        let right = |ends: [CommandEnd; 2], is_shared, is_killed| wrong_ends(&ends, is_shared, is_killed).is_empty();
+        assert!(right([OK, OK], false, false) && right([OK, CommandEnd::Code(2)], true, false));
+        assert!(
+            right([CommandEnd::Signal(9), OK], false, true)
+                && right([CommandEnd::Signal(9), CommandEnd::Code(2)], true, true)
+        );
+        assert!(!right([OK, CommandEnd::Code(3)], false, false), "one of two caches");
         assert!(!right([OK, OK], true, false), "both wrote into one directory");
-        assert!(!right([End::Code(2), End::Code(2)], true, false), "nobody got it");
-        assert!(!right([OK, End::Never], false, false), "one waits for the other");
-        assert!(!right([OK, End::Code(1)], true, false));
-        assert!(!right([OK, End::Signal(9)], false, true), "the second was not killed");
+        assert!(!right([CommandEnd::Code(2), CommandEnd::Code(2)], true, false), "nobody got it");
+        assert!(!right([OK, CommandEnd::Never], false, false), "one waits for the other");
+        assert!(!right([OK, CommandEnd::Code(1)], true, false));
+        assert!(!right([OK, CommandEnd::Signal(9)], false, true), "the second was not killed");
     }
 
     #[test]

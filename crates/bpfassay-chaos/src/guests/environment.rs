@@ -10,17 +10,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfassay_results::Contents;
+use bpfassay_results::JournalContents;
 use bpfassay_study::Plan;
 
 use super::{GuestDriver, HostFault, ToolFault};
 use crate::{
-    check::{self, Records, Stage},
+    check::{self, RunRecords, StudyStage},
     damaged_cache,
-    leftovers::Before,
+    leftovers::StateBefore,
     process::{marked, signal},
-    study::{ChaosError, Clock, StudyText},
-    trial::{End, Expected, TrialResult},
+    study::{ChaosError, StudyText, TrialClock},
+    trial::{AllowedOutcomes, CommandEnd, TrialResult},
 };
 
 /// How long a command may take. Hanging guests are waited for twice.
@@ -54,7 +54,7 @@ pub(super) struct GuestEnvironment<'a> {
     directory: tempfile::TempDir,
     tool: Option<PathBuf>,
     cache: Option<PathBuf>,
-    before: Before,
+    before: StateBefore,
     pub(super) result: TrialResult,
     process: u32,
 }
@@ -74,7 +74,7 @@ impl<'a> GuestEnvironment<'a> {
         // is resumed needs two boots, and the instruction clock for equal figures. Guests of
         // aarch64 boot in half the time under that clock.
         let (arch, clock, rounds, replicates) =
-            tool.map_or((ARCH, Clock::Instructions, 1, 2), |tool| ("x86_64", Clock::Wall, tool.rounds, 1));
+            tool.map_or((ARCH, TrialClock::Instructions, 1, 2), |tool| ("x86_64", TrialClock::Wall, tool.rounds, 1));
         fs::write(root.join("study.toml"), study(arch, clock, rounds, replicates))?;
         let tool = match tool {
             None => None,
@@ -85,7 +85,7 @@ impl<'a> GuestEnvironment<'a> {
                 Some(path)
             }
         };
-        let before = Before::now(root);
+        let before = StateBefore::now(root);
         Ok(Self { driver, tool, cache: None, before, directory, result: TrialResult::default(), process: 0 })
     }
 
@@ -162,7 +162,9 @@ impl<'a> GuestEnvironment<'a> {
         let mut fault = fault;
         let end = loop {
             if let Some(status) = child.try_wait()? {
-                break status.code().map_or_else(|| End::Signal(status.signal().unwrap_or_default()), End::Code);
+                break status
+                    .code()
+                    .map_or_else(|| CommandEnd::Signal(status.signal().unwrap_or_default()), CommandEnd::Code);
             }
             if let Some((_, what)) = fault.filter(|(after, _)| since.elapsed() >= *after)
                 && self.strike(what, &root)
@@ -172,7 +174,7 @@ impl<'a> GuestEnvironment<'a> {
             if since.elapsed() > PATIENCE {
                 child.kill()?;
                 child.wait()?;
-                break End::Never;
+                break CommandEnd::Never;
             }
             thread::sleep(Duration::from_millis(5));
         };
@@ -201,11 +203,11 @@ impl<'a> GuestEnvironment<'a> {
         fs::read(self.path("out").join("journal.jsonl")).unwrap_or_default()
     }
 
-    fn contents(&self) -> Result<Option<Contents>, bpfassay_results::JournalError> {
+    fn contents(&self) -> Result<Option<JournalContents>, bpfassay_results::JournalError> {
         if !self.journal().contains(&b'\n') {
             return Ok(None);
         }
-        Contents::read(&self.path("out")).map(Some)
+        JournalContents::read(&self.path("out")).map(Some)
     }
 
     /// Returns the plan in the journal.
@@ -222,13 +224,18 @@ impl<'a> GuestEnvironment<'a> {
     }
 
     /// Returns the plan and the records, and adds violations to the result.
-    pub(super) fn after(&mut self, stage: &str, expected: &Expected, how_far: Stage) -> (Option<Plan>, Records) {
+    pub(super) fn after(
+        &mut self,
+        stage: &str,
+        expected: &AllowedOutcomes,
+        how_far: StudyStage,
+    ) -> (Option<Plan>, RunRecords) {
         let mut wrong = self.before.left(self.directory.path(), &self.path("tmp"), self.process);
         if let Some(place) = check::control_character(&self.output()) {
             wrong.push(format!("a control character for the terminal: {place}"));
         }
         let (plan, records) = match self.contents() {
-            Ok(None) => (None, Records::new()),
+            Ok(None) => (None, RunRecords::new()),
             Ok(Some(contents)) => {
                 let results = bpfassay_report::derive(&contents);
                 let records =
@@ -237,12 +244,12 @@ impl<'a> GuestEnvironment<'a> {
             }
             Err(error) => {
                 wrong.push(format!("the journal cannot be read: {error}"));
-                (None, Records::new())
+                (None, RunRecords::new())
             }
         };
         if let Some(plan) = &plan {
             wrong.extend(check::outcomes(plan, expected, &records, how_far));
-        } else if how_far == Stage::Ended {
+        } else if how_far == StudyStage::Ended {
             wrong.push("nothing was begun".to_owned());
         }
         self.wrong(stage, wrong);
@@ -269,12 +276,12 @@ script = { path = "tool.pl", interpreter = "/usr/bin/perl", debian = { suite = "
 ready = { line = "^ready" }
 "#;
 
-pub(super) fn study(arch: &'static str, clock: Clock, rounds: u32, replicates: u32) -> String {
+pub(super) fn study(arch: &'static str, clock: TrialClock, rounds: u32, replicates: u32) -> String {
     // Deadlines are time of the host. Guests that count instructions get six times as much. A
     // stopped QEMU is waited for until such a deadline.
     let (clock, boot, phase) = match clock {
-        Clock::Instructions => ("instructions", "20s", "8s"),
-        Clock::Wall => ("wall", "120s", "48s"),
+        TrialClock::Instructions => ("instructions", "20s", "8s"),
+        TrialClock::Wall => ("wall", "120s", "48s"),
     };
     StudyText {
         arch,

@@ -11,11 +11,11 @@ use bpfassay_testbed::cache::Digest;
 use lzma_rust2::{XzOptions, XzWriter};
 use serde_json::{Value, json};
 
-use super::package::{Entry, Node, cpio, file};
+use super::package::{EntryNode, PackageEntry, cpio, file};
 
 /// The content of a bundle.
 #[derive(Debug, Clone)]
-pub struct Content {
+pub struct BundleContent {
     /// The manifest. Paths are relative to the bundle.
     pub manifest: Value,
     /// Descriptions of QEMU's packages, for `emulator.json`.
@@ -24,7 +24,7 @@ pub struct Content {
     pub objects: Vec<(String, Vec<u8>)>,
 }
 
-impl Content {
+impl BundleContent {
     /// Reads the guests of the testbed whose manifest is at `path`. The result has no QEMU.
     ///
     /// # Errors
@@ -56,13 +56,13 @@ impl Content {
 
     /// Returns the entries of the archive in order.
     #[must_use]
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<PackageEntry> {
         let mut entries = Vec::new();
         if !self.emulator.is_empty() {
             entries.push(file("emulator.json", Value::from(self.emulator.clone()).to_string().as_bytes()));
         }
         entries.push(file("manifest.json", self.manifest.to_string().as_bytes()));
-        entries.push(("objects".to_owned(), Node::Directory));
+        entries.push(("objects".to_owned(), EntryNode::Directory));
         entries.extend(self.objects.iter().map(|(name, bytes)| file(format!("objects/{name}"), bytes)));
         entries
     }
@@ -72,7 +72,7 @@ impl Content {
 ///
 /// # Errors
 /// Errors of compression, which do not occur in practice.
-pub fn packed(entries: &[Entry]) -> io::Result<Vec<u8>> {
+pub fn packed(entries: &[PackageEntry]) -> io::Result<Vec<u8>> {
     compressed(&cpio(entries))
 }
 
@@ -91,14 +91,14 @@ mod tests {
     use bpfassay_testbed::{bundle, cache::Cache};
 
     use super::*;
-    use crate::study::Testbed;
+    use crate::study::ArtificialTestbed;
 
     /// An unaltered bundle is accepted, so a refusal is due to the alteration.
     #[test]
     fn an_unaltered_bundle_is_one() {
         let folder = tempfile::tempdir().unwrap();
-        let testbed = Testbed::make(folder.path()).unwrap();
-        let mut content = Content::of(&testbed.manifest).unwrap();
+        let testbed = ArtificialTestbed::make(folder.path()).unwrap();
+        let mut content = BundleContent::of(&testbed.manifest).unwrap();
         content.add_package("qemu-system-x86", b"a package".to_vec());
         let path = folder.path().join("bundle");
         fs::write(&path, packed(&content.entries()).unwrap()).unwrap();

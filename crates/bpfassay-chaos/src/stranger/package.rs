@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// The kind and content of a package's entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Node {
+pub enum EntryNode {
     /// A regular file.
     File(Vec<u8>),
     /// A regular file that may be executed.
@@ -23,15 +23,15 @@ pub enum Node {
 }
 
 /// An entry: its path and what it is.
-pub type Entry = (String, Node);
+pub type PackageEntry = (String, EntryNode);
 
 /// A plant: its description, and a function from the path of the room to the node.
-pub type Planted = (&'static str, fn(&Path) -> Node);
+pub type Planted = (&'static str, fn(&Path) -> EntryNode);
 
 /// A regular file.
 #[must_use]
-pub fn file(path: impl Into<String>, content: &[u8]) -> Entry {
-    (path.into(), Node::File(content.to_vec()))
+pub fn file(path: impl Into<String>, content: &[u8]) -> PackageEntry {
+    (path.into(), EntryNode::File(content.to_vec()))
 }
 
 /// The start of an x86_64 kernel image with `release`. It has the fields that are read before a
@@ -49,17 +49,17 @@ pub fn image(release: &str) -> Vec<u8> {
 
 /// The form of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum PackageForm {
     /// Debian's `.deb`.
     Deb,
     /// Fedora's `.rpm`.
     Rpm,
 }
 
-impl Form {
+impl PackageForm {
     /// Returns the package with `entries`.
     #[must_use]
-    pub fn package(self, entries: &[Entry]) -> Vec<u8> {
+    pub fn package(self, entries: &[PackageEntry]) -> Vec<u8> {
         match self {
             Self::Deb => deb("a-stranger", "amd64", tar(entries)),
             Self::Rpm => rpm(entries),
@@ -97,17 +97,17 @@ pub fn deb(name: &str, architecture: &str, data: Vec<u8>) -> Vec<u8> {
 
 /// A tar archive. Long names are stored as GNU tar does it.
 #[must_use]
-pub fn tar(entries: &[Entry]) -> Vec<u8> {
+pub fn tar(entries: &[PackageEntry]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (path, node) in entries {
         let (kind, mode, link, content): (u8, u32, &str, &[u8]) = match node {
-            Node::File(content) => (b'0', 0o644, "", content),
-            Node::Program(content) => (b'0', 0o755, "", content),
-            Node::Directory => (b'5', 0o755, "", b""),
-            Node::Link(target) => (b'2', 0o777, target, b""),
-            Node::Same(target) => (b'1', 0o644, target, b""),
-            Node::Pipe => (b'6', 0o644, "", b""),
-            Node::Device => (b'4', 0o644, "", b""),
+            EntryNode::File(content) => (b'0', 0o644, "", content),
+            EntryNode::Program(content) => (b'0', 0o755, "", content),
+            EntryNode::Directory => (b'5', 0o755, "", b""),
+            EntryNode::Link(target) => (b'2', 0o777, target, b""),
+            EntryNode::Same(target) => (b'1', 0o644, target, b""),
+            EntryNode::Pipe => (b'6', 0o644, "", b""),
+            EntryNode::Device => (b'4', 0o644, "", b""),
         };
         for (kind, long) in [(b'L', path.as_str()), (b'K', link)] {
             if long.len() > 99 {
@@ -143,21 +143,21 @@ fn block(bytes: &mut Vec<u8>, kind: u8, path: &str, mode: u32, link: &str, conte
 
 /// A cpio archive (newc). Hard links share an inode number, and the last of them has the content.
 #[must_use]
-pub fn cpio(entries: &[Entry]) -> Vec<u8> {
+pub fn cpio(entries: &[PackageEntry]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (number, (path, node)) in entries.iter().enumerate() {
         let number = number + 1;
         match node {
-            Node::File(content) => newc(&mut bytes, path, (0o100_644, 1, number), content),
-            Node::Program(content) => newc(&mut bytes, path, (0o100_755, 1, number), content),
-            Node::Directory => newc(&mut bytes, path, (0o040_755, 2, number), b""),
-            Node::Link(target) => newc(&mut bytes, path, (0o120_777, 1, number), target.as_bytes()),
-            Node::Same(target) => {
+            EntryNode::File(content) => newc(&mut bytes, path, (0o100_644, 1, number), content),
+            EntryNode::Program(content) => newc(&mut bytes, path, (0o100_755, 1, number), content),
+            EntryNode::Directory => newc(&mut bytes, path, (0o040_755, 2, number), b""),
+            EntryNode::Link(target) => newc(&mut bytes, path, (0o120_777, 1, number), target.as_bytes()),
+            EntryNode::Same(target) => {
                 newc(&mut bytes, path, (0o100_644, 2, number), b"");
                 newc(&mut bytes, target, (0o100_644, 2, number), b"of a stranger");
             }
-            Node::Pipe => newc(&mut bytes, path, (0o010_644, 1, number), b""),
-            Node::Device => newc(&mut bytes, path, (0o060_644, 1, number), b""),
+            EntryNode::Pipe => newc(&mut bytes, path, (0o010_644, 1, number), b""),
+            EntryNode::Device => newc(&mut bytes, path, (0o060_644, 1, number), b""),
         }
     }
     newc(&mut bytes, "TRAILER!!!", (0, 1, 0), b"");
@@ -175,7 +175,7 @@ fn newc(bytes: &mut Vec<u8>, path: &str, (mode, links, number): (u32, u32, usize
 }
 
 /// An RPM package: lead, an empty signature, a header with names, and the uncompressed archive.
-fn rpm(entries: &[Entry]) -> Vec<u8> {
+fn rpm(entries: &[PackageEntry]) -> Vec<u8> {
     let mut lead = vec![0; 96];
     lead[..4].copy_from_slice(&[0xed, 0xab, 0xee, 0xdb]);
     let head = |index: &[[u32; 4]], data: &[u8]| {
@@ -201,12 +201,12 @@ mod tests {
 
     use super::*;
 
-    fn entries() -> Vec<Entry> {
+    fn entries() -> Vec<PackageEntry> {
         vec![
-            ("./usr".to_owned(), Node::Directory),
+            ("./usr".to_owned(), EntryNode::Directory),
             file("./usr/file", b"content"),
-            ("./usr/program".to_owned(), Node::Program(b"#!".to_vec())),
-            ("./usr/link".to_owned(), Node::Link(format!("/{}", "x".repeat(150)))),
+            ("./usr/program".to_owned(), EntryNode::Program(b"#!".to_vec())),
+            ("./usr/link".to_owned(), EntryNode::Link(format!("/{}", "x".repeat(150)))),
             file(format!("./usr/{}", "y".repeat(150)), b"long"),
         ]
     }
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn packages_of_both_forms_are_packages() {
         let directory = tempfile::tempdir().unwrap();
-        for form in [Form::Deb, Form::Rpm] {
+        for form in [PackageForm::Deb, PackageForm::Rpm] {
             let path = directory.path().join(form.ending());
             fs::write(&path, form.package(&entries())).unwrap();
             assert!(bpfassay_testbed::unpack::is_package(&path));

@@ -19,10 +19,10 @@ use super::{
 };
 use crate::{
     check,
-    environment::Environment,
-    leftovers::Before,
+    environment::TrialEnvironment,
+    leftovers::StateBefore,
     study::ChaosError,
-    trial::{Directory, End, HostAction, TrialResult},
+    trial::{CommandEnd, HostAction, TrialResult, WrittenDirectory},
 };
 
 /// Time after which a command that is idle is killed. A command that waits for a pipe never ends.
@@ -60,12 +60,12 @@ pub struct Room<'a> {
     /// The programs.
     pub workshop: &'a Workshop,
     /// Directories, and scripted guests.
-    pub environment: Environment,
+    pub environment: TrialEnvironment,
     /// The user who runs the command; `None` is the user of this program.
     pub user: Option<u32>,
     victims: Option<Victims>,
     names: BTreeSet<OsString>,
-    before: Before,
+    before: StateBefore,
     result: TrialResult,
     processes: Vec<u32>,
 }
@@ -76,7 +76,7 @@ impl<'a> Room<'a> {
     /// # Errors
     /// If a directory or file of the room cannot be made.
     pub fn new(workshop: &'a Workshop, user: Option<u32>) -> Result<Self, ChaosError> {
-        let environment = Environment::new(workshop.study(), &workshop.stand_in, &workshop.qemu, None)?;
+        let environment = TrialEnvironment::new(workshop.study(), &workshop.stand_in, &workshop.qemu, None)?;
         environment.script(&[])?;
         let root = environment.root().to_owned();
         for name in ["host", ".git"] {
@@ -87,7 +87,7 @@ impl<'a> Room<'a> {
         for name in ["", "host", ".git", "results", "tmp", "cache", "home"] {
             give(&root.join(name), user)?;
         }
-        let before = Before::now(&root);
+        let before = StateBefore::now(&root);
         Ok(Self {
             workshop,
             environment,
@@ -115,7 +115,7 @@ impl<'a> Room<'a> {
     /// The cache.
     #[must_use]
     pub fn cache(&self) -> PathBuf {
-        self.environment.directory(Directory::Cache).join("bpfassay")
+        self.environment.directory(WrittenDirectory::Cache).join("bpfassay")
     }
 
     /// Writes a stranger's file into the room.
@@ -182,7 +182,7 @@ impl<'a> Room<'a> {
     ///
     /// # Errors
     /// If the command cannot be started or waited for.
-    pub fn run(&mut self, args: &[PathBuf], actions: &[HostAction]) -> Result<End, ChaosError> {
+    pub fn run(&mut self, args: &[PathBuf], actions: &[HostAction]) -> Result<CommandEnd, ChaosError> {
         let command = self.command("")?;
         self.run_command(command, args, actions)
     }
@@ -196,9 +196,9 @@ impl<'a> Room<'a> {
         command: Command,
         args: &[PathBuf],
         actions: &[HostAction],
-    ) -> Result<End, ChaosError> {
+    ) -> Result<CommandEnd, ChaosError> {
         let mut child = self.start(command, args)?;
-        let mut patience = Patience::new();
+        let mut patience = CommandPatience::new();
         let end = loop {
             if let Some(end) = patience.ended(&mut child)? {
                 break end;
@@ -215,8 +215,8 @@ impl<'a> Room<'a> {
     ///
     /// # Errors
     /// If a command cannot be waited for.
-    pub fn wait(&mut self, children: &mut [Child]) -> Result<Vec<End>, ChaosError> {
-        let mut patience: Vec<_> = children.iter().map(|_| Patience::new()).collect();
+    pub fn wait(&mut self, children: &mut [Child]) -> Result<Vec<CommandEnd>, ChaosError> {
+        let mut patience: Vec<_> = children.iter().map(|_| CommandPatience::new()).collect();
         let mut ends = vec![None; children.len()];
         while ends.iter().any(Option::is_none) {
             let left = children.iter_mut().zip(&mut patience).zip(&mut ends).filter(|(_, end)| end.is_none());
@@ -226,7 +226,7 @@ impl<'a> Room<'a> {
             let _ = self.environment.serve(&[], 0);
             thread::sleep(PERIOD);
         }
-        let ends: Vec<End> = ends.into_iter().flatten().collect();
+        let ends: Vec<CommandEnd> = ends.into_iter().flatten().collect();
         self.result.ends.extend(&ends);
         Ok(ends)
     }
@@ -235,9 +235,9 @@ impl<'a> Room<'a> {
     ///
     /// # Errors
     /// The system's error if the room cannot be read.
-    pub fn check(&mut self, stage: &str, may: &[End]) -> Result<(), ChaosError> {
+    pub fn check(&mut self, stage: &str, may: &[CommandEnd]) -> Result<(), ChaosError> {
         let mut wrong = self.harm()?;
-        let end = self.result.ends.last().copied().unwrap_or(End::Never);
+        let end = self.result.ends.last().copied().unwrap_or(CommandEnd::Never);
         if !may.contains(&end) {
             wrong.push(format!("the command ended with {end:?}, and not with one of {may:?}"));
         }
@@ -264,7 +264,7 @@ impl<'a> Room<'a> {
         let last = self.processes.last().copied().unwrap_or_default();
         wrong.extend(self.before.left(
             self.environment.root(),
-            &self.environment.directory(Directory::Temporary),
+            &self.environment.directory(WrittenDirectory::Temporary),
             last,
         ));
         Ok(wrong)
@@ -289,13 +289,13 @@ impl<'a> Room<'a> {
 }
 
 /// How long a command has run, and when it last used CPU time.
-struct Patience {
+struct CommandPatience {
     since: Instant,
     /// Ticks of CPU time that the command has used, and since when the number is the same.
     used: (Option<u64>, Instant),
 }
 
-impl Patience {
+impl CommandPatience {
     fn new() -> Self {
         Self { since: Instant::now(), used: (None, Instant::now()) }
     }
@@ -304,9 +304,9 @@ impl Patience {
     ///
     /// # Errors
     /// The system's error if the child cannot be waited for or killed.
-    fn ended(&mut self, child: &mut Child) -> io::Result<Option<End>> {
+    fn ended(&mut self, child: &mut Child) -> io::Result<Option<CommandEnd>> {
         let end = |status: ExitStatus| {
-            status.code().map_or_else(|| End::Signal(status.signal().unwrap_or_default()), End::Code)
+            status.code().map_or_else(|| CommandEnd::Signal(status.signal().unwrap_or_default()), CommandEnd::Code)
         };
         if let Some(status) = child.try_wait()? {
             return Ok(Some(end(status)));
@@ -322,7 +322,7 @@ impl Patience {
         if elapsed > MOST || elapsed > PATIENCE && self.used.1.elapsed() > IDLE {
             child.kill()?;
             child.wait()?;
-            return Ok(Some(End::Never));
+            return Ok(Some(CommandEnd::Never));
         }
         Ok(None)
     }

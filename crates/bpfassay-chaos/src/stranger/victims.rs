@@ -16,7 +16,7 @@ pub const MARK: &str = "a line of this machine alone";
 
 /// The state of a path. Access times and link counts are left out because they may change.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct PathState {
     inode: u64,
     mode: u32,
     owner: u32,
@@ -28,7 +28,7 @@ struct Seen {
 #[derive(Debug)]
 pub struct Victims {
     roots: Vec<PathBuf>,
-    before: BTreeMap<PathBuf, Seen>,
+    before: BTreeMap<PathBuf, PathState>,
 }
 
 impl Victims {
@@ -120,7 +120,7 @@ pub fn give(path: &Path, user: Option<u32>) -> io::Result<()> {
     }
 }
 
-fn look(path: &Path, found: &mut BTreeMap<PathBuf, Seen>) -> io::Result<()> {
+fn look(path: &Path, found: &mut BTreeMap<PathBuf, PathState>) -> io::Result<()> {
     let metadata = path.symlink_metadata()?;
     let kind = metadata.file_type();
     let mut content = Vec::new();
@@ -133,7 +133,7 @@ fn look(path: &Path, found: &mut BTreeMap<PathBuf, Seen>) -> io::Result<()> {
     } else if kind.is_file() {
         content = fs::read(path)?;
     }
-    let seen = Seen {
+    let seen = PathState {
         inode: metadata.ino(),
         mode: metadata.mode(),
         owner: metadata.uid(),

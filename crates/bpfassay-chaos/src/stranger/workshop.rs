@@ -10,15 +10,15 @@ use std::{
 
 use bpfassay_testbed::Arch;
 
-use super::{bundle::Content, room::Room};
+use super::{bundle::BundleContent, room::Room};
 use crate::{
     qemu,
-    study::{ChaosError, Clock, Shape, Testbed, TrialStudy},
-    trial::End,
+    study::{ArtificialTestbed, ChaosError, StudyShape, TrialClock, TrialStudy},
+    trial::CommandEnd,
 };
 
 /// The shape of the study for trials with strangers' files.
-const SHAPE: Shape = Shape { clock: Clock::Instructions, rounds: 2, replicates: 2 };
+const SHAPE: StudyShape = StudyShape { clock: TrialClock::Instructions, rounds: 2, replicates: 2 };
 
 /// The programs that trials need.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Workshop {
     home: tempfile::TempDir,
     study: Arc<TrialStudy>,
     finished: Mutex<Option<PathBuf>>,
-    bundle: Mutex<Option<Content>>,
+    bundle: Mutex<Option<BundleContent>>,
 }
 
 impl Workshop {
@@ -91,7 +91,7 @@ impl Workshop {
         let mut room = Room::new(self, None)?;
         let args = room.environment.begin(1);
         room.run(&args, &[])?;
-        room.check("without a stranger", &[End::Code(0)])?;
+        room.check("without a stranger", &[CommandEnd::Code(0)])?;
         let path = self.home.path().join("finished");
         copy(&room.environment.output(), &path)?;
         let result = room.into_result();
@@ -110,15 +110,15 @@ impl Workshop {
     ///
     /// # Errors
     /// If the bundle cannot be made or read.
-    pub fn bundle(&self) -> Result<Content, ChaosError> {
+    pub fn bundle(&self) -> Result<BundleContent, ChaosError> {
         let mut bundle = self.bundle.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(content) = &*bundle {
             return Ok(content.clone());
         }
         let directory = self.home.path().join("testbed");
         fs::create_dir_all(&directory)?;
-        let testbed = Testbed::make(&directory)?;
-        let content = Content::of(&testbed.manifest)?;
+        let testbed = ArtificialTestbed::make(&directory)?;
+        let content = BundleContent::of(&testbed.manifest)?;
         Ok(bundle.insert(content).clone())
     }
 }

@@ -7,7 +7,7 @@ use bpfassay_report::{
     compare::{self, Question},
     derive, render, trend,
 };
-use bpfassay_results::{Again, Contents, Entry, Event, Header, Journal, Results, file, journal};
+use bpfassay_results::{Again, Event, Journal, JournalContents, JournalEntry, JournalHeader, Results, file, journal};
 
 use crate::corpus;
 
@@ -27,7 +27,7 @@ pub(super) fn journal(bytes: &[u8]) {
     with_directory(|directory| {
         let written = fs::write(directory.join(journal::FILE_NAME), bytes);
         assert!(written.is_ok(), "the journal cannot be written: {written:?}");
-        if let Ok(contents) = Contents::read(directory) {
+        if let Ok(contents) = JournalContents::read(directory) {
             follow(&contents);
         }
     });
@@ -58,7 +58,7 @@ pub(super) fn stored() -> io::Result<Vec<Vec<u8>>> {
         .collect()
 }
 
-fn written(contents: &Contents) -> io::Result<Vec<u8>> {
+fn written(contents: &JournalContents) -> io::Result<Vec<u8>> {
     let directory = tempfile::tempdir()?;
     let mut journal = Journal::create(directory.path(), &contents.header).map_err(io::Error::other)?;
     contents.entries.iter().try_for_each(|entry| journal.append(entry)).map_err(io::Error::other)?;
@@ -70,14 +70,14 @@ pub(super) fn records(bytes: &[u8]) {
     contents(bytes).iter().for_each(follow);
 }
 
-fn contents(bytes: &[u8]) -> Option<Contents> {
+fn contents(bytes: &[u8]) -> Option<JournalContents> {
     let mut lines = bytes.split(|&byte| byte == b'\n');
-    let header = serde_json::from_slice::<Header>(lines.next()?).ok()?;
-    let entries = lines.filter_map(|line| serde_json::from_slice::<Entry>(line).ok()).collect();
-    Some(Contents { header, entries, torn: None, digest: None })
+    let header = serde_json::from_slice::<JournalHeader>(lines.next()?).ok()?;
+    let entries = lines.filter_map(|line| serde_json::from_slice::<JournalEntry>(line).ok()).collect();
+    Some(JournalContents { header, entries, torn: None, digest: None })
 }
 
-fn follow(contents: &Contents) {
+fn follow(contents: &JournalContents) {
     let _ = contents.to_do(Again::Failed);
     if let Some(block) = contents.header.plan.blocks.first() {
         let _ = contents.standing().past(block);

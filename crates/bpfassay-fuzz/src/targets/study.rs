@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use bpfassay_input::document;
-use bpfassay_study::{Available, Clock, Denied, Narrowing, Outcome, Share, Study, WorkloadSpec, expand, load};
+use bpfassay_study::{Available, Clock, Denied, MetricInput, Narrowing, Share, Study, WorkloadSpec, expand, load};
 
 const SCRIPT: &str = "IOR START\napi=POSIX\ntransferSize=1m\nblockSize=4m\nRUN\ntransferSize=2m\nRUN\nIOR STOP\n";
 
@@ -56,7 +56,7 @@ pub(super) fn command_output(text: &str) {
         workloads.filter(|workload| workload.unreadable("").is_some()).collect()
     });
     assert!(COMMANDS.len() >= 4);
-    let outcome = Outcome { summary: text, elapsed_ns: None, busy_ns: None };
+    let outcome = MetricInput { summary: text, elapsed_ns: None, busy_ns: None };
     for command in COMMANDS.iter() {
         // The first figure is the elapsed time, which is unknown here.
         for (_, value) in command.measure(Clock::Wall, &outcome).into_iter().skip(1) {

@@ -7,11 +7,11 @@ use bpfassay_protocol::Arch;
 use bpfassay_testbed::{
     apt::{Located, ReleaseFile, parse_index, parse_print_uris},
     cache::Digest,
-    catalogue::{Catalogue, Pattern},
+    catalogue::{Catalogue, ReleasePattern},
     compose::TestbedSpec,
     manifest::Manifest,
     modules::{ModInfo, decompress, enum_values, signature},
-    payload::Index,
+    payload::AssetIndex,
     provider::{
         debian::{builds, compare_versions},
         local,
@@ -118,9 +118,9 @@ pub(super) fn manifest(text: &[u8]) {
 
 /// The index of an asset: a valid one must survive a round trip.
 pub(super) fn payload_index(text: &[u8]) {
-    let Ok(index) = Index::parse("payload.json", text) else { return };
+    let Ok(index) = AssetIndex::parse("payload.json", text) else { return };
     assert!(index.programs.keys().all(|name| !name.contains('/')));
-    let again = serde_json::to_vec(&index).ok().and_then(|text| Index::parse("payload.json", &text).ok());
+    let again = serde_json::to_vec(&index).ok().and_then(|text| AssetIndex::parse("payload.json", &text).ok());
     assert_eq!(again, Some(index));
 }
 
@@ -137,7 +137,7 @@ pub(super) fn testbed_spec(text: &[u8]) {
 /// Patterns of releases, and digests.
 pub(super) fn values(text: &str) {
     let mut lines = text.lines();
-    if let Some(Ok(pattern)) = lines.next().map(Pattern::new) {
+    if let Some(Ok(pattern)) = lines.next().map(ReleasePattern::new) {
         for release in lines.clone() {
             let _ = pattern.matches(release, "amd64");
         }

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use bpfassay_protocol::Arch;
 use bpfassay_tool::{
-    Capture, Readings, Stream, ToolFile,
-    capture::{Dump, Page, Piece},
+    Readings, Stream, ToolCapture, ToolFile,
+    capture::{CapturedPage, CapturedPiece, Dump},
     file::Report,
     finding::Kind,
     read,
@@ -42,14 +42,15 @@ const PROGRAM: &str = "nix = { attribute = \"a\", program = \"bin/a\" }";
 const OBJECT: &str = "object = { path = \"a.bpf.o\" }";
 
 /// Splits `bytes` into pieces of standard output and standard error.
-fn printed(bytes: &[u8]) -> Capture {
+fn printed(bytes: &[u8]) -> ToolCapture {
     let streams = [Stream::Stdout, Stream::Stdout, Stream::Stderr];
     let pieces = bytes.chunks(509).zip(streams.into_iter().cycle()).zip(1u64..);
-    let pieces = pieces.map(|((bytes, stream), at_ns)| Piece { at_ns, stream, bytes: bytes.to_vec() }).collect();
-    Capture { pieces, ..Capture::default() }
+    let pieces =
+        pieces.map(|((bytes, stream), at_ns)| CapturedPiece { at_ns, stream, bytes: bytes.to_vec() }).collect();
+    ToolCapture { pieces, ..ToolCapture::default() }
 }
 
-fn check(report: Option<&Report>, capture: &Capture, object: Option<&[u8]>) {
+fn check(report: Option<&Report>, capture: &ToolCapture, object: Option<&[u8]>) {
     assert!(report.is_some(), "the report of this target is wrong");
     let Some(report) = report else { return };
     let Ok(readings) = read(report, capture, object) else { return };
@@ -135,8 +136,8 @@ pub(super) fn openmetrics(bytes: &[u8]) {
     });
     let middle = bytes.len() / 2;
     let pages = [(1, bytes), (2, &bytes[middle..])];
-    let pages = pages.map(|(at_ns, body)| Page { at_ns, place: 0, body: body.to_vec() }).into();
-    check(REPORT.as_ref(), &Capture { pages, ..Capture::default() }, None);
+    let pages = pages.map(|(at_ns, body)| CapturedPage { at_ns, place: 0, body: body.to_vec() }).into();
+    check(REPORT.as_ref(), &ToolCapture { pages, ..ToolCapture::default() }, None);
 }
 
 /// Pages of maps from the tracer, read with the types of an object.
@@ -160,5 +161,5 @@ fn map(dumps: Vec<Dump>, cut: bool, object: &[u8]) {
              { value = 'calls', operations = 'write', unit = 'calls' } ]",
         )
     });
-    check(REPORT.as_ref(), &Capture { dumps, cut, ..Capture::default() }, Some(object));
+    check(REPORT.as_ref(), &ToolCapture { dumps, cut, ..ToolCapture::default() }, Some(object));
 }

@@ -22,7 +22,7 @@ use bpfassay_tool::finding::FindingStatus;
 
 /// The same cell in both results.
 #[derive(Clone, Copy)]
-pub(super) struct Pair<'a> {
+pub(super) struct CellPair<'a> {
     pub(super) base: Option<&'a CellResult>,
     pub(super) new: Option<&'a CellResult>,
 }
@@ -47,22 +47,22 @@ pub(super) fn name_kernels(cells: &mut [CellComparison], sides: [&Results; 2]) {
 
 /// Pairs every cell of either result: those of the new results in their order, then those that are
 /// gone.
-pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question) -> Vec<Pair<'a>> {
+pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question) -> Vec<CellPair<'a>> {
     let names = kernel_names(base, new, question);
-    type Key<'a> = (Arch, &'a str, &'a str, &'a str, String);
-    fn key<'a>(cell: &'a CellResult, kernel: &'a str) -> Key<'a> {
+    type PairKey<'a> = (Arch, &'a str, &'a str, &'a str, String);
+    fn key<'a>(cell: &'a CellResult, kernel: &'a str) -> PairKey<'a> {
         (cell.target.arch, kernel, &cell.case, &cell.file_system, cell.under_test())
     }
-    let mut of_base: HashMap<Key<'_>, &CellResult> = HashMap::new();
+    let mut of_base: HashMap<PairKey<'_>, &CellResult> = HashMap::new();
     for was in &base.cells {
         of_base.entry(key(was, &was.target.kernel)).or_insert(was);
     }
     let mut found = HashSet::new();
-    let mut pairs: Vec<Pair<'_>> = Vec::new();
+    let mut pairs: Vec<CellPair<'_>> = Vec::new();
     for is in &new.cells {
         let kernel = names.get(&(is.target.arch, is.target.kernel.as_str())).copied().unwrap_or(&is.target.kernel);
         let key = key(is, kernel);
-        pairs.push(Pair { base: of_base.get(&key).copied(), new: Some(is) });
+        pairs.push(CellPair { base: of_base.get(&key).copied(), new: Some(is) });
         found.insert(key);
     }
     // A kernel is not gone if the new results have it and compare it with another kernel of the
@@ -72,7 +72,7 @@ pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question)
             && new.cells.iter().any(|is| is.target == was.target)
     };
     let gone = base.cells.iter().filter(|was| !found.contains(&key(was, &was.target.kernel)) && !is_elsewhere(was));
-    pairs.extend(gone.map(|was| Pair { base: Some(was), new: None }));
+    pairs.extend(gone.map(|was| CellPair { base: Some(was), new: None }));
     let (of_others_base, of_others_new) = (of_other_shards(base), of_other_shards(new));
     pairs.retain(|pair| match (pair.base, pair.new) {
         (Some(was), None) => !of_others_new.contains(was.cell.as_str()),
@@ -93,7 +93,7 @@ fn of_other_shards(results: &Results) -> HashSet<&str> {
 pub(super) struct Side<'a> {
     results: &'a Results,
     runs: ByCell<'a>,
-    baselines: HashMap<Place<'a>, &'a CellResult>,
+    baselines: HashMap<CellPlace<'a>, &'a CellResult>,
     replicates: HashMap<&'a str, u32>,
     /// Why the times of these cells are meaningless, by cell.
     meaningless: HashMap<&'a str, String>,
@@ -101,9 +101,9 @@ pub(super) struct Side<'a> {
 }
 
 /// Target, workload case, file system.
-type Place<'a> = (&'a Target, &'a str, &'a str);
+type CellPlace<'a> = (&'a Target, &'a str, &'a str);
 
-fn place(cell: &CellResult) -> Place<'_> {
+fn place(cell: &CellResult) -> CellPlace<'_> {
     (&cell.target, &cell.case, &cell.file_system)
 }
 
@@ -151,7 +151,7 @@ fn kernel_names<'a>(base: &'a Results, new: &'a Results, question: &'a Question)
     names
 }
 
-pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &Pair<'_>, claim: Claim) -> CellComparison {
+pub(super) fn compare(base: &Side<'_>, new: &Side<'_>, pair: &CellPair<'_>, claim: Claim) -> CellComparison {
     let fate = match (pair.base, pair.new) {
         (Some(was), Some(is)) => match (why_not(was), why_not(is)) {
             (None, None) => Fate::Compared,
@@ -230,9 +230,9 @@ fn why_not(cell: &CellResult) -> Option<String> {
 }
 
 /// A cell, one of its metrics and the accuracy of that metric.
-type Row<'a> = (&'a CellResult, (&'a CellMetric, Option<&'a CellAccuracy>));
+type MetricRow<'a> = (&'a CellResult, (&'a CellMetric, Option<&'a CellAccuracy>));
 
-fn metric(base: &Side<'_>, new: &Side<'_>, was: Row<'_>, is: Row<'_>, claim: Claim) -> MetricComparison {
+fn metric(base: &Side<'_>, new: &Side<'_>, was: MetricRow<'_>, is: MetricRow<'_>, claim: Claim) -> MetricComparison {
     let measure = if is.0.is_baseline() { Measure::Time } else { Measure::Overhead };
     let logs = [logs(base, was.0, &is.1.0.name), logs(new, is.0, &is.1.0.name)];
     let meaningless = base.meaningless.get(was.0.cell.as_str()).or_else(|| new.meaningless.get(is.0.cell.as_str()));

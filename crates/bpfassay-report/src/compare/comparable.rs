@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use bpfassay_protocol::job::{Program, Workload};
 use bpfassay_study::{Clock, Model};
 
-use super::cells::Pair;
+use super::cells::CellPair;
 use bpfassay_results::{Outcome, Results};
 
 /// Why two results cannot be compared.
@@ -77,7 +77,7 @@ pub enum NotComparable {
 /// # Errors
 /// [`NotComparable`], if the two results differ in what their figures depend on, such as study,
 /// clock or engine.
-pub(super) fn check(base: &Results, new: &Results, pairs: &[Pair<'_>]) -> Result<Vec<String>, NotComparable> {
+pub(super) fn check(base: &Results, new: &Results, pairs: &[CellPair<'_>]) -> Result<Vec<String>, NotComparable> {
     let clocks = [base.plan.study.clock, new.plan.study.clock];
     if clocks[0] != clocks[1] {
         return Err(NotComparable::Clock { base: clocks[0], new: clocks[1] });

@@ -47,10 +47,10 @@ pub(crate) fn unusual(results: &Results) -> Vec<String> {
 
 /// Reports the unusual phases among `runs` of `plan`.
 pub(super) fn unusual_of<'a>(plan: &Plan, runs: impl Iterator<Item = &'a RunResult>) -> Vec<String> {
-    type Place<'a> = (Fellows<'a>, u32, u32, &'a str);
+    type ActivityPlace<'a> = (Fellows<'a>, u32, u32, &'a str);
     let with_tools: BTreeSet<&str> =
         plan.cells.iter().filter(|cell| cell.tool.is_some()).map(|cell| cell.id.as_str()).collect();
-    let mut phases = BTreeMap::<Place<'_>, Vec<(&str, &PhaseActivity)>>::new();
+    let mut phases = BTreeMap::<ActivityPlace<'_>, Vec<(&str, &PhaseActivity)>>::new();
     for run in runs.filter(|run| !run.record.warm_up) {
         let Outcome::Measured(figures) = &run.record.outcome else { continue };
         // Which of several nodes opens a file first differs from run to run, and so does what the

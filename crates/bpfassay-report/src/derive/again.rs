@@ -6,16 +6,17 @@
 use bpfassay_results::{CellMetric, Results};
 
 use super::{
-    cells, code_coverage::Coverages, context::Context, direct::Counts, gates, in_order, lookup::by_cell, pooled,
+    cells, code_coverage::Coverages, context::DeriveContext, direct::BootCounts, gates, in_order, lookup::by_cell,
+    pooled,
 };
 
 /// Derives the overheads and costs of `results` again.
 #[must_use]
 pub fn overheads_again(results: Results) -> Results {
-    let (counts, coverages) = (Counts::default(), Coverages::default());
+    let (counts, coverages) = (BootCounts::default(), Coverages::default());
     let mut of_cell = by_cell(&results.runs);
     in_order(&results.plan, &mut of_cell);
-    let context = Context::new(&results.plan, &results.provenance, &of_cell, &counts, &coverages);
+    let context = DeriveContext::new(&results.plan, &results.provenance, &of_cell, &counts, &coverages);
     let mut again = cells::derive(&context);
     pooled::derive(&context, &mut again);
     if results.plan.shard.is_none() {

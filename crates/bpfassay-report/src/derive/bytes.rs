@@ -13,7 +13,7 @@ use bpfassay_study::{Interface, PhaseReport};
 use bpfassay_results::{ByteFigure, Figure, MovedSource, Span};
 
 /// The workload's reports about itself, apart from what its calls moved.
-pub(super) struct Workload<'a> {
+pub(super) struct WorkloadReports<'a> {
     /// The I/O interface of IOR; `None` for another program.
     pub(super) interface: Option<Interface>,
     /// Whether another process moves bytes on the same mount, which mountstats cannot separate.
@@ -29,7 +29,7 @@ pub(super) const DATA: [Operation; 2] = [Operation::Read, Operation::Write];
 
 /// Derives all byte figures of a run: per phase if the engine has barriers, else over the whole
 /// run.
-pub(super) fn derive(figures: &RunFigures, workload: &Workload<'_>) -> Vec<ByteFigure> {
+pub(super) fn derive(figures: &RunFigures, workload: &WorkloadReports<'_>) -> Vec<ByteFigure> {
     if figures.phases.is_empty() {
         return DATA
             .into_iter()
@@ -74,7 +74,7 @@ pub(super) fn is_of(phase: &WorkloadPhase, reported: &PhaseReport) -> bool {
 
 /// Returns the phases that the summary reports without known barriers: there is nothing to show
 /// what was counted in them.
-fn without_barriers(figures: &RunFigures, workload: &Workload<'_>) -> impl Iterator<Item = ByteFigure> {
+fn without_barriers(figures: &RunFigures, workload: &WorkloadReports<'_>) -> impl Iterator<Item = ByteFigure> {
     let is_known = |one: &PhaseReport| {
         // IOR reports a read with comparison (-R) like any other read.
         let compared = PhaseReport { name: "readcheck".parse().unwrap_or_default(), ..*one };
@@ -100,7 +100,7 @@ fn without_barriers(figures: &RunFigures, workload: &Workload<'_>) -> impl Itera
 
 /// Derives the byte figures of a run of a program that reports how many bytes it `moved`.
 pub(super) fn reported(figures: &RunFigures, moved: impl Iterator<Item = (Operation, Figure<u64>)>) -> Vec<ByteFigure> {
-    let workload = Workload {
+    let workload = WorkloadReports {
         interface: None,
         neighbour: false,
         not_reported: &|_| None,
@@ -116,7 +116,11 @@ pub(super) fn reported(figures: &RunFigures, moved: impl Iterator<Item = (Operat
 }
 
 /// Sums the bytes that IOR's summary lists for `operation`.
-fn from_summary(workload: &Workload<'_>, operation: Operation, keep: impl Fn(&PhaseReport) -> bool) -> Figure<u64> {
+fn from_summary(
+    workload: &WorkloadReports<'_>,
+    operation: Operation,
+    keep: impl Fn(&PhaseReport) -> bool,
+) -> Figure<u64> {
     let reported = match workload.reported {
         Ok(reported) => reported,
         Err(reason) => return Figure::missing(reason),
@@ -139,7 +143,7 @@ fn from_summary(workload: &Workload<'_>, operation: Operation, keep: impl Fn(&Ph
 
 fn figure(
     figures: &RunFigures,
-    workload: &Workload<'_>,
+    workload: &WorkloadReports<'_>,
     span: Span,
     operation: Operation,
     (moved, calls, moved_source): (Figure<u64>, Figure<u64>, MovedSource),

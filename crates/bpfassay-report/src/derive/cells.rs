@@ -7,7 +7,7 @@ use bpfassay_stats::{Effect, StatsError, drift::Drift, hierarchical::Hierarchy};
 use bpfassay_study::{Cell, Clock, Metric, Plan, WorkloadSpec, expectation, plan::file_system_id};
 
 use super::{
-    context::Context,
+    context::DeriveContext,
     cost,
     pairs::{Pairs, accuracy_of, by_replicate, metric_of, metrics_of, observations, summary},
     spinning::why_no_overhead,
@@ -22,7 +22,7 @@ use bpfassay_results::{
 const MAX_DRIFT: usize = 4_000;
 
 /// Derives every cell of the plan.
-pub(super) fn derive(context: &Context<'_>) -> Vec<CellResult> {
+pub(super) fn derive(context: &DeriveContext<'_>) -> Vec<CellResult> {
     let derived = |cell: &Cell| {
         let baseline = context.baseline_of(cell).map(|baseline| context.runs_of(&baseline.id));
         derive_cell(context, cell, context.runs_of(&cell.id), baseline)
@@ -30,7 +30,12 @@ pub(super) fn derive(context: &Context<'_>) -> Vec<CellResult> {
     context.plan.cells.iter().map(derived).collect()
 }
 
-fn derive_cell(context: &Context<'_>, cell: &Cell, all: &[&RunResult], baseline: Option<&[&RunResult]>) -> CellResult {
+fn derive_cell(
+    context: &DeriveContext<'_>,
+    cell: &Cell,
+    all: &[&RunResult],
+    baseline: Option<&[&RunResult]>,
+) -> CellResult {
     let runs: Vec<&RunResult> = all.iter().copied().filter(|run| run.record.is_counted()).collect();
     let plan = context.plan;
     let mut counts = RunCounts { planned: context.planned(&cell.id), ..RunCounts::default() };
@@ -217,7 +222,7 @@ fn derive_accuracy(
 }
 
 fn derive_metric(
-    context: &Context<'_>,
+    context: &DeriveContext<'_>,
     cell: &Cell,
     metric: Metric,
     runs: &[&RunResult],
@@ -265,7 +270,7 @@ fn derive_metric(
 /// Derives the trend of all runs without anything under test, in the order in which they were made.
 /// That is the order by the host's clock. Guests under the instruction clock do not see that clock,
 /// so their boots follow in the order of the plan.
-fn drift(context: &Context<'_>, base: &[&RunResult], controls: &[&RunResult], metric: &str) -> Figure<Drift> {
+fn drift(context: &DeriveContext<'_>, base: &[&RunResult], controls: &[&RunResult], metric: &str) -> Figure<Drift> {
     let mut runs: Vec<(u64, f64)> = base
         .iter()
         .chain(controls)
@@ -321,7 +326,12 @@ fn byte_errors(
 }
 
 /// Derives the overhead of `others` over `baseline`, paired by block and round.
-fn overhead(context: &Context<'_>, baseline: &[&RunResult], others: &[&RunResult], metric: &str) -> Figure<Overhead> {
+fn overhead(
+    context: &DeriveContext<'_>,
+    baseline: &[&RunResult],
+    others: &[&RunResult],
+    metric: &str,
+) -> Figure<Overhead> {
     let Pairs { logs, count: pairs, across_boots, units } = by_replicate(baseline, others, metric);
     if let Some((of_baseline, unit)) = units {
         return Figure::missing(format!("the baseline is in {of_baseline}, and another run in {unit}"));

@@ -16,23 +16,23 @@ use super::packed::{packed, unpacked};
 /// The executions in the boots whose records stand, by block and boot.
 #[derive(Debug, Default)]
 pub(super) struct Coverages {
-    blocks: HashMap<String, HashMap<u32, Figure<Boot>>>,
+    blocks: HashMap<String, HashMap<u32, Figure<CoveredBoot>>>,
     /// The programs of all boots, shared: most boots of a target have the same ones.
     sources: HashSet<Arc<ProgramSource>>,
 }
 
 #[derive(Debug)]
-struct Boot {
+struct CoveredBoot {
     programs: Vec<Arc<ProgramSource>>,
     /// The executions of programs in each run, packed by [`packed`].
     runs: HashMap<String, Figure<Box<[u8]>>>,
 }
 
 /// The lines of a program over several runs, by file and number.
-type Lines = BTreeMap<(String, u32), Line>;
+type MergedLines = BTreeMap<(String, u32), MergedLine>;
 
 #[derive(Default)]
-struct Line {
+struct MergedLine {
     text: String,
     executions: u64,
     /// The outcomes by column, and by position among the branches of that column.
@@ -45,7 +45,7 @@ impl Coverages {
         let of_boot = coverage.map(|coverage| {
             let runs = coverage.runs.into_iter().map(|run| (run.run, run.programs.map(|programs| packed(&programs))));
             let runs = runs.collect();
-            Boot { programs: coverage.programs.into_iter().map(|program| self.shared(program)).collect(), runs }
+            CoveredBoot { programs: coverage.programs.into_iter().map(|program| self.shared(program)).collect(), runs }
         });
         self.blocks.entry(block.to_owned()).or_default().insert(boot, of_boot);
     }
@@ -63,7 +63,7 @@ impl Coverages {
     pub(super) fn of_cell(&self, runs: &[&RunResult]) -> Option<Figure<CodeCoverage>> {
         let measured = runs.iter().filter(|run| matches!(run.record.outcome, Outcome::Measured(_)));
         let (mut count, mut reason) = (0, None);
-        let mut programs = Programs::default();
+        let mut programs = CoveredPrograms::default();
         for run in measured {
             let boots = self.blocks.get(run.record.block.as_str());
             let Some(boot) = boots.and_then(|boots| boots.get(&run.record.boot)) else { continue };
@@ -82,25 +82,25 @@ impl Coverages {
 
 /// Programs by name. Programs without known lines are kept by name and reason.
 #[derive(Default)]
-struct Programs<'a> {
-    lines: BTreeMap<(String, Option<String>), Lines>,
+struct CoveredPrograms<'a> {
+    lines: BTreeMap<(String, Option<String>), MergedLines>,
     /// Sums of programs that are not in `lines` yet, in the order in which they were first found,
     /// and the position of each by its address.
-    sums: Vec<Sums<'a>>,
+    sums: Vec<CoverageSums<'a>>,
     places: HashMap<*const ProgramSource, usize>,
 }
 
 /// The executions of one program over several runs.
-struct Sums<'a> {
+struct CoverageSums<'a> {
     source: &'a ProgramSource,
     is_sound: bool,
     lines: Vec<u64>,
     branches: Vec<Option<[u64; 2]>>,
 }
 
-impl<'a> Programs<'a> {
+impl<'a> CoveredPrograms<'a> {
     /// Adds the executions in `run` of `boot`.
-    fn add(&mut self, boot: &'a Boot, run: &str) -> Result<(), String> {
+    fn add(&mut self, boot: &'a CoveredBoot, run: &str) -> Result<(), String> {
         let executions = match boot.runs.get(run) {
             None => return Err("the programs of the run were not looked at".to_owned()),
             Some(Figure::NotMeasured(reason)) => return Err(reason.to_string()),
@@ -145,7 +145,7 @@ impl<'a> Programs<'a> {
             }
             None => {
                 let is_sound = is_sound(lines);
-                self.sums.push(Sums { source, is_sound, lines: of_lines, branches: of_branches });
+                self.sums.push(CoverageSums { source, is_sound, lines: of_lines, branches: of_branches });
                 is_sound
             }
         };
@@ -161,7 +161,7 @@ impl<'a> Programs<'a> {
                 let _ = add(all, lines, sums);
             }
         }
-        let program = |((program, reason), lines): ((String, Option<String>), Lines)| ProgramCoverage {
+        let program = |((program, reason), lines): ((String, Option<String>), MergedLines)| ProgramCoverage {
             program,
             lines: reason.map_or_else(|| Figure::Value(covered(lines)), Figure::missing),
         };
@@ -171,7 +171,7 @@ impl<'a> Programs<'a> {
 
 /// Adds `sums` of a program with the lines `lines` to those of all programs of the same name, up to
 /// the first contradiction within the journal.
-fn add(all: &mut Lines, lines: &ProgramLines, sums: &Sums<'_>) -> Option<()> {
+fn add(all: &mut MergedLines, lines: &ProgramLines, sums: &CoverageSums<'_>) -> Option<()> {
     let place = |index: u32| {
         let line = lines.lines.get(index as usize)?;
         Some((lines.files.get(line.file as usize)?.clone(), line.line))
@@ -215,7 +215,7 @@ fn contradiction() -> String {
     "the journal contradicts itself about the source lines of a program".to_owned()
 }
 
-fn covered(lines: Lines) -> CoveredLines {
+fn covered(lines: MergedLines) -> CoveredLines {
     let mut covered = CoveredLines::default();
     for ((file, line), sum) in lines {
         if covered.files.last() != Some(&file) {

@@ -9,25 +9,25 @@ use bpfassay_study::{Cell, Plan, PlannedRun};
 
 use super::{
     code_coverage::Coverages,
-    direct::Counts,
+    direct::BootCounts,
     levels::{Levels, looks},
-    lookup::{ByCell, Place, place},
+    lookup::{ByCell, RunPlace, place},
 };
 use bpfassay_results::{Provenance, RunResult};
 
 /// The power of the minimum detectable effect: the customary 80 % (Cohen, 1988, section 2.4).
 const POWER: f64 = 0.8;
 
-pub(super) struct Context<'a> {
+pub(super) struct DeriveContext<'a> {
     pub(super) plan: &'a Plan,
     pub(super) provenance: &'a [Provenance],
     pub(super) levels: Levels,
     /// The number of looks of sequential sampling; 1 if the number of boots is fixed.
     pub(super) looks: usize,
-    pub(super) counts: &'a Counts,
+    pub(super) counts: &'a BootCounts,
     pub(super) coverages: &'a Coverages,
     runs: &'a ByCell<'a>,
-    baselines: HashMap<Place<'a>, &'a Cell>,
+    baselines: HashMap<RunPlace<'a>, &'a Cell>,
     planned: HashMap<&'a str, u32>,
     order: HashMap<&'a str, u64>,
     /// Results of [`Self::detectable`] by degrees of freedom, which many rows share: each
@@ -35,12 +35,12 @@ pub(super) struct Context<'a> {
     detectable: RefCell<HashMap<u64, Option<f64>>>,
 }
 
-impl<'a> Context<'a> {
+impl<'a> DeriveContext<'a> {
     pub(super) fn new(
         plan: &'a Plan,
         provenance: &'a [Provenance],
         runs: &'a ByCell<'a>,
-        counts: &'a Counts,
+        counts: &'a BootCounts,
         coverages: &'a Coverages,
     ) -> Self {
         let is_counted = |run: &PlannedRun| !run.control && !run.spec.bpf_stats && !run.warm_up && !run.has_reference();

@@ -13,7 +13,7 @@ use bpfassay_study::Clock;
 
 use super::{
     calls,
-    context::Context,
+    context::DeriveContext,
     pairs::{metric_of, observations},
 };
 use bpfassay_results::{Basis, Cost, Figure, RunResult, Work};
@@ -78,7 +78,7 @@ pub(super) fn busy(interval: &Interval, cpus: u32) -> Result<u64, &'static str> 
 
 /// Derives the cost of `others` over `baseline`, paired by block and round.
 pub(super) fn cost(
-    context: &Context<'_>,
+    context: &DeriveContext<'_>,
     baseline: &[&RunResult],
     others: &[&RunResult],
     metric: &str,

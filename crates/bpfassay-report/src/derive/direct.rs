@@ -14,7 +14,7 @@ use bpfassay_study::{Model, Plan};
 use super::{
     packed::{pack, unpack},
     pairs::metric_of,
-    priced::{self, Found, Pricing},
+    priced::{self, FoundMisses, Pricing},
 };
 use bpfassay_results::{
     Direct, DirectFunction, Figure, FunctionCount, Instructions, Misses, MissesPerCall, PhaseCount, Role, RunCount,
@@ -33,11 +33,11 @@ const CONSTANT: u64 = 2_000;
 pub(crate) const OF_SEEDS: f64 = 0.0075;
 
 /// A boot and the phases of a run in that boot.
-type PhasesOfBoot = (u32, Box<[Phase]>);
+type PhasesOfBoot = (u32, Box<[SlimPhaseCount]>);
 
 /// The counts of the boots whose records stand.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct BootCounts {
     /// The phases of each run, by boot.
     runs: HashMap<String, Vec<PhasesOfBoot>>,
     /// Why a boot has no counts, by block and boot.
@@ -50,26 +50,26 @@ pub(super) struct Counts {
 
 /// The needed part of a [`PhaseCount`]: whole counts of 200,000 runs would take gigabytes.
 #[derive(Debug)]
-struct Phase {
-    /// Index into [`Counts::names`].
+struct SlimPhaseCount {
+    /// Index into [`BootCounts::names`].
     name: u32,
-    count: Figure<Executed>,
+    count: Figure<ExecutedFunctions>,
 }
 
 #[derive(Debug)]
-struct Executed {
+struct ExecutedFunctions {
     all: u64,
     unresolved: u64,
     tool: Option<Figure<u64>>,
     /// Misses in the whole guest by the model; `None` without a model.
     misses: Option<Misses>,
-    /// The [`Part`]s, packed.
+    /// The [`SlimFunctionCount`]s, packed.
     direct: Box<[u8]>,
 }
 
 /// A [`FunctionCount`] whose name is an index.
-struct Part {
-    /// Index into [`Counts::names`].
+struct SlimFunctionCount {
+    /// Index into [`BootCounts::names`].
     function: u64,
     role: Role,
     instructions: u64,
@@ -79,7 +79,7 @@ struct Part {
 // A packed part has two bits for its role.
 const _: () = assert!(Role::ALL.len() <= 4);
 
-impl Part {
+impl SlimFunctionCount {
     /// Returns the numbers to pack. The first one holds the function's index, the role, and whether
     /// there are misses.
     fn numbers(self) -> impl Iterator<Item = u64> {
@@ -101,32 +101,32 @@ impl Part {
 const SEVERAL_CPUS: &str = "with several CPUs, QEMU's plugin cannot tell the calls of one CPU from those of another";
 
 /// The counts of a run's phases that belong to a metric.
-struct Counted {
+struct MetricCounts {
     /// Instructions of the whole guest.
     all: u64,
     unresolved: u64,
     /// Instructions in user space of the tool's processes; `None` if nothing looked for them.
     tool: Option<Result<u64, String>>,
-    functions: BTreeMap<(Role, Arc<str>), Function>,
+    functions: BTreeMap<(Role, Arc<str>), FunctionSums>,
     calls: u64,
     /// Misses in the whole guest by the model; `None` without a model.
     misses: Option<Misses>,
 }
 
 #[derive(Default)]
-struct Function {
+struct FunctionSums {
     instructions: u64,
     /// The model's misses, phase by phase.
     misses: Vec<Option<Misses>>,
 }
 
-impl Function {
+impl FunctionSums {
     fn misses_per_call(&self, calls: u64) -> Option<MissesPerCall> {
         Some(priced::sum(self.misses.iter().copied())?.per_call(calls))
     }
 }
 
-impl Counted {
+impl MetricCounts {
     fn per_call(&self, instructions: u64) -> f64 {
         instructions as f64 / self.calls as f64
     }
@@ -136,17 +136,17 @@ impl Counted {
     }
 
     /// Returns the model's misses per call; `None` without a model.
-    fn found(&self) -> Option<Found> {
+    fn found(&self) -> Option<FoundMisses> {
         let all = self.misses?.per_call(self.calls);
         let mut direct = MissesPerCall::default();
         for function in self.functions.values() {
             direct = direct.plus(function.misses_per_call(self.calls)?, 1.0);
         }
-        Some(Found { all, direct })
+        Some(FoundMisses { all, direct })
     }
 }
 
-impl Counts {
+impl BootCounts {
     pub(super) fn of_guests_with(self, cpus: u32) -> Self {
         Self { cpus, ..self }
     }
@@ -169,21 +169,26 @@ impl Counts {
         }
     }
 
-    fn phase(&mut self, phase: PhaseCount) -> Phase {
+    fn phase(&mut self, phase: PhaseCount) -> SlimPhaseCount {
         let name = self.name(&phase.name);
-        let count = phase.count.map(|count: Instructions| Executed {
+        let count = phase.count.map(|count: Instructions| ExecutedFunctions {
             all: count.all,
             unresolved: count.unresolved,
             tool: count.tool,
             misses: count.misses.map(|misses| misses.all),
             direct: pack(count.direct.iter().flat_map(|function| self.part(function).numbers())),
         });
-        Phase { name, count }
+        SlimPhaseCount { name, count }
     }
 
-    fn part(&mut self, count: &FunctionCount) -> Part {
+    fn part(&mut self, count: &FunctionCount) -> SlimFunctionCount {
         let FunctionCount { function, role, instructions, misses } = count;
-        Part { function: self.name(function).into(), role: *role, instructions: *instructions, misses: *misses }
+        SlimFunctionCount {
+            function: self.name(function).into(),
+            role: *role,
+            instructions: *instructions,
+            misses: *misses,
+        }
     }
 
     fn name(&mut self, name: &str) -> u32 {
@@ -219,7 +224,7 @@ impl Counts {
                 continue;
             }
             let metrics = run.derived.iter().flat_map(|derived| &derived.metrics);
-            let costs: Vec<Option<Result<Counted, String>>> =
+            let costs: Vec<Option<Result<MetricCounts, String>>> =
                 metrics.map(|metric| metric.operation.map(|_| self.counted(run, &metric.name))).collect();
             let metrics = run.derived.iter_mut().flat_map(|derived| &mut derived.metrics);
             for (metric, cost) in metrics.zip(costs) {
@@ -227,7 +232,7 @@ impl Counts {
                 metric.direct_misses = cost
                     .as_ref()
                     .ok()
-                    .and_then(Counted::found)
+                    .and_then(MetricCounts::found)
                     .filter(|_| plan.study.model.is_some())
                     .map(|found| found.direct);
                 metric.direct_cost =
@@ -236,7 +241,7 @@ impl Counts {
         }
     }
 
-    fn of(&self, run: &RunResult) -> Option<&[Phase]> {
+    fn of(&self, run: &RunResult) -> Option<&[SlimPhaseCount]> {
         let mut boots = self.runs.get(&run.record.run)?.iter();
         boots.find(|(boot, _)| *boot == run.record.boot).map(|(_, phases)| phases.as_ref())
     }
@@ -319,7 +324,7 @@ impl Counts {
     }
 
     /// Sums the counts over the phases of `run` that belong to `metric`.
-    fn counted(&self, run: &RunResult, metric: &str) -> Result<Counted, String> {
+    fn counted(&self, run: &RunResult, metric: &str) -> Result<MetricCounts, String> {
         if self.cpus > 1 {
             return Err(SEVERAL_CPUS.to_owned());
         }
@@ -334,7 +339,7 @@ impl Counts {
             return Err("the workload made no such calls".to_owned());
         }
         let (functions, calls) = (BTreeMap::new(), work.calls);
-        let mut counted = Counted { all: 0, unresolved: 0, tool: None, functions, calls, misses: None };
+        let mut counted = MetricCounts { all: 0, unresolved: 0, tool: None, functions, calls, misses: None };
         let (mut misses, mut tools) = (Vec::new(), Vec::new());
         for phase in phases.iter().filter(|phase| Some(&phase.name) == self.places.get(metric)) {
             let instructions = phase.count.known()?;
@@ -343,7 +348,7 @@ impl Counts {
             tools.extend(instructions.tool.as_ref().map(Figure::known));
             misses.push(instructions.misses);
             let mut numbers = unpack(&instructions.direct);
-            for part in iter::from_fn(|| Part::next(&mut numbers)) {
+            for part in iter::from_fn(|| SlimFunctionCount::next(&mut numbers)) {
                 let Some(function) = self.names.get(part.function as usize) else { continue };
                 let sum = counted.functions.entry((part.role, Arc::clone(function))).or_default();
                 sum.instructions = sum.instructions.saturating_add(part.instructions);

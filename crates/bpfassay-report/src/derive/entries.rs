@@ -6,14 +6,16 @@ use std::collections::{HashMap, HashSet};
 
 use bpfassay_study::Plan;
 
-use super::{code_coverage::Coverages, direct::Counts, runs};
-use bpfassay_results::{BlockStarted, Boot, Contents, Entry, Figure, Provenance, RunDerived, RunResult};
+use super::{code_coverage::Coverages, direct::BootCounts, runs};
+use bpfassay_results::{BlockStarted, Boot, Figure, JournalContents, JournalEntry, Provenance, RunDerived, RunResult};
 
 /// Returns the positions in the journal of the records that stand, and notes about the others.
-pub(super) fn standing(contents: &Contents) -> (HashSet<usize>, Vec<String>) {
+pub(super) fn standing(contents: &JournalContents) -> (HashSet<usize>, Vec<String>) {
     let standing = contents.standing();
-    let stands = |entry: &Entry| match entry {
-        Entry::Run(record) => standing.record(&record.run).is_some_and(|kept| std::ptr::eq(kept, record.as_ref())),
+    let stands = |entry: &JournalEntry| match entry {
+        JournalEntry::Run(record) => {
+            standing.record(&record.run).is_some_and(|kept| std::ptr::eq(kept, record.as_ref()))
+        }
         _ => false,
     };
     let places = contents.entries.iter().enumerate().filter(|(_, entry)| stands(entry)).map(|(at, _)| at).collect();
@@ -38,19 +40,21 @@ pub(super) fn standing(contents: &Contents) -> (HashSet<usize>, Vec<String>) {
 pub(super) struct Ahead {
     /// The figures of each record, in the order of the records.
     derived: Vec<Option<Box<RunDerived>>>,
-    counts: Counts,
+    counts: BootCounts,
     coverages: Coverages,
 }
 
 impl Ahead {
     /// Derives what follows from single `entries` of a journal of `plan`, and takes the counts out
     /// of them.
-    pub(super) fn of(plan: &Plan, entries: &mut [Entry]) -> Self {
+    pub(super) fn of(plan: &Plan, entries: &mut [JournalEntry]) -> Self {
         let cells = plan.cells_by_id();
         let mut ahead = Self::default();
         for entry in entries {
             let derived = match &*entry {
-                Entry::Run(record) => cells.get(record.cell.as_str()).and_then(|cell| runs::derive(plan, cell, record)),
+                JournalEntry::Run(record) => {
+                    cells.get(record.cell.as_str()).and_then(|cell| runs::derive(plan, cell, record))
+                }
                 _ => None,
             };
             ahead.take(entry, derived.map(Box::new));
@@ -60,10 +64,10 @@ impl Ahead {
 
     /// Adds the next entry and takes the counts out of it. If the entry is a record, `derived` has
     /// its figures.
-    pub(super) fn take(&mut self, entry: &mut Entry, derived: Option<Box<RunDerived>>) {
+    pub(super) fn take(&mut self, entry: &mut JournalEntry, derived: Option<Box<RunDerived>>) {
         match entry {
-            Entry::Run(_) => self.derived.push(derived),
-            Entry::BlockEnded(ended) => {
+            JournalEntry::Run(_) => self.derived.push(derived),
+            JournalEntry::BlockEnded(ended) => {
                 if let Some(of_boot) = ended.counts.take() {
                     self.counts.take(&ended.block, ended.boot, of_boot);
                 }
@@ -77,20 +81,26 @@ impl Ahead {
 }
 
 /// The entries of a journal in the form of results.
-pub(super) struct Taken {
+pub(super) struct TakenEntries {
     pub(super) plan: Plan,
     pub(super) provenance: Vec<Provenance>,
     pub(super) boots: Vec<Boot>,
     pub(super) runs: Vec<RunResult>,
     /// The number of each run's record among all records of the journal.
     pub(super) numbers: Vec<usize>,
-    pub(super) counts: Counts,
+    pub(super) counts: BootCounts,
     pub(super) coverages: Coverages,
     pub(super) notes: Vec<String>,
 }
 
 /// Turns the entries into parts of results. It uses only the records at the positions in `stands`.
-pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, ahead: Ahead, stands: &HashSet<usize>) -> Taken {
+pub(super) fn take(
+    plan: Plan,
+    first: Provenance,
+    entries: Vec<JournalEntry>,
+    ahead: Ahead,
+    stands: &HashSet<usize>,
+) -> TakenEntries {
     let cells = plan.cells_by_id();
     let mut provenance = vec![first];
     let mut boots = Boots::default();
@@ -102,13 +112,13 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, ahead: Ah
     for (index, entry) in entries.into_iter().enumerate() {
         match entry {
             // Reading has merged this entry into the earlier provenance.
-            Entry::Provisioned { .. } => {}
-            Entry::Resumed { provenance: again, .. } => {
+            JournalEntry::Provisioned { .. } => {}
+            JournalEntry::Resumed { provenance: again, .. } => {
                 if provenance.last() != Some(&again) {
                     provenance.push(*again);
                 }
             }
-            Entry::Run(record) => {
+            JournalEntry::Run(record) => {
                 let (number, derived) = derived.next().unwrap_or_default();
                 if !cells.contains_key(record.cell.as_str()) {
                     notes.push(format!("run {} belongs to no cell of the plan and was left aside", record.run));
@@ -118,15 +128,15 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, ahead: Ah
                 }
                 // The record is superseded: the block was booted again.
             }
-            Entry::BlockStarted(started) => boots.start(*started),
-            Entry::GuestReady(ready) => {
+            JournalEntry::BlockStarted(started) => boots.start(*started),
+            JournalEntry::GuestReady(ready) => {
                 if let Some(boot) = boots.get(&ready.block, ready.boot) {
                     boot.ready_after_ms = Figure::Value(ready.ready_after_ms);
                     boot.facts = Some(ready.facts);
                     boot.nodes = ready.nodes;
                 }
             }
-            Entry::BlockEnded(ended) => {
+            JournalEntry::BlockEnded(ended) => {
                 if let Some(boot) = boots.get(&ended.block, ended.boot) {
                     boot.failure = ended.failure;
                     boot.notes = ended.notes;
@@ -136,7 +146,7 @@ pub(super) fn take(plan: Plan, first: Provenance, entries: Vec<Entry>, ahead: Ah
         }
     }
     drop(cells);
-    Taken { plan, provenance, boots: boots.all, runs, numbers, counts, coverages, notes }
+    TakenEntries { plan, provenance, boots: boots.all, runs, numbers, counts, coverages, notes }
 }
 
 /// The guests that were started, in order.

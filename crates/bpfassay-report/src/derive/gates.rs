@@ -12,7 +12,7 @@ use bpfassay_study::{Clock, Correction, Gate, MetricName, Plan, Share};
 use bpfassay_tool::finding::{self, Kind};
 
 use super::{
-    context::Context,
+    context::DeriveContext,
     direct,
     levels::LEVEL,
     pairs::{accuracy_of, observations},
@@ -25,7 +25,7 @@ use bpfassay_results::{
 
 /// Decides every gate on every cell that it covers. Demands on figures skip cells with an expected
 /// refusal, which cannot have figures. The statistical verdicts of all gates are one family.
-pub(super) fn derive(context: &Context<'_>, cells: &[CellResult]) -> Vec<GateResult> {
+pub(super) fn derive(context: &DeriveContext<'_>, cells: &[CellResult]) -> Vec<GateResult> {
     let plan = context.plan;
     let mut results = Vec::new();
     for (index, gate) in plan.study.gates.iter().enumerate() {
@@ -52,7 +52,7 @@ pub(super) fn derive(context: &Context<'_>, cells: &[CellResult]) -> Vec<GateRes
 /// (see bpfassay-stats, `equivalence`), all in one family. Rounds of one boot cannot show it.
 /// Overheads under the wall clock without KVM are tested, too: the table marks them as functional
 /// only.
-pub(super) fn negligible(context: &Context<'_>, cells: &mut [CellResult]) {
+pub(super) fn negligible(context: &DeriveContext<'_>, cells: &mut [CellResult]) {
     let plan = context.plan;
     let Some(margin) = plan.study.design.margin else { return };
     let certainty = plan.study.design.certainty;
@@ -98,9 +98,9 @@ impl Evaluated {
     }
 }
 
-type Row = (Demand, Option<MetricName>, Evaluated);
+type GateRow = (Demand, Option<MetricName>, Evaluated);
 
-fn evaluate(context: &Context<'_>, gate: &Gate, cell: &CellResult) -> Vec<Row> {
+fn evaluate(context: &DeriveContext<'_>, gate: &Gate, cell: &CellResult) -> Vec<GateRow> {
     let mut rows = Vec::new();
     if gate.attach {
         rows.push((Demand::Attach, None, attach(cell)));
@@ -186,7 +186,7 @@ fn findings(denied: &[Kind], found: &ToolResult) -> Evaluated {
     Evaluated::new(verdict, format!("{clear} kinds looked for, none found; not evaluated: {}", open.join(", ")))
 }
 
-fn overhead(context: &Context<'_>, cell: &CellResult, metric: &CellMetric, limit: Share) -> Evaluated {
+fn overhead(context: &DeriveContext<'_>, cell: &CellResult, metric: &CellMetric, limit: Share) -> Evaluated {
     let plan = context.plan;
     let overhead = match &metric.overhead {
         Figure::Value(overhead) => overhead,
@@ -222,7 +222,7 @@ fn overhead(context: &Context<'_>, cell: &CellResult, metric: &CellMetric, limit
     Evaluated::by(found, evidence.map(|evidence| evidence.over_looks(context.looks)))
 }
 
-fn relative_error(context: &Context<'_>, cell: &CellResult, accuracy: &CellAccuracy, limit: Share) -> Evaluated {
+fn relative_error(context: &DeriveContext<'_>, cell: &CellResult, accuracy: &CellAccuracy, limit: Share) -> Evaluated {
     if let Figure::NotMeasured(reason) = &accuracy.relative_error_ior_interval {
         return Evaluated::new(Verdict::Inconclusive, format!("not measured: {reason}"));
     }
@@ -245,7 +245,7 @@ fn relative_error(context: &Context<'_>, cell: &CellResult, accuracy: &CellAccur
 
 /// Decides by direct costs, which are counts and no estimates: every run must be counted, and one
 /// run above the limit is enough. One boot has only one layout; other layouts differ a little.
-fn direct_cost(context: &Context<'_>, cell: &CellResult, direct: &Figure<Direct>, limit: u64) -> Evaluated {
+fn direct_cost(context: &DeriveContext<'_>, cell: &CellResult, direct: &Figure<Direct>, limit: u64) -> Evaluated {
     let direct = match direct {
         Figure::Value(direct) => direct,
         Figure::NotMeasured(reason) => return Evaluated::new(Verdict::Inconclusive, format!("not measured: {reason}")),

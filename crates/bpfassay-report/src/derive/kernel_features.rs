@@ -11,7 +11,7 @@ use bpfassay_protocol::{
 };
 use bpfassay_study::{ExpectedFeature, Plan, Series, Target};
 
-use super::{bytes, context::Context};
+use super::{bytes, context::DeriveContext};
 use bpfassay_results::{
     Attach, Boot, CellResult, ConfigurationCell, ConfigurationRow, Counted, FeatureCell, FeatureRow, FeatureVerdict,
     Figure, KernelFeatures, Outcome, ProgramFacts, RunResult,
@@ -21,7 +21,7 @@ use bpfassay_results::{
 const DATA: [Operation; 2] = [Operation::Read, Operation::Write];
 
 /// Derives the matrix, if the study asks for one.
-pub(super) fn derive(context: &Context<'_>, boots: &[Boot], cells: &[CellResult]) -> Option<KernelFeatures> {
+pub(super) fn derive(context: &DeriveContext<'_>, boots: &[Boot], cells: &[CellResult]) -> Option<KernelFeatures> {
     let plan = context.plan;
     let mut targets: Vec<Target> = Vec::new();
     let mut probes: Vec<ProbeConfiguration> = Vec::new();
@@ -59,9 +59,9 @@ pub(super) fn derive(context: &Context<'_>, boots: &[Boot], cells: &[CellResult]
                 .collect(),
         })
         .collect();
-    let columns: Vec<Column<'_>> = targets
+    let columns: Vec<FeatureColumn<'_>> = targets
         .iter()
-        .map(|target| Column {
+        .map(|target| FeatureColumn {
             target,
             series: releases.get(target).copied().or_else(|| Series::of(&target.kernel)),
             features: find(target, ProbeConfiguration::BASELINE)
@@ -82,7 +82,7 @@ pub(super) fn derive(context: &Context<'_>, boots: &[Boot], cells: &[CellResult]
 }
 
 /// One target and the features of its kernel.
-struct Column<'a> {
+struct FeatureColumn<'a> {
     target: &'a Target,
     series: Option<Series>,
     features: Result<Features<'a>, String>,
@@ -102,7 +102,7 @@ impl<'a> Features<'a> {
     }
 }
 
-impl Column<'_> {
+impl FeatureColumn<'_> {
     fn cell(&self, plan: &Plan, feature: &Feature) -> FeatureCell {
         let found = self.features.as_ref().map(|features| features.by_name.get(&(feature.kind, feature.name.as_str())));
         let support = match found {

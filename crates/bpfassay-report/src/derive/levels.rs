@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use bpfassay_stats::{Bounds, Estimate, Interval, StatsError, sequential::Sampling};
-use bpfassay_study::{Design, Plan};
+use bpfassay_study::{Plan, StudyDesign};
 
 /// Nominal coverage of intervals.
 pub(crate) const LEVEL: f64 = 0.95;
@@ -51,7 +51,7 @@ pub(crate) fn layouts<'a>(metrics: impl Iterator<Item = &'a str>) -> Option<Stri
 /// Returns when to look at intervals, if the plan samples sequentially.
 pub(crate) fn design(plan: &Plan) -> Option<Sampling> {
     let until = plan.until()?;
-    let (first, most) = (Design::FEWEST_UNTIL as usize, plan.replicates() as usize);
+    let (first, most) = (StudyDesign::FEWEST_UNTIL as usize, plan.replicates() as usize);
     // The expansion of a study refuses impossible designs. A journal that was edited to have one
     // has all boots done.
     Sampling::new(until.value(), LEVEL, first, most).ok()

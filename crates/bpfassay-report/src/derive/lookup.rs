@@ -11,7 +11,7 @@ use bpfassay_results::RunResult;
 pub(crate) type ByCell<'a> = HashMap<&'a str, Vec<&'a RunResult>>;
 
 /// A place within which runs are compared: target, workload case, file system.
-pub(super) type Place<'a> = (&'a Target, &'a str, String);
+pub(super) type RunPlace<'a> = (&'a Target, &'a str, String);
 
 pub(crate) fn by_cell(runs: &[RunResult]) -> ByCell<'_> {
     let mut of_cell = ByCell::new();
@@ -21,10 +21,10 @@ pub(crate) fn by_cell(runs: &[RunResult]) -> ByCell<'_> {
     of_cell
 }
 
-pub(super) fn place(cell: &Cell) -> Place<'_> {
+pub(super) fn place(cell: &Cell) -> RunPlace<'_> {
     (&cell.target, &cell.case, file_system_id(&cell.file_system))
 }
 
-pub(super) fn place_of(block: &Block) -> Place<'_> {
+pub(super) fn place_of(block: &Block) -> RunPlace<'_> {
     (&block.target, &block.case, file_system_id(&block.file_system))
 }

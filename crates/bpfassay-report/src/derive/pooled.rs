@@ -12,7 +12,7 @@ use bpfassay_stats::{
 use bpfassay_study::{Clock, MetricName};
 
 use super::{
-    context::Context,
+    context::DeriveContext,
     levels::{LEVEL, design, layout},
 };
 use bpfassay_results::{CellResult, Cost, Overhead, Pooled, PooledCost, Unit};
@@ -81,7 +81,7 @@ impl Pooling<'_> {
     }
 
     /// Sets the interval of `effect`. Figures that leave the range stay unchanged.
-    fn set(self, context: &Context<'_>, effect: Effect, pooled: Pooled) {
+    fn set(self, context: &DeriveContext<'_>, effect: Effect, pooled: Pooled) {
         match self {
             Self::Overhead(overhead) => {
                 if let (Ok(estimate), Ok(detectable)) = (effect.estimate(LEVEL), context.detectable(&effect)) {
@@ -96,7 +96,7 @@ impl Pooling<'_> {
     }
 }
 
-struct Member<'a> {
+struct PoolMember<'a> {
     figure: Pooling<'a>,
     /// The declared layout term of the metric.
     layout: f64,
@@ -108,11 +108,11 @@ struct Member<'a> {
 /// Pools the variances of overheads. Overheads of the same metric, workload case and file system,
 /// whose observations are of the same kind, are one family with their A/A controls; the costs are
 /// another one. Sequential sampling stops by unpooled intervals, which are shown unchanged.
-pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
+pub(super) fn derive(context: &DeriveContext<'_>, cells: &mut [CellResult]) {
     if design(context.plan).is_some() {
         return;
     }
-    let mut families = BTreeMap::<(String, String, MetricName, bool, bool), Vec<Member<'_>>>::new();
+    let mut families = BTreeMap::<(String, String, MetricName, bool, bool), Vec<PoolMember<'_>>>::new();
     for cell in cells {
         let is_baseline = cell.is_baseline();
         for metric in &mut cell.metrics {
@@ -128,7 +128,7 @@ pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
                 }
                 let kind = (figure.unit() == Unit::Boots, matches!(figure, Pooling::Cost { .. }));
                 let family = (cell.case.clone(), cell.file_system.clone(), metric.name, kind.0, kind.1);
-                families.entry(family).or_default().push(Member { figure, layout: layout(&metric.name), counts });
+                families.entry(family).or_default().push(PoolMember { figure, layout: layout(&metric.name), counts });
             }
         }
     }
@@ -136,7 +136,7 @@ pub(super) fn derive(context: &Context<'_>, cells: &mut [CellResult]) {
         let counted = members.iter().filter(|member| member.counts);
         let variances: Vec<(f64, f64)> = counted.filter_map(|member| of_few(member.figure.effect())).collect();
         let prior = Prior::of(&variances).map(|prior| (prior, variances.len()));
-        for Member { figure, layout, .. } in members {
+        for PoolMember { figure, layout, .. } in members {
             // Rounds do not show the effect of the layout; boots do, because each has its own
             // layout.
             let is_hidden = figure.unit() == Unit::Rounds && context.plan.study.clock == Clock::Instructions;

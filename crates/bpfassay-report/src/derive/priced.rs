@@ -9,7 +9,7 @@ use bpfassay_study::Model;
 
 /// The model's misses in a run's phases that belong to a metric.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct FoundMisses {
     /// Misses in the whole guest.
     pub(super) all: MissesPerCall,
     /// Misses on the probe's path.
@@ -17,7 +17,7 @@ pub(super) struct Found {
 }
 
 /// The prices of one run and of the baseline's run of the same round.
-struct Run {
+struct PricedRun {
     direct: f64,
     elsewhere: f64,
     misses: MissesPerCall,
@@ -28,7 +28,7 @@ struct Run {
 pub(super) struct Pricing<'a> {
     model: Option<&'a Model>,
     /// `None` once a run had nothing to price.
-    runs: Option<Vec<Run>>,
+    runs: Option<Vec<PricedRun>>,
 }
 
 impl<'a> Pricing<'a> {
@@ -38,7 +38,7 @@ impl<'a> Pricing<'a> {
 
     /// Adds a run with its instructions per call on the path and elsewhere, and the misses with and
     /// without what is under test.
-    pub(super) fn add(&mut self, instructions: [f64; 2], with: Option<Found>, without: Option<Found>) {
+    pub(super) fn add(&mut self, instructions: [f64; 2], with: Option<FoundMisses>, without: Option<FoundMisses>) {
         let (Some(model), Some(runs)) = (self.model, &mut self.runs) else { return };
         let (Some(with), Some(without)) = (with, without) else {
             self.runs = None;
@@ -46,7 +46,7 @@ impl<'a> Pricing<'a> {
         };
         let elsewhere = with.all.plus(without.all, -1.0).plus(with.direct, -1.0);
         let [direct, rest] = instructions;
-        runs.push(Run {
+        runs.push(PricedRun {
             direct: direct + with.direct.priced(&model.prices),
             elsewhere: rest + elsewhere.priced(&model.prices),
             misses: with.direct,
@@ -59,10 +59,10 @@ impl<'a> Pricing<'a> {
     pub(super) fn finish(self, functions: &[DirectFunction]) -> Option<Priced> {
         let (model, runs) = (self.model?, self.runs?);
         let share = 1.0 / runs.len() as f64;
-        let mean = |of: fn(&Run) -> MissesPerCall| {
+        let mean = |of: fn(&PricedRun) -> MissesPerCall| {
             runs.iter().fold(MissesPerCall::default(), |sum, run| sum.plus(of(run), share))
         };
-        let summary = |of: fn(&Run) -> f64| summarise(&runs.iter().map(of).collect::<Vec<_>>()).ok();
+        let summary = |of: fn(&PricedRun) -> f64| summarise(&runs.iter().map(of).collect::<Vec<_>>()).ok();
         Some(Priced {
             per_call: summary(|run| run.direct)?,
             misses: mean(|run| run.misses),

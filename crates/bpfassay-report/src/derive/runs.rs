@@ -32,7 +32,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     let events = events::derive(figures);
     let coverage = if kind.bytes_per_path().is_some() { coverage::derive(figures) } else { Vec::new() };
     if !kind.counts_bytes() {
-        let outcome = bpfassay_study::Outcome {
+        let outcome = bpfassay_study::MetricInput {
             summary: &figures.summary,
             elapsed_ns: cost::elapsed(&figures.whole),
             busy_ns: cost::busy(&figures.whole, plan.study.guest.cpus).ok(),
@@ -51,7 +51,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     }
     let reported = nodes::phases(kind, &figures.summary, &record.nodes).unwrap_or_else(|| Ok(Vec::new()));
     let reported = reported.and_then(|reported| within_the_run(figures, &reported).map(|()| reported));
-    let workload = bytes::Workload {
+    let workload = bytes::WorkloadReports {
         interface: cell.interface,
         neighbour: cell.workload.neighbour,
         not_reported: &|operation| kind.not_reported(&cell.case, operation),
@@ -128,7 +128,7 @@ fn without_figures<'a>(
 fn bandwidth(
     plan: &Plan,
     figures: &RunFigures,
-    workload: &bytes::Workload<'_>,
+    workload: &bytes::WorkloadReports<'_>,
     first: &PhaseReport,
     reported: &[PhaseReport],
 ) -> (RunMetric, RunAccuracy) {

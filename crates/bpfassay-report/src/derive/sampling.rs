@@ -16,13 +16,13 @@ use bpfassay_stats::sequential::Sampling;
 use bpfassay_study::{Block, Cell, MetricName, Plan, plan::file_system_id};
 
 use super::{
-    entries::{self, Ahead, Taken, take},
+    entries::{self, Ahead, TakenEntries, take},
     levels::design,
-    lookup::{ByCell, Place, by_cell, place, place_of},
+    lookup::{ByCell, RunPlace, by_cell, place, place_of},
     pairs::{by_replicate, metrics_of},
     spinning::why_no_overhead,
 };
-use bpfassay_results::{Again, Contents, RunResult, Sampled, SamplingEnd, ToDo, Widest};
+use bpfassay_results::{Again, JournalContents, RunResult, Sampled, SamplingEnd, ToDo, Widest};
 
 /// The boots of one target, workload and file system.
 struct Group<'a> {
@@ -33,7 +33,7 @@ struct Group<'a> {
 
 fn groups(plan: &Plan) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
-    let mut places: HashMap<Place<'_>, usize> = HashMap::new();
+    let mut places: HashMap<RunPlace<'_>, usize> = HashMap::new();
     for cell in &plan.cells {
         let index = *places.entry(place(cell)).or_insert(groups.len());
         match groups.get_mut(index) {
@@ -103,12 +103,12 @@ fn up_to(logs: &BTreeMap<u32, f64>, look: usize) -> Vec<f64> {
     logs.range(..=number(look)).map(|(_, &log)| log).collect()
 }
 
-type Series<'a> = (&'a Cell, MetricName, BTreeMap<u32, f64>);
+type SampledSeries<'a> = (&'a Cell, MetricName, BTreeMap<u32, f64>);
 
 /// Returns the requested overheads by replicate: those that a gate covers, or else all. Cells
 /// without any figures, because the kernel refuses the tool or the figures would be meaningless,
 /// are not waited for.
-fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &ByCell<'_>) -> Vec<Series<'a>> {
+fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &ByCell<'_>) -> Vec<SampledSeries<'a>> {
     let gates: Vec<_> = plan.study.gates.iter().filter(|gate| gate.limits_overheads()).collect();
     let of = |cell: &Cell| -> Vec<&RunResult> {
         let all = runs.get(cell.id.as_str()).into_iter().flatten();
@@ -141,7 +141,7 @@ fn series<'a>(plan: &Plan, group: &Group<'a>, runs: &ByCell<'_>) -> Vec<Series<'
 }
 
 /// Returns the overhead whose interval is the widest at `look`.
-fn widest(sampling: &Sampling, series: &[Series<'_>], look: usize) -> Option<Widest> {
+fn widest(sampling: &Sampling, series: &[SampledSeries<'_>], look: usize) -> Option<Widest> {
     series
         .iter()
         .filter_map(|(cell, metric, logs)| {
@@ -156,11 +156,11 @@ fn widest(sampling: &Sampling, series: &[Series<'_>], look: usize) -> Option<Wid
 }
 
 /// Returns the largest number of boots that each sampled place needs.
-fn limits(sampled: &[Sampled]) -> HashMap<Place<'_>, u32> {
+fn limits(sampled: &[Sampled]) -> HashMap<RunPlace<'_>, u32> {
     sampled.iter().map(|group| ((&group.target, group.case.as_str(), group.file_system.clone()), group.boots)).collect()
 }
 
-fn is_beyond(block: &Block, limits: &HashMap<Place<'_>, u32>) -> bool {
+fn is_beyond(block: &Block, limits: &HashMap<RunPlace<'_>, u32>) -> bool {
     limits.get(&place_of(block)).is_some_and(|&boots| block.replicate > boots)
 }
 
@@ -179,7 +179,7 @@ pub(super) fn needed<'a>(plan: &'a Plan, sampled: &[Sampled]) -> Cow<'a, Plan> {
 /// everything without a record that counts. Sequential sampling does the boots up to the next look
 /// of each group that continues. `again` selects what to execute once more.
 #[must_use]
-pub fn to_do(contents: &Contents, again: Again) -> Vec<ToDo> {
+pub fn to_do(contents: &JournalContents, again: Again) -> Vec<ToDo> {
     let mut blocks = contents.to_do(again);
     let header = &contents.header;
     if design(&header.plan).is_some() {
@@ -189,7 +189,7 @@ pub fn to_do(contents: &Contents, again: Again) -> Vec<ToDo> {
         let (stands, _) = entries::standing(contents);
         let mut entries = contents.entries.clone();
         let ahead = Ahead::of(&header.plan, &mut entries);
-        let Taken { plan, mut runs, .. } =
+        let TakenEntries { plan, mut runs, .. } =
             take(header.plan.clone(), header.provenance.clone(), entries, ahead, &stands);
         runs.retain(|run| standing.is_final(&run.record.run));
         let sampled = derive(&plan, &by_cell(&runs));

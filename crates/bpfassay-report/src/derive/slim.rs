@@ -20,7 +20,7 @@ const EMPTY: Reading = Reading { monotonic_ns: 0, idle_ns: None, tracer: None, m
 
 /// Removed parts of a record that may be needed again.
 #[derive(Default)]
-pub(super) struct Taken {
+pub(super) struct TakenParts {
     cell: String,
     phases: Vec<WorkloadPhase>,
     programs: Vec<Program>,
@@ -28,7 +28,7 @@ pub(super) struct Taken {
 
 /// Removes from `record` of `cell` the raw figures that no figure of a cell and no report uses.
 /// Those of tools and of kernel features stay.
-pub(super) fn slim(plan: &Plan, cell: Option<&Cell>, record: &mut RunRecord) -> Option<Taken> {
+pub(super) fn slim(plan: &Plan, cell: Option<&Cell>, record: &mut RunRecord) -> Option<TakenParts> {
     let cell = cell?;
     let Outcome::Measured(figures) = &mut record.outcome else { return None };
     figures.summary = String::new();
@@ -48,7 +48,7 @@ pub(super) fn slim(plan: &Plan, cell: Option<&Cell>, record: &mut RunRecord) -> 
     let mut phases = std::mem::take(&mut figures.phases);
     phases.retain(|phase| phase.activity.is_some());
     let programs = figures.tracer.as_mut().map(|tracer| std::mem::take(&mut tracer.programs)).unwrap_or_default();
-    Some(Taken { cell: record.cell.clone(), phases, programs })
+    Some(TakenParts { cell: record.cell.clone(), phases, programs })
 }
 
 fn without_readings(figures: &mut RunFigures) {
@@ -66,21 +66,21 @@ fn without_readings(figures: &mut RunFigures) {
 /// The removed parts of records, in the order of the records. Values that many records share are
 /// stored once.
 #[derive(Default)]
-pub(super) struct Kept {
-    records: Vec<Option<Record>>,
+pub(super) struct RemovedParts {
+    records: Vec<Option<RemovedPart>>,
     rpcs: HashSet<Arc<BTreeMap<String, u64>>>,
     names: HashSet<Arc<str>>,
     /// The lists of programs of each cell.
     programs: HashMap<String, Vec<Arc<[Program]>>>,
 }
 
-struct Record {
-    phases: Box<[Phase]>,
+struct RemovedPart {
+    phases: Box<[SlimPhase]>,
     programs: Option<Arc<[Program]>>,
 }
 
 /// A phase with the kernel's activity during it.
-struct Phase {
+struct SlimPhase {
     name: Arc<str>,
     test: u32,
     repetition: u32,
@@ -89,21 +89,21 @@ struct Phase {
     others: PhaseActivity,
 }
 
-impl Kept {
+impl RemovedParts {
     /// Stores what was removed from the next record.
-    pub(super) fn keep(&mut self, taken: Option<Taken>) {
-        let record = taken.map(|Taken { cell, phases, programs }| Record {
+    pub(super) fn keep(&mut self, taken: Option<TakenParts>) {
+        let record = taken.map(|TakenParts { cell, phases, programs }| RemovedPart {
             phases: phases.into_iter().filter_map(|phase| self.phase(phase)).collect(),
             programs: (!programs.is_empty()).then(|| self.programs(cell, programs)),
         });
         self.records.push(record);
     }
 
-    fn phase(&mut self, phase: WorkloadPhase) -> Option<Phase> {
+    fn phase(&mut self, phase: WorkloadPhase) -> Option<SlimPhase> {
         let mut others = phase.activity?;
         let rpcs = others.rpcs.take().map(|rpcs| shared(&mut self.rpcs, Arc::new(rpcs)));
         let name = shared(&mut self.names, phase.name.into());
-        Some(Phase { name, test: phase.test, repetition: phase.repetition, rpcs, others })
+        Some(SlimPhase { name, test: phase.test, repetition: phase.repetition, rpcs, others })
     }
 
     fn programs(&mut self, cell: String, programs: Vec<Program>) -> Arc<[Program]> {
@@ -131,7 +131,7 @@ impl Kept {
         }
         let blocks: Vec<Vec<usize>> = blocks.into_values().collect();
         for indices in blocks {
-            set_phases(runs, &indices, &|index| Some(of(index)?.phases.iter().map(Phase::whole).collect()));
+            set_phases(runs, &indices, &|index| Some(of(index)?.phases.iter().map(SlimPhase::whole).collect()));
             let of_block = indices.iter().filter_map(|&index| runs.get(index));
             if unusual_of(plan, of_block).is_empty() {
                 set_phases(runs, &indices, &|index| of(index).map(|_| Vec::new()));
@@ -170,7 +170,7 @@ fn set_phases(runs: &mut [RunResult], indices: &[usize], of: &dyn Fn(usize) -> O
     }
 }
 
-impl Phase {
+impl SlimPhase {
     fn whole(&self) -> WorkloadPhase {
         let activity = PhaseActivity { rpcs: self.rpcs.as_deref().cloned(), ..self.others.clone() };
         WorkloadPhase {

@@ -5,10 +5,10 @@
 use std::{collections::HashMap, path::PathBuf, sync::OnceLock};
 
 use bpfassay_results::{
-    Entry, JournalError, OpenDirectory, Results, ResultsError,
-    file::Whole,
+    JournalEntry, JournalError, OpenDirectory, Results, ResultsError,
+    file::WholeResults,
     fingerprint,
-    journal::{Place, Texts},
+    journal::{TextPlace, Texts},
 };
 use bpfassay_study::{Cell, Plan};
 
@@ -16,7 +16,7 @@ use super::{
     derive_ahead,
     entries::Ahead,
     runs,
-    slim::{Kept, slim},
+    slim::{RemovedParts, slim},
 };
 
 /// Why streamed results cannot be written.
@@ -38,18 +38,18 @@ pub struct Streamed {
     pub results: Results,
     texts: Texts,
     /// The place of each run's whole record in the journal.
-    places: Vec<Place>,
+    places: Vec<TextPlace>,
 }
 
 /// Derives the results from the journal in `directory`, finished or not.
 ///
 /// # Errors
-/// Those of [`bpfassay_results::Contents::read_in`].
+/// Those of [`bpfassay_results::JournalContents::read_in`].
 pub fn derive_in(directory: &OpenDirectory) -> Result<Streamed, JournalError> {
     let cells = OnceLock::new();
-    let (mut ahead, mut kept, mut all) = (Ahead::default(), Kept::default(), Vec::new());
-    let make = |plan: &Plan, entry: &mut Entry| {
-        let Entry::Run(record) = entry else { return (None, None) };
+    let (mut ahead, mut kept, mut all) = (Ahead::default(), RemovedParts::default(), Vec::new());
+    let make = |plan: &Plan, entry: &mut JournalEntry| {
+        let JournalEntry::Run(record) = entry else { return (None, None) };
         let cell = cell(plan, &cells, &record.cell);
         let derived = cell.and_then(|cell| runs::derive(plan, cell, record));
         (derived.map(Box::new), slim(plan, cell, record))
@@ -76,8 +76,8 @@ fn cell<'a>(plan: &'a Plan, places: &OnceLock<HashMap<String, usize>>, id: &str)
 }
 
 impl Streamed {
-    fn whole(&self) -> Whole<'_> {
-        Whole::new(&self.results, &self.texts, &self.places)
+    fn whole(&self) -> WholeResults<'_> {
+        WholeResults::new(&self.results, &self.texts, &self.places)
     }
 
     /// Writes `results.json` into `directory`, as [`bpfassay_results::file::write_in`] writes

@@ -22,17 +22,17 @@ use bpfassay_protocol::{
 };
 use bpfassay_study::{Cell, Clock, Plan, Series, WorkloadSpec};
 use bpfassay_tool::{
-    Capture, Readings, Report, Source, Stream, UnderTest,
-    capture::{Dump, Page, Piece},
+    Readings, Report, Source, Stream, ToolCapture, UnderTest,
+    capture::{CapturedPage, CapturedPiece, Dump},
     finding::{
-        self, Certainty, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, Limits, NotCompared,
-        Start,
+        self, Certainty, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, NotCompared, Start,
+        ValueLimits,
     },
 };
 
 use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, ToolResult};
 
-use self::cgroups::Cgroups;
+use self::cgroups::SumsByCgroup;
 pub(crate) use self::step::started;
 
 /// Evaluates the tool of `cell` over all its runs; `None` for a cell without a tool from a tool
@@ -94,14 +94,14 @@ fn of_refusal(refusal: &Refusal) -> Vec<FindingResult> {
     let start = started(refusal);
     let prototypes = refusal.prototypes.as_ref().map(|prototypes| prototypes.0.as_slice());
     let evidence = Evidence { start: Some(&start), prototypes, ..Evidence::default() };
-    finding::evaluate(&evidence, &Limits::default())
+    finding::evaluate(&evidence, &ValueLimits::default())
 }
 
 /// Evaluates a tool after whose run the guest had changed. This finding holds whatever the tool
 /// reported.
 fn left_changed(failure: &RunFailure) -> Vec<FindingResult> {
     // The record of a failed run does not tell how the tool started.
-    let mut findings = finding::evaluate(&Evidence::default(), &Limits::default());
+    let mut findings = finding::evaluate(&Evidence::default(), &ValueLimits::default());
     // The first line is the agent's statement; the others come from the console and prove nothing.
     let status = FindingStatus::found(Certainty::Proven, failure.excerpt.iter().take(1).cloned().collect());
     outweigh(&mut findings, FindingResult { kind: finding::Kind::LeftBehind, status });
@@ -181,7 +181,7 @@ fn of_run(
         Ok(None) => (None, None),
         Err(error) => (None, Some(error.to_string())),
     };
-    let cgroups = Cgroups::of(id, seen, figures);
+    let cgroups = SumsByCgroup::of(id, seen, figures);
     let truth = report.and_then(|report| truth::of(report, seen, figures, &cgroups));
     if let (Some(readings), Some(truth)) = (&mut readings, &truth) {
         readings.newcomers = truth::newcomers(truth, figures, &cgroups);
@@ -201,7 +201,7 @@ fn of_run(
         requested: Some(&requested),
         kernel: Some(&kernel),
     };
-    let mut findings = finding::evaluate(&evidence, &Limits::default());
+    let mut findings = finding::evaluate(&evidence, &ValueLimits::default());
     for found in of_phases {
         outweigh(&mut findings, found);
     }
@@ -298,21 +298,21 @@ const fn source(stream: Stream) -> tool::Source {
     }
 }
 
-fn capture(report: &Report, seen: &ToolFigures) -> Capture {
-    let mut capture = Capture { cut: seen.dropped_bytes > 0, ..Capture::default() };
+fn capture(report: &Report, seen: &ToolFigures) -> ToolCapture {
+    let mut capture = ToolCapture { cut: seen.dropped_bytes > 0, ..ToolCapture::default() };
     let lost = report.lost.as_ref().map(|lost| lost.stream);
     for piece in &seen.output {
         let (at_ns, bytes) = (piece.monotonic_ns, || piece.text.clone().into_bytes());
         let wanted = report.form.stream().into_iter().chain(lost).find(|stream| source(*stream) == piece.source);
         if let Some(stream) = wanted {
-            capture.pieces.push(Piece { at_ns, stream, bytes: bytes() });
+            capture.pieces.push(CapturedPiece { at_ns, stream, bytes: bytes() });
         }
         if !is_of(report, piece) || report.form.stream().is_some() {
             continue;
         }
         if report.form.maps().is_empty() {
             let place = usize::try_from(piece.endpoint).unwrap_or(usize::MAX);
-            capture.pages.push(Page { at_ns, place, body: bytes() });
+            capture.pages.push(CapturedPage { at_ns, place, body: bytes() });
             continue;
         }
         match Dump::of_answer(at_ns, piece.text.as_bytes()) {

@@ -4,13 +4,13 @@
 use serde::Serialize;
 
 use super::{
-    format::Format,
+    format::ReportFormat,
     plain,
-    standing::{Class, standing},
+    result_summary::{Class, standing},
 };
 use bpfassay_results::Results;
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "badge",
     about: "JSON of a badge for a README: what the results come to, in words",
     file: None,

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use bpfassay_stats::Estimate;
 use serde::Serialize;
 
-use super::{format::Format, plain};
+use super::{format::ReportFormat, plain};
 use bpfassay_results::{CellMetric, CellResult, Results};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "bencher",
     about: "Costs, overheads and bandwidths with their intervals, as Bencher's JSON, to follow them over commits",
     file: None,
@@ -19,7 +19,7 @@ pub(super) const FORMAT: Format = Format {
 
 /// A value, in the unit that the measure's name contains.
 #[derive(Debug, Clone, Copy, Serialize)]
-struct Value {
+struct BencherValue {
     value: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     lower_value: Option<f64>,
@@ -27,7 +27,7 @@ struct Value {
     upper_value: Option<f64>,
 }
 
-impl Value {
+impl BencherValue {
     /// Makes a value without an interval.
     fn bare(value: f64) -> Self {
         Self { value, lower_value: None, upper_value: None }
@@ -49,14 +49,14 @@ impl Value {
 }
 
 /// The measures: their slugs in Bencher, and how to read their value of a metric.
-type Of = fn(&CellMetric) -> Option<Value>;
-const MEASURES: [(&str, Of); 4] = [
-    ("direct-instructions-per-call", |metric| Some(Value::bare(metric.direct.as_ref()?.value()?.per_call.mean))),
-    ("instructions-per-call", |metric| Some(Value::of(metric.cost.value()?.shown()))),
-    ("overhead-ratio", |metric| Some(Value::of(&metric.overhead.value()?.estimate))),
+type MeasureOf = fn(&CellMetric) -> Option<BencherValue>;
+const MEASURES: [(&str, MeasureOf); 4] = [
+    ("direct-instructions-per-call", |metric| Some(BencherValue::bare(metric.direct.as_ref()?.value()?.per_call.mean))),
+    ("instructions-per-call", |metric| Some(BencherValue::of(metric.cost.value()?.shown()))),
+    ("overhead-ratio", |metric| Some(BencherValue::of(&metric.overhead.value()?.estimate))),
     ("bandwidth-mebibytes-per-second", |metric| {
         let summary = metric.value.value().filter(|_| metric.operation.is_some())?;
-        Some(Value::bare(summary.center()))
+        Some(BencherValue::bare(summary.center()))
     }),
 ];
 
@@ -65,11 +65,11 @@ const MEASURES: [(&str, Of); 4] = [
 /// # Errors
 /// [`serde_json::Error`], which texts and finite numbers never cause.
 pub fn bencher(results: &Results) -> Result<String, serde_json::Error> {
-    let mut benchmarks: BTreeMap<String, BTreeMap<&str, Value>> = BTreeMap::new();
+    let mut benchmarks: BTreeMap<String, BTreeMap<&str, BencherValue>> = BTreeMap::new();
     for cell in &results.cells {
         for metric in &cell.metrics {
             let measured = MEASURES.iter().filter_map(|(name, of)| Some((*name, of(metric)?)));
-            let values: BTreeMap<&str, Value> = measured.filter(|(_, value)| value.is_finite()).collect();
+            let values: BTreeMap<&str, BencherValue> = measured.filter(|(_, value)| value.is_finite()).collect();
             if !values.is_empty() {
                 benchmarks.insert(name(cell, metric), values);
             }

@@ -10,12 +10,12 @@ use bpfassay_tool::finding::{Certainty, FindingResult, FindingStatus};
 use crate::labels;
 use bpfassay_results::{Attach, CellFailure, CellResult, Demand, FailureKind, GateResult, Results};
 
-pub(super) struct Suite {
+pub(super) struct CaseSuite {
     pub(super) name: String,
-    pub(super) cases: Vec<Case>,
+    pub(super) cases: Vec<SuiteCase>,
 }
 
-pub(super) struct Case {
+pub(super) struct SuiteCase {
     pub(super) name: String,
     /// The subject of the case: target and what is under test, or the gate.
     #[cfg_attr(not(feature = "junit"), expect(dead_code, reason = "only JUnit has it"))]
@@ -55,18 +55,19 @@ pub(super) enum Account {
 
 /// Returns the cases of `results` in suites: cells first, then gates if there are some, then
 /// expectations if kernel features were tried.
-pub(super) fn suites(results: &Results) -> Vec<Suite> {
+pub(super) fn suites(results: &Results) -> Vec<CaseSuite> {
     let study = results.plan.title();
     let times = times(results);
-    let of_cell = |found: &CellResult| Case { time: times.get(found.cell.as_str()).copied(), ..cell(found) };
-    let mut suites = vec![Suite { name: format!("{study} cells"), cases: results.cells.iter().map(of_cell).collect() }];
+    let of_cell = |found: &CellResult| SuiteCase { time: times.get(found.cell.as_str()).copied(), ..cell(found) };
+    let mut suites =
+        vec![CaseSuite { name: format!("{study} cells"), cases: results.cells.iter().map(of_cell).collect() }];
     if !results.gates.is_empty() {
         let cells: HashMap<&str, &CellResult> = results.cells.iter().map(|cell| (cell.cell.as_str(), cell)).collect();
         let of_gate = |found: &GateResult| gate(results, cells.get(found.cell.as_str()).copied(), found);
-        suites.push(Suite { name: format!("{study} gates"), cases: results.gates.iter().map(of_gate).collect() });
+        suites.push(CaseSuite { name: format!("{study} gates"), cases: results.gates.iter().map(of_gate).collect() });
     }
     if let Some(matrix) = &results.kernel_features {
-        let surprise = |(what, target, verdict)| Case {
+        let surprise = |(what, target, verdict)| SuiteCase {
             name: format!("{what} on {target}"),
             class: format!("{target}"),
             outcome: failed(Account::Wrong, "surprise", format!("{verdict:?}")),
@@ -74,7 +75,7 @@ pub(super) fn suites(results: &Results) -> Vec<Suite> {
             evidence: Vec::new(),
         };
         let cases = matrix.surprises().map(surprise).collect();
-        suites.push(Suite { name: format!("{study} expectations"), cases });
+        suites.push(CaseSuite { name: format!("{study} expectations"), cases });
     }
     suites
 }
@@ -110,7 +111,7 @@ pub(super) const fn account_of(failed: &CellFailure) -> (Account, &'static str) 
 }
 
 /// Makes the case of `cell`, without its time.
-pub(super) fn cell(cell: &CellResult) -> Case {
+pub(super) fn cell(cell: &CellResult) -> SuiteCase {
     let outcome = match (&cell.attach, first_failure(cell)) {
         (_, Some(first)) => {
             let (account, what) = account_of(first);
@@ -145,7 +146,7 @@ pub(super) fn cell(cell: &CellResult) -> Case {
             None => CaseOutcome::Passed,
         },
     };
-    Case {
+    SuiteCase {
         name: cell.cell.clone(),
         class: format!("{}.{}", cell.target, cell.under_test()),
         outcome,
@@ -177,7 +178,7 @@ pub(super) fn denies(results: &Results, index: u32, finding: &FindingResult) -> 
 }
 
 /// Makes the case of a gate's verdict on `cell`.
-fn gate(results: &Results, cell: Option<&CellResult>, gate: &GateResult) -> Case {
+fn gate(results: &Results, cell: Option<&CellResult>, gate: &GateResult) -> SuiteCase {
     let outcome = match gate.verdict {
         Verdict::Pass => CaseOutcome::Passed,
         Verdict::Regression => failed(Account::Wrong, "regression", gate.found.clone()),
@@ -185,7 +186,7 @@ fn gate(results: &Results, cell: Option<&CellResult>, gate: &GateResult) -> Case
     };
     let findings = cell.into_iter().flat_map(found).filter(|_| gate.demand == Demand::Findings);
     let metric = gate.metric.map(|metric| format!(", {metric}")).unwrap_or_default();
-    Case {
+    SuiteCase {
         name: format!("{}{metric}: {}", gate.cell, gate.demand),
         class: format!("gate {}", gate.gate.saturating_add(1)),
         outcome,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Direct costs as collapsed stacks, for viewers of flame graphs.
 
-use super::{finished, format::Format, plain};
+use super::{finished, format::ReportFormat, plain};
 use bpfassay_results::{Figure, Results};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "collapsed",
     about: "Direct costs as collapsed stacks, for viewers of flame graphs",
     file: None,

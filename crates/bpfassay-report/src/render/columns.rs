@@ -10,7 +10,7 @@ const INDENT: [usize; 2] = [1, 5];
 /// The largest heights of a cell, in lines, that are tried before a row gets another line.
 const CELL_LINES: [usize; 3] = [1, 2, 4];
 
-struct Layout {
+struct ColumnLayout {
     widths: Vec<usize>,
     /// The columns in each line of a row.
     lines: Vec<Range<usize>>,
@@ -41,7 +41,7 @@ fn extent(widths: &[usize], columns: &Range<usize>, line: usize) -> usize {
     indent(line) + of.iter().sum::<usize>() + GAP * of.len().saturating_sub(1)
 }
 
-fn lay_out(head: &[String], rows: &[Vec<String>], width: usize) -> Layout {
+fn lay_out(head: &[String], rows: &[Vec<String>], width: usize) -> ColumnLayout {
     let room = width.saturating_sub(INDENT[1]).max(1);
     let cells = |column: usize| {
         let of_rows = rows.iter().filter_map(move |row| row.get(column));
@@ -60,12 +60,12 @@ fn lay_out(head: &[String], rows: &[Vec<String>], width: usize) -> Layout {
                 let is_broken = |column: usize| move |cell: &&str| cell.chars().count() > widths[column];
                 let broken: Vec<usize> =
                     (0..head.len()).map(|column| cells(column).filter(is_broken(column)).count()).collect();
-                return widen(Layout { widths: widths.clone(), lines }, &natural, &broken, width);
+                return widen(ColumnLayout { widths: widths.clone(), lines }, &natural, &broken, width);
             }
         }
     }
     // Each column gets its own line.
-    Layout { widths: natural, lines: (0..head.len()).map(|column| column..column + 1).collect() }
+    ColumnLayout { widths: natural, lines: (0..head.len()).map(|column| column..column + 1).collect() }
 }
 
 /// Returns the narrowest width, at most `room`, at which no cell needs more than `most` lines.
@@ -110,7 +110,7 @@ fn fill(widths: &[usize], natural: &[usize], width: usize, most: usize) -> Optio
 
 /// Widens columns to their natural widths if there is room, beginning with the columns that would
 /// have the most broken cells.
-fn widen(mut layout: Layout, natural: &[usize], broken: &[usize], width: usize) -> Layout {
+fn widen(mut layout: ColumnLayout, natural: &[usize], broken: &[usize], width: usize) -> ColumnLayout {
     let mut columns: Vec<usize> = (0..natural.len()).collect();
     columns.sort_by_key(|&column| std::cmp::Reverse(broken.get(column)));
     for column in columns {
@@ -124,7 +124,7 @@ fn widen(mut layout: Layout, natural: &[usize], broken: &[usize], width: usize) 
 }
 
 /// Adds the lines of one row.
-fn push_row(lines: &mut Vec<String>, row: &[String], layout: &Layout) {
+fn push_row(lines: &mut Vec<String>, row: &[String], layout: &ColumnLayout) {
     for (columns, at) in layout.lines.iter().zip(0..) {
         let cells: Vec<(Vec<String>, usize)> = columns
             .clone()

@@ -14,7 +14,7 @@ use super::{
     Style, finished,
     head::when,
     markdown,
-    table::{CellNames, Remarks, Table},
+    table::{CellNames, Remarks, TextTable},
     text,
 };
 use crate::{
@@ -38,14 +38,14 @@ pub fn comparison_markdown(comparison: &Comparison, whole: bool) -> String {
 
 /// Makes the tables of `comparison`: ratios, then direct costs and programs that differ, if there
 /// are some.
-pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
+pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<TextTable> {
     let mut tables = vec![table(comparison, whole)];
     tables.extend(direct::tables(comparison, whole));
     tables.extend(programs::table(comparison));
     tables
 }
 
-fn table(comparison: &Comparison, whole: bool) -> Table {
+fn table(comparison: &Comparison, whole: bool) -> TextTable {
     let mut remarks = Remarks::default();
     let cell_names = CellNames::of_comparison(comparison);
     let place = |cell: &CellComparison| cell_names.text(cell.target(), &cell.case, &cell.file_system);
@@ -94,15 +94,15 @@ fn table(comparison: &Comparison, whole: bool) -> Table {
     let title = vec![
         format!("base: {base}"),
         format!("new: {new}"),
-        format!("new against base, clock {}: {}", comparison.clock, Counts::of(comparison)),
+        format!("new against base, clock {}: {}", comparison.clock, ChangeCounts::of(comparison)),
     ];
-    Table {
+    TextTable {
         title,
         rows: rows.into_iter().map(|(_, row)| row).collect(),
         warnings: warnings(comparison),
         remarks: remarks.0,
         legend: legend(comparison),
-        ..Table::new("", ["change", "target", "probe", "metric", "new / base", "instructions/call", "byte error"])
+        ..TextTable::new("", ["change", "target", "probe", "metric", "new / base", "instructions/call", "byte error"])
     }
 }
 
@@ -205,7 +205,7 @@ fn bytes(metric: &MetricComparison) -> String {
 /// The numbers of cells and metrics by outcome, with separate numbers for slower and faster
 /// baselines.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct ChangeCounts {
     pub(super) broken: u32,
     pub(super) slower: u32,
     pub(super) faster: u32,
@@ -219,7 +219,7 @@ pub(super) struct Counts {
     pub(super) findings: u32,
 }
 
-impl Counts {
+impl ChangeCounts {
     pub(super) fn of(comparison: &Comparison) -> Self {
         let mut counts = Self::default();
         for cell in &comparison.cells {
@@ -250,7 +250,7 @@ impl Counts {
     }
 }
 
-impl std::fmt::Display for Counts {
+impl std::fmt::Display for ChangeCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{finished, format::Format, plain};
+use super::{finished, format::ReportFormat, plain};
 use crate::derive::pairs::accuracy_of;
 use bpfassay_results::{Figure, Outcome, Results, RunMetric};
 use bpfassay_study::Model;
@@ -38,7 +38,7 @@ const HEAD_OF_MODEL: [&str; 5] = [
     "priced_direct_per_call",
 ];
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "csv",
     about: "A line per run and metric",
     file: None,

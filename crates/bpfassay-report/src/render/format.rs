@@ -5,7 +5,7 @@ use bpfassay_results::Results;
 
 /// A format of a report.
 #[derive(Debug)]
-pub struct Format {
+pub struct ReportFormat {
     /// The name on the command line.
     pub name: &'static str,
     /// The purpose, in half a line.
@@ -14,7 +14,7 @@ pub struct Format {
     /// standard output, which only text does.
     pub file: Option<&'static str>,
     /// Renders results in this format.
-    pub render: fn(&Results, Options<'_>) -> Result<Rendered, FormatError>,
+    pub render: fn(&Results, FormatOptions<'_>) -> Result<Rendered, FormatError>,
 }
 
 /// A report.
@@ -47,7 +47,7 @@ impl From<Vec<u8>> for Rendered {
 
 /// Options of a format.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Options<'a> {
+pub struct FormatOptions<'a> {
     /// See [`super::Style::width`].
     pub width: Option<u16>,
     /// The title of one plot, for the format that shows one plot.

@@ -6,16 +6,16 @@ mod summary;
 use std::collections::HashMap;
 
 use super::{
-    alike::Alike,
-    cases::{self, Account, Case, CaseOutcome},
+    cases::{self, Account, CaseOutcome, SuiteCase},
+    failure_events::FailureEvents,
     finished,
-    format::{Format, Rendered},
+    format::{Rendered, ReportFormat},
     plain,
-    standing::standing,
+    result_summary::standing,
 };
 use bpfassay_results::{CellResult, Demand, Results};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "github",
     about: "Annotations of a workflow, and the summary of its job",
     file: None,
@@ -126,7 +126,7 @@ fn of_cases(results: &Results) -> Vec<Annotation> {
     asked_for.chain(cells).filter_map(of_case).collect()
 }
 
-fn of_case(case: Case) -> Option<Annotation> {
+fn of_case(case: SuiteCase) -> Option<Annotation> {
     let CaseOutcome::Failed { account, what, message } = case.outcome else { return None };
     let level = match account {
         Account::Wrong | Account::Failed => Level::Error,
@@ -139,7 +139,7 @@ fn of_case(case: Case) -> Option<Annotation> {
 /// Returns the failures of runs, one for each event: a guest that does not boot fails all of its
 /// runs.
 fn of_failures(results: &Results) -> Vec<Annotation> {
-    let mut alike = Alike::default();
+    let mut alike = FailureEvents::default();
     let mut events = Vec::new();
     for cell in &results.cells {
         for failure in &cell.failures {

@@ -7,7 +7,7 @@ use bpfassay_protocol::job::{DIRECTORY, Program, SCRIPT, SUMMARY, Workload};
 
 use super::{
     plain,
-    standing::{State, not_compared, standing, state_of},
+    result_summary::{CellState, not_compared, standing, state_of},
     study,
     table::target_list,
 };
@@ -142,7 +142,7 @@ fn attaches(cells: &[&CellResult]) -> String {
 /// Formats the accuracy: `exact`, or `exact in 5 of 7 cells, not exact in 2, failed in 1`; `None`
 /// if nothing was measured and nothing failed.
 fn accuracy(cells: &[&CellResult]) -> Option<String> {
-    let mut counts = BTreeMap::<State, usize>::new();
+    let mut counts = BTreeMap::<CellState, usize>::new();
     for cell in cells.iter().filter(|cell| cell.runs.measured > 0 || !cell.failures.is_empty()) {
         *counts.entry(state_of(cell)).or_default() += 1;
     }
@@ -173,13 +173,13 @@ fn overheads(results: &Results, cells: &[&CellResult]) -> Option<String> {
             let Some(overhead) = metric.overhead.value() else { continue };
             let ratio = overhead.estimate.value;
             let found = if overhead.estimate.bounds.interval().is_none() {
-                Found::WithoutInterval(ratio)
+                OverheadFinding::WithoutInterval(ratio)
             } else if !metric.is_within_noise() {
-                Found::Overhead(ratio)
+                OverheadFinding::Overhead(ratio)
             } else if labels::leaves_open(overhead) {
-                Found::Open
+                OverheadFinding::Open
             } else {
-                Found::Noise
+                OverheadFinding::Noise
             };
             let name = metric.name.to_string();
             match metrics.iter_mut().find(|(known, _)| *known == name) {
@@ -197,7 +197,7 @@ fn overheads(results: &Results, cells: &[&CellResult]) -> Option<String> {
 }
 
 /// The finding about one overhead.
-enum Found {
+enum OverheadFinding {
     Overhead(f64),
     /// Nothing shows the uncertainty: there is one observation, or as good as one.
     WithoutInterval(f64),
@@ -216,15 +216,15 @@ struct Range {
 }
 
 impl Range {
-    fn add(&mut self, found: Found) {
+    fn add(&mut self, found: OverheadFinding) {
         match found {
-            Found::Overhead(ratio) => self.ends = Some(widened(self.ends, ratio)),
-            Found::WithoutInterval(ratio) => {
+            OverheadFinding::Overhead(ratio) => self.ends = Some(widened(self.ends, ratio)),
+            OverheadFinding::WithoutInterval(ratio) => {
                 self.bare = Some(widened(self.bare, ratio));
                 self.without_interval += 1;
             }
-            Found::Noise => self.has_noise = true,
-            Found::Open => self.open += 1,
+            OverheadFinding::Noise => self.has_noise = true,
+            OverheadFinding::Open => self.open += 1,
         }
     }
 }

@@ -14,7 +14,7 @@ mod standalone;
 
 use askama::Template;
 use bpfassay_stats::Verdict;
-use bpfassay_tool::finding::{Advice, Kind};
+use bpfassay_tool::finding::{Kind, KindAdvice};
 
 pub(super) use self::standalone::FORMAT as SVG_FORMAT;
 use self::{
@@ -24,32 +24,32 @@ use self::{
 };
 pub use self::{comparison::comparison_html, standalone::figure_svg};
 use super::{
-    alike::Alike,
+    failure_events::FailureEvents,
     finished as escaped,
-    format::Format,
+    format::ReportFormat,
     head::{Head, head},
     kernel_features, plain,
     sections::{self, sections, tools},
-    table::Table,
+    table::TextTable,
 };
 use crate::labels;
 use bpfassay_results::{Attach, Outcome, Results, fingerprint, outcome::RunFailure};
 
 #[derive(Template)]
 #[template(path = "report.html")]
-struct Page<'a> {
+struct ReportPage<'a> {
     results: &'a Results,
     title: String,
     description: &'a str,
     head: Head,
-    counts: Vec<Count>,
+    counts: Vec<SummaryCount>,
     matrix: Option<Matrix>,
-    tables: Vec<Table>,
+    tables: Vec<TextTable>,
     has_paths: bool,
     plots: Vec<Plots>,
     coverage: Option<Covered>,
-    findings: Vec<Finding>,
-    failures: Vec<Failure>,
+    findings: Vec<FindingItem>,
+    failures: Vec<FailureItem>,
     fingerprint: String,
     repeat: String,
     style: &'static str,
@@ -58,14 +58,14 @@ struct Page<'a> {
 const STYLE: &str = include_str!("../../templates/report.css");
 
 /// A number in the summary of the report.
-struct Count {
+struct SummaryCount {
     number: usize,
     what: &'static str,
     /// The CSS class: `good`, `bad`, `open`, or empty.
     class: &'static str,
 }
 
-impl Count {
+impl SummaryCount {
     /// Makes a count; a count of 0 has no colour.
     fn new(number: usize, what: &'static str, class: &'static str) -> Self {
         Self { number, what, class: if number == 0 { "" } else { class } }
@@ -73,20 +73,20 @@ impl Count {
 }
 
 /// A kind of finding in a tool.
-struct Finding {
+struct FindingItem {
     anchor: String,
     name: &'static str,
-    advice: Advice,
+    advice: KindAdvice,
 }
 
-struct Failure {
+struct FailureItem {
     what: String,
     why: String,
     excerpt: Vec<String>,
     log: Option<String>,
 }
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "html",
     about: "One page with tables and plots that needs nothing else",
     file: Some("report.html"),
@@ -100,11 +100,11 @@ pub(super) const FORMAT: Format = Format {
 pub fn html(results: &Results) -> Result<String, std::fmt::Error> {
     let study = &results.plan.study;
     let tables = sections(results).flat_map(|section| match section {
-        sections::Section::Table(table) => vec![table],
-        sections::Section::Matrix(page) => kernel_features::tables(&page),
+        sections::ReportSection::Table(table) => vec![table],
+        sections::ReportSection::Matrix(page) => kernel_features::tables(&page),
     });
-    let tables: Vec<Table> = tables.collect();
-    finished(&Page {
+    let tables: Vec<TextTable> = tables.collect();
+    finished(&ReportPage {
         results,
         title: format!("{}: bpfassay report", results.plan.title()),
         description: study.description.trim(),
@@ -115,7 +115,7 @@ pub fn html(results: &Results) -> Result<String, std::fmt::Error> {
         tables,
         plots: figures::plots(results),
         coverage: covered(results),
-        findings: tools::found(results).into_iter().map(Finding::new).collect(),
+        findings: tools::found(results).into_iter().map(FindingItem::new).collect(),
         failures: failures(results),
         fingerprint: fingerprint(results.runs.iter().map(|run| &run.record)),
         repeat: repeat(results),
@@ -123,7 +123,7 @@ pub fn html(results: &Results) -> Result<String, std::fmt::Error> {
     })
 }
 
-impl Finding {
+impl FindingItem {
     fn new(kind: Kind) -> Self {
         Self { anchor: tools::anchor(kind), name: kind.name(), advice: kind.advice() }
     }
@@ -135,7 +135,7 @@ fn finished(page: &impl Template) -> Result<String, std::fmt::Error> {
     Ok(escaped(page))
 }
 
-fn counts(results: &Results) -> Vec<Count> {
+fn counts(results: &Results) -> Vec<SummaryCount> {
     let gates = |verdict| results.gates.iter().filter(|gate| gate.verdict == verdict).count();
     let measured = |run: &&bpfassay_results::RunResult| matches!(run.record.outcome, Outcome::Measured(_));
     let surprises = results.cells.iter().filter(|cell| cell.attach.is_surprise()).count()
@@ -143,36 +143,36 @@ fn counts(results: &Results) -> Vec<Count> {
     let mut counts = Vec::new();
     if !results.plan.study.gates.is_empty() && results.plan.shard.is_none() {
         counts.extend([
-            Count::new(gates(Verdict::Pass), "gates passed", "good"),
-            Count::new(gates(Verdict::Regression), "regressions", "bad"),
-            Count::new(gates(Verdict::Inconclusive), "gates inconclusive", "open"),
+            SummaryCount::new(gates(Verdict::Pass), "gates passed", "good"),
+            SummaryCount::new(gates(Verdict::Regression), "regressions", "bad"),
+            SummaryCount::new(gates(Verdict::Inconclusive), "gates inconclusive", "open"),
         ]);
     }
     let failed: u32 = results.cells.iter().map(|cell| cell.runs.failed).sum();
-    counts.extend([Count::new(results.plan.targets().len(), "targets", "")]);
+    counts.extend([SummaryCount::new(results.plan.targets().len(), "targets", "")]);
     if let Some(matrix) = &results.kernel_features {
         counts.extend([
-            Count::new(matrix.configurations.len(), "probe configurations", ""),
-            Count::new(matrix.features.len(), "features", ""),
+            SummaryCount::new(matrix.configurations.len(), "probe configurations", ""),
+            SummaryCount::new(matrix.features.len(), "features", ""),
         ]);
     }
     counts.extend([
-        Count::new(results.cells.len(), "cells", ""),
-        Count::new(results.runs.iter().filter(measured).count(), "runs measured", ""),
-        Count::new(usize::try_from(failed).unwrap_or(usize::MAX), "runs failed", "bad"),
-        Count::new(surprises, "surprises", "bad"),
+        SummaryCount::new(results.cells.len(), "cells", ""),
+        SummaryCount::new(results.runs.iter().filter(measured).count(), "runs measured", ""),
+        SummaryCount::new(usize::try_from(failed).unwrap_or(usize::MAX), "runs failed", "bad"),
+        SummaryCount::new(surprises, "surprises", "bad"),
     ]);
     counts
 }
 
-fn failures(results: &Results) -> Vec<Failure> {
-    let failure = |what: String, failure: &RunFailure| Failure {
+fn failures(results: &Results) -> Vec<FailureItem> {
+    let failure = |what: String, failure: &RunFailure| FailureItem {
         what,
         why: failure.headline(),
         excerpt: failure.excerpt.clone(),
         log: failure.log.clone(),
     };
-    let mut alike = Alike::default();
+    let mut alike = FailureEvents::default();
     let mut events: Vec<&RunFailure> = Vec::new();
     for cell in &results.cells {
         for failed in &cell.failures {
@@ -183,7 +183,7 @@ fn failures(results: &Results) -> Vec<Failure> {
     }
     let runs = events.into_iter().enumerate().map(|(number, failed)| failure(alike.runs(number), failed));
     let refusals = results.cells.iter().filter_map(|cell| match &cell.attach {
-        Attach::Refused { refusal, expected: false, .. } => Some(Failure {
+        Attach::Refused { refusal, expected: false, .. } => Some(FailureItem {
             what: cell.cell.clone(),
             why: labels::refusal(refusal),
             excerpt: [Some(refusal.message.clone()), refusal.verifier.as_deref().map(bpfassay_tool::helper::named)]

@@ -8,9 +8,9 @@ use bpfassay_stats::gate::Change;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::{
-    cases::{Account, Case, CaseOutcome, Suite, suites},
+    cases::{Account, CaseOutcome, CaseSuite, SuiteCase, suites},
     compare, finished,
-    format::{Format, FormatError},
+    format::{FormatError, ReportFormat},
     head::head,
     plain,
 };
@@ -20,7 +20,7 @@ use crate::{
 };
 use bpfassay_results::{Figure, Results};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "junit",
     about: "Test cases, for CI systems",
     file: None,
@@ -73,7 +73,7 @@ fn name(text: &str) -> String {
     plain::line(text).into_owned()
 }
 
-fn suite(suite: &Suite) -> TestSuite {
+fn suite(suite: &CaseSuite) -> TestSuite {
     let mut written = TestSuite::new(name(&suite.name));
     let times = suite.cases.iter().filter_map(|case| case.time);
     if let Some(time) = times.reduce(Duration::saturating_add) {
@@ -83,7 +83,7 @@ fn suite(suite: &Suite) -> TestSuite {
     written
 }
 
-fn of_case(from: &Case) -> TestCase {
+fn of_case(from: &SuiteCase) -> TestCase {
     let evidence = plain::text(&from.evidence.join("\n")).into_owned();
     let mut status = match &from.outcome {
         CaseOutcome::Passed => TestCaseStatus::success(),

@@ -11,7 +11,7 @@ use bpfassay_study::{ExpectedFeature, Target};
 pub(super) use self::lay_out::text;
 use super::{
     study,
-    table::{Remarks, Table},
+    table::{Remarks, TextTable},
 };
 use bpfassay_results::{
     ConfigurationCell, FeatureCell, FeatureRow, FeatureVerdict, Figure, KernelFeatures, ProgramFacts, Results,
@@ -24,7 +24,7 @@ const MAX_REASON: usize = 300;
 /// The title of the block of features.
 const FEATURES: &str = "features that differ between targets";
 
-impl Row {
+impl MatrixRow {
     /// Returns the lines below the label, for formats without numbered remarks.
     pub(super) fn below(&self) -> impl Iterator<Item = &String> {
         self.members.iter().chain(&self.remarks)
@@ -33,14 +33,14 @@ impl Row {
 
 /// The content of the matrix.
 #[derive(Debug, Default)]
-pub(super) struct Page {
+pub(super) struct FeatureMatrix {
     pub(super) title: String,
     pub(super) targets: Vec<Target>,
     /// Warnings to read with the matrix, if no other table has them.
     pub(super) warnings: Vec<String>,
     /// Outcomes against expectation, in full.
     pub(super) surprises: Vec<String>,
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<MatrixBlock>,
     /// Features with the same outcome on all targets.
     pub(super) folded: Vec<(String, Vec<String>)>,
     pub(super) legend: Vec<&'static str>,
@@ -48,13 +48,13 @@ pub(super) struct Page {
 
 /// Rows with a heading.
 #[derive(Debug, Default)]
-pub(super) struct Block {
+pub(super) struct MatrixBlock {
     pub(super) title: String,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<MatrixRow>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct MatrixRow {
     pub(super) label: String,
     /// The features for which the label stands, if there are several.
     pub(super) members: Option<String>,
@@ -64,11 +64,11 @@ pub(super) struct Row {
 }
 
 /// Makes the page, if the results have a matrix.
-pub(super) fn page(results: &Results) -> Option<Page> {
+pub(super) fn page(results: &Results) -> Option<FeatureMatrix> {
     let matrix = results.kernel_features.as_ref()?;
     let surprises = surprises(matrix);
     let tried = matrix.features.len();
-    let mut page = Page {
+    let mut page = FeatureMatrix {
         title: format!(
             "study {}: what works, breaks and differs: {} probe configurations and {tried} features on {} targets, {}",
             results.plan.title(),
@@ -90,11 +90,11 @@ pub(super) fn page(results: &Results) -> Option<Page> {
             "-: refused, as expected. NO!: refused against expectation. OK!: works against expectation. BAD: counts wrongly. \
              ?: not tried. ok? and -?: nothing was expected.",
         ],
-        ..Page::default()
+        ..FeatureMatrix::default()
     };
     page.blocks.push(configurations(matrix));
     let (rows, folded) = features(matrix);
-    page.blocks.push(Block { title: FEATURES.to_owned(), rows });
+    page.blocks.push(MatrixBlock { title: FEATURES.to_owned(), rows });
     page.folded = folded;
     page.blocks.extend(facts(matrix));
     page.blocks.retain(|block| !block.rows.is_empty());
@@ -196,16 +196,16 @@ fn shorten(text: &str) -> String {
     }
 }
 
-fn configurations(matrix: &KernelFeatures) -> Block {
-    let rows = matrix.configurations.iter().map(|row| Row {
+fn configurations(matrix: &KernelFeatures) -> MatrixBlock {
+    let rows = matrix.configurations.iter().map(|row| MatrixRow {
         label: row.probe.to_string(),
         cells: row.cells.iter().map(|cell| symbol(cell.verdict).to_owned()).collect(),
         remarks: remarks(matrix, &row.cells, |cell: &ConfigurationCell| {
             (!cell.verdict.is_surprise()).then(|| cell.reason.as_deref().map(shorten))?
         }),
-        ..Row::default()
+        ..MatrixRow::default()
     });
-    Block { title: "probe configurations".to_owned(), rows: rows.collect() }
+    MatrixBlock { title: "probe configurations".to_owned(), rows: rows.collect() }
 }
 
 /// Returns the remarks on cells, each once, with the targets that they concern.
@@ -249,7 +249,7 @@ fn shown(cell: &FeatureCell) -> String {
 
 /// Returns rows of the features that differ, with features that are alike in one row, and the
 /// features that are the same on all targets.
-fn features(matrix: &KernelFeatures) -> (Vec<Row>, Vec<(String, Vec<String>)>) {
+fn features(matrix: &KernelFeatures) -> (Vec<MatrixRow>, Vec<(String, Vec<String>)>) {
     let mut groups: Vec<(Vec<String>, Vec<&FeatureRow>)> = Vec::new();
     let (mut works, mut refused) = (Vec::new(), Vec::new());
     for row in &matrix.features {
@@ -277,7 +277,7 @@ fn features(matrix: &KernelFeatures) -> (Vec<Row>, Vec<(String, Vec<String>)>) {
 }
 
 /// Makes one row for features with the same outcome.
-fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> Row {
+fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> MatrixRow {
     let first = rows[0];
     let (label, members) = match rows {
         [one] => (format!("{} {}", one.kind, one.name), None),
@@ -294,14 +294,14 @@ fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> R
         (FeatureVerdict::NotTried | FeatureVerdict::NotEvaluatedRefusal, _) => Some(support_text(&cell.support)),
         _ => None,
     };
-    Row { label, members, cells, remarks: remarks(matrix, &first.cells, remark) }
+    MatrixRow { label, members, cells, remarks: remarks(matrix, &first.cells, remark) }
 }
 
 /// Makes the blocks of facts about the programs in the kernels.
-fn facts(matrix: &KernelFeatures) -> Vec<Block> {
-    type Of = fn(&ProgramFacts) -> Option<String>;
+fn facts(matrix: &KernelFeatures) -> Vec<MatrixBlock> {
+    type FactOf = fn(&ProgramFacts) -> Option<String>;
     let milliseconds = |ns: u64| format!("{:.0}", ns as f64 / 1e6);
-    let kinds: [(&str, Of); 4] = [
+    let kinds: [(&str, FactOf); 4] = [
         ("machine code of the programs, bytes", |facts| Some(facts.jited_bytes.to_string())),
         ("instructions of the programs", |facts| Some(facts.instructions.to_string())),
         ("instructions that the verifier looked at (reported by 5.16 and later)", |facts| {
@@ -323,36 +323,36 @@ fn facts(matrix: &KernelFeatures) -> Vec<Block> {
             let rows = matrix
                 .configurations
                 .iter()
-                .map(|row| Row {
+                .map(|row| MatrixRow {
                     label: row.probe.to_string(),
                     cells: row.cells.iter().map(cell).collect(),
-                    ..Row::default()
+                    ..MatrixRow::default()
                 })
                 .filter(|row| row.cells.iter().any(|cell| !cell.is_empty()))
                 .collect();
-            Block { title: title.to_owned(), rows }
+            MatrixBlock { title: title.to_owned(), rows }
         })
         .collect()
 }
 
 /// Renders the page as tables: the first one has the title and the warnings.
-pub(super) fn tables(page: &Page) -> Vec<Table> {
-    let head = |block: &Block| -> Vec<String> {
+pub(super) fn tables(page: &FeatureMatrix) -> Vec<TextTable> {
+    let head = |block: &MatrixBlock| -> Vec<String> {
         [block.title.clone()].into_iter().chain(page.targets.iter().map(ToString::to_string)).collect()
     };
     // Many rows have the same remarks, which are longer than the rows.
-    let row = |row: &Row, remarks: &mut Remarks| {
+    let row = |row: &MatrixRow, remarks: &mut Remarks| {
         let marks = row.remarks.iter().map(|remark| remarks.mark(remark.clone()));
         let label = [row.label.clone()].into_iter().chain(marks).collect::<Vec<_>>().join(" ");
         let label = [label].into_iter().chain(row.members.clone()).collect::<Vec<_>>().join("\n");
         [label].into_iter().chain(row.cells.iter().cloned()).collect()
     };
-    let table = |block: &Block| {
+    let table = |block: &MatrixBlock| {
         let mut remarks = Remarks::default();
         let rows = block.rows.iter().map(|each| row(each, &mut remarks)).collect();
-        Table { rows, remarks: remarks.0, ..Table::new(&block.title, head(block)) }
+        TextTable { rows, remarks: remarks.0, ..TextTable::new(&block.title, head(block)) }
     };
-    let mut tables: Vec<Table> = page.blocks.iter().map(table).collect();
+    let mut tables: Vec<TextTable> = page.blocks.iter().map(table).collect();
     if let Some(first) = tables.first_mut() {
         first.title.insert(0, page.title.clone());
         first.warnings = page.warnings.iter().chain(&page.surprises).cloned().collect();

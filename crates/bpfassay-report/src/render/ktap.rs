@@ -4,15 +4,15 @@
 use std::fmt::Write as _;
 
 use super::{
-    cases::{Account, Case, CaseOutcome, Suite, suites},
+    cases::{Account, CaseOutcome, CaseSuite, SuiteCase, suites},
     finished,
-    format::Format,
+    format::ReportFormat,
     head::head,
     plain,
 };
 use bpfassay_results::Results;
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "ktap",
     about: "Test cases, for tools of kernel developers",
     file: None,
@@ -38,7 +38,7 @@ pub fn ktap(results: &Results) -> String {
     finished(text)
 }
 
-fn write_suite(text: &mut String, number: usize, suite: &Suite) {
+fn write_suite(text: &mut String, number: usize, suite: &CaseSuite) {
     // Readers reject a plan without cases, so an empty suite is a single test.
     if !suite.cases.is_empty() {
         // Writing to a string cannot fail.
@@ -47,12 +47,12 @@ fn write_suite(text: &mut String, number: usize, suite: &Suite) {
             write_case(text, number, case);
         }
     }
-    let is_failed = |case: &Case| matches!(case.outcome, CaseOutcome::Failed { .. });
+    let is_failed = |case: &SuiteCase| matches!(case.outcome, CaseOutcome::Failed { .. });
     let result = if suite.cases.iter().any(is_failed) { "not ok" } else { "ok" };
     let _ = writeln!(text, "{result} {number} {}", name(&suite.name));
 }
 
-fn write_case(text: &mut String, number: usize, case: &Case) {
+fn write_case(text: &mut String, number: usize, case: &SuiteCase) {
     let mut diagnostics = case.evidence.clone();
     let (result, directive) = match &case.outcome {
         CaseOutcome::Passed => ("ok", String::new()),

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 
 use super::{
     finished,
-    format::{Format, FormatError},
+    format::{FormatError, ReportFormat},
     plain,
 };
 use bpfassay_results::{CellResult, CoveredLine, CoveredLines, Figure, Results};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "lcov",
     about: "Which lines and branches of eBPF programs ran, for lcov, genhtml and services that read it",
     file: None,

@@ -3,16 +3,16 @@
 
 use super::{
     finished,
-    format::Format,
+    format::ReportFormat,
     head,
-    kernel_features::Page,
+    kernel_features::FeatureMatrix,
     plain,
-    sections::{Section, sections},
-    table::Table,
+    sections::{ReportSection, sections},
+    table::TextTable,
 };
 use bpfassay_results::Results;
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "markdown",
     about: "The tables, for pull requests and job summaries",
     file: None,
@@ -44,14 +44,14 @@ pub(super) fn head(results: &Results) -> String {
     text
 }
 
-pub(super) fn section(content: &Section) -> String {
+pub(super) fn section(content: &ReportSection) -> String {
     match content {
-        Section::Table(table) => one(table),
-        Section::Matrix(page) => matrix(page),
+        ReportSection::Table(table) => one(table),
+        ReportSection::Matrix(page) => matrix(page),
     }
 }
 
-fn matrix(page: &Page) -> String {
+fn matrix(page: &FeatureMatrix) -> String {
     let mut text = format!("{}\n\n", paragraph(&page.title));
     for surprise in page.warnings.iter().chain(&page.surprises) {
         text.push_str(&format!("**{}**\n\n", escape(surprise)));
@@ -80,7 +80,7 @@ fn matrix(page: &Page) -> String {
 }
 
 /// Renders one table with the texts above and below it.
-pub(super) fn one(content: &Table) -> String {
+pub(super) fn one(content: &TextTable) -> String {
     let mut text = format!("{}\n\n", paragraph(&content.title.join(" ")));
     // A header without rows would only repeat the title.
     if !content.rows.is_empty() {

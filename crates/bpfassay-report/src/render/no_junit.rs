@@ -3,10 +3,10 @@
 
 use bpfassay_results::Results;
 
-use super::format::{Format, FormatError};
+use super::format::{FormatError, ReportFormat};
 use crate::compare::Comparison;
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "junit",
     about: "Test cases, for CI systems; not in this program, which was built without the feature `full`",
     file: None,

@@ -8,14 +8,14 @@ use std::fmt::Write as _;
 
 use bpfassay_stats::Verdict;
 
-use super::{finished, format::Format, head::head, plain};
+use super::{finished, format::ReportFormat, head::head, plain};
 use crate::labels;
 use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Direct, Priced, Results, Role};
 
 /// The values of one family, each with its labels.
 type Samples = Vec<(Vec<(&'static str, String)>, f64)>;
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "openmetrics",
     about: "Gauges, for monitoring systems",
     file: None,
@@ -160,8 +160,8 @@ const FOUND: [&str; 4] = ["l1i", "l1d", "l2", "mispredicted"];
 /// Adds direct costs as the study's model prices them; nothing without a model.
 fn priced(text: &mut String, results: &Results) {
     let Some(model) = &results.plan.study.model else { return };
-    type Of = fn(&Priced) -> Samples;
-    const FAMILIES: [(&str, &str, Of); 3] = [
+    type SamplesOf = fn(&Priced) -> Samples;
+    const FAMILIES: [(&str, &str, SamplesOf); 3] = [
         (
             "bpfassay_priced_direct_per_call",
             "Instructions on the path of the probe per call and what the model found there by its prices, mean of the runs.",

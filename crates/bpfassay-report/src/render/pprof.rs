@@ -9,10 +9,10 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 
-use super::{collapsed::CALLS, format::Format, plain};
+use super::{collapsed::CALLS, format::ReportFormat, plain};
 use bpfassay_results::{Figure, Results};
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "pprof",
     about: "Direct costs as a profile, for pprof and other viewers of its files",
     file: Some("direct.pb.gz"),
@@ -27,7 +27,7 @@ pub(super) const FORMAT: Format = Format {
 /// # Errors
 /// [`io::Error`], which writing into memory never causes.
 pub fn pprof(results: &Results) -> io::Result<Vec<u8>> {
-    let mut profile = Profile::default();
+    let mut profile = ProfileBuilder::default();
     let sample_type = profile.pair("instructions_per_1000_calls", "count");
     profile.message.part(1, &sample_type);
     for cell in &results.cells {
@@ -64,7 +64,7 @@ pub fn pprof(results: &Results) -> io::Result<Vec<u8>> {
 }
 
 /// A profile under construction, and its string table.
-struct Profile {
+struct ProfileBuilder {
     message: Message,
     texts: Vec<String>,
     numbers: HashMap<String, u64>,
@@ -72,7 +72,7 @@ struct Profile {
     locations: HashMap<u64, u64>,
 }
 
-impl Default for Profile {
+impl Default for ProfileBuilder {
     fn default() -> Self {
         // The first string of the table is empty.
         let (texts, numbers) = (vec![String::new()], HashMap::from([(String::new(), 0)]));
@@ -80,7 +80,7 @@ impl Default for Profile {
     }
 }
 
-impl Profile {
+impl ProfileBuilder {
     fn text(&mut self, text: &str) -> u64 {
         let text = plain::line(text).into_owned();
         let next = self.texts.len() as u64;

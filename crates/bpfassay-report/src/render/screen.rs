@@ -10,13 +10,13 @@ mod remarks;
 use bpfassay_study::Clock;
 
 use self::{
-    cell::{Shown, Texts},
+    cell::{CellTexts, ShownCell},
     lay_out::Column,
 };
 use super::{
     finished, head,
     plain::{excerpt, line},
-    standing::standing,
+    result_summary::standing,
     study,
     table::Remarks,
     wrap::push_wrapped,
@@ -62,7 +62,7 @@ pub fn screen(results: &Results, style: Screen) -> String {
     push(&workloads(results));
     push("");
     let mut remarks = Remarks::default();
-    let matrix = Matrix::of(results, style, &mut remarks);
+    let matrix = ScreenMatrix::of(results, style, &mut remarks);
     let baselines = below::baselines(results, &mut remarks);
     if !matrix.rows.is_empty() {
         for line in lay_out::lines(&matrix.labels(), &matrix.columns(results), usize::from(width)) {
@@ -117,27 +117,27 @@ fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
 }
 
 /// Rows of places with blocks of columns, one block for each tool or probe configuration.
-struct Matrix<'a> {
+struct ScreenMatrix<'a> {
     names: Vec<String>,
-    rows: Vec<Row>,
+    rows: Vec<ScreenRow>,
     /// The numbers of rows that are not shown: as expected, and others.
     left_out: [usize; 2],
     /// The metrics, in the order of the workloads.
     metrics: Vec<&'a str>,
 }
 
-struct Row {
+struct ScreenRow {
     label: Vec<String>,
     /// A cell for each block, if the plan has one.
-    cells: Vec<Option<Shown>>,
+    cells: Vec<Option<ShownCell>>,
 }
 
 /// A row before its cells are text.
-type Place<'a> = (Vec<String>, Vec<Option<&'a CellResult>>);
+type PlaceRow<'a> = (Vec<String>, Vec<Option<&'a CellResult>>);
 
-impl<'a> Matrix<'a> {
+impl<'a> ScreenMatrix<'a> {
     fn of(results: &'a Results, style: Screen, remarks: &mut Remarks) -> Self {
-        let texts = Texts::of(results, style.symbols);
+        let texts = CellTexts::of(results, style.symbols);
         let tested = || results.cells.iter().filter(|cell| !cell.is_baseline());
         let mut names = distinct(tested().map(cell::title));
         let measured = tested().filter(|_| study::has_figures(results));
@@ -156,7 +156,7 @@ impl<'a> Matrix<'a> {
                 continue;
             }
             let cells = cells.into_iter().map(|cell| Some(texts.shown(cell?, &metrics, remarks))).collect();
-            rows.push(Row { label, cells });
+            rows.push(ScreenRow { label, cells });
         }
         Self { names, rows, left_out, metrics }
     }
@@ -169,11 +169,12 @@ impl<'a> Matrix<'a> {
     fn columns(&self, results: &Results) -> Vec<Column> {
         let mut columns = Vec::new();
         for (block, name) in self.names.iter().enumerate() {
-            let cells = |text: &dyn Fn(&Shown) -> String| -> Vec<String> {
-                let of_row = |row: &Row| row.cells.get(block).and_then(Option::as_ref).map(text).unwrap_or_default();
+            let cells = |text: &dyn Fn(&ShownCell) -> String| -> Vec<String> {
+                let of_row =
+                    |row: &ScreenRow| row.cells.get(block).and_then(Option::as_ref).map(text).unwrap_or_default();
                 self.rows.iter().map(of_row).collect()
             };
-            let mut add = |head: &str, text: &dyn Fn(&Shown) -> String| {
+            let mut add = |head: &str, text: &dyn Fn(&ShownCell) -> String| {
                 columns.push(Column { block, title: name.clone(), head: head.to_owned(), cells: cells(text) });
             };
             add("loads", &|cell| cell.loads.clone());
@@ -202,13 +203,13 @@ impl<'a> Matrix<'a> {
 
 /// Makes the rows: target, and workload and file system if there are several. If `is_stacked`, each
 /// cell gets a separate row.
-fn places<'a>(results: &'a Results, names: &[String], is_stacked: bool) -> Vec<Place<'a>> {
+fn places<'a>(results: &'a Results, names: &[String], is_stacked: bool) -> Vec<PlaceRow<'a>> {
     let is_of_many = |of: fn(&CellResult) -> &str| {
         let first = results.cells.first().map(of);
         results.cells.iter().any(|cell| Some(of(cell)) != first)
     };
     let (cases, file_systems) = (is_of_many(|cell| &cell.case), is_of_many(|cell| &cell.file_system));
-    let mut places: Vec<Place<'a>> = Vec::new();
+    let mut places: Vec<PlaceRow<'a>> = Vec::new();
     for cell in results.cells.iter().filter(|cell| !cell.is_baseline()) {
         let mut label = vec![cell.target.arch.to_string(), cell.target.kernel.clone()];
         label.extend(cases.then(|| cell.case.clone()));

@@ -18,21 +18,21 @@ mod run_times;
 pub(super) mod tools;
 
 use super::{
-    kernel_features::{self, Page},
+    kernel_features::{self, FeatureMatrix},
     study,
-    table::Table,
+    table::TextTable,
 };
 use bpfassay_results::Results;
 
-pub(super) enum Section {
-    Table(Table),
+pub(super) enum ReportSection {
+    Table(TextTable),
     /// Features by targets; each format has its own layout.
-    Matrix(Page),
+    Matrix(FeatureMatrix),
 }
 
 /// Functions that make the sections from results, in the order of a report. A function returns
 /// nothing if the results lack its subject.
-const SECTIONS: &[fn(&Results) -> Vec<Section>] = &[
+const SECTIONS: &[fn(&Results) -> Vec<ReportSection>] = &[
     |results| of_tables(gates::table(results)),
     |results| of_cells(results, cells::table),
     |results| of_tables(nodes::table(results)),
@@ -45,22 +45,22 @@ const SECTIONS: &[fn(&Results) -> Vec<Section>] = &[
     |results| of_cells(results, program_events::table),
     |results| of_tables(io_paths::tables(results)),
     |results| of_tables(mounts::table(results)),
-    |results| kernel_features::page(results).into_iter().map(Section::Matrix).collect(),
+    |results| kernel_features::page(results).into_iter().map(ReportSection::Matrix).collect(),
     |results| of_tables(loads::table(results)),
     |results| of_tables(tools::figures(results)),
     |results| of_tables(tools::findings(results)),
     |results| of_tables(pitfalls::table(results)),
 ];
 
-fn of_tables(tables: impl IntoIterator<Item = Table>) -> Vec<Section> {
-    tables.into_iter().map(Section::Table).collect()
+fn of_tables(tables: impl IntoIterator<Item = TextTable>) -> Vec<ReportSection> {
+    tables.into_iter().map(ReportSection::Table).collect()
 }
 
 /// Makes a section that only workloads with metrics have.
-fn of_cells(results: &Results, table: fn(&Results) -> Option<Table>) -> Vec<Section> {
+fn of_cells(results: &Results, table: fn(&Results) -> Option<TextTable>) -> Vec<ReportSection> {
     if study::has_figures(results) { of_tables(table(results)) } else { Vec::new() }
 }
 
-pub(super) fn sections(results: &Results) -> impl Iterator<Item = Section> {
+pub(super) fn sections(results: &Results) -> impl Iterator<Item = ReportSection> {
     SECTIONS.iter().flat_map(move |section| section(results))
 }

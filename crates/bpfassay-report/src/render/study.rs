@@ -5,10 +5,10 @@ use std::collections::HashSet;
 
 use bpfassay_study::{Cell, Clock, MetricName};
 
-use super::standing;
+use super::result_summary;
 use crate::{
     derive::activity,
-    labels::{self, Missing},
+    labels::{self, MissingEvents},
 };
 use bpfassay_results::{ByteFigure, CellResult, Figure, Outcome, Results, RunResult, Sampled, SamplingEnd};
 
@@ -87,12 +87,14 @@ pub(super) fn doubts(results: &Results) -> Vec<String> {
 }
 
 /// Tells whether the tracer's counts lack anything of what the workload did.
-fn missing(bytes: &[ByteFigure]) -> Missing {
+fn missing(bytes: &[ByteFigure]) -> MissingEvents {
     let errors = || bytes.iter().flat_map(|figure| [&figure.error, &figure.call_error]);
     match () {
-        () if errors().filter_map(Figure::value).any(|error| *error < 0) => Missing::Some,
-        () if bytes.is_empty() || bytes.iter().any(|figure| figure.error.value() != Some(&0)) => Missing::NotKnown,
-        () => Missing::None,
+        () if errors().filter_map(Figure::value).any(|error| *error < 0) => MissingEvents::Some,
+        () if bytes.is_empty() || bytes.iter().any(|figure| figure.error.value() != Some(&0)) => {
+            MissingEvents::NotKnown
+        }
+        () => MissingEvents::None,
     }
 }
 
@@ -152,7 +154,7 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
 /// Returns the warnings, except for what the instruction clock counts.
 pub(super) fn warnings_but_of_instructions(results: &Results) -> Vec<String> {
     let mut warnings: Vec<String> = warning_of_emulation(results).into_iter().collect();
-    warnings.extend(standing::races(results));
+    warnings.extend(result_summary::races(results));
     warnings.extend(results.plan.left_out.iter().map(|left| format!("left out: {}: {}", left.what, left.reason)));
     warnings.extend(results.notes.iter().cloned());
     warnings.extend(course(results));

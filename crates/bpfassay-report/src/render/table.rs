@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use bpfassay_study::Target;
 
-use super::alike::Alike;
+use super::failure_events::FailureEvents;
 use crate::compare::Comparison;
 use bpfassay_results::{CellResult, Results, RunFailure};
 
 /// A table with the texts above and below it.
-pub(super) struct Table {
+pub(super) struct TextTable {
     /// The title, in lines; the last line tells several tables apart.
     pub(super) title: Vec<String>,
     pub(super) columns: Vec<String>,
@@ -29,7 +29,7 @@ pub(super) struct Table {
     pub(super) link: fn(&str) -> Option<String>,
 }
 
-impl Table {
+impl TextTable {
     pub(super) fn new<C: Into<String>>(title: impl Into<String>, columns: impl IntoIterator<Item = C>) -> Self {
         Self {
             title: vec![title.into()],
@@ -74,7 +74,7 @@ pub(super) struct Remarks(pub(super) Vec<String>, HashMap<String, usize>, Failur
 /// Failures of runs, and the numbers of their remarks.
 #[derive(Default)]
 struct Failures {
-    alike: Alike,
+    alike: FailureEvents,
     numbers: Vec<usize>,
 }
 

@@ -5,20 +5,20 @@ use comfy_table::{ContentArrangement, LineStyle, TableStyle};
 
 use super::{
     columns, finished,
-    format::{Format, Options},
+    format::{FormatOptions, ReportFormat},
     head, kernel_features,
     plain::line,
-    sections::{Section, sections},
-    table::Table,
+    sections::{ReportSection, sections},
+    table::TextTable,
     wrap::push_wrapped,
 };
 use bpfassay_results::Results;
 
-pub(super) const FORMAT: Format = Format {
+pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "text",
     about: "All tables, for terminals",
     file: None,
-    render: |results, Options { width, .. }| Ok(text(results, Style { width }).into()),
+    render: |results, FormatOptions { width, .. }| Ok(text(results, Style { width }).into()),
 };
 
 /// How tables look.
@@ -37,8 +37,8 @@ const PLAIN: TableStyle = TableStyle::new().header_separator(LineStyle::none().f
 #[must_use]
 pub fn text(results: &Results, style: Style) -> String {
     let texts = sections(results).map(|section| match section {
-        Section::Table(table) => one(table, style),
-        Section::Matrix(page) => kernel_features::text(&page, style.width),
+        ReportSection::Table(table) => one(table, style),
+        ReportSection::Matrix(page) => kernel_features::text(&page, style.width),
     });
     let texts: Vec<String> = std::iter::once(head(results, style)).chain(texts).collect();
     finished(texts.join("\n"))
@@ -59,7 +59,7 @@ fn head(results: &Results, style: Style) -> String {
 }
 
 /// Renders one table with the texts above and below it.
-pub(super) fn one(content: Table, style: Style) -> String {
+pub(super) fn one(content: TextTable, style: Style) -> String {
     let mut text = String::new();
     for title in &content.title {
         push_wrapped(&mut text, &line(title), style.width);

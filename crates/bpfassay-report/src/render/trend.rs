@@ -6,12 +6,12 @@ use bpfassay_stats::change_points::ChangePoint;
 
 use super::{
     Style, finished, markdown,
-    table::{Remarks, Table},
+    table::{Remarks, TextTable},
     text,
 };
 use crate::{
     labels,
-    trend::{Quantity, Series, Trend},
+    trend::{Quantity, Trend, TrendSeries},
 };
 
 /// Renders `trend` as text.
@@ -26,12 +26,12 @@ pub fn trend_markdown(trend: &Trend) -> String {
     finished(tables(trend).iter().map(markdown::one).collect::<Vec<_>>().join("\n"))
 }
 
-fn tables(trend: &Trend) -> Vec<Table> {
+fn tables(trend: &Trend) -> Vec<TextTable> {
     let groups = trend.groups();
     groups
         .into_iter()
         .map(|(arch, case, file_system)| {
-            let series: Vec<&Series> = trend
+            let series: Vec<&TrendSeries> = trend
                 .series
                 .iter()
                 .filter(|series| series.arch == arch && series.case == case && series.file_system == file_system)
@@ -41,7 +41,7 @@ fn tables(trend: &Trend) -> Vec<Table> {
         .collect()
 }
 
-fn table(trend: &Trend, title: String, series: &[&Series]) -> Table {
+fn table(trend: &Trend, title: String, series: &[&TrendSeries]) -> TextTable {
     let mut remarks = Remarks::default();
     let mut columns = vec!["kernel".to_owned()];
     columns.extend(series.iter().map(|series| format!("{} {}, {}", series.under_test, series.metric, series.quantity)));
@@ -61,10 +61,10 @@ fn table(trend: &Trend, title: String, series: &[&Series]) -> Table {
     if series.iter().any(|series| matches!(series.quantity, Quantity::DirectCost | Quantity::InstructionsPerCall)) {
         legend.push("instructions, not cycles: cache misses and traps are not priced.".to_owned());
     }
-    Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) }
+    TextTable { rows, remarks: remarks.0, legend, ..TextTable::new(title, columns) }
 }
 
-fn cell(series: &Series, index: usize, remarks: &mut Remarks) -> String {
+fn cell(series: &TrendSeries, index: usize, remarks: &mut Remarks) -> String {
     let Some(point) = series.points.get(index) else { return String::new() };
     let shown = match point.value.value() {
         Some(&value) => number(series.quantity, value),
@@ -87,7 +87,7 @@ fn number(quantity: Quantity, value: f64) -> String {
 
 /// Describes a change: `fexit write: instructions/call from 6.18.12 to 6.18.13: 1.10 times as
 /// much`.
-pub(super) fn described(series: &Series, change: &ChangePoint) -> String {
+pub(super) fn described(series: &TrendSeries, change: &ChangePoint) -> String {
     let label = |index: usize| series.points.get(index).map(|point| point.label.as_str()).unwrap_or_default();
     let ratio = labels::ratio(&change.ratio);
     let place = match change.earliest == change.latest {

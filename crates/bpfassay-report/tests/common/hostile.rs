@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_report::derive;
 use bpfassay_results::{
-    CodeCoverage, Contents, CoveredBranch, CoveredLine, CoveredLines, Direct, DirectFunction, Entry, Figure, Outcome,
-    ProgramCoverage, Results, Role,
+    CodeCoverage, CoveredBranch, CoveredLine, CoveredLines, Direct, DirectFunction, Figure, JournalContents,
+    JournalEntry, Outcome, ProgramCoverage, Results, Role,
 };
 use bpfassay_study::{Clock, LeftOut};
 use bpfassay_tool::finding::{Certainty, FindingResult, FindingStatus, Kind};
@@ -122,9 +122,9 @@ fn add_code_coverage(results: &mut Results) {
     cells.next().unwrap().code_coverage = Some(Figure::missing("nothing was counted"));
 }
 
-fn add_failures(journal: &mut Contents) {
+fn add_failures(journal: &mut JournalContents) {
     for entry in &mut journal.entries {
-        if let Entry::BlockEnded(ended) = entry {
+        if let JournalEntry::BlockEnded(ended) = entry {
             ended.failure = Some(panic_of_guest());
             ended.notes.push("a line of the console".to_owned());
         }

@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::{Arch, probe::Probe, tool::ToolFigures};
 use bpfassay_report::derive;
-use bpfassay_results::{Entry, Outcome, Results};
+use bpfassay_results::{JournalEntry, Outcome, Results};
 use bpfassay_study::{Clock, Gate, Study, Target};
 use bpfassay_tool::{ToolFile, UnderTest, finding::Kind};
 
@@ -13,7 +13,7 @@ use super::{MOVED, contents, figures, not_supported, outcome, sample, study};
 pub(crate) fn sampled() -> Results {
     let mut contents = contents(&study(Some("2s"), 1, 2), outcome);
     for entry in &mut contents.entries {
-        if let Entry::Run(record) = entry
+        if let JournalEntry::Run(record) = entry
             && let Outcome::Measured(figures) = &mut record.outcome
             && !figures.probe.is_baseline()
         {

@@ -28,8 +28,8 @@ use bpfassay_protocol::{
     tracer::{Attached, CounterRow, Device, Ended, Losses, Program, Refusal, Sample, Step},
 };
 use bpfassay_results::{
-    BlockEnded, BlockStarted, BootVerdict, Contents, Entry, FailureKind, GuestReady, Header, JOURNAL_VERSION, Outcome,
-    Provenance, RunFailure, RunRecord,
+    BlockEnded, BlockStarted, BootVerdict, FailureKind, GuestReady, JOURNAL_VERSION, JournalContents, JournalEntry,
+    JournalHeader, Outcome, Provenance, RunFailure, RunRecord,
     provenance::{Artefact, HostFacts, QemuFacts, TargetArtefacts},
 };
 use bpfassay_study::{Available, Block, Narrowing, Plan, PlannedRun, Study, Target, expand};
@@ -79,7 +79,7 @@ pub(crate) fn plan(study: &Study) -> Plan {
     expand(study, &Narrowing::default(), &Available::default()).unwrap()
 }
 
-pub(crate) fn header(plan: Plan) -> Header {
+pub(crate) fn header(plan: Plan) -> JournalHeader {
     let artefact = |name: &str, version: &str, digit: char| Artefact {
         name: name.to_owned(),
         version: version.to_owned(),
@@ -105,7 +105,7 @@ pub(crate) fn header(plan: Plan) -> Header {
             payload: vec![artefact("bpfassay-tracer", "0.1.0", 'f')],
         })
         .collect();
-    Header {
+    JournalHeader {
         journal: JOURNAL_VERSION,
         started_unix_ms: 1_790_000_000_000,
         plan,
@@ -329,16 +329,16 @@ pub(crate) fn guest_facts(target: &Target) -> GuestFacts {
 }
 
 /// Makes the journal of `study` with every run done; `outcome` makes their outcomes.
-pub(crate) fn contents(study: &Study, outcome: impl Fn(&Block, &PlannedRun) -> Outcome) -> Contents {
+pub(crate) fn contents(study: &Study, outcome: impl Fn(&Block, &PlannedRun) -> Outcome) -> JournalContents {
     contents_of(plan(study), outcome)
 }
 
 /// Makes the journal of `plan`, or of its shard, in the same way.
-pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> Outcome) -> Contents {
+pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> Outcome) -> JournalContents {
     let mut entries = Vec::new();
     for block in plan.measured_blocks() {
         let name = block.id.clone();
-        entries.push(Entry::BlockStarted(Box::new(BlockStarted {
+        entries.push(JournalEntry::BlockStarted(Box::new(BlockStarted {
             block: name.clone(),
             boot: 1,
             at_unix_ms: 1_790_000_000_500,
@@ -349,7 +349,7 @@ pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> O
             confirming: None,
             reused: None,
         })));
-        entries.push(Entry::GuestReady(Box::new(GuestReady {
+        entries.push(JournalEntry::GuestReady(Box::new(GuestReady {
             block: name.clone(),
             boot: 1,
             ready_after_ms: 4200,
@@ -357,9 +357,9 @@ pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> O
             nodes: Vec::new(),
         })));
         for run in &block.runs {
-            entries.push(Entry::Run(Box::new(record(block, run, outcome(block, run)))));
+            entries.push(JournalEntry::Run(Box::new(record(block, run, outcome(block, run)))));
         }
-        entries.push(Entry::BlockEnded(Box::new(BlockEnded {
+        entries.push(JournalEntry::BlockEnded(Box::new(BlockEnded {
             counts: None,
             code_coverage: None,
             block: name,
@@ -371,5 +371,5 @@ pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> O
             settled: Vec::new(),
         })));
     }
-    Contents { header: header(plan), entries, torn: None, digest: None }
+    JournalContents { header: header(plan), entries, torn: None, digest: None }
 }

@@ -12,7 +12,7 @@ use bpfassay_protocol::{
     tracer::{CounterRow, Sample},
 };
 use bpfassay_report::derive;
-use bpfassay_results::{Contents, Outcome, Results};
+use bpfassay_results::{JournalContents, Outcome, Results};
 use bpfassay_study::Study;
 
 use super::{CGROUP, DEVICE, contents, figures, not_supported};
@@ -136,7 +136,7 @@ pub(crate) fn paths(probe: ProbeConfiguration) -> RunFigures {
     }
 }
 
-pub(crate) fn contents_of_paths() -> Contents {
+pub(crate) fn contents_of_paths() -> JournalContents {
     contents(&study(), |block, run| match (block.target.arch, run.spec.probe.probe) {
         (Arch::Aarch64, Probe::Fexit) => Outcome::Refused(not_supported()),
         _ => Outcome::Measured(Box::new(paths(run.spec.probe))),

@@ -6,9 +6,9 @@ use std::{collections::HashMap, path::Path};
 
 use bpfassay_protocol::message::RunFigures;
 use bpfassay_results::{
-    BlockEnded, BlockStarted, Boot, BootCoverage, BootVerdict, CellResult, Entry, Figure, FunctionCount, GuestReady,
-    Header, Instructions, JOURNAL_VERSION, Journal, Outcome, PhaseCount, ProgramExecutions, ProgramLines,
-    ProgramSource, Results, RunCount, RunCoverage, RunRecord, SourceBranch, SourceLine,
+    BlockEnded, BlockStarted, Boot, BootCoverage, BootVerdict, CellResult, Figure, FunctionCount, GuestReady,
+    Instructions, JOURNAL_VERSION, Journal, JournalEntry, JournalHeader, Outcome, PhaseCount, ProgramExecutions,
+    ProgramLines, ProgramSource, Results, RunCount, RunCoverage, RunRecord, SourceBranch, SourceLine,
 };
 use bpfassay_study::{Block, Plan, PlannedRun};
 
@@ -33,7 +33,7 @@ impl Replicated {
 
     pub(crate) fn write(&self, directory: &Path) {
         let source = Source::new(&self.template);
-        let header = Header {
+        let header = JournalHeader {
             journal: JOURNAL_VERSION,
             started_unix_ms: self.template.started_unix_ms,
             plan: self.plan.clone(),
@@ -41,7 +41,7 @@ impl Replicated {
         };
         let mut journal = Journal::create(directory, &header).unwrap();
         for blocks in self.plan.blocks.chunks(AT_ONCE) {
-            let entries: Vec<Entry> = blocks.iter().flat_map(|block| source.entries(block)).collect();
+            let entries: Vec<JournalEntry> = blocks.iter().flat_map(|block| source.entries(block)).collect();
             journal.append_all(&entries).unwrap();
         }
     }
@@ -63,14 +63,14 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn entries(&self, block: &Block) -> Vec<Entry> {
+    fn entries(&self, block: &Block) -> Vec<JournalEntry> {
         let name = block.id.clone();
         let boot = self.boots[first(&name, block.replicate).as_str()];
         let records: Vec<RunRecord> = block.runs.iter().map(|run| self.record(block, run)).collect();
         let counts = records.iter().map(|record| self.counts(record)).collect();
         let coverage = self.coverage(&records);
         let mut entries = vec![
-            Entry::BlockStarted(Box::new(BlockStarted {
+            JournalEntry::BlockStarted(Box::new(BlockStarted {
                 block: name.clone(),
                 boot: 1,
                 attempt: 1,
@@ -81,7 +81,7 @@ impl<'a> Source<'a> {
                 confirming: None,
                 reused: None,
             })),
-            Entry::GuestReady(Box::new(GuestReady {
+            JournalEntry::GuestReady(Box::new(GuestReady {
                 block: name.clone(),
                 boot: 1,
                 ready_after_ms: *boot.ready_after_ms.value().unwrap(),
@@ -89,8 +89,8 @@ impl<'a> Source<'a> {
                 nodes: Vec::new(),
             })),
         ];
-        entries.extend(records.into_iter().map(|record| Entry::Run(Box::new(record))));
-        entries.push(Entry::BlockEnded(Box::new(BlockEnded {
+        entries.extend(records.into_iter().map(|record| JournalEntry::Run(Box::new(record))));
+        entries.push(JournalEntry::BlockEnded(Box::new(BlockEnded {
             block: name,
             boot: 1,
             at_unix_ms: boot.started_unix_ms,

@@ -107,7 +107,7 @@ fn what_was_not_timed_is_not_measured_and_no_zero() {
     let mut untimed = contents(&by_instructions(2, 1), crate::common::outcome);
     // The run of fexit has no barriers, like that of a real IOR.
     for entry in &mut untimed.entries {
-        let bpfassay_results::Entry::Run(record) = entry else { continue };
+        let bpfassay_results::JournalEntry::Run(record) = entry else { continue };
         let Outcome::Measured(figures) = &mut record.outcome else { continue };
         match record.cell.contains("fexit") {
             true => figures.phases.clear(),

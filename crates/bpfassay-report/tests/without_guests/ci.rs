@@ -14,7 +14,7 @@ use bpfassay_report::{
     derive,
     render::{Github, badge, bencher, github, ktap},
 };
-use bpfassay_results::{Attach, CellResult, Contents, Entry, Figure, Outcome, Results};
+use bpfassay_results::{Attach, CellResult, Figure, JournalContents, JournalEntry, Outcome, Results};
 use bpfassay_stats::Verdict;
 use bpfassay_study::{Clock, Gate};
 use bpfassay_tool::finding::{Certainty, FindingResult, FindingStatus, Kind};
@@ -41,7 +41,7 @@ fn sound() -> Results {
 }
 
 fn unfinished() -> Results {
-    derive(&Contents { entries: Vec::new(), ..contents(&study(None, 3, 1), outcome) })
+    derive(&JournalContents { entries: Vec::new(), ..contents(&study(None, 3, 1), outcome) })
 }
 
 fn message(results: &Results) -> (String, String) {
@@ -71,10 +71,10 @@ fn a_badge_of_interrupted_results_is_not_green() {
         let mut entries = whole.entries.clone();
         let mut runs = 0;
         entries.retain(|entry| {
-            runs += usize::from(matches!(entry, Entry::Run(_)));
-            runs <= kept && !matches!(entry, Entry::BlockEnded(_))
+            runs += usize::from(matches!(entry, JournalEntry::Run(_)));
+            runs <= kept && !matches!(entry, JournalEntry::BlockEnded(_))
         });
-        let (message, color) = message(&derive(&Contents { entries, ..whole.clone() }));
+        let (message, color) = message(&derive(&JournalContents { entries, ..whole.clone() }));
         assert_eq!(color, "yellow", "{message}");
         assert!(message.contains("measured, ") && !message.contains("exact, 6 of 6"), "{message}");
     }

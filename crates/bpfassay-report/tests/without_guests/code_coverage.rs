@@ -15,8 +15,8 @@ use bpfassay_report::{
     render::{FormatError, html, lcov},
 };
 use bpfassay_results::{
-    BootCoverage, CodeCoverage, Contents, CoveredBranch, Entry, Figure, Outcome, ProgramExecutions, ProgramLines,
-    ProgramSource, Results, RunCoverage, SourceBranch, SourceLine,
+    BootCoverage, CodeCoverage, CoveredBranch, Figure, JournalContents, JournalEntry, Outcome, ProgramExecutions,
+    ProgramLines, ProgramSource, Results, RunCoverage, SourceBranch, SourceLine,
 };
 use bpfassay_study::PlannedRun;
 
@@ -62,12 +62,15 @@ fn executions() -> Vec<ProgramExecutions> {
 
 /// Makes the journal of the made-up study with two rounds, in which runs with a tool executed
 /// `programs`.
-fn covered(programs: Vec<ProgramSource>, of_run: impl Fn(&PlannedRun) -> Figure<Vec<ProgramExecutions>>) -> Contents {
+fn covered(
+    programs: Vec<ProgramSource>,
+    of_run: impl Fn(&PlannedRun) -> Figure<Vec<ProgramExecutions>>,
+) -> JournalContents {
     let mut contents =
         contents(&study(None, 2, 1), |_, run| Outcome::Measured(Box::new(figures(run.spec.probe, 100.0, 200.0))));
     let blocks = contents.header.plan.blocks.clone();
     for entry in &mut contents.entries {
-        let Entry::BlockEnded(ended) = entry else { continue };
+        let JournalEntry::BlockEnded(ended) = entry else { continue };
         let block = blocks.iter().find(|block| block.id == ended.block).unwrap();
         let runs = block.runs.iter().filter(|run| !run.spec.probe.is_baseline() && !run.warm_up);
         let runs = runs.map(|run| RunCoverage { run: run.spec.id.clone(), programs: of_run(run) }).collect();
@@ -119,7 +122,7 @@ fn a_branch_that_one_run_does_not_tell_is_not_told() {
 
 #[test]
 fn what_was_not_measured_has_its_reason() {
-    let reasons = |contents: &Contents| {
+    let reasons = |contents: &JournalContents| {
         let results = derive(contents);
         found(&results).into_iter().map(|coverage| coverage.reason().map(str::to_owned)).collect::<Vec<_>>()
     };

@@ -13,8 +13,8 @@ use bpfassay_report::{
     render::{Style, text},
 };
 use bpfassay_results::{
-    Attach, ByteErrors, CellAccuracy, CellMetric, CellResult, Contents, Entry, Figure, MovedSource, Outcome, Overhead,
-    Results, Span, Unit,
+    Attach, ByteErrors, CellAccuracy, CellMetric, CellResult, Figure, JournalContents, JournalEntry, MovedSource,
+    Outcome, Overhead, Results, Span, Unit,
 };
 use bpfassay_stats::{Spread, random::Generator};
 use bpfassay_study::{Clock, Study, Target, WorkloadKind};
@@ -279,7 +279,7 @@ fn boots_count_as_observations_where_there_are_several() {
 fn pairs_across_an_interruption_are_distinguished() {
     let mut contents = contents(&study(None, 2, 1), outcome);
     for entry in &mut contents.entries {
-        if let Entry::Run(record) = entry
+        if let JournalEntry::Run(record) = entry
             && record.cell == X86_FEXIT
             && record.round == 2
         {
@@ -320,7 +320,7 @@ fn refusals_are_expected_only_as_declared() {
 
 #[test]
 fn an_empty_journal_has_every_cell_and_no_figure() {
-    let mut contents: Contents = contents(&study(None, 1, 1), outcome);
+    let mut contents: JournalContents = contents(&study(None, 1, 1), outcome);
     contents.entries.clear();
     let results = derive(&contents);
     assert_eq!(results.cells.len(), 9);
@@ -442,16 +442,16 @@ fn figures_of_cells_do_not_depend_on_which_guest_ended_first() {
         }
         other => other,
     });
-    let block_of = |entry: &Entry| match entry {
-        Entry::BlockStarted(started) => started.block.clone(),
-        Entry::GuestReady(ready) => ready.block.clone(),
-        Entry::Run(record) => record.block.clone(),
-        Entry::BlockEnded(ended) => ended.block.clone(),
-        Entry::Provisioned { .. } | Entry::Resumed { .. } => panic!("an entry that is of no block"),
+    let block_of = |entry: &JournalEntry| match entry {
+        JournalEntry::BlockStarted(started) => started.block.clone(),
+        JournalEntry::GuestReady(ready) => ready.block.clone(),
+        JournalEntry::Run(record) => record.block.clone(),
+        JournalEntry::BlockEnded(ended) => ended.block.clone(),
+        JournalEntry::Provisioned { .. } | JournalEntry::Resumed { .. } => panic!("an entry that is of no block"),
     };
     let mut other = measured.clone();
     // The sort is stable: entries of a block keep their order.
-    let place = |entry: &Entry| measured.header.plan.blocks.iter().position(|block| block.id == block_of(entry));
+    let place = |entry: &JournalEntry| measured.header.plan.blocks.iter().position(|block| block.id == block_of(entry));
     other.entries.sort_by_key(|entry| std::cmp::Reverse(place(entry)));
     assert_ne!(other.entries, measured.entries);
     let (first, second) = (derive(&measured), derive(&other));

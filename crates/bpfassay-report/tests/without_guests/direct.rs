@@ -17,8 +17,8 @@ use bpfassay_report::{
     trend::{Quantity, trend},
 };
 use bpfassay_results::{
-    CellMetric, Contents, Direct, Entry, Figure, FunctionCount, Instructions, Outcome, PhaseCount, Results, Role,
-    RunCount, RunResult,
+    CellMetric, Direct, Figure, FunctionCount, Instructions, JournalContents, JournalEntry, Outcome, PhaseCount,
+    Results, Role, RunCount, RunResult,
 };
 use bpfassay_stats::{Verdict, gate::Change};
 use bpfassay_study::{Clock, Gate, PlannedRun, Study};
@@ -53,7 +53,7 @@ fn count_of(program: u64, is_baseline: bool) -> Figure<Instructions> {
 }
 
 /// Makes the journal of the made-up study, with counts in every boot.
-fn counted(counts: impl Fn(bool) -> Figure<Instructions>, idle_ns: Option<u64>) -> Contents {
+fn counted(counts: impl Fn(bool) -> Figure<Instructions>, idle_ns: Option<u64>) -> JournalContents {
     counted_in(&study(None, 2, 1), |_, is_baseline| counts(is_baseline), idle_ns)
 }
 
@@ -62,7 +62,7 @@ fn counted_in(
     study: &Study,
     counts: impl Fn(&PlannedRun, bool) -> Figure<Instructions>,
     idle_ns: Option<u64>,
-) -> Contents {
+) -> JournalContents {
     let mut contents = contents(study, |_, run| {
         let mut figures = figures(run.spec.probe, 100.0, 200.0);
         for phase in &mut figures.phases {
@@ -73,7 +73,7 @@ fn counted_in(
     });
     let blocks = contents.header.plan.blocks.clone();
     for entry in &mut contents.entries {
-        let Entry::BlockEnded(ended) = entry else { continue };
+        let JournalEntry::BlockEnded(ended) = entry else { continue };
         let block = blocks.iter().find(|block| block.id == ended.block).unwrap();
         let of_run = |run: &PlannedRun| RunCount {
             run: run.spec.id.clone(),

@@ -8,7 +8,7 @@ use bpfassay_report::{
     derive,
     render::{Style, csv, html, junit, markdown, openmetrics, text},
 };
-use bpfassay_results::{Contents, Entry, Outcome, file};
+use bpfassay_results::{JournalContents, JournalEntry, Outcome, file};
 use bpfassay_study::Clock;
 use proptest::prelude::*;
 use serde::Deserialize as _;
@@ -57,9 +57,9 @@ fn shaken(outcome: &Outcome, seed: u64, one_in: u64) -> Outcome {
     serde_json::from_value(Value::Object(parts)).unwrap()
 }
 
-fn shaken_all(mut contents: Contents, seed: u64, one_in: u64) -> Contents {
+fn shaken_all(mut contents: JournalContents, seed: u64, one_in: u64) -> JournalContents {
     for (index, entry) in contents.entries.iter_mut().enumerate() {
-        if let Entry::Run(record) = entry {
+        if let JournalEntry::Run(record) = entry {
             let seed = seed.wrapping_add(index as u64);
             record.outcome = shaken(&record.outcome, seed, one_in);
             record.duration_ms = EXTREMES[usize::try_from(seed % 9).unwrap()];
@@ -70,13 +70,13 @@ fn shaken_all(mut contents: Contents, seed: u64, one_in: u64) -> Contents {
 }
 
 /// Makes a journal with samples, statistics of programs, and an end of the tracer.
-fn rich(clock: Clock) -> Contents {
+fn rich(clock: Clock) -> JournalContents {
     let mut study = study(Some("2s"), 2, 2);
     study.clock = clock;
     study.design.bpf_stats = true;
     let mut contents = contents(&study, outcome);
     for entry in &mut contents.entries {
-        if let Entry::Run(record) = entry
+        if let JournalEntry::Run(record) = entry
             && let Outcome::Measured(figures) = &mut record.outcome
             && !figures.probe.is_baseline()
         {

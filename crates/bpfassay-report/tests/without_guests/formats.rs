@@ -26,7 +26,7 @@ use bpfassay_report::{
     derive,
     render::{comparison_junit, comparison_markdown, github, junit, markdown, openmetrics},
 };
-use bpfassay_results::{Contents, Outcome, Results, plain};
+use bpfassay_results::{JournalContents, Outcome, Results, plain};
 use bpfassay_study::Clock;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
@@ -37,7 +37,7 @@ fn all() -> Vec<(&'static str, Results)> {
         ("made-up", derive(&contents(&study(None, 3, 1), outcome))),
         ("hostile", hostile()),
         ("hostile in every field", hostile_everywhere()),
-        ("unfinished", derive(&Contents { entries: Vec::new(), ..contents(&study(None, 3, 1), outcome) })),
+        ("unfinished", derive(&JournalContents { entries: Vec::new(), ..contents(&study(None, 3, 1), outcome) })),
         ("kernels", made_up::series(Clock::Instructions)),
         ("paths", paths::results()),
         ("quick", quick::results()),

@@ -9,7 +9,7 @@ use bpfassay_report::{
 use bpfassay_results::{Outcome, Results, ToolResult};
 use bpfassay_study::Study;
 use bpfassay_tool::{
-    Unit, Whose,
+    CountedUnit, Whose,
     finding::{Compared, FindingResult, FindingStatus, Kind, NotCompared},
 };
 
@@ -159,7 +159,7 @@ fn a_figure_within_bounds_is_not_said_to_be_exact() {
             figure: "reads".to_owned(),
             operations: vec![Operation::Read],
             variants: Vec::new(),
-            unit: Unit::Calls,
+            unit: CountedUnit::Calls,
             whose: Whose::System,
             subject: None,
             reported,

@@ -20,7 +20,7 @@ use bpfassay_report::{
     derive,
 };
 use bpfassay_results::{
-    Contents, Entry, Journal, JournalError, ResultsError, file,
+    Journal, JournalContents, JournalEntry, JournalError, ResultsError, file,
     journal::{FILE_NAME, TORN_FILE_NAME},
 };
 use lzma_rust2::{XzOptions, XzWriter};
@@ -31,7 +31,7 @@ use sha2::{Digest, Sha256};
 use crate::common::{contents, outcome, study};
 
 /// Makes a small journal: one target, four runs in one boot.
-fn small(seed: u64) -> Contents {
+fn small(seed: u64) -> JournalContents {
     let mut study = study(None, 1, 1);
     study.targets.truncate(1);
     study.design.seed = seed;
@@ -39,21 +39,21 @@ fn small(seed: u64) -> Contents {
 }
 
 /// Makes an intact results directory.
-fn whole(directory: &Path) -> Contents {
+fn whole(directory: &Path) -> JournalContents {
     let contents = small(1);
     written(directory, &contents);
     for entry in &contents.entries {
-        if let Entry::BlockStarted(started) = entry {
+        if let JournalEntry::BlockStarted(started) = entry {
             let log = directory.join(started.log.as_ref().unwrap());
             fs::create_dir_all(log.parent().unwrap()).unwrap();
             fs::write(log, "boots").unwrap();
         }
     }
-    file::write(directory, &derive(&Contents::read(directory).unwrap())).unwrap();
+    file::write(directory, &derive(&JournalContents::read(directory).unwrap())).unwrap();
     contents
 }
 
-fn written(directory: &Path, contents: &Contents) {
+fn written(directory: &Path, contents: &JournalContents) {
     let mut journal = Journal::create(directory, &contents.header).unwrap();
     contents.entries.iter().for_each(|entry| journal.append(entry).unwrap());
 }
@@ -90,7 +90,7 @@ fn of_three_thousand_bit_flips_none_is_accepted() {
         fs::write(path, good).unwrap();
     };
     let journal = folder.path().join(FILE_NAME);
-    flipped(&journal, &mut |bit, length| match Contents::read(folder.path()) {
+    flipped(&journal, &mut |bit, length| match JournalContents::read(folder.path()) {
         Err(error) => assert!(error.to_string().contains(FILE_NAME), "bit {bit}: {error}"),
         Ok(read) => {
             assert_eq!(bit / 8, length - 1, "bit {bit} was accepted");
@@ -114,7 +114,7 @@ fn lines(directory: &Path) -> Vec<String> {
 /// Writes `lines` unchanged, and returns the line at which reading stops.
 fn refused_at(directory: &Path, lines: &[String]) -> (usize, String) {
     fs::write(directory.join(FILE_NAME), lines.join("\n") + "\n").unwrap();
-    match Contents::read(directory) {
+    match JournalContents::read(directory) {
         Err(JournalError::Corrupt { line, message, .. }) => (line, message),
         other => panic!("{other:?}"),
     }
@@ -220,7 +220,7 @@ fn what_cannot_be_under_the_plan_is_refused_whatever_its_sums() {
     assert_eq!(refused_at(folder.path(), &forged(&objects)).0, 9);
     // The helper makes valid journals.
     fs::write(folder.path().join(FILE_NAME), forged(&good).join("\n") + "\n").unwrap();
-    Contents::read(folder.path()).unwrap();
+    JournalContents::read(folder.path()).unwrap();
 }
 
 #[test]
@@ -236,13 +236,13 @@ fn a_line_without_its_end_is_never_used() {
     let longer = forged(&all);
     let text = longer[..8].join("\n");
     fs::write(&path, &text).unwrap();
-    let read = Contents::read(folder.path()).unwrap();
+    let read = JournalContents::read(folder.path()).unwrap();
     assert_eq!(read.entries, written.entries[..6]);
     assert_eq!(read.torn.as_ref().map(|torn| torn.line), Some(8));
     let (_, resumed) = Journal::resume(folder.path()).unwrap();
     assert_eq!(resumed.entries, read.entries);
     let kept = fs::read_to_string(&path).unwrap();
-    assert!(good.starts_with(&kept) && Contents::read(folder.path()).unwrap().torn.is_none());
+    assert!(good.starts_with(&kept) && JournalContents::read(folder.path()).unwrap().torn.is_none());
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_journal_before_sums_is_recognised_by_its_version() {
     whole(folder.path());
     let first = objects(&lines(folder.path()))[0].replacen("\"journal\":4", "\"journal\":1", 1);
     fs::write(folder.path().join(FILE_NAME), first + "\n").unwrap();
-    assert!(matches!(Contents::read(folder.path()), Err(JournalError::Version { found: 1, .. })));
+    assert!(matches!(JournalContents::read(folder.path()), Err(JournalError::Version { found: 1, .. })));
 }
 
 fn pipe(at: &Path) {
@@ -263,7 +263,7 @@ fn pipes_and_devices_are_refused_and_nothing_waits_for_them() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     pipe(&at(FILE_NAME));
-    assert!(matches!(Contents::read(folder.path()), Err(JournalError::NotAFile { .. })));
+    assert!(matches!(JournalContents::read(folder.path()), Err(JournalError::NotAFile { .. })));
     assert!(matches!(Journal::resume(folder.path()), Err(JournalError::NotAFile { .. })));
     pipe(&at(file::FILE_NAME));
     for path in [folder.path().to_owned(), at(file::FILE_NAME), PathBuf::from("/dev/zero")] {
@@ -304,7 +304,7 @@ fn nothing_is_written_through_symbolic_links() {
     assert!(matches!(Journal::resume(&directory), Err(JournalError::NotAFile { .. })));
     assert!(matches!(Journal::create(&directory, &contents.header), Err(JournalError::Exists { .. })));
     // Links in the directory are not followed when reading, unless the user names the file itself.
-    assert!(matches!(Contents::read(&directory), Err(JournalError::NotAFile { .. })));
+    assert!(matches!(JournalContents::read(&directory), Err(JournalError::NotAFile { .. })));
     fs::rename(at(file::FILE_NAME), folder.path().join("results of somebody")).unwrap();
     symlink(folder.path().join("results of somebody"), at(file::FILE_NAME)).unwrap();
     assert!(matches!(file::read(&directory), Err(ResultsError::NotAFile { .. })));

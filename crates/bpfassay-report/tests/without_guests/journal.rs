@@ -17,8 +17,8 @@ use std::{
 
 use bpfassay_report::derive;
 use bpfassay_results::{
-    Again, BlockEnded, BlockStarted, BootVerdict, Contents, Entry, FailureKind, Journal, JournalError, Outcome,
-    RunFailure,
+    Again, BlockEnded, BlockStarted, BootVerdict, FailureKind, Journal, JournalContents, JournalEntry, JournalError,
+    Outcome, RunFailure,
     journal::{FILE_NAME, TORN_FILE_NAME},
 };
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ use proptest::prelude::*;
 use crate::common::{contents, outcome, panic_of_guest, study};
 
 /// Writes a finished journal, and returns its contents.
-fn on_disk(directory: &Path) -> Contents {
+fn on_disk(directory: &Path) -> JournalContents {
     let contents = contents(&study(None, 1, 1), outcome);
     let mut journal = Journal::create(directory, &contents.header).unwrap();
     for entry in &contents.entries {
@@ -46,11 +46,11 @@ fn what_is_written_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("a/b");
     let written = on_disk(&directory);
-    let read = Contents::read(&directory).unwrap();
+    let read = JournalContents::read(&directory).unwrap();
     assert_eq!(read.digest.as_ref().map(|digest| digest.lines), Some(written.entries.len() as u64 + 1));
-    assert_eq!(Contents { digest: None, ..read }, written);
+    assert_eq!(JournalContents { digest: None, ..read }, written);
     let (_, resumed) = Journal::resume(&directory).unwrap();
-    assert_eq!(Contents { digest: None, ..resumed }, written);
+    assert_eq!(JournalContents { digest: None, ..resumed }, written);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_crash_in_any_byte_of_a_line_loses_that_line_only() {
     let start = text[..text.len() - 1].iter().rposition(|&byte| byte == b'\n').unwrap() + 1;
     for end in start + 1..text.len() {
         fs::write(&path, &text[..end]).unwrap();
-        let read = Contents::read(folder.path()).unwrap();
+        let read = JournalContents::read(folder.path()).unwrap();
         assert_eq!(read.entries, whole.entries[..whole.entries.len() - 1]);
         assert_eq!(read.torn.as_ref().map(|torn| torn.bytes), Some(end - start));
     }
@@ -81,7 +81,7 @@ fn resuming_sets_a_torn_line_aside_and_goes_on() {
         assert!(resumed.torn.is_some());
         journal.append(last).unwrap();
     }
-    assert_eq!(Contents { digest: None, ..Contents::read(folder.path()).unwrap() }, whole);
+    assert_eq!(JournalContents { digest: None, ..JournalContents::read(folder.path()).unwrap() }, whole);
     let aside = fs::read(folder.path().join(TORN_FILE_NAME)).unwrap();
     assert!(text[..text.len() - 10].ends_with(aside.trim_ascii_end()) && aside.len() > 10);
 }
@@ -101,7 +101,7 @@ fn any_other_damage_is_an_error_that_names_the_line() {
     ] {
         fs::write(&path, &good).unwrap();
         corrupt(&path, line, to);
-        let error = Contents::read(folder.path()).unwrap_err();
+        let error = JournalContents::read(folder.path()).unwrap_err();
         assert!(matches!(error, JournalError::Corrupt { line: named, .. } if named == line), "{error}");
         assert!(error.to_string().contains(message), "{error}");
         // An error leaves the file unchanged.
@@ -110,9 +110,9 @@ fn any_other_damage_is_an_error_that_names_the_line() {
         assert_eq!(fs::read(&path).unwrap(), before);
     }
     fs::write(&path, "{\"journal\":4,").unwrap();
-    assert!(matches!(Contents::read(folder.path()), Err(JournalError::Corrupt { line: 1, .. })));
+    assert!(matches!(JournalContents::read(folder.path()), Err(JournalError::Corrupt { line: 1, .. })));
     fs::write(&path, good.replacen("\"journal\":4", "\"journal\":1", 1)).unwrap();
-    assert!(matches!(Contents::read(folder.path()), Err(JournalError::Version { found: 1, .. })));
+    assert!(matches!(JournalContents::read(folder.path()), Err(JournalError::Version { found: 1, .. })));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn there_is_one_writer() {
     let (first, _) = Journal::resume(folder.path()).unwrap();
     assert!(matches!(Journal::resume(folder.path()), Err(JournalError::Locked { .. })));
     // Reading needs no lock.
-    assert_eq!(Contents::read(folder.path()).unwrap().entries.len(), contents.entries.len());
+    assert_eq!(JournalContents::read(folder.path()).unwrap().entries.len(), contents.entries.len());
     drop(first);
     Journal::resume(folder.path()).unwrap();
     assert!(matches!(Journal::create(folder.path(), &contents.header), Err(JournalError::Exists { .. })));
@@ -170,11 +170,11 @@ fn a_full_disk_is_reported_and_leaves_a_whole_journal() {
     };
     assert!(error.to_string().contains("the disk is full; free some space, then resume"), "{error}");
     assert!(matches!(journal.append(&contents.entries[2]), Err(JournalError::Failed { .. })));
-    assert_eq!(Contents::read(folder.path()).unwrap().entries.len(), written);
+    assert_eq!(JournalContents::read(folder.path()).unwrap().entries.len(), written);
 }
 
 /// Returns the names of the runs to do.
-fn open(contents: &Contents, again: Again) -> Vec<String> {
+fn open(contents: &JournalContents, again: Again) -> Vec<String> {
     contents.to_do(again).iter().flat_map(|todo| todo.open().map(|run| run.spec.id.clone())).collect()
 }
 
@@ -194,13 +194,13 @@ fn what_is_done_is_not_done_again() {
 
 /// Makes the journal of a study's first block, whose boot ended with `verdict` before its last run.
 /// Returns it with the names of the runs.
-fn broken_off(verdict: Option<BootVerdict>, settled: &[usize]) -> (Contents, Vec<String>) {
+fn broken_off(verdict: Option<BootVerdict>, settled: &[usize]) -> (JournalContents, Vec<String>) {
     let mut contents = contents(&study(None, 1, 1), outcome);
     contents.header.plan.blocks.truncate(1);
     let runs: Vec<String> = contents.header.plan.blocks[0].runs.iter().map(|run| run.spec.id.clone()).collect();
     contents.entries.truncate(2 + runs.len() - 1);
     if let Some(verdict) = verdict {
-        contents.entries.push(Entry::BlockEnded(Box::new(BlockEnded {
+        contents.entries.push(JournalEntry::BlockEnded(Box::new(BlockEnded {
             counts: None,
             code_coverage: None,
             block: contents.header.plan.blocks[0].id.clone(),
@@ -215,8 +215,8 @@ fn broken_off(verdict: Option<BootVerdict>, settled: &[usize]) -> (Contents, Vec
     (contents, runs)
 }
 
-fn booted(contents: &mut Contents, boot: u32, runs: &[String], confirming: Option<&String>) {
-    contents.entries.push(Entry::BlockStarted(Box::new(BlockStarted {
+fn booted(contents: &mut JournalContents, boot: u32, runs: &[String], confirming: Option<&String>) {
+    contents.entries.push(JournalEntry::BlockStarted(Box::new(BlockStarted {
         block: contents.header.plan.blocks[0].id.clone(),
         boot,
         attempt: 1,
@@ -269,7 +269,7 @@ fn what_failed_by_the_host_is_never_final() {
         after: None,
     };
     for entry in &mut contents.entries {
-        if let Entry::Run(record) = entry
+        if let JournalEntry::Run(record) = entry
             && record.run != runs[1]
         {
             record.outcome = Outcome::Failed(host.clone());
@@ -291,7 +291,7 @@ proptest! {
         // These runs are decided without a boot, so they are settled at once.
         contents.entries = plan.runs().zip(&done).zip(&failed).filter(|((_, done), _)| **done).map(|(((block, run), _), failed)| {
             let outcome = if *failed { Outcome::Failed(panic_of_guest()) } else { Outcome::Refused(crate::common::not_supported()) };
-            Entry::Run(Box::new(crate::common::record(block, run, outcome)))
+            JournalEntry::Run(Box::new(crate::common::record(block, run, outcome)))
         }).collect();
         let again = if again { Again::Failed } else { Again::Host };
         let to_do = open(&contents, again);
@@ -311,7 +311,7 @@ proptest! {
     fn any_bytes_are_refused(bytes: Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();
         fs::File::create(folder.path().join(FILE_NAME)).unwrap().write_all(&bytes).unwrap();
-        prop_assert!(Contents::read(folder.path()).is_err());
+        prop_assert!(JournalContents::read(folder.path()).is_err());
     }
 }
 

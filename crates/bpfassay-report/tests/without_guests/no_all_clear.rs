@@ -10,7 +10,7 @@ use bpfassay_report::{
     derive,
     render::{Screen, Style, screen, text},
 };
-use bpfassay_results::{Contents, Entry, FailureKind, Outcome, RunFailure, RunRecord};
+use bpfassay_results::{FailureKind, JournalContents, JournalEntry, Outcome, RunFailure, RunRecord};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -97,7 +97,7 @@ impl Lack {
 
 /// Makes the journal of a study in which everything was measured and is exact, except for expected
 /// refusals.
-fn whole() -> Contents {
+fn whole() -> JournalContents {
     contents(&study(None, 2, 1), |block, run| match (block.target.arch, run.spec.probe.probe) {
         (Arch::Aarch64, Probe::Fexit) => Outcome::Refused(not_supported()),
         _ => Outcome::Measured(Box::new(figures(run.spec.probe, 100.0, 200.0))),
@@ -122,13 +122,13 @@ fn on_screen(results: &bpfassay_results::Results) -> (usize, usize) {
 
 /// Makes `whole` with `lacks`, each for the run with this number, and returns the cells of these
 /// runs.
-fn lacking(lacks: &[(usize, Lack)]) -> (Contents, BTreeSet<String>) {
+fn lacking(lacks: &[(usize, Lack)]) -> (JournalContents, BTreeSet<String>) {
     let mut contents = whole();
-    let count = contents.entries.iter().filter(|entry| matches!(entry, Entry::Run(_))).count();
+    let count = contents.entries.iter().filter(|entry| matches!(entry, JournalEntry::Run(_))).count();
     let mut harmed = BTreeSet::new();
     let mut at = 0;
     contents.entries.retain_mut(|entry| {
-        let Entry::Run(record) = entry else { return true };
+        let JournalEntry::Run(record) = entry else { return true };
         let of_run: Vec<Lack> =
             lacks.iter().filter(|(number, _)| number % count == at).map(|(_, lack)| *lack).collect();
         at += 1;

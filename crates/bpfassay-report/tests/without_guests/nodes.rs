@@ -17,16 +17,16 @@ use bpfassay_report::{
     derive,
     render::{Style, html, text},
 };
-use bpfassay_results::{Contents, Entry, Figure, NodeRun, Outcome};
+use bpfassay_results::{Figure, JournalContents, JournalEntry, NodeRun, Outcome};
 
 use crate::common::{MOVED, contents, outcome, reading, study};
 
 /// Makes a journal of runs of two nodes. The second node moved all bytes except for `first`, and
 /// its tracer counted `lost` bytes too few.
-fn of_two_nodes(first: u64, lost: u64) -> Contents {
+fn of_two_nodes(first: u64, lost: u64) -> JournalContents {
     let mut contents = contents(&study(None, 2, 1), outcome);
     for entry in &mut contents.entries {
-        let Entry::Run(record) = entry else { continue };
+        let JournalEntry::Run(record) = entry else { continue };
         let Outcome::Measured(all) = &mut record.outcome else { continue };
         let whole = |bytes: u64| Interval {
             before: reading(all.probe, 500_000_000, 0, 0),
@@ -50,7 +50,7 @@ fn of_two_nodes(first: u64, lost: u64) -> Contents {
 }
 
 /// Returns the table of nodes in a report.
-fn table(contents: &Contents) -> String {
+fn table(contents: &JournalContents) -> String {
     let all = text(&derive(contents), Style::default());
     let from = all.find("\nnodes: ").unwrap_or_else(|| panic!("no table of nodes: {all}"));
     let table = &all[from + 1..];

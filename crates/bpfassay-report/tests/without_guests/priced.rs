@@ -14,7 +14,7 @@ use bpfassay_report::{
     render::{Style, csv, html, markdown, openmetrics, text},
 };
 use bpfassay_results::{
-    Direct, Entry, Figure, FunctionCount, Instructions, Misses, Outcome, PhaseCount, PhaseMisses, Results, Role,
+    Direct, Figure, FunctionCount, Instructions, JournalEntry, Misses, Outcome, PhaseCount, PhaseMisses, Results, Role,
     RunCount,
 };
 use bpfassay_study::{Clock, Model, PlannedRun, Study};
@@ -57,7 +57,7 @@ fn results_with(model: Option<Model>, is_modelled: bool) -> Results {
     let mut contents = contents(&study, |_, run| Outcome::Measured(Box::new(figures(run.spec.probe, 100.0, 200.0))));
     let blocks = contents.header.plan.blocks.clone();
     for entry in &mut contents.entries {
-        let Entry::BlockEnded(ended) = entry else { continue };
+        let JournalEntry::BlockEnded(ended) = entry else { continue };
         let block = blocks.iter().find(|block| block.id == ended.block).unwrap();
         let phase = |name: &str, run: &PlannedRun| PhaseCount {
             name: name.to_owned(),

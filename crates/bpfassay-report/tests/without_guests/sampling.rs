@@ -14,7 +14,9 @@ use bpfassay_report::{
     render::{Style, text},
     to_do,
 };
-use bpfassay_results::{Again, BootVerdict, Contents, Entry, FailureKind, Outcome, RunFailure, Sampled, SamplingEnd};
+use bpfassay_results::{
+    Again, BootVerdict, FailureKind, JournalContents, JournalEntry, Outcome, RunFailure, Sampled, SamplingEnd,
+};
 use bpfassay_stats::random::Generator;
 use bpfassay_study::{Block, PlannedRun, Study, WarmUp};
 
@@ -39,9 +41,9 @@ fn outcome(spread: f64) -> impl Fn(&Block, &PlannedRun) -> Outcome {
 
 /// Does what remains to do, stage after stage, like `run`; returns the number of boots in each
 /// stage.
-fn carry_out(study: &Study, spread: f64) -> (Contents, Vec<usize>) {
+fn carry_out(study: &Study, spread: f64) -> (JournalContents, Vec<usize>) {
     let whole = contents(study, outcome(spread));
-    let mut so_far = Contents { entries: Vec::new(), ..whole.clone() };
+    let mut so_far = JournalContents { entries: Vec::new(), ..whole.clone() };
     let mut stages = Vec::new();
     loop {
         let blocks = to_do(&so_far, Again::Nothing);
@@ -49,13 +51,13 @@ fn carry_out(study: &Study, spread: f64) -> (Contents, Vec<usize>) {
             return (so_far, stages);
         }
         assert!(stages.len() < 20, "it does not come to an end");
-        let is_of = |entry: &Entry| {
+        let is_of = |entry: &JournalEntry| {
             let block = match entry {
-                Entry::BlockStarted(started) => &started.block,
-                Entry::GuestReady(ready) => &ready.block,
-                Entry::Run(record) => &record.block,
-                Entry::BlockEnded(ended) => &ended.block,
-                Entry::Provisioned { .. } | Entry::Resumed { .. } => return false,
+                JournalEntry::BlockStarted(started) => &started.block,
+                JournalEntry::GuestReady(ready) => &ready.block,
+                JournalEntry::Run(record) => &record.block,
+                JournalEntry::BlockEnded(ended) => &ended.block,
+                JournalEntry::Provisioned { .. } | JournalEntry::Resumed { .. } => return false,
             };
             blocks.iter().any(|next| next.block.id == *block)
         };
@@ -64,7 +66,7 @@ fn carry_out(study: &Study, spread: f64) -> (Contents, Vec<usize>) {
     }
 }
 
-fn only(contents: &Contents) -> Sampled {
+fn only(contents: &JournalContents) -> Sampled {
     let sampling = derive(contents).sampling;
     assert_eq!(sampling.len(), 1, "{sampling:?}");
     sampling.into_iter().next().unwrap()
@@ -120,9 +122,9 @@ fn an_interruption_between_two_looks_leaves_the_rest_of_the_stage() {
     let before = whole
         .entries
         .iter()
-        .position(|entry| matches!(entry, Entry::BlockStarted(started) if started.block == second))
+        .position(|entry| matches!(entry, JournalEntry::BlockStarted(started) if started.block == second))
         .unwrap();
-    let interrupted = Contents { entries: whole.entries.get(..before).unwrap().to_vec(), ..whole.clone() };
+    let interrupted = JournalContents { entries: whole.entries.get(..before).unwrap().to_vec(), ..whole.clone() };
     let left: Vec<u32> = to_do(&interrupted, Again::Host).iter().map(|todo| todo.block.replicate).collect();
     assert_eq!(left, [2, 3]);
     assert_eq!(only(&interrupted).end, None);
@@ -134,20 +136,20 @@ fn an_interruption_between_two_looks_leaves_the_rest_of_the_stage() {
 fn only_records_that_count_for_good_end_sampling() {
     let whole = contents(&sequential("1%"), outcome(0.0001));
     let third = whole.header.plan.blocks.get(2).unwrap().id.clone();
-    let is_after = |entry: &Entry| matches!(entry, Entry::BlockEnded(ended) if ended.block == third);
+    let is_after = |entry: &JournalEntry| matches!(entry, JournalEntry::BlockEnded(ended) if ended.block == third);
     let end = whole.entries.iter().position(is_after).unwrap();
-    let mut provisional = Contents { entries: whole.entries.get(..end).unwrap().to_vec(), ..whole.clone() };
-    let replicates = |contents: &Contents, again| -> Vec<u32> {
+    let mut provisional = JournalContents { entries: whole.entries.get(..end).unwrap().to_vec(), ..whole.clone() };
+    let replicates = |contents: &JournalContents, again| -> Vec<u32> {
         to_do(contents, again).iter().map(|todo| todo.block.replicate).collect()
     };
     assert_eq!(replicates(&provisional, Again::Nothing), [3]);
     let mut ended = whole.entries.get(end).unwrap().clone();
-    if let Entry::BlockEnded(ended) = &mut ended {
+    if let JournalEntry::BlockEnded(ended) = &mut ended {
         ended.verdict = BootVerdict::Host;
         ended.settled = whole.header.plan.blocks.get(2).unwrap().runs.iter().map(|run| run.spec.id.clone()).collect();
     }
     for entry in provisional.entries.iter_mut() {
-        if let Entry::Run(record) = entry
+        if let JournalEntry::Run(record) = entry
             && record.block == third
         {
             record.outcome = Outcome::Failed(RunFailure {

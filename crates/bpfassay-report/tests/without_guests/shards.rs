@@ -13,7 +13,7 @@ use bpfassay_report::{
     render::{Style, comparison_text, html, junit, markdown, text},
     to_do,
 };
-use bpfassay_results::{Again, Contents, Journal, JournalError, Results, SamplingEnd};
+use bpfassay_results::{Again, Journal, JournalContents, JournalError, Results, SamplingEnd};
 use bpfassay_study::{Available, Clock, Gate, Narrowing, Shard, Share, Study, expand};
 
 use crate::common::{contents, contents_of, outcome, plan, study};
@@ -27,7 +27,7 @@ fn with_gate() -> Study {
 }
 
 /// Makes the journal of a shard of that study.
-fn shard(text: &str) -> Contents {
+fn shard(text: &str) -> JournalContents {
     contents_of(plan(&with_gate()).of_shard(text.parse::<Shard>().unwrap()).unwrap(), outcome)
 }
 
@@ -90,7 +90,7 @@ fn a_journal_has_nothing_of_other_shards() {
     for entry in own.entries.iter().chain(&other.entries[..1]) {
         journal.append(entry).unwrap();
     }
-    let error = Contents::read(folder.path()).unwrap_err();
+    let error = JournalContents::read(folder.path()).unwrap_err();
     assert!(matches!(error, JournalError::Corrupt { .. }), "{error}");
     assert!(error.to_string().contains("shard 1 of 3 of the plan has no block aarch64_6.1_w_nfs4.2_1"), "{error}");
 }
@@ -101,7 +101,7 @@ fn a_journal_of_more_shards_than_boots_is_refused() {
     let mut header = shard("1/3").header;
     header.plan.shard = Shard::new(1, 7);
     Journal::create(folder.path(), &header).unwrap();
-    assert!(Contents::read(folder.path()).unwrap_err().to_string().contains("fewer boots than shards"));
+    assert!(JournalContents::read(folder.path()).unwrap_err().to_string().contains("fewer boots than shards"));
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_shard_samples_its_own_targets_until_they_are_narrow() {
         Narrowing { until: Some("50%".parse::<Share>().unwrap()), replicates: Some(6), ..Narrowing::default() };
     let study = Study { clock: Clock::Instructions, ..study(None, 2, 1) };
     let plan = expand(&study, &narrowing, &Available::default()).unwrap().of_shard("1/3".parse().unwrap()).unwrap();
-    let begun = Contents { entries: Vec::new(), ..contents_of(plan.clone(), outcome) };
+    let begun = JournalContents { entries: Vec::new(), ..contents_of(plan.clone(), outcome) };
     let first = to_do(&begun, Again::Nothing);
     assert!(!first.is_empty() && first.iter().all(|todo| todo.block.target.to_string() == "x86_64 6.1"));
     let done = contents_of(plan, outcome);

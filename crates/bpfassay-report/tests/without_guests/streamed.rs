@@ -7,14 +7,14 @@ use bpfassay_report::{
     derive, derive_in,
     render::{Style, html, text},
 };
-use bpfassay_results::{Contents, Entry, Journal, OpenDirectory, Results, file, fingerprint};
+use bpfassay_results::{Journal, JournalContents, JournalEntry, OpenDirectory, Results, file, fingerprint};
 
 use crate::common::{contents, outcome, replicated::Replicated, study};
 
 /// Derives the results of the journal in `directory` in both ways, and returns those from the whole
 /// journal.
 fn same(directory: &std::path::Path) -> Results {
-    let whole = derive(&Contents::read(directory).unwrap());
+    let whole = derive(&JournalContents::read(directory).unwrap());
     let written = fs::read(file::write(directory, &whole).unwrap()).unwrap();
     let opened = OpenDirectory::open(directory).unwrap();
     let streamed = derive_in(&opened).unwrap();
@@ -56,11 +56,11 @@ fn results_with_refusals_failures_samples_and_boots_that_are_done_again_are_the_
         again.truncate(again.len() / 3);
         for entry in &mut again {
             match entry {
-                Entry::BlockStarted(started) => started.boot = 2,
-                Entry::GuestReady(ready) => ready.boot = 2,
-                Entry::Run(record) => record.boot = 2,
-                Entry::BlockEnded(ended) => ended.boot = 2,
-                Entry::Provisioned { .. } | Entry::Resumed { .. } => {}
+                JournalEntry::BlockStarted(started) => started.boot = 2,
+                JournalEntry::GuestReady(ready) => ready.boot = 2,
+                JournalEntry::Run(record) => record.boot = 2,
+                JournalEntry::BlockEnded(ended) => ended.boot = 2,
+                JournalEntry::Provisioned { .. } | JournalEntry::Resumed { .. } => {}
             }
         }
         journal.append_all(&again).unwrap();

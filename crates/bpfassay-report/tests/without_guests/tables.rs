@@ -19,12 +19,12 @@ use bpfassay_report::{
     derive,
     render::{Style, html, markdown, text},
 };
-use bpfassay_results::{Contents, Entry, FailureKind, Outcome, RunFailure, journal::Torn};
+use bpfassay_results::{FailureKind, JournalContents, JournalEntry, Outcome, RunFailure, journal::Torn};
 use bpfassay_study::{Available, Block, Narrowing, expand};
 
 use crate::common::{contents, outcome, study};
 
-fn whole() -> Contents {
+fn whole() -> JournalContents {
     contents(&study(None, 3, 1), outcome)
 }
 
@@ -51,7 +51,7 @@ fn sampled_and_over_boots() {
 #[test]
 fn an_unfinished_journal_shows_what_is_missing() {
     let mut contents = whole();
-    let runs = |entry: &Entry| matches!(entry, Entry::Run(_));
+    let runs = |entry: &JournalEntry| matches!(entry, JournalEntry::Run(_));
     let first_run = contents.entries.iter().position(runs).unwrap();
     contents.entries.truncate(first_run + 5);
     insta::assert_snapshot!(text(&derive(&contents), Style::default()));
@@ -73,10 +73,17 @@ fn doubts_are_reported() {
     let narrowing = Narrowing { archs: vec![Arch::X86_64], ..Narrowing::default() };
     let plan = expand(&study(None, 1, 1), &narrowing, &Available::default()).unwrap();
     let kept = |block: &str| plan.blocks.iter().any(|known| known.id == block);
-    let entries =
-        contents.entries.into_iter().filter(|entry| matches!(entry, Entry::Run(run) if kept(&run.block))).collect();
-    let contents =
-        Contents { header: crate::common::header(plan), entries, torn: Some(Torn { line: 9, bytes: 7 }), digest: None };
+    let entries = contents
+        .entries
+        .into_iter()
+        .filter(|entry| matches!(entry, JournalEntry::Run(run) if kept(&run.block)))
+        .collect();
+    let contents = JournalContents {
+        header: crate::common::header(plan),
+        entries,
+        torn: Some(Torn { line: 9, bytes: 7 }),
+        digest: None,
+    };
     let shown = text(&derive(&contents), Style::default());
     insta::assert_snapshot!(shown);
     assert!(!shown.contains('\u{1b}'), "a terminal must not obey what a guest wrote");

@@ -22,7 +22,7 @@ use crate::common::made_up::series;
 #[test]
 fn the_kernel_that_made_it_costlier_is_found() {
     let trend = trend(&[("one".to_owned(), series(Clock::Instructions))]).unwrap();
-    let is_fexit = |series: &&bpfassay_report::trend::Series| series.under_test == "fexit";
+    let is_fexit = |series: &&bpfassay_report::trend::TrendSeries| series.under_test == "fexit";
     let found = trend.series.iter().find(is_fexit).unwrap();
     assert_eq!(found.quantity, Quantity::InstructionsPerCall);
     let labels: Vec<&str> = found.points.iter().map(|point| point.label.as_str()).collect();
@@ -83,7 +83,7 @@ fn steps_between_quiet_stretches_of_the_stored_series_are_found() {
     let stored = crate::common::quick::results_of("kernel-series");
     let trend = trend(&[("stored".to_owned(), stored)]).unwrap();
     for (arch, ratio) in [(Arch::X86_64, 0.929), (Arch::Aarch64, 0.785)] {
-        let is_meant = |series: &&bpfassay_report::trend::Series| {
+        let is_meant = |series: &&bpfassay_report::trend::TrendSeries| {
             series.arch == arch && series.under_test == "fexit" && &*series.metric == "read"
         };
         let series = trend.series.iter().find(is_meant).unwrap();

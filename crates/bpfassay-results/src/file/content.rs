@@ -23,14 +23,14 @@ const MOST_GROWTH: u64 = 100;
 const SLACK: u64 = 16 << 20;
 
 /// Location of the bytes.
-pub(super) struct Content {
+pub(super) struct ContentRange {
     pub(super) path: PathBuf,
     /// The results directory, if the user named one, and the file's name in it.
     within: Option<(OpenDirectory, &'static str)>,
     is_packed: bool,
 }
 
-impl Content {
+impl ContentRange {
     /// Finds the results file at `path`, or in the results directory at `path`.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Content {
         }
         let limit = size.saturating_mul(MOST_GROWTH).saturating_add(SLACK).min(MAX_FILE);
         Ok(match self.is_packed {
-            true => Box::new(Bounded {
+            true => Box::new(BoundedReader {
                 reader: XzReader::new_mem_limit(BufReader::new(file.take(MAX_FILE)), false, MAX_MEMORY),
                 left: limit,
             }),
@@ -97,12 +97,12 @@ impl Content {
 }
 
 /// A reader that fails after too many bytes.
-struct Bounded<R> {
+struct BoundedReader<R> {
     reader: R,
     left: u64,
 }
 
-impl<R: Read> Read for Bounded<R> {
+impl<R: Read> Read for BoundedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.reader.read(buffer)?;
         self.left = self.left.checked_sub(length as u64).ok_or(io::ErrorKind::FileTooLarge)?;
@@ -139,11 +139,11 @@ mod tests {
             assert!(size < 1 << 20, "{size}");
             let error = super::super::read(directory.path()).err().unwrap();
             assert!(matches!(error, ResultsError::Unpacks { .. }), "{begin}: {error}");
-            let mut unpacked = Content::at(directory.path()).unwrap().open().unwrap();
+            let mut unpacked = ContentRange::at(directory.path()).unwrap().open().unwrap();
             let read = io::copy(&mut unpacked, &mut io::sink());
             assert_eq!(read.unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         }
         let (directory, _) = packed("[", 1 << 20);
-        assert!(io::copy(&mut Content::at(directory.path()).unwrap().open().unwrap(), &mut io::sink()).is_ok());
+        assert!(io::copy(&mut ContentRange::at(directory.path()).unwrap().open().unwrap(), &mut io::sink()).is_ok());
     }
 }

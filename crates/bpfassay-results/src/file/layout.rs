@@ -11,12 +11,12 @@ const LINES: usize = 2;
 
 /// Formats the white space of the JSON text.
 #[derive(Default)]
-pub(super) struct Layout {
+pub(super) struct JsonLayout {
     depth: usize,
     has_value: bool,
 }
 
-impl Layout {
+impl JsonLayout {
     fn begin<W: Write + ?Sized>(&mut self, writer: &mut W, bracket: u8) -> io::Result<()> {
         self.depth += 1;
         self.has_value = false;
@@ -47,7 +47,7 @@ impl Layout {
     }
 }
 
-impl Formatter for Layout {
+impl Formatter for JsonLayout {
     fn begin_array<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
         self.begin(writer, b'[')
     }

@@ -13,22 +13,22 @@ use serde_json::value::RawValue;
 use super::{ResultsError, print, write_value};
 use crate::{
     JournalError, OpenDirectory, Results, RunDerived,
-    journal::{Place, Texts},
+    journal::{TextPlace, Texts},
 };
 
 /// Results, and the place of each run's full record.
-pub struct Whole<'a> {
+pub struct WholeResults<'a> {
     results: &'a Results,
     texts: &'a Texts,
-    places: &'a [Place],
+    places: &'a [TextPlace],
     /// The error of the first text that could not be read.
     failed: RefCell<Option<JournalError>>,
 }
 
-impl<'a> Whole<'a> {
+impl<'a> WholeResults<'a> {
     /// Combines `results` with the records at `places`, which have the order of the runs.
     #[must_use]
-    pub fn new(results: &'a Results, texts: &'a Texts, places: &'a [Place]) -> Self {
+    pub fn new(results: &'a Results, texts: &'a Texts, places: &'a [TextPlace]) -> Self {
         Self { results, texts, places, failed: RefCell::default() }
     }
 
@@ -51,7 +51,7 @@ impl<'a> Whole<'a> {
     }
 }
 
-impl Serialize for Whole<'_> {
+impl Serialize for WholeResults<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // Keep in step with the derived `Serialize` of `Results`; only `runs` differs.
         let Results {
@@ -94,11 +94,11 @@ impl Serialize for Whole<'_> {
 }
 
 /// Serializes the runs, each with its full record.
-struct Runs<'a>(&'a Whole<'a>);
+struct Runs<'a>(&'a WholeResults<'a>);
 
 /// Serializes like [`RunResult`].
 #[derive(Serialize)]
-struct Run<'a> {
+struct WholeRun<'a> {
     record: &'a RawValue,
     derived: Option<&'a RunDerived>,
 }
@@ -106,10 +106,10 @@ struct Run<'a> {
 impl Serialize for Runs<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeSeq;
-        let Whole { results, texts, places, failed } = self.0;
+        let WholeResults { results, texts, places, failed } = self.0;
         let mut sequence = serializer.serialize_seq(Some(results.runs.len()))?;
         let mut runs = results.runs.iter();
-        let places: Vec<&Place> = places.iter().take(results.runs.len()).collect();
+        let places: Vec<&TextPlace> = places.iter().take(results.runs.len()).collect();
         texts.each(&places, RawValue::from_string, |text| {
             let text = text.map_err(|error| {
                 let message = S::Error::custom(&error);
@@ -118,7 +118,7 @@ impl Serialize for Runs<'_> {
             })?;
             let record = &*text.map_err(S::Error::custom)?;
             let derived = runs.next().and_then(|run| run.derived.as_deref());
-            sequence.serialize_element(&Run { record, derived })
+            sequence.serialize_element(&WholeRun { record, derived })
         })?;
         sequence.end()
     }

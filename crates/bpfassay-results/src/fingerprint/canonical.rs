@@ -15,26 +15,26 @@ use serde_json::{Serializer, ser::Formatter};
 /// Prints values one after the other, and reuses its buffers.
 #[derive(Debug, Default)]
 pub(super) struct Canonical {
-    text: Shared,
+    text: SharedText,
     /// Buffer for sorting the members of an object.
     spare: Vec<u8>,
 }
 
 /// The text buffer that the serializer writes to and its formatter reads.
 #[derive(Debug, Default, Clone)]
-struct Shared(Rc<RefCell<Vec<u8>>>);
+struct SharedText(Rc<RefCell<Vec<u8>>>);
 
 /// A formatter that sorts the members of an object when the object is complete.
 struct Sorting<'a> {
-    text: Shared,
+    text: SharedText,
     /// Members of each open object so far, the innermost object last.
-    objects: Vec<Vec<Member>>,
+    objects: Vec<Vec<MemberPosition>>,
     spare: &'a mut Vec<u8>,
 }
 
 /// Position of a member in the text.
 #[derive(Clone, Copy)]
-struct Member {
+struct MemberPosition {
     start: usize,
     key_end: usize,
     end: usize,
@@ -62,7 +62,7 @@ impl AsRef<[u8]> for Borrowed<'_> {
     }
 }
 
-impl Write for Shared {
+impl Write for SharedText {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.borrow_mut().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -79,7 +79,7 @@ impl Sorting<'_> {
     }
 
     /// Returns the member that is being written.
-    fn member(&mut self) -> Option<&mut Member> {
+    fn member(&mut self) -> Option<&mut MemberPosition> {
         self.objects.last_mut()?.last_mut()
     }
 }
@@ -194,7 +194,7 @@ impl Formatter for Sorting<'_> {
     fn begin_object_key<W: ?Sized + Write>(&mut self, _writer: &mut W, _first: bool) -> io::Result<()> {
         let start = self.here();
         if let Some(object) = self.objects.last_mut() {
-            object.push(Member { start, key_end: start, end: start });
+            object.push(MemberPosition { start, key_end: start, end: start });
         }
         Ok(())
     }

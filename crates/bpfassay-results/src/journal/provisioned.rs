@@ -2,7 +2,7 @@
 //! Testbeds that grew while a plan was executed: readers of a journal find the whole testbed at its
 //! beginning.
 
-use crate::{Entry, Provenance};
+use crate::{JournalEntry, Provenance};
 
 /// Replaces the initial testbed by the one that it grew to, in `first` (from the header) or in the
 /// resumption that began with it. A resumption whose testbed is larger than before the interruption
@@ -10,19 +10,19 @@ use crate::{Entry, Provenance};
 ///
 /// # Errors
 /// The line number of an entry whose testbed lacks something, and a message.
-pub(super) fn fold(first: &mut Provenance, entries: Vec<Entry>) -> Result<Vec<Entry>, (usize, String)> {
+pub(super) fn fold(first: &mut Provenance, entries: Vec<JournalEntry>) -> Result<Vec<JournalEntry>, (usize, String)> {
     let mut kept = Vec::with_capacity(entries.len());
     let mut grown = Grown { of_header: true, of_entries: Vec::new(), provenance: first.clone() };
     for (index, entry) in entries.into_iter().enumerate() {
         match entry {
-            Entry::Provisioned { provenance, .. } => {
+            JournalEntry::Provisioned { provenance, .. } => {
                 if !provenance.extends(&grown.provenance) {
                     // Entries begin at line 2, after the header.
                     return Err((index + 2, "the testbed lacks something that was there before".to_owned()));
                 }
                 grown.provenance = *provenance;
             }
-            Entry::Resumed { at_unix_ms, provenance } => {
+            JournalEntry::Resumed { at_unix_ms, provenance } => {
                 if provenance.extends(&grown.provenance) {
                     grown.provenance = (*provenance).clone();
                 } else {
@@ -30,7 +30,7 @@ pub(super) fn fold(first: &mut Provenance, entries: Vec<Entry>) -> Result<Vec<En
                     std::mem::replace(&mut grown, next).put(first, &mut kept);
                 }
                 grown.of_entries.push(kept.len());
-                kept.push(Entry::Resumed { at_unix_ms, provenance });
+                kept.push(JournalEntry::Resumed { at_unix_ms, provenance });
             }
             other => kept.push(other),
         }
@@ -47,9 +47,9 @@ struct Grown {
 }
 
 impl Grown {
-    fn put(self, first: &mut Provenance, kept: &mut [Entry]) {
+    fn put(self, first: &mut Provenance, kept: &mut [JournalEntry]) {
         for index in self.of_entries {
-            if let Some(Entry::Resumed { provenance, .. }) = kept.get_mut(index) {
+            if let Some(JournalEntry::Resumed { provenance, .. }) = kept.get_mut(index) {
                 **provenance = self.provenance.clone();
             }
         }
@@ -90,12 +90,12 @@ mod tests {
         }
     }
 
-    fn provisioned(provenance: &Provenance) -> Entry {
-        Entry::Provisioned { at_unix_ms: 1, provenance: Box::new(provenance.clone()) }
+    fn provisioned(provenance: &Provenance) -> JournalEntry {
+        JournalEntry::Provisioned { at_unix_ms: 1, provenance: Box::new(provenance.clone()) }
     }
 
-    fn resumed(provenance: &Provenance) -> Entry {
-        Entry::Resumed { at_unix_ms: 2, provenance: Box::new(provenance.clone()) }
+    fn resumed(provenance: &Provenance) -> JournalEntry {
+        JournalEntry::Resumed { at_unix_ms: 2, provenance: Box::new(provenance.clone()) }
     }
 
     #[test]

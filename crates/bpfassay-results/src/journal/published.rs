@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::Contents;
-use crate::{BlockEnded, BlockStarted, BootVerdict, Entry, Header, JOURNAL_VERSION, Results, RunRecord};
+use super::JournalContents;
+use crate::{BlockEnded, BlockStarted, BootVerdict, JOURNAL_VERSION, JournalEntry, JournalHeader, Results, RunRecord};
 
-impl Contents {
+impl JournalContents {
     /// Rebuilds what `results` keep of their journal: plan, provenance, and the record that stands
     /// for each run. The course of boots, plugin counts and superseded records are missing, so
     /// results derived from this have less.
@@ -14,14 +14,15 @@ impl Contents {
     pub fn of_results(results: Results) -> Self {
         let Results { started_unix_ms, plan, provenance, boots, runs, .. } = results;
         let mut provenance = provenance.into_iter();
-        let header = Header {
+        let header = JournalHeader {
             journal: JOURNAL_VERSION,
             started_unix_ms,
             plan,
             provenance: provenance.next().unwrap_or_default(),
         };
-        let resumed = |provenance| Entry::Resumed { at_unix_ms: started_unix_ms, provenance: Box::new(provenance) };
-        let mut entries: Vec<Entry> = provenance.map(resumed).collect();
+        let resumed =
+            |provenance| JournalEntry::Resumed { at_unix_ms: started_unix_ms, provenance: Box::new(provenance) };
+        let mut entries: Vec<JournalEntry> = provenance.map(resumed).collect();
         let verdicts: BTreeMap<(String, u32), Option<BootVerdict>> =
             boots.into_iter().map(|boot| ((boot.block, boot.boot), boot.verdict)).collect();
         let mut of_boots = BTreeMap::<(String, u32), Vec<Box<RunRecord>>>::new();
@@ -35,7 +36,7 @@ impl Contents {
             let is_open = matches!(verdict, BootVerdict::Complete | BootVerdict::Interrupted | BootVerdict::Host);
             let settled = if is_open { Vec::new() } else { ids.clone() };
             let (block, boot) = key;
-            entries.push(Entry::BlockStarted(Box::new(BlockStarted {
+            entries.push(JournalEntry::BlockStarted(Box::new(BlockStarted {
                 block: block.clone(),
                 boot,
                 at_unix_ms: started_unix_ms,
@@ -46,8 +47,8 @@ impl Contents {
                 confirming: None,
                 reused: None,
             })));
-            entries.extend(records.into_iter().map(Entry::Run));
-            entries.push(Entry::BlockEnded(Box::new(BlockEnded {
+            entries.extend(records.into_iter().map(JournalEntry::Run));
+            entries.push(JournalEntry::BlockEnded(Box::new(BlockEnded {
                 block,
                 boot,
                 at_unix_ms: started_unix_ms,

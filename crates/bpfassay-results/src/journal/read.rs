@@ -15,13 +15,13 @@ use std::{
 use bpfassay_study::Plan;
 
 use super::{
-    Contents, FILE_NAME, JournalDigest, JournalError, MAX_FILE, MAX_HEADER, MAX_LINE, Torn, chain, provisioned,
+    FILE_NAME, JournalContents, JournalDigest, JournalError, MAX_FILE, MAX_HEADER, MAX_LINE, Torn, chain, provisioned,
     sound::Sound,
 };
-use crate::{Entry, Header, JOURNAL_VERSION, directory::OpenDirectory, disk};
+use crate::{JOURNAL_VERSION, JournalEntry, JournalHeader, directory::OpenDirectory, disk};
 
 /// The line reader and its state.
-struct Lines<'a> {
+struct JournalLines<'a> {
     path: &'a Path,
     reader: BufReader<File>,
     chain: JournalDigest,
@@ -37,7 +37,7 @@ struct Lines<'a> {
 /// # Errors
 /// Those of [`read_file`]; [`JournalError::Io`] if the file cannot be opened;
 /// [`JournalError::NotAFile`] if it is not a regular file.
-pub(super) fn read(directory: &OpenDirectory) -> Result<Contents, JournalError> {
+pub(super) fn read(directory: &OpenDirectory) -> Result<JournalContents, JournalError> {
     let path = directory.path().join(FILE_NAME);
     let file = directory.read(FILE_NAME).map_err(|source| JournalError::io("read", &path, source))?;
     read_file(&path, file, MAX_FILE)
@@ -47,7 +47,7 @@ pub(super) fn read(directory: &OpenDirectory) -> Result<Contents, JournalError> 
 ///
 /// # Errors
 /// Those of [`read_each`].
-pub(super) fn read_file(path: &Path, file: File, limit: u64) -> Result<Contents, JournalError> {
+pub(super) fn read_file(path: &Path, file: File, limit: u64) -> Result<JournalContents, JournalError> {
     read_each(path, file, limit, &|_, _, _| (), |_, ()| Ok(()))
 }
 
@@ -66,15 +66,15 @@ pub(super) fn read_each<T: Send>(
     path: &Path,
     file: File,
     limit: u64,
-    make: &(impl Fn(&Plan, Object<'_>, &mut Entry) -> T + Sync),
-    keep: impl FnMut(&mut Entry, T) -> Result<(), JournalError>,
-) -> Result<Contents, JournalError> {
+    make: &(impl Fn(&Plan, EntryText<'_>, &mut JournalEntry) -> T + Sync),
+    keep: impl FnMut(&mut JournalEntry, T) -> Result<(), JournalError>,
+) -> Result<JournalContents, JournalError> {
     let size = file.metadata().map_err(|source| JournalError::io("read", path, source))?.len();
     if size > limit {
         return Err(JournalError::TooLarge { path: path.to_path_buf(), what: "the file".to_owned(), limit });
     }
     let reader = BufReader::with_capacity(256 << 10, file);
-    let mut lines = Lines { path, reader, chain: JournalDigest::default(), number: 0, at: 0, torn: None };
+    let mut lines = JournalLines { path, reader, chain: JournalDigest::default(), number: 0, at: 0, torn: None };
     let Some(mut header) = lines.header()? else {
         return Err(JournalError::Corrupt {
             path: path.to_path_buf(),
@@ -112,7 +112,7 @@ pub(super) fn read_each<T: Send>(
     read?;
     let entries = provisioned::fold(&mut header.provenance, entries)
         .map_err(|(line, message)| JournalError::Corrupt { path: path.to_path_buf(), line, message })?;
-    Ok(Contents { header, entries, torn: lines.torn, digest: Some(lines.chain) })
+    Ok(JournalContents { header, entries, torn: lines.torn, digest: Some(lines.chain) })
 }
 
 /// Number of threads that parse the entries of a journal of `size` bytes.
@@ -128,7 +128,7 @@ pub(super) fn threads(most: usize) -> usize {
 
 /// Text of an entry, and its offset in the file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Object<'a> {
+pub(super) struct EntryText<'a> {
     pub(super) text: &'a [u8],
     pub(super) at: u64,
 }
@@ -153,20 +153,24 @@ const SMALL: u64 = 4 << 20;
 const MOST_MAKERS: usize = 8;
 
 /// Entries of a batch, and the error of the line after them with its number.
-struct Made<T> {
+struct ReadEntries<T> {
     first: usize,
-    entries: Vec<(Entry, T)>,
+    entries: Vec<(JournalEntry, T)>,
     wrong: Option<(usize, String)>,
 }
 
-fn entries_of<T>(batch: &Batch, plan: &Plan, make: &impl Fn(&Plan, Object<'_>, &mut Entry) -> T) -> Made<T> {
-    let mut made = Made { first: batch.first, entries: Vec::with_capacity(batch.ends.len()), wrong: None };
+fn entries_of<T>(
+    batch: &Batch,
+    plan: &Plan,
+    make: &impl Fn(&Plan, EntryText<'_>, &mut JournalEntry) -> T,
+) -> ReadEntries<T> {
+    let mut made = ReadEntries { first: batch.first, entries: Vec::with_capacity(batch.ends.len()), wrong: None };
     let mut start = 0;
     for (index, &(end, at)) in batch.ends.iter().enumerate() {
         let text = batch.bytes.get(start..end).unwrap_or_default();
-        match serde_json::from_slice::<Entry>(text) {
+        match serde_json::from_slice::<JournalEntry>(text) {
             Ok(mut entry) => {
-                let of_entry = make(plan, Object { text, at }, &mut entry);
+                let of_entry = make(plan, EntryText { text, at }, &mut entry);
                 entry.shrink();
                 made.entries.push((entry, of_entry));
             }
@@ -183,10 +187,10 @@ fn entries_of<T>(batch: &Batch, plan: &Plan, make: &impl Fn(&Plan, Object<'_>, &
 /// Takes batches from the receivers of `made` in turn, and passes each entry through `keep`.
 fn in_order<T>(
     path: &Path,
-    made: &[mpsc::Receiver<Made<T>>],
+    made: &[mpsc::Receiver<ReadEntries<T>>],
     mut sound: Sound<'_>,
-    mut keep: impl FnMut(&mut Entry, T) -> Result<(), JournalError>,
-) -> Result<Vec<Entry>, JournalError> {
+    mut keep: impl FnMut(&mut JournalEntry, T) -> Result<(), JournalError>,
+) -> Result<Vec<JournalEntry>, JournalError> {
     let corrupt = |(line, message)| JournalError::Corrupt { path: path.to_path_buf(), line, message };
     let mut entries = Vec::new();
     // When one receiver has no more batches, no other has a later one.
@@ -203,7 +207,7 @@ fn in_order<T>(
     Ok(entries)
 }
 
-impl Lines<'_> {
+impl JournalLines<'_> {
     fn corrupt(&self, message: impl Into<String>) -> JournalError {
         JournalError::Corrupt { path: self.path.to_path_buf(), line: self.number, message: message.into() }
     }
@@ -266,7 +270,7 @@ impl Lines<'_> {
     }
 
     /// Reads the header, if there is a whole line.
-    fn header(&mut self) -> Result<Option<Header>, JournalError> {
+    fn header(&mut self) -> Result<Option<JournalHeader>, JournalError> {
         /// Reads the version and ignores other keys: a header of another version can have other
         /// keys.
         #[derive(serde::Deserialize)]

@@ -7,11 +7,11 @@ use std::collections::{HashMap, HashSet, hash_map};
 use bpfassay_protocol::tracer::Refusal;
 use bpfassay_study::{Block, Plan, PlannedRun};
 
-use crate::{BlockEnded, BootVerdict, Entry, FailureKind, Outcome, RunRecord};
+use crate::{BlockEnded, BootVerdict, FailureKind, JournalEntry, Outcome, RunRecord};
 
 /// Progress of a block.
 #[derive(Default)]
-struct Known {
+struct BlockProgress {
     /// Number of the last started boot; 0 if none.
     started: u32,
     /// Whether the boot is still open.
@@ -22,7 +22,7 @@ struct Known {
 pub(super) struct Sound<'a> {
     /// How messages name the scope of entries: the plan, or a shard of it.
     whole: String,
-    blocks: HashMap<&'a str, Known>,
+    blocks: HashMap<&'a str, BlockProgress>,
     runs: HashMap<&'a str, (&'a Block, &'a PlannedRun)>,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Sound<'a> {
         let whole = plan.shard.map_or_else(|| "the plan".to_owned(), |shard| format!("{} of the plan", shard.phrase()));
         let mut sound = Self { whole, blocks: HashMap::with_capacity(plan.blocks.len()), runs: HashMap::new() };
         for block in &plan.blocks {
-            if sound.blocks.insert(&block.id, Known::default()).is_some() {
+            if sound.blocks.insert(&block.id, BlockProgress::default()).is_some() {
                 return Err(format!("the plan has two blocks {}", block.id));
             }
             for run in &block.runs {
@@ -69,9 +69,9 @@ impl<'a> Sound<'a> {
     ///
     /// # Errors
     /// The reason why the entry is impossible.
-    pub(super) fn next(&mut self, entry: &Entry) -> Result<(), String> {
+    pub(super) fn next(&mut self, entry: &JournalEntry) -> Result<(), String> {
         match entry {
-            Entry::BlockStarted(started) => {
+            JournalEntry::BlockStarted(started) => {
                 let known = self.known(&started.block)?;
                 if started.boot <= known.started {
                     return Err(format!("boot {} of block {} was started before", started.boot, started.block));
@@ -79,20 +79,20 @@ impl<'a> Sound<'a> {
                 (known.started, known.goes_on) = (started.boot, true);
                 started.runs.iter().chain(&started.confirming).try_for_each(|run| self.is_of(run, &started.block))
             }
-            Entry::GuestReady(ready) => {
+            JournalEntry::GuestReady(ready) => {
                 let known = self.known(&ready.block)?;
                 match known.is_in(ready.boot) {
                     true => Ok(()),
                     false => Err(not_started("a guest is ready in", ready.boot, &ready.block)),
                 }
             }
-            Entry::Run(record) => self.run(record),
-            Entry::BlockEnded(ended) => self.ended(ended),
-            Entry::Provisioned { .. } | Entry::Resumed { .. } => Ok(()),
+            JournalEntry::Run(record) => self.run(record),
+            JournalEntry::BlockEnded(ended) => self.ended(ended),
+            JournalEntry::Provisioned { .. } | JournalEntry::Resumed { .. } => Ok(()),
         }
     }
 
-    fn known(&mut self, block: &str) -> Result<&mut Known, String> {
+    fn known(&mut self, block: &str) -> Result<&mut BlockProgress, String> {
         let whole = &self.whole;
         self.blocks.get_mut(block).ok_or_else(|| format!("{whole} has no block {block}"))
     }
@@ -141,7 +141,7 @@ impl<'a> Sound<'a> {
     }
 }
 
-impl Known {
+impl BlockProgress {
     const fn is_in(&self, boot: u32) -> bool {
         self.goes_on && self.started == boot
     }

@@ -17,11 +17,11 @@ use bpfassay_study::Plan;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Contents, FILE_NAME, JournalError, MAX_FILE,
-    read::{self, Object},
+    FILE_NAME, JournalContents, JournalError, MAX_FILE,
+    read::{self, EntryText},
 };
 use crate::{
-    Entry, RunRecord,
+    JournalEntry, RunRecord,
     directory::{Draft, OpenDirectory},
 };
 
@@ -35,22 +35,22 @@ const WAITING: usize = 16;
 
 /// Location and SHA-256 of a record's text.
 #[derive(Debug, Clone)]
-pub struct Place {
-    source: Source,
+pub struct TextPlace {
+    source: TextSource,
     at: u64,
     length: usize,
     sum: [u8; 32],
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Source {
+enum TextSource {
     Journal,
     Spool,
 }
 
 /// The place of a record's text, and the text itself if the journal does not have it.
-struct Made {
-    place: Place,
+struct RecordText {
+    place: TextPlace,
     other: Option<Vec<u8>>,
 }
 
@@ -69,20 +69,20 @@ impl Texts {
     /// order. Both functions can remove data that is not needed.
     ///
     /// # Errors
-    /// Those of [`Contents::read`], and [`JournalError::Io`] if a text cannot be kept.
+    /// Those of [`JournalContents::read`], and [`JournalError::Io`] if a text cannot be kept.
     pub fn read<T: Send>(
         directory: &OpenDirectory,
-        make: impl Fn(&Plan, &mut Entry) -> T + Sync,
-        mut keep: impl FnMut(&mut Entry, T, Option<Place>),
-    ) -> Result<(Contents, Self), JournalError> {
+        make: impl Fn(&Plan, &mut JournalEntry) -> T + Sync,
+        mut keep: impl FnMut(&mut JournalEntry, T, Option<TextPlace>),
+    ) -> Result<(JournalContents, Self), JournalError> {
         let path = directory.path().join(FILE_NAME);
         let failed = |source| JournalError::io("read", &path, source);
         let journal = directory.read(FILE_NAME).map_err(failed)?;
         let again = journal.try_clone().map_err(failed)?;
         let mut texts = Self { path: path.clone(), journal: again, spool: None, length: 0 };
-        let make = |plan: &Plan, object: Object<'_>, entry: &mut Entry| {
+        let make = |plan: &Plan, object: EntryText<'_>, entry: &mut JournalEntry| {
             let text = match &*entry {
-                Entry::Run(record) => Some(text_of(record, object)),
+                JournalEntry::Run(record) => Some(text_of(record, object)),
                 _ => None,
             };
             (make(plan, entry), text)
@@ -96,7 +96,11 @@ impl Texts {
         Ok((contents, texts))
     }
 
-    fn keep(&mut self, directory: &OpenDirectory, Made { mut place, other }: Made) -> io::Result<Place> {
+    fn keep(
+        &mut self,
+        directory: &OpenDirectory,
+        RecordText { mut place, other }: RecordText,
+    ) -> io::Result<TextPlace> {
         let Some(text) = other else { return Ok(place) };
         let spool = match &mut self.spool {
             Some(spool) => spool,
@@ -116,7 +120,7 @@ impl Texts {
     /// Those of `take`.
     pub(crate) fn each<T: Send, E>(
         &self,
-        places: &[&Place],
+        places: &[&TextPlace],
         make: impl Fn(String) -> T + Sync,
         mut take: impl FnMut(Result<T, JournalError>) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -140,16 +144,16 @@ impl Texts {
     ///
     /// # Errors
     /// [`JournalError::Io`] if the text cannot be read, or has changed.
-    fn get(&self, place: &Place) -> Result<String, JournalError> {
+    fn get(&self, place: &TextPlace) -> Result<String, JournalError> {
         let read = || {
             let file = match place.source {
-                Source::Journal => Some(&self.journal),
-                Source::Spool => self.spool.as_ref(),
+                TextSource::Journal => Some(&self.journal),
+                TextSource::Spool => self.spool.as_ref(),
             };
             let changed = || io::Error::new(io::ErrorKind::InvalidData, "it was changed while it was read");
             let mut bytes = vec![0; place.length];
             file.ok_or_else(changed)?.read_exact_at(&mut bytes, place.at)?;
-            if let (Source::Journal, Some(comma)) = (place.source, bytes.first_mut()) {
+            if let (TextSource::Journal, Some(comma)) = (place.source, bytes.first_mut()) {
                 *comma = b'{';
             }
             match Sha256::digest(&bytes).as_slice() == place.sum {
@@ -165,14 +169,14 @@ impl Texts {
 ///
 /// # Errors
 /// Fails if the record has no JSON form.
-fn text_of(record: &RunRecord, object: Object<'_>) -> Result<Made, serde_json::Error> {
+fn text_of(record: &RunRecord, object: EntryText<'_>) -> Result<RecordText, serde_json::Error> {
     let mut text = Vec::with_capacity(object.text.len());
     serde_json::to_writer(&mut text, record)?;
     let is_in_journal = object.text.strip_prefix(TAG).is_some_and(|rest| rest.get(1..) == text.get(1..));
-    let source = if is_in_journal { Source::Journal } else { Source::Spool };
+    let source = if is_in_journal { TextSource::Journal } else { TextSource::Spool };
     let at = object.at.saturating_add(TAG.len() as u64);
-    let place = Place { source, at, length: text.len(), sum: Sha256::digest(&text).into() };
-    Ok(Made { place, other: (!is_in_journal).then_some(text) })
+    let place = TextPlace { source, at, length: text.len(), sum: Sha256::digest(&text).into() };
+    Ok(RecordText { place, other: (!is_in_journal).then_some(text) })
 }
 
 /// Opens a file that disappears when it is closed.
@@ -189,14 +193,15 @@ mod tests {
     use bpfassay_study::Available;
 
     use super::*;
-    use crate::{BlockStarted, Header, JOURNAL_VERSION, Journal, Outcome, Provenance};
+    use crate::{BlockStarted, JOURNAL_VERSION, Journal, JournalHeader, Outcome, Provenance};
 
     #[test]
     fn a_record_has_the_text_that_results_have_however_the_journal_has_it() {
         let study = bpfassay_study::Study::parse("s.toml", STUDY, &|_| Ok(None)).unwrap();
         let plan = bpfassay_study::expand(&study, &Default::default(), &Available::default()).unwrap();
         let block = plan.blocks[0].clone();
-        let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 1, plan, provenance: Provenance::default() };
+        let header =
+            JournalHeader { journal: JOURNAL_VERSION, started_unix_ms: 1, plan, provenance: Provenance::default() };
         let records = [0, 1].map(|index| {
             let outcome = Outcome::Refused(Refusal::new(Step::Load, "„no“\n".to_owned()));
             RunRecord::new(&block, &block.runs[index], 1, 2, 3, outcome)
@@ -214,21 +219,21 @@ mod tests {
             confirming: None,
             reused: None,
         };
-        journal.append(&Entry::BlockStarted(Box::new(started))).unwrap();
-        journal.append(&Entry::Run(Box::new(records[0].clone()))).unwrap();
-        let mut other = serde_json::to_value(Entry::Run(Box::new(records[1].clone()))).unwrap();
+        journal.append(&JournalEntry::BlockStarted(Box::new(started))).unwrap();
+        journal.append(&JournalEntry::Run(Box::new(records[0].clone()))).unwrap();
+        let mut other = serde_json::to_value(JournalEntry::Run(Box::new(records[1].clone()))).unwrap();
         other.as_object_mut().unwrap().remove("statistics");
         journal.append_value(&other).unwrap();
         let directory = OpenDirectory::open(folder.path()).unwrap();
         let mut places = Vec::new();
         let (contents, texts) = Texts::read(&directory, |_, _| (), |_, (), place| places.extend(place)).unwrap();
-        assert_eq!(contents, Contents::read(folder.path()).unwrap());
+        assert_eq!(contents, JournalContents::read(folder.path()).unwrap());
         assert!(texts.spool.is_some());
         for (place, record) in places.iter().zip(&records) {
             assert_eq!(texts.get(place).unwrap(), serde_json::to_string(record).unwrap());
         }
         let mut wanted = records.iter().cycle().map(|record| record.run.clone());
-        let all: Vec<&Place> = places.iter().cycle().take(99).collect();
+        let all: Vec<&TextPlace> = places.iter().cycle().take(99).collect();
         let name = |text: String| serde_json::from_str::<RunRecord>(&text).unwrap().run;
         let compare = |run: Result<_, JournalError>| {
             assert_eq!(Some(run?), wanted.next());

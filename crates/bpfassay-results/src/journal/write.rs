@@ -14,9 +14,11 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Contents, FILE_NAME, JournalDigest, JournalError, MAX_FILE, MAX_HEADER, MAX_LINE, TORN_FILE_NAME, read};
+use super::{
+    FILE_NAME, JournalContents, JournalDigest, JournalError, MAX_FILE, MAX_HEADER, MAX_LINE, TORN_FILE_NAME, read,
+};
 use crate::{
-    Entry, Header,
+    JournalEntry, JournalHeader,
     directory::{Draft, OpenDirectory},
 };
 
@@ -68,7 +70,7 @@ impl Journal {
     /// # Errors
     /// Those of [`Journal::create_in`], and [`JournalError::Io`] if the directory cannot be
     /// created.
-    pub fn create(directory: &Path, header: &Header) -> Result<Self, JournalError> {
+    pub fn create(directory: &Path, header: &JournalHeader) -> Result<Self, JournalError> {
         let opened = OpenDirectory::make(directory).map_err(|source| JournalError::Io {
             action: "create",
             path: directory.to_path_buf(),
@@ -84,7 +86,7 @@ impl Journal {
     /// - [`JournalError::Io`]: the file cannot be written.
     /// - [`JournalError::Locked`]: another process has the lock.
     /// - [`JournalError::Json`], [`JournalError::TooLarge`]: `header` cannot be written.
-    pub fn create_in(directory: OpenDirectory, header: &Header) -> Result<Self, JournalError> {
+    pub fn create_in(directory: OpenDirectory, header: &JournalHeader) -> Result<Self, JournalError> {
         let path = directory.path().join(FILE_NAME);
         let io = |error: io::Error| match error.kind() {
             io::ErrorKind::AlreadyExists => JournalError::Exists { path: path.clone() },
@@ -115,7 +117,7 @@ impl Journal {
     ///
     /// # Errors
     /// Those of [`Journal::resume_in`], and [`JournalError::Io`] if the directory cannot be opened.
-    pub fn resume(directory: &Path) -> Result<(Self, Contents), JournalError> {
+    pub fn resume(directory: &Path) -> Result<(Self, JournalContents), JournalError> {
         let opened = OpenDirectory::open(directory)
             .map_err(|source| JournalError::io("open", &directory.join(FILE_NAME), source))?;
         Self::resume_in(opened)
@@ -124,11 +126,11 @@ impl Journal {
     /// Like [`Journal::resume`], in an open directory.
     ///
     /// # Errors
-    /// - Those of [`Contents::read`].
+    /// - Those of [`JournalContents::read`].
     /// - [`JournalError::HasOtherName`]: the journal has another hard link.
     /// - [`JournalError::Locked`]: another process is writing it.
     /// - [`JournalError::Io`]: a torn line cannot be moved.
-    pub fn resume_in(directory: OpenDirectory) -> Result<(Self, Contents), JournalError> {
+    pub fn resume_in(directory: OpenDirectory) -> Result<(Self, JournalContents), JournalError> {
         let path = directory.path().join(FILE_NAME);
         let io = |action, path: &Path| {
             let path = path.to_path_buf();
@@ -161,7 +163,7 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Io`], after which the journal accepts no more entries;
     /// [`JournalError::Json`]; [`JournalError::TooLarge`], after which it accepts none either.
-    pub fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
+    pub fn append(&mut self, entry: &JournalEntry) -> Result<(), JournalError> {
         self.write(entry, MAX_LINE)
     }
 
@@ -176,7 +178,7 @@ impl Journal {
     ///
     /// # Errors
     /// Those of [`Journal::append`].
-    pub fn append_all<'a>(&mut self, entries: impl IntoIterator<Item = &'a Entry>) -> Result<(), JournalError> {
+    pub fn append_all<'a>(&mut self, entries: impl IntoIterator<Item = &'a JournalEntry>) -> Result<(), JournalError> {
         entries.into_iter().try_for_each(|entry| self.put(entry, MAX_LINE))?;
         self.sync()
     }
@@ -248,7 +250,7 @@ fn line<T: Serialize>(
 ///
 /// # Errors
 /// Those of [`line`].
-pub(super) fn text(path: &Path, header: &Header, entries: &[Entry]) -> Result<Vec<u8>, JournalError> {
+pub(super) fn text(path: &Path, header: &JournalHeader, entries: &[JournalEntry]) -> Result<Vec<u8>, JournalError> {
     let mut chain = JournalDigest::default();
     let mut text = line(&mut chain, header, path, MAX_HEADER)?;
     for entry in entries {

@@ -10,7 +10,7 @@ use super::*;
 const NFS: FileSystem =
     FileSystem::Nfs(Nfs { version: NfsVersion::V42, localio: Some(false), threads: 8, size_mib: 64, scheduling: None });
 
-fn asked(file_system: FileSystem, scheduling: Scheduling, parameters: &[&str]) -> Asked {
+fn asked(file_system: FileSystem, scheduling: Scheduling, parameters: &[&str]) -> AskedGuest {
     let mut machine = Machine::new(Arch::Aarch64, "");
     machine.kernel_parameters = parameters.iter().map(|&parameter| parameter.to_owned()).collect();
     let job = Job {
@@ -24,11 +24,11 @@ fn asked(file_system: FileSystem, scheduling: Scheduling, parameters: &[&str]) -
         node: None,
         task: Task::Serve,
     };
-    Asked::new("6.12.107+deb13-arm64", &machine, &job)
+    AskedGuest::new("6.12.107+deb13-arm64", &machine, &job)
 }
 
 /// Facts of a guest that is as it was asked for, with the figures of a real guest.
-fn facts(asked: &Asked) -> GuestFacts {
+fn facts(asked: &AskedGuest) -> GuestFacts {
     let mount = |file_system: &str, options: &str| MountFacts {
         file_system: file_system.to_owned(),
         options: options.to_owned(),

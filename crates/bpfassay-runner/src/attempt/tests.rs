@@ -45,13 +45,13 @@ fn host() -> BootEnd {
 }
 
 /// A boot with `ended` ended runs of 100 ms each. One more is in flight if `in_flight`.
-fn seen(ended: usize, in_flight: bool) -> Observed {
+fn seen(ended: usize, in_flight: bool) -> ObservedBoot {
     let run = |at: usize| ObservedRun {
         started_unix_ms: 5000 + at as u64,
         began_ms: 0,
         ended_ms: (at < ended).then_some(100),
     };
-    Observed { ready: true, done: false, runs: (0..ended + usize::from(in_flight)).map(run).collect() }
+    ObservedBoot { ready: true, done: false, runs: (0..ended + usize::from(in_flight)).map(run).collect() }
 }
 
 /// An attempt at the first block, and the indices of its tool runs.
@@ -76,7 +76,7 @@ fn a_whole_boot_is_all_there_is_to_do() {
     let boot = next(&attempt);
     assert_eq!((boot.boot, boot.attempt, boot.runs.len()), (1, 1, plan.blocks[0].runs.len()));
     let conclusion = attempt.ended(&boot, &seen(boot.runs.len(), false), &BootEnd::Done, NOW);
-    assert_eq!(conclusion, Conclusion { verdict: BootVerdict::Complete, failure: None, failed: Vec::new() });
+    assert_eq!(conclusion, BootConclusion { verdict: BootVerdict::Complete, failure: None, failed: Vec::new() });
     assert_eq!(attempt.next(), None);
 }
 
@@ -204,13 +204,13 @@ fn a_run_that_is_slow_alone_as_well_is_to_blame_for_its_deadline() {
 }
 
 /// Runs of 100 ms in sequence, the last of them in flight.
-fn one_after_the_other(ended: usize) -> Observed {
+fn one_after_the_other(ended: usize) -> ObservedBoot {
     let run = |at: usize| ObservedRun {
         started_unix_ms: 5000 + 100 * at as u64,
         began_ms: 100 * at as u64,
         ended_ms: (at < ended).then_some(100 * at as u64 + 100),
     };
-    Observed { ready: true, done: false, runs: (0..=ended).map(run).collect() }
+    ObservedBoot { ready: true, done: false, runs: (0..=ended).map(run).collect() }
 }
 
 /// A stall is reported long after it began.
@@ -233,7 +233,7 @@ fn a_stall_is_the_run_s_during_which_it_began() {
             attempt.ended(&boot, &one_after_the_other(in_flight), &stall(middle(in_flight), began_ms), NOW);
         (attempt, boot, conclusion)
     };
-    let suspected = |(_, boot, conclusion): &(Attempt, BootPlan, Conclusion)| match &conclusion.verdict {
+    let suspected = |(_, boot, conclusion): &(Attempt, BootPlan, BootConclusion)| match &conclusion.verdict {
         BootVerdict::Suspected { suspect, otherwise, .. } => {
             let place = |run: &String| boot.ids().iter().position(|id| id == run).unwrap();
             Some((place(&suspect.run), place(&otherwise.run)))
@@ -407,7 +407,7 @@ fn three_blocks_that_the_host_fails_alike_are_enough() {
         let mut attempt = Attempt::new(&ToDo::fresh(plan.blocks[0].clone()));
         let end = BootEnd::Host { failure: failure(FailureKind::Host, "x"), class };
         while let Some((boot, _)) = attempt.next() {
-            attempt.ended(&boot, &Observed::default(), &end, NOW);
+            attempt.ended(&boot, &ObservedBoot::default(), &end, NOW);
         }
         attempt
     };
@@ -439,7 +439,7 @@ fn a_kernel_that_does_not_come_up_is_not_booted_for_every_block() {
         let mut attempt = Attempt::new(&ToDo::fresh(plan.blocks[0].clone()));
         let failure = RunFailure { phase: Some(phase), ..failure(kind, "Kernel panic") };
         while let Some((boot, _)) = attempt.next() {
-            attempt.ended(&boot, &Observed::default(), &broken(failure.clone(), 1), NOW);
+            attempt.ended(&boot, &ObservedBoot::default(), &broken(failure.clone(), 1), NOW);
         }
         attempt
     };
@@ -472,7 +472,7 @@ fn a_kernel_that_is_silent_from_the_first_byte_is_booted_once() {
     let silent = || end(&["the agent sent no message within 60 s", "its console stayed empty"]);
     let mut attempt = Attempt::new(&ToDo::fresh(plan.blocks[0].clone()));
     let boot = next(&attempt);
-    let conclusion = attempt.ended(&boot, &Observed::default(), &silent(), NOW);
+    let conclusion = attempt.ended(&boot, &ObservedBoot::default(), &silent(), NOW);
     assert_eq!((conclusion.failed.len(), attempt.next()), (boot.runs.len(), None));
     let first = "the agent sent no message within 60 s; no other boot is tried";
     assert_eq!(conclusion.failed[0].failure.excerpt, [first, "its console stayed empty"]);
@@ -488,7 +488,7 @@ fn a_kernel_that_is_silent_from_the_first_byte_is_booted_once() {
     for (ready, end) in [(false, end(&["the agent sent no message within 60 s", "Linux version"])), (true, silent())] {
         let mut attempt = Attempt::new(&ToDo::fresh(plan.blocks[0].clone()));
         let boot = next(&attempt);
-        let seen = Observed { ready, ..Observed::default() };
+        let seen = ObservedBoot { ready, ..ObservedBoot::default() };
         assert_eq!(attempt.ended(&boot, &seen, &end, NOW).failed, []);
         assert!(attempt.next().is_some());
     }

@@ -32,13 +32,13 @@ pub(super) struct Connector;
 
 impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Client::default()))
+        Ok(HttpClient::new(StoreClient::default()))
     }
 }
 
 /// A client for each scheme. It blocks its thread, which belongs to the store (`objects`).
 #[derive(Debug, Default)]
-struct Client {
+struct StoreClient {
     agents: Mutex<BTreeMap<bool, Arc<Agent>>>,
 }
 
@@ -47,7 +47,7 @@ struct Client {
 #[error("the answer has more than {MAX_ANSWER} bytes")]
 struct TooLarge;
 
-impl Client {
+impl StoreClient {
     /// Returns the client for the scheme of `url`.
     fn agent(&self, url: &str) -> Result<Arc<Agent>, HttpError> {
         let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,7 +64,7 @@ impl Client {
 }
 
 #[async_trait]
-impl HttpService for Client {
+impl HttpService for StoreClient {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let (parts, body) = request.into_parts();
         let agent = self.agent(&parts.uri.to_string())?;

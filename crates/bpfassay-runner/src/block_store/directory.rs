@@ -18,13 +18,13 @@ use std::{
     time::SystemTime,
 };
 
-use bpfassay_results::{Contents, JournalError};
+use bpfassay_results::{JournalContents, JournalError};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat},
     io::Errno,
 };
 
-use super::{BlockKey, BlockStoreError, MAX_ENTRY};
+use super::{BlockStoreError, MAX_ENTRY, StoreKey};
 use crate::unix_ms;
 
 /// The directory of the entries, which marks a directory as a store. Its name has the version of
@@ -45,13 +45,13 @@ pub(super) const MOST: usize = 1 << 20;
 
 /// A directory that is a store.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(super) struct StoreDirectory {
     /// The path that the user gave, for messages.
     path: PathBuf,
     blocks: OwnedFd,
 }
 
-impl Directory {
+impl StoreDirectory {
     /// Opens the store in `directory`, or makes one in an empty or missing directory.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Directory {
     ///
     /// # Errors
     /// [`BlockStoreError::Io`] if a directory cannot be read, [`BlockStoreError::TooMany`].
-    pub(super) fn keys(&self) -> Result<Vec<BlockKey>, BlockStoreError> {
+    pub(super) fn keys(&self) -> Result<Vec<StoreKey>, BlockStoreError> {
         let mut keys = Vec::new();
         for folder in (0..=u8::MAX).map(|byte| format!("{byte:02x}")) {
             let Some(of_folder) = self.folder(&folder, false)? else { continue };
@@ -100,7 +100,7 @@ impl Directory {
             for entry in Dir::read_from(&of_folder).map_err(failed)? {
                 let entry = entry.map_err(failed)?;
                 let name = entry.file_name().to_str().ok().and_then(|name| name.strip_suffix(ENTRY));
-                let Some(key) = name.and_then(|name| name.parse::<BlockKey>().ok()) else { continue };
+                let Some(key) = name.and_then(|name| name.parse::<StoreKey>().ok()) else { continue };
                 if !key.to_string().starts_with(&folder) {
                     continue;
                 }
@@ -115,7 +115,7 @@ impl Directory {
     }
 
     /// Reads the entry of `key`.
-    pub(super) fn contents(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
+    pub(super) fn contents(&self, key: &StoreKey) -> Result<Option<JournalContents>, BlockStoreError> {
         let path = self.entry(key);
         let (folder, name) = names(key);
         let damaged = |problem: String| BlockStoreError::Damaged { path: path.clone(), problem };
@@ -130,7 +130,7 @@ impl Directory {
         if !file.metadata().map_err(io("read", &path))?.is_file() {
             return Err(damaged("it is no regular file".to_owned()));
         }
-        match Contents::read_file(&path, file, MAX_ENTRY) {
+        match JournalContents::read_file(&path, file, MAX_ENTRY) {
             Ok(contents) => Ok(Some(contents)),
             Err(JournalError::Io { source, .. }) => Err(io("read", &path)(source)),
             Err(error) => Err(damaged(error.to_string())),
@@ -138,7 +138,7 @@ impl Directory {
     }
 
     /// Writes the entry of `key`, which then exists whole or not at all.
-    pub(super) fn write(&self, key: &BlockKey, text: &[u8]) -> Result<(), BlockStoreError> {
+    pub(super) fn write(&self, key: &StoreKey, text: &[u8]) -> Result<(), BlockStoreError> {
         let (folder, name) = names(key);
         let failed = io("write", &self.entry(key));
         let Some(folder) = self.folder(&folder, true)? else { return Err(failed(io::ErrorKind::NotFound.into())) };
@@ -163,7 +163,7 @@ impl Directory {
     ///
     /// # Errors
     /// [`BlockStoreError::Io`] if the entry cannot be renamed.
-    pub(super) fn put_aside(&self, key: &BlockKey) -> Result<PathBuf, BlockStoreError> {
+    pub(super) fn put_aside(&self, key: &StoreKey) -> Result<PathBuf, BlockStoreError> {
         let (folder, name) = names(key);
         let to = format!("{key}-{}{ENTRY}", unix_ms());
         let failed = io("put aside", &self.entry(key));
@@ -209,7 +209,7 @@ impl Directory {
     }
 
     /// Returns the path of an entry, for messages.
-    pub(super) fn entry(&self, key: &BlockKey) -> PathBuf {
+    pub(super) fn entry(&self, key: &StoreKey) -> PathBuf {
         let (folder, name) = names(key);
         self.at(&folder, &name)
     }
@@ -223,7 +223,7 @@ impl Directory {
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Returns the directory and the file name of the entry of `key`.
-pub(super) fn names(key: &BlockKey) -> (String, String) {
+pub(super) fn names(key: &StoreKey) -> (String, String) {
     let key = key.to_string();
     (key.chars().take(2).collect(), key + ENTRY)
 }

@@ -17,15 +17,15 @@ const SANDBOX: &str = "-sandbox";
 
 /// The name of a block in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct BlockKey(Digest);
+pub struct StoreKey(Digest);
 
-impl fmt::Display for BlockKey {
+impl fmt::Display for StoreKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl FromStr for BlockKey {
+impl FromStr for StoreKey {
     type Err = <Digest as FromStr>::Err;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -60,7 +60,7 @@ pub(crate) fn key(
     block: &Block,
     provenance: &Provenance,
     command: &[String],
-) -> Result<BlockKey, NoKey> {
+) -> Result<StoreKey, NoKey> {
     let target = provenance.targets.iter().find(|made| made.target == block.target);
     let target = target.ok_or_else(|| NoKey(format!("what the guest for {} is made of", block.target)))?;
     let qemu = provenance.qemu.get(&block.target.arch);
@@ -92,7 +92,7 @@ pub(crate) fn key(
         all.add("host", to_value(&provenance.host))?;
     }
     let text = serde_json::to_vec(&Value::Object(all.0)).map_err(|error| NoKey(format!("its JSON text ({error})")))?;
-    Ok(BlockKey(Digest::of(&text)))
+    Ok(StoreKey(Digest::of(&text)))
 }
 
 /// The ingredients of a key by name. A JSON object sorts its keys, so equal values give equal text.

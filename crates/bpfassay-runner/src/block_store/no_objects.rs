@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use bpfassay_results::Contents;
+use bpfassay_results::JournalContents;
 
-use super::{BlockKey, BlockStoreError};
+use super::{BlockStoreError, StoreKey};
 
 /// An uninhabited type: there are no object stores.
 #[derive(Debug)]
@@ -28,23 +28,23 @@ impl Objects {
         Self::open(url)
     }
 
-    pub(super) fn keys(&self) -> Result<Vec<BlockKey>, BlockStoreError> {
+    pub(super) fn keys(&self) -> Result<Vec<StoreKey>, BlockStoreError> {
         match *self {}
     }
 
-    pub(super) fn contents(&self, _: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
+    pub(super) fn contents(&self, _: &StoreKey) -> Result<Option<JournalContents>, BlockStoreError> {
         match *self {}
     }
 
-    pub(super) fn write(&self, _: &BlockKey, _: Vec<u8>, _: bool) -> Result<(), BlockStoreError> {
+    pub(super) fn write(&self, _: &StoreKey, _: Vec<u8>, _: bool) -> Result<(), BlockStoreError> {
         match *self {}
     }
 
-    pub(super) fn put_aside(&self, _: &BlockKey) -> Result<PathBuf, BlockStoreError> {
+    pub(super) fn put_aside(&self, _: &StoreKey) -> Result<PathBuf, BlockStoreError> {
         match *self {}
     }
 
-    pub(super) fn entry(&self, _: &BlockKey) -> PathBuf {
+    pub(super) fn entry(&self, _: &StoreKey) -> PathBuf {
         match *self {}
     }
 }

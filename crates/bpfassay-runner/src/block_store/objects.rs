@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use bpfassay_results::{Contents, JournalError};
+use bpfassay_results::{JournalContents, JournalError};
 use futures_util::TryStreamExt as _;
 use object_store::{
     BackoffConfig, ClientOptions, Error, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
@@ -28,7 +28,7 @@ use object_store::{
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::{
-    BlockKey, BlockStoreError, MAX_ENTRY,
+    BlockStoreError, MAX_ENTRY, StoreKey,
     client::Connector,
     directory::{ASIDE, BLOCKS, ENTRY, MOST, names},
     place::bucket_and_prefix,
@@ -131,14 +131,14 @@ impl Objects {
     }
 
     /// Returns the keys of all entries, in order.
-    pub(super) fn keys(&self) -> Result<Vec<BlockKey>, BlockStoreError> {
+    pub(super) fn keys(&self) -> Result<Vec<StoreKey>, BlockStoreError> {
         let listed = async {
             let mut objects = self.store.list(Some(&self.prefix));
             let mut keys = Vec::new();
             while let Some(object) = objects.try_next().await? {
                 let mut parts = object.location.prefix_match(&self.prefix).into_iter().flatten();
                 let (Some(folder), Some(name), None) = (parts.next(), parts.next(), parts.next()) else { continue };
-                let key = name.as_ref().strip_suffix(ENTRY).and_then(|name| name.parse::<BlockKey>().ok());
+                let key = name.as_ref().strip_suffix(ENTRY).and_then(|name| name.parse::<StoreKey>().ok());
                 keys.extend(key.filter(|key| key.to_string().starts_with(folder.as_ref())));
                 if keys.len() > MOST {
                     return Ok(None);
@@ -154,7 +154,7 @@ impl Objects {
     }
 
     /// Reads the entry of `key`; `None` if there is none.
-    pub(super) fn contents(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
+    pub(super) fn contents(&self, key: &StoreKey) -> Result<Option<JournalContents>, BlockStoreError> {
         let path = self.entry(key);
         let damaged = |problem: String| BlockStoreError::Damaged { path: path.clone(), problem };
         let location = self.location(key);
@@ -176,7 +176,7 @@ impl Objects {
         };
         let failed = |source| BlockStoreError::Io { action: "read", path: path.clone(), source };
         let file = in_memory(&bytes).map_err(failed)?;
-        match Contents::read_file(&path, file, MAX_ENTRY) {
+        match JournalContents::read_file(&path, file, MAX_ENTRY) {
             Ok(contents) => Ok(Some(contents)),
             Err(JournalError::Io { source, .. }) => Err(failed(source)),
             Err(error) => Err(damaged(error.to_string())),
@@ -185,7 +185,7 @@ impl Objects {
 
     /// Writes the entry of `key`. An existing entry is another host's measurement of the same
     /// block, and stays unless `replace`.
-    pub(super) fn write(&self, key: &BlockKey, text: Vec<u8>, replace: bool) -> Result<(), BlockStoreError> {
+    pub(super) fn write(&self, key: &StoreKey, text: Vec<u8>, replace: bool) -> Result<(), BlockStoreError> {
         self.put(&self.location(key), text, replace, "write", self.entry(key).display().to_string())
     }
 
@@ -216,7 +216,7 @@ impl Objects {
     }
 
     /// Moves the entry of `key` aside. Returns its new name.
-    pub(super) fn put_aside(&self, key: &BlockKey) -> Result<PathBuf, BlockStoreError> {
+    pub(super) fn put_aside(&self, key: &StoreKey) -> Result<PathBuf, BlockStoreError> {
         let name = format!("{key}-{}{ENTRY}", unix_ms());
         let to = self.prefix.clone().join(ASIDE).join(name.as_str());
         let from = self.location(key);
@@ -225,12 +225,12 @@ impl Objects {
     }
 
     /// Returns the name of an entry, for messages.
-    pub(super) fn entry(&self, key: &BlockKey) -> PathBuf {
+    pub(super) fn entry(&self, key: &StoreKey) -> PathBuf {
         let (folder, name) = names(key);
         Path::new(&self.url).join(BLOCKS).join(folder).join(name)
     }
 
-    fn location(&self, key: &BlockKey) -> ObjectPath {
+    fn location(&self, key: &StoreKey) -> ObjectPath {
         let (folder, name) = names(key);
         self.prefix.clone().join(folder).join(name)
     }

@@ -4,10 +4,10 @@
 use std::{fmt, sync::Arc};
 
 use bpfassay_protocol::with_causes;
-use bpfassay_results::{Entry, Provenance, ToDo, provenance::HostFacts};
+use bpfassay_results::{JournalEntry, Provenance, ToDo, provenance::HostFacts};
 use bpfassay_study::{Block, Clock, Plan};
 
-use super::{BlockKey, BlockStore, BlockStoreError, kept::Records, key::key, store::Found};
+use super::{BlockStore, BlockStoreError, StoreKey, block_records::BlockRecords, key::key, store::LookedUp};
 use crate::{HostSetup, block::command};
 
 /// A store of blocks, and how a run uses it.
@@ -34,23 +34,23 @@ impl BlockReuse {
 }
 
 /// The store of a run while the run lasts.
-pub(crate) struct Reuse<'a> {
+pub(crate) struct RunStore<'a> {
     pub(crate) with: &'a BlockReuse,
     pub(crate) plan: &'a Plan,
     /// Returns the current provenance.
     pub(crate) provenance: &'a (dyn Fn() -> Arc<Provenance> + Sync),
 }
 
-impl fmt::Debug for Reuse<'_> {
+impl fmt::Debug for RunStore<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reuse").field("with", self.with).finish_non_exhaustive()
     }
 }
 
-impl Reuse<'_> {
+impl RunStore<'_> {
     /// Returns the entries of a boot that does `todo` if the store has them. A damaged entry is
     /// reported and put aside.
-    pub(crate) async fn look_up(&self, host_setup: &HostSetup, todo: &ToDo) -> Option<Vec<Entry>> {
+    pub(crate) async fn look_up(&self, host_setup: &HostSetup, todo: &ToDo) -> Option<Vec<JournalEntry>> {
         let ToDo { block, past } = todo;
         // The block is measured here if some of its records count, or if it is to be repeated.
         if self.with.fresh || past.attempt > 1 || !past.settled.is_empty() {
@@ -65,12 +65,12 @@ impl Reuse<'_> {
             }
         };
         match store.look_for(&key).await {
-            Ok(Found::Nothing) => None,
-            Ok(Found::Entry { block: kept, provenance, records }) if kept == *block => {
+            Ok(LookedUp::Nothing) => None,
+            Ok(LookedUp::Entry { block: kept, provenance, records }) if kept == *block => {
                 Some(records.taken(past.boots.saturating_add(1), past.attempt, store.reused(&key, &provenance)))
             }
             // The block is part of the key.
-            Ok(Found::Entry { .. }) => {
+            Ok(LookedUp::Entry { .. }) => {
                 tracing::error!("two blocks have the key {key}: block {} is measured", block.id);
                 None
             }
@@ -91,15 +91,15 @@ impl Reuse<'_> {
         }
     }
 
-    fn key(&self, host_setup: &HostSetup, block: &Block) -> Result<BlockKey, String> {
+    fn key(&self, host_setup: &HostSetup, block: &Block) -> Result<StoreKey, String> {
         let command = command(host_setup, &self.plan.study, block).map_err(|error| with_causes(&error))?;
         key(&self.plan.study, block, &(self.provenance)(), &command).map_err(|error| error.to_string())
     }
 
     /// Keeps `entries`, everything recorded about `block`, if the block can be kept. An error is
     /// reported, and the run continues.
-    pub(crate) async fn keep(&self, block: &Block, entries: Vec<Entry>) {
-        let records = match Records::of(block, entries) {
+    pub(crate) async fn keep(&self, block: &Block, entries: Vec<JournalEntry>) {
+        let records = match BlockRecords::of(block, entries) {
             Ok(records) => records,
             Err(problem) => {
                 tracing::info!("block {} is not kept in the store: {problem}", block.id);

@@ -6,35 +6,38 @@ use std::{
     sync::Arc,
 };
 
-use bpfassay_results::{Contents, Provenance, Reused};
+use bpfassay_results::{JournalContents, Provenance, Reused};
 use bpfassay_study::{Block, Plan};
 
-use super::{BlockKey, BlockStoreError, MAX_ENTRY, StorePlace, directory::Directory, kept::Records, objects::Objects};
+use super::{
+    BlockStoreError, MAX_ENTRY, StoreKey, StorePlace, block_records::BlockRecords, directory::StoreDirectory,
+    objects::Objects,
+};
 
 /// A store of blocks.
 #[derive(Debug)]
 pub struct BlockStore {
     /// The directory or URL that the user gave, for messages.
     path: PathBuf,
-    backend: Backend,
+    backend: StoreBackend,
 }
 
 #[derive(Debug)]
-enum Backend {
-    Directory(Directory),
+enum StoreBackend {
+    Directory(StoreDirectory),
     Objects(Arc<Objects>),
 }
 
 /// The result of looking up a key.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum LookedUp {
     Nothing,
     /// An entry that is whole.
     Entry {
         block: Block,
         /// The provenance that the block was measured with.
         provenance: Box<Provenance>,
-        records: Box<Records>,
+        records: Box<BlockRecords>,
     },
 }
 
@@ -46,7 +49,7 @@ impl BlockStore {
     /// [`BlockStoreError::Io`] and [`BlockStoreError::Objects`] if the store cannot be made or
     /// opened. [`BlockStoreError::Client`] if this host cannot reach an object store.
     pub fn open(place: &StorePlace) -> Result<Self, BlockStoreError> {
-        Self::of(place, Directory::open, Objects::open)
+        Self::of(place, StoreDirectory::open, Objects::open)
     }
 
     /// Opens the store at `place`.
@@ -56,18 +59,20 @@ impl BlockStore {
     /// [`BlockStoreError::Objects`] if it cannot be opened. [`BlockStoreError::Client`] if this
     /// host cannot reach an object store.
     pub fn existing(place: &StorePlace) -> Result<Self, BlockStoreError> {
-        Self::of(place, Directory::existing, Objects::existing)
+        Self::of(place, StoreDirectory::existing, Objects::existing)
     }
 
     fn of(
         place: &StorePlace,
-        directory: impl Fn(&Path) -> Result<Directory, BlockStoreError>,
+        directory: impl Fn(&Path) -> Result<StoreDirectory, BlockStoreError>,
         objects: impl Fn(&str) -> Result<Objects, BlockStoreError>,
     ) -> Result<Self, BlockStoreError> {
         Ok(match place {
-            StorePlace::Directory(path) => Self { path: path.clone(), backend: Backend::Directory(directory(path)?) },
+            StorePlace::Directory(path) => {
+                Self { path: path.clone(), backend: StoreBackend::Directory(directory(path)?) }
+            }
             StorePlace::Url(url) => {
-                Self { path: url.as_ref().into(), backend: Backend::Objects(Arc::new(objects(url)?)) }
+                Self { path: url.as_ref().into(), backend: StoreBackend::Objects(Arc::new(objects(url)?)) }
             }
         })
     }
@@ -75,7 +80,7 @@ impl BlockStore {
     /// Uses `objects`, which is in memory.
     #[cfg(all(test, feature = "object-stores"))]
     pub(super) fn of_objects(objects: Objects) -> Self {
-        Self { path: objects.url().into(), backend: Backend::Objects(Arc::new(objects)) }
+        Self { path: objects.url().into(), backend: StoreBackend::Objects(Arc::new(objects)) }
     }
 
     /// The directory or URL that the user gave.
@@ -89,10 +94,10 @@ impl BlockStore {
     /// # Errors
     /// [`BlockStoreError::Io`] and [`BlockStoreError::Objects`] if the entries cannot be listed,
     /// [`BlockStoreError::TooMany`].
-    pub fn keys(&self) -> Result<Vec<BlockKey>, BlockStoreError> {
+    pub fn keys(&self) -> Result<Vec<StoreKey>, BlockStoreError> {
         match &self.backend {
-            Backend::Directory(directory) => directory.keys(),
-            Backend::Objects(objects) => objects.keys(),
+            StoreBackend::Directory(directory) => directory.keys(),
+            StoreBackend::Objects(objects) => objects.keys(),
         }
     }
 
@@ -103,7 +108,7 @@ impl BlockStore {
     /// [`BlockStoreError::Io`], [`BlockStoreError::Objects`] and [`BlockStoreError::NotAsked`] if
     /// it cannot be read.
     #[cfg(test)]
-    pub(super) fn find(&self, key: &BlockKey) -> Result<Found, BlockStoreError> {
+    pub(super) fn find(&self, key: &StoreKey) -> Result<LookedUp, BlockStoreError> {
         self.found(key, self.contents(key)?)
     }
 
@@ -111,10 +116,10 @@ impl BlockStore {
     ///
     /// # Errors
     /// Those of [`BlockStore::kept`].
-    pub(super) async fn look_for(&self, key: &BlockKey) -> Result<Found, BlockStoreError> {
+    pub(super) async fn look_for(&self, key: &StoreKey) -> Result<LookedUp, BlockStoreError> {
         let contents = match &self.backend {
-            Backend::Directory(directory) => directory.contents(key)?,
-            Backend::Objects(objects) => {
+            StoreBackend::Directory(directory) => directory.contents(key)?,
+            StoreBackend::Objects(objects) => {
                 let (objects, key) = (Arc::clone(objects), *key);
                 beside(move || objects.contents(&key)).await?
             }
@@ -122,11 +127,11 @@ impl BlockStore {
         self.found(key, contents)
     }
 
-    fn found(&self, key: &BlockKey, contents: Option<Contents>) -> Result<Found, BlockStoreError> {
-        let Some(contents) = contents else { return Ok(Found::Nothing) };
+    fn found(&self, key: &StoreKey, contents: Option<JournalContents>) -> Result<LookedUp, BlockStoreError> {
+        let Some(contents) = contents else { return Ok(LookedUp::Nothing) };
         let damaged = |problem| BlockStoreError::Damaged { path: self.entry(key), problem };
-        let (block, provenance, records) = Records::of_entry(key, contents).map_err(damaged)?;
-        Ok(Found::Entry { block, provenance: Box::new(provenance), records: Box::new(records) })
+        let (block, provenance, records) = BlockRecords::of_entry(key, contents).map_err(damaged)?;
+        Ok(LookedUp::Entry { block, provenance: Box::new(provenance), records: Box::new(records) })
     }
 
     /// Returns the journal of the entry of `key` if there is one, after checking that it is whole
@@ -135,18 +140,18 @@ impl BlockStore {
     /// # Errors
     /// [`BlockStoreError::Damaged`] if the check fails. [`BlockStoreError::Io`],
     /// [`BlockStoreError::Objects`] and [`BlockStoreError::NotAsked`] if the entry cannot be read.
-    pub(crate) fn kept(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
+    pub(crate) fn kept(&self, key: &StoreKey) -> Result<Option<JournalContents>, BlockStoreError> {
         let Some(contents) = self.contents(key)? else { return Ok(None) };
         let damaged = |problem| BlockStoreError::Damaged { path: self.entry(key), problem };
-        Records::of_entry(key, contents.clone()).map_err(damaged)?;
+        BlockRecords::of_entry(key, contents.clone()).map_err(damaged)?;
         Ok(Some(contents))
     }
 
     /// Reads the entry of `key`.
-    fn contents(&self, key: &BlockKey) -> Result<Option<Contents>, BlockStoreError> {
+    fn contents(&self, key: &StoreKey) -> Result<Option<JournalContents>, BlockStoreError> {
         match &self.backend {
-            Backend::Directory(directory) => directory.contents(key),
-            Backend::Objects(objects) => objects.contents(key),
+            StoreBackend::Directory(directory) => directory.contents(key),
+            StoreBackend::Objects(objects) => objects.contents(key),
         }
     }
 
@@ -160,11 +165,11 @@ impl BlockStore {
     /// something that determines the figures is not known.
     pub(super) async fn keep(
         &self,
-        records: Records,
+        records: BlockRecords,
         (plan, block): (&Plan, &Block),
         provenance: &Provenance,
         replace: bool,
-    ) -> Result<BlockKey, BlockStoreError> {
+    ) -> Result<StoreKey, BlockStoreError> {
         let no_entry = |problem| BlockStoreError::NoEntry { block: block.id.clone(), problem };
         let (key, contents) = records.entry(plan, block, provenance).map_err(no_entry)?;
         let text = contents.text(&self.entry(&key))?;
@@ -173,8 +178,8 @@ impl BlockStore {
             return Err(BlockStoreError::TooLarge { block: block.id.clone(), bytes });
         }
         match &self.backend {
-            Backend::Directory(directory) => directory.write(&key, &text)?,
-            Backend::Objects(objects) => {
+            StoreBackend::Directory(directory) => directory.write(&key, &text)?,
+            StoreBackend::Objects(objects) => {
                 let objects = Arc::clone(objects);
                 beside(move || objects.write(&key, text, replace)).await?;
             }
@@ -186,23 +191,23 @@ impl BlockStore {
     ///
     /// # Errors
     /// [`BlockStoreError::Io`] and [`BlockStoreError::Objects`] if the entry cannot be renamed.
-    pub fn put_aside(&self, key: &BlockKey) -> Result<PathBuf, BlockStoreError> {
+    pub fn put_aside(&self, key: &StoreKey) -> Result<PathBuf, BlockStoreError> {
         match &self.backend {
-            Backend::Directory(directory) => directory.put_aside(key),
-            Backend::Objects(objects) => objects.put_aside(key),
+            StoreBackend::Directory(directory) => directory.put_aside(key),
+            StoreBackend::Objects(objects) => objects.put_aside(key),
         }
     }
 
     /// Returns the path of an entry, for messages.
-    pub(crate) fn entry(&self, key: &BlockKey) -> PathBuf {
+    pub(crate) fn entry(&self, key: &StoreKey) -> PathBuf {
         match &self.backend {
-            Backend::Directory(directory) => directory.entry(key),
-            Backend::Objects(objects) => objects.entry(key),
+            StoreBackend::Directory(directory) => directory.entry(key),
+            StoreBackend::Objects(objects) => objects.entry(key),
         }
     }
 
     /// Describes this store as the source of reused records.
-    pub(super) fn reused(&self, key: &BlockKey, provenance: &Provenance) -> Reused {
+    pub(super) fn reused(&self, key: &StoreKey, provenance: &Provenance) -> Reused {
         Reused { key: key.to_string(), store: self.path.display().to_string(), host: provenance.host.clone() }
     }
 }

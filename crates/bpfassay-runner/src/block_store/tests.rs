@@ -9,7 +9,7 @@ mod series;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use bpfassay_results::{Contents, Entry, Provenance};
+use bpfassay_results::{JournalContents, JournalEntry, Provenance};
 use bpfassay_study::{Block, Plan, Target};
 use bpfassay_testbed::{
     cache::Digest,
@@ -18,7 +18,7 @@ use bpfassay_testbed::{
 };
 use bpfassay_vm::{Accelerator, AcceleratorChoice, Confinement, Qemu, QemuVersion};
 
-use super::{BlockKey, BlockReuse, BlockStore, Reuse, StorePlace, kept::Records, store::Found};
+use super::{BlockReuse, BlockStore, RunStore, StoreKey, StorePlace, block_records::BlockRecords, store::LookedUp};
 use crate::{
     HostSetup, block,
     merge::tests::{measured, whole_plan},
@@ -62,17 +62,17 @@ fn host_setup(plan: &Plan) -> HostSetup {
 }
 
 /// The journal of a run of `plan` with the command lines of [`host_setup`].
-fn journal(plan: &Plan, host: &str) -> Contents {
+fn journal(plan: &Plan, host: &str) -> JournalContents {
     let mut contents = measured(plan.clone(), host);
     give_commands(&mut contents, &host_setup(plan));
     contents
 }
 
 /// Gives each boot the command line that `host_setup` has for its block.
-fn give_commands(contents: &mut Contents, host_setup: &HostSetup) {
+fn give_commands(contents: &mut JournalContents, host_setup: &HostSetup) {
     let plan = &contents.header.plan;
     for entry in &mut contents.entries {
-        if let Entry::BlockStarted(started) = entry {
+        if let JournalEntry::BlockStarted(started) = entry {
             let block = plan.blocks.iter().find(|block| block.id == started.block).unwrap();
             started.qemu = block::command(host_setup, &plan.study, block).unwrap();
         }
@@ -80,32 +80,32 @@ fn give_commands(contents: &mut Contents, host_setup: &HostSetup) {
 }
 
 /// Selects the entries of `contents` that are about `block`.
-fn of_block(contents: &Contents, block: &Block) -> Vec<Entry> {
-    let is_of_block = |entry: &&Entry| match entry {
-        Entry::BlockStarted(started) => started.block == block.id,
-        Entry::GuestReady(ready) => ready.block == block.id,
-        Entry::Run(record) => record.block == block.id,
-        Entry::BlockEnded(ended) => ended.block == block.id,
-        Entry::Provisioned { .. } | Entry::Resumed { .. } => false,
+fn of_block(contents: &JournalContents, block: &Block) -> Vec<JournalEntry> {
+    let is_of_block = |entry: &&JournalEntry| match entry {
+        JournalEntry::BlockStarted(started) => started.block == block.id,
+        JournalEntry::GuestReady(ready) => ready.block == block.id,
+        JournalEntry::Run(record) => record.block == block.id,
+        JournalEntry::BlockEnded(ended) => ended.block == block.id,
+        JournalEntry::Provisioned { .. } | JournalEntry::Resumed { .. } => false,
     };
     contents.entries.iter().filter(is_of_block).cloned().collect()
 }
 
 /// Keeps every block of `contents`. Returns the keys in the order of the plan.
-fn keep_all(store: &BlockStore, contents: &Contents) -> Vec<BlockKey> {
-    let Contents { header, .. } = contents;
+fn keep_all(store: &BlockStore, contents: &JournalContents) -> Vec<StoreKey> {
+    let JournalContents { header, .. } = contents;
     let keep = |block: &Block| {
-        let records = Records::of(block, of_block(contents, block)).unwrap();
+        let records = BlockRecords::of(block, of_block(contents, block)).unwrap();
         done(store.keep(records, (&header.plan, block), &header.provenance, false)).unwrap()
     };
     header.plan.blocks.iter().map(keep).collect()
 }
 
 /// Returns the records that `store` has under `key`.
-fn found(store: &BlockStore, key: &BlockKey) -> Option<Records> {
+fn found(store: &BlockStore, key: &StoreKey) -> Option<BlockRecords> {
     match store.find(key).unwrap() {
-        Found::Nothing => None,
-        Found::Entry { records, .. } => Some(*records),
+        LookedUp::Nothing => None,
+        LookedUp::Entry { records, .. } => Some(*records),
     }
 }
 
@@ -142,7 +142,10 @@ fn what_is_kept_is_found_again_as_it_was_measured() {
     let store = new_store(folder.path());
     let mut keys = keep_all(&store, &contents);
     for (block, key) in plan.blocks.iter().zip(&keys) {
-        assert_eq!(found(&store, key), Some(Records::of(block, of_block(&contents, block)).unwrap().without_log()));
+        assert_eq!(
+            found(&store, key),
+            Some(BlockRecords::of(block, of_block(&contents, block)).unwrap().without_log())
+        );
     }
     // Keeping the blocks again, from another host, gives the same entries.
     assert_eq!(keep_all(&store, &journal(&plan, "b")), keys);
@@ -160,18 +163,20 @@ fn a_reproducible_entry_is_the_same_bytes_whoever_measured_it_and_when() {
     later.header.started_unix_ms += 1;
     for entry in &mut later.entries {
         match entry {
-            Entry::BlockStarted(started) => started.at_unix_ms += 2,
-            Entry::GuestReady(ready) => ready.ready_after_ms += 3,
-            Entry::Run(run) => (run.started_unix_ms, run.duration_ms) = (run.started_unix_ms + 4, run.duration_ms + 5),
-            Entry::BlockEnded(ended) => ended.at_unix_ms += 6,
-            Entry::Provisioned { .. } | Entry::Resumed { .. } => {}
+            JournalEntry::BlockStarted(started) => started.at_unix_ms += 2,
+            JournalEntry::GuestReady(ready) => ready.ready_after_ms += 3,
+            JournalEntry::Run(run) => {
+                (run.started_unix_ms, run.duration_ms) = (run.started_unix_ms + 4, run.duration_ms + 5)
+            }
+            JournalEntry::BlockEnded(ended) => ended.at_unix_ms += 6,
+            JournalEntry::Provisioned { .. } | JournalEntry::Resumed { .. } => {}
         }
     }
-    let kept = |name: &str, contents: &Contents, reproducible: bool| {
+    let kept = |name: &str, contents: &JournalContents, reproducible: bool| {
         let store = BlockStore::open(&place(&folder.path().join(name))).unwrap();
         let with = BlockReuse { reproducible, ..reuse(store) };
         let provenance = shared(&contents.header.provenance);
-        done(Reuse { with: &with, plan: &plan, provenance: &provenance }.keep(block, of_block(contents, block)));
+        done(RunStore { with: &with, plan: &plan, provenance: &provenance }.keep(block, of_block(contents, block)));
         let [key] = with.store.keys().unwrap()[..] else { panic!("{name} has no entry") };
         assert!(found(&with.store, &key).is_some());
         (key, std::fs::read(with.store.entry(&key)).unwrap())

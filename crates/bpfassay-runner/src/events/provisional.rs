@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bpfassay_report::derive_all;
 use bpfassay_results::{
-    Contents, Entry, Header, JOURNAL_VERSION, Provenance, Results, RunRecord, ToDo,
+    JOURNAL_VERSION, JournalContents, JournalEntry, JournalHeader, Provenance, Results, RunRecord, ToDo,
     event::{ProvisionalCell, ProvisionalRows},
 };
 use bpfassay_study::{Block, Cell, Plan};
@@ -18,14 +18,14 @@ pub(super) struct Rounds<'a> {
     plan: &'a Plan,
     provenance: &'a Provenance,
     /// Tables, each under the first cell of its blocks.
-    tables: BTreeMap<String, Table>,
+    tables: BTreeMap<String, ReplicateBlocks>,
     /// The first cell of each block, by the block's id.
     places: HashMap<String, String>,
 }
 
 /// The blocks with the same cells: replicates.
 #[derive(Default)]
-struct Table {
+struct ReplicateBlocks {
     /// The blocks without their warm-up, and without rounds that have a settled run.
     blocks: Vec<Block>,
     /// The records by run. A repeated run replaces its record.
@@ -83,18 +83,19 @@ impl<'a> Rounds<'a> {
         let mut plan = self.plan.with_blocks(table.blocks.iter().filter_map(|block| table.complete(block)).collect());
         plan.cells.retain(is_of_block);
         let entries = plan.runs().filter_map(|(_, run)| table.records.get(&run.spec.id));
-        let entries = entries.map(|record| Entry::Run(Box::new(record.clone()))).collect();
+        let entries = entries.map(|record| JournalEntry::Run(Box::new(record.clone()))).collect();
         table.given = rounds;
         if rounds == of && plan.until().is_none() {
             table.records.clear();
         }
-        let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance: self.provenance.clone() };
-        let results = derive_all(Contents { header, entries, torn: None, digest: None });
+        let header =
+            JournalHeader { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance: self.provenance.clone() };
+        let results = derive_all(JournalContents { header, entries, torn: None, digest: None });
         Some(event(&record.block, &results, rounds, of))
     }
 }
 
-impl Table {
+impl ReplicateBlocks {
     /// Returns the rounds of `block` that lack a record.
     fn missing(&self, block: &Block) -> BTreeSet<u32> {
         let missing = block.runs.iter().filter(|run| !self.records.contains_key(&run.spec.id));

@@ -26,7 +26,7 @@ impl Mean {
 
 /// The runs of a block that are left.
 #[derive(Debug)]
-struct Waiting {
+struct RunsLeft {
     target: Target,
     /// The guest is up, or was.
     is_booted: bool,
@@ -40,7 +40,7 @@ pub(super) struct Remaining {
     jobs: NonZeroU32,
     /// Whether guests are still being made.
     makes_guests: bool,
-    blocks: BTreeMap<String, Waiting>,
+    blocks: BTreeMap<String, RunsLeft>,
     by_cell: BTreeMap<String, Mean>,
     by_target: BTreeMap<Target, Mean>,
     runs: Mean,
@@ -51,7 +51,7 @@ pub(super) struct Remaining {
 impl Remaining {
     /// Begins with all of `blocks`, of which `jobs` run in parallel.
     pub(super) fn new(blocks: &[ToDo], jobs: NonZeroU32) -> Self {
-        let waiting = |todo: &ToDo| Waiting {
+        let waiting = |todo: &ToDo| RunsLeft {
             target: todo.block.target.clone(),
             is_booted: false,
             cells: todo.open().map(|run| run.cell.clone()).collect(),
@@ -115,7 +115,7 @@ impl Remaining {
         }
         let overall = self.runs.value()?;
         let mean = |means: &BTreeMap<Target, Mean>, target: &Target| means.get(target).and_then(|mean| mean.value());
-        let of_block = |waiting: &Waiting| {
+        let of_block = |waiting: &RunsLeft| {
             let of_target = mean(&self.by_target, &waiting.target).unwrap_or(overall);
             let of_run = |cell: &String| self.by_cell.get(cell).and_then(|mean| mean.value()).unwrap_or(of_target);
             let boot = match waiting.is_booted {

@@ -7,25 +7,25 @@ use bpfassay_results::{
     Event,
     event::{StageReport, StageState, StageStep, StageTiming},
 };
-use bpfassay_testbed::stages::{Report, State, Timing, Unit};
+use bpfassay_testbed::stages::{ProgressReport, ProgressState, ProgressUnit, Timing};
 
 /// Turns the report of a stage into an event.
 #[must_use]
-pub fn stage_event(report: &Report) -> Event {
+pub fn stage_event(report: &ProgressReport) -> Event {
     let (state, step) = match report.state {
-        State::Begun => (StageState::Begun, None),
-        State::At(at) => {
+        ProgressState::Begun => (StageState::Begun, None),
+        ProgressState::At(at) => {
             let step = StageStep {
                 name: at.step.name().to_owned(),
-                unit: at.step.unit().map(Unit::name).map(str::to_owned),
+                unit: at.step.unit().map(ProgressUnit::name).map(str::to_owned),
                 done: at.done,
                 of: at.of,
                 seconds_left: at.seconds_left,
             };
             (StageState::Running, Some(step))
         }
-        State::Ended { succeeded: true } => (StageState::Ended, None),
-        State::Ended { succeeded: false } => (StageState::Failed, None),
+        ProgressState::Ended { succeeded: true } => (StageState::Ended, None),
+        ProgressState::Ended { succeeded: false } => (StageState::Failed, None),
     };
     Event::Stage(StageReport {
         id: report.id,

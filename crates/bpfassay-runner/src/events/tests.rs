@@ -127,7 +127,7 @@ fn rounds_that_are_measured_already_are_not_waited_for() {
 fn observer(plan: &Plan) -> EventObserver<'_> {
     let blocks: Vec<_> = plan.blocks.iter().cloned().map(ToDo::fresh).collect();
     let observer = EventObserver::new(plan, provenance(), &Silent);
-    observer.progress(&Progress::Started { blocks: &blocks, slots: NonZeroU32::MIN, directory: Path::new("out") });
+    observer.progress(&Happening::Started { blocks: &blocks, slots: NonZeroU32::MIN, directory: Path::new("out") });
     observer
 }
 
@@ -190,7 +190,7 @@ fn blocks_out_of_a_store_are_reported_as_such_and_without_rows() {
     let observer = EventObserver::new(&plan, provenance(), &sink);
     let blocks: Vec<ToDo> = plan.blocks.iter().cloned().map(ToDo::fresh).collect();
     let (reused, measured) = (&plan.blocks[0], &plan.blocks[1]);
-    observer.progress(&Progress::Started { blocks: &blocks, slots: NonZeroU32::MIN, directory: Path::new("out") });
+    observer.progress(&Happening::Started { blocks: &blocks, slots: NonZeroU32::MIN, directory: Path::new("out") });
     let started = |block: &Block, reused: bool| bpfassay_results::BlockStarted {
         block: block.id.clone(),
         boot: 1,
@@ -206,10 +206,10 @@ fn blocks_out_of_a_store_are_reported_as_such_and_without_rows() {
             host: bpfassay_results::provenance::HostFacts::default(),
         }),
     };
-    observer.progress(&Progress::Reused(reused, &started(reused, true)));
-    (0..2).for_each(|run| observer.progress(&Progress::RunEnded(&failed_run(reused, run))));
-    observer.progress(&Progress::Booting(measured, &started(measured, false)));
-    (0..2).for_each(|run| observer.progress(&Progress::RunEnded(&failed_run(measured, run))));
+    observer.progress(&Happening::Reused(reused, &started(reused, true)));
+    (0..2).for_each(|run| observer.progress(&Happening::RunEnded(&failed_run(reused, run))));
+    observer.progress(&Happening::Booting(measured, &started(measured, false)));
+    (0..2).for_each(|run| observer.progress(&Happening::RunEnded(&failed_run(measured, run))));
     let seen = sink.0.lock().unwrap().clone();
     let seen: Vec<(&str, bool)> = seen.iter().map(|(kind, reused)| (kind.as_str(), *reused)).collect();
     let runs = |reused| [("run_ended", reused); 2];

@@ -20,7 +20,7 @@ use rustix::{
 };
 use tokio::process::{Child, Command};
 
-use super::{reason::Limits, tools::Places};
+use super::{reason::MachineLimits, tools::ToolPlaces};
 use crate::host_setup;
 
 /// The agent reads its job from an unnamed file, which leaves nothing behind whoever dies.
@@ -39,9 +39,9 @@ pub(crate) struct Agent {
     /// The program of a real IOR, if there is one.
     pub(crate) external_ior: Option<PathBuf>,
     /// The places of tools under test.
-    pub(crate) tools: Places,
+    pub(crate) tools: ToolPlaces,
     /// Limits that explain why this kernel refuses a tool.
-    pub(crate) limits: Limits,
+    pub(crate) limits: MachineLimits,
 }
 
 /// Makes the job for `block`, which `agent` executes.

@@ -18,8 +18,8 @@ use tokio::{
 
 use super::agent::{Agent, arguments, ask_to_stop, clear, job, kill, start, unnamed};
 use crate::{
-    attempt::{Conclusion, FailedRun},
-    boot::Boot,
+    attempt::{BootConclusion, FailedRun},
+    boot::RunningBoot,
     context::BlockError,
     failure,
     host_setup::deadlines,
@@ -30,16 +30,16 @@ use crate::{
 const ENDING: Duration = Duration::from_secs(30);
 
 /// Why no more messages are read from an agent.
-enum End {
+enum ReadEnd {
     /// The agent closed its output.
     Closed,
     /// The agent was asked to stop.
     Cancelled,
     /// The agent violated the protocol or was too slow.
-    KernelIncident(FailureKind, String),
+    AgentFailed(FailureKind, String),
 }
 
-impl Boot<'_> {
+impl RunningBoot<'_> {
     /// Executes the block with one agent. Returns whether this system is fit for another block.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Boot<'_> {
         let mut reported = AgentReport { phase: Phase::Boot, failed: None, unsound: None };
         let group = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         let end = self.receive(agent, &mut child, &mut reported).await;
-        if !matches!(end, Ok(End::Closed)) {
+        if !matches!(end, Ok(ReadEnd::Closed)) {
             ask_to_stop(group);
         }
         let status = tokio::time::timeout(ENDING, child.wait()).await;
@@ -77,24 +77,24 @@ impl Boot<'_> {
             tracing::error!("the agent was killed, and what it left could not all be removed: see {}", log.display());
         }
         // `handle_message` refuses the report for all runs but a tool run that has ended.
-        if let (Ok(End::Closed), Some((run, differences))) = (&end, reported.unsound.take()) {
+        if let (Ok(ReadEnd::Closed), Some((run, differences))) = (&end, reported.unsound.take()) {
             self.unsound(&run, differences)?;
             return Ok(false);
         }
         let end = end?;
         let failure = match (end, reported.failed) {
-            (End::Cancelled, _) => None,
-            (End::KernelIncident(kind, message), _) => Some((kind, message)),
+            (ReadEnd::Cancelled, _) => None,
+            (ReadEnd::AgentFailed(kind, message), _) => Some((kind, message)),
             // No run had begun, so this machine is unfit or in use.
-            (End::Closed, Some(message)) if self.seen.runs.is_empty() => Some((FailureKind::Host, message)),
-            (End::Closed, Some(message)) => Some((FailureKind::Agent, message)),
-            (End::Closed, None) if self.is_done() => None,
-            (End::Closed, None) if is_at_file_size_limit(&status) => {
+            (ReadEnd::Closed, Some(message)) if self.seen.runs.is_empty() => Some((FailureKind::Host, message)),
+            (ReadEnd::Closed, Some(message)) => Some((FailureKind::Agent, message)),
+            (ReadEnd::Closed, None) if self.is_done() => None,
+            (ReadEnd::Closed, None) if is_at_file_size_limit(&status) => {
                 let message = "the agent was ended because a file would have become larger than the \
                                limit of this process: raise it (ulimit -f)";
                 Some((FailureKind::Host, message.to_owned()))
             }
-            (End::Closed, None) => {
+            (ReadEnd::Closed, None) => {
                 let how = match status {
                     Ok(Ok(status)) => status.to_string(),
                     Ok(Err(error)) => error.to_string(),
@@ -151,7 +151,7 @@ impl Boot<'_> {
             (Some(_), None) => BootVerdict::Nobody,
         };
         let kept = self.plan.ids().into_iter().take(ended).collect();
-        self.concluded_with(Conclusion { verdict, failure, failed }, Vec::new(), kept)
+        self.concluded_with(BootConclusion { verdict, failure, failed }, Vec::new(), kept)
     }
 
     /// Blames `run`, the last run that ended, for leaving this system changed. The runs that are
@@ -173,9 +173,9 @@ impl Boot<'_> {
         agent: &Agent,
         child: &mut Child,
         reported: &mut AgentReport,
-    ) -> Result<End, BlockError> {
+    ) -> Result<ReadEnd, BlockError> {
         let Some(mut stdout) = child.stdout.take() else {
-            return Ok(End::KernelIncident(FailureKind::Host, "the agent was started without a pipe".to_owned()));
+            return Ok(ReadEnd::AgentFailed(FailureKind::Host, "the agent was started without a pipe".to_owned()));
         };
         self.since = std::time::Instant::now();
         let limits = deadlines(self.context.study);
@@ -186,25 +186,25 @@ impl Boot<'_> {
         loop {
             let read = tokio::select! {
                 read = timeout_at(deadline, stdout.read(&mut buffer)) => read,
-                () = self.context.cancel.cancelled() => return Ok(End::Cancelled),
+                () = self.context.cancel.cancelled() => return Ok(ReadEnd::Cancelled),
             };
             let length = match read {
                 Err(_) => {
-                    return Ok(End::KernelIncident(
+                    return Ok(ReadEnd::AgentFailed(
                         FailureKind::PhaseTimeout,
                         format!("the phase {} took too long", reported.phase),
                     ));
                 }
                 Ok(Err(error)) => {
-                    return Ok(End::KernelIncident(FailureKind::Host, format!("cannot read from the agent: {error}")));
+                    return Ok(ReadEnd::AgentFailed(FailureKind::Host, format!("cannot read from the agent: {error}")));
                 }
                 Ok(Ok(0)) if decoder.is_mid_frame() => {
-                    return Ok(End::KernelIncident(
+                    return Ok(ReadEnd::AgentFailed(
                         FailureKind::ProtocolError,
                         "the agent ended within a message".to_owned(),
                     ));
                 }
-                Ok(Ok(0)) => return Ok(End::Closed),
+                Ok(Ok(0)) => return Ok(ReadEnd::Closed),
                 Ok(Ok(length)) => length,
             };
             decoder.push(&buffer[..length]);
@@ -217,7 +217,7 @@ impl Boot<'_> {
                             FrameError::Version { .. } => FailureKind::ProtocolVersion,
                             _ => FailureKind::ProtocolError,
                         };
-                        return Ok(End::KernelIncident(kind, with_causes(&error)));
+                        return Ok(ReadEnd::AgentFailed(kind, with_causes(&error)));
                     }
                 };
                 match &mut message {
@@ -241,7 +241,7 @@ impl Boot<'_> {
                     _ => {}
                 }
                 if let Some(violation) = self.handle_message(message)? {
-                    return Ok(End::KernelIncident(FailureKind::ProtocolError, violation));
+                    return Ok(ReadEnd::AgentFailed(FailureKind::ProtocolError, violation));
                 }
             }
         }

@@ -12,18 +12,18 @@ use bpfassay_results::Provenance;
 use bpfassay_study::{
     Available, Clock, Denied, EngineChoice, LeftOut, Narrowing, Plan, Study, Target, WarmUp, WarmUpRule, WorkloadKind,
 };
-use bpfassay_tool::Loaded;
+use bpfassay_tool::LoadedFile;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Agent, Cluster, HereConfig, execute_here,
     mount::{self, Mounted},
-    reason::Limits,
+    reason::MachineLimits,
     reference,
-    tools::Places,
+    tools::ToolPlaces,
 };
 use crate::{
-    Error, Observer, Progress, Summary, Work, provenance,
+    Error, Happening, Observer, PlannedWork, PoolSummary, provenance,
     selection::{interfaces_of, test_tools},
     work::check_ids,
 };
@@ -44,7 +44,7 @@ pub struct HereSelection {
     /// The program of a real IOR, used instead of the embedded engine.
     pub ior: Option<PathBuf>,
     /// Tools under test, in addition to the study's probe configurations.
-    pub tools: Vec<Loaded>,
+    pub tools: Vec<LoadedFile>,
     /// A cluster whose nodes measure together, with this machine as the first, if requested.
     pub cluster: Option<Cluster>,
     /// Findings that the tools must not have: a gate, in addition to the study's gates.
@@ -100,8 +100,8 @@ impl ThisMachine {
             program: program(AGENT)?,
             mount: mount.path,
             external_ior: selection.ior.clone(),
-            tools: Places::find(&selection.tools, (arch, &target.kernel), own)?,
-            limits: Limits::of_this_machine(&target.kernel),
+            tools: ToolPlaces::find(&selection.tools, (arch, &target.kernel), own)?,
+            limits: MachineLimits::of_this_machine(&target.kernel),
         };
         payload.extend(selection.ior.clone());
         payload.extend(agent.tools.files().map(Path::to_path_buf));
@@ -128,12 +128,12 @@ impl ThisMachine {
         &self.agent.mount
     }
 
-    /// Begins the plan in a results directory ([`Work::begin`]).
+    /// Begins the plan in a results directory ([`PlannedWork::begin`]).
     ///
     /// # Errors
-    /// Those of [`Work::begin`].
-    pub fn begin(&self, directory: Option<&Path>) -> Result<Work, Error> {
-        Work::begin(&self.plan, directory, self.provenance.clone())
+    /// Those of [`PlannedWork::begin`].
+    pub fn begin(&self, directory: Option<&Path>) -> Result<PlannedWork, Error> {
+        PlannedWork::begin(&self.plan, directory, self.provenance.clone())
     }
 
     /// Executes `work`, as [`crate::Session::execute`] does with guests.
@@ -143,13 +143,13 @@ impl ThisMachine {
     /// [`Error::Journal`] if a record cannot be written.
     pub async fn execute(
         &self,
-        work: Work,
+        work: PlannedWork,
         observer: &dyn Observer,
         cancel: &CancellationToken,
-    ) -> Result<Summary, Error> {
+    ) -> Result<PoolSummary, Error> {
         let directory = work.directory.clone();
         work.until_narrow(&self.plan, async |blocks, journal| {
-            observer.progress(&Progress::Started { blocks: &blocks, slots: NonZeroU32::MIN, directory: &directory });
+            observer.progress(&Happening::Started { blocks: &blocks, slots: NonZeroU32::MIN, directory: &directory });
             let blocks = blocks.into_iter().map(|todo| todo.block).collect();
             let (agent, cluster) = (&self.agent, self.cluster.as_ref());
             let config = HereConfig { study: &self.plan.study, blocks, agent, cluster };

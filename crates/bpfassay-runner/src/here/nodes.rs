@@ -11,16 +11,16 @@
 //! launcher starts IOR ([`team`]). The ranks join the cgroups that the tracers count ([`node`]).
 
 mod allocation;
+mod block_on_nodes;
 mod cluster;
 mod join;
 mod node;
-mod on;
 mod relay;
 mod team;
 mod wire;
 
 pub use self::{
-    allocation::{AllocationError, Placement, Request, on_first_node},
+    allocation::{AllocationError, AllocationRequest, Placement, on_first_node},
     cluster::Cluster,
     node::{NodeError, rank, relay_of, stand},
     relay::relay,

@@ -42,7 +42,7 @@ const OF_TOOLS: &[&[&str]] = &[KPROBES, TRAMPOLINES, SYSCALLS, UPROBES];
 
 /// Limits of this machine and this process.
 #[derive(Debug, Default)]
-pub(crate) struct Limits {
+pub(crate) struct MachineLimits {
     /// The options that the kernel was built with, and their file; `None` if unknown.
     config: Option<(BTreeSet<String>, String)>,
     /// The kind of lockdown, if any, and what shows it.
@@ -53,7 +53,7 @@ pub(crate) struct Limits {
     has_tracefs: bool,
 }
 
-impl Limits {
+impl MachineLimits {
     /// Finds the limits of this machine, whose kernel has this release.
     pub(crate) fn of_this_machine(release: &str) -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -241,14 +241,14 @@ mod tests {
     use super::*;
 
     /// A machine with all options but those in `without`.
-    fn machine(without: &[&str]) -> Limits {
+    fn machine(without: &[&str]) -> MachineLimits {
         let all = [ANY, KPROBES, FPROBES, TRAMPOLINES, SYSCALLS, UPROBES, ACCOUNTING].concat();
         let set = all.into_iter().filter(|option| !without.contains(option)).map(str::to_owned).collect();
         let config = Some((set, "/proc/config.gz".to_owned()));
-        Limits { config, has_tracefs: true, ..Limits::default() }
+        MachineLimits { config, has_tracefs: true, ..MachineLimits::default() }
     }
 
-    fn explained(limits: &Limits, probe: Option<Probe>, errno: Option<Errno>, message: &str) -> String {
+    fn explained(limits: &MachineLimits, probe: Option<Probe>, errno: Option<Errno>, message: &str) -> String {
         let errno = errno.map(Errno::raw_os_error);
         let mut refusal = Refusal { errno, ..Refusal::new(Step::Attach, message.to_owned()) };
         limits.explain(probe, &mut refusal);
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(fexit, "no");
         // No option explains the first error. Nothing is known about the second machine.
         assert_eq!(explained(&limits, Some(Probe::Kprobe), Some(Errno::NOMEM), "no"), "no");
-        let unknown = Limits { has_tracefs: true, ..Limits::default() };
+        let unknown = MachineLimits { has_tracefs: true, ..MachineLimits::default() };
         assert_eq!(explained(&unknown, Some(Probe::Kprobe), Some(Errno::NOENT), "no"), "no");
         let direct = machine(&["CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"]);
         let errno = Some(Errno::from_raw_os_error(NOT_SUPPORTED));
@@ -284,8 +284,9 @@ mod tests {
 
     #[test]
     fn lockdown_capabilities_and_tracefs_are_named_where_they_explain_the_error() {
-        let locked = |kind: &str| Limits { lockdown: Some((kind.to_owned(), LOCKDOWN.to_owned())), ..machine(&[]) };
-        let eperm = |limits: &Limits| explained(limits, Some(Probe::Kprobe), Some(Errno::PERM), "no");
+        let locked =
+            |kind: &str| MachineLimits { lockdown: Some((kind.to_owned(), LOCKDOWN.to_owned())), ..machine(&[]) };
+        let eperm = |limits: &MachineLimits| explained(limits, Some(Probe::Kprobe), Some(Errno::PERM), "no");
         assert!(
             eperm(&locked("confidentiality"))
                 .contains("locked down for confidentiality (/sys/kernel/security/lockdown)")
@@ -305,9 +306,9 @@ mod tests {
             "unknown func bpf_probe_read_kernel#113",
         );
         assert!(helper.contains("reading kernel memory"), "{helper}");
-        let container = Limits { incapable: vec!["CAP_SYS_ADMIN", "CAP_BPF"], ..machine(&[]) };
+        let container = MachineLimits { incapable: vec!["CAP_SYS_ADMIN", "CAP_BPF"], ..machine(&[]) };
         assert!(eperm(&container).contains("has not CAP_SYS_ADMIN, CAP_BPF"));
-        let bare = Limits { has_tracefs: false, ..machine(&[]) };
+        let bare = MachineLimits { has_tracefs: false, ..machine(&[]) };
         assert!(explained(&bare, Some(Probe::Tracepoint), Some(Errno::NOENT), "no").contains("tracefs is not mounted"));
         assert_eq!(explained(&bare, Some(Probe::Fexit), Some(Errno::NOENT), "no"), "no");
     }

@@ -9,12 +9,13 @@ use bpfassay_protocol::{
     tracer::{Refusal, Step},
 };
 use bpfassay_results::{
-    Contents, Entry, FailureKind, Header, JOURNAL_VERSION, OpenDirectory, Outcome, Provenance, RunFailure,
+    FailureKind, JOURNAL_VERSION, JournalContents, JournalEntry, JournalHeader, OpenDirectory, Outcome, Provenance,
+    RunFailure,
 };
 use bpfassay_study::{Available, Narrowing, Plan, WarmUp};
 
-use super::{reason::Limits, tools::Places, *};
-use crate::Progress;
+use super::{reason::MachineLimits, tools::ToolPlaces, *};
+use crate::Happening;
 
 /// A plan with one boot of the baseline and fexit.
 fn plan() -> Plan {
@@ -36,12 +37,12 @@ fn plan() -> Plan {
 struct Nobody;
 
 impl Observer for Nobody {
-    fn progress(&self, _: &Progress<'_>) {}
+    fn progress(&self, _: &Happening<'_>) {}
 }
 
 /// Executes the plan with an agent that writes `frames` and then runs the shell line `end`. Returns
 /// what the journal has, and the directory of the results.
-fn executed(plan: &Plan, frames: &[u8], end: &str) -> (Summary, Contents, tempfile::TempDir) {
+fn executed(plan: &Plan, frames: &[u8], end: &str) -> (PoolSummary, JournalContents, tempfile::TempDir) {
     executed_until(plan, frames, end, &CancellationToken::new())
 }
 
@@ -51,7 +52,7 @@ fn executed_until(
     frames: &[u8],
     end: &str,
     cancel: &CancellationToken,
-) -> (Summary, Contents, tempfile::TempDir) {
+) -> (PoolSummary, JournalContents, tempfile::TempDir) {
     executed_in(tempfile::tempdir().unwrap(), plan, frames, end, cancel)
 }
 
@@ -62,10 +63,14 @@ fn executed_in(
     frames: &[u8],
     end: &str,
     cancel: &CancellationToken,
-) -> (Summary, Contents, tempfile::TempDir) {
+) -> (PoolSummary, JournalContents, tempfile::TempDir) {
     let results = directory.path().join("results");
-    let header =
-        Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan: plan.clone(), provenance: Provenance::default() };
+    let header = JournalHeader {
+        journal: JOURNAL_VERSION,
+        started_unix_ms: 0,
+        plan: plan.clone(),
+        provenance: Provenance::default(),
+    };
     let journal = Journal::create(&results, &header).unwrap();
     fs::write(directory.path().join("frames"), frames).unwrap();
     let program = directory.path().join("agent");
@@ -80,14 +85,14 @@ fn executed_in(
         program,
         mount: "/mnt/nfs".into(),
         external_ior: Some("/opt/ior".into()),
-        tools: Places::default(),
-        limits: Limits::default(),
+        tools: ToolPlaces::default(),
+        limits: MachineLimits::default(),
     };
     let (study, blocks) = (&plan.study, plan.blocks.clone());
     let order = HereConfig { study, blocks, agent: &agent, cluster: None };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let summary = runtime.block_on(execute_here(order, journal, &Nobody, cancel)).unwrap();
-    (summary, Contents::read(&results).unwrap(), directory)
+    (summary, JournalContents::read(&results).unwrap(), directory)
 }
 
 fn ended(run: &str) -> Vec<u8> {
@@ -97,9 +102,9 @@ fn ended(run: &str) -> Vec<u8> {
 }
 
 /// Selects the failures of runs.
-fn failures(contents: &Contents) -> Vec<RunFailure> {
-    let of = |entry: &Entry| match entry {
-        Entry::Run(record) => match &record.outcome {
+fn failures(contents: &JournalContents) -> Vec<RunFailure> {
+    let of = |entry: &JournalEntry| match entry {
+        JournalEntry::Run(record) => match &record.outcome {
             Outcome::Failed(failure) => Some(failure.clone()),
             _ => None,
         },
@@ -115,7 +120,7 @@ fn what_an_agent_reports_of_its_runs_is_recorded() {
     let done = frame::encode(&GuestMessage::Done).unwrap();
     let frames = [ended(first), ended(second), done].concat();
     let (summary, contents, directory) = executed(&plan, &frames, "exit 0");
-    assert_eq!(summary, Summary { refused: 2, ..Summary::default() });
+    assert_eq!(summary, PoolSummary { refused: 2, ..PoolSummary::default() });
     assert!(failures(&contents).is_empty());
     let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
     let arguments = read("arguments");
@@ -135,7 +140,7 @@ fn an_agent_that_does_not_come_to_its_end_fails_the_runs_that_it_owes() {
     let plan = plan();
     let first = ended(&plan.blocks[0].runs[0].spec.id);
     let (summary, contents, _) = executed(&plan, &first, "exit 3");
-    assert_eq!(summary, Summary { refused: 1, failed: 1, ..Summary::default() });
+    assert_eq!(summary, PoolSummary { refused: 1, failed: 1, ..PoolSummary::default() });
     let [failure] = failures(&contents).try_into().unwrap();
     assert_eq!(failure.kind, FailureKind::EarlyExit);
     assert!(failure.excerpt[0].ends_with("exit status: 3"), "{failure:?}");
@@ -214,13 +219,13 @@ fn the_run_after_which_this_machine_is_another_is_to_blame_and_nothing_more_is_b
         frame::encode(&GuestMessage::Unsound { run: run.clone(), differences }).unwrap()
     };
     let (summary, contents, _) = executed(&plan, &[ended(first), unsound(first)].concat(), "exit 1");
-    assert_eq!(summary, Summary { failed: 2, ..Summary::default() });
+    assert_eq!(summary, PoolSummary { failed: 2, ..PoolSummary::default() });
     let [blamed, left] = failures(&contents).try_into().unwrap();
     assert_eq!((blamed.kind, blamed.excerpt[0].as_str()), (FailureKind::Unsound, "/mnt/nfs is not mounted any more"));
     assert!(left.excerpt[0].starts_with(&format!("not run: after {first} ")), "{left:?}");
     // The last record of a run counts.
     let last = contents.entries.iter().rev().find_map(|entry| match entry {
-        Entry::Run(record) if record.run == *first => Some(record.outcome.clone()),
+        JournalEntry::Run(record) if record.run == *first => Some(record.outcome.clone()),
         _ => None,
     });
     assert!(matches!(last, Some(Outcome::Failed(_))), "{last:?}");

@@ -19,7 +19,7 @@ use bpfassay_protocol::{
     tool::{Endpoint, Ready, Tool},
 };
 use bpfassay_tool::{
-    Loaded, Service, Source, Supply,
+    LoadedFile, MissingService, Source, Supply,
     elf::{interpreter, no_object, no_program},
     file::{Nix, of_target},
     guest,
@@ -35,15 +35,15 @@ const CONNECTING: Duration = Duration::from_millis(500);
 
 /// The places of the tools under test on this machine.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
-    places: Vec<Place>,
+pub(crate) struct ToolPlaces {
+    places: Vec<ToolPlace>,
     /// Paths of this project's programs on this machine, by their paths in guests.
     own: BTreeMap<&'static str, String>,
 }
 
 /// The places of one tool's files.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct ToolPlace {
     /// The tool's directory in guests.
     home: String,
     /// The directory of the tool file, if there is one.
@@ -54,7 +54,7 @@ struct Place {
     files: Vec<PathBuf>,
 }
 
-impl Places {
+impl ToolPlaces {
     /// Finds what `tools` need for `kernel` on `arch`. `own` has the programs of this project by
     /// their paths in guests.
     ///
@@ -62,7 +62,7 @@ impl Places {
     /// [`Error::Tool`] for a file that cannot be read. [`Error::ToolRefused`] for an unsuitable
     /// file, for a program or a service that this machine lacks, and for a port that is taken.
     pub(crate) fn find(
-        tools: &[Loaded],
+        tools: &[LoadedFile],
         (arch, kernel): (Arch, &str),
         own: BTreeMap<&'static str, String>,
     ) -> Result<Self, Error> {
@@ -93,7 +93,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl ToolPlace {
     /// Replaces paths below [`Self::home`] in `text` with paths on this machine.
     fn here(&self, text: &str) -> String {
         let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
@@ -134,11 +134,11 @@ fn refuse(tool: &Supply<'_>, problem: String) -> Error {
 }
 
 /// Finds the files of `tool` on the machine with the root directory `root`.
-fn place(tool: &Supply<'_>, arch: Arch, kernel: &str, root: &Path) -> Result<Place, Error> {
+fn place(tool: &Supply<'_>, arch: Arch, kernel: &str, root: &Path) -> Result<ToolPlace, Error> {
     let home = format!("{}/{}", guest::HOME, tool.name);
     let folder = tool.folder.map(|folder| real(tool, folder)).transpose()?;
     let folder_text = folder.as_deref().map(|folder| text(tool, folder)).transpose()?;
-    let mut found = Place { home: home.clone(), folder: folder_text, parts: BTreeMap::new(), files: Vec::new() };
+    let mut found = ToolPlace { home: home.clone(), folder: folder_text, parts: BTreeMap::new(), files: Vec::new() };
     // Strips the tool's directory from the path of a part.
     let name = |path: String| path.strip_prefix(&home).unwrap_or(&path).trim_start_matches('/').to_owned();
     match tool.source {
@@ -274,14 +274,14 @@ fn must_be_executable(tool: &Supply<'_>, path: &Path) -> Result<(), Error> {
 
 /// Checks that this machine runs the services that `tool` names.
 fn check_services(tool: &Supply<'_>, root: &Path) -> Result<(), Error> {
-    let is_missing = |service: &&Service| {
+    let is_missing = |service: &&MissingService| {
         let sign = match service {
-            Service::Systemd => "run/systemd/system",
-            Service::DBus => "run/dbus/system_bus_socket",
-            Service::Containerd => "run/containerd/containerd.sock",
-            Service::Docker => "run/docker.sock",
-            Service::CriO => "run/crio/crio.sock",
-            Service::Udev => "run/udev/control",
+            MissingService::Systemd => "run/systemd/system",
+            MissingService::DBus => "run/dbus/system_bus_socket",
+            MissingService::Containerd => "run/containerd/containerd.sock",
+            MissingService::Docker => "run/docker.sock",
+            MissingService::CriO => "run/crio/crio.sock",
+            MissingService::Udev => "run/udev/control",
         };
         !root.join(sign).exists()
     };
@@ -318,17 +318,17 @@ mod tests {
 
     use super::*;
 
-    fn loaded(folder: &Path, source: &str) -> Loaded {
+    fn loaded(folder: &Path, source: &str) -> LoadedFile {
         let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n");
-        Loaded { file: bpfassay_tool::ToolFile::parse("t.toml", &text).unwrap(), folder: Some(folder.to_owned()) }
+        LoadedFile { file: bpfassay_tool::ToolFile::parse("t.toml", &text).unwrap(), folder: Some(folder.to_owned()) }
     }
 
     /// Returns the tool's command line on this machine.
     fn command(folder: &Path, source: &str) -> Result<String, String> {
         let loaded = loaded(folder, source);
         let own = BTreeMap::from([(layout::TRACER, "/opt/bpfassay-tracer".to_owned())]);
-        let places =
-            Places::find(std::slice::from_ref(&loaded), (HOST, "6.18.44-x"), own).map_err(|error| error.to_string())?;
+        let places = ToolPlaces::find(std::slice::from_ref(&loaded), (HOST, "6.18.44-x"), own)
+            .map_err(|error| error.to_string())?;
         let tool = loaded.file.for_target(HOST, "6.18.44-x").unwrap();
         Ok(places.here(&tool).command.join(" "))
     }
@@ -407,7 +407,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_word_is_survived(word: String, name in "[a-z]{1,4}") {
-            let place = Place {
+            let place = ToolPlace {
                 home: "/tools/a".to_owned(),
                 folder: Some("/x/tools/a".to_owned()),
                 parts: BTreeMap::from([(name, "/y".to_owned())]),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bpfassay_results::{
-    Contents, Entry, Header, JOURNAL_VERSION, Provenance,
+    JOURNAL_VERSION, JournalContents, JournalEntry, JournalHeader, Provenance,
     fingerprint::first_difference,
     provenance::{HostFacts, QemuFacts},
 };
@@ -19,9 +19,9 @@ use crate::testbed::targets_of;
 
 /// A results directory and its journal.
 #[derive(Debug)]
-pub(super) struct Read {
+pub(super) struct ReadResults {
     pub(super) directory: PathBuf,
-    pub(super) contents: Contents,
+    pub(super) contents: JournalContents,
 }
 
 /// Returns the journal of a run that measured all of `read`. The blocks are in the order of the
@@ -29,7 +29,7 @@ pub(super) struct Read {
 ///
 /// # Errors
 /// [`MergeError`] if two journals do not fit together.
-pub(super) fn combine(mut read: Vec<Read>) -> Result<Contents, MergeError> {
+pub(super) fn combine(mut read: Vec<ReadResults>) -> Result<JournalContents, MergeError> {
     let plan = same_plan(&read)?;
     let order: HashMap<&str, usize> = plan.blocks.iter().map(|block| block.id.as_str()).zip(0..).collect();
     // The order in which the user names the directories must not matter.
@@ -42,14 +42,14 @@ pub(super) fn combine(mut read: Vec<Read>) -> Result<Contents, MergeError> {
     let started_unix_ms = read.iter().map(|shard| shard.contents.header.started_unix_ms).min().unwrap_or_default();
 
     // The entries of each block, each with the host that recorded it.
-    let mut blocks: BTreeMap<usize, Vec<(usize, Entry)>> = BTreeMap::new();
+    let mut blocks: BTreeMap<usize, Vec<(usize, JournalEntry)>> = BTreeMap::new();
     let mut resumed: HashMap<usize, u64> = HashMap::new();
     for shard in read {
         let mut host = hosts.place(&shard.contents.header.provenance);
         let begun = shard.contents.header.started_unix_ms;
         resumed.entry(host).and_modify(|at| *at = begun.min(*at)).or_insert(begun);
         for entry in shard.contents.entries {
-            if let Entry::Resumed { at_unix_ms, provenance } = &entry {
+            if let JournalEntry::Resumed { at_unix_ms, provenance } = &entry {
                 host = hosts.place(provenance);
                 resumed.entry(host).and_modify(|at| *at = (*at).min(*at_unix_ms)).or_insert(*at_unix_ms);
             } else if let Some(&place) = block_of(&entry).and_then(|block| order.get(block)) {
@@ -57,7 +57,7 @@ pub(super) fn combine(mut read: Vec<Read>) -> Result<Contents, MergeError> {
             }
         }
     }
-    let mut blocks: Vec<Vec<(usize, Entry)>> = blocks.into_values().collect();
+    let mut blocks: Vec<Vec<(usize, JournalEntry)>> = blocks.into_values().collect();
     // The sort is stable, so blocks of one host stay in the order of the plan.
     blocks.sort_by_key(|entries| entries.first().map(|(host, _)| *host));
     let mut entries = Vec::new();
@@ -66,29 +66,29 @@ pub(super) fn combine(mut read: Vec<Read>) -> Result<Contents, MergeError> {
         if host != current {
             current = host;
             let at_unix_ms = resumed.get(&host).copied().unwrap_or(started_unix_ms);
-            entries.push(Entry::Resumed { at_unix_ms, provenance: Box::new(hosts.provenance(host)) });
+            entries.push(JournalEntry::Resumed { at_unix_ms, provenance: Box::new(hosts.provenance(host)) });
         }
         entries.push(entry);
     }
     let provenance = hosts.provenance(0);
-    let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan, provenance };
-    Ok(Contents { header, entries, torn: None, digest: None })
+    let header = JournalHeader { journal: JOURNAL_VERSION, started_unix_ms, plan, provenance };
+    Ok(JournalContents { header, entries, torn: None, digest: None })
 }
 
 /// The block that an entry is about.
-fn block_of(entry: &Entry) -> Option<&str> {
+fn block_of(entry: &JournalEntry) -> Option<&str> {
     match entry {
-        Entry::BlockStarted(started) => Some(&started.block),
-        Entry::GuestReady(ready) => Some(&ready.block),
-        Entry::Run(record) => Some(&record.block),
-        Entry::BlockEnded(ended) => Some(&ended.block),
-        Entry::Provisioned { .. } | Entry::Resumed { .. } => None,
+        JournalEntry::BlockStarted(started) => Some(&started.block),
+        JournalEntry::GuestReady(ready) => Some(&ready.block),
+        JournalEntry::Run(record) => Some(&record.block),
+        JournalEntry::BlockEnded(ended) => Some(&ended.block),
+        JournalEntry::Provisioned { .. } | JournalEntry::Resumed { .. } => None,
     }
 }
 
 /// Returns the whole plan that all shards are parts of.
-fn same_plan(read: &[Read]) -> Result<Plan, MergeError> {
-    let whole = |shard: &Read| Plan { shard: None, ..shard.contents.header.plan.clone() };
+fn same_plan(read: &[ReadResults]) -> Result<Plan, MergeError> {
+    let whole = |shard: &ReadResults| Plan { shard: None, ..shard.contents.header.plan.clone() };
     let Some((first, others)) = read.split_first() else { return Err(MergeError::Nothing) };
     let plan = whole(first);
     for other in others {
@@ -105,9 +105,9 @@ fn same_plan(read: &[Read]) -> Result<Plan, MergeError> {
 }
 
 /// Checks that no block has entries in two journals.
-fn each_once(read: &[Read]) -> Result<(), MergeError> {
+fn each_once(read: &[ReadResults]) -> Result<(), MergeError> {
     let mut known: HashMap<&str, &Path> = HashMap::new();
-    for Read { directory, contents } in read {
+    for ReadResults { directory, contents } in read {
         let own: HashSet<&str> = contents.entries.iter().filter_map(block_of).collect();
         // The order of the plan makes the message reproducible.
         for block in contents.header.plan.blocks.iter().filter(|block| own.contains(block.id.as_str())) {
@@ -133,12 +133,12 @@ impl Hosts {
     /// # Errors
     /// [`MergeError::OtherGuests`] if guests, QEMU or this program differ, [`MergeError::NotWhole`]
     /// for an invalid manifest.
-    fn of(read: &[Read], plan: &Plan) -> Result<Self, MergeError> {
-        let mut all: Vec<(&Read, &Provenance)> = Vec::new();
+    fn of(read: &[ReadResults], plan: &Plan) -> Result<Self, MergeError> {
+        let mut all: Vec<(&ReadResults, &Provenance)> = Vec::new();
         for shard in read {
             all.push((shard, &shard.contents.header.provenance));
             all.extend(shard.contents.entries.iter().filter_map(|entry| match entry {
-                Entry::Resumed { provenance, .. } => Some((shard, provenance.as_ref())),
+                JournalEntry::Resumed { provenance, .. } => Some((shard, provenance.as_ref())),
                 _ => None,
             }));
         }
@@ -147,7 +147,7 @@ impl Hosts {
         let mut manifests = vec![manifest_of(first, begun)?];
         this.add(begun);
         // The shard that had each part first, for messages.
-        let mut found: Vec<(&Read, &Provenance)> = vec![(first, begun)];
+        let mut found: Vec<(&ReadResults, &Provenance)> = vec![(first, begun)];
         for (shard, provenance) in others {
             for (before, known) in &found {
                 if let Some(what) = other_guests(known, provenance) {
@@ -219,7 +219,7 @@ impl Hosts {
 }
 
 /// Reads the testbed manifest of `provenance`.
-fn manifest_of(shard: &Read, provenance: &Provenance) -> Result<Manifest, MergeError> {
+fn manifest_of(shard: &ReadResults, provenance: &Provenance) -> Result<Manifest, MergeError> {
     Manifest::parse(&shard.directory, provenance.manifest.to_string().as_bytes()).map_err(|error| {
         let message = bpfassay_protocol::with_causes(&error);
         MergeError::NotWhole { directory: shard.directory.clone(), what: "its testbed manifest", message }

@@ -8,8 +8,8 @@ use bpfassay_protocol::{
     tracer::{Refusal, Step},
 };
 use bpfassay_results::{
-    BlockEnded, BlockStarted, BootVerdict, GuestReady, Header, JOURNAL_VERSION, Outcome, Provenance, RunRecord, file,
-    fingerprint,
+    BlockEnded, BlockStarted, BootVerdict, GuestReady, JOURNAL_VERSION, JournalHeader, Outcome, Provenance, RunRecord,
+    file, fingerprint,
     provenance::{Artefact, HostFacts, QemuFacts, TargetArtefacts},
 };
 use bpfassay_study::{Available, Clock, Narrowing, Shard, Target};
@@ -94,11 +94,11 @@ pub(crate) fn provenance(plan: &Plan, host: &str) -> Provenance {
 }
 
 /// The journal of a complete run of `plan`, or of its shard, on `host`.
-pub(crate) fn measured(plan: Plan, host: &str) -> Contents {
+pub(crate) fn measured(plan: Plan, host: &str) -> JournalContents {
     let mut entries = Vec::new();
     for block in plan.measured_blocks() {
         let (id, boot) = (block.id.clone(), 1);
-        entries.push(Entry::BlockStarted(Box::new(BlockStarted {
+        entries.push(JournalEntry::BlockStarted(Box::new(BlockStarted {
             block: id.clone(),
             boot,
             attempt: 1,
@@ -111,13 +111,20 @@ pub(crate) fn measured(plan: Plan, host: &str) -> Contents {
         })));
         let facts = GuestFacts::default();
         let ready = GuestReady { block: id.clone(), boot, ready_after_ms: 1, facts, nodes: Vec::new() };
-        entries.push(Entry::GuestReady(Box::new(ready)));
+        entries.push(JournalEntry::GuestReady(Box::new(ready)));
         for run in &block.runs {
             let message = format!("refused {}", run.spec.id);
             let refusal = Refusal::new(Step::Load, message);
-            entries.push(Entry::Run(Box::new(RunRecord::new(block, run, boot, 3000, 5, Outcome::Refused(refusal)))));
+            entries.push(JournalEntry::Run(Box::new(RunRecord::new(
+                block,
+                run,
+                boot,
+                3000,
+                5,
+                Outcome::Refused(refusal),
+            ))));
         }
-        entries.push(Entry::BlockEnded(Box::new(BlockEnded {
+        entries.push(JournalEntry::BlockEnded(Box::new(BlockEnded {
             block: id,
             boot,
             at_unix_ms: 4000,
@@ -130,18 +137,18 @@ pub(crate) fn measured(plan: Plan, host: &str) -> Contents {
         })));
     }
     let provenance = provenance(&plan, host);
-    let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 1000, plan, provenance };
-    Contents { header, entries, torn: None, digest: None }
+    let header = JournalHeader { journal: JOURNAL_VERSION, started_unix_ms: 1000, plan, provenance };
+    JournalContents { header, entries, torn: None, digest: None }
 }
 
 /// A results directory with `contents`.
-fn put(folder: &TempDir, name: &str, contents: &Contents) -> PathBuf {
+fn put(folder: &TempDir, name: &str, contents: &JournalContents) -> PathBuf {
     let directory = folder.path().join(name);
     let mut journal = Journal::create(&directory, &contents.header).unwrap();
     journal.append_all(&contents.entries).unwrap();
     fs::create_dir(directory.join(LOGS)).unwrap();
     for entry in &contents.entries {
-        if let Entry::BlockStarted(started) = entry
+        if let JournalEntry::BlockStarted(started) = entry
             && let BlockStarted { block, log: Some(log), .. } = started.as_ref()
             && is_log(log)
         {
@@ -219,8 +226,8 @@ fn what_hosts_measured_stays_with_them() {
 fn a_shard_that_another_host_continued_keeps_both() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = measured(plan_of("1/2"), "a");
-    let resumed = Entry::Resumed { at_unix_ms: 9000, provenance: Box::new(provenance(&plan_of("1/2"), "b")) };
-    let end = first.entries.iter().position(|entry| matches!(entry, Entry::BlockEnded(_))).unwrap();
+    let resumed = JournalEntry::Resumed { at_unix_ms: 9000, provenance: Box::new(provenance(&plan_of("1/2"), "b")) };
+    let end = first.entries.iter().position(|entry| matches!(entry, JournalEntry::BlockEnded(_))).unwrap();
     first.entries.insert(end + 1, resumed);
     let directories = [put(&folder, "1", &first), put(&folder, "2", &measured(plan_of("2/2"), "a"))];
     let (results, _) =
@@ -228,9 +235,11 @@ fn a_shard_that_another_host_continued_keeps_both() {
     let hosts: Vec<&str> = results.provenance.iter().map(|made| made.host.machine.as_str()).collect();
     assert_eq!(hosts, ["a", "b"]);
     // The first host has one boot of the first shard, and the second host has all others.
-    let contents = Contents::read(&folder.path().join("out")).unwrap();
-    let at = contents.entries.iter().position(|entry| matches!(entry, Entry::Resumed { .. })).unwrap();
-    let started = |entries: &[Entry]| entries.iter().filter(|entry| matches!(entry, Entry::BlockStarted(_))).count();
+    let contents = JournalContents::read(&folder.path().join("out")).unwrap();
+    let at = contents.entries.iter().position(|entry| matches!(entry, JournalEntry::Resumed { .. })).unwrap();
+    let started = |entries: &[JournalEntry]| {
+        entries.iter().filter(|entry| matches!(entry, JournalEntry::BlockStarted(_))).count()
+    };
     assert_eq!((started(&contents.entries[..at]), started(&contents.entries[at..])), (4, 2));
 }
 
@@ -253,13 +262,13 @@ fn boots_are_missing_or_there_once() {
     assert!(
         results.plan.shard.is_none() && results.notes.iter().any(|note| note.contains("planned runs were not done"))
     );
-    assert_eq!(Contents::read(&part).unwrap().to_do(Again::Nothing).len(), 3);
+    assert_eq!(JournalContents::read(&part).unwrap().to_do(Again::Nothing).len(), 3);
     assert!(Merge::read(&[part, rest]).unwrap().complete().is_ok());
     assert!(matches!(Merge::read(&[]), Err(MergeError::Nothing)));
 }
 
 /// Merges two shards, of which `change` changes the second. Returns the refusal.
-fn with_second(change: impl FnOnce(&mut Contents)) -> String {
+fn with_second(change: impl FnOnce(&mut JournalContents)) -> String {
     let folder = tempfile::tempdir().unwrap();
     let mut second = measured(plan_of("2/2"), "a");
     change(&mut second);
@@ -365,7 +374,7 @@ fn logs_that_lie_elsewhere_are_refused() {
         assert!(!is_log(log), "{log:?}");
         let message = with_second(|second| {
             for entry in &mut second.entries {
-                if let Entry::BlockStarted(started) = entry {
+                if let JournalEntry::BlockStarted(started) = entry {
                     started.log = Some(log.to_owned());
                     break;
                 }
@@ -378,7 +387,7 @@ fn logs_that_lie_elsewhere_are_refused() {
     // A shard must not take the log of another shard.
     let message = with_second(|second| {
         for entry in &mut second.entries {
-            if let Entry::BlockStarted(started) = entry {
+            if let JournalEntry::BlockStarted(started) = entry {
                 started.log = Some(format!("{LOGS}/x86_64_7.2_quick_nfs4.2_1_boot1.log"));
                 break;
             }

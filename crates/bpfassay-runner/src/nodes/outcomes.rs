@@ -6,19 +6,19 @@ use std::collections::VecDeque;
 use bpfassay_protocol::{message::RunOutcome, nodes::Node};
 use bpfassay_results::NodeRun;
 
-use crate::{sum, together::RunTogether};
+use crate::{joint_report::RunTogether, sum};
 
 /// Outcomes that wait for those of other nodes.
 #[derive(Debug)]
 pub(super) struct Outcomes {
-    of: Vec<VecDeque<Ended>>,
+    of: Vec<VecDeque<NodeRunEnded>>,
     /// Number of ranks on each node.
     ranks: u32,
 }
 
 /// A run that ended on one node.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct NodeRunEnded {
     pub(super) run: String,
     pub(super) outcome: RunOutcome,
     /// Whether the run failed because another node had ended it.
@@ -34,13 +34,13 @@ impl Outcomes {
     ///
     /// # Errors
     /// A violation of the protocol: the nodes end different runs.
-    pub(super) fn take(&mut self, node: usize, ended: Ended) -> Result<Option<RunTogether>, String> {
+    pub(super) fn take(&mut self, node: usize, ended: NodeRunEnded) -> Result<Option<RunTogether>, String> {
         let Some(of_node) = self.of.get_mut(node) else { return Err(format!("there is no node {}", node + 1)) };
         of_node.push_back(ended);
         if self.of.iter().any(VecDeque::is_empty) {
             return Ok(None);
         }
-        let all: Vec<Ended> = self.of.iter_mut().filter_map(VecDeque::pop_front).collect();
+        let all: Vec<NodeRunEnded> = self.of.iter_mut().filter_map(VecDeque::pop_front).collect();
         let run = all.first().map(|ended| ended.run.clone()).unwrap_or_default();
         if all.iter().any(|ended| ended.run != run) {
             return Err("the nodes end their runs in different orders".to_owned());
@@ -57,7 +57,7 @@ impl Outcomes {
 
 /// Joins outcomes. The run is measured if all nodes measured it. Otherwise the outcome is the first
 /// refusal, or else all failures. Failures caused by another node are left out if there are others.
-fn together(all: Vec<Ended>, ranks: u32) -> (RunOutcome, Vec<NodeRun>) {
+fn together(all: Vec<NodeRunEnded>, ranks: u32) -> (RunOutcome, Vec<NodeRun>) {
     let mut nodes: Vec<NodeRun> = Vec::new();
     let (mut refused, mut failed, mut lost) = (None, Vec::new(), Vec::new());
     let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
@@ -117,15 +117,15 @@ mod tests {
         }
     }
 
-    fn ended(run: &str, outcome: RunOutcome, is_lost: bool) -> Ended {
-        Ended { run: run.to_owned(), outcome, is_lost }
+    fn ended(run: &str, outcome: RunOutcome, is_lost: bool) -> NodeRunEnded {
+        NodeRunEnded { run: run.to_owned(), outcome, is_lost }
     }
 
-    fn measured(run: &str, cgroup: u64) -> Ended {
+    fn measured(run: &str, cgroup: u64) -> NodeRunEnded {
         ended(run, RunOutcome::Measured(Box::new(figures(cgroup))), false)
     }
 
-    fn failed(run: &str, message: &str, is_lost: bool) -> Ended {
+    fn failed(run: &str, message: &str, is_lost: bool) -> NodeRunEnded {
         ended(run, RunOutcome::Failed { message: message.to_owned() }, is_lost)
     }
 

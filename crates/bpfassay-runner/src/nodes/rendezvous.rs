@@ -6,11 +6,11 @@ use std::collections::HashSet;
 /// The barriers that the nodes of a boot wait at.
 #[derive(Debug)]
 pub(super) struct Rendezvous {
-    nodes: Vec<Node>,
+    nodes: Vec<WaitingNode>,
 }
 
 #[derive(Debug, Default)]
-struct Node {
+struct WaitingNode {
     /// The barrier that the node waits at: the run, and the barrier's number in the run.
     waits: Option<(String, u32)>,
     /// The runs that the node has ended.
@@ -30,7 +30,7 @@ pub(super) struct Answer {
 
 impl Rendezvous {
     pub(super) fn new(nodes: usize) -> Self {
-        Self { nodes: (0..nodes).map(|_| Node::default()).collect() }
+        Self { nodes: (0..nodes).map(|_| WaitingNode::default()).collect() }
     }
 
     /// Notes that `node` waits at a barrier. Returns the answers to nodes.

@@ -50,13 +50,13 @@ pub struct SlurmJob {
 
 /// The record of a job in its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct JobRecord {
     pub(super) job: SlurmJob,
     /// The ids of the submitted array jobs, in order.
     pub(super) submitted: Vec<u64>,
 }
 
-impl Record {
+impl JobRecord {
     /// Writes the record as JSON.
     pub(super) fn json(&self) -> String {
         let Self { job, submitted } = self;
@@ -358,10 +358,10 @@ exec /opt/bpfassay run 'my studies/fast.toml' --shard "$shard/8" --output "$dire
 
     #[test]
     fn what_is_recorded_is_read_and_nothing_else() {
-        let record = Record { job: job(), submitted: vec![17, 18] };
-        assert_eq!(Record::read(record.json().as_bytes()), Some(record.clone()));
+        let record = JobRecord { job: job(), submitted: vec![17, 18] };
+        assert_eq!(JobRecord::read(record.json().as_bytes()), Some(record.clone()));
         for wrong in ["", "{}", "[]", &record.json().replace("18", "\"18\""), &record.json().replace("8,", "0,")] {
-            assert_eq!(Record::read(wrong.as_bytes()), None, "{wrong}");
+            assert_eq!(JobRecord::read(wrong.as_bytes()), None, "{wrong}");
         }
     }
 

@@ -15,7 +15,7 @@ pub(super) struct Queue(BTreeMap<u32, String>);
 
 /// The answer of squeue about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum JobAnswer {
     /// The job's elements in the queue; empty if the job has ended.
     Queue(Queue),
     /// No controller answers.
@@ -24,7 +24,7 @@ pub(super) enum Asked {
     Failed(String),
 }
 
-impl Asked {
+impl JobAnswer {
     /// Reads the output and exit status of `squeue --noheader --array --format="%K %T"`. Lines of
     /// other forms are ignored.
     pub(super) fn of(success: bool, stdout: &str, stderr: &str) -> Self {
@@ -94,13 +94,13 @@ mod tests {
 
     #[test]
     fn elements_have_states_as_squeue_prints_them() {
-        let Asked::Queue(queue) =
-            Asked::of(true, "3 RUNNING\n1 COMPLETING\n 12 PENDING\n4 SUSPENDED\nN/A RUNNING\nx\n", "")
+        let JobAnswer::Queue(queue) =
+            JobAnswer::of(true, "3 RUNNING\n1 COMPLETING\n 12 PENDING\n4 SUSPENDED\nN/A RUNNING\nx\n", "")
         else {
             panic!("no queue");
         };
         assert_eq!(queue.progress(16, 5).to_string(), "5 of 16 shards have results, 2 running, 2 waiting");
-        assert_eq!(Asked::of(true, "", ""), Asked::Queue(Queue::default()));
+        assert_eq!(JobAnswer::of(true, "", ""), JobAnswer::Queue(Queue::default()));
         assert!(Queue::default().is_empty() && !queue.is_empty());
     }
 
@@ -108,10 +108,10 @@ mod tests {
     #[test]
     fn a_job_that_is_forgotten_has_ended_and_a_controller_that_is_gone_says_nothing() {
         let forgotten = "slurm_load_jobs error: Invalid job id specified\n";
-        assert_eq!(Asked::of(false, "", forgotten), Asked::Queue(Queue::default()));
+        assert_eq!(JobAnswer::of(false, "", forgotten), JobAnswer::Queue(Queue::default()));
         let gone = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)";
-        assert_eq!(Asked::of(false, "", gone), Asked::NoController(gone.to_owned()));
-        assert_eq!(Asked::of(false, "", "squeue: error: x"), Asked::Failed("squeue: error: x".to_owned()));
+        assert_eq!(JobAnswer::of(false, "", gone), JobAnswer::NoController(gone.to_owned()));
+        assert_eq!(JobAnswer::of(false, "", "squeue: error: x"), JobAnswer::Failed("squeue: error: x".to_owned()));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use bpfassay_protocol::{
     probe::{MapLayout, Probe},
     tool::Tool,
 };
-use bpfassay_tool::Unit;
+use bpfassay_tool::CountedUnit;
 
 use crate::{
     Study, Target, expectation,
@@ -56,7 +56,7 @@ fn reference_probe(study: &Study, target: &Target) -> ProbeConfiguration {
 fn reference_probes(study: &Study, target: &Target, tool: &Tool) -> Vec<(&'static str, ProbeConfiguration)> {
     let known = study.tool_files.iter().find(|known| known.file.name == tool.name);
     let Some(report) = known.and_then(|known| known.file.report.as_ref()) else { return Vec::new() };
-    let requested = report.figures.iter().any(|figure| figure.unit == Unit::BytesRequested);
+    let requested = report.figures.iter().any(|figure| figure.unit == CountedUnit::BytesRequested);
     let returned = reference_probe(study, target);
     let entry = match returned.probe {
         Probe::Fexit => Some(Probe::Fentry),

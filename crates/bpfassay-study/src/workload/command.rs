@@ -9,13 +9,14 @@ use bpfassay_protocol::{
     Arch, Operation,
     job::{Better, Program, Summary, Workload},
 };
-use bpfassay_tool::{Pattern, Source, Supply, arguments, guest, program_source};
+use bpfassay_tool::{Source, Supply, ToolPattern, arguments, guest, program_source};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Case, Kind, Metric, MetricName, Named, NoMetricName, OnTarget, Outcome, Read, Table, Type, WorkloadKind, bundled,
+    Case, CaseNames, Metric, MetricInput, MetricName, NoMetricName, OnTarget, ReadTable, TypeKey, WorkloadBehaviour,
+    WorkloadKind, WorkloadTable, bundled,
 };
 use crate::{Clock, clock::DAY_MS};
 
@@ -37,16 +38,16 @@ const MAX_FIGURES: usize = 16;
 /// Reserved names of rows: IOR's bandwidths, and the time of the work.
 const TAKEN: [&str; 3] = ["read", "write", "work"];
 
-pub(super) const TYPES: &[Type] = &[Type {
+pub(super) const TYPES: &[TypeKey] = &[TypeKey {
     name: "command",
     read: |table| {
         // The rows are named after it.
         table.section.need("name", |_| Ok(()))?;
-        Ok(Read { kind: WorkloadKind::Command(read(table)?), default_name: None })
+        Ok(ReadTable { kind: WorkloadKind::Command(read(table)?), default_name: None })
     },
 }];
 
-fn read(table: &Table<'_>) -> Result<CommandSpec, Reported> {
+fn read(table: &WorkloadTable<'_>) -> Result<CommandSpec, Reported> {
     let section = table.section;
     section.only(&["type", "name", "source", "arguments", "deadline", "figures", "bytes"]);
     let source = section.need("source", program_source);
@@ -116,7 +117,7 @@ fn unit(field: &Field<'_, '_>) -> Result<String, Reported> {
 fn location(section: &Section<'_, '_>) -> Result<ValueLocation, Reported> {
     match (section.get("pattern"), section.get("pointer")) {
         (Some(field), None) => {
-            let pattern = field.name::<Pattern>()?;
+            let pattern = field.name::<ToolPattern>()?;
             if !pattern.groups().any(|group| group == GROUP) {
                 return Err(field.error(format!("it has no group `(?<{GROUP}>…)` that holds the number")));
             }
@@ -198,7 +199,7 @@ impl MetricSpec {
 #[serde(rename_all = "kebab-case")]
 pub enum ValueLocation {
     /// The group `value` in the only match of a regular expression.
-    Pattern(Pattern),
+    Pattern(ToolPattern),
     /// The target of a JSON pointer (RFC 6901). The whole output must be one JSON document.
     Pointer(String),
 }
@@ -212,13 +213,13 @@ pub struct Printed<'a> {
     pub bytes: BTreeMap<Operation, Result<u64, String>>,
 }
 
-impl Kind for CommandSpec {
+impl WorkloadBehaviour for CommandSpec {
     fn cases(&self, name: &str, on: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
         vec![(name.to_owned(), self.run(name, on.arch).map(Case::from))]
     }
 
     /// The time of the work, then the metrics of the study.
-    fn metrics(&self, _: &Named<'_>, clock: Clock) -> Vec<Metric> {
+    fn metrics(&self, _: &CaseNames<'_>, clock: Clock) -> Vec<Metric> {
         let time = match clock {
             Clock::Instructions => INSTRUCTIONS,
             Clock::Wall => "s",
@@ -229,8 +230,8 @@ impl Kind for CommandSpec {
     /// The work's time lasts from before the start of the program until its end. Under the
     /// instruction clock, it is the number of instructions, without idle time if the kernel counts
     /// that. Under the wall clock, it is in seconds.
-    fn measure(&self, clock: Clock, outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
-        let Outcome { summary, elapsed_ns, busy_ns } = *outcome;
+    fn measure(&self, clock: Clock, outcome: &MetricInput<'_>) -> Vec<(Metric, Result<f64, String>)> {
+        let MetricInput { summary, elapsed_ns, busy_ns } = *outcome;
         let (time, unit) = match (clock, busy_ns) {
             (Clock::Instructions, Some(busy)) => (Some(busy as f64), INSTRUCTIONS),
             (Clock::Instructions, None) => (elapsed_ns.map(|ns| ns as f64), "instructions, idle included"),
@@ -286,7 +287,8 @@ impl CommandSpec {
     /// Reads the metrics and bytes from the program's whole standard output.
     #[must_use]
     pub fn read(&self, output: &str) -> Printed<'_> {
-        let document = Document { text: output, json: serde_json::from_str(output).map_err(|error| error.to_string()) };
+        let document =
+            OutputText { text: output, json: serde_json::from_str(output).map_err(|error| error.to_string()) };
         let bytes = self.bytes.iter().map(|(&operation, location)| {
             let bytes = document.number(location).and_then(|number| number.whole());
             (operation, bytes.map_err(|reason| format!("the bytes of {operation}: {reason}")))
@@ -300,16 +302,16 @@ impl CommandSpec {
 }
 
 /// A program's output, also parsed as JSON.
-struct Document<'a> {
+struct OutputText<'a> {
     text: &'a str,
     json: Result<Value, String>,
 }
 
 /// A number as text.
-struct Number(String);
+struct NumberText(String);
 
-impl Document<'_> {
-    fn number(&self, location: &ValueLocation) -> Result<Number, String> {
+impl OutputText<'_> {
+    fn number(&self, location: &ValueLocation) -> Result<NumberText, String> {
         match location {
             ValueLocation::Pattern(pattern) => {
                 let mut found = pattern.regex().captures_iter(self.text);
@@ -318,12 +320,12 @@ impl Document<'_> {
                     return Err(format!("`{}` has more than one match: make it match once", pattern.regex()));
                 }
                 let group = first.name(GROUP).ok_or_else(|| format!("the group `{GROUP}` is no part of the match"))?;
-                Ok(Number(group.as_str().to_owned()))
+                Ok(NumberText(group.as_str().to_owned()))
             }
             ValueLocation::Pointer(pointer) => {
                 let json = self.json.as_ref().map_err(|error| format!("the output is no JSON document: {error}"))?;
                 match json.pointer(pointer) {
-                    Some(Value::Number(number)) => Ok(Number(number.to_string())),
+                    Some(Value::Number(number)) => Ok(NumberText(number.to_string())),
                     Some(_) => Err(format!("there is no number at {pointer}")),
                     None => Err(format!("there is nothing at {pointer}")),
                 }
@@ -332,7 +334,7 @@ impl Document<'_> {
     }
 }
 
-impl Number {
+impl NumberText {
     fn real(&self) -> Result<f64, String> {
         let number = self.0.parse::<f64>().ok().filter(|number| number.is_finite());
         number.ok_or_else(|| format!("`{}` is no number", self.0))

@@ -10,7 +10,7 @@ use bpfassay_protocol::{
 use bpfassay_tool::{Debian, DebianPackage, Source};
 
 use super::{
-    Metric, Read, Table, Type, WorkloadKind,
+    Metric, ReadTable, TypeKey, WorkloadKind, WorkloadTable,
     command::{CommandSpec, MetricSpec, ValueLocation, deadline},
 };
 
@@ -25,12 +25,14 @@ const OF_A_JOB: [(&str, &str, &str, Better); 3] = [
 const DEFAULT_SIZE: u64 = 4 << 20;
 const DEFAULT_BLOCK: u64 = 4096;
 
-pub(super) const TYPES: &[Type] = &[Type {
+pub(super) const TYPES: &[TypeKey] = &[TypeKey {
     name: "fio",
-    read: |table| Ok(Read { kind: WorkloadKind::Command(fio(table)?), default_name: Some(table.type_name.to_owned()) }),
+    read: |table| {
+        Ok(ReadTable { kind: WorkloadKind::Command(fio(table)?), default_name: Some(table.type_name.to_owned()) })
+    },
 }];
 
-fn fio(table: &Table<'_>) -> Result<CommandSpec, Reported> {
+fn fio(table: &WorkloadTable<'_>) -> Result<CommandSpec, Reported> {
     let section = table.section;
     section.only(&["type", "name", "suite", "access", "block", "size", "deadline"]);
     let suite = section.or("suite", "trixie".to_owned(), bpfassay_tool::suite);

@@ -7,7 +7,9 @@ use bpfassay_protocol::job::{DIRECTORY, SUMMARY};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, Kind, Metric, Named, OnTarget, Read, Table, Type, WorkloadKind, bundled};
+use super::{
+    Case, CaseNames, Metric, OnTarget, ReadTable, TypeKey, WorkloadBehaviour, WorkloadKind, WorkloadTable, bundled,
+};
 use crate::Clock;
 
 /// The bytes per path must be a multiple of this: a page, also suitable for `O_DIRECT`.
@@ -16,16 +18,16 @@ const UNIT: u64 = 4096;
 /// Default bytes per path: 16 calls each.
 const DEFAULT_SIZE: u64 = 256 << 10;
 
-pub(super) const TYPES: &[Type] = &[Type {
+pub(super) const TYPES: &[TypeKey] = &[TypeKey {
     name: "io-paths",
     read: |table| {
         table.section.only(&["type", "name", "size"]);
         let kind = WorkloadKind::IoPaths(IoPathsSpec { size: size(table)? });
-        Ok(Read { kind, default_name: Some(table.type_name.to_owned()) })
+        Ok(ReadTable { kind, default_name: Some(table.type_name.to_owned()) })
     },
 }];
 
-fn size(table: &Table<'_>) -> Result<u64, Reported> {
+fn size(table: &WorkloadTable<'_>) -> Result<u64, Reported> {
     table.section.or("size", DEFAULT_SIZE, |field| {
         let size = field.number(UNIT..=1 << 30)?;
         if !size.is_multiple_of(UNIT) {
@@ -45,13 +47,13 @@ pub struct IoPathsSpec {
     pub size: u64,
 }
 
-impl Kind for IoPathsSpec {
+impl WorkloadBehaviour for IoPathsSpec {
     fn cases(&self, name: &str, _: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
         let arguments = ["io-paths", DIRECTORY, &self.size.to_string(), SUMMARY].map(str::to_owned);
         vec![(name.to_owned(), Ok(bundled(arguments).into()))]
     }
 
-    fn metrics(&self, _: &Named<'_>, _: Clock) -> Vec<Metric> {
+    fn metrics(&self, _: &CaseNames<'_>, _: Clock) -> Vec<Metric> {
         Vec::new()
     }
 

@@ -14,21 +14,24 @@ use bpfassay_protocol::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, FindScript, Kind, Metric, Named, OnTarget, PhaseReport, Read, Table, Type, WorkloadKind, bundled};
+use super::{
+    Case, CaseNames, Metric, OnTarget, PhaseReport, ReadTable, ScriptFinder, TypeKey, WorkloadBehaviour, WorkloadKind,
+    WorkloadTable, bundled,
+};
 use crate::{Clock, bundled as bundled_files, error::list};
 
 mod figures;
 mod kept_files;
 
-pub(super) const TYPES: &[Type] = &[Type { name: "ior", read }];
+pub(super) const TYPES: &[TypeKey] = &[TypeKey { name: "ior", read }];
 
-fn read(table: &Table<'_>) -> Result<Read, Reported> {
+fn read(table: &WorkloadTable<'_>) -> Result<ReadTable, Reported> {
     let spec = read_spec(table)?;
     let default_name = spec.script.as_ref().map(|name| name.trim_end_matches(".ior").to_owned());
-    Ok(Read { kind: WorkloadKind::Ior(spec), default_name })
+    Ok(ReadTable { kind: WorkloadKind::Ior(spec), default_name })
 }
 
-fn read_spec(table: &Table<'_>) -> Result<IorSpec, Reported> {
+fn read_spec(table: &WorkloadTable<'_>) -> Result<IorSpec, Reported> {
     let section = table.section;
     section.only(&["type", "name", "script", "options", "ranks", "engine", "interfaces", "neighbour"]);
     let written = match (section.get("script"), section.get("options")) {
@@ -79,7 +82,7 @@ fn in_one_run(script: &Script, plan: &Plan) -> Result<String, String> {
 }
 
 /// Reads the script that `field` names, with its tests.
-fn read_script(field: &Field<'_, '_>, scripts: &dyn FindScript) -> Result<(Option<Script>, Plan), Reported> {
+fn read_script(field: &Field<'_, '_>, scripts: &dyn ScriptFinder) -> Result<(Option<Script>, Plan), Reported> {
     let name = field.text()?;
     let stem = name.strip_suffix(".ior").unwrap_or_default();
     if stem.is_empty()
@@ -110,7 +113,7 @@ fn plan_of_options(field: &Field<'_, '_>) -> Result<Plan, Reported> {
 }
 
 /// Checks that the files of `test` fit into each file system.
-fn fits(test: &IorTest, ranks: u32, table: &Table<'_>) -> Result<(), String> {
+fn fits(test: &IorTest, ranks: u32, table: &WorkloadTable<'_>) -> Result<(), String> {
     let size = least_size(test, ranks).ok_or("the test moves more bytes than fit into 63 bits")?;
     table.must_fit(size, &format!("its files of {} MiB", size.div_ceil(1 << 20)))
 }
@@ -230,7 +233,7 @@ impl FromStr for Interface {
 /// IOR's timed phases with their operations, in display order.
 const PHASES: [(Operation, &str); 2] = [(Operation::Write, "write"), (Operation::Read, "read")];
 
-impl Kind for IorSpec {
+impl WorkloadBehaviour for IorSpec {
     fn cases(&self, name: &str, on: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
         let case = |(id, tests): (String, &[IorTest])| {
             let interfaces: BTreeSet<Interface> = tests.iter().map(|test| test.interface).collect();
@@ -252,7 +255,7 @@ impl Kind for IorSpec {
 
     /// The bandwidths of the requested phases. IOR runs both if no phase is requested. A check of
     /// existing data (`-W`) has no bandwidth.
-    fn metrics(&self, case: &Named<'_>, _: Clock) -> Vec<Metric> {
+    fn metrics(&self, case: &CaseNames<'_>, _: Clock) -> Vec<Metric> {
         let asks_for = |flags: &[&str]| {
             self.tests(case).iter().any(|test| test.options.iter().any(|option| flags.contains(&option.as_str())))
         };
@@ -294,7 +297,7 @@ impl Kind for IorSpec {
         }))
     }
 
-    fn not_reported(&self, case: &Named<'_>, operation: Operation) -> Option<&'static str> {
+    fn not_reported(&self, case: &CaseNames<'_>, operation: Operation) -> Option<&'static str> {
         let checks_writes = self.tests(case).iter().any(|test| test.options.iter().any(|option| option == "-W"));
         (operation == Operation::Read && checks_writes).then_some("IOR's summary does not report the bytes read by -W")
     }
@@ -303,7 +306,7 @@ impl Kind for IorSpec {
         true
     }
 
-    fn transfer_size(&self, case: &Named<'_>) -> Option<u64> {
+    fn transfer_size(&self, case: &CaseNames<'_>) -> Option<u64> {
         let (first, others) = self.tests(case).split_first()?;
         others.iter().all(|test| test.transfer_size == first.transfer_size).then_some(first.transfer_size)
     }
@@ -319,7 +322,7 @@ impl IorSpec {
     }
 
     /// Finds the tests of a case.
-    fn tests(&self, named: &Named<'_>) -> &[IorTest] {
+    fn tests(&self, named: &CaseNames<'_>) -> &[IorTest] {
         self.runs(named.workload).find(|(id, _)| id == named.case).map_or(&[], |(_, tests)| tests)
     }
 }

@@ -7,17 +7,17 @@ use bpfassay_protocol::job::IorEngine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, Kind, Metric, Named, OnTarget, Read, Type, WorkloadKind, ior};
+use super::{Case, CaseNames, Metric, OnTarget, ReadTable, TypeKey, WorkloadBehaviour, WorkloadKind, ior};
 use crate::Clock;
 
 /// The smallest workload for a guest: one write of 4 KiB.
 const OPTIONS: [&str; 7] = ["-a", "POSIX", "-w", "-t", "4k", "-b", "4k"];
 
-pub(super) const TYPES: &[Type] = &[Type {
+pub(super) const TYPES: &[TypeKey] = &[TypeKey {
     name: "load",
     read: |table| {
         table.section.only(&["type", "name"]);
-        Ok(Read { kind: WorkloadKind::Load(LoadSpec {}), default_name: Some(table.type_name.to_owned()) })
+        Ok(ReadTable { kind: WorkloadKind::Load(LoadSpec {}), default_name: Some(table.type_name.to_owned()) })
     },
 }];
 
@@ -25,12 +25,12 @@ pub(super) const TYPES: &[Type] = &[Type {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadSpec {}
 
-impl Kind for LoadSpec {
+impl WorkloadBehaviour for LoadSpec {
     fn cases(&self, name: &str, _: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
         vec![(name.to_owned(), Ok(ior::run(IorEngine::Embedded, (1, 1), &OPTIONS.map(str::to_owned)).into()))]
     }
 
-    fn metrics(&self, _: &Named<'_>, _: Clock) -> Vec<Metric> {
+    fn metrics(&self, _: &CaseNames<'_>, _: Clock) -> Vec<Metric> {
         Vec::new()
     }
 

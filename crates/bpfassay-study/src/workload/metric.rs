@@ -128,7 +128,7 @@ impl PhaseReport {
 
 /// The part of a run's outcome that metrics are computed from.
 #[derive(Debug, Clone, Copy)]
-pub struct Outcome<'a> {
+pub struct MetricInput<'a> {
     /// The summary that the workload printed or wrote. Untrusted.
     pub summary: &'a str,
     /// Nanoseconds from before the start of the workload until its end. `None` if the clock went

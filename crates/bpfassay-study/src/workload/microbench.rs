@@ -6,7 +6,10 @@ use bpfassay_protocol::job::{Better, Microbenchmark, MicrobenchmarkSummary, SUMM
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, Kind, Metric, Named, OnTarget, Outcome, Read, Table, Type, WorkloadKind, bundled};
+use super::{
+    Case, CaseNames, Metric, MetricInput, OnTarget, ReadTable, TypeKey, WorkloadBehaviour, WorkloadKind, WorkloadTable,
+    bundled,
+};
 use crate::Clock;
 
 /// Default and largest number of operations.
@@ -17,13 +20,13 @@ const MAX_OPERATIONS: u64 = 1_000_000_000;
 const UNIT: &str = "operations/s";
 
 /// Study files name the microbenchmark with the key `type`.
-pub(super) const TYPES: &[Type] = &[
-    Type { name: Microbenchmark::Futex.name(), read },
-    Type { name: Microbenchmark::Tcp.name(), read },
-    Type { name: Microbenchmark::SharedMemory.name(), read },
+pub(super) const TYPES: &[TypeKey] = &[
+    TypeKey { name: Microbenchmark::Futex.name(), read },
+    TypeKey { name: Microbenchmark::Tcp.name(), read },
+    TypeKey { name: Microbenchmark::SharedMemory.name(), read },
 ];
 
-fn read(table: &Table<'_>) -> Result<Read, Reported> {
+fn read(table: &WorkloadTable<'_>) -> Result<ReadTable, Reported> {
     let section = table.section;
     let microbenchmark: Microbenchmark = section.need("type", Field::name)?;
     let operations = section.or("operations", DEFAULT_OPERATIONS, |operations| operations.number(1..=MAX_OPERATIONS));
@@ -38,7 +41,7 @@ fn read(table: &Table<'_>) -> Result<Read, Reported> {
         }
     };
     let kind = WorkloadKind::Microbenchmark(MicrobenchSpec { microbenchmark, operations: operations?, size: size? });
-    Ok(Read { kind, default_name: Some(table.type_name.to_owned()) })
+    Ok(ReadTable { kind, default_name: Some(table.type_name.to_owned()) })
 }
 
 /// The operation, and how often it is done.
@@ -52,7 +55,7 @@ pub struct MicrobenchSpec {
     pub size: u32,
 }
 
-impl Kind for MicrobenchSpec {
+impl WorkloadBehaviour for MicrobenchSpec {
     fn cases(&self, name: &str, _: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
         let Self { microbenchmark, operations, size } = *self;
         let numbers = [operations, size.into()].map(|number| number.to_string());
@@ -60,12 +63,12 @@ impl Kind for MicrobenchSpec {
         vec![(name.to_owned(), Ok(bundled(args.chain([SUMMARY.to_owned()])).into()))]
     }
 
-    fn metrics(&self, _: &Named<'_>, _: Clock) -> Vec<Metric> {
+    fn metrics(&self, _: &CaseNames<'_>, _: Clock) -> Vec<Metric> {
         vec![Metric::work(UNIT, Better::Higher)]
     }
 
     /// Operations per second, from before the first to after the last, by the workload's own clock.
-    fn measure(&self, _: Clock, outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
+    fn measure(&self, _: Clock, outcome: &MetricInput<'_>) -> Vec<(Metric, Result<f64, String>)> {
         let rate = match serde_json::from_str::<MicrobenchmarkSummary>(outcome.summary) {
             Ok(MicrobenchmarkSummary { elapsed_ns: 0, .. }) => {
                 Err("the workload took no time by its own clock".to_owned())

@@ -33,7 +33,7 @@ pub use self::{
     io_paths::IoPathsSpec,
     ior::{EngineChoice, Interface, IorSpec, IorTest},
     load::LoadSpec,
-    metric::{Metric, MetricName, NoMetricName, Outcome, PhaseReport},
+    metric::{Metric, MetricInput, MetricName, NoMetricName, PhaseReport},
     microbench::MicrobenchSpec,
     mounts::MountsSpec,
 };
@@ -60,7 +60,7 @@ macro_rules! kinds {
         }
 
         impl WorkloadKind {
-            fn kind(&self) -> &dyn Kind {
+            fn kind(&self) -> &dyn WorkloadBehaviour {
                 match self {
                     $(Self::$kind(spec) => spec,)+
                 }
@@ -68,7 +68,7 @@ macro_rules! kinds {
         }
 
         /// Values of the key `type`, each with the reader of its table.
-        const TYPES: &[&[Type]] = &[$($($reader),+),+];
+        const TYPES: &[&[TypeKey]] = &[$($($reader),+),+];
     };
 }
 
@@ -90,17 +90,17 @@ kinds! {
 }
 
 /// Behaviour of a kind of workload.
-trait Kind {
+trait WorkloadBehaviour {
     /// The cases of the workload `name` on a target: the id of each, and what a guest runs for it,
     /// or why it cannot run.
     fn cases(&self, name: &str, on: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)>;
 
     /// The metrics of a case, in display order; empty if no time is measured.
-    fn metrics(&self, case: &Named<'_>, clock: Clock) -> Vec<Metric>;
+    fn metrics(&self, case: &CaseNames<'_>, clock: Clock) -> Vec<Metric>;
 
     /// The values of [`Self::metrics`] from the outcome of a run, or why there is none. Empty if
     /// the summary reports values phase by phase ([`Self::phases`]).
-    fn measure(&self, _clock: Clock, _outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
+    fn measure(&self, _clock: Clock, _outcome: &MetricInput<'_>) -> Vec<(Metric, Result<f64, String>)> {
         Vec::new()
     }
 
@@ -112,7 +112,7 @@ trait Kind {
 
     /// Why the summary reports fewer bytes of `operation` than the case moves; `None` if it does
     /// not.
-    fn not_reported(&self, _case: &Named<'_>, _operation: Operation) -> Option<&'static str> {
+    fn not_reported(&self, _case: &CaseNames<'_>, _operation: Operation) -> Option<&'static str> {
         None
     }
 
@@ -128,7 +128,7 @@ trait Kind {
     }
 
     /// Bytes of each call that moves data, if all calls move the same number.
-    fn transfer_size(&self, _case: &Named<'_>) -> Option<u64> {
+    fn transfer_size(&self, _case: &CaseNames<'_>) -> Option<u64> {
         None
     }
 
@@ -211,7 +211,7 @@ fn bundled(arguments: impl IntoIterator<Item = String>) -> Workload {
 }
 
 /// The names of a case and its workload.
-struct Named<'a> {
+struct CaseNames<'a> {
     workload: &'a str,
     case: &'a str,
 }
@@ -235,7 +235,7 @@ impl WorkloadSpec {
     /// The metrics of a run with their values, or why there is none. Empty if the summary reports
     /// values phase by phase.
     #[must_use]
-    pub fn measure(&self, clock: Clock, outcome: &Outcome<'_>) -> Vec<(Metric, Result<f64, String>)> {
+    pub fn measure(&self, clock: Clock, outcome: &MetricInput<'_>) -> Vec<(Metric, Result<f64, String>)> {
         self.kind.kind().measure(clock, outcome)
     }
 
@@ -321,42 +321,42 @@ impl WorkloadSpec {
         !self.metrics(case, clock).is_empty()
     }
 
-    fn named<'a>(&'a self, case: &'a str) -> Named<'a> {
-        Named { workload: &self.name, case }
+    fn named<'a>(&'a self, case: &'a str) -> CaseNames<'a> {
+        CaseNames { workload: &self.name, case }
     }
 }
 
 /// A value of the key `type` in study files.
-struct Type {
+struct TypeKey {
     /// Value of the key `type`.
     name: &'static str,
     /// Reads the workload's table.
-    read: fn(&Table<'_>) -> Result<Read, Reported>,
+    read: fn(&WorkloadTable<'_>) -> Result<ReadTable, Reported>,
 }
 
 /// The result of reading a table.
-struct Read {
+struct ReadTable {
     kind: WorkloadKind,
     /// The workload's default name.
     default_name: Option<String>,
 }
 
 /// A workload's table, and the context for its checks.
-struct Table<'a> {
+struct WorkloadTable<'a> {
     /// Value of the key `type`.
     type_name: &'static str,
     section: &'a Section<'a, 'a>,
-    scripts: &'a dyn FindScript,
+    scripts: &'a dyn ScriptFinder,
     file_systems: &'a [FileSystem],
     mounts: &'a [ExtraMount],
 }
 
 /// Finds the text of the IOR script that a field names; `None` if there is none.
-pub(crate) trait FindScript {
+pub(crate) trait ScriptFinder {
     fn find(&self, field: &Field<'_, '_>, name: &str) -> Result<Option<String>, Reported>;
 }
 
-impl Table<'_> {
+impl WorkloadTable<'_> {
     /// Returns an error if files of `bytes` in total do not fit into a file system. `what` names
     /// the files.
     fn must_fit(&self, bytes: u64, what: &str) -> Result<(), String> {
@@ -380,19 +380,19 @@ impl Table<'_> {
 /// Fails if a workload is invalid. The complaint is in the document.
 pub(crate) fn read(
     field: &Field<'_, '_>,
-    scripts: &dyn FindScript,
+    scripts: &dyn ScriptFinder,
     file_systems: &[FileSystem],
     mounts: &[ExtraMount],
 ) -> Result<Vec<WorkloadSpec>, Reported> {
-    let types: Vec<(&str, &Type)> = TYPES.iter().copied().flatten().map(|one| (one.name, one)).collect();
+    let types: Vec<(&str, &TypeKey)> = TYPES.iter().copied().flatten().map(|one| (one.name, one)).collect();
     let mut taken: Vec<String> = Vec::new();
     field.each(|element| {
         let section = element.table()?;
         let default = ior::TYPES.first().ok_or_else(|| element.error("no type of workload is known"))?;
         let one = section.or("type", default, |name| name.choice(&types))?;
         let own_name = section.optional("name", Field::short_name);
-        let table = Table { type_name: one.name, section: &section, scripts, file_systems, mounts };
-        let Read { kind, default_name } = (one.read)(&table)?;
+        let table = WorkloadTable { type_name: one.name, section: &section, scripts, file_systems, mounts };
+        let ReadTable { kind, default_name } = (one.read)(&table)?;
         let Some(name) = own_name?.or(default_name) else {
             return Err(section.error("key `name` is missing: nothing else names the workload"));
         };

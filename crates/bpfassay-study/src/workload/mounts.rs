@@ -6,7 +6,7 @@ use bpfassay_protocol::job::{DIRECTORY, MountOf, SUMMARY};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, Kind, Metric, Named, OnTarget, Read, Type, WorkloadKind, bundled};
+use super::{Case, CaseNames, Metric, OnTarget, ReadTable, TypeKey, WorkloadBehaviour, WorkloadKind, bundled};
 use crate::Clock;
 
 /// The bytes must be a multiple of this.
@@ -15,7 +15,7 @@ const UNIT: u64 = 4096;
 /// Default bytes on the first mount: two calls, of 16 KiB and 4 KiB.
 const DEFAULT_SIZE: u64 = 20 << 10;
 
-pub(super) const TYPES: &[Type] = &[Type {
+pub(super) const TYPES: &[TypeKey] = &[TypeKey {
     name: "mounts",
     read: |table| {
         table.section.only(&["type", "name", "size"]);
@@ -43,7 +43,7 @@ pub(super) const TYPES: &[Type] = &[Type {
             }
         });
         let kind = WorkloadKind::Mounts(MountsSpec { size: size? });
-        Ok(Read { kind, default_name: Some(table.type_name.to_owned()) })
+        Ok(ReadTable { kind, default_name: Some(table.type_name.to_owned()) })
     },
 }];
 
@@ -54,7 +54,7 @@ pub struct MountsSpec {
     pub size: u64,
 }
 
-impl Kind for MountsSpec {
+impl WorkloadBehaviour for MountsSpec {
     fn cases(&self, name: &str, on: &OnTarget<'_>) -> Vec<(String, Result<Case, String>)> {
         if on.mounts.is_empty() {
             return vec![(name.to_owned(), Err("there are no mounts beside the file system under test".to_owned()))];
@@ -64,7 +64,7 @@ impl Kind for MountsSpec {
         vec![(name.to_owned(), Ok(bundled(arguments.into_iter().chain(mounts)).into()))]
     }
 
-    fn metrics(&self, _: &Named<'_>, _: Clock) -> Vec<Metric> {
+    fn metrics(&self, _: &CaseNames<'_>, _: Clock) -> Vec<Metric> {
         Vec::new()
     }
 

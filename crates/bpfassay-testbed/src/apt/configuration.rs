@@ -6,7 +6,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use super::{AptError, MAX_TEXT, host::Host};
+use super::{AptError, MAX_TEXT, host::HostArchive};
 use crate::{Error, Result};
 
 const CONFIGURATION: &str = "apt.conf";
@@ -28,7 +28,12 @@ pub(super) fn is_configured(directory: &Path) -> bool {
 /// # Errors
 /// - [`Error::Io`]: a directory or file cannot be written.
 /// - [`AptError::Quote`]: apt's configuration cannot quote the path of `directory`.
-pub(super) fn write_configuration(directory: &Path, suite: &str, architectures: &[&str], host: &Host) -> Result<()> {
+pub(super) fn write_configuration(
+    directory: &Path,
+    suite: &str,
+    architectures: &[&str],
+    host: &HostArchive,
+) -> Result<()> {
     for part in ["etc/apt.conf.d", "etc/preferences.d", "state/lists/partial", "cache/archives/partial"] {
         let path = directory.join(part);
         fs::create_dir_all(&path).map_err(Error::io("create", &path))?;
@@ -79,12 +84,12 @@ fn quotable(path: &Path) -> Result<String> {
     }
 }
 
-fn sources(suite: &str, architectures: &[&str], host: &Host) -> String {
+fn sources(suite: &str, architectures: &[&str], host: &HostArchive) -> String {
     let keyring = host.keyring.as_ref().map(|path| format!(" signed-by={path}")).unwrap_or_default();
     format!("deb [arch={}{keyring}] {} {suite} main\n", architectures.join(","), host.archive.uri)
 }
 
-fn configuration(directory: &Path, architectures: &[&str], host: &Host) -> Result<String> {
+fn configuration(directory: &Path, architectures: &[&str], host: &HostArchive) -> Result<String> {
     let root = quotable(directory)?;
     let mut lines = host.settings.clone();
     let list: Vec<_> = architectures.iter().map(|name| format!("\"{name}\";")).collect();
@@ -116,8 +121,8 @@ mod tests {
     use super::*;
     use crate::apt::{Mirror, NamedBy};
 
-    fn host() -> Host {
-        Host {
+    fn host() -> HostArchive {
+        HostArchive {
             archive: Mirror { uri: "http://m.example/debian/".into(), by: NamedBy::Host },
             keyring: Some("/usr/share/keyrings/k.gpg".into()),
             settings: vec!["Acquire::http::Proxy \"http://p.example\";".into()],
@@ -131,7 +136,7 @@ mod tests {
             sources("forky", &["amd64", "riscv64"], &host()),
             "deb [arch=amd64,riscv64 signed-by=/usr/share/keyrings/k.gpg] http://m.example/debian/ forky main\n"
         );
-        let open = Host { keyring: None, ..host() };
+        let open = HostArchive { keyring: None, ..host() };
         assert_eq!(sources("sid", &["arm64"], &open), "deb [arch=arm64] http://m.example/debian/ sid main\n");
     }
 

@@ -13,7 +13,7 @@ use crate::Result;
 pub struct Defaults {
     /// URL of a mirror of Debian's archive.
     pub mirror: Option<String>,
-    /// An archive that keeps what mirrors drop, like [`super::Options::archive`].
+    /// An archive that keeps what mirrors drop, like [`super::FetchOptions::archive`].
     pub archive: Option<AssetSource>,
 }
 

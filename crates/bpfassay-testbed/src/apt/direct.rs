@@ -15,15 +15,15 @@ use super::{
 };
 use crate::{
     Error, Result,
-    cache::Object,
+    cache::CachedFile,
     error::human,
     http::{self, HttpError, Partial},
-    stages::Step,
+    stages::ProgressStep,
 };
 
 /// The program that downloads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Client {
+pub enum Downloader {
     /// apt, with its proxies and certificates, if the host has it; else this program.
     #[default]
     OfHost,
@@ -34,7 +34,7 @@ pub enum Client {
 impl Apt<'_> {
     /// Whether this program downloads in place of apt.
     pub(super) fn is_direct(&self) -> bool {
-        self.options().client == Client::Own || !Path::new(APT_HELPER).exists()
+        self.options().client == Downloader::Own || !Path::new(APT_HELPER).exists()
     }
 
     /// Downloads `left` from the URIs that `uri_of` gives, one after the other. A file that has
@@ -47,14 +47,14 @@ impl Apt<'_> {
         &self,
         suite: &str,
         left: &mut Vec<&Package>,
-        arrived: &mut dyn FnMut(&Package, Object),
+        arrived: &mut dyn FnMut(&Package, CachedFile),
         uri_of: impl Fn(&Package) -> Option<String>,
     ) -> Result<()> {
         let Some(what) = named(left) else { return Ok(()) };
         let size = left.iter().fold(0, |sum: u64, package| sum.saturating_add(package.size));
         self.cache().require_access(&what)?;
         self.cache().require_space(&what, size)?;
-        self.stage().step(Step::Download, size);
+        self.stage().step(ProgressStep::Download, size);
         let scratch = self.cache().scratch()?;
         let (mut done, mut failed, mut gives_up) = (0, None, false);
         for package in mem::take(left) {
@@ -80,7 +80,14 @@ impl Apt<'_> {
 
     /// Downloads the file of `package` to `path`, and moves it into the cache. The `before` bytes
     /// of earlier files count as progress.
-    fn download_package(&self, suite: &str, uri: &str, package: &Package, path: &Path, before: u64) -> Result<Object> {
+    fn download_package(
+        &self,
+        suite: &str,
+        uri: &str,
+        package: &Package,
+        path: &Path,
+        before: u64,
+    ) -> Result<CachedFile> {
         let (what, suite) = (package.specification(), suite.to_owned());
         let mut resumed = self.cache().take_partial(&package.sha256, package.size, path)?;
         if resumed > 0 {

@@ -8,12 +8,12 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use super::{Apt, AptError, First, Located, Package, Root, sandbox::Sandbox};
-use crate::{Error, Result, cache::Object, error::human, stages::Step};
+use super::{Apt, AptError, First, Located, Package, Root, sandbox::AptSandbox};
+use crate::{Error, Result, cache::CachedFile, error::human, stages::ProgressStep};
 
 /// The origin of package files.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Origin<'a> {
+pub(crate) enum PackageOrigin<'a> {
     /// The suite whose index lists them.
     Index(&'a Root),
     /// Places with the files at known paths, such as the archive of the host's apt, without an
@@ -54,15 +54,15 @@ impl Apt<'_> {
     /// - [`Error::Mismatch`]: a file has another hash than the index says.
     /// - [`Error::Program`]: the host has no apt.
     /// - [`Error::DiskFull`], [`Error::Io`]
-    pub fn fetch(&self, root: &Root, packages: &[Package]) -> Result<Vec<Object>> {
-        self.fetch_from(Origin::Index(root), packages)
+    pub fn fetch(&self, root: &Root, packages: &[Package]) -> Result<Vec<CachedFile>> {
+        self.fetch_from(PackageOrigin::Index(root), packages)
     }
 
     /// Does the same as [`Apt::fetch`] for packages of any origin.
     ///
     /// # Errors
     /// The errors of [`Apt::fetch`].
-    pub(crate) fn fetch_from(&self, origin: Origin<'_>, packages: &[Package]) -> Result<Vec<Object>> {
+    pub(crate) fn fetch_from(&self, origin: PackageOrigin<'_>, packages: &[Package]) -> Result<Vec<CachedFile>> {
         let mut missing = Vec::new();
         for package in packages {
             if self.cache().object(&package.sha256)?.is_none() {
@@ -70,7 +70,7 @@ impl Apt<'_> {
             }
         }
         if !missing.is_empty() {
-            self.turn.wait(|| self.stage().step(Step::AwaitTurn, 0));
+            self.turn.wait(|| self.stage().step(ProgressStep::AwaitTurn, 0));
             self.download(origin, &missing, &mut |_, _| ())?;
         }
         packages
@@ -89,9 +89,9 @@ impl Apt<'_> {
     pub(crate) fn fetch_first(
         &self,
         _: &First<'_>,
-        origin: Origin<'_>,
+        origin: PackageOrigin<'_>,
         packages: &[&Package],
-        arrived: &mut dyn FnMut(&Package, Object),
+        arrived: &mut dyn FnMut(&Package, CachedFile),
     ) -> Result<()> {
         let mut missing = Vec::new();
         for &package in packages {
@@ -105,15 +105,15 @@ impl Apt<'_> {
 
     fn download(
         &self,
-        origin: Origin<'_>,
+        origin: PackageOrigin<'_>,
         packages: &[&Package],
-        arrived: &mut dyn FnMut(&Package, Object),
+        arrived: &mut dyn FnMut(&Package, CachedFile),
     ) -> Result<()> {
         let Some(what) = named(packages) else { return Ok(()) };
         match origin {
-            Origin::Pool { suite, packages: located } => self.download_pool(suite, located, packages, arrived),
-            Origin::Index(_) if self.options().offline => Err(Error::Offline { what }),
-            Origin::Index(root) => {
+            PackageOrigin::Pool { suite, packages: located } => self.download_pool(suite, located, packages, arrived),
+            PackageOrigin::Index(_) if self.options().offline => Err(Error::Offline { what }),
+            PackageOrigin::Index(root) => {
                 self.transfer(root.suite(), &mut packages.to_vec(), arrived, FileNames::Own, |packages, place| {
                     let mut command = root.command("apt-get");
                     command.current_dir(place).args(["download", "-q"]);
@@ -133,7 +133,7 @@ impl Apt<'_> {
         &self,
         suite: &str,
         left: &mut Vec<&Package>,
-        arrived: &mut dyn FnMut(&Package, Object),
+        arrived: &mut dyn FnMut(&Package, CachedFile),
         names: FileNames,
         command: impl Fn(&[&Package], &Path) -> Command,
     ) -> Result<()> {
@@ -142,10 +142,10 @@ impl Apt<'_> {
         self.cache().require_access(&what)?;
         self.cache().require_space(&what, size)?;
         tracing::debug!("downloading {what} ({})", human(size));
-        self.stage().step(Step::Download, size);
-        let sandbox = Sandbox::make(self.cache(), &self.host()?.user, &what, size)?;
+        self.stage().step(ProgressStep::Download, size);
+        let sandbox = AptSandbox::make(self.cache(), &self.host()?.user, &what, size)?;
         let scratch = self.cache().scratch()?;
-        let place = sandbox.as_ref().map_or_else(|| scratch.path().to_owned(), Sandbox::files);
+        let place = sandbox.as_ref().map_or_else(|| scratch.path().to_owned(), AptSandbox::files);
         let packages = left.clone();
         for package in packages.iter().filter(|_| names == FileNames::Digests) {
             let path = place.join(names.of(package));

@@ -14,7 +14,7 @@ const CLASSES: &[&str] = &["stable", "oldstable", "oldoldstable", "testing", "un
 
 /// The host's Debian archive, and apt's settings for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Host {
+pub(super) struct HostArchive {
     /// The archive, without the suite.
     pub(super) archive: Mirror,
     /// The keyring of Debian's archive. `None` if the host lacks it: apt's trusted keys count then.
@@ -26,7 +26,7 @@ pub(super) struct Host {
     pub(super) user: String,
 }
 
-impl Host {
+impl HostArchive {
     /// Reads the host's apt configuration. `mirror` replaces the archive that apt names. `default`
     /// is used if apt names none.
     ///
@@ -66,7 +66,7 @@ fn preferred(listed: Option<String>, default: Option<&str>) -> Option<Mirror> {
 #[must_use]
 pub fn is_of_another_distribution() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
-    *FOUND.get_or_init(|| matches!(Host::read(None, None), Err(Error::Apt(AptError::NoArchive))))
+    *FOUND.get_or_init(|| matches!(HostArchive::read(None, None), Err(Error::Apt(AptError::NoArchive))))
 }
 
 /// Returns the user that apt uses the network as, if root runs it.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Snapshot;
+use super::SnapshotTime;
 use crate::{
     cache::Digest,
     names::{PackageArchitecture, PackageName, PackageVersion},
@@ -39,13 +39,13 @@ pub struct Located {
     pub path: String,
     /// When the archive had the package. `None` if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub snapshot: Option<Snapshot>,
+    pub snapshot: Option<SnapshotTime>,
 }
 
 /// A package in an index, with its dependencies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Indexed {
+pub struct IndexedPackage {
     /// The package and the path of its file.
     pub found: Located,
     /// Names in `Depends` and `Pre-Depends`, including alternatives.
@@ -83,7 +83,7 @@ impl Package {
 ///
 /// # Errors
 /// [`ParseError`] for a line that is not a field, and for a selected package that lacks a field.
-pub fn parse_index(text: &str, mut keep: impl FnMut(&str) -> bool) -> Result<Vec<Indexed>, ParseError> {
+pub fn parse_index(text: &str, mut keep: impl FnMut(&str) -> bool) -> Result<Vec<IndexedPackage>, ParseError> {
     let mut packages = Vec::new();
     let mut start = 0;
     for paragraph in text.split(PARAGRAPHS) {
@@ -111,9 +111,9 @@ fn named(paragraph: &str) -> Option<&str> {
 fn parse_paragraph(
     paragraph: &str,
     keep: &mut impl FnMut(&str) -> bool,
-    packages: &mut Vec<Indexed>,
+    packages: &mut Vec<IndexedPackage>,
 ) -> Result<(), ParseError> {
-    let mut fields = Fields::default();
+    let mut fields = StanzaFields::default();
     let mut end = 0;
     for (index, line) in paragraph.lines().enumerate() {
         end = index + 1;
@@ -132,7 +132,7 @@ fn parse_paragraph(
 }
 
 #[derive(Default)]
-struct Fields<'a> {
+struct StanzaFields<'a> {
     any: bool,
     name: Option<&'a str>,
     version: Option<&'a str>,
@@ -143,7 +143,7 @@ struct Fields<'a> {
     depends: Vec<&'a str>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> StanzaFields<'a> {
     fn set(&mut self, name: &str, value: &'a str) {
         self.any = true;
         match name {
@@ -162,7 +162,7 @@ impl<'a> Fields<'a> {
         &mut self,
         line: usize,
         keep: &mut impl FnMut(&str) -> bool,
-        packages: &mut Vec<Indexed>,
+        packages: &mut Vec<IndexedPackage>,
     ) -> Result<(), ParseError> {
         let fields = std::mem::take(self);
         if !fields.any {
@@ -196,7 +196,7 @@ impl<'a> Fields<'a> {
             size: positive(size).ok_or_else(|| bad("Size", size))?,
             sha256: sha256.parse().map_err(|_| bad("SHA256", sha256))?,
         };
-        packages.push(Indexed {
+        packages.push(IndexedPackage {
             found: Located { package, path: path.to_owned(), snapshot: None },
             depends: fields.depends.iter().flat_map(|list| relations(list)).collect(),
         });

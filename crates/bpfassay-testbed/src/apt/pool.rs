@@ -19,14 +19,14 @@ use super::{
     package::encoded,
     root::APT_HELPER,
 };
-use crate::{Error, Result, cache::Object};
+use crate::{Error, Result, cache::CachedFile};
 
 /// The directory of Debian's main archive in an archive of snapshots.
 const ARCHIVE_NAME: &str = "debian";
 
 /// A place that is asked for files.
 #[derive(Debug, Clone, Copy)]
-enum Place<'a> {
+enum PoolPlace<'a> {
     /// A place that the user names (`--from`).
     Named(&'a AssetSource),
     /// A mirror of Debian's archive.
@@ -36,9 +36,9 @@ enum Place<'a> {
 }
 
 /// A place that was asked, and what it answered.
-type Asked = (String, String);
+type AskedPlace = (String, String);
 
-impl Place<'_> {
+impl PoolPlace<'_> {
     /// Returns a name for messages, without the URI of the host's apt: it can contain a password.
     fn name(self) -> String {
         match self {
@@ -83,19 +83,19 @@ impl Apt<'_> {
         suite: &str,
         located: &[Located],
         packages: &[&Package],
-        arrived: &mut dyn FnMut(&Package, Object),
+        arrived: &mut dyn FnMut(&Package, CachedFile),
     ) -> Result<()> {
         let options = self.options();
         let mut left = packages.to_vec();
         let (mut asked, mut mirror) = (Vec::new(), None);
-        for place in options.from.iter().map(Place::Named) {
+        for place in options.from.iter().map(PoolPlace::Named) {
             self.ask(place, suite, located, &mut left, arrived, &mut asked)?;
         }
         if !left.is_empty() && !options.offline {
             match self.mirror() {
                 Ok(Some(found)) => {
                     found.report();
-                    mirror = self.ask(Place::Mirror(&found), suite, located, &mut left, arrived, &mut asked)?;
+                    mirror = self.ask(PoolPlace::Mirror(&found), suite, located, &mut left, arrived, &mut asked)?;
                 }
                 // The archive can still have the files.
                 Err(Error::Apt(error @ AptError::NoArchive)) => {
@@ -117,7 +117,7 @@ impl Apt<'_> {
             if by == NamedBy::Default && !options.offline {
                 defaults::report_archive(archive);
             }
-            self.ask(Place::Archive(archive, by), suite, located, &mut left, arrived, &mut asked)?;
+            self.ask(PoolPlace::Archive(archive, by), suite, located, &mut left, arrived, &mut asked)?;
         }
         let Some(what) = named(&left) else { return Ok(()) };
         match mirror {
@@ -139,12 +139,12 @@ impl Apt<'_> {
     /// Errors of this machine, such as a full disk.
     fn ask(
         &self,
-        place: Place<'_>,
+        place: PoolPlace<'_>,
         suite: &str,
         located: &[Located],
         left: &mut Vec<&Package>,
-        arrived: &mut dyn FnMut(&Package, Object),
-        asked: &mut Vec<Asked>,
+        arrived: &mut dyn FnMut(&Package, CachedFile),
+        asked: &mut Vec<AskedPlace>,
     ) -> Result<Option<AptError>> {
         let path_of = |package: &Package| {
             located.iter().find(|found| found.package == *package).and_then(|found| place.path_of(found))
@@ -152,8 +152,8 @@ impl Apt<'_> {
         let known = left.iter().filter(|package| path_of(package).is_some()).count();
         if let Some(unknown) = left.iter().find(|package| path_of(package).is_none()) {
             let what = match place {
-                Place::Archive(..) => "time stamp",
-                Place::Named(_) | Place::Mirror(_) => "path",
+                PoolPlace::Archive(..) => "time stamp",
+                PoolPlace::Named(_) | PoolPlace::Mirror(_) => "path",
             };
             asked.push((place.name(), format!("testbed.lock has no {what} of {}", unknown.specification())));
         }
@@ -201,7 +201,7 @@ impl Apt<'_> {
         &self,
         directory: &Path,
         left: &mut Vec<&Package>,
-        arrived: &mut dyn FnMut(&Package, Object),
+        arrived: &mut dyn FnMut(&Package, CachedFile),
         path_of: impl Fn(&Package) -> Option<String>,
     ) -> Result<Option<String>> {
         let mut answer = None;
@@ -231,7 +231,7 @@ impl Apt<'_> {
         Ok(answer)
     }
 
-    fn take_file(&self, directory: &Path, path: &str, package: &Package) -> Result<Object> {
+    fn take_file(&self, directory: &Path, path: &str, package: &Package) -> Result<CachedFile> {
         let whole = directory.join(path);
         let file = bpfassay_input::open_beneath(directory, Path::new(path)).map_err(Error::io("read", &whole))?;
         let size = file.metadata().map_err(Error::io("read", &whole))?.len();

@@ -14,15 +14,15 @@ use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Apt, AptError, Indexed, Located, MAX_TEXT, ReleaseFile, Snapshot, cannot_start,
+    Apt, AptError, IndexedPackage, Located, MAX_TEXT, ReleaseFile, SnapshotTime, cannot_start,
     configuration::{apt_command, follow_move, is_configured, write_configuration},
     mirror::ATTEMPTS,
     parse_index, parse_print_uris, program,
     release::Age,
-    sandbox::Sandbox,
+    sandbox::AptSandbox,
     tail,
 };
-use crate::{Error, Result, cache::Digest, stages::Step};
+use crate::{Error, Result, cache::Digest, stages::ProgressStep};
 
 /// Maximum age of indexes that are used without asking the mirror.
 const FRESH: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -54,7 +54,7 @@ pub struct Root {
 
 impl Apt<'_> {
     /// Returns the indexes of `suite` for `architectures`; the first architecture counts as native.
-    /// Fetches them if they are missing or old, or if [`super::Options::refresh`] is set.
+    /// Fetches them if they are missing or old, or if [`super::FetchOptions::refresh`] is set.
     ///
     /// If the mirror fails, existing indexes are used with a warning, unless this is a refresh.
     ///
@@ -141,13 +141,13 @@ impl Apt<'_> {
         write_configuration(directory, suite, architectures, host)?;
         host.archive.report();
         tracing::debug!("fetching {what} ({})", architectures.join(", "));
-        self.stage().step(Step::Index, 0);
+        self.stage().step(ProgressStep::Index, 0);
         let lists = directory.join("state/lists");
-        let sandbox = Sandbox::make(self.cache(), &host.user, &what, needed)?;
+        let sandbox = AptSandbox::make(self.cache(), &host.user, &what, needed)?;
         if let Some(sandbox) = &sandbox {
             sandbox.put_lists(&lists)?;
         }
-        let place = sandbox.as_ref().map(Sandbox::lists);
+        let place = sandbox.as_ref().map(AptSandbox::lists);
         self.ask_mirror(suite, &what, needed, place.as_deref(), &mut || (), |attempt| {
             let mut command = apt_command(directory, "apt-get");
             command.args(["update", "-q", "-o", "APT::Update::Error-Mode=any"]);
@@ -197,8 +197,8 @@ impl Root {
 
     /// Returns the time stamp of a snapshot that has the packages of the indexes.
     #[must_use]
-    pub fn snapshot(&self) -> Option<Snapshot> {
-        Snapshot::of_index(self.state.release.date, self.state.fetched)
+    pub fn snapshot(&self) -> Option<SnapshotTime> {
+        SnapshotTime::of_index(self.state.release.date, self.state.fetched)
     }
 
     /// Creates a command that runs apt in English on this root, not on the host's state.
@@ -212,7 +212,7 @@ impl Root {
     /// # Errors
     /// [`AptError::Parse`] if an index is malformed. [`Error::Command`] if apt fails.
     /// [`Error::Program`] if the host has no apt.
-    pub fn packages(&self, arch: Arch, keep: impl FnMut(&str) -> bool) -> Result<Vec<Indexed>> {
+    pub fn packages(&self, arch: Arch, keep: impl FnMut(&str) -> bool) -> Result<Vec<IndexedPackage>> {
         let architecture = format!("Architecture: {}", arch.facts().debian_name);
         let purpose = "asking for the private package indexes";
         let mut command = self.command("apt-get");

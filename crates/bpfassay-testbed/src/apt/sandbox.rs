@@ -24,7 +24,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::{
     Error, Result,
-    cache::{Cache, Session, free_space, sweep},
+    cache::{Cache, CacheSession, free_space, sweep},
 };
 
 /// The prefix of these directories' names.
@@ -36,12 +36,12 @@ const MAX_PASSWD: u64 = 16 << 20;
 /// A directory in which apt downloads as another user. It is removed when dropped, or by the next
 /// sandbox if this process is killed.
 #[derive(Debug)]
-pub(super) struct Sandbox {
+pub(super) struct AptSandbox {
     user: String,
-    session: Session,
+    session: CacheSession,
 }
 
-impl Sandbox {
+impl AptSandbox {
     /// Makes a sandbox for `user` with room for `needed` bytes of `what`. Returns `None` if this
     /// process cannot become another user, or if the host's apt is configured not to use one.
     ///
@@ -63,7 +63,7 @@ impl Sandbox {
         let directory = rustix::fs::open(&base, flags, Mode::empty());
         let directory = directory.map_err(|error| Error::io("open", &base)(error.into()))?;
         sweep(directory.as_fd(), &base, PREFIX, false, |dead| cache.keep_abandoned(&files_of(dead)))?;
-        let sandbox = Self { user: user.to_owned(), session: Session::begin(directory, &base, PREFIX)? };
+        let sandbox = Self { user: user.to_owned(), session: CacheSession::begin(directory, &base, PREFIX)? };
         let root = sandbox.session.path();
         let prepare = || {
             fs::set_permissions(root, fs::Permissions::from_mode(0o711))?;
@@ -228,7 +228,7 @@ mod tests {
         }
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::open(directory.path().join("cache")).unwrap();
-        let sandbox = Sandbox::make(&cache, "nobody", "a package", 1).unwrap().unwrap();
+        let sandbox = AptSandbox::make(&cache, "nobody", "a package", 1).unwrap().unwrap();
         let (files, top) = (sandbox.files(), sandbox.session.path().to_owned());
         assert_eq!(fs::metadata(&files).unwrap().uid(), id_of("nobody").unwrap());
         assert_eq!(fs::metadata(&files).unwrap().mode() & 0o777, 0o700);
@@ -243,7 +243,7 @@ mod tests {
         let gone = top.parent().unwrap().join(format!("{PREFIX}gone-{}", std::process::id()));
         fs::create_dir(&gone).unwrap();
         fs::write(gone.join("owner"), "").unwrap();
-        let other = Sandbox::make(&cache, "nobody", "a package", 1).unwrap().unwrap();
+        let other = AptSandbox::make(&cache, "nobody", "a package", 1).unwrap().unwrap();
         assert!(top.exists() && !gone.exists());
         drop((sandbox, other));
         assert!(!top.exists());
@@ -253,10 +253,10 @@ mod tests {
     fn a_host_without_the_user_is_served_as_before() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::open(directory.path().join("cache")).unwrap();
-        assert!(Sandbox::make(&cache, "no-such-user", "a package", 1).unwrap().is_none());
-        assert!(Sandbox::make(&cache, "root", "a package", 1).unwrap().is_none());
+        assert!(AptSandbox::make(&cache, "no-such-user", "a package", 1).unwrap().is_none());
+        assert!(AptSandbox::make(&cache, "root", "a package", 1).unwrap().is_none());
         if root() {
-            let error = Sandbox::make(&cache, "nobody", "a package", u64::MAX).unwrap_err();
+            let error = AptSandbox::make(&cache, "nobody", "a package", u64::MAX).unwrap_err();
             assert!(matches!(error, Error::DiskFull { needed: u64::MAX, .. }), "{error}");
         }
     }
@@ -273,7 +273,7 @@ mod tests {
         fs::write(known.join("same"), "same").unwrap();
         fs::write(known.join("gone"), "gone").unwrap();
         fs::write(known.join("lock"), "").unwrap();
-        let sandbox = Sandbox::make(&cache, "nobody", "an index", 1).unwrap().unwrap();
+        let sandbox = AptSandbox::make(&cache, "nobody", "an index", 1).unwrap().unwrap();
         sandbox.put_lists(&known).unwrap();
         let modified = |path: PathBuf| fs::metadata(path).unwrap().modified().unwrap();
         assert_eq!(modified(sandbox.lists().join("same")), modified(known.join("same")));

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Makes downloads wait for those that come first.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct DownloadTurn {
     /// The number of [`First`] values.
     first: Mutex<u32>,
     over: Condvar,
@@ -14,9 +14,9 @@ pub(super) struct Turn {
 
 /// Makes other downloads wait until it is dropped.
 #[derive(Debug)]
-pub(crate) struct First<'a>(&'a Turn);
+pub(crate) struct First<'a>(&'a DownloadTurn);
 
-impl Turn {
+impl DownloadTurn {
     pub(super) fn first(&self) -> First<'_> {
         self.change(|first| first.saturating_add(1));
         First(self)
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn others_wait_until_nobody_is_first() {
-        let turn = Turn::default();
+        let turn = DownloadTurn::default();
         turn.wait(|| panic!("nothing is waited for"));
         let (one, two) = (turn.first(), turn.first());
         let (sender, ended) = mpsc::channel();

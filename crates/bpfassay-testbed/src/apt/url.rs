@@ -9,7 +9,7 @@ use super::{
     host::{self, download_user},
     mirror::ATTEMPTS,
     root::APT_HELPER,
-    sandbox::{Sandbox, warn_of_root},
+    sandbox::{AptSandbox, warn_of_root},
 };
 use crate::{Error, Result};
 
@@ -29,9 +29,9 @@ impl Apt<'_> {
         if self.is_direct() {
             return self.read_url_directly(url, limit);
         }
-        let sandbox = Sandbox::make(self.cache(), &download_user()?, url, limit)?;
+        let sandbox = AptSandbox::make(self.cache(), &download_user()?, url, limit)?;
         let scratch = self.cache().scratch()?;
-        let file = sandbox.as_ref().map_or_else(|| scratch.path().to_owned(), Sandbox::files).join("file");
+        let file = sandbox.as_ref().map_or_else(|| scratch.path().to_owned(), AptSandbox::files).join("file");
         let mut attempt = 1;
         loop {
             // apt-helper has no size limit.

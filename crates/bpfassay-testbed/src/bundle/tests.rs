@@ -41,7 +41,7 @@ fn contents(manifest: &Manifest) -> Manifest {
 }
 
 /// Writes a compressed archive of these entries.
-fn bundle(directory: &Path, entries: &[(&str, Node)]) -> PathBuf {
+fn bundle(directory: &Path, entries: &[(&str, NewcNode)]) -> PathBuf {
     let mut archive = Archive::default();
     for (name, node) in entries {
         archive.add(name, node.clone()).unwrap();
@@ -53,12 +53,12 @@ fn bundle(directory: &Path, entries: &[(&str, Node)]) -> PathBuf {
     path
 }
 
-fn node(content: impl Into<Vec<u8>>) -> Node {
-    Node::File { executable: false, content: Content::Bytes(content.into()) }
+fn node(content: impl Into<Vec<u8>>) -> NewcNode {
+    NewcNode::File { executable: false, content: FileContent::Bytes(content.into()) }
 }
 
 /// Paths and contents in a bundle.
-type Parts = Vec<(String, Node)>;
+type Parts = Vec<(String, NewcNode)>;
 
 /// Returns the content of a bundle of `manifest`.
 fn parts(manifest: &Manifest) -> Parts {
@@ -72,7 +72,7 @@ fn parts(manifest: &Manifest) -> Parts {
 }
 
 /// Returns why the bundle of `parts` is refused. Checks that no unfinished file stays in the cache.
-fn refused(directory: &Path, parts: &[(String, Node)]) -> String {
+fn refused(directory: &Path, parts: &[(String, NewcNode)]) -> String {
     let entries: Vec<_> = parts.iter().map(|(name, node)| (name.as_str(), node.clone())).collect();
     let path = bundle(directory, &entries);
     // A file that the cache already has is not read from a bundle: use an empty cache.
@@ -105,7 +105,7 @@ fn what_is_bundled_is_the_same_in_another_cache() {
 }
 
 /// Makes two packages with files in the cache in `directory`.
-fn packages_in(directory: &Path) -> Vec<(Package, Object)> {
+fn packages_in(directory: &Path) -> Vec<(Package, CachedFile)> {
     let cache = Cache::open(directory.join("cache")).unwrap();
     let package = |name: &str| {
         let content = format!("the package {name}").into_bytes();
@@ -190,13 +190,15 @@ fn what_does_not_belong_in_a_bundle_is_refused() {
     assert!(with(&|parts| drop(parts.pop())).contains("1 of the files of its manifest are missing"));
     assert!(stray("zzz").contains("`zzz` is not in its manifest like that"));
     assert!(stray("objects/zzz").contains("`objects/zzz` is not in its manifest like that"));
-    let link = Node::Symlink { target: "/etc/passwd".to_owned() };
+    let link = NewcNode::Symlink { target: "/etc/passwd".to_owned() };
     let (last, _) = whole.last().unwrap();
     assert!(with(&|parts| parts.last_mut().unwrap().1 = link.clone()).contains("is not in its manifest like that"));
     assert!(with(&|parts| parts.last_mut().unwrap().1 = node("longer or shorter")).contains(last));
     // The length is right, but not the content.
     let changed = |parts: &mut Parts| {
-        let Node::File { content: Content::Bytes(bytes), .. } = &mut parts.last_mut().unwrap().1 else { panic!() };
+        let NewcNode::File { content: FileContent::Bytes(bytes), .. } = &mut parts.last_mut().unwrap().1 else {
+            panic!()
+        };
         bytes[0] ^= 1;
     };
     assert!(with(&changed).contains("has SHA-256"));

@@ -21,12 +21,12 @@ const NOTICE: Duration = Duration::from_secs(30);
 
 /// A lock on one name in the cache, held until dropped.
 #[derive(Debug)]
-pub struct Lock {
+pub struct NameLock {
     /// `None` in a read-only cache without this lock.
     file: Option<File>,
 }
 
-impl Lock {
+impl NameLock {
     /// Makes a shared lock exclusive if it has no other holder. Returns whether it did.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ pub(super) enum Mode {
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be created, opened or locked.
-pub(super) fn take(path: &Path, mode: Mode) -> Result<Lock> {
+pub(super) fn take(path: &Path, mode: Mode) -> Result<NameLock> {
     let mut options = File::options();
     options.create(true).truncate(false).read(true).write(true);
     let mut file = open(&mut options, path).map_err(Error::io("open the lock", path))?;
@@ -71,17 +71,17 @@ pub(super) fn take(path: &Path, mode: Mode) -> Result<Lock> {
         // Tells waiting processes who holds the lock. A full disk must not stop this process.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{} {}", std::process::id(), started(std::process::id())));
     }
-    Ok(Lock { file: Some(file) })
+    Ok(NameLock { file: Some(file) })
 }
 
 /// Waits until the lock `path` is free, in a read-only cache. A lock that does not exist is free.
-pub(super) fn await_maker(path: &Path) -> Lock {
-    let Ok(file) = open(File::options().read(true), path) else { return Lock { file: None } };
+pub(super) fn await_maker(path: &Path) -> NameLock {
+    let Ok(file) = open(File::options().read(true), path) else { return NameLock { file: None } };
     match wait(&file, Mode::Shared, NOTICE, |holder, waited| report(path, holder, waited)) {
-        Ok(()) => Lock { file: Some(file) },
+        Ok(()) => NameLock { file: Some(file) },
         Err(error) => {
             tracing::debug!("cannot lock {}: {error}", path.display());
-            Lock { file: None }
+            NameLock { file: None }
         }
     }
 }

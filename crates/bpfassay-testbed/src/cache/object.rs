@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Cache, CacheAccess, Checked, Digest, Hasher, create_parent, entries, stamp::Stamp};
+use super::{Cache, CacheAccess, CacheCheck, Digest, Hasher, create_parent, entries, stamp::Stamp};
 use crate::{Error, Result};
 
 /// Limit on a stamp, in bytes. Real ones have about 100.
@@ -16,7 +16,7 @@ const MAX_STAMP: u64 = 1 << 12;
 
 /// A file in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Object {
+pub struct CachedFile {
     /// SHA-256 of the content.
     pub digest: Digest,
     /// Length in bytes.
@@ -64,7 +64,7 @@ impl Cache {
     /// # Errors
     /// [`Error::Io`] if it cannot be read, or [`Error::Damaged`] if a damaged one cannot be
     /// removed.
-    pub fn object(&self, digest: &Digest) -> Result<Option<Object>> {
+    pub fn object(&self, digest: &Digest) -> Result<Option<CachedFile>> {
         let path = self.object_path(digest);
         let metadata = match fs::metadata(&path) {
             Ok(metadata) => metadata,
@@ -77,7 +77,7 @@ impl Cache {
             .and_then(|text| serde_json::from_slice::<Stamp>(&text).ok());
         if recorded == Some(Stamp::of(&metadata)) || self.verify(digest, &path)? {
             self.note_use(&stamp_path(&path));
-            return Ok(Some(Object { digest: *digest, size: metadata.len(), path }));
+            return Ok(Some(CachedFile { digest: *digest, size: metadata.len(), path }));
         }
         Ok(None)
     }
@@ -92,7 +92,7 @@ impl Cache {
         what: &str,
         needed: u64,
         write: impl FnOnce(&mut ObjectWriter<'_>) -> Result<(), E>,
-    ) -> Result<Object, E> {
+    ) -> Result<CachedFile, E> {
         self.add_checked(what, needed, None, write)
     }
 
@@ -100,7 +100,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::DiskFull`] if there is no space, or [`Error::Io`].
-    pub fn add_bytes(&self, what: &str, bytes: &[u8]) -> Result<Object> {
+    pub fn add_bytes(&self, what: &str, bytes: &[u8]) -> Result<CachedFile> {
         self.add(what, bytes.len() as u64, |writer| self.write_all(what, writer, bytes))
     }
 
@@ -109,7 +109,7 @@ impl Cache {
     /// # Errors
     /// - [`Error::Mismatch`]: the content has another digest than expected.
     /// - [`Error::DiskFull`], [`Error::Io`]: the file cannot be read or stored.
-    pub fn add_file(&self, what: &str, source: &Path, expected: Option<Digest>) -> Result<Object> {
+    pub fn add_file(&self, what: &str, source: &Path, expected: Option<Digest>) -> Result<CachedFile> {
         let file = bpfassay_input::open(source).map_err(Error::io("read", source))?;
         let size = file.metadata().map_err(Error::io("read", source))?.len();
         // The limit stops reading a file that keeps growing.
@@ -130,7 +130,7 @@ impl Cache {
         mut reader: impl Read,
         (expected, size): (Option<Digest>, u64),
         failed: impl Fn(io::Error) -> Error,
-    ) -> Result<Object> {
+    ) -> Result<CachedFile> {
         self.add_checked(what, size, expected, |writer| {
             let mut buffer = vec![0; 256 << 10];
             loop {
@@ -149,7 +149,7 @@ impl Cache {
     /// - [`Error::Mismatch`]: the content has another digest than expected.
     /// - [`Error::ReadOnly`]: the cache can only be read, and does not have the content.
     /// - [`Error::Io`]: the file cannot be read or moved.
-    pub fn adopt(&self, what: &str, source: &Path, expected: Option<Digest>) -> Result<Object> {
+    pub fn adopt(&self, what: &str, source: &Path, expected: Option<Digest>) -> Result<CachedFile> {
         let digest = Digest::of_file(source)?;
         matches_expected(what, expected, digest)?;
         let file = bpfassay_input::open_unlinked(source).map_err(Error::io("read", source))?;
@@ -163,7 +163,7 @@ impl Cache {
         create_parent(&path)?;
         fs::rename(source, &path).map_err(Error::io("store", &path))?;
         self.stamp(&path)?;
-        Ok(Object { digest, size, path })
+        Ok(CachedFile { digest, size, path })
     }
 
     fn write_all(&self, what: &str, writer: &mut ObjectWriter<'_>, bytes: &[u8]) -> Result<()> {
@@ -178,7 +178,7 @@ impl Cache {
         needed: u64,
         expected: Option<Digest>,
         write: impl FnOnce(&mut ObjectWriter<'_>) -> Result<(), E>,
-    ) -> Result<Object, E> {
+    ) -> Result<CachedFile, E> {
         if self.access == CacheAccess::ReadOnly {
             return self.find_written(what, expected, write);
         }
@@ -208,7 +208,7 @@ impl Cache {
         create_parent(&path)?;
         file.persist(&path).map_err(|error| Error::io("write", &path)(error.error))?;
         self.stamp(&path)?;
-        Ok(Object { digest, size, path })
+        Ok(CachedFile { digest, size, path })
     }
 
     /// Finds the object that `write` would make, in a read-only cache.
@@ -217,7 +217,7 @@ impl Cache {
         what: &str,
         expected: Option<Digest>,
         write: impl FnOnce(&mut ObjectWriter<'_>) -> Result<(), E>,
-    ) -> Result<Object, E> {
+    ) -> Result<CachedFile, E> {
         let null = Path::new("/dev/null");
         let mut sink = fs::File::options().write(true).open(null).map_err(Error::io("write", null))?;
         let (mut hasher, mut size) = (Hasher::default(), 0);
@@ -261,7 +261,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Io`] if an object cannot be read, or [`Error::Damaged`] if one cannot be removed.
-    pub(super) fn check_objects(&self, checked: &mut Checked) -> Result<()> {
+    pub(super) fn check_objects(&self, checked: &mut CacheCheck) -> Result<()> {
         let objects = self.root.join("objects");
         for directory in entries(&objects, |kind| kind.is_dir())? {
             for path in entries(&directory, |_| true)? {

@@ -45,7 +45,7 @@ const PARTS: [&str; 7] = ["objects", "trees", "records", "apt", "locks", "tmp", 
 const FIRST_PARTS: usize = 6;
 
 /// The state of a directory.
-enum State {
+enum PlaceState {
     /// A cache.
     Cache,
     /// A cache made before markers existed.
@@ -75,18 +75,18 @@ pub(super) fn open(root: &Path) -> Result<(OwnedFd, CacheAccess)> {
     let directory = rustix::fs::open(root, flags, Mode::empty()).map_err(|error| io_error("open", root, error))?;
     // Only a complete cache is accepted without the lock. A cache that another process is making
     // can look like anything: its parts exist, but its marker did not yet when it was read.
-    if !matches!(state(root, directory.as_fd()), Ok(State::Cache)) {
+    if !matches!(state(root, directory.as_fd()), Ok(PlaceState::Cache)) {
         let _alone = alone(directory.as_fd());
         // Another process may have made the cache meanwhile.
         let found = state(root, directory.as_fd())?;
         belongs_to_us(root, directory.as_fd())?;
         match found {
-            State::Cache => {}
-            State::Empty => {
+            PlaceState::Cache => {}
+            PlaceState::Empty => {
                 write(root, directory.as_fd(), MARKER, MARKER_TEXT)?;
                 write(root, directory.as_fd(), TAG, TAG_TEXT)?;
             }
-            State::Unmarked => mark(root, directory.as_fd())?,
+            PlaceState::Unmarked => mark(root, directory.as_fd())?,
         }
     }
     belongs_to_us(root, directory.as_fd())?;
@@ -113,13 +113,13 @@ fn alone(directory: BorrowedFd<'_>) -> Option<OwnedFd> {
     Some(copy)
 }
 
-fn state(root: &Path, directory: BorrowedFd<'_>) -> Result<State> {
+fn state(root: &Path, directory: BorrowedFd<'_>) -> Result<PlaceState> {
     let tag = read(root, directory, TAG)?;
     let marker = read(root, directory, MARKER)?;
     let tagged = tag.as_ref().is_some_and(|text| text.starts_with(SIGNATURE));
     let begun = |text: &Option<String>, whole: &str| text.as_ref().is_none_or(|text| whole.starts_with(text.as_str()));
     match &marker {
-        Some(text) if text == MARKER_TEXT && tagged => return Ok(State::Cache),
+        Some(text) if text == MARKER_TEXT && tagged => return Ok(PlaceState::Cache),
         Some(text) if text.starts_with(MARKER_START) && text.ends_with('\n') && text != MARKER_TEXT => {
             let version = text.trim_start_matches(MARKER_START).trim_end().escape_debug();
             return Err(refusal(
@@ -137,11 +137,11 @@ fn state(root: &Path, directory: BorrowedFd<'_>) -> Result<State> {
     // A marker that a full disk cut off does not count.
     let marked = marker.as_ref().is_some_and(|text| !MARKER_TEXT.starts_with(text.as_str()));
     if tag.as_deref() == Some(TAG_TEXT) && !marked && parts() {
-        return Ok(State::Unmarked);
+        return Ok(PlaceState::Unmarked);
     }
     let others = names(root, directory)?.into_iter().any(|name| name != TAG && name != MARKER);
     if !others && begun(&tag, TAG_TEXT) && begun(&marker, MARKER_TEXT) {
-        return Ok(State::Empty);
+        return Ok(PlaceState::Empty);
     }
     Err(refusal(root, format!("it is not empty and has no {TAG} and no {MARKER} of bpfassay")))
 }

@@ -32,14 +32,14 @@ const OWNER: &str = "owner";
 
 /// The directory of one open cache in `tmp`. It is removed when the last user drops it.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct CacheSession {
     tmp: OwnedFd,
     path: PathBuf,
     /// Locked to show that the owner runs.
     _owner: fs::File,
 }
 
-impl Session {
+impl CacheSession {
     /// Makes a directory in `tmp`, which is at `path`, with a name that begins with `prefix`. The
     /// directory gets this name when its owner has locked it.
     ///
@@ -66,7 +66,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for CacheSession {
     fn drop(&mut self) {
         let removed = name_of(&self.path).and_then(|name| Ok(remove_at(self.tmp.as_fd(), &name)?));
         if let Err(error) = removed {
@@ -155,7 +155,7 @@ fn abandoned(tmp: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<Option<OwnedF
 pub struct Scratch {
     // Dropped before `_session`, whose directory contains it.
     directory: tempfile::TempDir,
-    _session: Option<Arc<Session>>,
+    _session: Option<Arc<CacheSession>>,
 }
 
 impl Scratch {
@@ -174,7 +174,7 @@ impl Scratch {
     ///
     /// # Errors
     /// [`Error::Io`] if the directory cannot be made.
-    pub(super) fn in_session(session: Arc<Session>) -> Result<Self> {
+    pub(super) fn in_session(session: Arc<CacheSession>) -> Result<Self> {
         let made = tempfile::Builder::new().prefix("scratch-").tempdir_in(session.path());
         let directory = made.map_err(Error::io("create a directory in", session.path()))?;
         Ok(Self { directory, _session: Some(session) })

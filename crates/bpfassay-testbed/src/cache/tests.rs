@@ -68,7 +68,7 @@ fn damage_that_the_file_system_does_not_show_is_found_by_the_full_check() {
         .unwrap();
     assert!(cache.object(&object.digest).unwrap().is_some());
     let checked = cache.check().unwrap();
-    assert_eq!(checked, Checked { files: 2, bytes: 12, removed: vec![object.path.clone()] });
+    assert_eq!(checked, CacheCheck { files: 2, bytes: 12, removed: vec![object.path.clone()] });
     assert_eq!(cache.object(&object.digest).unwrap(), None);
     assert!(cache.object(&sound.digest).unwrap().is_some());
 }
@@ -111,7 +111,7 @@ fn a_writer_that_fails_leaves_nothing() {
         .unwrap_err();
     assert!(matches!(error, Error::NoCacheDirectory));
     assert!(tmp_is_empty(&cache));
-    assert_eq!(cache.check().unwrap(), Checked::default());
+    assert_eq!(cache.check().unwrap(), CacheCheck::default());
 }
 
 fn fill(directory: &Path) -> Result<()> {

@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cache, Checked, Digest, Hasher, create_parent, entries, stamp::Stamp};
+use super::{Cache, CacheCheck, Digest, Hasher, create_parent, entries, stamp::Stamp};
 use crate::{Error, Result};
 
 const CONTENT: &str = "content";
@@ -43,7 +43,7 @@ pub struct TreeFile {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Listing {
+struct TreeListing {
     files: Vec<TreeFile>,
 }
 
@@ -92,7 +92,7 @@ impl Cache {
         fs::create_dir(&content).map_err(Error::io("create", &content))?;
         fill(&content)?;
         let files = list(&content)?;
-        let listing = Listing { files };
+        let listing = TreeListing { files };
         self.write_small(&scratch.path().join(LISTING), &listing)?;
         let home = self.tree_path(kind, key);
         create_parent(&home)?;
@@ -113,7 +113,7 @@ impl Cache {
             }
             Err(source) => return Err(Error::Io { action: "read", path, source }),
         };
-        let mut listing: Listing = match serde_json::from_slice(&text) {
+        let mut listing: TreeListing = match serde_json::from_slice(&text) {
             Ok(listing) => listing,
             Err(error) => {
                 self.discard(home, &format!("its listing: {error}"))?;
@@ -152,7 +152,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Io`] if a tree cannot be read, or [`Error::Damaged`] if one cannot be removed.
-    pub(super) fn check_trees(&self, checked: &mut Checked) -> Result<()> {
+    pub(super) fn check_trees(&self, checked: &mut CacheCheck) -> Result<()> {
         let trees = self.root.join("trees");
         for kind in entries(&trees, |kind| kind.is_dir())? {
             for home in entries(&kind, |kind| kind.is_dir())? {

@@ -8,9 +8,9 @@ use serde::{Deserialize, Deserializer};
 /// A kernel release with placeholders: `@` stands for the flavour, `*` for one or more characters
 /// other than a hyphen.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Pattern(String);
+pub struct ReleasePattern(String);
 
-impl Pattern {
+impl ReleasePattern {
     /// Parses a pattern.
     ///
     /// # Errors
@@ -39,19 +39,19 @@ fn fits(pattern: &str, text: &str) -> bool {
     text.char_indices().take_while(|&(_, c)| c != '-').any(|(at, c)| fits(rest, &text[at + c.len_utf8()..]))
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for ReleasePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl fmt::Debug for Pattern {
+impl fmt::Debug for ReleasePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", self.0)
     }
 }
 
-impl<'de> Deserialize<'de> for Pattern {
+impl<'de> Deserialize<'de> for ReleasePattern {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::new(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn only_the_plain_flavour_fits() {
-        let pattern = Pattern::new("6.12.*-@").unwrap();
+        let pattern = ReleasePattern::new("6.12.*-@").unwrap();
         assert!(pattern.matches("6.12.107+deb13-amd64", "amd64"));
         assert!(pattern.matches("6.12.90+deb12.1-arm64", "arm64"));
         for other in [
@@ -79,13 +79,13 @@ mod tests {
             assert!(!pattern.matches(other, "amd64"), "{other}");
         }
         assert!(!pattern.matches("6.12.107+deb13-arm64-16k", "arm64"));
-        assert!(Pattern::new("6.1.0-*-@").unwrap().matches("6.1.0-50-arm64", "arm64"));
+        assert!(ReleasePattern::new("6.1.0-*-@").unwrap().matches("6.1.0-50-arm64", "arm64"));
     }
 
     #[test]
     fn bad_patterns_are_refused() {
         for text in ["", "@", "-@", "6.1", "6.1 -@", "6.**-@", "6.1-@-dbg", "6.1/../-@", "@6-@"] {
-            assert!(Pattern::new(text).is_err(), "{text}");
+            assert!(ReleasePattern::new(text).is_err(), "{text}");
         }
     }
 
@@ -94,7 +94,7 @@ mod tests {
         fn what_fills_the_holes_fits(parts in prop::collection::vec(("[a-z0-9.+]{1,4}-?", "[a-z0-9.+~]{1,6}"), 1..4)) {
             let pattern: String = parts.iter().map(|(literal, _)| format!("{literal}*")).collect();
             let release: String = parts.iter().map(|(literal, filling)| format!("{literal}{filling}")).collect();
-            let pattern = Pattern::new(&format!("{pattern}-@")).unwrap();
+            let pattern = ReleasePattern::new(&format!("{pattern}-@")).unwrap();
             let full = format!("{release}-amd64");
             prop_assert!(pattern.matches(&full, "amd64"));
             let other_flavour = format!("{release}-rt-amd64");

@@ -2,7 +2,7 @@
 use std::{net::TcpListener, thread};
 
 use super::*;
-use crate::test_support::{lacks, server::Server};
+use crate::test_support::{lacks, server::TestServer};
 
 /// Answers one request after the other with `answers`, whatever the request is. Returns the URL.
 fn answering(answers: Vec<String>) -> String {
@@ -26,7 +26,7 @@ fn get(url: &str, limit: u64) -> Result<Vec<u8>, HttpError> {
 
 #[test]
 fn a_file_is_taken_whole_and_not_if_it_is_larger() {
-    let server = Server::start([("/x".to_owned(), b"content".to_vec())]);
+    let server = TestServer::start([("/x".to_owned(), b"content".to_vec())]);
     let url = format!("{}/x", server.url());
     let mut seen = 0;
     let mut content = Vec::new();
@@ -38,7 +38,7 @@ fn a_file_is_taken_whole_and_not_if_it_is_larger() {
 
 #[test]
 fn what_is_there_goes_on_or_begins_again() {
-    let server = Server::start([("/x".to_owned(), b"content".to_vec())]);
+    let server = TestServer::start([("/x".to_owned(), b"content".to_vec())]);
     let url = format!("{}/x", server.url());
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
@@ -92,7 +92,7 @@ fn answers_that_may_change_are_distinguished_from_those_that_do_not() {
 
 #[test]
 fn redirections_are_followed_some_times_and_never_from_https_to_http() {
-    let server = Server::start([("/x".to_owned(), b"content".to_vec())]);
+    let server = TestServer::start([("/x".to_owned(), b"content".to_vec())]);
     let redirect =
         |to: &str| format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     let url = answering(vec![redirect(&format!("{}/x", server.url()))]);

@@ -7,7 +7,7 @@ use bpfassay_protocol::{
 };
 
 use super::*;
-use crate::{modules::Layout, test_support::lacks};
+use crate::{modules::ModuleLayout, test_support::lacks};
 
 const NFS: FileSystem =
     FileSystem::Nfs(Nfs { version: NfsVersion::V42, localio: None, threads: 8, size_mib: 64, scheduling: None });
@@ -36,7 +36,7 @@ impl Bed {
     }
 
     /// Makes a kernel with a tree of these modules and their `.modinfo` (`;` for zero bytes).
-    fn kernel(&self, modules: &[(&str, &str)], builtin: &str) -> Kernel {
+    fn kernel(&self, modules: &[(&str, &str)], builtin: &str) -> BootableKernel {
         let tree = self.directory.path().join("tree");
         for (file, modinfo) in modules {
             let path = tree.join(file);
@@ -46,19 +46,19 @@ impl Bed {
         }
         fs::write(tree.join("modules.builtin"), builtin).unwrap();
         let image = self.cache.add_bytes("a kernel", b"kernel").unwrap();
-        Kernel {
+        BootableKernel {
             arch: Arch::X86_64,
             name: "6.1".into(),
             release: "6.1-x".parse().unwrap(),
             version: None,
             image: (&image).into(),
             config: None,
-            modules: Some(Modules { path: tree, layout: Layout::Installed, key: Digest::of(builtin.as_bytes()) }),
+            modules: Some(Modules { path: tree, layout: ModuleLayout::Installed, key: Digest::of(builtin.as_bytes()) }),
             packages: Vec::new(),
         }
     }
 
-    fn target(&self, kernel: &Kernel) -> manifest::Target {
+    fn target(&self, kernel: &BootableKernel) -> manifest::Target {
         let mut initramfs = vec![base_segment(&self.cache, &self.payload()).unwrap()];
         initramfs.extend(modules_segment(&self.cache, kernel).unwrap());
         manifest::Target { arch: kernel.arch, name: kernel.name.clone(), kernel: kernel.to_manifest(), initramfs }
@@ -96,7 +96,7 @@ fn a_damaged_kernel_makes_no_guest() {
     image[0x24c] = 8;
     image.extend_from_slice(b"\x28\xb5\x2f\xfd\xff\xff\xff\xff");
     let object = bed.cache.add_bytes("a damaged kernel", &image).unwrap();
-    let kernel = Kernel { image: (&object).into(), ..bed.kernel(&MODULES, BUILTIN) };
+    let kernel = BootableKernel { image: (&object).into(), ..bed.kernel(&MODULES, BUILTIN) };
     for _ in 0..2 {
         let error = target(&bed.cache, &kernel).unwrap_err().to_string();
         let begins =
@@ -247,7 +247,7 @@ fn overlays_change_with_the_tree_and_only_then() {
 fn signatures_go_only_where_the_kernel_is_known_to_do_without() {
     let bed = Bed::new();
     let mut kernel = bed.kernel(&MODULES, BUILTIN);
-    let signatures = |kernel: &Kernel| {
+    let signatures = |kernel: &BootableKernel| {
         let segment = modules_segment(&bed.cache, kernel).unwrap().unwrap();
         let text = find::find(&segment.archive.path, MODULE_SET, 1 << 20).unwrap().unwrap();
         serde_json::from_slice::<ModuleSet>(&text).unwrap().signatures

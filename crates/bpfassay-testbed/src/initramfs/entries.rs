@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 
-use super::find::Header;
+use super::find::EntryHeader;
 
 /// `S_IFMT` and `S_IFREG` of `st_mode` (linux/stat.h).
 const KIND: u32 = 0o170_000;
@@ -21,7 +21,7 @@ pub(crate) struct Entries<R> {
 
 /// An entry of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct NewcEntry {
     /// The path. Bytes that are not UTF-8 are replaced.
     pub(crate) name: String,
     /// Whether the entry is a regular file.
@@ -41,17 +41,17 @@ impl<R: Read> Entries<R> {
     /// # Errors
     /// The errors of the reader. [`io::ErrorKind::InvalidData`] or [`io::ErrorKind::UnexpectedEof`]
     /// if the data is not a newc archive, or is cut off.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Entry>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<NewcEntry>> {
         let end = (self.at + self.left).next_multiple_of(4);
         self.skip_to(end)?;
-        let Some(Header { name, mode, size, length }) = Header::read(&mut self.reader, self.at)? else {
+        let Some(EntryHeader { name, mode, size, length }) = EntryHeader::read(&mut self.reader, self.at)? else {
             return Ok(None);
         };
         self.at += length;
         self.skip_to(self.at.next_multiple_of(4))?;
         self.left = size;
         let name = String::from_utf8_lossy(&name).into_owned();
-        Ok(Some(Entry { name, is_file: mode & KIND == REGULAR, size }))
+        Ok(Some(NewcEntry { name, is_file: mode & KIND == REGULAR, size }))
     }
 
     fn skip_to(&mut self, end: u64) -> io::Result<()> {

@@ -38,7 +38,7 @@ pub fn find(path: &Path, wanted: &str, limit: u64) -> Result<Option<Vec<u8>>, Ar
 pub(crate) fn find_in(mut reader: impl Read + Seek, wanted: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let wanted = wanted.strip_prefix('/').unwrap_or(wanted);
     let mut at = 0u64;
-    while let Some(Header { name, size, length, .. }) = Header::read(&mut reader, at)? {
+    while let Some(EntryHeader { name, size, length, .. }) = EntryHeader::read(&mut reader, at)? {
         let body = (at + length).next_multiple_of(4);
         reader.seek(SeekFrom::Start(body))?;
         if name == wanted.as_bytes() {
@@ -56,7 +56,7 @@ pub(crate) fn find_in(mut reader: impl Read + Seek, wanted: &str, limit: u64) ->
 }
 
 /// The bytes before an entry's content.
-pub(super) struct Header {
+pub(super) struct EntryHeader {
     /// Path of the entry.
     pub(super) name: Vec<u8>,
     /// Kind and permissions, as in `st_mode`.
@@ -67,7 +67,7 @@ pub(super) struct Header {
     pub(super) length: u64,
 }
 
-impl Header {
+impl EntryHeader {
     /// Reads the header at the position of `reader`, byte `at` of the archive. `None`: the trailer.
     ///
     /// # Errors

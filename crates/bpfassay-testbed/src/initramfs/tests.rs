@@ -6,17 +6,17 @@ use proptest::prelude::*;
 use super::*;
 use crate::test_support::lacks;
 
-fn file(text: &str) -> Node {
-    Node::File { executable: false, content: text.as_bytes().to_vec().into() }
+fn file(text: &str) -> NewcNode {
+    NewcNode::File { executable: false, content: text.as_bytes().to_vec().into() }
 }
 
 fn sample() -> Archive {
     let mut archive = Archive::default();
-    archive.add("/dev/console", Node::CharacterDevice { major: 5, minor: 1 }).unwrap();
-    archive.add("/init", Node::File { executable: true, content: b"#!/bin/sh\n".to_vec().into() }).unwrap();
+    archive.add("/dev/console", NewcNode::CharacterDevice { major: 5, minor: 1 }).unwrap();
+    archive.add("/init", NewcNode::File { executable: true, content: b"#!/bin/sh\n".to_vec().into() }).unwrap();
     archive.add("bpfassay/job.json", file("{}")).unwrap();
-    archive.add("/tmp", Node::Directory { shared: true }).unwrap();
-    archive.add("/lib64", Node::Symlink { target: "usr/lib64".into() }).unwrap();
+    archive.add("/tmp", NewcNode::Directory { shared: true }).unwrap();
+    archive.add("/lib64", NewcNode::Symlink { target: "usr/lib64".into() }).unwrap();
     archive
 }
 
@@ -55,8 +55,8 @@ fn read(mut bytes: &[u8]) -> BTreeMap<String, Seen> {
 #[test]
 fn bytes_are_those_of_the_golden_file() {
     let mut archive = Archive::default();
-    archive.add("/a/b", Node::File { executable: true, content: b"hello".to_vec().into() }).unwrap();
-    archive.add("/c", Node::Symlink { target: "a/b".into() }).unwrap();
+    archive.add("/a/b", NewcNode::File { executable: true, content: b"hello".to_vec().into() }).unwrap();
+    archive.add("/c", NewcNode::Symlink { target: "a/b".into() }).unwrap();
     let mut expected = concat!(
         "07070100000001000041ED0000000000000000000000020000000000000000000000000000000000000000000000000000000200000000a\0",
         "07070100000002000081ED0000000000000000000000010000000000000005000000000000000000000000000000000000000400000000a/b\0\0\0",
@@ -123,7 +123,7 @@ fn paths_that_leave_the_root_or_hide_an_entry_are_refused() {
         assert!(matches!(error, ArchiveError::Path { .. }), "{path:?}: {error}");
     }
     assert!(Archive::default().add(&"a".repeat(4096), file("")).is_err());
-    assert!(Archive::default().add("a", Node::Symlink { target: String::new() }).is_err());
+    assert!(Archive::default().add("a", NewcNode::Symlink { target: String::new() }).is_err());
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn conflicts_are_errors_and_repetition_is_not() {
     archive.add("/init/x", file("")).unwrap_err();
     archive.add("/lib64/ld.so", file("")).unwrap_err();
     archive.add("/init", file("other")).unwrap_err();
-    archive.add("/tmp", Node::Directory { shared: true }).unwrap();
+    archive.add("/tmp", NewcNode::Directory { shared: true }).unwrap();
     assert_eq!(archive, sample());
 }
 
@@ -143,14 +143,14 @@ fn a_host_file_that_changed_is_an_error_not_a_broken_archive() {
     for (now, expected, found) in [("longer than before", 5, 18), ("abc", 5, 3)] {
         std::fs::write(&path, "hello").unwrap();
         let mut archive = Archive::default();
-        archive.add("x", Node::File { executable: false, content: Content::of_file(&path).unwrap() }).unwrap();
+        archive.add("x", NewcNode::File { executable: false, content: FileContent::of_file(&path).unwrap() }).unwrap();
         std::fs::write(&path, now).unwrap();
         match archive.to_bytes().unwrap_err() {
             ArchiveError::Changed { expected: e, found: f, .. } => assert_eq!((e, f), (expected, found)),
             error => panic!("{error}"),
         }
     }
-    assert!(matches!(Content::of_file(directory.path()), Err(ArchiveError::Read { .. })));
+    assert!(matches!(FileContent::of_file(directory.path()), Err(ArchiveError::Read { .. })));
 }
 
 #[test]
@@ -158,17 +158,17 @@ fn files_larger_than_the_format_allows_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sparse");
     File::create(&path).unwrap().set_len(MAX_FILE + 1).unwrap();
-    let node = Node::File { executable: false, content: Content::of_file(&path).unwrap() };
+    let node = NewcNode::File { executable: false, content: FileContent::of_file(&path).unwrap() };
     assert!(matches!(Archive::default().add("x", node), Err(ArchiveError::TooLarge { .. })));
 }
 
-fn node() -> impl Strategy<Value = Node> {
+fn node() -> impl Strategy<Value = NewcNode> {
     prop_oneof![
-        any::<bool>().prop_map(|shared| Node::Directory { shared }),
+        any::<bool>().prop_map(|shared| NewcNode::Directory { shared }),
         (any::<bool>(), any::<Vec<u8>>())
-            .prop_map(|(executable, bytes)| Node::File { executable, content: bytes.into() }),
-        "[a-z/.]{1,20}".prop_map(|target| Node::Symlink { target }),
-        (0u32..4096, 0u32..1 << 20).prop_map(|(major, minor)| Node::CharacterDevice { major, minor }),
+            .prop_map(|(executable, bytes)| NewcNode::File { executable, content: bytes.into() }),
+        "[a-z/.]{1,20}".prop_map(|target| NewcNode::Symlink { target }),
+        (0u32..4096, 0u32..1 << 20).prop_map(|(major, minor)| NewcNode::CharacterDevice { major, minor }),
     ]
 }
 
@@ -186,11 +186,11 @@ proptest! {
         prop_assert_eq!(found.len(), archive.entries().len());
         for (inode, (path, node)) in (1..).zip(archive.entries()) {
             let (device, body) = match node {
-                Node::Directory { .. } => ((0, 0), Vec::new()),
-                Node::File { content: Content::Bytes(bytes), .. } => ((0, 0), bytes.clone()),
-                Node::File { .. } => unreachable!(),
-                Node::Symlink { target } => ((0, 0), target.clone().into_bytes()),
-                Node::CharacterDevice { major, minor } => ((*major, *minor), Vec::new()),
+                NewcNode::Directory { .. } => ((0, 0), Vec::new()),
+                NewcNode::File { content: FileContent::Bytes(bytes), .. } => ((0, 0), bytes.clone()),
+                NewcNode::File { .. } => unreachable!(),
+                NewcNode::Symlink { target } => ((0, 0), target.clone().into_bytes()),
+                NewcNode::CharacterDevice { major, minor } => ((*major, *minor), Vec::new()),
             };
             prop_assert_eq!(&found[path], &(node.mode(), inode, device, body));
         }

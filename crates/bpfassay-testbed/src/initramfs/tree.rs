@@ -21,7 +21,7 @@ use bpfassay_protocol::{Arch, layout};
 pub(crate) use bpfassay_tool::elf::machine;
 use object::{LittleEndian, elf};
 
-use super::{Archive, ArchiveError, Content, Node};
+use super::{Archive, ArchiveError, FileContent, NewcNode};
 
 /// How many symbolic links Linux follows in one path.
 const MAX_LINKS: u32 = 40;
@@ -120,7 +120,7 @@ impl Overlay {
         add_directory(&mut archive, directory, "")?;
         for (path, node) in archive.entries() {
             check_reserved(path, node)?;
-            if let Node::Symlink { target } = node {
+            if let NewcNode::Symlink { target } = node {
                 check_link(&archive, path, target)?;
             }
         }
@@ -130,7 +130,7 @@ impl Overlay {
             _ => return Err(OverlayError::WrongArchitecture { path: ior, arch }),
         };
         let ior = format!("/{ior}");
-        archive.add(layout::EXTERNAL_IOR, Node::Symlink { target: ior.clone() })?;
+        archive.add(layout::EXTERNAL_IOR, NewcNode::Symlink { target: ior.clone() })?;
         Ok(Self { archive, ior, program })
     }
 }
@@ -175,18 +175,20 @@ fn walk(archive: &mut Archive, directory: &Path, prefix: &str) -> Result<(), Ove
         let path = format!("{prefix}{name}");
         let metadata = entry.metadata().map_err(read)?;
         if metadata.is_dir() {
-            archive.add(&path, Node::Directory { shared: metadata.permissions().mode() & 0o1777 == 0o1777 })?;
+            archive.add(&path, NewcNode::Directory { shared: metadata.permissions().mode() & 0o1777 == 0o1777 })?;
             walk(archive, &host, &format!("{path}/"))?;
         } else if metadata.is_symlink() {
             let target = fs::read_link(&host).map_err(read)?;
             let Ok(target) = target.into_os_string().into_string() else {
                 return Err(OverlayError::Name { path: host });
             };
-            archive.add(&path, Node::Symlink { target })?;
+            archive.add(&path, NewcNode::Symlink { target })?;
         } else if metadata.is_file() {
             let executable = metadata.permissions().mode() & 0o111 != 0;
-            archive
-                .add(&path, Node::File { executable, content: Content::Host { path: host, size: metadata.len() } })?;
+            archive.add(
+                &path,
+                NewcNode::File { executable, content: FileContent::Host { path: host, size: metadata.len() } },
+            )?;
         } else {
             return Err(OverlayError::Special { path: host });
         }
@@ -199,11 +201,11 @@ fn walk(archive: &mut Archive, directory: &Path, prefix: &str) -> Result<(), Ove
 /// # Errors
 /// [`OverlayError::Reserved`] if the path belongs to the agent, or if it is a mount point and
 /// `node` is not a directory.
-pub(crate) fn check_reserved(path: &str, node: &Node) -> Result<(), OverlayError> {
+pub(crate) fn check_reserved(path: &str, node: &NewcNode) -> Result<(), OverlayError> {
     let top = path.split('/').next().unwrap_or(path);
     let owned = [layout::AGENT, layout::HOME].iter().any(|ours| ours.strip_prefix('/') == Some(top));
     let mount_point = layout::DIRECTORIES.iter().any(|ours| ours.strip_prefix('/') == Some(path));
-    if owned || (mount_point && !matches!(node, Node::Directory { .. })) {
+    if owned || (mount_point && !matches!(node, NewcNode::Directory { .. })) {
         return Err(OverlayError::Reserved { path: path.to_owned() });
     }
     Ok(())
@@ -244,7 +246,7 @@ pub(crate) fn resolve(archive: &Archive, path: &str) -> Option<String> {
             _ => done.push(part),
         }
         match archive.get(&done.join("/"))? {
-            Node::Symlink { target } => {
+            NewcNode::Symlink { target } => {
                 links += 1;
                 if links > MAX_LINKS {
                     return None;
@@ -255,9 +257,9 @@ pub(crate) fn resolve(archive: &Archive, path: &str) -> Option<String> {
                 }
                 rest.extend(target.rsplit('/').map(str::to_owned));
             }
-            Node::Directory { .. } => {}
-            Node::File { .. } | Node::CharacterDevice { .. } if !rest.is_empty() => return None,
-            Node::File { .. } | Node::CharacterDevice { .. } => {}
+            NewcNode::Directory { .. } => {}
+            NewcNode::File { .. } | NewcNode::CharacterDevice { .. } if !rest.is_empty() => return None,
+            NewcNode::File { .. } | NewcNode::CharacterDevice { .. } => {}
         }
     }
     Some(done.join("/"))
@@ -267,7 +269,7 @@ pub(crate) fn resolve(archive: &Archive, path: &str) -> Option<String> {
 fn find_ior(archive: &Archive) -> Result<String, Vec<String>> {
     let executable = |path: &str| {
         resolve(archive, path)
-            .is_some_and(|real| matches!(archive.get(&real), Some(Node::File { executable: true, .. })))
+            .is_some_and(|real| matches!(archive.get(&real), Some(NewcNode::File { executable: true, .. })))
     };
     if let Some(path) = USUAL_PLACES.iter().find(|path| executable(path)) {
         return Ok((*path).to_owned());
@@ -290,7 +292,7 @@ fn find_ior(archive: &Archive) -> Result<String, Vec<String>> {
 /// Returns the file on this host that `path` of the archive leads to.
 fn host_file<'a>(archive: &'a Archive, path: &str) -> Option<&'a Path> {
     match archive.get(&resolve(archive, path)?)? {
-        Node::File { content: Content::Host { path, .. }, .. } => Some(path),
+        NewcNode::File { content: FileContent::Host { path, .. }, .. } => Some(path),
         _ => None,
     }
 }
@@ -344,12 +346,15 @@ mod tests {
         let directory = tree();
         let overlay = Overlay::read(Arch::X86_64, directory.path()).unwrap();
         assert_eq!(overlay.ior, "/usr/bin/ior");
-        assert_eq!(overlay.archive.get("bin"), Some(&Node::Symlink { target: "usr/bin".into() }));
-        assert_eq!(overlay.archive.get(layout::EXTERNAL_IOR), Some(&Node::Symlink { target: "/usr/bin/ior".into() }));
+        assert_eq!(overlay.archive.get("bin"), Some(&NewcNode::Symlink { target: "usr/bin".into() }));
+        assert_eq!(
+            overlay.archive.get(layout::EXTERNAL_IOR),
+            Some(&NewcNode::Symlink { target: "/usr/bin/ior".into() })
+        );
         assert_eq!(overlay.program, directory.path().join("usr/bin/ior"));
         assert!(matches!(
             overlay.archive.get("usr/lib/libmpi.so.40"),
-            Some(Node::File { executable: false, content: Content::Host { size: 1, .. } })
+            Some(NewcNode::File { executable: false, content: FileContent::Host { size: 1, .. } })
         ));
         overlay.archive.to_bytes().unwrap();
     }

@@ -22,12 +22,12 @@ use bpfassay_protocol::Arch;
 use lzma_rust2::{XzOptions, XzWriter};
 use serde::{Deserialize, Serialize};
 
-use super::{AssetSource, Built, PROGRAMS, RECORD, Recorded, asset_key, record_key};
+use super::{AssetSource, Built, PROGRAMS, RECORD, RecordedPayload, asset_key, record_key};
 use crate::{
     Error, Result,
     apt::Apt,
     cache::Digest,
-    initramfs::{Archive, Content, Node, find::find_in},
+    initramfs::{Archive, FileContent, NewcNode, find::find_in},
     manifest::{Component, ProgramAsset},
     modules::decompress,
 };
@@ -80,7 +80,7 @@ pub enum AssetError {
 /// The content of an asset's index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Index {
+pub struct AssetIndex {
     /// Format version: 1.
     pub format: u32,
     /// The architecture that the programs run on.
@@ -109,7 +109,7 @@ pub struct FileHash {
     pub sha256: Digest,
 }
 
-impl Index {
+impl AssetIndex {
     /// Parses the text of an index. `file` names it in messages.
     ///
     /// # Errors
@@ -169,11 +169,11 @@ fn archive_name(arch: Arch, source: Digest) -> String {
 ///
 /// # Errors
 /// [`AssetError`] for an invalid index, and the errors of reading it.
-pub(super) fn find(apt: &Apt<'_>, place: &AssetSource, source: Digest, arch: Arch) -> Result<Option<Index>> {
+pub(super) fn find(apt: &Apt<'_>, place: &AssetSource, source: Digest, arch: Arch) -> Result<Option<AssetIndex>> {
     let name = index_name(arch, source);
     let Some(text) = place.read(apt, &name, MAX_INDEX)? else { return Ok(None) };
     let file = place.of_file(&name);
-    let index = Index::parse(&file, &text)?;
+    let index = AssetIndex::parse(&file, &text)?;
     // An index of other programs is valid in itself, so nothing else would notice the exchange.
     if (index.arch, index.source, index.key) != (arch, source, asset_key(source)) {
         let problem = format!("is for {} and the sources {}, not for {arch} and {source}", index.arch, index.source);
@@ -188,7 +188,7 @@ pub(super) fn find(apt: &Apt<'_>, place: &AssetSource, source: Digest, arch: Arc
 /// # Errors
 /// [`Error::Mismatch`] and [`AssetError`] if the archive is not the one that the index names, and
 /// the errors of reading it.
-pub(super) fn read(apt: &Apt<'_>, place: &AssetSource, index: &Index) -> Result<[Vec<u8>; 3]> {
+pub(super) fn read(apt: &Apt<'_>, place: &AssetSource, index: &AssetIndex) -> Result<[Vec<u8>; 3]> {
     let name = archive_name(index.arch, index.source);
     let file = place.of_file(&name);
     let refuse = |problem: String| Error::from(AssetError::Content { file: file.clone(), problem });
@@ -198,7 +198,7 @@ pub(super) fn read(apt: &Apt<'_>, place: &AssetSource, index: &Index) -> Result<
 }
 
 /// Unpacks and checks the programs in the bytes of an archive. `file` names it in messages.
-fn unpack(index: &Index, archive: Vec<u8>, file: &str) -> Result<[Vec<u8>; 3]> {
+fn unpack(index: &AssetIndex, archive: Vec<u8>, file: &str) -> Result<[Vec<u8>; 3]> {
     let refuse = |problem: String| Error::from(AssetError::Content { file: file.to_owned(), problem });
     index.archive.check(&archive, file.to_owned())?;
     let limit = index.programs.values().map(|program| program.size).sum::<u64>() + MAX_HEADERS;
@@ -219,14 +219,14 @@ fn unpack(index: &Index, archive: Vec<u8>, file: &str) -> Result<[Vec<u8>; 3]> {
 ///
 /// # Errors
 /// Those of [`read`] and of the cache.
-pub(super) fn take(apt: &Apt<'_>, place: &AssetSource, index: Index) -> Result<()> {
+pub(super) fn take(apt: &Apt<'_>, place: &AssetSource, index: AssetIndex) -> Result<()> {
     let cache = apt.cache();
     let [agent, tracer, ior] = read(apt, place, &index)?;
-    let add = |program: &super::Program, content: Vec<u8>| {
+    let add = |program: &super::PayloadProgram, content: Vec<u8>| {
         Ok::<_, Error>(cache.add_bytes(&format!("{} for {}", program.binary, index.arch), &content)?.digest)
     };
     let [of_agent, of_tracer, of_ior] = &PROGRAMS;
-    let recorded = Recorded {
+    let recorded = RecordedPayload {
         agent: add(of_agent, agent)?,
         tracer: add(of_tracer, tracer)?,
         ior: add(of_ior, ior)?,
@@ -242,18 +242,18 @@ pub(super) fn take(apt: &Apt<'_>, place: &AssetSource, index: Index) -> Result<(
 ///
 /// # Errors
 /// [`Error::Archive`] if a program cannot be read, [`Error::Io`] if a file cannot be written.
-pub(super) fn write(directory: &Path, built: &Built) -> Result<Index> {
+pub(super) fn write(directory: &Path, built: &Built) -> Result<AssetIndex> {
     let payload = &built.payload;
     let mut archive = Archive::default();
     let mut programs = BTreeMap::new();
     for (name, object) in payload.programs() {
-        let content = Content::of_file(&object.path)?;
-        archive.add(name, Node::File { executable: true, content })?;
+        let content = FileContent::of_file(&object.path)?;
+        archive.add(name, NewcNode::File { executable: true, content })?;
         programs.insert(name.to_owned(), FileHash { size: object.size, sha256: object.digest });
     }
     let path = directory.join(archive_name(payload.arch, payload.source));
     let compressed = compress(&archive.to_bytes()?).map_err(Error::io("write", &path))?;
-    let index = Index {
+    let index = AssetIndex {
         format: FORMAT,
         arch: payload.arch,
         source: payload.source,

@@ -16,11 +16,11 @@ use std::{
 use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
-use super::{Building, PROFILE, Reuse, Stage, logged::Logged};
+use super::{Building, PROFILE, Reuse, Stage, logged::LoggedBuild};
 use crate::{
     Error, Result,
     cache::{Cache, Digest},
-    stages::Step,
+    stages::ProgressStep,
     toolchain::sandbox,
 };
 
@@ -49,7 +49,7 @@ const TARGET: &str = "bpfel-unknown-none";
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Recorded {
+struct RecordedObjects {
     /// Objects by name of the binary, which is the name of the map layout.
     objects: BTreeMap<String, Digest>,
     toolchain_key: Digest,
@@ -81,14 +81,14 @@ pub(super) fn provide(building: &Building<'_>, stage: &Stage, arch: Arch) -> Res
         }
     }
     match building.reuse {
-        Reuse::Known => cache.record(RECORD, &key, &Recorded { objects, toolchain_key: building.toolchain.key }),
+        Reuse::Known => cache.record(RECORD, &key, &RecordedObjects { objects, toolchain_key: building.toolchain.key }),
         Reuse::Nothing => Ok(()),
     }
 }
 
 /// Copies the objects of `key` into `directory`, if the cache has all of them.
 fn take(cache: &Cache, key: &Digest, toolchain: Digest, directory: &Path) -> Result<bool> {
-    let Some(recorded) = cache.recorded::<Recorded>(RECORD, key)? else { return Ok(false) };
+    let Some(recorded) = cache.recorded::<RecordedObjects>(RECORD, key)? else { return Ok(false) };
     if recorded.toolchain_key != toolchain {
         return Ok(false);
     }
@@ -120,8 +120,8 @@ fn build(building: &Building<'_>, arch: Arch) -> Result<()> {
     let mut command = building.root.command("/usr/bin/cargo", "/src", &variables);
     command.args(["build", "--frozen", "--profile", PROFILE, "--bins", "--target", TARGET, "--package", PACKAGE]);
     let log = building.log.with_extension("ebpf.log");
-    let run = Logged { program: sandbox::PROGRAM, package: sandbox::PACKAGE, log: &log };
-    run.build(command, Step::CompileEbpf, building.apt.stage(), "build the tracer's eBPF programs in Rust")
+    let run = LoggedBuild { program: sandbox::PROGRAM, package: sandbox::PACKAGE, log: &log };
+    run.build(command, ProgressStep::CompileEbpf, building.apt.stage(), "build the tracer's eBPF programs in Rust")
 }
 
 /// Returns Cargo variables for the eBPF build, in addition to those of every build.

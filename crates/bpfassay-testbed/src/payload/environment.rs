@@ -13,12 +13,12 @@ use std::{
 use bpfassay_protocol::Arch;
 use bpfassay_stage::{PROFILE, Stage};
 
-use super::{Program, Reuse, logged::Logged, sources::Checkout};
+use super::{PayloadProgram, Reuse, logged::LoggedBuild, sources::Checkout};
 use crate::{
     Error, Result,
     apt::Apt,
     cache::{Digest, Scratch},
-    stages::{Kind, Step},
+    stages::{ProgressStep, StageKind},
     toolchain::Toolchain,
 };
 
@@ -62,8 +62,8 @@ impl BuildEnvironment {
         let (source, vendor) = (scratch.path().join("src"), scratch.path().join("vendor"));
         stage.write(&source)?;
         let collect = || {
-            apt.during(Kind::Sources, "", |apt| {
-                apt.stage().step(Step::Collect, 0);
+            apt.during(StageKind::Sources, "", |apt| {
+                apt.stage().step(ProgressStep::Collect, 0);
                 run_vendor(
                     workspace.as_deref().unwrap_or(&source),
                     &source,
@@ -83,7 +83,7 @@ impl BuildEnvironment {
     }
 
     /// Returns the path of a compiled program.
-    pub(super) fn program(&self, arch: Arch, program: &Program) -> PathBuf {
+    pub(super) fn program(&self, arch: Arch, program: &PayloadProgram) -> PathBuf {
         self.target.join(arch.facts().rust_target).join(PROFILE).join(program.binary)
     }
 }
@@ -105,7 +105,7 @@ fn run_vendor(workspace: &Path, source: &Path, vendor: &Path, offline: bool, log
     if offline {
         command.arg("--offline");
     }
-    let run = Logged { program: &cargo.to_string_lossy(), package: "cargo", log };
+    let run = LoggedBuild { program: &cargo.to_string_lossy(), package: "cargo", log };
     run.to_end(command, "collect the packages that the guest's programs need")?;
     let configuration = source.join(".cargo");
     fs::create_dir_all(&configuration).map_err(Error::io("create", &configuration))?;

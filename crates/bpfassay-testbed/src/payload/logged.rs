@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     Error, Result,
-    stages::{Stage, Step},
+    stages::{ProgressStep, RunningStage},
 };
 
 /// Last lines of a failed build's output that go into the error.
@@ -22,7 +22,7 @@ const ERRORS: usize = 4;
 /// Longest line of a compiler that is written to the log as one, in bytes.
 const LONGEST_LINE: u64 = 1 << 20;
 
-pub(super) struct Logged<'a> {
+pub(super) struct LoggedBuild<'a> {
     /// Name of the program, for messages.
     pub(super) program: &'a str,
     /// The Debian package that contains the program.
@@ -30,7 +30,7 @@ pub(super) struct Logged<'a> {
     pub(super) log: &'a Path,
 }
 
-impl Logged<'_> {
+impl LoggedBuild<'_> {
     /// Runs `command` to its end. `purpose` completes "cannot …".
     ///
     /// # Errors
@@ -43,8 +43,14 @@ impl Logged<'_> {
     /// Runs cargo, and reports its count of compiled units to `stage` as `step`.
     ///
     /// # Errors
-    /// Those of [`Logged::to_end`].
-    pub(super) fn build(&self, command: Command, step: Step, stage: &Stage, purpose: &str) -> Result<()> {
+    /// Those of [`LoggedBuild::to_end`].
+    pub(super) fn build(
+        &self,
+        command: Command,
+        step: ProgressStep,
+        stage: &RunningStage,
+        purpose: &str,
+    ) -> Result<()> {
         let mut known = None;
         self.watched(command, purpose, |line| {
             let Some((done, of)) = counted(line) else { return false };

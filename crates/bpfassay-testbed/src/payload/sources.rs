@@ -70,7 +70,7 @@ pub fn unpacked(bytes: &[u8]) -> Result<Stage> {
 
 /// The sources of the programs to provide.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct WantedSources {
     /// Digest of the sources.
     pub(super) source: Digest,
     checkout: Option<Checkout>,
@@ -88,7 +88,7 @@ pub(super) struct Checkout {
     pub(super) stage: Stage,
 }
 
-impl Wanted {
+impl WantedSources {
     /// Selects the sources of the checkout, if there is one, else those that this program was built
     /// with.
     ///
@@ -224,8 +224,8 @@ mod tests {
         encoder.finish().unwrap().leak()
     }
 
-    fn wanted(source: Digest, compiled_in: &'static [u8]) -> Wanted {
-        Wanted { source, checkout: None, compiled_in: Some(compiled_in), from: Vec::new() }
+    fn wanted(source: Digest, compiled_in: &'static [u8]) -> WantedSources {
+        WantedSources { source, checkout: None, compiled_in: Some(compiled_in), from: Vec::new() }
     }
 
     #[test]
@@ -234,7 +234,7 @@ mod tests {
         let bytes = compressed(&stage.to_bytes());
         let checkout = wanted(stage.digest().into(), bytes).into_checkout(&[Arch::Riscv64]).unwrap();
         assert_eq!((checkout.workspace, &checkout.stage), (None, &stage));
-        let refusal = |wanted: Wanted| wanted.into_checkout(&[Arch::Riscv64]).unwrap_err().to_string();
+        let refusal = |wanted: WantedSources| wanted.into_checkout(&[Arch::Riscv64]).unwrap_err().to_string();
         let other = refusal(wanted(Digest::of(b"other"), bytes));
         assert!(other.contains("are not those of") && other.contains("--from"), "{other}");
         let damaged = refusal(wanted(stage.digest().into(), b"no gzip"));

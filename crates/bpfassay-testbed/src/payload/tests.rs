@@ -9,7 +9,7 @@ fn a_failed_build_shows_the_end_of_its_output_and_where_the_rest_is() {
     let log = directory.path().join("logs/build.log");
     let mut command = Command::new("sh");
     command.args(["-c", "for n in $(seq 40); do echo line $n; done; echo 'error: no such crate' >&2; exit 101"]);
-    let run = |program, package| Logged { program, package, log: &log };
+    let run = |program, package| LoggedBuild { program, package, log: &log };
     let error = run("sh", "dash").to_end(command, "build it").unwrap_err().to_string();
     assert!(error.starts_with("cannot build it (exit status: 101)"), "{error}");
     assert!(error.contains(log.to_str().unwrap()) && error.ends_with("line 40\nerror: no such crate"), "{error}");
@@ -20,7 +20,7 @@ fn a_failed_build_shows_the_end_of_its_output_and_where_the_rest_is() {
 
 fn recorded_build(cache: &Cache, source: Digest, toolchain_key: Digest) {
     let digest = |text: &str| cache.add_bytes(text, text.as_bytes()).unwrap().digest;
-    let recorded = Recorded {
+    let recorded = RecordedPayload {
         agent: digest("agent"),
         tracer: digest("tracer"),
         ior: digest("ior"),

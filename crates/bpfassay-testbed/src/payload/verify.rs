@@ -4,15 +4,17 @@
 
 use bpfassay_protocol::Arch;
 
-use super::{AssetSource, BuildEnvironment, Built, PROGRAMS, ProgramSources, Reuse, Wanted, asset, compile, recorded};
-use crate::{Error, Result, apt::Apt, cache::Digest, manifest::Component, stages::Kind, toolchain::Toolchain};
+use super::{
+    AssetSource, BuildEnvironment, Built, PROGRAMS, ProgramSources, Reuse, WantedSources, asset, compile, recorded,
+};
+use crate::{Error, Result, apt::Apt, cache::Digest, manifest::Component, stages::StageKind, toolchain::Toolchain};
 
 /// Most differences between two toolchains that are reported.
 const MAX_DIFFERENCES: usize = 8;
 
 /// A program that was built before, and the program that its sources give.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Compared {
+pub struct ComparedProgram {
     /// The architecture that the program runs on.
     pub arch: Arch,
     /// File name of the program.
@@ -31,13 +33,13 @@ pub struct Verified {
     /// Digest of the sources.
     pub source: Digest,
     /// One entry per program, architecture and place.
-    pub compared: Vec<Compared>,
+    pub compared: Vec<ComparedProgram>,
     /// How the toolchains that built the earlier programs differ from the present one, a line each.
     pub differences: Vec<String>,
 }
 
 /// Programs of one architecture that were built before.
-struct Subject {
+struct BuiltBefore {
     arch: Arch,
     of: String,
     programs: [Digest; PROGRAMS.len()],
@@ -45,7 +47,7 @@ struct Subject {
     toolchain: Vec<Component>,
 }
 
-impl Subject {
+impl BuiltBefore {
     fn cached(built: Built) -> Self {
         let Built { payload, toolchain, toolchain_key, .. } = built;
         let programs = [payload.agent, payload.tracer, payload.ior].map(|object| object.digest);
@@ -61,7 +63,7 @@ impl Subject {
 /// [`Error::Build`] if there are no sources, a build fails, or programs to compare with are
 /// missing, and the errors of assets and of the toolchain.
 pub fn verify(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result<Verified> {
-    let wanted = Wanted::find(sources)?;
+    let wanted = WantedSources::find(sources)?;
     let source = wanted.source;
     let checkout = wanted.into_checkout(archs)?;
     let mut subjects = Vec::new();
@@ -72,7 +74,7 @@ pub fn verify(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result
         }
         if sources.from.is_empty() {
             let found = recorded(apt.cache(), source, arch, None)?;
-            subjects.extend(found.map(Subject::cached));
+            subjects.extend(found.map(BuiltBefore::cached));
         }
         if subjects.len() == before {
             let what = format!(
@@ -86,7 +88,7 @@ pub fn verify(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result
     let environment =
         BuildEnvironment::prepare(apt, &checkout, || Toolchain::prepare(apt), archs.len(), Reuse::Nothing)?;
     for &arch in archs {
-        apt.during(Kind::Programs, arch.name(), |apt| compile(apt, &checkout.stage, &environment, arch))?;
+        apt.during(StageKind::Programs, arch.name(), |apt| compile(apt, &checkout.stage, &environment, arch))?;
     }
     let toolchain = &environment.toolchain;
     let mut verified = Verified { source, compared: Vec::new(), differences: Vec::new() };
@@ -94,7 +96,7 @@ pub fn verify(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result
         for (program, found) in PROGRAMS.iter().zip(subject.programs) {
             let (arch, of) = (subject.arch, subject.of.clone());
             let built = Digest::of_file(&environment.program(arch, program))?;
-            verified.compared.push(Compared { arch, program: program.binary, of, found, built });
+            verified.compared.push(ComparedProgram { arch, program: program.binary, of, found, built });
         }
         if subject.toolchain_key != toolchain.key {
             let lines = differences(&subject.toolchain, &toolchain.components());
@@ -107,14 +109,14 @@ pub fn verify(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result
 }
 
 /// Reads the programs that `place` offers, checked by their hashes.
-fn offered(apt: &Apt<'_>, place: &AssetSource, source: Digest, arch: Arch) -> Result<Option<Subject>> {
+fn offered(apt: &Apt<'_>, place: &AssetSource, source: Digest, arch: Arch) -> Result<Option<BuiltBefore>> {
     let Some(index) = asset::find(apt, place, source, arch)? else {
         tracing::info!("{place} offers no programs for {arch} of these sources");
         return Ok(None);
     };
     let programs = asset::read(apt, place, &index)?.map(|program| Digest::of(&program));
-    let asset::Index { toolchain_key, toolchain, .. } = index;
-    Ok(Some(Subject { arch, of: place.to_string(), programs, toolchain_key, toolchain }))
+    let asset::AssetIndex { toolchain_key, toolchain, .. } = index;
+    Ok(Some(BuiltBefore { arch, of: place.to_string(), programs, toolchain_key, toolchain }))
 }
 
 /// Lists the packages that differ, a line each.

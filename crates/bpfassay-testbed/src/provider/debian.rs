@@ -10,17 +10,17 @@ mod version;
 use bpfassay_protocol::Arch;
 
 pub use self::{
-    builds::{Build, builds},
-    kernels::Kernels,
-    listing::{Cached, Listing},
+    builds::{KernelBuild, builds},
+    kernels::KernelProvider,
+    listing::{Cached, SeriesListing},
     version::compare_versions,
 };
-use super::{Part, Provider, Receiver, Request, Sources, with_checkout};
+use super::{BuiltPart, GuestRequest, PartReceiver, Provider, Sources, with_checkout};
 use crate::{Result, apt::Apt};
 
-pub(super) struct Debian;
+pub(super) struct DebianProvider;
 
-impl Provider for Debian {
+impl Provider for DebianProvider {
     fn name(&self) -> &'static str {
         "debian"
     }
@@ -29,9 +29,9 @@ impl Provider for Debian {
         true
     }
 
-    fn kernels(&self, request: &Request<'_>, arch: Arch) -> Result<Vec<String>> {
+    fn kernels(&self, request: &GuestRequest<'_>, arch: Arch) -> Result<Vec<String>> {
         let mut names: Vec<String> = Vec::new();
-        for listing in Kernels::new(request.apt, request.catalogue).list(arch)? {
+        for listing in KernelProvider::new(request.apt, request.catalogue).list(arch)? {
             if let Some(problem) = &listing.problem {
                 tracing::warn!("{problem}");
             }
@@ -45,15 +45,15 @@ impl Provider for Debian {
         Ok(names)
     }
 
-    fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>) {
+    fn provide(&self, request: &GuestRequest<'_>, receiver: &PartReceiver<'_>) {
         // Checks names first, so that a misspelt kernel is reported before anything is downloaded.
         for (arch, name) in &request.targets {
             if let Err(error) = request.catalogue.find(*arch, name) {
-                let _ = receiver(Part::failed(request, error.into()));
+                let _ = receiver(BuiltPart::failed(request, error.into()));
                 return;
             }
         }
-        let kernel = |apt: &Apt<'_>, arch, name: &str| Kernels::new(apt, request.catalogue).prepare(arch, name);
+        let kernel = |apt: &Apt<'_>, arch, name: &str| KernelProvider::new(apt, request.catalogue).prepare(arch, name);
         with_checkout(request, self.name(), &kernel, receiver);
     }
 }

@@ -28,14 +28,14 @@ pub use self::{
     packages::packages_in,
     zboot::unpack as unpack_zboot,
 };
-use super::{Provider, Receiver, Request, Sources, with_checkout};
+use super::{GuestRequest, PartReceiver, Provider, Sources, with_checkout};
 use crate::{
     Error, Result,
     apt::{Apt, Package},
     cache::{Cache, Digest, Hasher},
-    kernel::{Kernel, Modules},
+    kernel::{BootableKernel, Modules},
     manifest,
-    modules::{self, Layout, decompress::decompress},
+    modules::{self, ModuleLayout, decompress::decompress},
     names::KernelRelease,
     pvh::{Unusable, extract},
 };
@@ -140,11 +140,11 @@ impl Provider for Local {
         sources.local.is_some()
     }
 
-    fn kernels(&self, _: &Request<'_>, _: Arch) -> Result<Vec<String>> {
+    fn kernels(&self, _: &GuestRequest<'_>, _: Arch) -> Result<Vec<String>> {
         Ok(vec![NAME.to_owned()])
     }
 
-    fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>) {
+    fn provide(&self, request: &GuestRequest<'_>, receiver: &PartReceiver<'_>) {
         let kernel = |apt: &Apt<'_>, arch, _: &str| match &request.sources.local {
             Some(local) => prepare(apt.cache(), local, Some(arch)),
             None => Err(Error::Build { what: "no kernel was given: name one with --kernel".to_owned() }),
@@ -203,7 +203,7 @@ pub fn read_image(path: &Path) -> Result<Vec<u8>> {
 /// - [`Error::UnusableImage`] if the image is not bootable or is damaged.
 /// - [`Error::LocalKernel`] for another architecture, or modules of another release.
 /// - [`Error::DiskFull`] and [`Error::Io`] if the image cannot be read or copied.
-pub fn prepare(cache: &Cache, local: &LocalKernel, arch: Option<Arch>) -> Result<Kernel> {
+pub fn prepare(cache: &Cache, local: &LocalKernel, arch: Option<Arch>) -> Result<BootableKernel> {
     let refuse = |path: &Path, problem: String| Error::LocalKernel { path: path.to_owned(), problem };
     let image = local.image.as_path();
     let bytes = read_image(image)?;
@@ -226,7 +226,7 @@ pub fn prepare(cache: &Cache, local: &LocalKernel, arch: Option<Arch>) -> Result
                 let problem = format!("holds modules of {release}, the kernel is {known}: install its own modules");
                 return Err(refuse(directory, problem));
             }
-            (Some(Modules { key: fingerprint(&path)?, path, layout: Layout::Installed }), Some(release))
+            (Some(Modules { key: fingerprint(&path)?, path, layout: ModuleLayout::Installed }), Some(release))
         }
         Some(LocalModules::Built(tree)) => (Some(build_tree::modules(tree)?), None),
         None => (None, None),
@@ -241,7 +241,7 @@ pub fn prepare(cache: &Cache, local: &LocalKernel, arch: Option<Arch>) -> Result
         Some(config) => Some(manifest::File::from(&cache.add_file(&config.display().to_string(), config, None)?)),
         None => None,
     };
-    Ok(Kernel {
+    Ok(BootableKernel {
         arch: kind.arch,
         name: NAME.to_owned(),
         release,
@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     /// Prepares the kernel of an image, with installed modules.
-    fn made(cache: &Cache, image: &Path, modules: Option<&Path>, arch: Option<Arch>) -> Result<Kernel> {
+    fn made(cache: &Cache, image: &Path, modules: Option<&Path>, arch: Option<Arch>) -> Result<BootableKernel> {
         prepare(cache, &LocalKernel::find(image, modules, &[])?, arch)
     }
 

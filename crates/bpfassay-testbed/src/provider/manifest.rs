@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bpfassay_protocol::Arch;
 
-use super::{Part, Provider, Receiver, Request, Sources};
+use super::{BuiltPart, GuestRequest, PartReceiver, Provider, Sources};
 use crate::{
     Result, bundle,
     image::{overlay_segment, role},
@@ -29,13 +29,13 @@ impl Provider for ManifestFile {
         &[]
     }
 
-    fn kernels(&self, request: &Request<'_>, arch: Arch) -> Result<Vec<String>> {
+    fn kernels(&self, request: &GuestRequest<'_>, arch: Arch) -> Result<Vec<String>> {
         // The files are checked when they are used.
         let targets = request.sources.made_before()?.map(|manifest| manifest.targets).unwrap_or_default();
         Ok(targets.into_iter().filter(|target| target.arch == arch).map(|target| target.name).collect())
     }
 
-    fn provide(&self, request: &Request<'_>, receiver: &Receiver<'_>) {
+    fn provide(&self, request: &GuestRequest<'_>, receiver: &PartReceiver<'_>) {
         let Sources { bundle, manifest, recorded, .. } = request.sources;
         let made = match (recorded, bundle) {
             (Some(recorded), _) => Ok(recorded.clone()),
@@ -53,7 +53,7 @@ impl Provider for ManifestFile {
             add_ior(request, &mut manifest)?;
             Ok(manifest)
         });
-        let _ = receiver(Part { targets: request.targets.clone(), made });
+        let _ = receiver(BuiltPart { targets: request.targets.clone(), made });
     }
 }
 
@@ -62,7 +62,7 @@ impl Provider for ManifestFile {
 ///
 /// # Errors
 /// [`crate::Error::Overlay`] for a directory tree without an IOR, and the errors of the cache.
-fn add_ior(request: &Request<'_>, manifest: &mut Manifest) -> Result<()> {
+fn add_ior(request: &GuestRequest<'_>, manifest: &mut Manifest) -> Result<()> {
     for (arch, directory) in &request.sources.ior {
         let mut targets = manifest.targets.iter_mut().filter(|target| target.arch == *arch).peekable();
         if targets.peek().is_none() {
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        apt::{Apt, Options},
+        apt::{Apt, FetchOptions},
         cache::Cache,
         catalogue::Catalogue,
         manifest::{File, Kernel, MadeBy, Segment, Target},
@@ -135,8 +135,8 @@ mod tests {
             ..Sources::default()
         };
         let (apt, catalogue, programs) =
-            (Apt::new(&cache, Options::default()), Catalogue::bundled().unwrap(), ProgramSources::default());
-        let request = Request::new(&apt, &catalogue, &sources, &programs);
+            (Apt::new(&cache, FetchOptions::default()), Catalogue::bundled().unwrap(), ProgramSources::default());
+        let request = GuestRequest::new(&apt, &catalogue, &sources, &programs);
         let found = Mutex::new(None);
         ManifestFile.provide(&request, &|part| {
             *found.lock().unwrap() = Some(part.made);

@@ -23,10 +23,10 @@ use bpfassay_protocol::Arch;
 use crate::{Result, stages::yield_from_now};
 
 /// Receives programs as soon as they are available. It can ask to stop.
-pub(super) type Sink<'a, P> = &'a mut dyn FnMut(Arch, Result<P>) -> ControlFlow<()>;
+pub(super) type ProgramSink<'a, P> = &'a mut dyn FnMut(Arch, Result<P>) -> ControlFlow<()>;
 
 /// The work to do in parallel.
-pub(super) struct Work<K, P> {
+pub(super) struct OverlappingWork<K, P> {
     /// The architecture of each kernel, in this order. The guest with the first kernel is needed
     /// most.
     pub(super) kernels: Vec<Arch>,
@@ -48,17 +48,18 @@ struct Gathered<K, P> {
 
 /// Receives kernels (by their indexes) and the programs of their architecture, or the indexes of
 /// kernels and the error that affects them.
-pub(super) type Ready<'a, K, P> = dyn Fn(Vec<usize>, Result<(BTreeMap<usize, K>, P)>) -> ControlFlow<()> + Sync + 'a;
+pub(super) type ReadyReceiver<'a, K, P> =
+    dyn Fn(Vec<usize>, Result<(BTreeMap<usize, K>, P)>) -> ControlFlow<()> + Sync + 'a;
 
 /// Does `work`. Calls `ready` from several threads, once for each kernel: with the kernel and its
 /// programs when both are available, or with the first error. When `ready` asks to stop, nothing
 /// new is started.
 pub(super) fn overlap<K: Send, P: Clone + Send>(
     workers: usize,
-    work: Work<impl Fn(usize) -> Result<K> + Sync, impl FnOnce(Sink<'_, P>) -> Result<()> + Send>,
-    ready: &Ready<'_, K, P>,
+    work: OverlappingWork<impl Fn(usize) -> Result<K> + Sync, impl FnOnce(ProgramSink<'_, P>) -> Result<()> + Send>,
+    ready: &ReadyReceiver<'_, K, P>,
 ) {
-    let Work { kernels, kernel, programs } = work;
+    let OverlappingWork { kernels, kernel, programs } = work;
     let first = kernels.first().copied();
     let mut all = BTreeMap::<Arch, Gathered<K, P>>::new();
     for (index, &arch) in kernels.iter().enumerate() {
@@ -177,11 +178,11 @@ mod tests {
         workers: usize,
         kernels: &[Arch],
         kernel: impl Fn(usize) -> Result<usize> + Sync,
-        programs: impl FnOnce(Sink<'_, String>) -> Result<()> + Send,
+        programs: impl FnOnce(ProgramSink<'_, String>) -> Result<()> + Send,
         ready: impl Fn(&[usize], bool) -> ControlFlow<()> + Sync,
     ) -> Handed {
         let handed = Mutex::new(Vec::new());
-        overlap(workers, Work { kernels: kernels.to_vec(), kernel, programs }, &|indexes, made| {
+        overlap(workers, OverlappingWork { kernels: kernels.to_vec(), kernel, programs }, &|indexes, made| {
             let is_made = made.is_ok();
             let made = made.map(|(kernels, programs)| (kernels.into_values().collect(), programs));
             // Recorded first: in some tests `ready` lets other threads continue, and their results
@@ -199,7 +200,7 @@ mod tests {
     #[test]
     fn an_architecture_is_handed_out_while_programs_of_the_next_are_built() {
         let (first_is_out, wait) = mpsc::channel();
-        let programs = move |sink: Sink<'_, String>| {
+        let programs = move |sink: ProgramSink<'_, String>| {
             let _ = sink(ARCHS[0], Ok("p0".to_owned()));
             // This would wait for ever if the first guest were handed out at the end.
             wait.recv().unwrap();
@@ -236,7 +237,7 @@ mod tests {
             }
             Ok(index)
         };
-        let programs = move |sink: Sink<'_, String>| {
+        let programs = move |sink: ProgramSink<'_, String>| {
             let _ = sink(ARCHS[0], Ok("p0".to_owned()));
             programs_are_there.send(()).unwrap();
             Ok(())
@@ -259,7 +260,7 @@ mod tests {
             both.wait();
             Ok(index)
         };
-        let programs = |sink: Sink<'_, String>| {
+        let programs = |sink: ProgramSink<'_, String>| {
             both.wait();
             let _ = sink(ARCHS[0], Ok("p".to_owned()));
             Ok(())
@@ -273,7 +274,7 @@ mod tests {
     #[test]
     fn what_fails_for_one_guest_costs_only_that_one() {
         let kernel = |index| if index == 1 { Err(failed("no kernel")) } else { Ok(index) };
-        let programs = |sink: Sink<'_, String>| {
+        let programs = |sink: ProgramSink<'_, String>| {
             let _ = sink(ARCHS[0], Ok("p0".to_owned()));
             let _ = sink(ARCHS[1], Ok("p1".to_owned()));
             let _ = sink(ARCHS[2], Err(failed("no programs")));
@@ -292,7 +293,7 @@ mod tests {
 
     #[test]
     fn an_error_of_all_programs_is_reported_once_for_those_that_have_none() {
-        let programs = |sink: Sink<'_, String>| {
+        let programs = |sink: ProgramSink<'_, String>| {
             let _ = sink(ARCHS[0], Ok("p0".to_owned()));
             Err(failed("no toolchain"))
         };
@@ -311,7 +312,7 @@ mod tests {
             locked(&seen).push((index == 0, "kernel", priority() - usual));
             Ok(index)
         };
-        let programs = |sink: Sink<'_, String>| {
+        let programs = |sink: ProgramSink<'_, String>| {
             for arch in ARCHS {
                 locked(&seen).push((arch == ARCHS[0], "programs", priority() - usual));
                 let _ = sink(arch, Ok("p".to_owned()));
@@ -337,7 +338,7 @@ mod tests {
             Err(failed("no mirror"))
         };
         let (stopped, wait) = mpsc::channel();
-        let programs = move |sink: Sink<'_, String>| {
+        let programs = move |sink: ProgramSink<'_, String>| {
             wait.recv().unwrap();
             // After a request to stop, the sink still accepts calls but hands nothing out.
             while sink(ARCHS[0], Ok("p".to_owned())).is_continue() {

@@ -2,7 +2,7 @@
 use std::{collections::BTreeSet, os::unix::fs::symlink, process::Command};
 
 use super::*;
-use crate::{apt::Options, cache::Cache, stages::Stages, test_support::lacks};
+use crate::{apt::FetchOptions, cache::Cache, stages::Stages, test_support::lacks};
 
 fn put(root: &Path, path: &str, content: &str) {
     let path = root.join(path);
@@ -56,7 +56,7 @@ fn of_the_packages_only_what_qemu_needs_is_kept_and_its_parts_are_found() {
     let cache = Cache::open(work.path().join("cache")).unwrap();
     let tree = cache.make_tree(KIND, &Digest::of(b"x"), "x", 0, |content| {
         let scratch = cache.scratch()?;
-        fill(&packages, scratch.path(), content, &Stages::default().begin(Kind::Qemu, ""))
+        fill(&packages, scratch.path(), content, &Stages::default().begin(StageKind::Qemu, ""))
     });
     let tree = tree.unwrap();
     let files: BTreeSet<_> = tree.files.iter().map(|file| file.path.as_str()).collect();
@@ -99,7 +99,7 @@ fn what_is_not_in_the_cache_is_asked_of_no_network_that_may_not_be_used() {
         return;
     }
     assert_eq!(Emulator::cached(&cache).unwrap(), None);
-    let apt = Apt::new(&cache, Options { offline: true, ..Options::default() });
+    let apt = Apt::new(&cache, FetchOptions { offline: true, ..FetchOptions::default() });
     let error = Emulator::prepare(&apt, &TrustedPackages::default()).unwrap_err();
     assert!(matches!(error, Error::Offline { .. }), "{error}");
 }
@@ -129,7 +129,7 @@ fn two_packages_write_nowhere_else() {
         packages.iter().enumerate().for_each(|(name, bytes)| fs::write(place(name), bytes).unwrap());
         let [scratch, content] = ["scratch", "content"].map(|name| work.path().join(format!("{number}-{name}")));
         [&scratch, &content].iter().for_each(|path| fs::create_dir(path).unwrap());
-        let filled = fill(&[place(0), place(1)], &scratch, &content, &Stages::default().begin(Kind::Qemu, ""));
+        let filled = fill(&[place(0), place(1)], &scratch, &content, &Stages::default().begin(StageKind::Qemu, ""));
         assert_eq!(fs::read_dir(&victim).unwrap().count(), 0, "{filled:?}");
         assert!(filled.is_err(), "the packages contradict each other");
     }
@@ -147,7 +147,7 @@ fn no_link_of_a_package_leads_to_a_loader_of_this_machine() {
     fs::write(&package, deb(&[link, file("./usr/bin/qemu-system-x86_64", "x")])).unwrap();
     let [scratch, content] = ["scratch", "content"].map(|name| work.path().join(name));
     [&scratch, &content].iter().for_each(|path| fs::create_dir(path).unwrap());
-    let _ = fill(&[package], &scratch, &content, &Stages::default().begin(Kind::Qemu, ""));
+    let _ = fill(&[package], &scratch, &content, &Stages::default().begin(StageKind::Qemu, ""));
     assert!(!content.join(LOADER).exists());
     assert!(host.join("x-linux-gnu/ld-linux-x.so.2").exists());
 }

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use super::{Step, Unit};
+use super::{ProgressStep, ProgressUnit};
 
 /// Shortest duration of a step before its remaining time is estimated, in seconds.
 const MATURE: f64 = 3.0;
@@ -38,7 +38,7 @@ pub(super) fn yields() -> bool {
 
 /// Estimates the remaining seconds of a step from the rate so far. Returns `None` while the rate is
 /// too uncertain, and for packages, because they differ too much.
-pub(super) fn seconds_left(step: Step, elapsed: f64, done: u64, of: u64) -> Option<f64> {
+pub(super) fn seconds_left(step: ProgressStep, elapsed: f64, done: u64, of: u64) -> Option<f64> {
     let is_known = elapsed >= MATURE && done > 0 && done.saturating_mul(20) >= of && done <= of;
     let share = share_of_time(step, done as f64 / of as f64).filter(|_| is_known)?;
     Some(elapsed * (1.0 - share) / share).filter(|left| *left >= SHORTEST)
@@ -62,12 +62,12 @@ const COMPILED_EBPF: &[(f64, f64)] = &[(0.0, 0.0), (0.31, 0.23), (0.42, 0.41), (
 
 /// Returns the share of the time of `step` that has passed when the share `done` of its units is
 /// done.
-fn share_of_time(step: Step, done: f64) -> Option<f64> {
+fn share_of_time(step: ProgressStep, done: f64) -> Option<f64> {
     let curve = match step.unit()? {
-        Unit::Bytes => return Some(done),
-        Unit::Packages => return None,
-        Unit::Units if step == Step::CompileEbpf => COMPILED_EBPF,
-        Unit::Units => COMPILED,
+        ProgressUnit::Bytes => return Some(done),
+        ProgressUnit::Packages => return None,
+        ProgressUnit::Units if step == ProgressStep::CompileEbpf => COMPILED_EBPF,
+        ProgressUnit::Units => COMPILED,
     };
     let (&from, &to) = curve.iter().zip(curve.get(1..)?).find(|(_, to)| done <= to.0)?;
     Some(from.1 + (to.1 - from.1) * (done - from.0) / (to.0 - from.0))
@@ -79,13 +79,13 @@ mod tests {
 
     #[test]
     fn time_is_estimated_once_there_is_a_rate() {
-        let left = |elapsed, done, of| seconds_left(Step::Download, elapsed, done, of);
+        let left = |elapsed, done, of| seconds_left(ProgressStep::Download, elapsed, done, of);
         assert_eq!(left(10.0, 25, 100), Some(30.0));
         assert_eq!(left(10.0, 90, 100), None, "as good as over");
         assert_eq!(left(1.0, 25, 100), None, "too early");
         assert_eq!(left(10.0, 4, 100), None, "too little");
         assert_eq!(left(10.0, 0, 0), None, "not counted");
-        assert_eq!(seconds_left(Step::Unpack, 10.0, 25, 100), None, "packages differ");
+        assert_eq!(seconds_left(ProgressStep::Unpack, 10.0, 25, 100), None, "packages differ");
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
                 assert!((0.5..=2.0).contains(&(told / really)), "{told} s told after {elapsed} s, really {really} s");
             }
         };
-        checked(Step::Compile, 103.0, 112, &programs);
-        checked(Step::CompileEbpf, 34.0, 67, &ebpf);
+        checked(ProgressStep::Compile, 103.0, 112, &programs);
+        checked(ProgressStep::CompileEbpf, 34.0, 67, &ebpf);
     }
 }

@@ -13,17 +13,17 @@ use std::{
 };
 
 /// One request: the path, and the offset in the file at which the answer begins.
-pub(crate) type Request = (String, u64);
+pub(crate) type HttpRequest = (String, u64);
 
 /// A running server. It ends with the test's process.
-pub(crate) struct Server {
+pub(crate) struct TestServer {
     url: String,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
-struct Shared {
+struct ServerState {
     files: BTreeMap<String, Vec<u8>>,
-    requests: Mutex<Vec<Request>>,
+    requests: Mutex<Vec<HttpRequest>>,
     /// Number of bytes of an answer before the server breaks off.
     most: AtomicUsize,
     /// Whether the server supports ranges.
@@ -33,12 +33,12 @@ struct Shared {
 /// Modification time of every file.
 const MODIFIED: &str = "Thu, 01 Jan 2026 00:00:00 GMT";
 
-impl Server {
+impl TestServer {
     /// Serves `files` by their paths, which begin with `/`.
     pub(crate) fn start(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             files: files.into_iter().collect(),
             requests: Mutex::default(),
             most: AtomicUsize::new(usize::MAX),
@@ -69,12 +69,12 @@ impl Server {
     }
 
     /// Returns the requests since the last call.
-    pub(crate) fn requests(&self) -> Vec<Request> {
+    pub(crate) fn requests(&self) -> Vec<HttpRequest> {
         std::mem::take(&mut *self.shared.requests.lock().unwrap())
     }
 }
 
-impl Shared {
+impl ServerState {
     fn answer(&self, mut stream: &TcpStream) {
         let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
         while let Some(Ok(request)) = lines.next() {

@@ -88,7 +88,7 @@ fn the_bundled_lock_has_what_the_study_quick_needs() {
     }
     for kernel in lock.kernels() {
         let selection = catalogue.find(kernel.architecture, &kernel.name).unwrap();
-        let is_of = |entry: &&&crate::catalogue::Entry| {
+        let is_of = |entry: &&&crate::catalogue::CatalogueEntry| {
             entry.suite == kernel.suite && entry.release.matches(&kernel.release, selection.flavour)
         };
         assert!(selection.entries.iter().find(is_of).is_some(), "{kernel:?} is in no table of the catalogue");

@@ -11,16 +11,16 @@ use bpfassay_protocol::Arch;
 use super::{LockedForGuests, LockedForHost, LockedKernel, TestbedLock};
 use crate::{
     Error, Result,
-    apt::{Apt, Indexed, Located, Root, Snapshot},
+    apt::{Apt, IndexedPackage, Located, Root, SnapshotTime},
     busybox,
     catalogue::Catalogue,
-    provider::debian::Kernels,
+    provider::debian::KernelProvider,
     qemu, toolchain, tools,
 };
 
 /// The part of the lock to update.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum LockPart {
     /// The cross toolchains.
     Toolchain,
     /// QEMU.
@@ -38,7 +38,7 @@ pub enum Wanted {
     },
 }
 
-impl FromStr for Wanted {
+impl FromStr for LockPart {
     type Err = std::convert::Infallible;
 
     /// Parses `toolchain`, `qemu`, `tools`, `snapshots`, the name of a series (`6.12`), or one with
@@ -81,15 +81,15 @@ pub fn update(
     apt: &Apt<'_>,
     catalogue: &Catalogue,
     old: &TestbedLock,
-    wanted: &[Wanted],
-    snapshot: Option<Snapshot>,
+    wanted: &[LockPart],
+    snapshot: Option<SnapshotTime>,
 ) -> Result<Update> {
     let mut update = Update { lock: old.clone(), changes: Vec::new(), failed: Vec::new(), without_snapshot: 0 };
     let mut kernels = Vec::new();
     for &arch in Arch::ALL {
         for name in catalogue.names(arch) {
-            let is_wanted = |wanted: &Wanted| match wanted {
-                Wanted::Kernel { name: of, build } if of == name => Some(build.clone()),
+            let is_wanted = |wanted: &LockPart| match wanted {
+                LockPart::Kernel { name: of, build } if of == name => Some(build.clone()),
                 _ => None,
             };
             match wanted.iter().find_map(is_wanted) {
@@ -100,7 +100,7 @@ pub fn update(
         }
     }
     for wanted in wanted {
-        if let Wanted::Kernel { name, .. } = wanted
+        if let LockPart::Kernel { name, .. } = wanted
             && !kernels.iter().any(|(_, known, _)| known == name)
         {
             catalogue.find(Arch::X86_64, name)?;
@@ -119,7 +119,7 @@ pub fn update(
         }
     }
     update.lock.sort(catalogue);
-    if wanted.is_empty() || wanted.contains(&Wanted::Toolchain) {
+    if wanted.is_empty() || wanted.contains(&LockPart::Toolchain) {
         for architecture in toolchain::HOSTS {
             let what = format!("the toolchain for {architecture}");
             match toolchain::choose(apt, architecture) {
@@ -134,7 +134,7 @@ pub fn update(
             }
         }
     }
-    if wanted.is_empty() || wanted.contains(&Wanted::Qemu) {
+    if wanted.is_empty() || wanted.contains(&LockPart::Qemu) {
         for architecture in qemu::HOSTS {
             let what = format!("QEMU for {architecture}");
             match qemu::choose(apt, architecture) {
@@ -149,7 +149,7 @@ pub fn update(
             }
         }
     }
-    if wanted.is_empty() || wanted.contains(&Wanted::Tools) {
+    if wanted.is_empty() || wanted.contains(&LockPart::Tools) {
         update.choose_tools(apt, old)?;
     }
     update.stamp(apt, catalogue, snapshot)?;
@@ -172,7 +172,7 @@ fn kernel(
 ) -> Result<LockedKernel> {
     let mut selection = catalogue.find(arch, name)?;
     selection.version = build;
-    let (suite, build) = Kernels::new(apt, catalogue).choose(&selection, false)?;
+    let (suite, build) = KernelProvider::new(apt, catalogue).choose(&selection, false)?;
     Ok(LockedKernel {
         name: name.to_owned(),
         architecture: arch,
@@ -212,8 +212,8 @@ impl Update {
 
     /// Gives packages without a time stamp that of the cached index that lists them, or else
     /// `given`.
-    fn stamp(&mut self, apt: &Apt<'_>, catalogue: &Catalogue, given: Option<Snapshot>) -> Result<()> {
-        let kernels = Kernels::new(apt, catalogue);
+    fn stamp(&mut self, apt: &Apt<'_>, catalogue: &Catalogue, given: Option<SnapshotTime>) -> Result<()> {
+        let kernels = KernelProvider::new(apt, catalogue);
         let mut changes = Vec::new();
         for kernel in &mut self.lock.kernels {
             let arch = kernel.architecture;
@@ -282,7 +282,7 @@ impl Update {
     }
 }
 
-fn found(indexed: Vec<Indexed>) -> Vec<Located> {
+fn found(indexed: Vec<IndexedPackage>) -> Vec<Located> {
     indexed.into_iter().map(|indexed| indexed.found).collect()
 }
 
@@ -292,7 +292,7 @@ fn stamp(
     apt: &Apt<'_>,
     (what, suite, architectures): (&str, &str, &[Arch]),
     packages: &mut [Located],
-    given: Option<Snapshot>,
+    given: Option<SnapshotTime>,
     listed: impl Fn(&Root, &BTreeSet<String>) -> Result<Vec<Located>>,
 ) -> Result<Option<String>> {
     let without: BTreeSet<String> = packages
@@ -335,7 +335,7 @@ impl TestbedLock {
 mod tests {
     use super::*;
     use crate::{
-        apt::{IndexState, Options, Package, ReleaseFile},
+        apt::{FetchOptions, IndexState, Package, ReleaseFile},
         cache::{Cache, Digest},
     };
 
@@ -387,7 +387,7 @@ mod tests {
     fn what_has_no_time_stamp_gets_that_of_its_index_or_the_one_that_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::open(directory.path().join("cache")).unwrap();
-        let apt = Apt::new(&cache, Options { offline: true, ..Options::default() });
+        let apt = Apt::new(&cache, FetchOptions { offline: true, ..FetchOptions::default() });
         let [first, given] = ["20251101T000000Z", "20251201T000000Z"].map(|time| time.parse().unwrap());
         let mut locked = packages(&[("a", "1"), ("b", "1"), ("c", "1")]);
         locked[0].snapshot = Some(first);
@@ -409,12 +409,14 @@ mod tests {
 
     #[test]
     fn what_is_wanted_is_read() {
-        let kernel =
-            |name: &str, build: Option<&str>| Wanted::Kernel { name: name.to_owned(), build: build.map(str::to_owned) };
-        assert_eq!("toolchain".parse(), Ok(Wanted::Toolchain));
-        assert_eq!("qemu".parse(), Ok(Wanted::Qemu));
-        assert_eq!("tools".parse(), Ok(Wanted::Tools));
-        assert_eq!("snapshots".parse(), Ok(Wanted::Snapshots));
+        let kernel = |name: &str, build: Option<&str>| LockPart::Kernel {
+            name: name.to_owned(),
+            build: build.map(str::to_owned),
+        };
+        assert_eq!("toolchain".parse(), Ok(LockPart::Toolchain));
+        assert_eq!("qemu".parse(), Ok(LockPart::Qemu));
+        assert_eq!("tools".parse(), Ok(LockPart::Tools));
+        assert_eq!("snapshots".parse(), Ok(LockPart::Snapshots));
         assert_eq!("6.12".parse(), Ok(kernel("6.12", None)));
         assert_eq!("6.12=6.12.107".parse(), Ok(kernel("6.12", Some("6.12.107"))));
     }

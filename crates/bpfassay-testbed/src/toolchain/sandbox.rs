@@ -17,7 +17,7 @@ pub const PACKAGE: &str = "util-linux";
 
 /// A directory of the host in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mount {
+pub struct SandboxMount {
     /// Path of the directory on the host.
     pub host: PathBuf,
     /// The existing directory in the root to mount it on, without leading slash.
@@ -30,7 +30,7 @@ pub struct Mount {
 #[derive(Debug, Clone)]
 pub struct Sandbox<'a> {
     root: &'a Path,
-    mounts: Vec<Mount>,
+    mounts: Vec<SandboxMount>,
 }
 
 /// The arguments are the root, triples (host directory, directory inside, `rw` or `ro`), `--`, and
@@ -70,7 +70,7 @@ impl<'a> Sandbox<'a> {
     /// Adds a mount.
     #[must_use]
     pub fn mount(mut self, host: impl Into<PathBuf>, inside: &'static str, writable: bool) -> Self {
-        self.mounts.push(Mount { host: host.into(), inside, writable });
+        self.mounts.push(SandboxMount { host: host.into(), inside, writable });
         self
     }
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::cache::Cache;
 
 /// Adds a package for all architectures that contains `path` to `cache`.
-fn package(cache: &Cache, scratch: &Path, name: &str, path: &str) -> (Package, Object) {
+fn package(cache: &Cache, scratch: &Path, name: &str, path: &str) -> (Package, CachedFile) {
     let tree = scratch.join(name);
     fs::create_dir_all(tree.join("DEBIAN")).unwrap();
     let control = format!("Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: a\nDescription: b\n");
@@ -32,7 +32,7 @@ fn packages_are_unpacked_while_others_are_fetched_and_through_the_links_of_the_f
     let late = package(&cache, directory.path(), "late", "lib/late");
     let root = directory.path().join("root");
     ["usr/bin", "usr/lib"].iter().for_each(|path| fs::create_dir_all(root.join(path)).unwrap());
-    let stage = crate::stages::Stages::default().begin(Kind::Toolchain, "");
+    let stage = crate::stages::Stages::default().begin(StageKind::Toolchain, "");
     let packages = [early.0.clone(), base.0.clone(), late.0.clone()];
     let filling = Filling { packages: &packages, host: Arch::X86_64, tell: &|| (), yields: false };
     let filled = filling.fill(&root, &stage, |arrived| {
@@ -62,7 +62,7 @@ fn programs_for_the_host_can_be_built_before_what_others_need_is_there() {
     foreign.0.architecture = "arm64".parse().unwrap();
     let root = directory.path().join("root");
     ["usr/bin", "usr/lib"].iter().for_each(|path| fs::create_dir_all(root.join(path)).unwrap());
-    let stage = crate::stages::Stages::default().begin(Kind::Toolchain, "");
+    let stage = crate::stages::Stages::default().begin(StageKind::Toolchain, "");
     let packages = [base.0.clone(), own.0.clone(), foreign.0.clone()];
     let is_told = AtomicBool::new(false);
     let tell = || {

@@ -13,7 +13,7 @@ use bpfassay_tool::{
 use super::{MAX_FILE, refuse};
 use crate::{
     Error, Result,
-    initramfs::{Archive, Content, Node, tree},
+    initramfs::{Archive, FileContent, NewcNode, tree},
 };
 
 /// A file or directory that a tool file names.
@@ -21,11 +21,11 @@ pub(super) struct Beside<'a> {
     pub(super) tool: &'a Supply<'a>,
     /// Relative to the tool file.
     pub(super) path: String,
-    pub(super) kind: Kind,
+    pub(super) kind: BesideKind,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BesideKind {
     /// The program at index `place` of the tool file's list.
     Program { place: usize, has_libraries: bool },
     /// A directory of libraries.
@@ -52,12 +52,12 @@ impl Beside<'_> {
     /// - [`Error::ToolFile`] if the file cannot be read or is too large.
     /// - [`Error::Overlay`] or [`Error::Archive`] if the archive does not accept it.
     pub(super) fn add(&self, arch: Arch, guest: &str, archive: &mut Archive) -> Result<()> {
-        if self.kind == Kind::Libraries {
+        if self.kind == BesideKind::Libraries {
             let prefix = format!("{}/", guest.trim_start_matches('/'));
             let mut libraries = Archive::default();
             tree::add_directory(&mut libraries, &self.tool.directory(&self.path)?, "")?;
             for (path, node) in libraries.entries() {
-                if matches!(node, Node::Symlink { .. }) && tree::resolve(&libraries, path).is_none() {
+                if matches!(node, NewcNode::Symlink { .. }) && tree::resolve(&libraries, path).is_none() {
                     return Err(self.refuse(format!("holds the link {path}, which leads out of it")));
                 }
                 archive.add(&format!("{prefix}{path}"), node.clone())?;
@@ -66,7 +66,7 @@ impl Beside<'_> {
         }
         let bytes = self.tool.read(&self.path, MAX_FILE)?;
         match &self.kind {
-            Kind::Program { place, has_libraries } => {
+            BesideKind::Program { place, has_libraries } => {
                 if let Some(problem) = no_program(&bytes, arch) {
                     return Err(self.refuse(problem));
                 }
@@ -77,7 +77,7 @@ impl Beside<'_> {
                         let libraries = guest::libraries(&self.tool.name, *place);
                         let directory = libraries.rsplit('/').next().unwrap_or(&libraries);
                         let target = format!("{directory}/{name}");
-                        archive.add(&guest::loader(&self.tool.name, *place), Node::Symlink { target })?;
+                        archive.add(&guest::loader(&self.tool.name, *place), NewcNode::Symlink { target })?;
                     }
                     Some(_) => {
                         return Err(self.refuse("is linked with shared libraries: give their directory as `libraries`"));
@@ -85,15 +85,15 @@ impl Beside<'_> {
                     None => {}
                 }
             }
-            Kind::Object { programs } => {
+            BesideKind::Object { programs } => {
                 if let Some(problem) = no_object(&bytes, programs) {
                     return Err(self.refuse(problem));
                 }
             }
-            Kind::Libraries | Kind::Script | Kind::File => {}
+            BesideKind::Libraries | BesideKind::Script | BesideKind::File => {}
         }
-        let executable = !matches!(self.kind, Kind::Object { .. });
-        archive.add(guest, Node::File { executable, content: Content::Bytes(bytes) })?;
+        let executable = !matches!(self.kind, BesideKind::Object { .. });
+        archive.add(guest, NewcNode::File { executable, content: FileContent::Bytes(bytes) })?;
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ use super::{MAX_FILE, refuse};
 use crate::{
     Error, Result,
     cache::Digest,
-    initramfs::{Archive, Content, Node, tree},
+    initramfs::{Archive, FileContent, NewcNode, tree},
     manifest::Component,
 };
 
@@ -78,7 +78,7 @@ impl Closure {
                 archive.add(path, node.clone())?;
             }
         }
-        archive.add(&guest::package(&self.tool), Node::Symlink { target: package.to_owned() })?;
+        archive.add(&guest::package(&self.tool), NewcNode::Symlink { target: package.to_owned() })?;
         Ok(Component { name: guest::package(&self.tool), version: package.to_owned(), sha256: Digest::of(&bytes) })
     }
 
@@ -86,7 +86,7 @@ impl Closure {
     fn file<'a>(&self, found: &'a Archive, path: &str) -> Result<&'a Path> {
         let real = tree::resolve(found, path).and_then(|real| found.get(&real));
         match real {
-            Some(Node::File { executable: true, content: Content::Host { path, .. } }) => Ok(path),
+            Some(NewcNode::File { executable: true, content: FileContent::Host { path, .. } }) => Ok(path),
             _ => Err(self.refuse(format!("holds no program {path}"))),
         }
     }
@@ -137,7 +137,7 @@ mod tests {
         for link in ["tools/one/package/bin/tool", "tools/two/package/bin/tool"] {
             assert_eq!(tree::resolve(&archive, link).as_deref(), Some("nix/store/2-tool/bin/tool"));
         }
-        assert!(matches!(archive.get("/nix/store/1-shell/bin/sh"), Some(Node::File { executable: true, .. })));
+        assert!(matches!(archive.get("/nix/store/1-shell/bin/sh"), Some(NewcNode::File { executable: true, .. })));
     }
 
     #[test]

@@ -10,13 +10,13 @@ use bpfassay_tool::bundled;
 use super::{SHELL, refuse};
 use crate::{
     Error, Result,
-    apt::{Apt, AptError, Located, Origin, Package, Root},
-    cache::Object,
+    apt::{Apt, AptError, Located, Package, PackageOrigin, Root},
+    cache::CachedFile,
     testbed_lock::TestbedLock,
 };
 
 /// Names of packages, by suite.
-type Wanted = BTreeMap<String, BTreeSet<String>>;
+type WantedPackages = BTreeMap<String, BTreeSet<String>>;
 
 /// The packages that tools need, with all their dependencies.
 pub(super) struct Chosen {
@@ -35,7 +35,7 @@ impl Chosen {
     ///
     /// # Errors
     /// Those of [`Chosen::of_index`], unless the lock has the packages.
-    pub(super) fn of(apt: &Apt<'_>, arch: Arch, wanted: &Wanted) -> Result<Option<Self>> {
+    pub(super) fn of(apt: &Apt<'_>, arch: Arch, wanted: &WantedPackages) -> Result<Option<Self>> {
         let Some((suite, names)) = of_one_suite(wanted)? else { return Ok(None) };
         if apt.options().is_locked()
             && let Some(located) = TestbedLock::bundled()?.closure(arch, suite, names.iter().map(String::as_str))
@@ -50,7 +50,7 @@ impl Chosen {
     /// # Errors
     /// [`Error::Tool`] for packages of two suites, and for a name that the suite lacks, and the
     /// errors of package indexes.
-    pub(super) fn of_index(apt: &Apt<'_>, arch: Arch, wanted: &Wanted) -> Result<Option<Self>> {
+    pub(super) fn of_index(apt: &Apt<'_>, arch: Arch, wanted: &WantedPackages) -> Result<Option<Self>> {
         let Some((suite, names)) = of_one_suite(wanted)? else { return Ok(None) };
         let root = apt.root(suite, &[arch])?;
         let packages = root.closure(&names.iter().collect::<Vec<_>>()).map_err(|error| match error {
@@ -75,10 +75,10 @@ impl Chosen {
     ///
     /// # Errors
     /// Those of [`Apt::fetch`].
-    pub(super) fn files(&self, apt: &Apt<'_>) -> Result<Vec<Object>> {
+    pub(super) fn files(&self, apt: &Apt<'_>) -> Result<Vec<CachedFile>> {
         let origin = match &self.from {
-            From::Index(root) => Origin::Index(root),
-            From::Lock { suite, located } => Origin::Pool { suite, packages: located },
+            From::Index(root) => PackageOrigin::Index(root),
+            From::Lock { suite, located } => PackageOrigin::Pool { suite, packages: located },
         };
         apt.fetch_from(origin, &self.packages)
     }
@@ -88,7 +88,7 @@ impl Chosen {
 ///
 /// # Errors
 /// [`Error::Tool`] for packages of two suites.
-fn of_one_suite(wanted: &Wanted) -> Result<Option<(&str, &BTreeSet<String>)>> {
+fn of_one_suite(wanted: &WantedPackages) -> Result<Option<(&str, &BTreeSet<String>)>> {
     let mut suites = wanted.iter();
     let Some((suite, names)) = suites.next() else { return Ok(None) };
     if let Some((other, names)) = suites.next() {
@@ -101,7 +101,7 @@ fn of_one_suite(wanted: &Wanted) -> Result<Option<(&str, &BTreeSet<String>)>> {
 }
 
 /// Warns that the packages `wanted` of the lock are gone.
-pub(super) fn warn_of_dropped(arch: Arch, wanted: &Wanted, detail: &str) {
+pub(super) fn warn_of_dropped(arch: Arch, wanted: &WantedPackages, detail: &str) {
     let names: Vec<&str> = wanted.values().flatten().map(String::as_str).collect();
     tracing::warn!(
         "the mirror no longer has the packages {} of testbed.lock for {arch} ({detail}); others take their place, so the tools may be other \
@@ -131,14 +131,14 @@ pub(crate) fn bundled_packages() -> Result<BTreeSet<(String, String, Arch)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{apt::Options, cache::Cache};
+    use crate::{apt::FetchOptions, cache::Cache};
 
     /// This must also work without apt.
     #[test]
     fn the_bundled_tools_need_no_index() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::open(directory.path().join("cache")).unwrap();
-        let apt = Apt::new(&cache, Options { offline: true, ..Options::default() });
+        let apt = Apt::new(&cache, FetchOptions { offline: true, ..FetchOptions::default() });
         let wanted = bundled_packages().unwrap();
         assert!(wanted.iter().any(|(_, name, arch)| (name.as_str(), *arch) == ("bpftrace", Arch::Riscv64)));
         for (suite, name, arch) in wanted {

@@ -16,7 +16,7 @@ use bpfassay_tool::{Binary, Source, Supply, elf, file::of_arch, guest};
 use super::{MAX_FILE, closure::started_by, refuse};
 use crate::{
     Error, Result,
-    initramfs::{Archive, Content, Node, tree},
+    initramfs::{Archive, FileContent, NewcNode, tree},
 };
 
 /// The programs that every guest has.
@@ -34,9 +34,9 @@ pub(super) fn check_linkers(tool: &Supply<'_>, arch: Arch, own: &Archive) -> Res
     for (place, binary) in of_arch(list, arch) {
         let Some(libraries) = &binary.libraries else { continue };
         let link = guest::loader(&tool.name, place);
-        let Some(Node::Symlink { target }) = own.get(link.trim_start_matches('/')) else { continue };
+        let Some(NewcNode::Symlink { target }) = own.get(link.trim_start_matches('/')) else { continue };
         let linker = tree::resolve(own, link.trim_start_matches('/')).and_then(|path| own.get(&path));
-        if !matches!(linker, Some(Node::File { .. })) {
+        if !matches!(linker, Some(NewcNode::File { .. })) {
             let name = target.rsplit('/').next().unwrap_or(target);
             let directory = tool.place(libraries)?;
             return Err(refuse(
@@ -167,7 +167,7 @@ fn check_libraries(
 fn files_by_name(own: &Archive) -> BTreeMap<&str, usize> {
     let mut names = BTreeMap::new();
     for (path, node) in own.entries() {
-        if !matches!(node, Node::Directory { .. }) {
+        if !matches!(node, NewcNode::Directory { .. }) {
             *names.entry(path.rsplit('/').next().unwrap_or(path)).or_default() += 1;
         }
     }
@@ -178,8 +178,8 @@ fn files_by_name(own: &Archive) -> BTreeMap<&str, usize> {
 fn bytes_of<'a>(own: &'a Archive, path: &str) -> Result<Option<Cow<'a, [u8]>>> {
     let real = tree::resolve(own, path.trim_start_matches('/'));
     match real.and_then(|real| own.get(&real)) {
-        Some(Node::File { content: Content::Bytes(bytes), .. }) => Ok(Some(Cow::Borrowed(bytes))),
-        Some(Node::File { content: Content::Host { path, .. }, .. }) => {
+        Some(NewcNode::File { content: FileContent::Bytes(bytes), .. }) => Ok(Some(Cow::Borrowed(bytes))),
+        Some(NewcNode::File { content: FileContent::Host { path, .. }, .. }) => {
             let file = bpfassay_input::open_unlinked(path).map_err(Error::io("read", path))?;
             let bytes = bpfassay_input::read_file(file, MAX_FILE).map_err(Error::io("read", path))?;
             Ok(Some(Cow::Owned(bytes)))

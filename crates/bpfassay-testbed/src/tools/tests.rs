@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use std::fs;
 
-use bpfassay_tool::Loaded;
+use bpfassay_tool::LoadedFile;
 
 use super::*;
 
-fn loaded(folder: &Path, source: &str) -> Loaded {
+fn loaded(folder: &Path, source: &str) -> LoadedFile {
     let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n");
-    Loaded { file: bpfassay_tool::ToolFile::parse("t.toml", &text).unwrap(), folder: Some(folder.to_owned()) }
+    LoadedFile { file: bpfassay_tool::ToolFile::parse("t.toml", &text).unwrap(), folder: Some(folder.to_owned()) }
 }
 
 fn laid_out(folder: &Path, source: &str) -> Result<Archive> {
@@ -26,7 +26,7 @@ fn files_lie_where_the_guest_looks_for_them() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("s.bt"), "BEGIN { }").unwrap();
     let archive = laid_out(folder.path(), "script = { path = 's.bt', interpreter = '/usr/bin/bpftrace' }").unwrap();
-    assert!(matches!(archive.get("/tools/mine/script"), Some(Node::File { executable: true, .. })));
+    assert!(matches!(archive.get("/tools/mine/script"), Some(NewcNode::File { executable: true, .. })));
     // A file in the directory of the tool file.
     fs::create_dir(folder.path().join("data")).unwrap();
     fs::write(folder.path().join("data/conf.yml"), "x").unwrap();
@@ -61,7 +61,7 @@ fn files_lie_where_the_guest_looks_for_them() {
         let with = "binary = { arch = 'x86_64', path = 'dynamic', libraries = 'lib' }";
         let archive = laid_out(folder.path(), with).unwrap();
         let target = "lib/ld-linux-x86-64.so.2".to_owned();
-        assert_eq!(archive.get("/tools/mine/loader"), Some(&Node::Symlink { target }));
+        assert_eq!(archive.get("/tools/mine/loader"), Some(&NewcNode::Symlink { target }));
         assert!(archive.get("/tools/mine/lib/libc.so.6").is_some());
         std::os::unix::fs::symlink("../../etc/passwd", folder.path().join("lib/out")).unwrap();
         let error = laid_out(folder.path(), with).unwrap_err();
@@ -157,9 +157,9 @@ fn what_was_found_in_a_directory_is_not_exchanged_for_a_link() {
 #[test]
 fn a_program_that_is_in_no_package_is_refused_once_they_are_unpacked() {
     let mut unpacked = Archive::default();
-    let content = || Content::Bytes(Vec::new());
-    unpacked.add("usr/sbin/vfsstat-libbpf", Node::File { executable: true, content: content() }).unwrap();
-    unpacked.add("sbin", Node::Symlink { target: "usr/sbin".to_owned() }).unwrap();
+    let content = || FileContent::Bytes(Vec::new());
+    unpacked.add("usr/sbin/vfsstat-libbpf", NewcNode::File { executable: true, content: content() }).unwrap();
+    unpacked.add("sbin", NewcNode::Symlink { target: "usr/sbin".to_owned() }).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let said = |program: &str| {
         let source = format!("debian = {{ suite = 'trixie', package = 'libbpf-tools', program = '{program}' }}");

@@ -4,7 +4,7 @@
 
 use std::io::{self, Read};
 
-use super::{Fault, stream::read_of, wrong};
+use super::{UnpackFault, stream::read_of, wrong};
 
 /// The first bytes of an archive.
 pub(super) const MAGIC: &[u8; 8] = b"!<arch>\n";
@@ -21,7 +21,7 @@ pub(super) struct Members<R> {
 
 impl<R: Read> Members<R> {
     /// Opens the archive at the start of `reader`.
-    pub(super) fn new(mut reader: R) -> Result<Self, Fault> {
+    pub(super) fn new(mut reader: R) -> Result<Self, UnpackFault> {
         let mut magic = [0; MAGIC.len()];
         reader.read_exact(&mut magic)?;
         if magic != *MAGIC {
@@ -31,7 +31,7 @@ impl<R: Read> Members<R> {
     }
 
     /// Skips the rest of the current member. Returns the name of the next, or `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<String>, Fault> {
+    pub(super) fn next(&mut self) -> Result<Option<String>, UnpackFault> {
         let skip = self.left + u64::from(self.is_odd);
         if io::copy(&mut self.reader.by_ref().take(skip), &mut io::sink())? != skip && self.left > 0 {
             return wrong("it is cut off");

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Fault, Kind, MOST_PATH, Taker,
+    EntryKind, MOST_PATH, Taker, UnpackFault,
     file_table::FileTable,
     stream::{Whole, skip},
     wrong,
@@ -28,7 +28,7 @@ const LINK: u32 = 0o120_000;
 const MOST_WAITING: usize = 1 << 16;
 
 /// The data of an entry that precede its content.
-struct Entry {
+struct CpioEntry {
     path: Vec<u8>,
     mode: u32,
     size: u64,
@@ -40,16 +40,16 @@ struct Entry {
 
 /// Passes every entry of the archive in `reader` to `take`. `table` contains the files in the
 /// package's header.
-pub(super) fn read(reader: &mut dyn Read, table: &FileTable, take: &mut Taker<'_>) -> Result<(), Fault> {
+pub(super) fn read(reader: &mut dyn Read, table: &FileTable, take: &mut Taker<'_>) -> Result<(), UnpackFault> {
     let mut at = 0;
     // The last of several names has the content. Earlier ones are empty.
     let mut waiting: BTreeMap<(u32, u32, u32), Vec<Vec<u8>>> = BTreeMap::new();
     let mut count = 0;
     while let Some(entry) = next(reader, &mut at, table)? {
-        let Entry { path, mode, size, shared, link } = entry;
+        let CpioEntry { path, mode, size, shared, link } = entry;
         let mut content = Whole { reader: &mut *reader, left: size };
         match mode & KIND {
-            DIRECTORY => take(&path, Kind::Directory, &mut io::empty())?,
+            DIRECTORY => take(&path, EntryKind::Directory, &mut io::empty())?,
             LINK => {
                 let target = match link {
                     Some(target) => target,
@@ -60,7 +60,7 @@ pub(super) fn read(reader: &mut dyn Read, table: &FileTable, take: &mut Taker<'_
                         target
                     }
                 };
-                take(&path, Kind::Link(target), &mut io::empty())?;
+                take(&path, EntryKind::Link(target), &mut io::empty())?;
             }
             REGULAR => match shared {
                 Some(shared) if size == 0 => {
@@ -71,9 +71,9 @@ pub(super) fn read(reader: &mut dyn Read, table: &FileTable, take: &mut Taker<'_
                     waiting.entry(shared).or_default().push(path);
                 }
                 shared => {
-                    take(&path, Kind::File { size, executable: mode & 0o111 != 0 }, &mut content)?;
+                    take(&path, EntryKind::File { size, executable: mode & 0o111 != 0 }, &mut content)?;
                     for other in shared.and_then(|shared| waiting.remove(&shared)).into_iter().flatten() {
-                        take(&other, Kind::Same(path.clone()), &mut io::empty())?;
+                        take(&other, EntryKind::Same(path.clone()), &mut io::empty())?;
                     }
                 }
             },
@@ -89,16 +89,16 @@ pub(super) fn read(reader: &mut dyn Read, table: &FileTable, take: &mut Taker<'_
     // Files that are empty under all of their names.
     for names in waiting.into_values() {
         let [first, others @ ..] = names.as_slice() else { continue };
-        take(first, Kind::File { size: 0, executable: false }, &mut io::empty())?;
+        take(first, EntryKind::File { size: 0, executable: false }, &mut io::empty())?;
         for other in others {
-            take(other, Kind::Same(first.clone()), &mut io::empty())?;
+            take(other, EntryKind::Same(first.clone()), &mut io::empty())?;
         }
     }
     Ok(())
 }
 
 /// Reads the next entry. Returns `None` at the end.
-fn next(reader: &mut dyn Read, at: &mut u64, table: &FileTable) -> Result<Option<Entry>, Fault> {
+fn next(reader: &mut dyn Read, at: &mut u64, table: &FileTable) -> Result<Option<CpioEntry>, UnpackFault> {
     let mut magic = [0; 6];
     reader.read_exact(&mut magic)?;
     *at += magic.len() as u64;
@@ -109,7 +109,7 @@ fn next(reader: &mut dyn Read, at: &mut u64, table: &FileTable) -> Result<Option
     }
 }
 
-fn newc(reader: &mut dyn Read, at: &mut u64) -> Result<Option<Entry>, Fault> {
+fn newc(reader: &mut dyn Read, at: &mut u64) -> Result<Option<CpioEntry>, UnpackFault> {
     let mut header = [0; NEWC];
     reader.read_exact(&mut header)?;
     let mut fields = [0; 13];
@@ -130,30 +130,31 @@ fn newc(reader: &mut dyn Read, at: &mut u64) -> Result<Option<Entry>, Fault> {
         return Ok(None);
     }
     let shared = (names > 1 && mode & KIND == REGULAR).then_some((major, minor, inode));
-    Ok(Some(Entry { path, mode, size: u64::from(size), shared, link: None }))
+    Ok(Some(CpioEntry { path, mode, size: u64::from(size), shared, link: None }))
 }
 
 /// Reads an entry for which the archive has only an index. The package's header has the other data.
-fn stripped(reader: &mut dyn Read, at: &mut u64, table: &FileTable) -> Result<Entry, Fault> {
+fn stripped(reader: &mut dyn Read, at: &mut u64, table: &FileTable) -> Result<CpioEntry, UnpackFault> {
     let mut digits = [0; 8];
     reader.read_exact(&mut digits)?;
     *at += digits.len() as u64;
     pad(reader, at)?;
     let file = usize::try_from(number(&digits)?).ok().and_then(|index| table.file(index));
-    let file = file.ok_or_else(|| Fault::Package("its archive has a file that its header does not have".to_owned()))?;
+    let file =
+        file.ok_or_else(|| UnpackFault::Package("its archive has a file that its header does not have".to_owned()))?;
     // The header also contains the target of a link.
     let (size, link) = if file.mode & KIND == LINK { (0, Some(file.link)) } else { (file.size, None) };
     let size = if file.mode & KIND == REGULAR { size } else { 0 };
-    Ok(Entry { path: file.path, mode: file.mode, size, shared: None, link })
+    Ok(CpioEntry { path: file.path, mode: file.mode, size, shared: None, link })
 }
 
-fn number(digits: &[u8]) -> Result<u32, Fault> {
+fn number(digits: &[u8]) -> Result<u32, UnpackFault> {
     let number = str::from_utf8(digits).ok().and_then(|text| u32::from_str_radix(text, 16).ok());
-    number.ok_or_else(|| Fault::Package("a number of its archive is malformed".to_owned()))
+    number.ok_or_else(|| UnpackFault::Package("a number of its archive is malformed".to_owned()))
 }
 
 /// Skips padding: headers and contents begin at multiples of four.
-fn pad(reader: &mut dyn Read, at: &mut u64) -> Result<(), Fault> {
+fn pad(reader: &mut dyn Read, at: &mut u64) -> Result<(), UnpackFault> {
     let missing = at.next_multiple_of(4) - *at;
     *at += missing;
     skip(reader, missing)

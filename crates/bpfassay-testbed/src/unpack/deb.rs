@@ -4,20 +4,21 @@
 
 use std::io::Read;
 
-use super::{About, Fault, Kind, Taker, ar::Members, stream::decompressed, tar, wrong};
+use super::{About, EntryKind, Taker, UnpackFault, ar::Members, stream::decompressed, tar, wrong};
 
 /// Largest control file that is read, in bytes.
 const MOST_CONTROL: u64 = 1 << 20;
 
 /// Passes every entry of the package in `reader` to `take`, and returns the package's description.
-pub(super) fn read(reader: &mut dyn Read, limit: u64, take: &mut Taker<'_>) -> Result<About, Fault> {
+pub(super) fn read(reader: &mut dyn Read, limit: u64, take: &mut Taker<'_>) -> Result<About, UnpackFault> {
     let mut members = Members::new(reader)?;
     let mut about = None;
     while let Some(name) = members.next()? {
         if is_tar(&name, "control.tar") && about.is_none() {
             about = Some(control(&mut decompressed(&mut members, limit)?)?);
         } else if is_tar(&name, "data.tar") {
-            let about = about.ok_or_else(|| Fault::Package("its data come before its control file".to_owned()))?;
+            let about =
+                about.ok_or_else(|| UnpackFault::Package("its data come before its control file".to_owned()))?;
             tar::read(&mut decompressed(&mut members, limit)?, take)?;
             return Ok(about);
         }
@@ -26,7 +27,7 @@ pub(super) fn read(reader: &mut dyn Read, limit: u64, take: &mut Taker<'_>) -> R
 }
 
 /// Reads the description of the package in `reader`.
-pub(super) fn about(reader: &mut dyn Read, limit: u64) -> Result<About, Fault> {
+pub(super) fn about(reader: &mut dyn Read, limit: u64) -> Result<About, UnpackFault> {
     let mut members = Members::new(reader)?;
     while let Some(name) = members.next()? {
         if is_tar(&name, "control.tar") {
@@ -41,21 +42,21 @@ fn is_tar(name: &str, archive: &str) -> bool {
     name.strip_prefix(archive).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-fn control(reader: &mut dyn Read) -> Result<About, Fault> {
+fn control(reader: &mut dyn Read) -> Result<About, UnpackFault> {
     let mut text = None;
     tar::read(reader, &mut |path, kind, content| {
-        if let (b"./control" | b"control", Kind::File { size: ..=MOST_CONTROL, .. }) = (path, kind) {
+        if let (b"./control" | b"control", EntryKind::File { size: ..=MOST_CONTROL, .. }) = (path, kind) {
             let mut bytes = Vec::new();
             content.read_to_end(&mut bytes)?;
             text = Some(String::from_utf8_lossy(&bytes).into_owned());
         }
         Ok(())
     })?;
-    let text = text.ok_or_else(|| Fault::Package("it has no control file".to_owned()))?;
+    let text = text.ok_or_else(|| UnpackFault::Package("it has no control file".to_owned()))?;
     let field = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let value = value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-        value.ok_or_else(|| Fault::Package(format!("its control file has no {name}")))
+        value.ok_or_else(|| UnpackFault::Package(format!("its control file has no {name}")))
     };
     Ok(About {
         name: field("Package")?.parse()?,

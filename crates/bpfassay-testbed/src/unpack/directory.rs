@@ -21,7 +21,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Fault, Kind, MOST_PATH, place_of, wrong};
+use super::{EntryKind, MOST_PATH, UnpackFault, place_of, wrong};
 use crate::untrusted_tree::UntrustedTree;
 
 /// Prefix of the temporary name of a file that will replace another.
@@ -31,7 +31,7 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// A directory that a package is unpacked into. Several threads can unpack into one.
 #[derive(Debug)]
-pub(super) struct Directory<'a> {
+pub(super) struct UnpackDirectory<'a> {
     tree: &'a UntrustedTree,
     /// The directory of the latest entry.
     last: Option<(PathBuf, OwnedFd)>,
@@ -39,7 +39,7 @@ pub(super) struct Directory<'a> {
     known: BTreeSet<PathBuf>,
 }
 
-impl<'a> Directory<'a> {
+impl<'a> UnpackDirectory<'a> {
     /// Unpacks into the root of `tree`.
     pub(super) fn of(tree: &'a UntrustedTree) -> Self {
         Self { tree, last: None, known: BTreeSet::new() }
@@ -47,39 +47,39 @@ impl<'a> Directory<'a> {
 
     /// Creates an entry at `place`, relative to the root. Atomically replaces an existing entry,
     /// unless it is a directory.
-    pub(super) fn take(&mut self, place: &Path, kind: Kind, content: &mut dyn Read) -> Result<(), Fault> {
-        if kind == Kind::Directory {
+    pub(super) fn take(&mut self, place: &Path, kind: EntryKind, content: &mut dyn Read) -> Result<(), UnpackFault> {
+        if kind == EntryKind::Directory {
             return self.directory(place).map(drop);
         }
         let Some(name) = place.file_name() else { return Ok(()) };
         let whole = self.tree.shown(place);
         let failed = |action| {
             let whole = whole.clone();
-            move |error: Errno| Fault::Place(action, whole, error.into())
+            move |error: Errno| UnpackFault::Place(action, whole, error.into())
         };
         let target = match &kind {
-            Kind::Link(target) if target.len() > MOST_PATH || target.is_empty() || target.contains(&0) => {
+            EntryKind::Link(target) if target.len() > MOST_PATH || target.is_empty() || target.contains(&0) => {
                 return wrong(format!("the target of the link `{}` is none", place.display()));
             }
-            Kind::Same(target) => match place_of(target)? {
+            EntryKind::Same(target) => match place_of(target)? {
                 Some(target) => Some(self.found(&target)?),
                 None => return wrong(format!("`{}` is another name of no file", place.display())),
             },
             _ => None,
         };
         let parent = self.directory(place.parent().unwrap_or(Path::new("")))?;
-        let mut make = |name: &OsStr| -> Result<(), Fault> {
+        let mut make = |name: &OsStr| -> Result<(), UnpackFault> {
             match &kind {
-                Kind::Directory => Ok(()),
-                Kind::Link(link) => {
+                EntryKind::Directory => Ok(()),
+                EntryKind::Link(link) => {
                     rustix::fs::symlinkat(OsStr::from_bytes(link), parent, name).map_err(failed("create"))
                 }
-                Kind::Same(_) => {
+                EntryKind::Same(_) => {
                     let Some((directory, file)) = &target else { return Ok(()) };
                     // The link does not follow symbolic links.
                     rustix::fs::linkat(directory, file, parent, name, AtFlags::empty()).map_err(failed("create"))
                 }
-                Kind::File { size, executable } => {
+                EntryKind::File { size, executable } => {
                     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                     let mode = Mode::from_raw_mode(if *executable { 0o777 } else { 0o666 });
                     let file = rustix::fs::openat(parent, name, flags, mode).map_err(failed("create"))?;
@@ -90,7 +90,7 @@ impl<'a> Directory<'a> {
         match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => match make(name) {
                 // Another thread was faster.
-                Err(Fault::Place("create", _, error)) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(UnpackFault::Place("create", _, error)) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 made => return made,
             },
             Err(error) => return Err(failed("replace")(error)),
@@ -111,17 +111,18 @@ impl<'a> Directory<'a> {
     }
 
     /// Finds the existing file at `place`: its directory, and its name there.
-    fn found(&mut self, place: &Path) -> Result<(OwnedFd, PathBuf), Fault> {
+    fn found(&mut self, place: &Path) -> Result<(OwnedFd, PathBuf), UnpackFault> {
         let wanted = place.file_name().map(PathBuf::from).unwrap_or_default();
         let parent = self.tree.directory(place.parent().unwrap_or(Path::new("")));
-        let parent = parent.map_err(|_| Fault::Package(format!("`{}` is linked and is not there", place.display())))?;
+        let parent =
+            parent.map_err(|_| UnpackFault::Package(format!("`{}` is linked and is not there", place.display())))?;
         let is_file = rustix::fs::statat(&parent, &wanted, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::RegularFile);
         if is_file { Ok((parent, wanted)) } else { wrong(format!("`{}` is linked and is no file", place.display())) }
     }
 
     /// Opens the directory at `place`. Creates it and its parents if they are missing.
-    fn directory(&mut self, place: &Path) -> Result<BorrowedFd<'_>, Fault> {
+    fn directory(&mut self, place: &Path) -> Result<BorrowedFd<'_>, UnpackFault> {
         if self.last.as_ref().is_none_or(|(last, _)| last != place) {
             if !self.known.contains(place) {
                 let mut way = PathBuf::new();
@@ -135,7 +136,7 @@ impl<'a> Directory<'a> {
                 }
             }
             let found = self.tree.directory(place);
-            let found = found.map_err(|error| Fault::Place("open", self.tree.shown(place), error.into()))?;
+            let found = found.map_err(|error| UnpackFault::Place("open", self.tree.shown(place), error.into()))?;
             self.last = Some((place.to_owned(), found));
         }
         match &self.last {
@@ -146,8 +147,8 @@ impl<'a> Directory<'a> {
 
     /// Creates the directory `name` in the directory at `parent`, unless a directory or a link to
     /// one exists.
-    fn make(&self, parent: &Path, name: &OsStr, whole: &Path) -> Result<(), Fault> {
-        let failed = |error: Errno| Fault::Place("create", self.tree.shown(whole), error.into());
+    fn make(&self, parent: &Path, name: &OsStr, whole: &Path) -> Result<(), UnpackFault> {
+        let failed = |error: Errno| UnpackFault::Place("create", self.tree.shown(whole), error.into());
         match self.tree.directory(whole) {
             Ok(_) => return Ok(()),
             Err(Errno::NOENT) => {}
@@ -169,7 +170,7 @@ impl<'a> Directory<'a> {
 
 /// Copies all `size` bytes of `content`. A failed read is a fault of the package, a failed write a
 /// fault of the target.
-fn copy(content: &mut dyn Read, size: u64, file: &mut File, path: &Path) -> Result<(), Fault> {
+fn copy(content: &mut dyn Read, size: u64, file: &mut File, path: &Path) -> Result<(), UnpackFault> {
     let mut buffer = [0; 1 << 16];
     let mut left = size;
     while left > 0 {
@@ -181,7 +182,7 @@ fn copy(content: &mut dyn Read, size: u64, file: &mut File, path: &Path) -> Resu
             Err(error) => return Err(error.into()),
         };
         let written = io::Write::write_all(file, buffer.get(..length).unwrap_or_default());
-        written.map_err(|error| Fault::Place("write", path.to_owned(), error))?;
+        written.map_err(|error| UnpackFault::Place("write", path.to_owned(), error))?;
         left -= length as u64;
     }
     Ok(())

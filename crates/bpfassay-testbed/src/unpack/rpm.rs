@@ -10,7 +10,7 @@ use std::{
     str::FromStr as _,
 };
 
-use super::{About, Fault, MOST_ENTRIES, Taker, cpio, file_table::FileTable, stream::decompressed, wrong};
+use super::{About, MOST_ENTRIES, Taker, UnpackFault, cpio, file_table::FileTable, stream::decompressed, wrong};
 use crate::cache::{Digest, Hasher};
 
 /// The first bytes of a package.
@@ -50,8 +50,8 @@ mod tag {
 const SHA_256: u64 = 8;
 
 /// Passes every entry of the package in `reader` to `take`, and returns the package's description.
-pub(super) fn read(mut reader: impl Read, limit: u64, take: &mut Taker<'_>) -> Result<About, Fault> {
-    let Header { about, table, digest } = Header::read(&mut reader)?;
+pub(super) fn read(mut reader: impl Read, limit: u64, take: &mut Taker<'_>) -> Result<About, UnpackFault> {
+    let RpmHeader { about, table, digest } = RpmHeader::read(&mut reader)?;
     let mut hashed = Hashed { reader: &mut reader, hasher: Hasher::default() };
     cpio::read(&mut decompressed(&mut hashed, limit)?, &table, take)?;
     // Bytes after the archive are part of the digest.
@@ -65,15 +65,15 @@ pub(super) fn read(mut reader: impl Read, limit: u64, take: &mut Taker<'_>) -> R
 }
 
 /// The package's data before the archive.
-pub(super) struct Header {
+pub(super) struct RpmHeader {
     pub(super) about: About,
     table: FileTable,
     digest: Option<Digest>,
 }
 
-impl Header {
+impl RpmHeader {
     /// Reads the headers of the package at the start of `reader`.
-    pub(super) fn read(reader: &mut impl Read) -> Result<Self, Fault> {
+    pub(super) fn read(reader: &mut impl Read) -> Result<Self, UnpackFault> {
         let mut lead = [0; LEAD];
         reader.read_exact(&mut lead)?;
         if !lead.starts_with(&LEAD_MAGIC) {
@@ -84,7 +84,7 @@ impl Header {
         reader.read_exact(&mut [0; 8][..padding])?;
         let tags = Tags::read(reader)?;
         let text = |number: u32, what: &str| {
-            tags.text(number).ok_or_else(|| Fault::Package(format!("its header has no {what}")))
+            tags.text(number).ok_or_else(|| UnpackFault::Package(format!("its header has no {what}")))
         };
         if let Some(format) = tags.text(tag::PAYLOAD_FORMAT).filter(|format| format != "cpio") {
             return wrong(format!("its content is of the form `{}` and not of cpio", format.escape_debug()));
@@ -111,7 +111,7 @@ struct Tags {
 }
 
 impl Tags {
-    fn read(reader: &mut impl Read) -> Result<Self, Fault> {
+    fn read(reader: &mut impl Read) -> Result<Self, UnpackFault> {
         let mut start = [0; 16];
         reader.read_exact(&mut start)?;
         if !start.starts_with(&HEADER_MAGIC) {

@@ -3,21 +3,21 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use super::{Fault, wrong};
+use super::{UnpackFault, wrong};
 
 /// Most memory for decompression, in KiB. The presets of xz need less than 70,000.
 const MOST_MEMORY: u32 = 256 << 10;
 
 /// Decompresses `reader` in the format that its first bytes show, or passes it through if they show
 /// none. Reading more than `limit` bytes is an error.
-pub(super) fn decompressed<'a>(reader: impl Read + 'a, limit: u64) -> Result<Bounded<'a>, Fault> {
+pub(super) fn decompressed<'a>(reader: impl Read + 'a, limit: u64) -> Result<Bounded<'a>, UnpackFault> {
     let mut reader = BufReader::with_capacity(1 << 16, reader);
     let start = reader.fill_buf()?;
     let reader: Box<dyn Read + 'a> = if start.starts_with(b"\xfd7zXZ\0") {
         Box::new(lzma_rust2::XzReader::new_mem_limit(reader, true, MOST_MEMORY))
     } else if start.starts_with(b"\x28\xb5\x2f\xfd") {
         let decoder = ruzstd::decoding::StreamingDecoder::new(reader);
-        Box::new(decoder.map_err(|error| Fault::Package(format!("its zstd stream: {error}")))?)
+        Box::new(decoder.map_err(|error| UnpackFault::Package(format!("its zstd stream: {error}")))?)
     } else if start.starts_with(b"\x1f\x8b") {
         Box::new(flate2::bufread::MultiGzDecoder::new(reader))
     } else if start.starts_with(b"BZh") {
@@ -26,7 +26,7 @@ pub(super) fn decompressed<'a>(reader: impl Read + 'a, limit: u64) -> Result<Bou
         );
     } else if start.starts_with(&[0x5d, 0, 0]) {
         let decoder = lzma_rust2::LzmaReader::new_mem_limit(reader, MOST_MEMORY, None);
-        Box::new(decoder.map_err(|error| Fault::Package(format!("its lzma stream: {error}")))?)
+        Box::new(decoder.map_err(|error| UnpackFault::Package(format!("its lzma stream: {error}")))?)
     } else {
         Box::new(reader)
     };
@@ -88,7 +88,7 @@ pub(super) fn read_of(reader: &mut dyn Read, left: &mut u64, buffer: &mut [u8]) 
 }
 
 /// Reads `bytes` bytes of `reader` and drops them.
-pub(super) fn skip(reader: &mut dyn Read, bytes: u64) -> Result<(), Fault> {
+pub(super) fn skip(reader: &mut dyn Read, bytes: u64) -> Result<(), UnpackFault> {
     let skipped = io::copy(&mut reader.take(bytes), &mut io::sink())?;
     if skipped == bytes { Ok(()) } else { wrong("it is cut off") }
 }

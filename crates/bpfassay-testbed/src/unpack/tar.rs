@@ -5,7 +5,7 @@
 use std::io::{self, Read};
 
 use super::{
-    Fault, Kind, MOST_PATH, Taker,
+    EntryKind, MOST_PATH, Taker, UnpackFault,
     stream::{Whole, skip},
     wrong,
 };
@@ -16,7 +16,7 @@ const BLOCK: usize = 512;
 const MOST_PAX: u64 = 1 << 20;
 
 /// Passes every entry of the archive in `reader` to `take`.
-pub(super) fn read(reader: &mut dyn Read, take: &mut Taker<'_>) -> Result<(), Fault> {
+pub(super) fn read(reader: &mut dyn Read, take: &mut Taker<'_>) -> Result<(), UnpackFault> {
     // Data from headers that precede the entry's own header.
     let mut next = Next::default();
     loop {
@@ -27,7 +27,7 @@ pub(super) fn read(reader: &mut dyn Read, take: &mut Taker<'_>) -> Result<(), Fa
             true if block.iter().all(|&byte| byte == 0) => return Ok(()),
             true => {}
         }
-        let header = Header { block: &block };
+        let header = TarHeader { block: &block };
         header.check()?;
         let mut size = header.number(124, 12)?;
         let kind = block[156];
@@ -45,17 +45,17 @@ pub(super) fn read(reader: &mut dyn Read, take: &mut Taker<'_>) -> Result<(), Fa
                 let executable = header.number(100, 8)? & 0o111 != 0;
                 let kind = match kind {
                     // The older form of a directory.
-                    0 | b'0' | b'7' if path.ends_with(b"/") => Kind::Directory,
-                    0 | b'0' | b'7' => Kind::File { size, executable },
-                    b'1' => Kind::Same(link()),
-                    b'2' => Kind::Link(link()),
-                    b'5' => Kind::Directory,
+                    0 | b'0' | b'7' if path.ends_with(b"/") => EntryKind::Directory,
+                    0 | b'0' | b'7' => EntryKind::File { size, executable },
+                    b'1' => EntryKind::Same(link()),
+                    b'2' => EntryKind::Link(link()),
+                    b'5' => EntryKind::Directory,
                     other => {
                         let name = String::from_utf8_lossy(&path).escape_debug().to_string();
                         return wrong(format!("`{name}` is of type `{}`, such as a device", other.escape_ascii()));
                     }
                 };
-                let size = if matches!(kind, Kind::File { .. }) { size } else { 0 };
+                let size = if matches!(kind, EntryKind::File { .. }) { size } else { 0 };
                 let mut whole = Whole { reader: &mut *reader, left: size };
                 take(&path, kind, &mut whole)?;
                 io::copy(&mut whole, &mut io::sink())?;
@@ -75,7 +75,7 @@ struct Next {
 
 impl Next {
     /// Parses records `LENGTH KEY=VALUE\n`.
-    fn read_pax(&mut self, mut text: &[u8]) -> Result<(), Fault> {
+    fn read_pax(&mut self, mut text: &[u8]) -> Result<(), UnpackFault> {
         while !text.is_empty() {
             let record = || -> Option<(&[u8], &[u8], &[u8])> {
                 let space = text.iter().position(|&byte| byte == b' ')?;
@@ -90,7 +90,8 @@ impl Next {
                 b"linkpath" => self.link = Some(bounded(value)?),
                 b"size" => {
                     let size = str::from_utf8(value).ok().and_then(|size| size.parse().ok());
-                    self.size = Some(size.ok_or_else(|| Fault::Package("the size of an entry is no number".into()))?);
+                    self.size =
+                        Some(size.ok_or_else(|| UnpackFault::Package("the size of an entry is no number".into()))?);
                 }
                 key if key.starts_with(b"GNU.sparse") => return wrong("it has sparse files, which are not read here"),
                 _ => {}
@@ -101,17 +102,17 @@ impl Next {
     }
 }
 
-fn bounded(name: &[u8]) -> Result<Vec<u8>, Fault> {
+fn bounded(name: &[u8]) -> Result<Vec<u8>, UnpackFault> {
     if name.len() > MOST_PATH { wrong("the name of an entry is too long") } else { Ok(name.to_vec()) }
 }
 
-struct Header<'a> {
+struct TarHeader<'a> {
     block: &'a [u8; BLOCK],
 }
 
-impl Header<'_> {
+impl TarHeader<'_> {
     /// Checks the header's checksum.
-    fn check(&self) -> Result<(), Fault> {
+    fn check(&self) -> Result<(), UnpackFault> {
         let is_sum = |at: usize| (148..156).contains(&at);
         let bytes = self.block.iter().enumerate();
         let sum: u64 = bytes.map(|(at, &byte)| if is_sum(at) { 32 } else { u64::from(byte) }).sum();
@@ -124,7 +125,7 @@ impl Header<'_> {
     }
 
     /// Parses a number in octal digits, or in GNU tar's binary form for larger numbers.
-    fn number(&self, from: usize, length: usize) -> Result<u64, Fault> {
+    fn number(&self, from: usize, length: usize) -> Result<u64, UnpackFault> {
         let field = &self.block[from..from + length];
         if let [0x80, rest @ ..] = field {
             let (high, low) = rest.split_at(rest.len().saturating_sub(8));
@@ -151,7 +152,7 @@ impl Header<'_> {
 }
 
 /// Fills `block`. Returns false if the file ends before it.
-fn read_block(reader: &mut dyn Read, block: &mut [u8; BLOCK]) -> Result<bool, Fault> {
+fn read_block(reader: &mut dyn Read, block: &mut [u8; BLOCK]) -> Result<bool, UnpackFault> {
     loop {
         match reader.read(&mut block[..1]) {
             Ok(0) => return Ok(false),
@@ -168,7 +169,7 @@ fn padding(size: u64) -> u64 {
     (BLOCK as u64 - size % BLOCK as u64) % BLOCK as u64
 }
 
-fn content(reader: &mut dyn Read, size: u64, limit: u64) -> Result<Vec<u8>, Fault> {
+fn content(reader: &mut dyn Read, size: u64, limit: u64) -> Result<Vec<u8>, UnpackFault> {
     if size > limit {
         return wrong("a header of its archive is too large");
     }
@@ -181,7 +182,7 @@ fn content(reader: &mut dyn Read, size: u64, limit: u64) -> Result<Vec<u8>, Faul
     Ok(content)
 }
 
-fn long_name(reader: &mut dyn Read, size: u64) -> Result<Vec<u8>, Fault> {
+fn long_name(reader: &mut dyn Read, size: u64) -> Result<Vec<u8>, UnpackFault> {
     let mut name = content(reader, size, MOST_PATH as u64 + 1)?;
     while name.last() == Some(&0) {
         name.pop();

@@ -5,12 +5,12 @@ use bpfassay_protocol::tool::Stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Pattern;
+use crate::ToolPattern;
 
 /// The form of a report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "form", rename_all = "kebab-case")]
-pub enum Form {
+#[serde(rename = "Form", tag = "form", rename_all = "kebab-case")]
+pub enum ReportForm {
     /// JSON lines, one object each. Values and labels are fields. Fields of nested objects are
     /// named `outer.inner`.
     JsonLines {
@@ -18,7 +18,7 @@ pub enum Form {
         stream: Stream,
         /// Matching lines are not part of the report.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        ignore: Option<Pattern>,
+        ignore: Option<ToolPattern>,
     },
     /// A page in the text format of Prometheus or OpenMetrics, read over HTTP in the guest. Values
     /// are sample names, and labels are labels of the samples.
@@ -45,10 +45,10 @@ pub enum Form {
         /// The stream of the lines.
         stream: Stream,
         /// Pattern of lines with figures.
-        line: Pattern,
+        line: ToolPattern,
         /// Matching lines (headings) are not part of the report. Empty lines never are.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        ignore: Option<Pattern>,
+        ignore: Option<ToolPattern>,
     },
     /// Histograms in the format of bcc and libbpf-tools. A value is the number of values in a
     /// histogram, named after its title (`usecs.count`). Labels are groups of the line above.
@@ -57,13 +57,13 @@ pub enum Form {
         stream: Stream,
         /// Pattern of the line that names the subject of the histograms below it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        heading: Option<Pattern>,
+        heading: Option<ToolPattern>,
         /// Pattern of the line printed with every report, even without any histogram.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        time: Option<Pattern>,
+        time: Option<ToolPattern>,
         /// Matching lines are not part of the report. Empty lines never are.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        ignore: Option<Pattern>,
+        ignore: Option<ToolPattern>,
     },
     /// One line per event. Values and labels are named groups, or fields as in JSON lines.
     Events {
@@ -71,10 +71,10 @@ pub enum Form {
         stream: Stream,
         /// Pattern of the lines; `None` if each line is a JSON object.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        line: Option<Pattern>,
+        line: Option<ToolPattern>,
         /// Matching lines are not part of the report. Empty lines never are.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        ignore: Option<Pattern>,
+        ignore: Option<ToolPattern>,
     },
     /// Maps as `bpftrace -f json` prints them. Values are map names (`@reads`, or `@reads.total`
     /// for `avg` and `stats`). The label `key` is the whole key; `key1`, `key2`, … are its parts.
@@ -96,7 +96,7 @@ pub enum Form {
     },
 }
 
-impl Form {
+impl ReportForm {
     /// The stream with the report, if the report is printed.
     #[must_use]
     pub const fn stream(&self) -> Option<Stream> {

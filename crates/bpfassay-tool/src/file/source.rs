@@ -62,7 +62,7 @@ impl Source {
 }
 
 /// A list entry for some architectures and kernels.
-pub trait Entry {
+pub trait SourceEntry {
     /// Supported architectures; empty for all.
     fn archs(&self) -> &[Arch];
     /// Supported kernels as series (`6.12`). Empty for all kernels without another entry.
@@ -70,14 +70,14 @@ pub trait Entry {
 }
 
 /// The entries of `list` for `arch`, each with its index.
-pub fn of_arch<T: Entry>(list: &[T], arch: Arch) -> impl Iterator<Item = (usize, &T)> {
+pub fn of_arch<T: SourceEntry>(list: &[T], arch: Arch) -> impl Iterator<Item = (usize, &T)> {
     list.iter().enumerate().filter(move |(_, entry)| entry.archs().is_empty() || entry.archs().contains(&arch))
 }
 
 /// The entry of `list` for `kernel` on `arch`, with its index. An entry that names the kernel wins
 /// over one that names none.
 #[must_use]
-pub fn of_target<'a, T: Entry>(list: &'a [T], arch: Arch, kernel: &str) -> Option<(usize, &'a T)> {
+pub fn of_target<'a, T: SourceEntry>(list: &'a [T], arch: Arch, kernel: &str) -> Option<(usize, &'a T)> {
     let is_named = |entry: &T| entry.kernels().iter().any(|series| is_of_series(kernel, series));
     let named = of_arch(list, arch).find(|(_, entry)| is_named(entry));
     named.or_else(|| of_arch(list, arch).find(|(_, entry)| entry.kernels().is_empty()))
@@ -199,7 +199,7 @@ pub struct Object {
 
 macro_rules! entries {
     ($($of:ident),*) => {
-        $(impl Entry for $of {
+        $(impl SourceEntry for $of {
             fn archs(&self) -> &[Arch] {
                 &self.archs
             }
@@ -213,7 +213,7 @@ macro_rules! entries {
 
 entries!(Debian, Script, Object);
 
-impl Entry for Binary {
+impl SourceEntry for Binary {
     fn archs(&self) -> &[Arch] {
         std::slice::from_ref(&self.arch)
     }

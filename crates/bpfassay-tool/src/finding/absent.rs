@@ -3,24 +3,24 @@
 //! the tool.
 
 use super::{
-    certainty::{Certainty, Line},
-    comparison::Comparison,
+    certainty::{Certainty, EvidenceLine},
+    comparison::NumberComparison,
 };
-use crate::{Readings, ReportedFigure, readings::Absent};
+use crate::{Readings, ReportedFigure, readings::AbsentName};
 
 /// Names that no report has.
 #[derive(Debug, Default)]
 pub(super) struct Absence {
     /// Names whose operations happened: evidence against the tool file.
-    pub(super) absent: Vec<Line>,
+    pub(super) absent: Vec<EvidenceLine>,
     /// Names whose operations are not known to have happened.
     pub(super) open: Vec<String>,
 }
 
 /// Describes a missing name if nothing that its figure counts is known to have happened. The name
 /// could appear with the first event.
-pub(super) fn open(one: &Absent) -> String {
-    let Absent { what, nearest, .. } = one;
+pub(super) fn open(one: &AbsentName) -> String {
+    let AbsentName { what, nearest, .. } = one;
     format!(
         "no report has {what}{nearest}: nothing that it counts is known to have happened, so whether the tool file is right is open"
     )
@@ -36,7 +36,7 @@ pub(super) fn check(
     index: usize,
     figure: &ReportedFigure,
     readings: &Readings,
-    comparisons: &[Comparison<'_>],
+    comparisons: &[NumberComparison<'_>],
     absence: &mut Absence,
 ) -> Result<(), String> {
     let of_figure = || readings.absent.iter().filter(|one| one.figure == index);
@@ -47,10 +47,10 @@ pub(super) fn check(
         absence.open.extend(of_figure().map(open));
         return Ok(());
     }
-    let names: Vec<&Absent> = of_figure().filter(|one| !one.is_value).collect();
+    let names: Vec<&AbsentName> = of_figure().filter(|one| !one.is_value).collect();
     let operations = figure.operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join("+");
     let mut lacking = None;
-    for Absent { what, nearest, .. } in &names {
+    for AbsentName { what, nearest, .. } in &names {
         let counted = format!("({operations}, {})", figure.unit.name());
         let text = format!("no report has {what}, though {happened} of it happened {counted}{nearest}");
         lacking.get_or_insert_with(|| text.clone());

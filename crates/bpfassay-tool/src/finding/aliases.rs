@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    comparison::{ComparedFigure, Comparison, Grown},
+    comparison::{ComparedFigure, GrowthBySubject, NumberComparison},
     truth::Truth,
 };
 use crate::{ReportedFigure, Whose};
@@ -61,14 +61,20 @@ impl Aliases {
 
     /// Adds amounts reported under an alias to the subject that it stands for, if the subject was
     /// not reported by its own name.
-    pub(super) fn apply(&self, figure: &ReportedFigure, comparisons: &mut [Comparison<'_>], grown: &Grown) {
+    pub(super) fn apply(
+        &self,
+        figure: &ReportedFigure,
+        comparisons: &mut [NumberComparison<'_>],
+        grown: &GrowthBySubject,
+    ) {
         let of_figure = self.0.iter().filter(|((whose, _), _)| *whose == figure.whose);
         for ((_, name), subject) in of_figure {
-            let is_meant = |one: &Comparison<'_>| one.reported == 0 && subject.as_deref() == Some(one.subject.shown());
+            let is_meant =
+                |one: &NumberComparison<'_>| one.reported == 0 && subject.as_deref() == Some(one.subject.shown());
             let place = comparisons.iter().position(is_meant);
             let (Some(place), Some(&value)) = (place, grown.get(&Some(name.clone()))) else { continue };
             // The name can stand for several subjects that did something.
-            let has_its_name = |(at, one): (usize, &Comparison<'_>)| {
+            let has_its_name = |(at, one): (usize, &NumberComparison<'_>)| {
                 at != place && one.reported == 0 && one.at_least > 0 && is_last_component(name, one.subject.shown())
             };
             if value > comparisons[place].at_most && comparisons.iter().enumerate().any(has_its_name) {
@@ -83,7 +89,7 @@ impl Aliases {
 
 /// Whether `name` with the amount `value` can stand for a subject that was not reported by its own
 /// name. If a correct tool can leave out the subject, the amount alone is not enough evidence.
-fn may_stand_for(name: &str, value: u64, one: &Comparison<'_>) -> bool {
+fn may_stand_for(name: &str, value: u64, one: &NumberComparison<'_>) -> bool {
     let is_by_name = || is_last_component(name, one.subject.shown()) && one.may_be(value);
     one.reported == 0 && (one.lacks(value) || is_by_name())
 }
@@ -106,7 +112,7 @@ fn only<T>(all: &[T], is_preferred: impl Fn(&T) -> bool) -> Option<&T> {
 /// an empty name.
 pub(super) fn unknown<'g>(
     figure: &ReportedFigure,
-    grown: &'g Grown,
+    grown: &'g GrowthBySubject,
     truth: &Truth,
 ) -> impl Iterator<Item = (&'g str, u64)> {
     let named =

@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::Operation;
 
-use super::{certainty::Certainty, comparison::Comparison, left_out::LeftOut, process::ProcessKey, truth::total};
-use crate::{ReportedFigure, Unit, Whose};
+use super::{
+    certainty::Certainty, comparison::NumberComparison, left_out::LeftOutCalls, process::ProcessKey, truth::total,
+};
+use crate::{CountedUnit, ReportedFigure, Whose};
 
 /// Most parts that are shown.
 const MOST_PARTS: usize = 4;
@@ -18,7 +20,7 @@ const MOST_OPERATIONS: usize = 12;
 
 /// A part of what happened.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum CandidatePart {
     /// A mount, cgroup or process with its kind: `mount /mnt`.
     Subject(String),
     Operation(Operation),
@@ -26,7 +28,7 @@ enum Part {
     Phase(String),
 }
 
-impl Part {
+impl CandidatePart {
     fn shown(&self) -> String {
         match self {
             Self::Subject(name) => name.clone(),
@@ -39,12 +41,12 @@ impl Part {
 /// All causes that explain exactly the missing amount of one number.
 pub(super) struct Candidates {
     /// Sets of failed calls or variants; several if more than one set fits.
-    left_out: Vec<LeftOut>,
+    left_out: Vec<LeftOutCalls>,
     /// How certain it is that an exactly fitting amount is the missing one.
     certainty: Certainty,
     /// Parts with the operations of each. A subject with a single part has none here, because that
     /// part would be everything.
-    parts: BTreeMap<Part, BTreeSet<Operation>>,
+    parts: BTreeMap<CandidatePart, BTreeSet<Operation>>,
     /// The smallest set of operations, if only one such set fits.
     operations: Option<(Certainty, Vec<Operation>)>,
     /// Amount of the first call of each key.
@@ -61,9 +63,9 @@ pub(super) struct Unseen<'c> {
 
 impl Candidates {
     /// Finds the candidates for what `figure` lacks in `one`.
-    pub(super) fn of(figure: &ReportedFigure, one: &Comparison<'_>) -> Self {
+    pub(super) fn of(figure: &ReportedFigure, one: &NumberComparison<'_>) -> Self {
         Self {
-            left_out: LeftOut::of(figure, one),
+            left_out: LeftOutCalls::of(figure, one),
             certainty: Certainty::of_amount(one),
             parts: parts(figure, one),
             operations: operations(figure, one),
@@ -86,16 +88,20 @@ impl Candidates {
     /// explanation.
     pub(super) fn operations(&self) -> Option<Unseen<'_>> {
         let (certainty, operations) = self.operations.as_ref()?;
-        let is_same = |(part, of): (&Part, &BTreeSet<Operation>)| match part {
-            Part::Subject(_) => false,
-            Part::Operation(operation) => operations.as_slice() == [*operation],
-            Part::Phase(_) => of.iter().all(|operation| operations.contains(operation)),
+        let is_same = |(part, of): (&CandidatePart, &BTreeSet<Operation>)| match part {
+            CandidatePart::Subject(_) => false,
+            CandidatePart::Operation(operation) => operations.as_slice() == [*operation],
+            CandidatePart::Phase(_) => of.iter().all(|operation| operations.contains(operation)),
         };
         if !self.left_out.is_empty() || self.first_calls.is_some() || !self.parts.iter().all(is_same) {
             return None;
         }
-        let phases: Vec<String> =
-            self.parts.keys().filter(|part| matches!(part, Part::Phase(_))).map(Part::shown).collect();
+        let phases: Vec<String> = self
+            .parts
+            .keys()
+            .filter(|part| matches!(part, CandidatePart::Phase(_)))
+            .map(CandidatePart::shown)
+            .collect();
         let certainty = if phases.is_empty() { *certainty } else { Certainty::Fitting };
         Some(Unseen { certainty, operations, phases: as_much_as(phases) })
     }
@@ -112,12 +118,12 @@ impl Candidates {
             [] => {}
             [one] if operations.is_empty() => return format!(": {}", one.missing()),
             several => {
-                let mut all: Vec<String> = several.iter().map(LeftOut::shown).collect();
+                let mut all: Vec<String> = several.iter().map(LeftOutCalls::shown).collect();
                 all.extend((!operations.is_empty()).then(|| format!("operation {}", names(operations))));
                 return as_much_as(all);
             }
         }
-        let mut all: Vec<String> = self.parts.keys().map(Part::shown).take(MOST_PARTS).collect();
+        let mut all: Vec<String> = self.parts.keys().map(CandidatePart::shown).take(MOST_PARTS).collect();
         let more = self.parts.len().saturating_sub(MOST_PARTS);
         if more > 0 {
             all.push(format!("one of {more} other parts"));
@@ -141,8 +147,8 @@ pub(super) fn names(operations: &[Operation]) -> String {
 }
 
 /// Finds parts with exactly the missing amount: of one operation, mount, cgroup, process or phase.
-fn parts(figure: &ReportedFigure, one: &Comparison<'_>) -> BTreeMap<Part, BTreeSet<Operation>> {
-    let mut parts: BTreeMap<Part, (u64, BTreeSet<Operation>)> = BTreeMap::new();
+fn parts(figure: &ReportedFigure, one: &NumberComparison<'_>) -> BTreeMap<CandidatePart, BTreeSet<Operation>> {
+    let mut parts: BTreeMap<CandidatePart, (u64, BTreeSet<Operation>)> = BTreeMap::new();
     // If several processes share a name, their ids are parts, too.
     let ids: BTreeSet<&Vec<String>> = one.subject.shares.iter().map(|share| &share.process.id).collect();
     let mut subjects =
@@ -155,8 +161,8 @@ fn parts(figure: &ReportedFigure, one: &Comparison<'_>) -> BTreeMap<Part, BTreeS
         let of = |(whose, key): (Whose, ProcessKey)| {
             share.names(whose, key).first().map(|name| format!("{} {name}", whose.name()))
         };
-        let named = subjects.iter().copied().filter_map(of).map(Part::Subject);
-        for part in named.chain([Part::Operation(share.operation)]) {
+        let named = subjects.iter().copied().filter_map(of).map(CandidatePart::Subject);
+        for part in named.chain([CandidatePart::Operation(share.operation)]) {
             let (sum, operations) = parts.entry(part).or_default();
             *sum = sum.saturating_add(amount);
             operations.insert(share.operation);
@@ -166,7 +172,7 @@ fn parts(figure: &ReportedFigure, one: &Comparison<'_>) -> BTreeMap<Part, BTreeS
         let Some(amount) = total(shares, figure.unit) else { continue };
         let done = shares.iter().filter(|share| share.amount(figure.unit).is_some_and(|amount| amount > 0));
         let operations = done.map(|share| share.operation).collect();
-        parts.insert(Part::Phase((*name).to_owned()), (amount, operations));
+        parts.insert(CandidatePart::Phase((*name).to_owned()), (amount, operations));
     }
     let is_missing = |amount: u64| amount > 0 && amount < one.expected && one.lacks(amount);
     parts.retain(|_, (amount, _)| is_missing(*amount));
@@ -175,7 +181,7 @@ fn parts(figure: &ReportedFigure, one: &Comparison<'_>) -> BTreeMap<Part, BTreeS
 
 /// The smallest proper subset of the operations with exactly the missing amount. `None` if there is
 /// none, or several.
-fn operations(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<(Certainty, Vec<Operation>)> {
+fn operations(figure: &ReportedFigure, one: &NumberComparison<'_>) -> Option<(Certainty, Vec<Operation>)> {
     let with_amount = |&operation: &Operation| (operation, one.subject.of(operation, figure.unit));
     let happened = figure.operations.iter().map(with_amount).filter(|(_, amount)| *amount > 0);
     let amounts: Vec<(Operation, u64)> = happened.take(MOST_OPERATIONS).collect();
@@ -194,7 +200,7 @@ fn operations(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<(Certaint
 
 /// The missing amount, if it is exactly the first call of each key. Keys are the truth's shares
 /// without processes, or else only operations.
-fn first_calls(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<u64> {
+fn first_calls(figure: &ReportedFigure, one: &NumberComparison<'_>) -> Option<u64> {
     let mut shares: BTreeMap<_, (u64, Option<u64>)> = BTreeMap::new();
     for share in one.subject.shares.iter().filter(|share| share.calls > 0) {
         let key = (&share.cgroup, &share.mount, share.is_file, share.operation);
@@ -203,7 +209,7 @@ fn first_calls(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<u64> {
         *amount = amount.zip(share.amount(figure.unit)).map(|(sum, more)| sum.saturating_add(more));
     }
     // If no operation was done twice, the first calls are all that happened.
-    let twice = |operation: &&Operation| matches!(one.subject.of(**operation, Unit::Calls), 0 | 2..);
+    let twice = |operation: &&Operation| matches!(one.subject.of(**operation, CountedUnit::Calls), 0 | 2..);
     if shares.is_empty() || !figure.operations.iter().all(|operation| twice(&operation)) {
         return None;
     }
@@ -216,11 +222,11 @@ fn first_calls(figure: &ReportedFigure, one: &Comparison<'_>) -> Option<u64> {
     let by_operation: Option<u64> = figure
         .operations
         .iter()
-        .filter_map(|&operation| match one.subject.of(operation, Unit::Calls) {
+        .filter_map(|&operation| match one.subject.of(operation, CountedUnit::Calls) {
             0 => None,
             calls => Some(of_one_call(one.subject.of(operation, figure.unit), calls)),
         })
         .sum();
-    let fits = |lost: &u64| figure.unit != Unit::Errors && *lost > 0 && one.lacks(*lost);
+    let fits = |lost: &u64| figure.unit != CountedUnit::Errors && *lost > 0 && one.lacks(*lost);
     by_share.filter(fits).or_else(|| by_operation.filter(fits))
 }

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::comparison::Comparison;
+use super::comparison::NumberComparison;
 
 /// How certain it is that a tool has a fault. The most certain evidence decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -39,14 +39,14 @@ impl Certainty {
     }
 
     /// Certainty of an amount that matches a finding, given the bounds in `one`.
-    pub(super) const fn of_amount(one: &Comparison<'_>) -> Self {
+    pub(super) const fn of_amount(one: &NumberComparison<'_>) -> Self {
         if one.at_least == one.at_most && one.slack == 0 { Self::Proven } else { Self::Fitting }
     }
 }
 
 /// A line of evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct EvidenceLine {
     /// The certainty that this line gives the finding.
     pub(super) certainty: Certainty,
     pub(super) text: String,
@@ -54,12 +54,12 @@ pub(super) struct Line {
 
 impl Certainty {
     /// Creates a line of evidence with this certainty.
-    pub(super) fn line(self, text: impl Into<String>) -> Line {
-        Line { certainty: self, text: text.into() }
+    pub(super) fn line(self, text: impl Into<String>) -> EvidenceLine {
+        EvidenceLine { certainty: self, text: text.into() }
     }
 
     /// Creates several lines of evidence with this certainty.
-    pub(super) fn lines(self, texts: impl IntoIterator<Item = String>) -> Vec<Line> {
+    pub(super) fn lines(self, texts: impl IntoIterator<Item = String>) -> Vec<EvidenceLine> {
         texts.into_iter().map(|text| self.line(text)).collect()
     }
 }

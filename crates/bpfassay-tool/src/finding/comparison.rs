@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use super::{
     process::ProcessKey,
-    truth::{Share, Subject, Truth, total, united},
+    truth::{CallShare, ShareSubject, Truth, total, united},
 };
 use crate::{
-    Readings, Report, ReportedFigure, Unit, Whose,
+    CountedUnit, Readings, Report, ReportedFigure, Whose,
     readings::{self, negative},
 };
 
@@ -18,15 +18,15 @@ pub(super) fn comparable<'r>(report: &'r Report, truth: &Truth) -> impl Iterator
 }
 
 /// A reported number and its expected value.
-pub(super) struct Comparison<'t> {
-    pub(super) subject: Subject<'t>,
+pub(super) struct NumberComparison<'t> {
+    pub(super) subject: ShareSubject<'t>,
     /// What happened.
     pub(super) expected: u64,
     /// The least that a correct tool reports; see [`Truth::optional`].
     pub(super) at_least: u64,
     /// The most that a correct tool reports; see [`Truth::earlier`].
     pub(super) at_most: u64,
-    /// The reported number, in two's complement if negative; see [`Comparison::negative`].
+    /// The reported number, in two's complement if negative; see [`NumberComparison::negative`].
     pub(super) reported: u64,
     /// The largest amount lost by the tool's rounding.
     pub(super) slack: u64,
@@ -40,7 +40,7 @@ pub(super) struct Comparison<'t> {
     pub(super) also: Vec<String>,
 }
 
-impl Comparison<'_> {
+impl NumberComparison<'_> {
     /// Whether the tool's number can stand for `amount`.
     pub(super) const fn is(&self, amount: u64) -> bool {
         self.reported <= amount && amount - self.reported <= self.slack
@@ -49,7 +49,7 @@ impl Comparison<'_> {
     /// Requested bytes, for a figure of returned bytes. `None` if unknown or equal to the returned
     /// bytes.
     pub(super) fn asked(&self) -> Option<u64> {
-        self.subject.total(Unit::BytesRequested).filter(|asked| *asked != self.expected)
+        self.subject.total(CountedUnit::BytesRequested).filter(|asked| *asked != self.expected)
     }
 
     /// Whether the tool's number is the requested bytes.
@@ -110,8 +110,8 @@ impl Comparison<'_> {
 }
 
 /// Prints the comparison for evidence.
-pub(super) fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> String {
-    let Comparison { subject, expected, at_least, at_most, reported, causes, .. } = comparison;
+pub(super) fn shown(figure: &ReportedFigure, comparison: &NumberComparison<'_>) -> String {
+    let NumberComparison { subject, expected, at_least, at_most, reported, causes, .. } = comparison;
     let really = match at_least == at_most {
         true => expected.to_string(),
         false => format!("{at_least} to {at_most}"),
@@ -126,13 +126,13 @@ pub(super) fn shown(figure: &ReportedFigure, comparison: &Comparison<'_>) -> Str
 }
 
 /// Growth of a figure by subject.
-pub(super) type Grown = BTreeMap<Option<String>, u64>;
+pub(super) type GrowthBySubject = BTreeMap<Option<String>, u64>;
 
 /// A figure with its index in the report, compared, or the reason why that is impossible.
 pub(super) struct ComparedFigure<'a> {
     pub(super) index: usize,
     pub(super) figure: &'a ReportedFigure,
-    pub(super) compared: Result<(Vec<Comparison<'a>>, Grown), String>,
+    pub(super) compared: Result<(Vec<NumberComparison<'a>>, GrowthBySubject), String>,
 }
 
 impl<'a> ComparedFigure<'a> {
@@ -154,10 +154,10 @@ pub(super) fn compare<'t>(
     figure: &ReportedFigure,
     readings: &Readings,
     truth: &'t Truth,
-) -> Result<(Vec<Comparison<'t>>, Grown), String> {
+) -> Result<(Vec<NumberComparison<'t>>, GrowthBySubject), String> {
     let grown = readings.grown(index, figure, truth.from_ns, truth.to_ns)?;
     let unknown = || truth.shares.iter().chain(&truth.earlier).filter(|share| share.may_be_counted(figure));
-    if let Some(Share { operation, .. }) = unknown().next() {
+    if let Some(CallShare { operation, .. }) = unknown().next() {
         let of_operation = unknown().filter(|share| share.operation == *operation);
         let calls = of_operation.fold(0_u64, |sum, share| sum.saturating_add(share.calls));
         return Err(format!("the variant of {calls} calls of `{operation}` is not recorded"));
@@ -165,7 +165,7 @@ pub(super) fn compare<'t>(
     let key = ProcessKey::of(index, figure, readings, truth)?;
     let mut comparisons = Vec::new();
     for subject in united(truth.subjects(figure, key), grown.keys().flatten()) {
-        let known = |shares: &[&Share]| {
+        let known = |shares: &[&CallShare]| {
             total(shares, figure.unit).ok_or_else(|| {
                 format!("the ground truth does not know the {} of `{}`", figure.unit.name(), figure.name())
             })
@@ -182,7 +182,7 @@ pub(super) fn compare<'t>(
         let samples = readings.samples.iter().filter(|sample| sample.figure == index && is_of(&sample.subject)).count();
         // Each reported number can have been rounded down.
         let slack = (figure.scale - 1).saturating_mul(u64::try_from(samples).unwrap_or(u64::MAX));
-        comparisons.push(Comparison {
+        comparisons.push(NumberComparison {
             subject,
             expected,
             at_least,

@@ -2,10 +2,10 @@
 //! The definition of a kind of finding. Each file in `kind/` has one.
 
 use super::{
-    certainty::Line,
-    evidence::{Evidence, KernelFacts, Limits},
-    figures::{Explain, Explained, Tally},
-    source::Sources,
+    certainty::EvidenceLine,
+    evidence::{Evidence, KernelFacts, ValueLimits},
+    figures::{EvidenceTally, Explain, Explained},
+    source::KindSources,
     status::FindingStatus,
 };
 use crate::{Readings, Report};
@@ -17,7 +17,7 @@ pub(super) struct Definition {
     /// The fault of the tool, and when it cannot be evaluated.
     pub(super) explanation: &'static str,
     /// Sources of the evaluation. The kind can be clear only if all sources answered.
-    pub(super) sources: Sources,
+    pub(super) sources: KindSources,
     /// When the kind is clear, for docs/explanation/finding-evidence.md.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test compares the page with it"))]
     pub(super) clear: &'static str,
@@ -25,24 +25,24 @@ pub(super) struct Definition {
     /// explain in the order of [`super::Kind::ALL`], each what earlier kinds left open.
     pub(super) explain: Option<Explain>,
     /// Evaluates the kind after all figures are explained.
-    pub(super) evaluate: fn(&Known<'_>) -> FindingStatus,
+    pub(super) evaluate: fn(&KindInputs<'_>) -> FindingStatus,
 }
 
 /// The inputs of a kind's evaluation.
-pub(super) struct Known<'a> {
+pub(super) struct KindInputs<'a> {
     /// The evidence of the run.
     pub(super) evidence: &'a Evidence<'a>,
     /// The limits of what is accepted.
-    pub(super) limits: &'a Limits,
+    pub(super) limits: &'a ValueLimits,
     /// The explained figures, or why there are none.
     pub(super) figures: &'a Result<Explained, &'static str>,
     /// The sources of this kind.
-    pub(super) sources: &'a Sources,
+    pub(super) sources: &'a KindSources,
     /// Index of this kind's tally in `figures`.
     pub(super) place: usize,
 }
 
-impl Known<'_> {
+impl KindInputs<'_> {
     /// Returns the tool file's report and the readings.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Known<'_> {
     /// The status from the figures that this kind explains, and from the additional evidence
     /// `more`. It is clear only if every relevant figure could be compared. `otherwise` is the
     /// reason if no figure was relevant.
-    pub(super) fn of_figures(&self, otherwise: &str, more: Vec<Line>) -> FindingStatus {
+    pub(super) fn of_figures(&self, otherwise: &str, more: Vec<EvidenceLine>) -> FindingStatus {
         let figures = match self.figures {
             Ok(figures) => figures,
             Err(reason) => return FindingStatus::not_evaluated(*reason),
@@ -70,12 +70,12 @@ impl Known<'_> {
     }
 
     /// The status from the figures that this kind explains, and from `more`, which suffices alone.
-    pub(super) fn with_more(&self, more: Vec<Line>) -> FindingStatus {
+    pub(super) fn with_more(&self, more: Vec<EvidenceLine>) -> FindingStatus {
         FindingStatus::from_lines([more, self.tally().map(|tally| tally.evidence).unwrap_or_default()].concat())
     }
 
     /// The figures' evidence for this kind, or why there is none.
-    pub(super) fn tally(&self) -> Result<Tally, &'static str> {
+    pub(super) fn tally(&self) -> Result<EvidenceTally, &'static str> {
         let figures = self.figures.as_ref().map_err(|reason| *reason)?;
         Ok(figures.tallies.get(self.place).cloned().unwrap_or_default())
     }

@@ -108,7 +108,7 @@ pub enum Detach {
 
 /// Limits for measured values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ValueLimits {
     /// Limit of memory in bytes.
     pub memory_bytes: u64,
     /// Limit of the CPU share while idle, in millionths of a CPU.
@@ -119,7 +119,7 @@ pub struct Limits {
     pub detach_ns: u64,
 }
 
-impl Default for Limits {
+impl Default for ValueLimits {
     /// 128 MiB, 1 % of a CPU, 10 s and 5 s. No tool of libbpf-tools exceeds these on a separate
     /// machine.
     fn default() -> Self {

@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 use super::{
     absent::{self, Absence},
     aliases::Aliases,
-    certainty::Line,
-    comparison::{ComparedFigure, Comparison, Grown, comparable, compare},
+    certainty::EvidenceLine,
+    comparison::{ComparedFigure, GrowthBySubject, NumberComparison, comparable, compare},
     evidence::Evidence,
     process::ProcessKey,
-    source::Sources,
+    source::KindSources,
     truth::Truth,
 };
 use crate::{
-    Readings, Report, ReportedFigure, Unit, Whose,
+    CountedUnit, Readings, Report, ReportedFigure, Whose,
     file::counted,
-    readings::{Absent, Bucket},
+    readings::{AbsentName, Bucket},
 };
 
 /// A reported number and what really happened.
@@ -36,7 +36,7 @@ pub struct Compared {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
     /// The unit of the count.
-    pub unit: Unit,
+    pub unit: CountedUnit,
     /// The kind of subject.
     pub whose: Whose,
     /// The cgroup, mount or process, by its first name; `None` for the whole system.
@@ -114,7 +114,7 @@ pub fn compared(report: &Report, readings: &Readings, truth: &Truth) -> Vec<Comp
         let Ok((mut comparisons, grown)) = compare(index, figure, readings, truth) else { continue };
         aliases.apply(figure, &mut comparisons, &grown);
         let values = readings.values(index, figure, truth.from_ns, truth.to_ns);
-        let values_of = |one: &Comparison<'_>| {
+        let values_of = |one: &NumberComparison<'_>| {
             let is_of = |name: &Option<String>| match name {
                 None => figure.whose == Whose::System,
                 Some(name) => one.subject.has_name(name) || one.also.contains(name),
@@ -179,7 +179,7 @@ pub fn not_compared(report: &Report, readings: Option<&Readings>, truth: Option<
 /// subject's first name, and the bytes.
 #[must_use]
 pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(String, Option<&'t str>, u64)> {
-    let requested = report.figures.iter().filter(|figure| figure.unit == Unit::BytesRequested);
+    let requested = report.figures.iter().filter(|figure| figure.unit == CountedUnit::BytesRequested);
     let of_figure = requested.flat_map(|figure| {
         // Ids differ between runs, so names are used.
         truth.subjects(figure, ProcessKey::Name).into_iter().filter_map(|subject| {
@@ -188,7 +188,7 @@ pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(String, Option<&'
                 // A subject that unites several has no own names.
                 Cow::Owned(_) => None,
             };
-            Some((figure.name(), name, subject.total(Unit::BytesReturned)?))
+            Some((figure.name(), name, subject.total(CountedUnit::BytesReturned)?))
         })
     });
     of_figure.collect()
@@ -198,9 +198,9 @@ pub fn moved<'t>(report: &'t Report, truth: &'t Truth) -> Vec<(String, Option<&'
 #[must_use]
 pub fn requested(report: &Report, readings: &Readings, truth: &Truth) -> BTreeSet<usize> {
     let is_requested = |&(index, figure): &(usize, &ReportedFigure)| {
-        figure.unit == Unit::BytesReturned
+        figure.unit == CountedUnit::BytesReturned
             && compare(index, figure, readings, truth)
-                .is_ok_and(|(comparisons, _)| comparisons.iter().any(Comparison::is_asked))
+                .is_ok_and(|(comparisons, _)| comparisons.iter().any(NumberComparison::is_asked))
     };
     comparable(report, truth).filter(is_requested).map(|(index, _)| index).collect()
 }
@@ -210,8 +210,8 @@ pub(super) const NONE: &str = "no figure of it can be compared with the truth";
 
 /// Evidence for one kind, and whether any figure could show it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tally {
-    pub(super) evidence: Vec<Line>,
+pub(super) struct EvidenceTally {
+    pub(super) evidence: Vec<EvidenceLine>,
     pub(super) evaluated: bool,
     /// Why the kind is not clear although it was evaluated: the difference can come from others.
     pub(super) open: Option<String>,
@@ -231,33 +231,34 @@ pub(super) struct Differences<'a> {
     pub(super) figure: &'a ReportedFigure,
     /// Whether phases of the run show that the figure has requested bytes.
     pub(super) is_requested: bool,
-    pub(super) comparisons: Vec<Comparison<'a>>,
+    pub(super) comparisons: Vec<NumberComparison<'a>>,
     /// The reported amounts by subject, without those explained as amounts of several subjects.
-    pub(super) grown: Grown,
+    pub(super) grown: GrowthBySubject,
 }
 
 /// All figures, explained.
 #[derive(Debug)]
 pub(super) struct Explained {
     /// One tally per kind.
-    pub(super) tallies: Vec<Tally>,
+    pub(super) tallies: Vec<EvidenceTally>,
     /// Reasons why figures could not be compared, with unit and kind of subject. Kinds that such a
     /// figure can show are not clear. `None` stands for all figures.
-    obstacles: Vec<(Option<(Unit, Whose)>, String)>,
+    obstacles: Vec<(Option<(CountedUnit, Whose)>, String)>,
     /// Names that no report has.
     pub(super) names: Absence,
 }
 
 impl Explained {
     /// The first reason why a figure relevant for `sources` could not be compared.
-    pub(super) fn obstacle(&self, sources: &Sources) -> Option<&str> {
-        let is_of = |figure: &Option<(Unit, Whose)>| figure.is_none_or(|(unit, whose)| sources.compares(unit, whose));
+    pub(super) fn obstacle(&self, sources: &KindSources) -> Option<&str> {
+        let is_of =
+            |figure: &Option<(CountedUnit, Whose)>| figure.is_none_or(|(unit, whose)| sources.compares(unit, whose));
         self.obstacles.iter().find(|(figure, _)| is_of(figure)).map(|(_, reason)| reason.as_str())
     }
 }
 
 /// A kind's function for explaining differences.
-pub(super) type Explain = fn(&mut Tally, &mut Differences<'_>);
+pub(super) type Explain = fn(&mut EvidenceTally, &mut Differences<'_>);
 
 /// Explains every figure with `kinds`, in their order.
 ///
@@ -268,9 +269,12 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
     let truth = evidence.truth.ok_or("there is no ground truth")?;
     let figures = ComparedFigure::all(report, readings, truth);
     let aliases = Aliases::found(&figures, truth);
-    let mut explained =
-        Explained { tallies: vec![Tally::default(); kinds.len()], obstacles: Vec::new(), names: Absence::default() };
-    let is_compared = |one: &Absent| figures.iter().any(|figure| figure.index == one.figure);
+    let mut explained = Explained {
+        tallies: vec![EvidenceTally::default(); kinds.len()],
+        obstacles: Vec::new(),
+        names: Absence::default(),
+    };
+    let is_compared = |one: &AbsentName| figures.iter().any(|figure| figure.index == one.figure);
     explained.names.open.extend(readings.absent.iter().filter(|one| !is_compared(one)).map(absent::open));
     for ComparedFigure { index, figure, compared } in figures {
         let counted = Some((figure.unit, figure.whose));
@@ -284,7 +288,7 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
         // Network traffic of other processes is not known.
         let is_network = figure.operations.iter().any(|operation| operation.is_network());
         if figure.whose == Whose::System && (is_network || !truth.is_whole_system) {
-            let is_enough = |one: &Comparison<'_>| one.at_least <= one.reported.saturating_add(one.slack);
+            let is_enough = |one: &NumberComparison<'_>| one.at_least <= one.reported.saturating_add(one.slack);
             if comparisons.iter().any(|one| one.negative().is_none() && is_enough(one)) {
                 let reason = "the ground truth does not cover the whole system: what others did may hide a difference";
                 explained.obstacles.push((counted, reason.to_owned()));

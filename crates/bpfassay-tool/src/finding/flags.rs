@@ -5,8 +5,8 @@
 
 use bpfassay_protocol::{Operation, prototype::Checked};
 
-use super::{candidates::names, comparison::Comparison};
-use crate::{ReportedFigure, Unit};
+use super::{candidates::names, comparison::NumberComparison};
+use crate::{CountedUnit, ReportedFigure};
 
 /// Operations and the kernel functions that execute them.
 const FUNCTIONS: [(Operation, &str); 2] = [(Operation::Readv, "vfs_readv"), (Operation::Writev, "vfs_writev")];
@@ -37,7 +37,7 @@ pub(super) fn shown(one: &Checked) -> String {
 pub(super) fn reason(checked: &[Checked], figure: &ReportedFigure, operations: &[Operation]) -> String {
     let programs: Vec<String> =
         operations.iter().filter_map(|&operation| program(checked, operation)).map(shown).collect();
-    if figure.unit != Unit::BytesReturned || programs.is_empty() || programs.len() < operations.len() {
+    if figure.unit != CountedUnit::BytesReturned || programs.is_empty() || programs.len() < operations.len() {
         return String::new();
     }
     let verb = if programs.len() == 1 { "takes" } else { "take" };
@@ -46,9 +46,9 @@ pub(super) fn reason(checked: &[Checked], figure: &ReportedFigure, operations: &
 
 /// Describes the missing amount if flags were taken for bytes. It must be the bytes of all such
 /// operations, or of one alone, minus the flags.
-pub(super) fn missing(checked: &[Checked], figure: &ReportedFigure, one: &Comparison<'_>) -> Option<String> {
+pub(super) fn missing(checked: &[Checked], figure: &ReportedFigure, one: &NumberComparison<'_>) -> Option<String> {
     let is_taken = |operation: &Operation| {
-        program(checked, *operation).is_some() && one.subject.of(*operation, Unit::BytesReturned) > 0
+        program(checked, *operation).is_some() && one.subject.of(*operation, CountedUnit::BytesReturned) > 0
     };
     let taken: Vec<Operation> = figure.operations.iter().copied().filter(is_taken).collect();
     let counted = |operations: &[Operation]| counted(operations, one);
@@ -69,9 +69,9 @@ pub(super) fn missing(checked: &[Checked], figure: &ReportedFigure, one: &Compar
 }
 
 /// Smallest and largest counted amount of `operations`, if their flags can add up to it.
-fn counted(operations: &[Operation], one: &Comparison<'_>) -> Option<(u64, u64)> {
+fn counted(operations: &[Operation], one: &NumberComparison<'_>) -> Option<(u64, u64)> {
     let sum = |unit| operations.iter().fold(0_u64, |sum, of| sum.saturating_add(one.subject.of(*of, unit)));
-    let (moved, flags) = (sum(Unit::BytesReturned), sum(Unit::Calls).saturating_mul(MOST));
+    let (moved, flags) = (sum(CountedUnit::BytesReturned), sum(CountedUnit::Calls).saturating_mul(MOST));
     // Any amount could be the flags of short calls. An amount within the truth's uncertainty fits
     // by chance.
     if flags >= moved || moved <= one.at_most - one.at_least {

@@ -94,7 +94,7 @@ impl Kind {
 
 /// What docs/reference/findings.md says about a kind, without code markup.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Advice {
+pub struct KindAdvice {
     /// Meaning of the finding.
     pub meaning: String,
     /// How to check the finding by hand.
@@ -109,7 +109,7 @@ const PAGE: &str = include_str!("../../findings.md");
 impl Kind {
     /// Returns the kind's section of docs/reference/findings.md.
     #[must_use]
-    pub fn advice(self) -> Advice {
+    pub fn advice(self) -> KindAdvice {
         let section = PAGE.split("\n## ").skip(1).find_map(|section| {
             let (name, text) = section.split_once('\n')?;
             (name == self.name()).then(|| text.replace('`', "").split_whitespace().collect::<Vec<_>>().join(" "))
@@ -117,7 +117,7 @@ impl Kind {
         let section = section.unwrap_or_default();
         let (meaning, rest) = section.split_once(" *Check*: ").unwrap_or((&section, ""));
         let (check, repair) = rest.split_once(" *Repair*: ").unwrap_or((rest, ""));
-        Advice { meaning: meaning.to_owned(), check: check.to_owned(), repair: repair.to_owned() }
+        KindAdvice { meaning: meaning.to_owned(), check: check.to_owned(), repair: repair.to_owned() }
     }
 }
 

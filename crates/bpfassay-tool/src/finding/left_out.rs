@@ -7,21 +7,21 @@ use std::collections::BTreeMap;
 use bpfassay_protocol::{Operation, operation::Variant};
 
 use super::{
-    comparison::Comparison,
+    comparison::NumberComparison,
     process::ProcessKey,
-    truth::{Share, Truth},
+    truth::{CallShare, Truth},
 };
-use crate::{ReportedFigure, Unit, Whose};
+use crate::{CountedUnit, ReportedFigure, Whose};
 
 /// Calls of which a tool counts all or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Calls {
+enum CallSet {
     Of(Variant),
     /// Failed calls that belong to no variant in the same set.
     Failed,
 }
 
-impl Calls {
+impl CallSet {
     /// Describes `many` of these calls, such as `the 8 calls of fdatasync`.
     fn shown(self, many: u64) -> String {
         let (noun, of) = match self {
@@ -38,14 +38,14 @@ impl Calls {
 
 /// A set of such calls that together match the missing amount.
 #[derive(Debug)]
-pub(super) struct LeftOut {
-    calls: Vec<(Calls, u64)>,
+pub(super) struct LeftOutCalls {
+    calls: Vec<(CallSet, u64)>,
 }
 
-impl LeftOut {
+impl LeftOutCalls {
     /// Finds the smallest sets that match what `figure` lacks in `one`. Returns several if more
     /// than one set of that size matches.
-    pub(super) fn of(figure: &ReportedFigure, one: &Comparison<'_>) -> Vec<Self> {
+    pub(super) fn of(figure: &ReportedFigure, one: &NumberComparison<'_>) -> Vec<Self> {
         let all = sets(figure, one).into_iter().map(|set| Self { calls: amounts(figure, one, &set) });
         let is_whole = |set: &Self| set.calls.iter().all(|(_, amount)| *amount > 0);
         let is_missing = |set: &Self| (1..one.expected).contains(&set.amount()) && one.lacks(set.amount());
@@ -61,7 +61,7 @@ impl LeftOut {
 
     /// Whether the set consists of variants only, whether or not the calls failed.
     pub(super) fn is_of_variants(&self) -> bool {
-        self.calls.iter().all(|(calls, _)| *calls != Calls::Failed)
+        self.calls.iter().all(|(calls, _)| *calls != CallSet::Failed)
     }
 
     /// Prints `the 8 calls of fdatasync and the 2 calls that failed`.
@@ -79,38 +79,38 @@ impl LeftOut {
 
 /// All sets that tools can leave out: at most one variant of each operation, unless it is the only
 /// one, and failed calls.
-fn sets(figure: &ReportedFigure, one: &Comparison<'_>) -> Vec<Vec<Calls>> {
+fn sets(figure: &ReportedFigure, one: &NumberComparison<'_>) -> Vec<Vec<CallSet>> {
     let mut sets = vec![Vec::new()];
     for operation in [Operation::Open, Operation::Fsync] {
         let whole = one.subject.of(operation, figure.unit);
         let of_operation = Variant::ALL.iter().filter(|variant| variant.operation() == operation);
         let some = of_operation.filter(|variant| of_variant(figure, one, **variant) < whole);
-        let with: Vec<Vec<Calls>> = some
-            .flat_map(|variant| sets.iter().map(move |set| [set.as_slice(), &[Calls::Of(*variant)]].concat()))
+        let with: Vec<Vec<CallSet>> = some
+            .flat_map(|variant| sets.iter().map(move |set| [set.as_slice(), &[CallSet::Of(*variant)]].concat()))
             .collect();
         sets.extend(with);
     }
-    if figure.unit == Unit::Calls && one.subject.total(Unit::Errors).is_some() {
-        let with: Vec<Vec<Calls>> = sets.iter().map(|set| [set.as_slice(), &[Calls::Failed]].concat()).collect();
+    if figure.unit == CountedUnit::Calls && one.subject.total(CountedUnit::Errors).is_some() {
+        let with: Vec<Vec<CallSet>> = sets.iter().map(|set| [set.as_slice(), &[CallSet::Failed]].concat()).collect();
         sets.extend(with);
     }
     sets.retain(|set| !set.is_empty());
     sets
 }
 
-fn of_variant(figure: &ReportedFigure, one: &Comparison<'_>, variant: Variant) -> u64 {
+fn of_variant(figure: &ReportedFigure, one: &NumberComparison<'_>, variant: Variant) -> u64 {
     let shares = one.subject.shares.iter().filter(|share| share.variant == Some(variant));
     shares.filter_map(|share| share.amount(figure.unit)).fold(0, u64::saturating_add)
 }
 
 /// Amount of each element of `set`.
-fn amounts(figure: &ReportedFigure, one: &Comparison<'_>, set: &[Calls]) -> Vec<(Calls, u64)> {
-    let is_other = |share: &&&Share| !share.variant.is_some_and(|variant| set.contains(&Calls::Of(variant)));
-    let amount = |calls: &Calls| match *calls {
-        Calls::Of(variant) => of_variant(figure, one, variant),
-        Calls::Failed => {
+fn amounts(figure: &ReportedFigure, one: &NumberComparison<'_>, set: &[CallSet]) -> Vec<(CallSet, u64)> {
+    let is_other = |share: &&&CallShare| !share.variant.is_some_and(|variant| set.contains(&CallSet::Of(variant)));
+    let amount = |calls: &CallSet| match *calls {
+        CallSet::Of(variant) => of_variant(figure, one, variant),
+        CallSet::Failed => {
             let others = one.subject.shares.iter().filter(is_other);
-            others.filter_map(|share| share.amount(Unit::Errors)).fold(0, u64::saturating_add)
+            others.filter_map(|share| share.amount(CountedUnit::Errors)).fold(0, u64::saturating_add)
         }
     };
     set.iter().map(|calls| (*calls, amount(calls))).collect()
@@ -118,20 +118,20 @@ fn amounts(figure: &ReportedFigure, one: &Comparison<'_>, set: &[Calls]) -> Vec<
 
 /// Says that all calls of an unreported figure used another system call than the operation's
 /// namesake.
-pub(super) fn only(figure: &ReportedFigure, one: &Comparison<'_>) -> String {
+pub(super) fn only(figure: &ReportedFigure, one: &NumberComparison<'_>) -> String {
     let is_all = |variant: &&Variant| one.expected > 0 && of_variant(figure, one, **variant) == one.expected;
     let unusual = [Variant::Exec, Variant::Fdatasync];
     let variant = unusual.iter().find(is_all);
-    variant.map(|variant| format!(", which is {}", Calls::Of(*variant).shown(one.expected))).unwrap_or_default()
+    variant.map(|variant| format!(", which is {}", CallSet::Of(*variant).shown(one.expected))).unwrap_or_default()
 }
 
 /// Names calls that `figure` counts too many in `one`, if they are exactly those that the tool file
 /// excludes.
-pub(super) fn besides(figure: &ReportedFigure, one: &Comparison<'_>, truth: &Truth) -> String {
+pub(super) fn besides(figure: &ReportedFigure, one: &NumberComparison<'_>, truth: &Truth) -> String {
     let is_excess = |amount: u64| {
         amount > one.at_most - one.at_least && one.reported.checked_sub(amount).is_some_and(|rest| one.may_be(rest))
     };
-    let is_of_subject = |share: &&Share| {
+    let is_of_subject = |share: &&CallShare| {
         let mut names = ProcessKey::ALL.iter().flat_map(|&key| share.names(figure.whose, key));
         figure.whose == Whose::System || names.any(|name| one.subject.has_name(name))
     };
@@ -144,9 +144,9 @@ pub(super) fn besides(figure: &ReportedFigure, one: &Comparison<'_>, truth: &Tru
             *sum = sum.saturating_add(amount);
         }
     }
-    let failed = one.subject.total(Unit::Errors).filter(|_| figure.unit == Unit::Successes);
-    let all = others.into_iter().map(|(variant, amount)| (Calls::Of(variant), amount));
-    let all = all.chain(failed.map(|amount| (Calls::Failed, amount)));
+    let failed = one.subject.total(CountedUnit::Errors).filter(|_| figure.unit == CountedUnit::Successes);
+    let all = others.into_iter().map(|(variant, amount)| (CallSet::Of(variant), amount));
+    let all = all.chain(failed.map(|amount| (CallSet::Failed, amount)));
     let shown: Vec<String> =
         all.filter(|(_, amount)| is_excess(*amount)).map(|(calls, amount)| calls.shown(amount)).collect();
     if shown.is_empty() { String::new() } else { format!("; as much more as {}", shown.join(", or ")) }

@@ -3,15 +3,15 @@
 
 use super::{
     aliases::is_last_component,
-    certainty::{Certainty, Line},
-    comparison::{Comparison, Grown},
-    figures::{Differences, Tally},
+    certainty::{Certainty, EvidenceLine},
+    comparison::{GrowthBySubject, NumberComparison},
+    figures::{Differences, EvidenceTally},
 };
 use crate::{ReportedFigure, Whose};
 
 /// Explains figures by cgroup or mount in which one subject has the amounts of several, and the
 /// others have nothing.
-pub(super) fn explain(tally: &mut Tally, differences: &mut Differences<'_>, whose: Whose) {
+pub(super) fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>, whose: Whose) {
     let Differences { figure, comparisons, grown, .. } = differences;
     if figure.whose != whose {
         return;
@@ -34,16 +34,16 @@ pub(super) fn explain(tally: &mut Tally, differences: &mut Differences<'_>, whos
 /// whether it explains each of `comparisons`.
 fn one_of_several(
     figure: &ReportedFigure,
-    comparisons: &[Comparison<'_>],
-    grown: &Grown,
+    comparisons: &[NumberComparison<'_>],
+    grown: &GrowthBySubject,
     slack: u64,
-) -> Option<(String, Line, Vec<bool>)> {
+) -> Option<(String, EvidenceLine, Vec<bool>)> {
     // An amount that rounding can hide is not missing.
-    let is_missing = |one: &Comparison<'_>| !one.explained && one.expected > one.slack && one.reported == 0;
+    let is_missing = |one: &NumberComparison<'_>| !one.explained && one.expected > one.slack && one.reported == 0;
     // A subject that a correct tool can leave out is missing for that reason, or because it is
     // merged.
-    let certain = |one: &Comparison<'_>| is_missing(one) && one.at_least > one.slack;
-    let groups: [&dyn Fn(&Comparison<'_>) -> bool; 2] = [&certain, &is_missing];
+    let certain = |one: &NumberComparison<'_>| is_missing(one) && one.at_least > one.slack;
+    let groups: [&dyn Fn(&NumberComparison<'_>) -> bool; 2] = [&certain, &is_missing];
     // An alias of one subject is not the name of several.
     let is_taken = |name: &str| comparisons.iter().any(|one| one.also.iter().any(|also| also == name));
     let names = || {
@@ -51,10 +51,10 @@ fn one_of_several(
     };
     // Mounts can be missing for other reasons. Mounts with the same last path component are tried
     // before all missing mounts.
-    let sum_of = |name: &str, value: u64, belongs: &dyn Fn(&Comparison<'_>) -> bool| {
-        let missing: Vec<&Comparison<'_>> = comparisons.iter().filter(|one| belongs(one)).collect();
+    let sum_of = |name: &str, value: u64, belongs: &dyn Fn(&NumberComparison<'_>) -> bool| {
+        let missing: Vec<&NumberComparison<'_>> = comparisons.iter().filter(|one| belongs(one)).collect();
         let evidence = sum(figure, &missing, comparisons, (name, value), slack)?;
-        let is_of = |one: &Comparison<'_>| belongs(one) || one.subject.has_name(name);
+        let is_of = |one: &NumberComparison<'_>| belongs(one) || one.subject.has_name(name);
         Some((name.to_owned(), evidence, comparisons.iter().map(is_of).collect()))
     };
     let by_name = groups.iter().find_map(|group| {
@@ -68,12 +68,13 @@ fn one_of_several(
 /// Returns evidence if the amounts of all of `all_missing` were also reported under `name`.
 fn sum(
     figure: &ReportedFigure,
-    all_missing: &[&Comparison<'_>],
-    comparisons: &[Comparison<'_>],
+    all_missing: &[&NumberComparison<'_>],
+    comparisons: &[NumberComparison<'_>],
     (name, value): (&str, u64),
     slack: u64,
-) -> Option<Line> {
-    let sum = |of: fn(&Comparison<'_>) -> u64| all_missing.iter().fold(0_u64, |sum, one| sum.saturating_add(of(one)));
+) -> Option<EvidenceLine> {
+    let sum =
+        |of: fn(&NumberComparison<'_>) -> u64| all_missing.iter().fold(0_u64, |sum, one| sum.saturating_add(of(one)));
     let (missing, at_least, at_most) = (sum(|one| one.expected), sum(|one| one.at_least), sum(|one| one.at_most));
     // Subjects that can all be left out prove no merge.
     if at_least <= slack {

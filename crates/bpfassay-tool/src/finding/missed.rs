@@ -4,12 +4,12 @@
 
 use bpfassay_protocol::Operation;
 
-use super::{aliases::unknown, comparison::Comparison, figures::Differences};
+use super::{aliases::unknown, comparison::NumberComparison, figures::Differences};
 use crate::Whose;
 
 /// The operations of `one`, an unreported subject, that the figure reports for other subjects.
 /// Empty if something is reported for `one`, or if no other subject shows its operations.
-pub(super) fn shown_of_others(differences: &Differences<'_>, one: &Comparison<'_>) -> Vec<Operation> {
+pub(super) fn shown_of_others(differences: &Differences<'_>, one: &NumberComparison<'_>) -> Vec<Operation> {
     let Differences { figure, truth, comparisons, grown, .. } = differences;
     if one.reported != 0 || figure.whose == Whose::System {
         return Vec::new();
@@ -23,7 +23,7 @@ pub(super) fn shown_of_others(differences: &Differences<'_>, one: &Comparison<'_
     if is_all && unknown(figure, grown, truth).next().is_some() {
         return done;
     }
-    let shows = |other: &Comparison<'_>, operation: Operation| {
+    let shows = |other: &NumberComparison<'_>, operation: Operation| {
         let all = other.subject.shares.iter().chain(&other.subject.besides);
         let by_others = all.filter(|share| share.operation != operation).filter_map(|share| share.amount(figure.unit));
         other.subject.of(operation, figure.unit) > 0 && other.reported > by_others.fold(0, u64::saturating_add)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a tool names processes: by process id, thread id or name. Its reports show which.
 
-use super::truth::{Process, Share, Truth};
+use super::truth::{CallShare, ProcessNames, Truth};
 use crate::{Readings, ReportedFigure, Whose};
 
 /// Most names that are shown.
@@ -21,7 +21,7 @@ pub(super) enum ProcessKey {
 impl ProcessKey {
     pub(super) const ALL: [Self; 3] = [Self::Id, Self::Thread, Self::Name];
 
-    pub(super) fn names(self, process: &Process) -> &[String] {
+    pub(super) fn names(self, process: &ProcessNames) -> &[String] {
         match self {
             Self::Id => &process.id,
             Self::Thread => &process.thread,
@@ -56,7 +56,7 @@ impl ProcessKey {
         let reported: Vec<&str> =
             samples.filter_map(|sample| sample.subject.as_deref()).filter(|name| !name.is_empty()).collect();
         let certain = || {
-            let is_certain = |share: &&Share| {
+            let is_certain = |share: &&CallShare| {
                 share.is_counted(figure) && !truth.optional.contains(share) && !truth.copies.contains(share)
             };
             truth.shares.iter().filter(is_certain)

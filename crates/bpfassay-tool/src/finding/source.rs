@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sources of findings. A kind is not clear if one of its sources does not answer.
 
-use crate::{Unit, Whose};
+use crate::{CountedUnit, Whose};
 
 macro_rules! sources {
     ($($source:ident = $name:literal),+ $(,)?) => {
@@ -46,10 +46,10 @@ sources! {
 }
 
 /// The sources of a kind.
-pub(super) enum Sources {
+pub(super) enum KindSources {
     /// Figures that can be compared with the truth, if the function accepts unit and kind of
     /// subject.
-    Figures(fn(Unit, Whose) -> bool),
+    Figures(fn(CountedUnit, Whose) -> bool),
     /// This list of sources.
     Of(
         #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the code and the page against it"))]
@@ -58,11 +58,11 @@ pub(super) enum Sources {
 }
 
 /// Every figure that can be compared with the truth.
-pub(super) const EVERY_FIGURE: Sources = Sources::Figures(|_, _| true);
+pub(super) const EVERY_FIGURE: KindSources = KindSources::Figures(|_, _| true);
 
-impl Sources {
+impl KindSources {
     /// Whether a comparable figure of `unit` and `whose` can show the kind.
-    pub(super) fn compares(&self, unit: Unit, whose: Whose) -> bool {
+    pub(super) fn compares(&self, unit: CountedUnit, whose: Whose) -> bool {
         matches!(self, Self::Figures(is_of) if is_of(unit, whose))
     }
 }

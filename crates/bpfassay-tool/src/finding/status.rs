@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::certainty::{Certainty, Line};
+use super::certainty::{Certainty, EvidenceLine};
 
 /// Largest number of evidence lines per finding. The remaining ones are only counted.
 const MAX_EVIDENCE: usize = 16;
@@ -53,7 +53,7 @@ impl FindingStatus {
     }
 
     /// Found if there is evidence. Otherwise clear.
-    pub(super) fn from_lines(lines: Vec<Line>) -> Self {
+    pub(super) fn from_lines(lines: Vec<EvidenceLine>) -> Self {
         let Some(certainty) = lines.iter().map(|line| line.certainty).max() else { return Self::Clear };
         let more = lines.len().saturating_sub(MAX_EVIDENCE);
         let mut evidence: Vec<String> = lines.into_iter().take(MAX_EVIDENCE).map(|line| line.text).collect();

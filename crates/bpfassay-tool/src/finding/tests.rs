@@ -13,15 +13,15 @@ mod variants;
 mod without_figures;
 
 use super::*;
-use crate::{Counting, Form, Readings, Report, ReportedFigure, Sample, Stream, Unit, Whose};
+use crate::{CountedUnit, Counting, Readings, Report, ReportForm, ReportedFigure, Sample, Stream, Whose};
 
-fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: u64, requested: u64) -> Share {
-    Share {
+fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: u64, requested: u64) -> CallShare {
+    CallShare {
         is_file: true,
         file_system: None,
         cgroup: vec![cgroup.to_owned(), format!("/{cgroup}")],
         mount: vec![mount.to_owned()],
-        process: Process::from(&Task::new(7, 7, "ior")),
+        process: ProcessNames::from(&Task::new(7, 7, "ior")),
         operation,
         variant: None,
         calls,
@@ -31,11 +31,18 @@ fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: 
     }
 }
 
-fn truth(shares: Vec<Share>) -> Truth {
-    Truth { from_ns: 10, to_ns: 100, shares, is_whole_system: true, units: Unit::ALL.to_vec(), ..Truth::default() }
+fn truth(shares: Vec<CallShare>) -> Truth {
+    Truth {
+        from_ns: 10,
+        to_ns: 100,
+        shares,
+        is_whole_system: true,
+        units: CountedUnit::ALL.to_vec(),
+        ..Truth::default()
+    }
 }
 
-fn figure(operations: &[Operation], unit: Unit, whose: Whose) -> ReportedFigure {
+fn figure(operations: &[Operation], unit: CountedUnit, whose: Whose) -> ReportedFigure {
     ReportedFigure {
         only_files: false,
         file_systems: Vec::new(),
@@ -56,7 +63,7 @@ fn figure(operations: &[Operation], unit: Unit, whose: Whose) -> ReportedFigure 
 
 fn report(figures: Vec<ReportedFigure>) -> Report {
     Report {
-        form: Form::Openmetrics { port: 1, path: "/".to_owned(), interval_ms: None },
+        form: ReportForm::Openmetrics { port: 1, path: "/".to_owned(), interval_ms: None },
         within_ms: None,
         excludes_itself: false,
         leaves_out: Vec::new(),
@@ -79,7 +86,7 @@ fn readings(samples: &[(u64, usize, Option<&str>, u64)]) -> Readings {
 fn counts(report: &Report, readings: &Readings, truth: &Truth) -> Vec<FindingResult> {
     let evidence =
         Evidence { report: Some(report), readings: Some(readings), truth: Some(truth), ..Evidence::default() };
-    evaluate(&evidence, &Limits::default())
+    evaluate(&evidence, &ValueLimits::default())
 }
 
 fn found(results: &[FindingResult]) -> Vec<Kind> {
@@ -109,11 +116,11 @@ fn is_clear(results: &[FindingResult], kind: Kind) -> bool {
     *status(results, kind) == FindingStatus::Clear
 }
 
-const MOVED: Unit = Unit::BytesReturned;
+const MOVED: CountedUnit = CountedUnit::BytesReturned;
 
 #[test]
 fn nothing_that_was_not_measured_is_clear() {
-    for result in evaluate(&Evidence::default(), &Limits::default()) {
+    for result in evaluate(&Evidence::default(), &ValueLimits::default()) {
         assert!(matches!(result.status, FindingStatus::NotEvaluated { .. }), "{result:?}");
         let json = serde_json::to_string(&result).unwrap();
         assert!(json.contains(&format!("\"{}\"", result.kind.name())), "{json}");
@@ -159,7 +166,7 @@ fn requested_bytes_passed_off_as_moved_bytes() {
     let results = counts(&tool, &readings(&[(100, 0, None, 400)]), &whole);
     assert!(reason(&results, Kind::RequestedAsMoved).contains("moved less than they were asked to"));
     // A figure declared as requested bytes is correct.
-    let honest = report(vec![figure(&[Operation::Read], Unit::BytesRequested, Whose::System)]);
+    let honest = report(vec![figure(&[Operation::Read], CountedUnit::BytesRequested, Whose::System)]);
     assert!(found(&counts(&honest, &readings(&[(100, 0, None, 512)]), &short)).is_empty());
     // KiB values are rounded down in each report.
     let mut kib = figure(&[Operation::Read], MOVED, Whose::System);
@@ -183,7 +190,7 @@ fn requested_bytes_by_phases_explain_the_whole() {
     whole.bytes_requested = None;
     let whole = truth(vec![whole]);
     let known = Evidence { report: Some(&tool), readings: Some(&reported), truth: Some(&whole), ..Evidence::default() };
-    let evaluated = |known: Evidence<'_>| found(&evaluate(&known, &Limits::default()));
+    let evaluated = |known: Evidence<'_>| found(&evaluate(&known, &ValueLimits::default()));
     assert_eq!(evaluated(known), [Kind::CountsTooHigh]);
     assert_eq!(evaluated(Evidence { requested: Some(&requested), ..known }), []);
 }
@@ -224,7 +231,7 @@ fn counts_that_go_back_or_vanish() {
     );
     let once = readings(&[(100, 0, Some("a"), 400), (100, 0, Some("b"), 44)]);
     assert!(reason(&counts(&tool, &once, &truth), Kind::CountsGoBackwards).contains("reported twice"));
-    let lines = Report { form: Form::JsonLines { stream: Stream::Stdout, ignore: None }, ..tool };
+    let lines = Report { form: ReportForm::JsonLines { stream: Stream::Stdout, ignore: None }, ..tool };
     assert!(reason(&counts(&lines, &good, &truth), Kind::CountsVanish).contains("line by line"));
 }
 
@@ -238,34 +245,34 @@ fn first_calls_and_other_calls_lost() {
     let of = |unit| report(vec![figure(&[Operation::Read, Operation::Write], unit, Whose::Cgroup)]);
     let results = |unit, value| counts(&of(unit), &readings(&[(100, 0, Some("a"), value)]), &truth);
     // One call of each of three keys, or of two if the key has no mount.
-    for (unit, value) in [(Unit::Calls, 18), (Unit::Calls, 19), (MOVED, 990)] {
+    for (unit, value) in [(CountedUnit::Calls, 18), (CountedUnit::Calls, 19), (MOVED, 990)] {
         assert_eq!(found(&results(unit, value)), [Kind::FirstTouchLost], "{value}");
     }
     // The same amount is also all calls on one of the mounts. The cause is then unknown, and all
     // are shown.
     let mut also = truth.clone();
     also.shares.push(share("a", "o", Operation::Read, 4, 0, 0));
-    let lost = counts(&of(Unit::Calls), &readings(&[(100, 0, Some("a"), 21)]), &also);
+    let lost = counts(&of(CountedUnit::Calls), &readings(&[(100, 0, Some("a"), 21)]), &also);
     assert_eq!(found(&lost), [Kind::CountsTooLow]);
     let evidence = evidence_of(&lost, Kind::CountsTooLow);
     let all = "21, really 25; as much as mount m, or mount o, or the first call of each key";
     assert!(evidence.ends_with(all), "{evidence}");
-    assert!(is_clear(&results(Unit::Calls, 21), Kind::FirstTouchLost));
-    assert_eq!(found(&results(Unit::Calls, 15)), [Kind::CountsTooLow]);
-    assert!(evidence_of(&results(Unit::Calls, 15), Kind::CountsTooLow).ends_with("of cgroup a: 15, really 21"));
+    assert!(is_clear(&results(CountedUnit::Calls, 21), Kind::FirstTouchLost));
+    assert_eq!(found(&results(CountedUnit::Calls, 15)), [Kind::CountsTooLow]);
+    assert!(evidence_of(&results(CountedUnit::Calls, 15), Kind::CountsTooLow).ends_with("of cgroup a: 15, really 21"));
     // The amount is that of one mount with two operations, one of which the other mount has, too.
     let results = counts(&of(MOVED), &readings(&[(100, 0, Some("a"), 400)]), &truth);
     assert_eq!(found(&results), [Kind::CountsTooLow]);
     assert!(evidence_of(&results, Kind::CountsTooLow).ends_with("400, really 1200; as much as mount n"), "{results:?}");
     let single = Truth { shares: vec![share("a", "m", Operation::Read, 1, 5, 5)], ..truth.clone() };
-    let alone = counts(&of(Unit::Calls), &readings(&[(100, 0, Some("a"), 1)]), &single);
+    let alone = counts(&of(CountedUnit::Calls), &readings(&[(100, 0, Some("a"), 1)]), &single);
     assert!(reason(&alone, Kind::FirstTouchLost).contains("more than once"));
 }
 
 #[test]
 fn counts_too_low_and_too_high_and_events_dropped() {
     let mut truth = truth(vec![share("a", "m", Operation::Read, 4, 400, 400)]);
-    let tool = report(vec![figure(&[Operation::Read], Unit::Calls, Whose::System)]);
+    let tool = report(vec![figure(&[Operation::Read], CountedUnit::Calls, Whose::System)]);
     let lost = |calls, lost| Readings { lost, ..readings(&[(100, 0, None, calls)]) };
     let results = |calls, events| counts(&tool, &lost(calls, events), &truth);
     assert_eq!(evidence_of(&results(4, Some(3)), Kind::EventsDropped), "it reports that it lost 3 events");
@@ -309,7 +316,7 @@ fn counts_too_low_and_too_high_and_events_dropped() {
 /// Tools often count bytes by adding up return values, including errors.
 #[test]
 fn a_negative_sum_is_said_to_be_negative() {
-    let failing = Share { errors: Some(22), ..share("a", "m", Operation::Read, 40, 300, 900) };
+    let failing = CallShare { errors: Some(22), ..share("a", "m", Operation::Read, 40, 300, 900) };
     let truth = truth(vec![failing, share("b", "m", Operation::Read, 4, 44, 44)]);
     let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::Cgroup)]);
     let reported = |sum: i64| readings(&[(100, 0, Some("a"), sum.cast_unsigned()), (100, 0, Some("b"), 44)]);
@@ -352,7 +359,11 @@ fn only_what_is_outside_the_bounds_of_the_truth_is_found() {
             (found(&results), results)
         };
         for (calls, bytes) in [(12, 1353), (14, 1400), (17, 1576)] {
-            assert_eq!((of(Unit::Calls, calls).0, of(MOVED, bytes).0), (vec![], vec![]), "{whose:?} {calls} {bytes}");
+            assert_eq!(
+                (of(CountedUnit::Calls, calls).0, of(MOVED, bytes).0),
+                (vec![], vec![]),
+                "{whose:?} {calls} {bytes}"
+            );
         }
         let (kinds, results) = of(MOVED, 1352);
         assert_eq!(kinds, [Kind::CountsTooLow]);
@@ -376,18 +387,20 @@ fn only_what_is_outside_the_bounds_of_the_truth_is_found() {
 #[test]
 fn what_the_agent_does_with_files_of_no_mount_may_be_counted() {
     let on_mount = share("a", "m", Operation::Write, 5, 2000, 2000);
-    let in_memory = Share { is_file: false, ..share("a", "", Operation::Write, 12_547, 12_547, 12_547) };
+    let in_memory = CallShare { is_file: false, ..share("a", "", Operation::Write, 12_547, 12_547, 12_547) };
     let shares = vec![on_mount.clone(), in_memory.clone()];
     let of_agent = Truth { optional: shares.clone(), ..truth(shares.clone()) };
-    let tool =
-        report(vec![ReportedFigure { only_files: true, ..figure(&[Operation::Write], Unit::Calls, Whose::Process) }]);
+    let tool = report(vec![ReportedFigure {
+        only_files: true,
+        ..figure(&[Operation::Write], CountedUnit::Calls, Whose::Process)
+    }]);
     for calls in [0, 5, 12_552] {
         assert_eq!(found(&counts(&tool, &readings(&[(100, 0, Some("7"), calls)]), &of_agent)), [], "{calls}");
     }
     let high = readings(&[(100, 0, Some("7"), 12_553)]);
     assert_eq!(found(&counts(&tool, &high, &of_agent)), [Kind::CountsTooHigh]);
     // The agent reads pipes and sockets, which have no mount either, and no file in memory.
-    let reads = |calls, of: &Share| Share { operation: Operation::Read, calls, ..of.clone() };
+    let reads = |calls, of: &CallShare| CallShare { operation: Operation::Read, calls, ..of.clone() };
     let of_reads = vec![reads(5, &on_mount), reads(100, &in_memory)];
     let reader = report(vec![ReportedFigure { operations: vec![Operation::Read], ..tool.figures[0].clone() }]);
     let of_agent = Truth { optional: of_reads.clone(), ..truth(of_reads) };
@@ -407,7 +420,7 @@ fn a_bundle_of_operations_that_is_missing_is_named_where_it_is_certain() {
     assert_eq!(found(&results), [Kind::OperationsNotSeen]);
     assert!(evidence_of(&results, Kind::OperationsNotSeen).ends_with("what is missing is exactly readv and writev"));
     // Each of the four has four calls, so the missing one is unknown.
-    let tool = report(vec![figure(&operations, Unit::Calls, Whose::System)]);
+    let tool = report(vec![figure(&operations, CountedUnit::Calls, Whose::System)]);
     let results = counts(&tool, &readings(&[(100, 0, None, 12)]), &truth);
     assert_eq!(found(&results), [Kind::CountsTooLow]);
     let all = "as much as operation read, or operation write, or operation readv, or operation writev, or the first call of each key";
@@ -420,7 +433,7 @@ fn a_bundle_of_operations_that_is_missing_is_named_where_it_is_certain() {
 #[test]
 fn a_figure_of_another_definition_is_shown_and_is_no_finding() {
     let truth = truth(vec![share("a", "m", Operation::Create, 3, 0, 0)]);
-    let mut one = figure(&[Operation::Create], Unit::Calls, Whose::System);
+    let mut one = figure(&[Operation::Create], CountedUnit::Calls, Whose::System);
     let mut results = |calls, differs: Option<&str>| {
         one.differs = differs.map(str::to_owned);
         let (tool, readings) = (report(vec![one.clone()]), readings(&[(100, 0, None, calls)]));
@@ -443,7 +456,7 @@ fn a_figure_of_another_definition_is_shown_and_is_no_finding() {
 fn why_figures_are_not_evaluated_is_true() {
     let tool = report(vec![figure(&[Operation::Read], MOVED, Whose::System)]);
     let reasons = |evidence: Evidence<'_>| {
-        let results = evaluate(&evidence, &Limits::default());
+        let results = evaluate(&evidence, &ValueLimits::default());
         let kinds = [Kind::CountsTooLow, Kind::EventsDropped, Kind::CountsGoBackwards, Kind::Unreadable];
         let reasons: std::collections::BTreeSet<_> = kinds.iter().map(|&kind| reason(&results, kind)).collect();
         reasons.into_iter().map(str::to_owned).collect::<Vec<_>>()

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use bpfassay_protocol::{Operation, operation::Variant, tracer::Task};
 
 use super::process::ProcessKey;
-use crate::{ReportedFigure, Unit, Whose};
+use crate::{CountedUnit, ReportedFigure, Whose};
 
 /// The ground truth of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,21 +18,21 @@ pub struct Truth {
     /// report them.
     pub to_ns: u64,
     /// All operations, each listed once.
-    pub shares: Vec<Share>,
+    pub shares: Vec<CallShare>,
     /// The part of `shares` that a correct tool can lack. It includes operations after the tool's
     /// last report and before the truth was read. It also includes those of the agent, kernel
     /// threads and the tool itself.
-    pub optional: Vec<Share>,
+    pub optional: Vec<CallShare>,
     /// The part of `shares` that a figure by process can lack: what the agent's fork did under the
     /// agent's name in the workload's cgroup, before it executed the workload.
-    pub copies: Vec<Share>,
+    pub copies: Vec<CallShare>,
     /// Additional operations that a correct tool can have: those after its first report and before
     /// the truth was read.
-    pub earlier: Vec<Share>,
+    pub earlier: Vec<CallShare>,
     /// The part of `shares` in each phase of the workload, by phase name, as far as known.
-    pub phases: Vec<(String, Vec<Share>)>,
+    pub phases: Vec<(String, Vec<CallShare>)>,
     /// Threads of the workload, whether or not any of `shares` is attributed to them.
-    pub threads: Vec<Process>,
+    pub threads: Vec<ProcessNames>,
     /// Whether `shares` covers the whole system. Otherwise, figures of the whole system can be
     /// higher.
     pub is_whole_system: bool,
@@ -41,12 +41,12 @@ pub struct Truth {
     pub is_shared: bool,
     /// The units with known amounts. Figures with other units need the truth of another run or
     /// phase. For example, requested and moved bytes are not counted together.
-    pub units: Vec<Unit>,
+    pub units: Vec<CountedUnit>,
 }
 
 /// The names that a tool can use for a thread and its process, by kind. Empty if unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessNames {
     /// The id of the process.
     pub id: Vec<String>,
     /// The id of the thread, and both ids in one number (`bpf_get_current_pid_tgid`).
@@ -55,7 +55,7 @@ pub struct Process {
     pub name: Vec<String>,
 }
 
-impl From<&Task> for Process {
+impl From<&Task> for ProcessNames {
     fn from(task: &Task) -> Self {
         let thread = task.thread.unwrap_or(task.process);
         let both = u64::from(task.process) << 32 | u64::from(thread);
@@ -70,13 +70,13 @@ impl From<&Task> for Process {
 /// The calls of one operation by one process on one mount. The lists have all names that a tool can
 /// use; see [`Whose`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Share {
+pub struct CallShare {
     /// Names of the cgroup.
     pub cgroup: Vec<String>,
     /// Names of the mount.
     pub mount: Vec<String>,
     /// Names of the process.
-    pub process: Process,
+    pub process: ProcessNames,
     /// Whether the calls used a file of a mounted file system.
     pub is_file: bool,
     /// Type of the file system (`nfs4`); `None` if unknown or absent.
@@ -95,15 +95,15 @@ pub struct Share {
     pub bytes_requested: Option<u64>,
 }
 
-impl Share {
+impl CallShare {
     /// Returns the amount in `unit`; `None` if unknown.
-    pub(super) const fn amount(&self, unit: Unit) -> Option<u64> {
+    pub(super) const fn amount(&self, unit: CountedUnit) -> Option<u64> {
         match unit {
-            Unit::BytesReturned => self.bytes_returned,
-            Unit::BytesRequested => self.bytes_requested,
-            Unit::Calls => Some(self.calls),
-            Unit::Errors => self.errors,
-            Unit::Successes => match self.errors {
+            CountedUnit::BytesReturned => self.bytes_returned,
+            CountedUnit::BytesRequested => self.bytes_requested,
+            CountedUnit::Calls => Some(self.calls),
+            CountedUnit::Errors => self.errors,
+            CountedUnit::Successes => match self.errors {
                 Some(errors) => Some(self.calls.saturating_sub(errors)),
                 None => None,
             },
@@ -171,31 +171,31 @@ impl Share {
 
 /// Shares of one subject. One number of a figure should be their sum.
 #[derive(Debug)]
-pub(super) struct Subject<'t> {
+pub(super) struct ShareSubject<'t> {
     /// Names of the subject; empty for the whole system.
     pub(super) names: Cow<'t, [String]>,
-    pub(super) shares: Vec<&'t Share>,
+    pub(super) shares: Vec<&'t CallShare>,
     /// The subject's part of [`Truth::optional`].
-    pub(super) optional: Vec<&'t Share>,
+    pub(super) optional: Vec<&'t CallShare>,
     /// What a correct tool can have in addition: [`Truth::earlier`], shares on an unknown file
     /// system, and the agent's operations on files in memory.
-    pub(super) besides: Vec<&'t Share>,
+    pub(super) besides: Vec<&'t CallShare>,
     /// The subject's part of [`Truth::phases`].
-    pub(super) phases: Vec<(&'t str, Vec<&'t Share>)>,
+    pub(super) phases: Vec<(&'t str, Vec<&'t CallShare>)>,
 }
 
 /// Sums up `shares` in `unit`; `None` if an amount is unknown.
-pub(super) fn total(shares: &[&Share], unit: Unit) -> Option<u64> {
+pub(super) fn total(shares: &[&CallShare], unit: CountedUnit) -> Option<u64> {
     shares.iter().try_fold(0_u64, |sum, share| Some(sum.saturating_add(share.amount(unit)?)))
 }
 
-impl Subject<'_> {
-    pub(super) fn total(&self, unit: Unit) -> Option<u64> {
+impl ShareSubject<'_> {
+    pub(super) fn total(&self, unit: CountedUnit) -> Option<u64> {
         total(&self.shares, unit)
     }
 
     /// Sums up the shares of one operation.
-    pub(super) fn of(&self, operation: Operation, unit: Unit) -> u64 {
+    pub(super) fn of(&self, operation: Operation, unit: CountedUnit) -> u64 {
         let shares = self.shares.iter().filter(|share| share.operation == operation);
         shares.filter_map(|share| share.amount(unit)).fold(0, u64::saturating_add)
     }
@@ -223,14 +223,14 @@ impl Subject<'_> {
 /// Unites subjects that a tool reports under one name from `reported`. For example, several mounts
 /// of a file system share its device, and a tool that reports by device reports their sum.
 pub(super) fn united<'t, 'n>(
-    mut subjects: Vec<Subject<'t>>,
+    mut subjects: Vec<ShareSubject<'t>>,
     reported: impl Iterator<Item = &'n String>,
-) -> Vec<Subject<'t>> {
+) -> Vec<ShareSubject<'t>> {
     for name in reported {
         let (mut meant, others): (Vec<_>, Vec<_>) = subjects.into_iter().partition(|subject| subject.has_name(name));
         subjects = others;
         if meant.len() > 1 {
-            let mut one = Subject {
+            let mut one = ShareSubject {
                 names: Cow::Owned(vec![name.clone()]),
                 shares: Vec::new(),
                 optional: Vec::new(),
@@ -263,8 +263,8 @@ impl Truth {
     }
 
     /// The subjects that `figure` should count. Processes are named by `key`.
-    pub(super) fn subjects(&self, figure: &ReportedFigure, key: ProcessKey) -> Vec<Subject<'_>> {
-        let mut subjects: Vec<Subject<'_>> = Vec::new();
+    pub(super) fn subjects(&self, figure: &ReportedFigure, key: ProcessKey) -> Vec<ShareSubject<'_>> {
+        let mut subjects: Vec<ShareSubject<'_>> = Vec::new();
         for share in self.shares.iter().filter(|share| share.is_counted(figure)) {
             let names = share.names(figure.whose, key);
             // It is unknown which name a tool would report.
@@ -279,16 +279,17 @@ impl Truth {
     }
 
     /// Builds the subject `names` from the shares that `figure` counts.
-    fn subject<'t>(&'t self, figure: &ReportedFigure, key: ProcessKey, names: &'t [String]) -> Subject<'t> {
-        let is_of = |share: &&Share| share.is_counted(figure) && share.names(figure.whose, key) == names;
-        let is_certain = |share: &&Share| is_of(share) && share.is_on(figure) == Some(true);
-        let is_uncertain = |share: &&Share| is_of(share) && share.is_on(figure).is_none();
+    fn subject<'t>(&'t self, figure: &ReportedFigure, key: ProcessKey, names: &'t [String]) -> ShareSubject<'t> {
+        let is_of = |share: &&CallShare| share.is_counted(figure) && share.names(figure.whose, key) == names;
+        let is_certain = |share: &&CallShare| is_of(share) && share.is_on(figure) == Some(true);
+        let is_uncertain = |share: &&CallShare| is_of(share) && share.is_on(figure).is_none();
         // The agent uses files in memory.
-        let is_in_memory = |share: &&Share| share.may_be_in_memory(figure) && share.names(figure.whose, key) == names;
+        let is_in_memory =
+            |share: &&CallShare| share.may_be_in_memory(figure) && share.names(figure.whose, key) == names;
         let uncertain = self.shares.iter().filter(is_uncertain).chain(self.optional.iter().filter(is_in_memory));
         let copies = self.copies.iter().filter(|_| figure.whose == Whose::Process);
         let phases = self.phases.iter();
-        Subject {
+        ShareSubject {
             names: Cow::Borrowed(names),
             shares: self.shares.iter().filter(is_certain).collect(),
             optional: self.optional.iter().chain(copies).filter(is_certain).collect(),

@@ -4,22 +4,22 @@
 use bpfassay_protocol::Operation;
 
 use super::{
-    draft::{Draft, Figure, listed, quoted},
+    draft::{DraftFigure, ToolDraft, listed, quoted},
     guess,
 };
 use crate::{
-    Unit, Whose,
-    bpftrace_script::{Change, Clause, What, changes, clauses, without_comments},
+    CountedUnit, Whose,
+    bpftrace_script::{Clause, MapChange, What, changes, clauses, without_comments},
 };
 
 /// Labels with their required values.
-type Labels = Vec<(String, String)>;
+type RequiredLabels = Vec<(String, String)>;
 
 /// Drafts a tool file for the script `named`.
-pub(super) fn draft(name: &str, named: &str, text: &str) -> Draft {
+pub(super) fn draft(name: &str, named: &str, text: &str) -> ToolDraft {
     let code = without_comments(text);
     let clauses = clauses(&code);
-    let mut figures: Vec<Figure> = Vec::new();
+    let mut figures: Vec<DraftFigure> = Vec::new();
     let mut others: Vec<String> = Vec::new();
     for clause in &clauses {
         for change in changes(clause.body) {
@@ -50,7 +50,7 @@ pub(super) fn draft(name: &str, named: &str, text: &str) -> Draft {
             .to_owned(),
         false => "#counting = \"cumulative\"".to_owned(),
     });
-    Draft {
+    ToolDraft {
         name: name.to_owned(),
         seen: format!("the bpftrace script {named}"),
         source: vec![format!(
@@ -67,8 +67,9 @@ pub(super) fn draft(name: &str, named: &str, text: &str) -> Draft {
 }
 
 /// Adds `figure`, or its operations to an otherwise equal figure.
-fn add(figures: &mut Vec<Figure>, figure: Figure) {
-    let is_same = |known: &&mut Figure| Figure { operations: figure.operations.clone(), ..(**known).clone() } == figure;
+fn add(figures: &mut Vec<DraftFigure>, figure: DraftFigure) {
+    let is_same =
+        |known: &&mut DraftFigure| DraftFigure { operations: figure.operations.clone(), ..(**known).clone() } == figure;
     match figures.iter_mut().find(is_same) {
         Some(known) => {
             let new: Vec<Operation> =
@@ -80,22 +81,23 @@ fn add(figures: &mut Vec<Figure>, figure: Figure) {
 }
 
 /// Figures that a map change can be.
-fn figures_of(clause: &Clause<'_>, change: &Change) -> Vec<Figure> {
+fn figures_of(clause: &Clause<'_>, change: &MapChange) -> Vec<DraftFigure> {
     let is_exit = |probe: &&str| {
         ["kretprobe", "kretfunc", "fexit", "uretprobe"].iter().any(|kind| probe.starts_with(kind))
             || probe.contains(":sys_exit_")
     };
-    let amount = if clause.probes.iter().all(is_exit) { Unit::BytesReturned } else { Unit::BytesRequested };
-    let parts: &[(&str, Unit)] = match change.what {
-        What::Count => &[("", Unit::Calls)],
+    let amount =
+        if clause.probes.iter().all(is_exit) { CountedUnit::BytesReturned } else { CountedUnit::BytesRequested };
+    let parts: &[(&str, CountedUnit)] = match change.what {
+        What::Count => &[("", CountedUnit::Calls)],
         What::Sum => &[("", amount)],
-        What::Histogram => &[(".count", Unit::Calls)],
-        What::Statistics => &[(".count", Unit::Calls), (".total", amount)],
+        What::Histogram => &[(".count", CountedUnit::Calls)],
+        What::Statistics => &[(".count", CountedUnit::Calls), (".total", amount)],
         What::Other => &[],
     };
     let key = |index: usize| format!("key{}", index + 1);
     let (mut whose, mut label) = (Whose::System, None);
-    let mut labelled = Labels::new();
+    let mut labelled = RequiredLabels::new();
     let mut by_probe = None;
     for (index, of) in change.keys.iter().enumerate() {
         let literal = of.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
@@ -113,7 +115,7 @@ fn figures_of(clause: &Clause<'_>, change: &Change) -> Vec<Figure> {
     let named = |text: &str| guess::operation(&guess::words(text));
     let function = |probe: &str| probe.rsplit(':').next().unwrap_or(probe).to_owned();
     // One case per probe, or one for all probes together.
-    let cases: Vec<(Labels, Vec<Operation>)> = match by_probe {
+    let cases: Vec<(RequiredLabels, Vec<Operation>)> = match by_probe {
         Some((key, is_function)) => clause
             .probes
             .iter()
@@ -132,15 +134,16 @@ fn figures_of(clause: &Clause<'_>, change: &Change) -> Vec<Figure> {
             vec![(labelled, of_key.map_or(of_probes, |operation| vec![operation]))]
         }
     };
-    let figure = |(labelled, operations): &(Labels, Vec<Operation>), (part, unit): &(&str, Unit)| Figure {
-        value: format!("{}{part}", change.map),
-        labelled: labelled.clone(),
-        operations: operations.clone(),
-        unit: Some(*unit),
-        scale: 1,
-        whose,
-        label: label.clone(),
-    };
+    let figure =
+        |(labelled, operations): &(RequiredLabels, Vec<Operation>), (part, unit): &(&str, CountedUnit)| DraftFigure {
+            value: format!("{}{part}", change.map),
+            labelled: labelled.clone(),
+            operations: operations.clone(),
+            unit: Some(*unit),
+            scale: 1,
+            whose,
+            label: label.clone(),
+        };
     cases
         .iter()
         .flat_map(|case| parts.iter().map(move |part| (case, part)))

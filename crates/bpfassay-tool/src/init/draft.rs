@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 
 use bpfassay_protocol::Operation;
 
-use crate::{TOOL_SCHEMA, Unit, Whose, read::MAX_ENTRIES};
+use crate::{CountedUnit, TOOL_SCHEMA, Whose, read::MAX_ENTRIES};
 
 /// Most characters of untrusted text in a comment.
 const MOST_SHOWN: usize = 120;
 
 /// The parts of a drafted tool file.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
+pub(super) struct ToolDraft {
     /// Name of the source. The tool's name is derived from it.
     pub(super) name: String,
     /// Line that names the source.
@@ -24,23 +24,23 @@ pub(super) struct Draft {
     /// The lines of `[report]`, without figures.
     pub(super) report: Vec<String>,
     /// Values that could be figures.
-    pub(super) figures: Vec<Figure>,
+    pub(super) figures: Vec<DraftFigure>,
 }
 
 /// A value that could be a figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Figure {
+pub(super) struct DraftFigure {
     pub(super) value: String,
     pub(super) labelled: Vec<(String, String)>,
     /// The operations; empty if they are to be decided.
     pub(super) operations: Vec<Operation>,
-    pub(super) unit: Option<Unit>,
+    pub(super) unit: Option<CountedUnit>,
     pub(super) scale: u64,
     pub(super) whose: Whose,
     pub(super) label: Option<String>,
 }
 
-impl Figure {
+impl DraftFigure {
     /// Whether a tool file can name all parts of the figure.
     fn is_readable(&self) -> bool {
         is_name(&self.value)
@@ -59,7 +59,7 @@ impl Figure {
         let operations = if self.operations.is_empty() { &[Operation::Read][..] } else { &self.operations };
         let operations: Vec<String> = operations.iter().map(|operation| quoted(operation.name())).collect();
         parts.push(format!("operations = [{}]", operations.join(", ")));
-        parts.push(format!("unit = {}", quoted(self.unit.unwrap_or(Unit::Calls).name())));
+        parts.push(format!("unit = {}", quoted(self.unit.unwrap_or(CountedUnit::Calls).name())));
         if self.scale != 1 {
             parts.push(format!("scale = {}", self.scale));
         }
@@ -75,7 +75,7 @@ impl Figure {
     }
 }
 
-impl Draft {
+impl ToolDraft {
     /// Formats the whole file.
     pub(super) fn text(&self) -> String {
         let name = short_name(&self.name);
@@ -105,13 +105,13 @@ impl Draft {
 
     fn lines_of_figures(&self) -> Vec<String> {
         let operations = Operation::ALL.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ");
-        let units = Unit::ALL.map(Unit::name).join(", ");
+        let units = CountedUnit::ALL.map(CountedUnit::name).join(", ");
         let mut known = BTreeSet::new();
         let figures: Vec<String> = self
             .figures
             .iter()
             .filter(|figure| figure.is_readable())
-            .map(Figure::line)
+            .map(DraftFigure::line)
             .filter(|line| known.insert(line.clone()))
             .collect();
         let mut lines = vec![

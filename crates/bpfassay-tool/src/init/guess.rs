@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::Operation;
 
-use crate::{Unit, Whose};
+use crate::{CountedUnit, Whose};
 
 /// Splits a name into words: `readBytes_total` gives `read`, `bytes`, `total`.
 pub(super) fn words(name: &str) -> Vec<String> {
@@ -44,15 +44,15 @@ pub(super) fn operation(words: &[String]) -> Option<Operation> {
 }
 
 /// The unit that one of `words` names, and its scale.
-pub(super) fn unit(words: &[String]) -> (Option<Unit>, u64) {
+pub(super) fn unit(words: &[String]) -> (Option<CountedUnit>, u64) {
     let has = |any: &[&str]| words.iter().any(|word| any.contains(&word.as_str()));
     match () {
-        () if has(&["error", "errors", "errs", "failed", "failures"]) => (Some(Unit::Errors), 1),
-        () if has(&["kib", "kb", "kbytes"]) => (Some(Unit::BytesReturned), 1 << 10),
-        () if has(&["mib", "mb", "mbytes"]) => (Some(Unit::BytesReturned), 1 << 20),
-        () if has(&["bytes", "byte"]) => (Some(Unit::BytesReturned), 1),
+        () if has(&["error", "errors", "errs", "failed", "failures"]) => (Some(CountedUnit::Errors), 1),
+        () if has(&["kib", "kb", "kbytes"]) => (Some(CountedUnit::BytesReturned), 1 << 10),
+        () if has(&["mib", "mb", "mbytes"]) => (Some(CountedUnit::BytesReturned), 1 << 20),
+        () if has(&["bytes", "byte"]) => (Some(CountedUnit::BytesReturned), 1),
         () if has(&["calls", "count", "ops", "operations", "requests", "reqs", "reads", "writes", "opens"]) => {
-            (Some(Unit::Calls), 1)
+            (Some(CountedUnit::Calls), 1)
         }
         () => (None, 1),
     }

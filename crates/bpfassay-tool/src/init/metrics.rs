@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use bpfassay_protocol::Operation;
 
 use super::{
-    draft::{Draft, Figure, is_name, quoted, shown},
+    draft::{DraftFigure, ToolDraft, is_name, quoted, shown},
     endpoint::Url,
     guess,
 };
-use crate::{Unit, readings::metrics_sample};
+use crate::{CountedUnit, readings::metrics_sample};
 
 /// Port in the draft if none is known.
 const NO_PORT: u16 = 9100;
@@ -25,11 +25,11 @@ pub(super) fn is_page(text: &str) -> bool {
 }
 
 /// Labels of a metric, with their values.
-type Labels = BTreeMap<String, Vec<String>>;
+type MetricLabels = BTreeMap<String, Vec<String>>;
 
 /// Drafts a tool file for a tool with the page `text`, which `url` serves if given.
-pub(super) fn draft(name: &str, seen: &str, url: Option<&Url>, text: &str) -> Draft {
-    let mut metrics = BTreeMap::<String, Labels>::new();
+pub(super) fn draft(name: &str, seen: &str, url: Option<&Url>, text: &str) -> ToolDraft {
+    let mut metrics = BTreeMap::<String, MetricLabels>::new();
     let mut kinds = BTreeMap::new();
     for line in text.lines().map(str::trim) {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -58,7 +58,7 @@ pub(super) fn draft(name: &str, seen: &str, url: Option<&Url>, text: &str) -> Dr
     // These metrics are about the exporter itself.
     let figures = figures
         .filter(|(name, _)| !["process_", "go_", "promhttp_", "scrape_"].iter().any(|own| name.starts_with(own)));
-    let mut figures: Vec<Figure> = figures.flat_map(|(name, labels)| figures_of(name, labels)).collect();
+    let mut figures: Vec<DraftFigure> = figures.flat_map(|(name, labels)| figures_of(name, labels)).collect();
     // Figures with the clearest names come first.
     figures.sort_by_key(|figure| (figure.operations.is_empty(), figure.unit.is_none()));
     let (port, path) = url.map_or((NO_PORT, "/metrics"), |url| (url.port, url.path.as_str()));
@@ -71,7 +71,7 @@ pub(super) fn draft(name: &str, seen: &str, url: Option<&Url>, text: &str) -> Dr
             start.push(format!("ready = {{ port = {port} }}"));
         }
     }
-    Draft {
+    ToolDraft {
         name: name.to_owned(),
         seen: format!("the metrics of {}", shown(seen)),
         source: vec![
@@ -85,13 +85,13 @@ pub(super) fn draft(name: &str, seen: &str, url: Option<&Url>, text: &str) -> Dr
 }
 
 /// Figures that samples of this name can be: one per operation that a label names.
-fn figures_of(name: &str, labels: &Labels) -> Vec<Figure> {
+fn figures_of(name: &str, labels: &MetricLabels) -> Vec<DraftFigure> {
     let words = guess::words(name);
     let (unit, scale) = guess::unit(&words);
-    let unit = unit.or_else(|| words.iter().any(|word| word == "total").then_some(Unit::Calls));
+    let unit = unit.or_else(|| words.iter().any(|word| word == "total").then_some(CountedUnit::Calls));
     let names = || labels.keys().map(String::as_str).filter(|label| is_name(label));
     let (whose, label) = guess::subject(names());
-    let figure = |labelled: Vec<(String, String)>, operation: Option<Operation>| Figure {
+    let figure = |labelled: Vec<(String, String)>, operation: Option<Operation>| DraftFigure {
         value: name.to_owned(),
         labelled,
         operations: operation.into_iter().collect(),

@@ -5,20 +5,20 @@ use bpfassay_btf::{Btf, Field, MapTypes, Scalar, TypeLayout};
 use bpfassay_protocol::Operation;
 
 use super::{
-    draft::{Draft, Figure, is_name, key_of, listed, quoted, shown},
+    draft::{DraftFigure, ToolDraft, is_name, key_of, listed, quoted, shown},
     guess,
 };
 use crate::{MAX_OBJECT, elf};
 
 /// A readable map.
-struct Map {
+struct ReadableMap {
     name: String,
     key: Vec<String>,
     /// Numeric fields of the value.
     value: Vec<String>,
 }
 
-impl Map {
+impl ReadableMap {
     fn of(name: &str, types: &MapTypes) -> Self {
         let names = |layout: &Option<TypeLayout>, whole: &str, wanted: fn(&Field) -> bool| -> Vec<String> {
             let fields = layout.iter().flat_map(|layout| &layout.fields).filter(|field| wanted(field));
@@ -34,7 +34,7 @@ impl Map {
 
     /// Figures that the map's fields can be. `of_programs` is the operation that all programs are
     /// attached to, if it is only one.
-    fn figures(&self, of_programs: Option<Operation>) -> Vec<Figure> {
+    fn figures(&self, of_programs: Option<Operation>) -> Vec<DraftFigure> {
         let (whose, label) = guess::subject(self.key.iter().map(String::as_str));
         let of_map = guess::words(&self.name);
         let figure = |value: &String| {
@@ -42,7 +42,7 @@ impl Map {
             let (unit, scale) = guess::unit(&words);
             let operation = guess::operation(&words).or_else(|| guess::operation(&of_map)).or(of_programs);
             let value = value.clone();
-            Figure {
+            DraftFigure {
                 value,
                 labelled: Vec::new(),
                 operations: operation.into_iter().collect(),
@@ -57,9 +57,10 @@ impl Map {
 }
 
 /// Drafts a tool file for the object `named`.
-pub(super) fn draft(name: &str, named: &str, bytes: &[u8]) -> Draft {
+pub(super) fn draft(name: &str, named: &str, bytes: &[u8]) -> ToolDraft {
     let programs = elf::programs(bytes);
-    let names = |of: &[elf::Named]| of.iter().map(|one| format!("{} ({})", one.name, one.section)).collect::<Vec<_>>();
+    let names =
+        |of: &[elf::ElfItem]| of.iter().map(|one| format!("{} ({})", one.name, one.section)).collect::<Vec<_>>();
     let names = names(&programs);
     let mut source = vec![
         format!(
@@ -76,7 +77,7 @@ pub(super) fn draft(name: &str, named: &str, bytes: &[u8]) -> Draft {
     }
     let (maps, unread) = maps(bytes);
     let mut draft =
-        Draft { name: name.to_owned(), seen: format!("the eBPF object {named}"), source, ..Draft::default() };
+        ToolDraft { name: name.to_owned(), seen: format!("the eBPF object {named}"), source, ..ToolDraft::default() };
     // The map with the most numbers and a key is most likely the report.
     let best = maps.iter().rev().max_by_key(|map| (!map.key.is_empty(), map.value.len()));
     let Some(best) = best else {
@@ -102,13 +103,13 @@ pub(super) fn draft(name: &str, named: &str, bytes: &[u8]) -> Draft {
 }
 
 /// The operation of the functions that programs are attached to, if all name the same.
-fn attached_to(programs: &[elf::Named]) -> Option<Operation> {
-    let named = |program: &elf::Named| guess::operation(&guess::words(program.section.rsplit('/').next()?));
+fn attached_to(programs: &[elf::ElfItem]) -> Option<Operation> {
+    let named = |program: &elf::ElfItem| guess::operation(&guess::words(program.section.rsplit('/').next()?));
     let (first, rest) = programs.split_first()?;
     named(first).filter(|operation| rest.iter().all(|program| named(program) == Some(*operation)))
 }
 
-fn described(map: &Map, is_best: bool) -> String {
+fn described(map: &ReadableMap, is_best: bool) -> String {
     let key = if map.key.is_empty() { "none".to_owned() } else { listed(map.key.iter().map(String::as_str)) };
     let value = listed(map.value.iter().map(String::as_str));
     let decide = if is_best { "" } else { "; to report this one, name it and its fields below" };
@@ -120,14 +121,14 @@ fn shown_map(name: &str, key: &str, value: &str) -> String {
 }
 
 /// Maps that the BTF describes with numbers, and the names of the other maps.
-fn maps(bytes: &[u8]) -> (Vec<Map>, Vec<String>) {
+fn maps(bytes: &[u8]) -> (Vec<ReadableMap>, Vec<String>) {
     let names = elf::maps(bytes).into_iter().map(|map| map.name).chain(elf::global_sections(bytes));
     let (mut maps, mut unread) = (Vec::new(), Vec::new());
     let types = bpfassay_btf::of_object(bytes).ok();
     let btf = types.as_ref().and_then(|types| Btf::new(types).ok());
     for name in names.filter(|name| is_name(name)) {
         let types = btf.as_ref().and_then(|btf| btf.map(&name));
-        match types.map(|types| Map::of(&name, &types)).filter(|map| !map.value.is_empty()) {
+        match types.map(|types| ReadableMap::of(&name, &types)).filter(|map| !map.value.is_empty()) {
             Some(map) => maps.push(map),
             None => unread.push(name),
         }

@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::Arch;
 
-use super::draft::{Draft, listed, quoted, shown};
+use super::draft::{ToolDraft, listed, quoted, shown};
 use crate::elf;
 
 /// Proposals for the report of a program with unknown output.
@@ -32,7 +32,7 @@ fn ready() -> Vec<String> {
 }
 
 /// Drafts a tool file for the program `named`.
-pub(super) fn draft(name: &str, named: &str, arch: Arch, bytes: &[u8]) -> Draft {
+pub(super) fn draft(name: &str, named: &str, arch: Arch, bytes: &[u8]) -> ToolDraft {
     let entry = |libraries: &str| {
         format!("binary = [{{ arch = {}, path = {}{libraries} }}]", quoted(arch.name()), quoted(named))
     };
@@ -49,7 +49,7 @@ pub(super) fn draft(name: &str, named: &str, arch: Arch, bytes: &[u8]) -> Draft 
             source.push(entry(", libraries = \"lib\""));
         }
     }
-    Draft {
+    ToolDraft {
         name: name.to_owned(),
         seen: format!("the program {named} for {arch}"),
         source,
@@ -60,7 +60,7 @@ pub(super) fn draft(name: &str, named: &str, arch: Arch, bytes: &[u8]) -> Draft 
 }
 
 /// Drafts a tool file for the script `named`.
-pub(super) fn script(name: &str, named: &str, text: &str) -> Draft {
+pub(super) fn script(name: &str, named: &str, text: &str) -> ToolDraft {
     let line = text.lines().next().unwrap_or_default().trim_start_matches("#!");
     let mut words = line.split_whitespace();
     let first = words.next().unwrap_or("/bin/sh");
@@ -101,7 +101,7 @@ pub(super) fn script(name: &str, named: &str, text: &str) -> Draft {
             source(""),
         ],
     };
-    Draft {
+    ToolDraft {
         name: name.to_owned(),
         seen: format!("the script {named}"),
         source: lines,

@@ -10,7 +10,7 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Counting, Form, Loaded, Ready, Source, Unit, Whose};
+use crate::{CountedUnit, Counting, LoadedFile, Ready, ReportForm, Source, Whose};
 
 /// Drafts a tool file for the file `name` with `contents`.
 fn written(name: &str, contents: &[u8]) -> String {
@@ -42,11 +42,11 @@ fn an_object_is_written_with_its_programs_and_the_fields_of_its_map() {
     assert!(text.contains("# Programs: on_read ("), "{text}");
     let file = read(&accepted(&text));
     let report = file.report.clone().unwrap();
-    assert_eq!(report.form, Form::Map { map: "counts".to_owned() });
+    assert_eq!(report.form, ReportForm::Map { map: "counts".to_owned() });
     let bytes_of = report.figures.iter().find(|figure| figure.value == "bytes").unwrap();
     assert_eq!(
         (bytes_of.unit, bytes_of.whose, bytes_of.label.as_deref()),
-        (Unit::BytesReturned, Whose::Cgroup, Some("cgroup"))
+        (CountedUnit::BytesReturned, Whose::Cgroup, Some("cgroup"))
     );
     assert!(
         text.contains("# Decide: a figure for each value of operation, with where = { operation = \"0\" }."),
@@ -55,7 +55,7 @@ fn an_object_is_written_with_its_programs_and_the_fields_of_its_map() {
     // The object has all proposed names.
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("Counts_1.bpf.o"), bytes).unwrap();
-    Loaded { file, folder: Some(folder.path().to_owned()) }.under_test().unwrap();
+    LoadedFile { file, folder: Some(folder.path().to_owned()) }.under_test().unwrap();
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_bpftrace_script_is_written_with_what_it_adds_up() {
     assert!(matches!(&file.ready, Ready::Line { .. }) && file.report.is_none());
     assert!(text.contains("# Not added up, so no figures: @start\n"), "{text}");
     let report = read(&accepted(&text)).report.unwrap();
-    assert!(matches!(report.form, Form::BpftraceJson { .. }));
+    assert!(matches!(report.form, ReportForm::BpftraceJson { .. }));
     let figures: Vec<_> = report
         .figures
         .iter()
@@ -150,8 +150,8 @@ fn a_page_of_metrics_is_written_with_a_figure_for_each_operation() {
     let report = read(&accepted(&text)).report.unwrap();
     let figures: Vec<_> =
         report.figures.iter().map(|figure| (figure.value.as_str(), figure.unit, figure.whose)).collect();
-    let bytes = ("vfs_bytes_total", Unit::BytesReturned, Whose::Mount);
-    assert_eq!(figures, [bytes, bytes, ("vfs_errors_total", Unit::Errors, Whose::System)]);
+    let bytes = ("vfs_bytes_total", CountedUnit::BytesReturned, Whose::Mount);
+    assert_eq!(figures, [bytes, bytes, ("vfs_errors_total", CountedUnit::Errors, Whose::System)]);
     assert_eq!(report.figures[1].labelled["op"], "write");
     assert!(
         text.contains("vfs_errors_total\", operations = [\"read\"], unit = \"errors\" },  # decide: operations\n"),
@@ -178,7 +178,9 @@ fn an_endpoint_is_asked_and_its_port_is_written() {
     let text = tool_file(&url, None).unwrap();
     assert_eq!(read(&text).ready, Ready::Port(port));
     let report = read(&accepted(&text)).report.unwrap();
-    assert!(matches!(&report.form, Form::Openmetrics { port: found, path, .. } if *found == port && path == "/m"));
+    assert!(
+        matches!(&report.form, ReportForm::Openmetrics { port: found, path, .. } if *found == port && path == "/m")
+    );
     assert!(matches!(tool_file(&url, None), Err(InitError::Endpoint { .. })));
     served.join().unwrap();
     assert!(matches!(tool_file("http://192.0.2.1/", None), Err(InitError::Url { .. })));

@@ -7,7 +7,9 @@ use bpfassay_input::document::{Field, Reported, Section, suggestion};
 use bpfassay_protocol::{Operation, UnknownName, operation::Variant};
 
 use super::{HOUR_MS, MAX_ENTRIES, line, one_of, pattern, places::mount_point};
-use crate::{Counting, Form, Lost, MetricsPage, Report, ReportedFigure, Stream, Unit, Whose, readings::MAX_KEYS};
+use crate::{
+    CountedUnit, Counting, Lost, MetricsPage, Report, ReportForm, ReportedFigure, Stream, Whose, readings::MAX_KEYS,
+};
 
 /// Default wait for a tool that reports by itself, in milliseconds.
 const WITHIN_MS: u64 = 10_000;
@@ -54,7 +56,7 @@ pub(super) fn read(field: &Field<'_, '_>, is_object: bool) -> Result<Report, Rep
         true => Err(field.error("this form has no lines in which a tool says that it lost events")),
         false => lost(field),
     });
-    let unit = section.optional("unit", |field| field.choice(Unit::NAMES));
+    let unit = section.optional("unit", |field| field.choice(CountedUnit::NAMES));
     let whose = section.or("whose", Whose::System, |field| field.choice(Whose::NAMES));
     let only_files = section.or("only_files", false, Field::boolean);
     let excludes_itself = section.or("excludes_itself", false, Field::boolean);
@@ -102,7 +104,7 @@ fn several<T>(field: &Field<'_, '_>, parts: Vec<T>) -> Result<Vec<T>, Reported> 
 }
 
 /// Reads several pages of metrics, each with a name.
-fn pages(field: &Field<'_, '_>) -> Result<Form, Reported> {
+fn pages(field: &Field<'_, '_>) -> Result<ReportForm, Reported> {
     let pages = field.distinct("page", |element| {
         let section = element.table()?;
         section.only(&["name", "port", "path", "interval"]);
@@ -124,13 +126,13 @@ fn pages(field: &Field<'_, '_>) -> Result<Form, Reported> {
     }
     // All pages are requested together, at the shortest interval.
     let interval_ms = pages.iter().filter_map(|(_, interval_ms)| *interval_ms).min();
-    Ok(Form::OpenmetricsPages { pages: pages.into_iter().map(|(page, _)| page).collect(), interval_ms })
+    Ok(ReportForm::OpenmetricsPages { pages: pages.into_iter().map(|(page, _)| page).collect(), interval_ms })
 }
 
-fn form(kind: &str, field: &Field<'_, '_>) -> Result<Form, Reported> {
+fn form(kind: &str, field: &Field<'_, '_>) -> Result<ReportForm, Reported> {
     if kind == "maps" {
         let maps = field.distinct("map", name)?;
-        return Ok(Form::Maps { maps: several(field, maps)? });
+        return Ok(ReportForm::Maps { maps: several(field, maps)? });
     }
     if kind == "openmetrics" && field.is_list() {
         return pages(field);
@@ -142,39 +144,39 @@ fn form(kind: &str, field: &Field<'_, '_>) -> Result<Form, Reported> {
         "json-lines" => {
             section.only(&["stream", "ignore"]);
             let (stream, ignore) = (stream(&section), ignore(&section));
-            Form::JsonLines { stream: stream?, ignore: ignore? }
+            ReportForm::JsonLines { stream: stream?, ignore: ignore? }
         }
         "openmetrics" => {
             section.only(&["port", "path", "interval"]);
             let port = section.need("port", |field| field.number(1..=u16::MAX));
             let path = section.or("path", "/metrics".to_owned(), url_path);
             let interval_ms = section.optional("interval", |field| field.milliseconds(10..=HOUR_MS));
-            Form::Openmetrics { port: port?, path: path?, interval_ms: interval_ms? }
+            ReportForm::Openmetrics { port: port?, path: path?, interval_ms: interval_ms? }
         }
         "table" => {
             section.only(&["stream", "line", "ignore"]);
             let (stream, ignore) = (stream(&section), ignore(&section));
-            Form::Table { line: section.need("line", pattern)?, stream: stream?, ignore: ignore? }
+            ReportForm::Table { line: section.need("line", pattern)?, stream: stream?, ignore: ignore? }
         }
         "histogram" => {
             section.only(&["stream", "heading", "time", "ignore"]);
             let (stream, ignore) = (stream(&section), ignore(&section));
             let (heading, time) = (section.optional("heading", pattern), section.optional("time", pattern));
-            Form::Histogram { stream: stream?, heading: heading?, time: time?, ignore: ignore? }
+            ReportForm::Histogram { stream: stream?, heading: heading?, time: time?, ignore: ignore? }
         }
         "events" => {
             section.only(&["stream", "line", "ignore"]);
             let (stream, ignore) = (stream(&section), ignore(&section));
             let line = section.optional("line", pattern);
-            Form::Events { stream: stream?, line: line?, ignore: ignore? }
+            ReportForm::Events { stream: stream?, line: line?, ignore: ignore? }
         }
         "bpftrace-json" => {
             section.only(&["stream"]);
-            Form::BpftraceJson { stream: stream(&section)? }
+            ReportForm::BpftraceJson { stream: stream(&section)? }
         }
         _ => {
             section.only(&["map"]);
-            Form::Map { map: section.need("map", name)? }
+            ReportForm::Map { map: section.need("map", name)? }
         }
     })
 }
@@ -203,14 +205,14 @@ fn check_name(text: &str) -> Result<(), &'static str> {
 /// Default values of figures.
 struct Usual {
     counting: Option<Counting>,
-    unit: Option<Unit>,
+    unit: Option<CountedUnit>,
     whose: Whose,
     only_files: bool,
 }
 
-fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<ReportedFigure, Reported> {
+fn figure(section: &Section<'_, '_>, usual: &Usual, form: &ReportForm) -> Result<ReportedFigure, Reported> {
     let part_key = match form {
-        Form::Maps { .. } => "map",
+        ReportForm::Maps { .. } => "map",
         _ => "page",
     };
     section.only(&[
@@ -232,8 +234,8 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
     let part = part(section, part_key, form);
     // A figure of events can count all of them.
     let value = match form {
-        Form::Events { .. } => section.or("value", String::new(), |field| group(field, form)),
-        Form::Histogram { .. } => section.need("value", |field| count_of(field)),
+        ReportForm::Events { .. } => section.or("value", String::new(), |field| group(field, form)),
+        ReportForm::Histogram { .. } => section.need("value", |field| count_of(field)),
         _ => section.need("value", |field| group(field, form)),
     };
     let operations = match (section.get("operations"), &value) {
@@ -264,19 +266,19 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &Form) -> Result<Repor
             Ok(Some(whose.name().to_owned()))
         }
     });
-    let unit_of = |unit: Unit| match (form, &value) {
-        (Form::Events { .. }, Ok(value)) if value.is_empty() && !unit.is_of_lines() => Err(section
+    let unit_of = |unit: CountedUnit| match (form, &value) {
+        (ReportForm::Events { .. }, Ok(value)) if value.is_empty() && !unit.is_of_lines() => Err(section
             .error(format!("`value` is missing: it names what the call returned, of which {} are known", unit.name()))),
         _ => Ok(unit),
     };
     let labelled = section.or("where", BTreeMap::new(), |field| labelled(field, form));
-    let unit = section.or("unit", usual.unit, |field| field.choice(Unit::NAMES).map(Some));
+    let unit = section.or("unit", usual.unit, |field| field.choice(CountedUnit::NAMES).map(Some));
     let unit = unit.and_then(|unit| unit.ok_or_else(|| missing("unit"))).and_then(unit_of);
     let scale = section.or("scale", 1, |field| field.number(1..=1 << 40));
     let only_files = section.or("only_files", usual.only_files, Field::boolean);
     let file_systems = section.or("file_systems", Vec::new(), |field| field.distinct("file system", file_system));
     let counting = section.or("counting", usual.counting, |field| match form {
-        Form::Events { .. } => Err(field.error("an event counts once: this form has no other way of counting")),
+        ReportForm::Events { .. } => Err(field.error("an event counts once: this form has no other way of counting")),
         _ => field.choice(Counting::NAMES).map(Some),
     });
     let counting = counting.and_then(|counting| counting.ok_or_else(|| missing("counting")));
@@ -325,7 +327,7 @@ fn check_variants(
 }
 
 /// Reads the page or map of a figure, if the report has several.
-fn part(section: &Section<'_, '_>, key: &str, form: &Form) -> Result<Option<String>, Reported> {
+fn part(section: &Section<'_, '_>, key: &str, form: &ReportForm) -> Result<Option<String>, Reported> {
     let known: Vec<&str> = form.parts().collect();
     match section.get(key) {
         None if known.is_empty() => Ok(None),
@@ -354,7 +356,7 @@ fn count_of(field: &Field<'_, '_>) -> Result<String, Reported> {
     }
 }
 
-fn labelled(field: &Field<'_, '_>, form: &Form) -> Result<BTreeMap<String, String>, Reported> {
+fn labelled(field: &Field<'_, '_>, form: &ReportForm) -> Result<BTreeMap<String, String>, Reported> {
     let section = field.table()?;
     let read: Vec<_> = section
         .entries()
@@ -372,15 +374,15 @@ fn labelled(field: &Field<'_, '_>, form: &Form) -> Result<BTreeMap<String, Strin
     read.into_iter().collect()
 }
 
-fn group(field: &Field<'_, '_>, form: &Form) -> Result<String, Reported> {
+fn group(field: &Field<'_, '_>, form: &ReportForm) -> Result<String, Reported> {
     let name = name(field)?;
     check_group(&name, form).map_err(|message| field.error(message))?;
     Ok(name)
 }
 
 /// Labels in bpftrace maps are their keys.
-fn check_label(name: &str, form: &Form) -> Result<(), String> {
-    if !matches!(form, Form::BpftraceJson { .. }) {
+fn check_label(name: &str, form: &ReportForm) -> Result<(), String> {
+    if !matches!(form, ReportForm::BpftraceJson { .. }) {
         return check_group(name, form);
     }
     let is_part = |number: &str| number.parse().is_ok_and(|number: usize| (1..=MAX_KEYS).contains(&number));
@@ -393,22 +395,22 @@ fn check_label(name: &str, form: &Form) -> Result<(), String> {
 }
 
 /// Names in a table must be groups of its line pattern.
-fn check_group(name: &str, form: &Form) -> Result<(), String> {
-    let (Form::Table { line, .. } | Form::Events { line: Some(line), .. }) = form else {
+fn check_group(name: &str, form: &ReportForm) -> Result<(), String> {
+    let (ReportForm::Table { line, .. } | ReportForm::Events { line: Some(line), .. }) = form else {
         return check_heading(name, form);
     };
     if line.groups().any(|group| group == name) {
         return Ok(());
     }
     let known = line.groups().collect::<Vec<_>>().join(", ");
-    let of = if matches!(form, Form::Table { .. }) { "the table's line" } else { "the line of an event" };
+    let of = if matches!(form, ReportForm::Table { .. }) { "the table's line" } else { "the line of an event" };
     Err(format!("{of} has no group named `{name}`; it has {known}"))
 }
 
 /// Labels of histograms must be groups of the heading pattern.
-fn check_heading(name: &str, form: &Form) -> Result<(), String> {
-    let Form::Histogram { heading, .. } = form else { return Ok(()) };
-    let known: Vec<&str> = heading.iter().flat_map(crate::Pattern::groups).collect();
+fn check_heading(name: &str, form: &ReportForm) -> Result<(), String> {
+    let ReportForm::Histogram { heading, .. } = form else { return Ok(()) };
+    let known: Vec<&str> = heading.iter().flat_map(crate::ToolPattern::groups).collect();
     match known.contains(&name) {
         true => Ok(()),
         false if heading.is_none() => Err(format!("`{name}` would be a group of `heading`, which is not given")),

@@ -6,12 +6,12 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::{Bucket, Row, Sink, json::scalar, lines::Line};
+use super::{Bucket, SampleSink, TextRow, json::scalar, lines::TimedLine};
 
 /// Largest number of key parts with labels.
 pub(crate) const MAX_KEYS: usize = 16;
 
-pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
+pub(super) fn read(sink: &mut SampleSink<'_>, lines: impl Iterator<Item = TimedLine>) {
     // bpftrace reports lost events, so no such report means none were lost.
     sink.readings.lost = Some(0);
     // Text before the first object is not part of the report. It counts as unread if no object
@@ -56,7 +56,7 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>) {
 }
 
 /// Reads a map: a number, an object of statistics, or either of these by key.
-fn entries(sink: &mut Sink<'_>, at_ns: u64, map: &str, value: &Value, text: &str) {
+fn entries(sink: &mut SampleSink<'_>, at_ns: u64, map: &str, value: &Value, text: &str) {
     let Value::Object(by_key) = value else {
         entry(sink, at_ns, map, None, value, text);
         return;
@@ -74,7 +74,7 @@ fn entries(sink: &mut Sink<'_>, at_ns: u64, map: &str, value: &Value, text: &str
 
 /// Reads a histogram: a list of buckets, or one list by key. The figure `@map.count` is its number
 /// of values.
-fn buckets(sink: &mut Sink<'_>, at_ns: u64, map: &str, value: &Value, text: &str) {
+fn buckets(sink: &mut SampleSink<'_>, at_ns: u64, map: &str, value: &Value, text: &str) {
     let values: Vec<(Option<&String>, &Value)> = match value {
         Value::Object(by_key) => by_key.iter().map(|(key, value)| (Some(key), value)).collect(),
         value => vec![(None, value)],
@@ -112,8 +112,8 @@ fn shown(bucket: &Value) -> Bucket {
 }
 
 /// Makes labels from a key: the whole key and its parts.
-fn row_of(key: Option<&String>) -> Row<'_> {
-    let mut row = Row::new();
+fn row_of(key: Option<&String>) -> TextRow<'_> {
+    let mut row = TextRow::new();
     if let Some(key) = key {
         row.insert("key".into(), key.into());
         for (index, part) in key.split(',').take(MAX_KEYS).enumerate() {
@@ -123,7 +123,7 @@ fn row_of(key: Option<&String>) -> Row<'_> {
     row
 }
 
-fn entry(sink: &mut Sink<'_>, at_ns: u64, map: &str, key: Option<&String>, value: &Value, text: &str) {
+fn entry(sink: &mut SampleSink<'_>, at_ns: u64, map: &str, key: Option<&String>, value: &Value, text: &str) {
     let mut row = row_of(key);
     match value {
         Value::Object(fields) => {

@@ -7,17 +7,17 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use super::{Bucket, Row, Sink, number::whole};
+use super::{Bucket, SampleSink, TextRow, number::whole};
 
 /// The label with a bucket's bound.
 const BOUND: &str = "le";
 
 /// The histograms of one page, by name and labels.
 #[derive(Default)]
-pub(super) struct Histograms(BTreeMap<(String, Vec<(String, String)>), Histogram>);
+pub(super) struct Histograms(BTreeMap<(String, Vec<(String, String)>), BucketHistogram>);
 
 #[derive(Default)]
-struct Histogram {
+struct BucketHistogram {
     /// Non-cumulative counts, in the order of the page.
     buckets: Vec<Bucket>,
     /// Bound and count of the last bucket, as on the page.
@@ -31,7 +31,7 @@ struct Histogram {
 impl Histograms {
     /// Adds the sample `name` with the labels of `row`, if a figure uses its histogram. Such a
     /// figure has the suffix `_count`, `_sum` or `_bucket`.
-    pub(super) fn add(&mut self, sink: &Sink<'_>, name: &str, row: &Row<'_>, line: &str) {
+    pub(super) fn add(&mut self, sink: &SampleSink<'_>, name: &str, row: &TextRow<'_>, line: &str) {
         let Some((base, is_count)) = name
             .strip_suffix("_bucket")
             .map(|base| (base, false))
@@ -64,7 +64,7 @@ impl Histograms {
 
     /// Reports inconsistent histograms of the page read at `at_ns`, and keeps the values of the
     /// others.
-    pub(super) fn end(self, sink: &mut Sink<'_>, at_ns: u64) {
+    pub(super) fn end(self, sink: &mut SampleSink<'_>, at_ns: u64) {
         for ((base, labels), histogram) in self.0 {
             // A summary has a count, but no buckets.
             let wrong = histogram.wrong.or_else(|| match (&histogram.count, histogram.last?) {
@@ -79,7 +79,7 @@ impl Histograms {
                 None if histogram.last.is_none() => {}
                 None => {
                     let labels = labels.iter().map(|(key, value)| (Cow::from(key.as_str()), Cow::from(value.as_str())));
-                    let mut row: Row<'_> = labels.collect();
+                    let mut row: TextRow<'_> = labels.collect();
                     sink.distribution(at_ns, &row, &format!("{base}_count"), &histogram.buckets);
                     // A page without a sum also has no count. The largest bucket serves as count.
                     row.insert(BOUND.into(), "+Inf".into());
@@ -90,7 +90,7 @@ impl Histograms {
     }
 }
 
-impl Histogram {
+impl BucketHistogram {
     /// Adds a bucket. Returns what is wrong with it, if anything.
     fn bucket(&mut self, bound: Option<&Cow<'_, str>>, cumulative: u64) -> Option<&'static str> {
         let Some((text, bound)) = bound.and_then(|text| Some((text, text.parse::<f64>().ok()?))) else {

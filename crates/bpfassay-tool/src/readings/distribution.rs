@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{MAX_LABEL, MAX_SAMPLES, Readings, Row, Sink};
+use super::{MAX_LABEL, MAX_SAMPLES, Readings, SampleSink, TextRow};
 use crate::{Counting, ReportedFigure};
 
 /// Number of values up to a bound, without those of smaller buckets.
@@ -28,20 +28,20 @@ pub struct Distribution {
     pub buckets: Vec<Bucket>,
 }
 
-impl Sink<'_> {
+impl SampleSink<'_> {
     /// Keeps a histogram's buckets for figures that are its number of values. Such a figure is
     /// named `value` and fits the labels in `row`.
-    pub(super) fn distribution(&mut self, at_ns: u64, row: &Row<'_>, value: &str, buckets: &[Bucket]) {
+    pub(super) fn distribution(&mut self, at_ns: u64, row: &TextRow<'_>, value: &str, buckets: &[Bucket]) {
         self.keep(at_ns, row, buckets, |figure| figure.value == value);
     }
 
     /// Like [`Self::distribution`], for figures that are the bucket of all values. They are named
     /// `value`, and their labels name its bound.
-    pub(super) fn distribution_of_all(&mut self, at_ns: u64, row: &Row<'_>, value: &str, buckets: &[Bucket]) {
+    pub(super) fn distribution_of_all(&mut self, at_ns: u64, row: &TextRow<'_>, value: &str, buckets: &[Bucket]) {
         self.keep(at_ns, row, buckets, |figure| figure.value == value && figure.labelled.contains_key("le"));
     }
 
-    fn keep(&mut self, at_ns: u64, row: &Row<'_>, buckets: &[Bucket], is_of: impl Fn(&ReportedFigure) -> bool) {
+    fn keep(&mut self, at_ns: u64, row: &TextRow<'_>, buckets: &[Bucket], is_of: impl Fn(&ReportedFigure) -> bool) {
         for (figure, of) in self.own_figures().filter(|(_, figure)| is_of(figure)) {
             // Buckets are only shown, so dropping them makes no figure less certain.
             if self.buckets + buckets.len() > MAX_SAMPLES {
@@ -60,7 +60,7 @@ impl Sink<'_> {
 }
 
 /// Counts by bound.
-type Counts = BTreeMap<String, u64>;
+type BoundCounts = BTreeMap<String, u64>;
 
 impl Readings {
     /// The histogram values of `figure` (index `index` in the report) from `from_ns` to `to_ns`, by
@@ -73,7 +73,7 @@ impl Readings {
         from_ns: u64,
         to_ns: u64,
     ) -> BTreeMap<Option<String>, Vec<Bucket>> {
-        let mut by_subject: BTreeMap<&Option<String>, Counts> = BTreeMap::new();
+        let mut by_subject: BTreeMap<&Option<String>, BoundCounts> = BTreeMap::new();
         let of_figure = || self.distributions.iter().filter(|one| one.figure == index && one.at_ns <= to_ns);
         // Time of each subject's last report, and of its last report before the start.
         let mut last: BTreeMap<&Option<String>, [Option<u64>; 2]> = BTreeMap::new();
@@ -101,7 +101,7 @@ impl Readings {
                 };
             }
         }
-        let ascending = |counts: Counts| {
+        let ascending = |counts: BoundCounts| {
             let mut buckets: Vec<Bucket> = counts.into_iter().map(|(up_to, count)| Bucket { up_to, count }).collect();
             let bound = |bucket: &Bucket| bucket.up_to.parse::<f64>().unwrap_or(f64::INFINITY);
             buckets.sort_by(|one, other| bound(one).total_cmp(&bound(other)));

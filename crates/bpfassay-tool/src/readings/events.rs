@@ -6,15 +6,15 @@
 
 use std::borrow::Cow;
 
-use super::{MAX_LABEL, Row, Sample, Sink, json::object, lines::Line, number::whole};
-use crate::{Pattern, ReportedFigure, Unit};
+use super::{MAX_LABEL, Sample, SampleSink, TextRow, json::object, lines::TimedLine, number::whole};
+use crate::{CountedUnit, ReportedFigure, ToolPattern};
 
 /// Reads the events. `form` is the pattern of lines; `None` for JSON objects.
 pub(super) fn read(
-    sink: &mut Sink<'_>,
-    lines: impl Iterator<Item = Line>,
-    form: Option<&Pattern>,
-    ignore: Option<&Pattern>,
+    sink: &mut SampleSink<'_>,
+    lines: impl Iterator<Item = TimedLine>,
+    form: Option<&ToolPattern>,
+    ignore: Option<&ToolPattern>,
 ) {
     for line in lines {
         if sink.is_full() {
@@ -38,7 +38,7 @@ pub(super) fn read(
 }
 
 /// The amount that one event adds to `figure`, or a message if it is unknown.
-fn amount(figure: &ReportedFigure, row: &Row<'_>) -> Result<u64, String> {
+fn amount(figure: &ReportedFigure, row: &TextRow<'_>) -> Result<u64, String> {
     if figure.value.is_empty() {
         return Ok(1);
     }
@@ -48,14 +48,14 @@ fn amount(figure: &ReportedFigure, row: &Row<'_>) -> Result<u64, String> {
     let number = whole(text).and_then(|value| value.checked_mul(figure.scale));
     match (figure.unit, number) {
         (_, None) if !failed => Err(format!("`{name}` is no whole number below 2^64")),
-        (Unit::Calls, _) => Ok(1),
-        (Unit::Errors, _) => Ok(failed.into()),
-        (Unit::Successes, _) => Ok((!failed).into()),
-        (Unit::BytesReturned | Unit::BytesRequested, number) => Ok(number.unwrap_or(0)),
+        (CountedUnit::Calls, _) => Ok(1),
+        (CountedUnit::Errors, _) => Ok(failed.into()),
+        (CountedUnit::Successes, _) => Ok((!failed).into()),
+        (CountedUnit::BytesReturned | CountedUnit::BytesRequested, number) => Ok(number.unwrap_or(0)),
     }
 }
 
-fn event(sink: &mut Sink<'_>, at_ns: u64, row: &Row<'_>, text: &str) {
+fn event(sink: &mut SampleSink<'_>, at_ns: u64, row: &TextRow<'_>, text: &str) {
     sink.report(at_ns);
     sink.note_names(row);
     for (index, figure) in sink.own_figures() {

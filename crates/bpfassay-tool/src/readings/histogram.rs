@@ -11,11 +11,11 @@
 //!
 //! A figure is the number of values, named `usecs.count`. Labels are groups of the line above.
 
-use super::{Bucket, Row, Sink, lines::Line, number::whole};
-use crate::Pattern;
+use super::{Bucket, SampleSink, TextRow, lines::TimedLine, number::whole};
+use crate::ToolPattern;
 
 /// A bucket of a histogram.
-struct Range {
+struct BucketRange {
     least: u64,
     most: u64,
     count: u64,
@@ -26,17 +26,17 @@ struct Range {
 const MAX_BUCKETS: usize = 4096;
 
 /// The patterns of lines other than histograms.
-pub(super) struct Settings<'a> {
+pub(super) struct LinePatterns<'a> {
     /// Pattern of the line that names the subject of the histograms below it.
-    pub(super) heading: Option<&'a Pattern>,
+    pub(super) heading: Option<&'a ToolPattern>,
     /// Pattern of a line that is a report by itself.
-    pub(super) time: Option<&'a Pattern>,
-    pub(super) ignore: Option<&'a Pattern>,
+    pub(super) time: Option<&'a ToolPattern>,
+    pub(super) ignore: Option<&'a ToolPattern>,
 }
 
-pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>, settings: &Settings<'_>) {
+pub(super) fn read(sink: &mut SampleSink<'_>, lines: impl Iterator<Item = TimedLine>, settings: &LinePatterns<'_>) {
     let mut labels: Vec<(String, String)> = Vec::new();
-    let mut table: Option<Table> = None;
+    let mut table: Option<OpenHistogram> = None;
     for line in lines {
         if sink.is_full() {
             return;
@@ -44,7 +44,8 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>, setti
         let text = line.text.trim();
         if let Some(name) = title(text) {
             end(sink, table.take(), &labels);
-            table = Some(Table { name: name.to_owned(), at_ns: line.at_ns, buckets: Vec::new(), is_wrong: false });
+            table =
+                Some(OpenHistogram { name: name.to_owned(), at_ns: line.at_ns, buckets: Vec::new(), is_wrong: false });
             continue;
         }
         if let (Some(table), Some(bucket)) = (&mut table, bucket(text)) {
@@ -67,18 +68,18 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>, setti
 }
 
 /// An unfinished histogram.
-struct Table {
+struct OpenHistogram {
     /// The title, which names the values.
     name: String,
     /// Time when the last line was read.
     at_ns: u64,
-    buckets: Vec<Range>,
+    buckets: Vec<BucketRange>,
     /// Whether a line was invalid. The number of values is then unknown.
     is_wrong: bool,
 }
 
-impl Table {
-    fn add(&mut self, sink: &mut Sink<'_>, at_ns: u64, bucket: Option<Range>, text: &str) {
+impl OpenHistogram {
+    fn add(&mut self, sink: &mut SampleSink<'_>, at_ns: u64, bucket: Option<BucketRange>, text: &str) {
         self.at_ns = at_ns;
         let why = match bucket {
             None => "a bucket without a whole number",
@@ -106,7 +107,7 @@ fn title(text: &str) -> Option<&str> {
 
 /// Parses `2 -> 3 : 40 |****|` or `2 : 40 |****|`. Returns `Some(None)` for such a line with an
 /// invalid number.
-fn bucket(text: &str) -> Option<Option<Range>> {
+fn bucket(text: &str) -> Option<Option<BucketRange>> {
     let (range, rest) = text.split_once(':')?;
     let (count, stars) = rest.split_once('|')?;
     let stars = stars.trim_end().strip_suffix(['|', '+']).or_else(|| stars.trim_end().strip_suffix("+|"))?;
@@ -114,16 +115,16 @@ fn bucket(text: &str) -> Option<Option<Range>> {
         return None;
     }
     let (least, most) = range.split_once("->").unwrap_or((range, range));
-    let read = || Some(Range { least: whole(least)?, most: whole(most)?, count: whole(count)? });
+    let read = || Some(BucketRange { least: whole(least)?, most: whole(most)?, count: whole(count)? });
     Some(read().filter(|bucket| bucket.least <= bucket.most))
 }
 
 /// Adds the figures of a finished histogram.
-fn end(sink: &mut Sink<'_>, table: Option<Table>, labels: &[(String, String)]) {
-    let Some(Table { name, at_ns, buckets, is_wrong: false }) = table else { return };
+fn end(sink: &mut SampleSink<'_>, table: Option<OpenHistogram>, labels: &[(String, String)]) {
+    let Some(OpenHistogram { name, at_ns, buckets, is_wrong: false }) = table else { return };
     sink.report(at_ns);
     let count = buckets.iter().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count)).to_string();
-    let mut row: Row<'_> = labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
+    let mut row: TextRow<'_> = labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
     row.insert(format!("{name}.count").into(), count.into());
     if sink.row(at_ns, &row, &name) {
         let buckets: Vec<Bucket> =

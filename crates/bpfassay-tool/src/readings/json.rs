@@ -5,13 +5,13 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::{Row, Sink, lines::Line};
-use crate::Pattern;
+use super::{SampleSink, TextRow, lines::TimedLine};
+use crate::ToolPattern;
 
 /// Limit for fields of a line. serde_json limits nesting to 128 levels.
 const MAX_FIELDS: usize = 1024;
 
-pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>, ignore: Option<&Pattern>) {
+pub(super) fn read(sink: &mut SampleSink<'_>, lines: impl Iterator<Item = TimedLine>, ignore: Option<&ToolPattern>) {
     for line in lines {
         if sink.is_full() {
             return;
@@ -27,10 +27,14 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>, ignor
 }
 
 /// Parses `line` as an object, and passes its fields to `read`.
-pub(super) fn object(sink: &mut Sink<'_>, line: &Line, read: impl FnOnce(&mut Sink<'_>, &Row<'_>)) {
+pub(super) fn object(
+    sink: &mut SampleSink<'_>,
+    line: &TimedLine,
+    read: impl FnOnce(&mut SampleSink<'_>, &TextRow<'_>),
+) {
     match serde_json::from_str::<Map<String, Value>>(&line.text) {
         Ok(object) => {
-            let mut row = Row::new();
+            let mut row = TextRow::new();
             flatten(&object, "", &mut row);
             read(sink, &row);
         }
@@ -38,7 +42,7 @@ pub(super) fn object(sink: &mut Sink<'_>, line: &Line, read: impl FnOnce(&mut Si
     }
 }
 
-fn flatten<'a>(object: &'a Map<String, Value>, prefix: &str, row: &mut Row<'a>) {
+fn flatten<'a>(object: &'a Map<String, Value>, prefix: &str, row: &mut TextRow<'a>) {
     for (key, value) in object {
         if row.len() >= MAX_FIELDS {
             return;

@@ -2,18 +2,18 @@
 //! Assembles the lines of one stream from captured pieces.
 
 use super::MAX_LINE;
-use crate::{Stream, capture::Piece};
+use crate::{Stream, capture::CapturedPiece};
 
 /// A line, and the time when its end was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct TimedLine {
     pub(super) at_ns: u64,
     pub(super) text: String,
 }
 
 /// The non-empty lines of `stream`, without `\r` and terminal control sequences. Text after the
 /// last line feed is also a line. Lines longer than [`MAX_LINE`] are cut.
-pub(super) fn lines(pieces: &[Piece], stream: Stream) -> impl Iterator<Item = Line> {
+pub(super) fn lines(pieces: &[CapturedPiece], stream: Stream) -> impl Iterator<Item = TimedLine> {
     let mut pieces = pieces.iter().filter(move |piece| piece.stream == stream);
     let mut rest: &[u8] = &[];
     let mut at_ns = 0;
@@ -37,7 +37,7 @@ pub(super) fn lines(pieces: &[Piece], stream: Stream) -> impl Iterator<Item = Li
             }
             let text = plain(&std::mem::take(&mut line));
             if !text.trim().is_empty() {
-                return Some(Line { at_ns, text });
+                return Some(TimedLine { at_ns, text });
             }
         }
     })
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn lines_are_put_together_and_cleaned() {
-        let piece = |at_ns, stream, text: &str| Piece { at_ns, stream, bytes: text.as_bytes().to_vec() };
+        let piece = |at_ns, stream, text: &str| CapturedPiece { at_ns, stream, bytes: text.as_bytes().to_vec() };
         let pieces = [
             piece(1, Stream::Stdout, "a\r\n\r\nb"),
             piece(2, Stream::Stderr, "x\n"),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bpfassay_btf::{Btf, Field, MapTypes, Scalar, TypeLayout};
 use bpfassay_input::document::suggestion;
 
-use super::{ReadError, Row, Sample, Sink, Vanished};
+use super::{ReadingsError, Sample, SampleSink, TextRow, Vanished};
 use crate::{Report, ReportedFigure, capture::Dump};
 
 /// A reading of a map: its time, and the samples of each key.
@@ -15,16 +15,16 @@ type Keys<'f> = (u64, BTreeMap<&'f [u8], Vec<Sample>>);
 /// Reads the maps of `object` that `report` names from `dumps`.
 ///
 /// # Errors
-/// [`ReadError::NoObject`] without an object; other [`ReadError`]s if the BTF cannot be read, or
-/// lacks a map or field of the report.
+/// [`ReadingsError::NoObject`] without an object; other [`ReadingsError`]s if the BTF cannot be
+/// read, or lacks a map or field of the report.
 pub(super) fn read<'f>(
-    sink: &mut Sink<'f>,
+    sink: &mut SampleSink<'f>,
     report: &Report,
     dumps: &'f [Dump],
     object: Option<&[u8]>,
-) -> Result<(), ReadError> {
+) -> Result<(), ReadingsError> {
     let names = || report.form.maps().join("`, `");
-    let layouts = check(report, object.ok_or_else(|| ReadError::NoObject(names()))?)?;
+    let layouts = check(report, object.ok_or_else(|| ReadingsError::NoObject(names()))?)?;
     let mut before: BTreeMap<&str, Keys<'f>> = BTreeMap::new();
     for dump in dumps {
         let Some(layout) = layouts.get(dump.map.as_str()) else { continue };
@@ -69,8 +69,8 @@ fn vanish(all: &mut Vec<Vanished>, samples: Vec<Sample>, last_ns: u64, lacking_n
 /// Layouts of the report's maps by name. Every figure can be read from them.
 ///
 /// # Errors
-/// [`ReadError`] if the object lacks a map, or a field of a figure.
-pub(crate) fn check<'r>(report: &'r Report, object: &[u8]) -> Result<BTreeMap<&'r str, MapTypes>, ReadError> {
+/// [`ReadingsError`] if the object lacks a map, or a field of a figure.
+pub(crate) fn check<'r>(report: &'r Report, object: &[u8]) -> Result<BTreeMap<&'r str, MapTypes>, ReadingsError> {
     let of_map = |map: &'r String| {
         let is_of = |figure: &&ReportedFigure| figure.part.as_ref().is_none_or(|part| part == map);
         Ok((map.as_str(), check_map(report.figures.iter().filter(is_of), map, object)?))
@@ -82,7 +82,7 @@ fn check_map<'f>(
     figures: impl Iterator<Item = &'f ReportedFigure>,
     map: &str,
     object: &[u8],
-) -> Result<MapTypes, ReadError> {
+) -> Result<MapTypes, ReadingsError> {
     let layout = layout(map, object)?;
     let fields = |layout: &Option<TypeLayout>, whole: &str| -> Vec<String> {
         let fields = layout.iter().flat_map(|layout| &layout.fields);
@@ -96,7 +96,7 @@ fn check_map<'f>(
     });
     match needed.find(|field| !known.contains(field)) {
         None => Ok(layout),
-        Some(field) => Err(ReadError::NoField {
+        Some(field) => Err(ReadingsError::NoField {
             map: map.to_owned(),
             field: field.clone(),
             nearest: suggestion(field, known.iter().map(String::as_str)),
@@ -106,17 +106,17 @@ fn check_map<'f>(
 }
 
 /// `object` is an ELF file, or only its BTF.
-fn layout(map: &str, object: &[u8]) -> Result<MapTypes, ReadError> {
+fn layout(map: &str, object: &[u8]) -> Result<MapTypes, ReadingsError> {
     if let Ok(btf) = Btf::new(object) {
-        return btf.map(map).ok_or_else(|| ReadError::NoMap(map.to_owned()));
+        return btf.map(map).ok_or_else(|| ReadingsError::NoMap(map.to_owned()));
     }
-    let types = bpfassay_btf::of_object(object).map_err(|error| ReadError::Object(error.to_string()))?;
-    let btf = Btf::new(&types).map_err(|error| ReadError::Object(error.to_string()))?;
-    btf.map(map).ok_or_else(|| ReadError::NoMap(map.to_owned()))
+    let types = bpfassay_btf::of_object(object).map_err(|error| ReadingsError::Object(error.to_string()))?;
+    let btf = Btf::new(&types).map_err(|error| ReadingsError::Object(error.to_string()))?;
+    btf.map(map).ok_or_else(|| ReadingsError::NoMap(map.to_owned()))
 }
 
-fn entry(sink: &mut Sink<'_>, dump: &Dump, layout: &MapTypes, key: &[u8], value: &[u8]) {
-    let mut row = Row::new();
+fn entry(sink: &mut SampleSink<'_>, dump: &Dump, layout: &MapTypes, key: &[u8], value: &[u8]) {
+    let mut row = TextRow::new();
     let mut fits = true;
     if let Some(layout) = &layout.key {
         fits &= key.len() == layout.size;

@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_input::document::suggestion;
 
-use super::Row;
-use crate::{Form, Report, ReportedFigure};
+use super::TextRow;
+use crate::{Report, ReportForm, ReportedFigure};
 
 /// Limit for names, and for values of a label, that are kept for suggestions.
 const MOST: usize = 1024;
 
 /// A name or label value that a figure of the tool file has, and no report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Absent {
+pub struct AbsentName {
     /// Index of the figure in [`Report::figures`].
     pub figure: usize,
     /// Description for messages: a value or label by its name, or a label with its required value.
@@ -29,7 +29,7 @@ pub struct Absent {
 
 /// The parts of a figure that rows have.
 #[derive(Default)]
-struct Seen<'f> {
+struct SeenParts<'f> {
     has_value: bool,
     /// Labels in rows with the figure's value.
     labels: BTreeSet<&'f str>,
@@ -42,32 +42,37 @@ struct Seen<'f> {
 }
 
 /// The names in all rows.
-pub(super) struct Names<'f> {
+pub(super) struct RowNames<'f> {
     figures: &'f [ReportedFigure],
-    seen: Vec<Seen<'f>>,
+    seen: Vec<SeenParts<'f>>,
     /// Names by page, if there are several.
     all: BTreeMap<Option<&'f str>, BTreeSet<String>>,
 }
 
-impl<'f> Names<'f> {
+impl<'f> RowNames<'f> {
     /// Creates the record for `report`. `None` if all names of its form are checked earlier.
     pub(super) fn of(report: &'f Report) -> Option<Self> {
         let figures = report.figures.as_slice();
         match report.form {
-            Form::JsonLines { .. }
-            | Form::Openmetrics { .. }
-            | Form::OpenmetricsPages { .. }
-            | Form::BpftraceJson { .. }
-            | Form::Histogram { .. }
-            | Form::Events { line: None, .. } => {
-                Some(Self { figures, seen: figures.iter().map(|_| Seen::default()).collect(), all: BTreeMap::new() })
-            }
-            Form::Table { .. } | Form::Events { line: Some(_), .. } | Form::Map { .. } | Form::Maps { .. } => None,
+            ReportForm::JsonLines { .. }
+            | ReportForm::Openmetrics { .. }
+            | ReportForm::OpenmetricsPages { .. }
+            | ReportForm::BpftraceJson { .. }
+            | ReportForm::Histogram { .. }
+            | ReportForm::Events { line: None, .. } => Some(Self {
+                figures,
+                seen: figures.iter().map(|_| SeenParts::default()).collect(),
+                all: BTreeMap::new(),
+            }),
+            ReportForm::Table { .. }
+            | ReportForm::Events { line: Some(_), .. }
+            | ReportForm::Map { .. }
+            | ReportForm::Maps { .. } => None,
         }
     }
 
     /// Adds a row of the page `part`.
-    pub(super) fn add(&mut self, part: Option<&'f str>, row: &Row<'_>) {
+    pub(super) fn add(&mut self, part: Option<&'f str>, row: &TextRow<'_>) {
         let all = self.all.entry(part).or_default();
         row.keys().for_each(|name| keep(all, name));
         let is_own = |figure: &ReportedFigure| figure.part.is_none() || figure.part.as_deref() == part;
@@ -91,13 +96,13 @@ impl<'f> Names<'f> {
     }
 
     /// The names that no row had.
-    pub(super) fn absent(&self) -> Vec<Absent> {
+    pub(super) fn absent(&self) -> Vec<AbsentName> {
         self.figures
             .iter()
             .zip(&self.seen)
             .enumerate()
             .flat_map(|(index, (figure, seen))| {
-                let absent = |what, is_value, nearest| Absent { figure: index, what, is_value, nearest };
+                let absent = |what, is_value, nearest| AbsentName { figure: index, what, is_value, nearest };
                 let mut all = Vec::new();
                 if !seen.has_value {
                     let names = self.all.get(&figure.part.as_deref()).into_iter().flatten();

@@ -9,15 +9,15 @@
 
 use std::borrow::Cow;
 
-use super::{MAX_LINE, Row, Sink, buckets::Histograms};
-use crate::{Form, capture::Page};
+use super::{MAX_LINE, SampleSink, TextRow, buckets::Histograms};
+use crate::{ReportForm, capture::CapturedPage};
 
 /// Limit for labels of a sample.
 const MAX_LABELS: usize = 64;
 
-pub(super) fn read<'f>(sink: &mut Sink<'f>, form: &'f Form, pages: &[Page]) {
+pub(super) fn read<'f>(sink: &mut SampleSink<'f>, form: &'f ReportForm, pages: &[CapturedPage]) {
     for page in pages {
-        if let Form::OpenmetricsPages { pages, .. } = form {
+        if let ReportForm::OpenmetricsPages { pages, .. } = form {
             // The page is not in the tool file.
             let Some(of) = pages.get(page.place) else { continue };
             sink.part = Some(&of.name);
@@ -52,10 +52,10 @@ pub(super) fn read<'f>(sink: &mut Sink<'f>, form: &'f Form, pages: &[Page]) {
 }
 
 /// Parses `name{label="value",…} number [time stamp] [# exemplar]`.
-pub(crate) fn sample(line: &str) -> Option<Row<'_>> {
+pub(crate) fn sample(line: &str) -> Option<TextRow<'_>> {
     let end = line.find(|c: char| c == '{' || c.is_ascii_whitespace())?;
     let (name, mut rest) = line.split_at(end);
-    let mut row = Row::new();
+    let mut row = TextRow::new();
     if let Some(labels) = rest.strip_prefix('{') {
         rest = labels.trim_start();
         while !rest.starts_with('}') {

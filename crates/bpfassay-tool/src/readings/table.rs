@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Text lines that match a regular expression with named groups.
 
-use super::{Row, Sink, lines::Line};
-use crate::Pattern;
+use super::{SampleSink, TextRow, lines::TimedLine};
+use crate::ToolPattern;
 
-pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>, form: &Pattern, ignore: Option<&Pattern>) {
+pub(super) fn read(
+    sink: &mut SampleSink<'_>,
+    lines: impl Iterator<Item = TimedLine>,
+    form: &ToolPattern,
+    ignore: Option<&ToolPattern>,
+) {
     for line in lines {
         if sink.is_full() {
             return;
@@ -16,7 +21,7 @@ pub(super) fn read(sink: &mut Sink<'_>, lines: impl Iterator<Item = Line>, form:
             continue;
         };
         let groups = form.groups().filter_map(|group| Some((group.into(), found.name(group)?.as_str().into())));
-        let row: Row<'_> = groups.collect();
+        let row: TextRow<'_> = groups.collect();
         sink.report(line.at_ns);
         sink.row(line.at_ns, &row, &line.text);
     }

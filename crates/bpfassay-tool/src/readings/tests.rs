@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     Stream, ToolFile,
-    capture::{Dump, Page, Piece},
+    capture::{CapturedPage, CapturedPiece, Dump},
 };
 
 /// Parses `report` as the part `[report]` of a tool file; with `object`, of a bare object.
@@ -23,9 +23,9 @@ fn bundled(name: &str) -> Report {
     crate::load(name).unwrap().file.report.unwrap()
 }
 
-fn printed(stream: Stream, pieces: &[(u64, &str)]) -> Capture {
-    let pieces = pieces.iter().map(|&(at_ns, text)| Piece { at_ns, stream, bytes: text.as_bytes().to_vec() });
-    Capture { pieces: pieces.collect(), ..Capture::default() }
+fn printed(stream: Stream, pieces: &[(u64, &str)]) -> ToolCapture {
+    let pieces = pieces.iter().map(|&(at_ns, text)| CapturedPiece { at_ns, stream, bytes: text.as_bytes().to_vec() });
+    ToolCapture { pieces: pieces.collect(), ..ToolCapture::default() }
 }
 
 /// Returns (time, figure, subject, value) of each sample.
@@ -178,7 +178,7 @@ figures = [
 ]"#,
         false,
     );
-    let page = |at_ns, body: &str| Page { at_ns, place: 0, body: body.as_bytes().to_vec() };
+    let page = |at_ns, body: &str| CapturedPage { at_ns, place: 0, body: body.as_bytes().to_vec() };
     let pages = vec![
         page(
             1,
@@ -193,7 +193,7 @@ figures = [
             "vfs_bytes{path=\"/a \\\"b\\\"\\\\\\n,}\",} 2.097152e+06 1700000000000\nother 1.5\nplain 3\ngo_info{version=\"1\"} NaN\nbroken{ 1\nvfs_bytes 4\n",
         ),
     ];
-    let readings = read(&report, &Capture { pages, ..Capture::default() }, None).unwrap();
+    let readings = read(&report, &ToolCapture { pages, ..ToolCapture::default() }, None).unwrap();
     assert_eq!(shown(&readings), [(1, 0, "/mnt", 4097), (2, 1, "/a \"b\"\\\n,}", 2_097_152)]);
     assert_eq!((readings.unread, readings.reports.as_slice()), (2, [1, 2].as_slice()));
     assert_eq!(readings.first_unread.unwrap(), "no sample: broken{ 1");
@@ -202,7 +202,7 @@ figures = [
 #[test]
 fn the_tracers_own_page() {
     let page = include_bytes!("../../../bpfassay-tracer/tests/golden/metrics.openmetrics");
-    let pages = vec![Page { at_ns: 1, place: 0, body: page.to_vec() }];
+    let pages = vec![CapturedPage { at_ns: 1, place: 0, body: page.to_vec() }];
     let report = report(
         r#"openmetrics = { port = 9100 }
 whose = "cgroup"
@@ -212,7 +212,7 @@ figures = [
 ]"#,
         false,
     );
-    let readings = read(&report, &Capture { pages, ..Capture::default() }, None).unwrap();
+    let readings = read(&report, &ToolCapture { pages, ..ToolCapture::default() }, None).unwrap();
     assert_eq!(shown(&readings), [(1, 0, "/job \"1\"\n\\é", 6), (1, 1, "/job \"1\"\n\\é", 4096)]);
     assert_eq!((readings.unread, readings.first_unread), (0, None));
 }
@@ -267,7 +267,7 @@ fn maps_of_bare_objects() {
         (vec![0; 32], vec![0; 24]),
     ];
     let dump = Dump { at_ns: 4, map: "counts".to_owned(), copies: 2, entries };
-    let capture = Capture { dumps: vec![dump], ..Capture::default() };
+    let capture = ToolCapture { dumps: vec![dump], ..ToolCapture::default() };
     let readings = read(&map_report(), &capture, Some(OBJECT)).unwrap();
     assert_eq!(shown(&readings), [(4, 0, "7", 130), (4, 1, "ior", 3), (4, 1, "sh", 0)]);
     assert_eq!(readings.unread, 1);
@@ -295,7 +295,7 @@ fn keys_that_a_reading_lacks_are_noted_with_what_they_had() {
     let dump = |at_ns, entries| Dump { at_ns, map: "counts".to_owned(), copies: 2, entries };
     let vanished = |cut, last| {
         let dumps = vec![dump(4, vec![first.clone(), second.clone()]), dump(9, last)];
-        read(&map_report(), &Capture { dumps, cut, ..Capture::default() }, Some(OBJECT)).unwrap().vanished
+        read(&map_report(), &ToolCapture { dumps, cut, ..ToolCapture::default() }, Some(OBJECT)).unwrap().vanished
     };
     assert_eq!(vanished(false, vec![second.clone(), first.clone()]), []);
     let gone = Vanished { figure: 0, subject: Some("7".to_owned()), keys: 1, amount: 2, last_ns: 4, lacking_ns: 9 };
@@ -328,7 +328,7 @@ fn global_variables_are_read_where_the_linker_puts_them() {
     };
     let bss = [words(&[11, 22]), vec![33, 0, 0, 0]].concat();
     let dumps = vec![dump(".bss", bss), dump(".data.opened", words(&[44, 55]))];
-    let capture = Capture { dumps, ..Capture::default() };
+    let capture = ToolCapture { dumps, ..ToolCapture::default() };
     let readings = read(&report, &capture, Some(GLOBALS)).unwrap();
     assert_eq!(shown(&readings), [(4, 0, "-", 11), (4, 1, "-", 22), (4, 2, "-", 33), (4, 3, "-", 55)]);
     assert_eq!((readings.unread, readings.first_unread), (0, None));
@@ -338,7 +338,7 @@ fn global_variables_are_read_where_the_linker_puts_them() {
 #[test]
 fn a_map_has_the_fields_of_every_figure() {
     let with = |figure: &str| report(&format!("map = {{ map = \"counts\" }}\nfigures = [{{ {figure} }}]"), true);
-    let error = |figure| match read(&with(figure), &Capture::default(), Some(OBJECT)) {
+    let error = |figure| match read(&with(figure), &ToolCapture::default(), Some(OBJECT)) {
         Err(error) => error.to_string(),
         Ok(readings) => format!("{readings:?}"),
     };
@@ -352,7 +352,7 @@ fn a_map_has_the_fields_of_every_figure() {
         assert!(error(figure).contains("has no field"), "{figure}");
     }
     let absent = with("value = 'byts', operations = 'read', unit = 'bytes-returned', blank_is_zero = true");
-    assert!(read(&absent, &Capture::default(), Some(OBJECT)).is_ok());
+    assert!(read(&absent, &ToolCapture::default(), Some(OBJECT)).is_ok());
 }
 
 #[test]
@@ -428,10 +428,10 @@ proptest! {
             map_report(),
         ];
         for bytes in [bytes, text.into_bytes()] {
-            let piece = Piece { at_ns: 1, stream: Stream::Stdout, bytes: bytes.clone() };
+            let piece = CapturedPiece { at_ns: 1, stream: Stream::Stdout, bytes: bytes.clone() };
             let (key, value) = bytes.split_at(bytes.len().min(32));
             let dump = Dump { at_ns: 1, map: "counts".to_owned(), copies: 1, entries: vec![(key.to_vec(), value.to_vec())] };
-            let capture = Capture { pieces: vec![piece], pages: vec![Page { at_ns: 1, place: 0, body: bytes }], dumps: vec![dump], cut: false };
+            let capture = ToolCapture { pieces: vec![piece], pages: vec![CapturedPage { at_ns: 1, place: 0, body: bytes }], dumps: vec![dump], cut: false };
             for form in &forms {
                 let readings = read(form, &capture, Some(OBJECT)).unwrap();
                 prop_assert!(readings.samples.len() <= 400);
@@ -444,6 +444,6 @@ proptest! {
         let mut object = OBJECT.to_vec();
         object[at] = byte;
         let dump = Dump { at_ns: 1, map: "counts".to_owned(), copies: 1, entries: vec![entry(1, 0, "a", &[(1, 1, 1)])] };
-        let _ = read(&map_report(), &Capture { dumps: vec![dump], ..Capture::default() }, Some(&object));
+        let _ = read(&map_report(), &ToolCapture { dumps: vec![dump], ..ToolCapture::default() }, Some(&object));
     }
 }

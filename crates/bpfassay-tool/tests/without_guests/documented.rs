@@ -12,8 +12,8 @@
 use std::{fs, path::Path};
 
 use bpfassay_tool::{
-    Capture, Form, Stream, ToolFile,
-    capture::{Page, Piece},
+    ReportForm, Stream, ToolCapture, ToolFile,
+    capture::{CapturedPage, CapturedPiece},
     finding::Kind,
     init::tool_file,
     read,
@@ -59,16 +59,16 @@ fn files_of_the_book_read_the_output_that_stands_before_them() {
         let report = tool.report.unwrap();
         let Some(output) = output.take() else {
             // The test object stands for the object of the page.
-            assert!(matches!(report.form, Form::Map { .. }));
+            assert!(matches!(report.form, ReportForm::Map { .. }));
             let object = include_bytes!("../data/counts.bpf.o");
-            assert!(read(&report, &Capture::default(), Some(object)).is_ok());
+            assert!(read(&report, &ToolCapture::default(), Some(object)).is_ok());
             continue;
         };
         let bytes = output.as_bytes().to_vec();
-        let capture = Capture {
-            pieces: vec![Piece { at_ns: 1, stream: Stream::Stdout, bytes: bytes.clone() }],
-            pages: vec![Page { at_ns: 1, place: 0, body: bytes }],
-            ..Capture::default()
+        let capture = ToolCapture {
+            pieces: vec![CapturedPiece { at_ns: 1, stream: Stream::Stdout, bytes: bytes.clone() }],
+            pages: vec![CapturedPage { at_ns: 1, place: 0, body: bytes }],
+            ..ToolCapture::default()
         };
         let readings = read(&report, &capture, None).unwrap();
         assert_eq!(readings.unread, 0, "{}: {:?}", tool.name, readings.first_unread);

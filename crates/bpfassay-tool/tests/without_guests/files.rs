@@ -13,7 +13,8 @@ use std::{fs, path::Path};
 
 use bpfassay_protocol::{Arch, Operation};
 use bpfassay_tool::{
-    Counting, Form, Ready, Service, Signal, Source, Stop, Stream, ToolFile, Unit, Whose, bundled, file::of_target, load,
+    CountedUnit, Counting, MissingService, Ready, ReportForm, Signal, Source, Stop, Stream, ToolFile, Whose, bundled,
+    file::of_target, load,
 };
 use proptest::prelude::*;
 
@@ -78,7 +79,7 @@ fn a_file_describes_a_tool() {
     assert!(tool.source.has(Arch::X86_64, "6.12") && !tool.source.has(Arch::Aarch64, "6.12"));
     let [reads, writes] = tool.figures() else { panic!("{tool:?}") };
     assert_eq!((reads.operations.as_slice(), reads.counting), ([Operation::Read].as_slice(), Counting::Cumulative));
-    assert_eq!((reads.unit, reads.whose, reads.label.as_deref()), (Unit::BytesReturned, Whose::System, None));
+    assert_eq!((reads.unit, reads.whose, reads.label.as_deref()), (CountedUnit::BytesReturned, Whose::System, None));
     assert_eq!(
         (writes.whose, writes.label.as_deref(), writes.counting),
         (Whose::Cgroup, Some("cg"), Counting::Interval)
@@ -128,7 +129,7 @@ fn what_is_not_given_has_a_default() {
     let report = tool.report.unwrap();
     assert_eq!((report.figures[0].scale, report.figures[0].counting), (1024, Counting::Cumulative));
     let exporter = GOOD.replace("json-lines = { ignore = \"^#\" }", "openmetrics = { port = 9100 }");
-    let Form::Openmetrics { path, interval_ms, .. } = parse(&exporter).report.unwrap().form else { panic!() };
+    let ReportForm::Openmetrics { path, interval_ms, .. } = parse(&exporter).report.unwrap().form else { panic!() };
     assert_eq!((path.as_str(), interval_ms), ("/metrics", None));
 }
 
@@ -351,8 +352,8 @@ fn a_table_has_a_group_for_everything_that_is_spoken_of() {
 #[test]
 fn services_that_a_tool_needs_are_known_ones() {
     let with = |needs: &str| GOOD.replace("deadline = \"90s\"", &format!("deadline = \"90s\"\nneeds = {needs}"));
-    assert_eq!(parse(&with("[\"cri-o\", \"dbus\"]")).needs, [Service::CriO, Service::DBus]);
-    assert_eq!(parse(&with("\"systemd\"")).needs, [Service::Systemd]);
+    assert_eq!(parse(&with("[\"cri-o\", \"dbus\"]")).needs, [MissingService::CriO, MissingService::DBus]);
+    assert_eq!(parse(&with("\"systemd\"")).needs, [MissingService::Systemd]);
     let error = |needs: &str| ToolFile::parse("t.toml", &with(needs)).unwrap_err().to_string();
     let known =
         "unknown value `sistemd`; known are systemd, dbus, containerd, docker, cri-o, udev; did you mean `systemd`?";
@@ -361,7 +362,7 @@ fn services_that_a_tool_needs_are_known_ones() {
     assert!(
         refused_in(OBJECT, "[report]", "[start]\nneeds = [\"udev\"]\n[report]").contains("no program that would need")
     );
-    for (name, service) in Service::NAMES {
+    for (name, service) in MissingService::NAMES {
         let json = serde_json::to_string(service).unwrap();
         assert_eq!(json, format!("\"{name}\""));
     }

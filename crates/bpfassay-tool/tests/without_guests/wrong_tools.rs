@@ -10,9 +10,9 @@ use std::{error::Error as _, fs};
 use bpfassay_btf::prototype;
 use bpfassay_protocol::Arch;
 use bpfassay_tool::{
-    Capture, Form, Source,
+    ReportForm, Source, ToolCapture,
     capture::Dump,
-    finding::{Evidence, FindingStatus, Kind, Limits, evaluate},
+    finding::{Evidence, FindingStatus, Kind, ValueLimits, evaluate},
     load, read,
 };
 
@@ -38,7 +38,7 @@ fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
             let object = fs::read(directory.path().join(path)).unwrap();
             let checked = prototype::check(&object, KERNEL, arch).unwrap();
             let evidence = Evidence { prototypes: Some(&checked), ..Evidence::default() };
-            for result in evaluate(&evidence, &Limits::default()) {
+            for result in evaluate(&evidence, &ValueLimits::default()) {
                 if let FindingStatus::Found { evidence, .. } = result.status {
                     assert_eq!(result.kind, Kind::PrototypeDiffers, "{name}: {evidence:?}");
                     differing.push(format!("{name}: {}", evidence.join("; ")));
@@ -105,7 +105,7 @@ fn their_maps_are_read_by_their_objects_types() {
     let directory = tempfile::tempdir().unwrap();
     for name in built::build("wrong-tools", directory.path()) {
         let tool = load(directory.path().join(format!("{name}.toml")).to_str().unwrap()).unwrap().file;
-        let Some(report) = tool.report.as_ref().filter(|report| matches!(report.form, Form::Map { .. })) else {
+        let Some(report) = tool.report.as_ref().filter(|report| matches!(report.form, ReportForm::Map { .. })) else {
             continue;
         };
         let object = fs::read(directory.path().join(format!("{name}.bpf.o"))).unwrap();
@@ -119,7 +119,8 @@ fn their_maps_are_read_by_their_objects_types() {
         key.resize(40, 0);
         let value = [3_u64, 300, 1].map(u64::to_le_bytes).concat();
         let dump = Dump { at_ns: 1, map: "counts".to_owned(), copies: 1, entries: vec![(key, value)] };
-        let readings = read(report, &Capture { dumps: vec![dump], ..Capture::default() }, Some(&object)).unwrap();
+        let readings =
+            read(report, &ToolCapture { dumps: vec![dump], ..ToolCapture::default() }, Some(&object)).unwrap();
         assert_eq!((readings.unread, &readings.first_unread), (0, &None), "{name}");
         let [sample] = readings.samples.as_slice() else { panic!("{name}: {readings:?}") };
         let figure = &report.figures[sample.figure];

@@ -16,7 +16,7 @@ pub struct KernelIncident {
     /// The kernel's time stamp of that line, in microseconds since boot, if it has one.
     pub time_us: Option<u64>,
     /// Following lines with details (registers that locate it, task, first frames), bounded in
-    /// number. They are complete only in [`crate::Ending::incidents`].
+    /// number. They are complete only in [`crate::GuestEnding::incidents`].
     pub details: Vec<String>,
 }
 

@@ -7,7 +7,7 @@ pub(crate) const MAX_LINE: usize = 4096;
 /// Cuts a byte stream into lines of bounded length, without control characters and terminal
 /// sequences.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct LineCutter {
     line: Vec<u8>,
     cut: bool,
     escape: Escape,
@@ -22,7 +22,7 @@ enum Escape {
     Control,
 }
 
-impl Lines {
+impl LineCutter {
     /// Processes bytes, and passes each line that they complete to `each`.
     pub(crate) fn push(&mut self, bytes: &[u8], mut each: impl FnMut(String)) {
         for &byte in bytes {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     fn lines(chunks: &[&[u8]]) -> Vec<String> {
-        let mut lines = Lines::default();
+        let mut lines = LineCutter::default();
         let mut found = Vec::new();
         for chunk in chunks {
             lines.push(chunk, |line| found.push(line));

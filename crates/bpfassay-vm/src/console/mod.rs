@@ -8,6 +8,6 @@ pub(crate) mod reader;
 mod watch;
 
 pub use incident::{KernelIncident, KernelIncidentKind, Severity};
-pub(crate) use lines::Lines;
+pub(crate) use lines::LineCutter;
 pub(crate) use log::ConsoleLog;
 pub use watch::Watch;

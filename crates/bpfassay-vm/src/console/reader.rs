@@ -8,8 +8,8 @@ use std::sync::{
 
 use tokio::sync::mpsc;
 
-use super::{ConsoleLog, KernelIncident, Lines, Watch};
-use crate::output::Output;
+use super::{ConsoleLog, KernelIncident, LineCutter, Watch};
+use crate::output::OutputFile;
 
 pub(crate) struct ConsoleReport {
     pub(crate) incidents: Vec<KernelIncident>,
@@ -19,13 +19,13 @@ pub(crate) struct ConsoleReport {
 
 /// Reads the console to its end, or until `enough` is set.
 pub(crate) async fn watch(
-    mut console: Output,
+    mut console: OutputFile,
     mut log: ConsoleLog,
     mut output: Option<mpsc::Sender<Vec<u8>>>,
     incidents: mpsc::UnboundedSender<KernelIncident>,
     enough: Arc<AtomicBool>,
 ) -> ConsoleReport {
-    let mut lines = Lines::default();
+    let mut lines = LineCutter::default();
     let mut incidents_seen = Watch::default();
     // An interactive user has already seen the output.
     let is_logged = output.is_none();

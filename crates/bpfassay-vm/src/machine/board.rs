@@ -7,7 +7,7 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::device::Device;
+use crate::device::MachineDevice;
 
 /// The executor of the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -43,7 +43,7 @@ impl Board {
     }
 }
 
-impl Device for Board {
+impl MachineDevice for Board {
     fn arguments(&self) -> Vec<OsString> {
         // QEMU decides whether TCG has a host thread for each vCPU. Forcing it would break memory
         // ordering for an x86_64 guest on an aarch64 host.

@@ -3,11 +3,11 @@
 
 use std::ffi::OsString;
 
-use crate::device::Device;
+use crate::device::MachineDevice;
 
 /// Files and parameters that QEMU loads.
 #[derive(Debug, Clone)]
-pub(crate) struct Boot {
+pub(crate) struct BootFiles {
     /// Kernel image in a form that QEMU boots on the architecture (x86_64: bzImage; aarch64: Image
     /// or EFI zboot if QEMU supports it; riscv64: Image or EFI vmlinuz).
     pub(crate) kernel: OsString,
@@ -16,7 +16,7 @@ pub(crate) struct Boot {
     pub(crate) command_line: String,
 }
 
-impl Device for Boot {
+impl MachineDevice for BootFiles {
     fn arguments(&self) -> Vec<OsString> {
         let mut all = vec!["-kernel".into(), self.kernel.clone()];
         if let Some(initrd) = &self.initrd {

@@ -4,24 +4,24 @@
 use std::ffi::OsString;
 
 use crate::{
-    Clock,
-    device::{Device, arguments},
+    GuestClock,
+    device::{MachineDevice, arguments},
 };
 
 /// Everything outside of the guest that could influence its figures: clock, calendar, randomness.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClockAndSeed {
-    pub(crate) clock: Clock,
-    /// Seed of everything random in the machine, used under [`Clock::Instructions`].
+    pub(crate) clock: GuestClock,
+    /// Seed of everything random in the machine, used under [`GuestClock::Instructions`].
     pub(crate) seed: u64,
 }
 
-impl Device for ClockAndSeed {
+impl MachineDevice for ClockAndSeed {
     fn arguments(&self) -> Vec<OsString> {
         match self.clock {
             // The VM's clock, not the host's: a guest that the host stops does not see time jump.
-            Clock::Wall => arguments(["-rtc", "base=utc,clock=vm"]),
-            Clock::Instructions => {
+            GuestClock::Wall => arguments(["-rtc", "base=utc,clock=vm"]),
+            GuestClock::Instructions => {
                 let mut all = arguments(["-icount", "shift=0,sleep=off"]);
                 // Seeds the random generators of QEMU's processors and the seed for the kernel
                 // (docs/devel/replay.rst and util/guest-random.c of QEMU). QEMU accepts 64 bits.

@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use bpfassay_protocol::Arch;
 
 use crate::{
-    Clock,
-    device::{Device, arguments, channel, descriptor},
+    GuestClock,
+    device::{MachineDevice, arguments, channel, descriptor},
 };
 
 /// The serial console on an inherited socket or file.
@@ -16,7 +16,7 @@ pub(crate) struct Console {
     pub(crate) arch: Arch,
     /// Whether the kernel prints all messages, not only warnings and worse.
     pub(crate) verbose: bool,
-    pub(crate) clock: Clock,
+    pub(crate) clock: GuestClock,
 }
 
 impl Console {
@@ -27,7 +27,7 @@ impl Console {
     }
 }
 
-impl Device for Console {
+impl MachineDevice for Console {
     fn arguments(&self) -> Vec<OsString> {
         let mut all = channel("console", descriptor::CONSOLE, self.clock).to_vec();
         all.extend(arguments(["-serial", "chardev:console"]));

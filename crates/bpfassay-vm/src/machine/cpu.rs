@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use bpfassay_protocol::Arch;
 
-use crate::{Accelerator, device::Device};
+use crate::{Accelerator, device::MachineDevice};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cpu {
@@ -25,7 +25,7 @@ impl Cpu {
     }
 }
 
-impl Device for Cpu {
+impl MachineDevice for Cpu {
     fn arguments(&self) -> Vec<OsString> {
         vec!["-cpu".into(), self.model().into(), "-smp".into(), self.count.to_string().into()]
     }

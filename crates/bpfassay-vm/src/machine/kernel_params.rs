@@ -5,7 +5,7 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Accelerator, Clock, device::Device};
+use crate::{Accelerator, GuestClock, device::MachineDevice};
 
 /// Whether kernel and processes have the same addresses on every boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -25,12 +25,12 @@ pub enum Aslr {
 pub(crate) struct KernelParams {
     pub(crate) arch: Arch,
     pub(crate) accelerator: Accelerator,
-    pub(crate) clock: Clock,
+    pub(crate) clock: GuestClock,
     pub(crate) cpus: u32,
     pub(crate) aslr: Aslr,
 }
 
-impl Device for KernelParams {
+impl MachineDevice for KernelParams {
     fn kernel_parameters(&self) -> Vec<String> {
         let mut parameters = vec![
             // A panic resets the machine at once, and `-no-reboot` makes QEMU exit. The trace is on
@@ -51,7 +51,7 @@ impl Device for KernelParams {
         if self.accelerator == Accelerator::Tcg && self.cpus == 1 {
             parameters.extend(self.arch.facts().single_tcg_cpu_parameters);
         }
-        if self.accelerator == Accelerator::Tcg && self.clock == Clock::Wall {
+        if self.accelerator == Accelerator::Tcg && self.clock == GuestClock::Wall {
             parameters.extend(self.arch.facts().emulated_wall_clock_parameters);
         }
         match self.aslr {

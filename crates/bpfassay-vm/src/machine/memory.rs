@@ -5,16 +5,16 @@ use std::ffi::OsString;
 
 use bpfassay_protocol::Arch;
 
-use crate::device::Device;
+use crate::device::MachineDevice;
 
 /// Memory in MiB.
 #[derive(Debug, Clone, Copy)]
-pub struct Memory {
+pub struct MachineMemory {
     /// Size in MiB.
     pub mib: u32,
 }
 
-impl Memory {
+impl MachineMemory {
     /// Returns `mib`, or the next larger size at which QEMU for `arch` accepts an initramfs of
     /// `initramfs` bytes.
     #[must_use]
@@ -25,7 +25,7 @@ impl Memory {
     }
 }
 
-impl Device for Memory {
+impl MachineDevice for MachineMemory {
     fn arguments(&self) -> Vec<OsString> {
         vec!["-m".into(), format!("{}M", self.mib).into()]
     }
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn sizes_at_which_qemu_refuses_an_initramfs_are_avoided() {
-        let of = |arch, mib| Memory::for_initramfs(arch, mib, 900 << 20).mib;
+        let of = |arch, mib| MachineMemory::for_initramfs(arch, mib, 900 << 20).mib;
         assert_eq!(of(Arch::Riscv64, 1024), 1024);
         assert_eq!(of(Arch::Riscv64, 2175), 2175);
         assert_eq!(of(Arch::Riscv64, 2176), 3476);

@@ -3,13 +3,13 @@
 
 use std::ffi::OsString;
 
-use crate::device::{Device, arguments, descriptor, socket};
+use crate::device::{MachineDevice, arguments, descriptor, socket};
 
 /// QMP for the life cycle: capabilities, status, quit, events.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Monitor;
 
-impl Device for Monitor {
+impl MachineDevice for Monitor {
     fn arguments(&self) -> Vec<OsString> {
         let mut all = socket("monitor", descriptor::MONITOR).to_vec();
         all.extend(arguments(["-mon", "chardev=monitor,mode=control"]));

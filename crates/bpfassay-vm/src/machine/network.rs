@@ -7,7 +7,7 @@ use std::ffi::OsString;
 
 use bpfassay_protocol::nodes::Node;
 
-use crate::device::{Device, descriptor};
+use crate::device::{MachineDevice, descriptor};
 
 /// The card of one node. A single guest has none.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,7 @@ pub(crate) struct Network {
     pub(crate) node: Option<Node>,
 }
 
-impl Device for Network {
+impl MachineDevice for Network {
     fn arguments(&self) -> Vec<OsString> {
         let Some(node) = self.node else { return Vec::new() };
         let mut all: Vec<String> = Vec::new();

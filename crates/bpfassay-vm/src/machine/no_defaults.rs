@@ -3,14 +3,14 @@
 
 use std::ffi::OsString;
 
-use crate::device::{Device, arguments};
+use crate::device::{MachineDevice, arguments};
 
 /// No default devices, no display, no NIC except that of `network.rs`, no user configuration. QEMU
 /// exits when the guest reboots.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NoDefaults;
 
-impl Device for NoDefaults {
+impl MachineDevice for NoDefaults {
     fn arguments(&self) -> Vec<OsString> {
         arguments(["-no-user-config", "-nodefaults", "-display", "none", "-nic", "none", "-no-reboot"])
     }

@@ -3,17 +3,17 @@
 
 use std::ffi::OsString;
 
-use crate::device::{Device, descriptor, path_of};
+use crate::device::{MachineDevice, descriptor, path_of};
 
 /// A plugin of QEMU's translator, which writes its counts to an inherited file.
 #[derive(Debug, Clone)]
-pub(crate) struct Plugin {
+pub(crate) struct TranslatorPlugin {
     pub(crate) on: bool,
     /// The model of caches and branches in the plugin's notation, without commas.
     pub(crate) model: Option<String>,
 }
 
-impl Device for Plugin {
+impl MachineDevice for TranslatorPlugin {
     fn arguments(&self) -> Vec<OsString> {
         if !self.on {
             return Vec::new();

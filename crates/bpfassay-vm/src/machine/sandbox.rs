@@ -4,18 +4,18 @@
 
 use std::ffi::OsString;
 
-use crate::device::{Device, arguments};
+use crate::device::{MachineDevice, arguments};
 
 /// The filter with all its denials: no obsolete system calls, no change of user, no other programs,
 /// no change of priorities and processors.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sandbox {
+pub(crate) struct SyscallFilter {
     /// Whether the filter is on. It must be built into QEMU and supported by the host's kernel
     /// ([`crate::Confinement::sandbox`]).
     pub(crate) on: bool,
 }
 
-impl Device for Sandbox {
+impl MachineDevice for SyscallFilter {
     fn arguments(&self) -> Vec<OsString> {
         if !self.on {
             return Vec::new();

@@ -9,15 +9,15 @@ use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 use super::{
     EVENT_BACKLOG, OUTPUT_TAIL, QUIT_PATIENCE,
     alarms::{Alarm, Alarms},
-    held::Held,
+    waiting_incidents::WaitingIncidents,
 };
 use crate::{
-    BootedFor, Deadlines, EndReason, Event, KernelIncident, MessageOrder,
+    BootedFor, EndReason, GuestDeadlines, KernelIncident, MessageOrder, VmEvent,
     agent::PortEvent,
     event::{Delivery, StopRequest},
     exit_classifier::ExitClassifier,
     monitor::Shutdown,
-    progress::Progress,
+    progress::GuestProgress,
 };
 
 /// An alarm this late means that the host was suspended: this program, and possibly QEMU, was
@@ -66,7 +66,7 @@ pub(super) struct GuestWatch {
     order: MessageOrder,
     /// Incidents of the kernel. They wait until everything that the agent had sent by then is read,
     /// which shows the run of each incident.
-    pub(super) held: Held,
+    pub(super) held: WaitingIncidents,
     /// Events for the owner, in order.
     pub(super) queue: VecDeque<Delivery>,
     /// A deadline that has passed, and the question that must be answered first, because the agent
@@ -83,17 +83,17 @@ pub(super) struct GuestWatch {
 impl GuestWatch {
     pub(super) fn new(
         started: Instant,
-        (deadlines, booted_for): (Deadlines, BootedFor),
+        (deadlines, booted_for): (GuestDeadlines, BootedFor),
         ask: UnboundedSender<u64>,
         is_suspended: Box<dyn Fn() -> bool + Send>,
     ) -> Self {
-        let progress = Progress::new(deadlines);
+        let progress = GuestProgress::new(deadlines);
         Self {
             started,
             whole_boot: progress.whole_boot(),
             classifier: ExitClassifier::new(progress),
             order: MessageOrder::new(booted_for),
-            held: Held::default(),
+            held: WaitingIncidents::default(),
             queue: VecDeque::new(),
             last_look: None,
             alarms: Alarms::default(),
@@ -157,7 +157,7 @@ impl GuestWatch {
         // The reader ends with the agent's port.
         match self.open.agent && self.ask.send(self.held.next()).is_ok() {
             true => self.held.push(incident),
-            false => self.queue.push_back((Event::KernelIncident(incident), None)),
+            false => self.queue.push_back((VmEvent::KernelIncident(incident), None)),
         }
     }
 
@@ -181,7 +181,7 @@ impl GuestWatch {
                     self.alarms.end_now(now);
                     return None;
                 };
-                let is_last = matches!(&delivery, (Event::Message(message), _) if is_last(message));
+                let is_last = matches!(&delivery, (VmEvent::Message(message), _) if is_last(message));
                 self.queue.push_back(delivery);
                 // The agent does not know when its last frame has left QEMU, so it waits for this
                 // acknowledgement before it powers off. An agent that receives no messages has its
@@ -240,7 +240,7 @@ impl GuestWatch {
         if !self.classifier.handle_message(&received.message, now.saturating_duration_since(self.started)) {
             return None;
         }
-        Some((Event::Message(received.message), Some(received.room)))
+        Some((VmEvent::Message(received.message), Some(received.room)))
     }
 
     fn end_of_phase(&self) -> Option<Instant> {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
-use bpfassay_vm::{BootOptions, Clock, Deadlines, Guest, Initramfs, Machine, PluginUse, Qemu};
+use bpfassay_vm::{BootOptions, Guest, GuestClock, GuestDeadlines, Initramfs, Machine, PluginUse, Qemu};
 use tempfile::TempDir;
 
 /// Returns a kernel to boot: that of `BPFASSAY_TEST_KERNEL_X86_64` (and similar variables for other
@@ -54,7 +54,7 @@ impl TestBoot {
         let program = bpfassay_chaos::qemu::program(arch, directory.path()).unwrap();
         let qemu = Qemu::find(arch, Some(&program)).await.unwrap();
         let mut options = BootOptions::new(directory.path().join("console.log"));
-        options.deadlines = Deadlines { boot: Some(60), ..Deadlines::default() };
+        options.deadlines = GuestDeadlines { boot: Some(60), ..GuestDeadlines::default() };
         Some(Self { machine: Machine { memory_mib: 512, ..Machine::new(arch, kernel) }, options, directory, qemu })
     }
 
@@ -84,7 +84,7 @@ impl TestBoot {
 
     /// Puts the machine under the instruction clock, and makes QEMU load the plugin.
     pub(crate) async fn count_instructions(&mut self) {
-        self.machine.clock = Clock::Instructions;
+        self.machine.clock = GuestClock::Instructions;
         for plugin in bpfassay_plugin::plugins() {
             if self.qemu.try_plugin(plugin.code, PluginUse::Counts).await.is_ok() {
                 self.options.plugin = Some(plugin.code);

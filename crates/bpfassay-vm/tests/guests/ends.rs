@@ -25,7 +25,7 @@ use bpfassay_protocol::{
     message::{GuestMessage, HostMessage, Phase},
 };
 use bpfassay_vm::{
-    EndReason, Ending, Event, Guest, Initramfs, KernelIncident, KernelIncidentKind, Machine, Severity, VmError,
+    EndReason, Guest, GuestEnding, Initramfs, KernelIncident, KernelIncidentKind, Machine, Severity, VmError, VmEvent,
     file_for_initramfs,
 };
 
@@ -109,13 +109,13 @@ impl Drop for Load {
 }
 
 /// Collects everything until the end.
-async fn story(guest: &mut Guest) -> (Vec<GuestMessage>, Vec<KernelIncident>, Ending) {
+async fn story(guest: &mut Guest) -> (Vec<GuestMessage>, Vec<KernelIncident>, GuestEnding) {
     let (mut messages, mut incidents) = (Vec::new(), Vec::new());
     loop {
         match guest.next_event().await {
-            Event::Message(message) => messages.push(message),
-            Event::KernelIncident(incident) => incidents.push(incident),
-            Event::Ended(ending) => return (messages, incidents, *ending),
+            VmEvent::Message(message) => messages.push(message),
+            VmEvent::KernelIncident(incident) => incidents.push(incident),
+            VmEvent::Ended(ending) => return (messages, incidents, *ending),
         }
     }
 }
@@ -214,7 +214,7 @@ mod scenario {
     pub(crate) async fn the_host_can_talk_to_the_agent(arch: Arch) {
         let Some(test) = TestBoot::with_init(arch, &frames(&[hello()]), "wp", "").await else { return };
         let mut guest = test.boot().await;
-        assert_eq!(guest.next_event().await, Event::Message(hello()));
+        assert_eq!(guest.next_event().await, VmEvent::Message(hello()));
         guest.send(&HostMessage::PowerOff).unwrap();
         let (_, _, ending) = story(&mut guest).await;
         assert_eq!(ending.reason, EndReason::PoweredOffEarly, "it read the message: {ending:?}");
@@ -380,7 +380,7 @@ async fn stopping_is_an_end_of_its_own_with_and_without_grace() {
     let Some(test) = TestBoot::with_init(Arch::X86_64, &frames(&[hello()]), "h", "").await else { return };
     for grace in [Duration::ZERO, Duration::from_millis(300)] {
         let mut guest = test.boot().await;
-        assert_eq!(guest.next_event().await, Event::Message(hello()));
+        assert_eq!(guest.next_event().await, VmEvent::Message(hello()));
         let process = guest.process_id().unwrap();
         assert_eq!(guest.shut_down(grace).await.reason, EndReason::Stopped);
         assert!(!runs(process));
@@ -388,7 +388,7 @@ async fn stopping_is_an_end_of_its_own_with_and_without_grace() {
     // An agent that powers off does not use up the grace.
     let test = TestBoot::with_init(Arch::X86_64, &frames(&[hello()]), "wp", "").await.unwrap();
     let mut guest = test.boot().await;
-    assert_eq!(guest.next_event().await, Event::Message(hello()));
+    assert_eq!(guest.next_event().await, VmEvent::Message(hello()));
     let ending = tokio::time::timeout(Duration::from_secs(30), guest.shut_down(Duration::from_secs(3600))).await;
     assert_eq!(ending.unwrap().reason, EndReason::Stopped);
 }
@@ -397,7 +397,7 @@ async fn stopping_is_an_end_of_its_own_with_and_without_grace() {
 async fn a_killed_qemu_is_distinguished_from_a_guest_that_ended() {
     let Some(test) = TestBoot::with_init(Arch::X86_64, &frames(&[hello()]), "h", "").await else { return };
     let mut guest = test.boot().await;
-    assert_eq!(guest.next_event().await, Event::Message(hello()));
+    assert_eq!(guest.next_event().await, VmEvent::Message(hello()));
     let process = rustix::process::Pid::from_raw(guest.process_id().unwrap() as i32).unwrap();
     rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
     let EndReason::QemuExited { status } = guest.end().await.reason else { panic!("another end") };
@@ -408,7 +408,7 @@ async fn a_killed_qemu_is_distinguished_from_a_guest_that_ended() {
 async fn dropping_a_guest_kills_qemu() {
     let Some(test) = TestBoot::with_init(Arch::X86_64, &frames(&[hello()]), "h", "").await else { return };
     let mut guest = test.boot().await;
-    assert_eq!(guest.next_event().await, Event::Message(hello()));
+    assert_eq!(guest.next_event().await, VmEvent::Message(hello()));
     let process = guest.process_id().unwrap();
     drop(guest);
     tokio::time::timeout(Duration::from_secs(10), async {

@@ -18,7 +18,7 @@ use std::{
 
 use bpfassay_protocol::{Arch, frame, message::GuestMessage};
 use bpfassay_vm::{
-    Accelerator, AcceleratorWish, Clock, EndReason, Event, VmError,
+    Accelerator, AcceleratorWish, EndReason, GuestClock, VmError, VmEvent,
     accelerator::{AcceleratorKey, choose, is_native},
 };
 use rustix::{
@@ -83,7 +83,7 @@ async fn qemu_dies_with_the_program_that_started_it() {
     let Some(test) = TestBoot::with_init(Arch::X86_64, &hello(), "h", "").await else { return };
     if env::var_os(INNER).is_some() {
         let mut guest = test.boot().await;
-        assert!(matches!(guest.next_event().await, Event::Message(_)));
+        assert!(matches!(guest.next_event().await, VmEvent::Message(_)));
         println!("qemu is {}", guest.process_id().unwrap());
         std::future::pending::<()>().await;
     }
@@ -119,10 +119,10 @@ async fn qemu_is_kept_away_from_the_host() {
     std::fs::copy(&test.machine.kernel, &kernel).unwrap();
     std::fs::set_permissions(&kernel, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     test.machine.kernel = kernel;
-    for clock in [Clock::Wall, Clock::Instructions] {
+    for clock in [GuestClock::Wall, GuestClock::Instructions] {
         test.machine.clock = clock;
         let mut guest = test.boot().await;
-        assert!(matches!(guest.next_event().await, Event::Message(_)));
+        assert!(matches!(guest.next_event().await, VmEvent::Message(_)));
         let qemu = guest.process_id().unwrap();
         assert_eq!(guest.unconfined(), test.qemu().confinement.lacking);
         assert_eq!(status(qemu, "NoNewPrivs"), "1");

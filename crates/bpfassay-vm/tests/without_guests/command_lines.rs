@@ -7,7 +7,7 @@
 use std::{env, ffi::OsString, fs, path::Path};
 
 use bpfassay_protocol::Arch;
-use bpfassay_vm::{Accelerator, Aslr, Clock, Initramfs, Machine, qemu::program_name};
+use bpfassay_vm::{Accelerator, Aslr, GuestClock, Initramfs, Machine, qemu::program_name};
 
 fn check(name: &str, machine: &Machine) {
     let program = program_name(machine.arch);
@@ -43,7 +43,7 @@ fn every_architecture_under_kvm() {
 #[test]
 fn every_architecture_under_the_instruction_clock() {
     for &arch in Arch::ALL {
-        check(&format!("{arch}-instructions"), &Machine { clock: Clock::Instructions, seed: 7, ..machine(arch) });
+        check(&format!("{arch}-instructions"), &Machine { clock: GuestClock::Instructions, seed: 7, ..machine(arch) });
     }
 }
 

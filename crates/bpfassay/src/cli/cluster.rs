@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 /// Arguments of `cluster`.
 #[derive(Debug, Args)]
-pub(crate) struct Cluster {
+pub(crate) struct ClusterArgs {
     #[command(subcommand)]
     pub(crate) command: ClusterCommand,
 }
@@ -23,7 +23,7 @@ pub(crate) enum ClusterCommand {
     ///
     /// The shards must have the same plan and the same guests, and each boot must be in exactly one
     /// of them.
-    Merge(Merge),
+    Merge(MergeArgs),
 }
 
 /// Arguments of `cluster submit`.
@@ -72,7 +72,7 @@ pub(crate) struct Submit {
 
 /// Arguments of `cluster merge`.
 #[derive(Debug, Args)]
-pub(crate) struct Merge {
+pub(crate) struct MergeArgs {
     /// The results directory to create, which must not exist
     #[arg(value_name = "OUT")]
     pub(crate) output: PathBuf,

@@ -79,14 +79,14 @@ pub(crate) struct Metrics {
 
 /// Arguments of `trend`.
 #[derive(Debug, Args)]
-pub(crate) struct Trend {
+pub(crate) struct TrendArgs {
     /// Results in order: results directories or results.json files; within each, kernels by version
     #[arg(value_name = "DIR", required = true)]
     pub(crate) directories: Vec<PathBuf>,
 
     /// Format of the trend
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) format: Format,
+    pub(crate) format: CompareFormat,
 }
 
 /// A kernel of the base and one of the new results.
@@ -132,7 +132,7 @@ impl From<CorrectionChoice> for Correction {
 
 /// The format of output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum CompareFormat {
     /// A table for terminals
     #[default]
     Text,

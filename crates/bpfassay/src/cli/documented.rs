@@ -21,15 +21,15 @@ use bpfassay_study::{Available, Narrowing, Study, bundled, expand};
 use clap::Parser as _;
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-use super::{Cli, Command, Testbed, TestbedCommand};
+use super::{Cli, CliCommand, TestbedArgs, TestbedCommand};
 
 /// A page and its path.
-struct Page {
+struct DocsPage {
     path: PathBuf,
     text: String,
 }
 
-impl Page {
+impl DocsPage {
     /// Returns the blocks of code in `language`.
     fn code(&self, language: &str) -> Vec<String> {
         let mut found = Vec::new();
@@ -61,7 +61,7 @@ impl Page {
 
 /// Returns the pages at the top, in docs/ and next to the results; `None`, with a message, if the
 /// sources are built without them (Nix).
-fn pages() -> Option<Vec<Page>> {
+fn pages() -> Option<Vec<DocsPage>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     if !root.join("README.md").exists() {
         println!("SKIPPED: there is no README.md beside these sources");
@@ -75,7 +75,7 @@ fn pages() -> Option<Vec<Page>> {
         let entries = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
         paths.extend(entries.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
     }
-    Some(paths.into_iter().map(|path| Page { text: fs::read_to_string(&path).unwrap(), path }).collect())
+    Some(paths.into_iter().map(|path| DocsPage { text: fs::read_to_string(&path).unwrap(), path }).collect())
 }
 
 /// Returns the arguments of each of our commands in a line of shell.
@@ -101,9 +101,11 @@ fn commands_are_understood() {
                 let cli = Cli::try_parse_from(&arguments)
                     .unwrap_or_else(|error| panic!("{}: {line}: {error}", page.path.display()));
                 let study = match &cli.command {
-                    Command::Run(run) => &run.selection.study,
-                    Command::Plan(plan) => &plan.selection.study,
-                    Command::Testbed(Testbed { command: TestbedCommand::Fetch(fetch) }) => &fetch.selection.study,
+                    CliCommand::Run(run) => &run.selection.study,
+                    CliCommand::Plan(plan) => &plan.selection.study,
+                    CliCommand::Testbed(TestbedArgs { command: TestbedCommand::Fetch(fetch) }) => {
+                        &fetch.selection.study
+                    }
                     _ => continue,
                 };
                 let is_file = study.ends_with(".toml");

@@ -19,7 +19,7 @@ pub(crate) enum ListCommand {
     /// Studies that come with bpfassay
     Studies(Bundled),
     /// Kernels: known, cached, available for each architecture
-    Kernels(Kernels),
+    Kernels(ListKernelsArgs),
     /// Probes of the bundled tracer, which probe configurations use
     Probes(Bundled),
     /// Tools that come with bpfassay, which `run --tool` accepts by name
@@ -38,7 +38,7 @@ pub(crate) struct Bundled {
 
 /// Arguments of `list kernels`.
 #[derive(Debug, Args)]
-pub(crate) struct Kernels {
+pub(crate) struct ListKernelsArgs {
     /// Only these architectures
     #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = super::arch)]
     pub(crate) arch: Vec<Arch>,

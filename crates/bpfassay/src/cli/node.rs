@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 /// Arguments of `node`.
 #[derive(Debug, Args)]
-pub(crate) struct Node {
+pub(crate) struct NodeArgs {
     #[command(subcommand)]
     pub(crate) role: NodeRole,
 }

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 /// Arguments of `testbed payload`.
 #[derive(Debug, Args)]
-pub(crate) struct Payload {
+pub(crate) struct PayloadArgs {
     #[command(subcommand)]
     pub(crate) command: PayloadCommand,
 }

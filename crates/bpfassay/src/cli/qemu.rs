@@ -5,7 +5,7 @@ use bpfassay_runner::{NotAQemuSource, QemuSource};
 use clap::Args;
 
 use super::GUESTS;
-use crate::exit::{Failure, USAGE};
+use crate::exit::{CommandFailure, USAGE};
 
 /// The environment variable that replaces `--qemu`.
 const VARIABLE: &str = "BPFASSAY_QEMU";
@@ -37,9 +37,11 @@ pub(crate) struct EmulatorTrust {
 ///
 /// # Errors
 /// A usage failure for an invalid value.
-pub(crate) fn qemu_of_environment() -> Result<Option<QemuSource>, Failure> {
+pub(crate) fn qemu_of_environment() -> Result<Option<QemuSource>, CommandFailure> {
     let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
-    let refuse =
-        |error: NotAQemuSource| Failure { code: USAGE, report: miette::miette!("the variable {VARIABLE}: {error}") };
+    let refuse = |error: NotAQemuSource| CommandFailure {
+        code: USAGE,
+        report: miette::miette!("the variable {VARIABLE}: {error}"),
+    };
     value.to_string_lossy().parse().map(Some).map_err(refuse)
 }

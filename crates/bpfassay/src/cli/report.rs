@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use bpfassay_report::render::{FORMATS, Format};
+use bpfassay_report::render::{FORMATS, ReportFormat};
 use clap::{
     Args,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
@@ -11,14 +11,14 @@ use clap::{
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
-pub(crate) struct Report {
+pub(crate) struct ReportArgs {
     /// Results: a results directory or a results.json
     #[arg(value_name = "DIR")]
     pub(crate) results: PathBuf,
 
     /// Format of the report
     #[arg(long, value_parser = format(), default_value = FORMATS[0].name)]
-    pub(crate) format: &'static Format,
+    pub(crate) format: &'static ReportFormat,
 
     /// The figure for svg: its title in the page, or a unique part of it
     #[arg(long, value_name = "TITLE", required_if_eq("format", "svg"))]
@@ -32,7 +32,7 @@ pub(crate) struct Report {
 }
 
 /// Parses a format by its name.
-fn format() -> impl TypedValueParser<Value = &'static Format> {
+fn format() -> impl TypedValueParser<Value = &'static ReportFormat> {
     let names = FORMATS.iter().map(|format| PossibleValue::new(format.name).help(format.about));
     let of_name = |name: String| FORMATS.iter().find(|format| format.name == name);
     PossibleValuesParser::new(names).try_map(move |name| of_name(name).ok_or("no such format"))

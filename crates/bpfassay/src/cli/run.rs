@@ -12,7 +12,7 @@ use clap::{
 };
 
 use super::{
-    EmulatorTrust, GUESTS, MessageFormat, Metrics, Overlays, QemuChoice, RESULTS, Selection, Targets, UNDER_TEST,
+    EmulatorTrust, GUESTS, MessageFormat, Metrics, Overlays, QemuChoice, RESULTS, SelectionArgs, Targets, UNDER_TEST,
 };
 use crate::exit;
 
@@ -31,15 +31,15 @@ Examples:
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES, after_long_help = format!("{RUN_EXAMPLES}\n\n{}", exit::HELP))]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub(crate) selection: Selection,
+    pub(crate) selection: SelectionArgs,
 
     #[command(flatten)]
     pub(crate) execution: Execution,
 
     #[command(flatten)]
-    pub(crate) against: Against,
+    pub(crate) against: AgainstArgs,
 
     /// Continue an interrupted run
     #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "gate", "clock", "model", "rounds", "replicates", "until"])]
@@ -61,7 +61,7 @@ pub(crate) struct Run {
 /// Selects earlier results for a comparison.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = RESULTS)]
-pub(crate) struct Against {
+pub(crate) struct AgainstArgs {
     /// Compare with these results; exit with 5 if worse
     ///
     /// Results of the same study, of another kernel or day: a results directory or a results.json.
@@ -153,7 +153,7 @@ pub(crate) enum AgainChoice {
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_EXAMPLES, after_long_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::HELP))]
-pub(crate) struct Check {
+pub(crate) struct CheckArgs {
     /// The tools: bundled ones (vfsstat, filetop, …) or paths of tool files
     #[arg(value_name = "TOOL", required = true)]
     pub(crate) tools: Vec<String>,
@@ -169,7 +169,7 @@ pub(crate) struct Check {
     pub(crate) execution: Execution,
 
     #[command(flatten)]
-    pub(crate) against: Against,
+    pub(crate) against: AgainstArgs,
 }
 
 /// Parses the name of a model.

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Lock, Payload, QemuChoice, Selection};
+use super::{LockArgs, PayloadArgs, QemuChoice, SelectionArgs};
 
 /// Arguments of `testbed`.
 #[derive(Debug, Args)]
-pub(crate) struct Testbed {
+pub(crate) struct TestbedArgs {
     #[command(subcommand)]
     pub(crate) command: TestbedCommand,
 }
@@ -20,13 +20,13 @@ pub(crate) enum TestbedCommand {
     /// Prepare everything that a study needs to run offline
     Fetch(Box<Fetch>),
     /// Show or update testbed.lock: packages of kernels, compilers, QEMU
-    Lock(Lock),
+    Lock(LockArgs),
     /// Write the guests of a run to one file, for `--bundle`
     Bundle(Bundle),
     /// Show what takes space in the cache, or prune it
     Cache(CacheArguments),
     /// Build, pack or verify the guest's programs
-    Payload(Payload),
+    Payload(PayloadArgs),
     /// Compose guests of kernels and programs that were built elsewhere
     ///
     /// A testbed specification in JSON names the kernels and programs. The guests go into a new
@@ -62,7 +62,7 @@ pub(crate) enum TestbedCommand {
 #[derive(Debug, Args)]
 pub(crate) struct Fetch {
     #[command(flatten)]
-    pub(crate) selection: Selection,
+    pub(crate) selection: SelectionArgs,
 
     /// Verify the hash of every file in the cache first; damaged files are built again
     #[arg(long)]

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 /// Arguments of `tool`.
 #[derive(Debug, Args)]
-pub(crate) struct Tool {
+pub(crate) struct ToolArgs {
     #[command(subcommand)]
     pub(crate) command: ToolCommand,
 }

@@ -17,7 +17,8 @@ use super::compare::filter;
 use crate::{
     cli,
     exit::{
-        BISECT_ABORTED, BISECT_UNTESTABLE, BISECT_WORSE, Failure, INTERRUPTED, Outcome, REGRESSION, SUCCESS, USAGE,
+        BISECT_ABORTED, BISECT_UNTESTABLE, BISECT_WORSE, CommandFailure, CommandOutcome, INTERRUPTED, REGRESSION,
+        SUCCESS, USAGE,
     },
 };
 
@@ -52,14 +53,14 @@ impl Against {
     /// # Errors
     /// A usage failure, if the results do not exist or are damaged, or if metrics are selected and
     /// nothing is compared.
-    pub(super) fn read(arguments: &cli::Against) -> Result<Option<Self>, Failure> {
+    pub(super) fn read(arguments: &cli::AgainstArgs) -> Result<Option<Self>, CommandFailure> {
         let Some(directory) = &arguments.against else {
             if arguments.of.metric.is_empty() && arguments.of.access.is_empty() {
                 return Ok(None);
             }
             let help = "name the results to compare with: --against DIR";
             let report = miette::miette!(help = help, "--metric and --access choose what is compared, and nothing is");
-            return Err(Failure { code: USAGE, report });
+            return Err(CommandFailure { code: USAGE, report });
         };
         let question = Question {
             margin: arguments.margin,
@@ -75,7 +76,7 @@ impl Against {
     ///
     /// # Errors
     /// A usage failure, if the base has another study or another clock.
-    pub(super) fn check(mut self, plan: &Plan, probes: &[ProbeConfiguration]) -> Result<Self, Failure> {
+    pub(super) fn check(mut self, plan: &Plan, probes: &[ProbeConfiguration]) -> Result<Self, CommandFailure> {
         if !probes.is_empty() {
             let tools = plan.study.tool_files.iter().map(|tool| tool.file.name.clone());
             self.question.filter.probes = probes.iter().map(ToString::to_string).chain(tools).collect();
@@ -89,15 +90,15 @@ impl Against {
         let directory = self.shown.display();
         let help = "compare with results of the same study: bpfassay list results shows what there is";
         let report = miette::miette!(help = help, "{directory} has {base}, and {new} is to be run");
-        Err(Failure { code: USAGE, report })
+        Err(CommandFailure { code: USAGE, report })
     }
 
     /// Compares `new` with the base.
     ///
     /// # Errors
     /// A usage failure, if the two cannot be compared.
-    pub(super) fn judge(&self, new: &Results) -> Result<Judged, Failure> {
-        let comparison = compare(&self.base, new, &self.question).map_err(Failure::usage)?;
+    pub(super) fn judge(&self, new: &Results) -> Result<Judged, CommandFailure> {
+        let comparison = compare(&self.base, new, &self.question).map_err(CommandFailure::usage)?;
         let judgement = judge(new, &comparison);
         Ok(Judged { comparison, judgement, bisect: self.bisect })
     }
@@ -140,19 +141,19 @@ impl Judged {
 
 /// Replaces the exit code of `outcome` by one for `git bisect run`: 0, 1 and 125 are about the
 /// kernel, and all others about the command or the host.
-pub(super) fn for_bisect(outcome: Outcome) -> Outcome {
+pub(super) fn for_bisect(outcome: CommandOutcome) -> CommandOutcome {
     match outcome {
         Ok(code @ (SUCCESS | BISECT_WORSE | BISECT_UNTESTABLE | INTERRUPTED)) => Ok(code),
         Ok(_) => Ok(BISECT_ABORTED),
-        Err(failure) if failure.is_of_kernel() => Err(Failure { code: BISECT_UNTESTABLE, ..failure }),
+        Err(failure) if failure.is_of_kernel() => Err(CommandFailure { code: BISECT_UNTESTABLE, ..failure }),
         Err(failure) if failure.code == INTERRUPTED => Err(failure),
-        Err(failure) => Err(Failure { code: BISECT_ABORTED, ..failure }),
+        Err(failure) => Err(CommandFailure { code: BISECT_ABORTED, ..failure }),
     }
 }
 
 /// A place whose cells are measured in the same boots: architecture, kernel, workload case, file
 /// system.
-type Place<'a> = (Arch, &'a str, &'a str, &'a str);
+type BootPlace<'a> = (Arch, &'a str, &'a str, &'a str);
 
 /// Judges the kernel of `new`, which `comparison` compares with another. A place where not even the
 /// baseline could be measured says nothing, because no tool is to blame. A regression elsewhere
@@ -191,8 +192,8 @@ fn judge(new: &Results, comparison: &Comparison) -> Judgement {
 
 /// Returns the places of `results` in which nothing could be measured, whatever was under test,
 /// each with the reason.
-fn untestable(results: &Results) -> BTreeMap<Place<'_>, String> {
-    let mut places = BTreeMap::<Place<'_>, Vec<&CellResult>>::new();
+fn untestable(results: &Results) -> BTreeMap<BootPlace<'_>, String> {
+    let mut places = BTreeMap::<BootPlace<'_>, Vec<&CellResult>>::new();
     for cell in &results.cells {
         let place = (cell.target.arch, &*cell.target.kernel, &*cell.case, &*cell.file_system);
         places.entry(place).or_default().push(cell);

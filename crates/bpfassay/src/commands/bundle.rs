@@ -9,7 +9,7 @@ use bpfassay_testbed::{apt::Package, error::human, qemu::package};
 
 use crate::{
     cli,
-    exit::{Failure, Outcome, SUCCESS},
+    exit::{CommandFailure, CommandOutcome, SUCCESS},
     host, output,
     progress::Display,
     selection::store_options,
@@ -22,7 +22,7 @@ use crate::{
 ///   tools, or with a kernel of the user, no longer exist
 /// - An infrastructure failure if the guests cannot be built again or then differ, and if the file
 ///   exists or cannot be written
-pub(crate) fn bundle(arguments: &cli::Bundle, global: &cli::Global) -> Outcome {
+pub(crate) fn bundle(arguments: &cli::Bundle, global: &cli::Global) -> CommandOutcome {
     let bundling = Bundling::new(&arguments.directory)?;
     let display = Display::begin(cli::MessageFormat::Human);
     let stages = display.stages();
@@ -31,7 +31,7 @@ pub(crate) fn bundle(arguments: &cli::Bundle, global: &cli::Global) -> Outcome {
     let store = Store::open(&options)?.with_stages(stages.clone());
     let made = || {
         host::install_for(bundling.plan(), bundling.host_packages(), (global, &options), &stages)?;
-        Ok::<_, Failure>(bundling.made_again(&store)?)
+        Ok::<_, CommandFailure>(bundling.made_again(&store)?)
     };
     let testbed = bundling.testbed()?.map_or_else(made, Ok);
     let qemu = if arguments.without_qemu { Ok(Vec::new()) } else { bundling.qemu(&store) };

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::{
     cli,
-    exit::{Outcome, SUCCESS},
+    exit::{CommandOutcome, SUCCESS},
     output,
 };
 
@@ -26,7 +26,7 @@ const LONG: u32 = 30;
 /// - A usage failure, if the cache directory is not a cache
 /// - An infrastructure failure, if the cache cannot be read, something cannot be removed, or
 ///   another process uses the cache to prune
-pub(crate) fn cache(arguments: &cli::CacheArguments, global: &cli::Global) -> Outcome {
+pub(crate) fn cache(arguments: &cli::CacheArguments, global: &cli::Global) -> CommandOutcome {
     let cache = Cache::open(Cache::locate(global.cache.as_deref())?)?;
     match &arguments.command {
         None if arguments.json => super::print_json(serde_json::to_string_pretty(&as_json(&cache, &cache.items()?)))?,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay check`: only loads and attaches tools.
 
-use crate::{cli, exit::Outcome};
+use crate::{cli, exit::CommandOutcome};
 
 /// The bundled study that only loads and attaches.
 const STUDY: &str = "load";
@@ -10,9 +10,10 @@ const STUDY: &str = "load";
 ///
 /// # Errors
 /// Those of `bpfassay run` for a study: see [`super::run::run`].
-pub(crate) async fn check(arguments: cli::Check, global: &cli::Global) -> Outcome {
-    let cli::Check { tools, targets, deny, execution, against } = arguments;
-    let selection = cli::Selection { study: STUDY.to_owned(), tool: tools, targets, deny, ..cli::Selection::default() };
+pub(crate) async fn check(arguments: cli::CheckArgs, global: &cli::Global) -> CommandOutcome {
+    let cli::CheckArgs { tools, targets, deny, execution, against } = arguments;
+    let selection =
+        cli::SelectionArgs { study: STUDY.to_owned(), tool: tools, targets, deny, ..cli::SelectionArgs::default() };
     let again = cli::AgainChoice::default();
-    super::run::run(cli::Run { selection, execution, against, resume: None, like: None, again }, global).await
+    super::run::run(cli::RunArgs { selection, execution, against, resume: None, like: None, again }, global).await
 }

@@ -9,7 +9,7 @@ use bpfassay_results::{file, plain};
 
 use crate::{
     cli::{self, ComparisonFormat, FailOn},
-    exit::{Failure, INCONCLUSIVE, INTERNAL, Outcome, REGRESSION, SUCCESS},
+    exit::{CommandFailure, CommandOutcome, INCONCLUSIVE, INTERNAL, REGRESSION, SUCCESS},
 };
 
 pub(super) fn filter(probes: &[String], metrics: &cli::Metrics) -> Filter {
@@ -22,7 +22,7 @@ pub(super) fn filter(probes: &[String], metrics: &cli::Metrics) -> Filter {
 /// - A usage failure, if one of the two results does not exist, is damaged, or cannot be compared
 ///   with the other
 /// - An infrastructure failure, if results cannot be read or the report cannot be written
-pub(crate) fn compare(arguments: &cli::Compare) -> Outcome {
+pub(crate) fn compare(arguments: &cli::Compare) -> CommandOutcome {
     let base = file::read(&arguments.base)?;
     let new = file::read(&arguments.new)?;
     let question = Question {
@@ -33,7 +33,7 @@ pub(crate) fn compare(arguments: &cli::Compare) -> Outcome {
         names: [&arguments.base, &arguments.new].map(|directory| directory.display().to_string()),
         kernels: arguments.kernel.iter().map(|pair| (pair.base.clone(), pair.new.clone())).collect(),
     };
-    let comparison = compare_results(&base, &new, &question).map_err(Failure::usage)?;
+    let comparison = compare_results(&base, &new, &question).map_err(CommandFailure::usage)?;
     let text = match arguments.format {
         ComparisonFormat::Text => {
             let width = super::terminal_width().filter(|_| arguments.output.is_none());
@@ -41,11 +41,12 @@ pub(crate) fn compare(arguments: &cli::Compare) -> Outcome {
         }
         ComparisonFormat::Markdown => comparison_markdown(&comparison, arguments.all),
         ComparisonFormat::Html => {
-            comparison_html(&comparison, arguments.all).map_err(|error| Failure::new(INTERNAL, error))?
+            comparison_html(&comparison, arguments.all).map_err(|error| CommandFailure::new(INTERNAL, error))?
         }
         ComparisonFormat::Junit => comparison_junit(&comparison)?,
         ComparisonFormat::Json => {
-            let text = serde_json::to_string_pretty(&comparison).map_err(|error| Failure::new(INTERNAL, error))?;
+            let text =
+                serde_json::to_string_pretty(&comparison).map_err(|error| CommandFailure::new(INTERNAL, error))?;
             plain::json(&text).into_owned() + "\n"
         }
     };

@@ -11,7 +11,7 @@ use clap_complete::Shell;
 
 use crate::{
     cli::Cli,
-    exit::{Failure, INTERNAL, Outcome, SUCCESS},
+    exit::{CommandFailure, CommandOutcome, INTERNAL, SUCCESS},
 };
 
 /// Marks arguments that can also be files, until the script is written: clap supports either values
@@ -23,8 +23,8 @@ const FILES: &str = "@FILES@";
 /// # Errors
 /// An infrastructure failure, if the script cannot be printed. An error in the bundled catalogue is
 /// an internal failure, which a test excludes.
-pub(crate) fn completions(shell: Shell) -> Outcome {
-    let kernels = kernels().map_err(|error| Failure::new(INTERNAL, error))?;
+pub(crate) fn completions(shell: Shell) -> CommandOutcome {
+    let kernels = kernels().map_err(|error| CommandFailure::new(INTERNAL, error))?;
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut with_values(Cli::command(), &kernels), "bpfassay", &mut script);
     super::print(&with_files(shell, &String::from_utf8_lossy(&script)))?;

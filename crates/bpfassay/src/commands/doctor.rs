@@ -12,7 +12,7 @@ use bpfassay_testbed::toolchain::HOST_PACKAGES;
 
 use crate::{
     cli,
-    exit::{INFRASTRUCTURE, Outcome, SUCCESS},
+    exit::{CommandOutcome, INFRASTRUCTURE, SUCCESS},
     host,
     progress::Display,
     selection::store_options,
@@ -24,7 +24,7 @@ use crate::{
 /// # Errors
 /// An infrastructure failure, if missing packages were to be installed and are not (no dpkg, not
 /// root, declined, or apt-get failed), or if the result cannot be printed.
-pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Outcome {
+pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> CommandOutcome {
     if arguments.install {
         let archs: BTreeSet<Arch> = Arch::ALL.iter().copied().collect();
         let stages = Display::begin(cli::MessageFormat::Human).stages();

@@ -3,12 +3,12 @@
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the file")]
 
-use bpfassay_runner::{HostSetup, Shell, Store, StoreOptions, Testbed, Trial};
+use bpfassay_runner::{AcceleratorTrial, HostSetup, ShellUse, Store, StoreOptions, Testbed};
 use bpfassay_vm::AcceleratorWish;
 
 use crate::{
     cli,
-    exit::{Failure, INTERNAL, Outcome, SUCCESS},
+    exit::{CommandFailure, CommandOutcome, INTERNAL, SUCCESS},
     host, output,
     progress::Display,
     selection::{selection, store_options},
@@ -20,7 +20,7 @@ use crate::{
 /// - A usage failure for a study, a tool file or an image that cannot be used
 /// - An infrastructure failure, if the host lacks packages, a guest cannot be built, the cache or
 ///   the manifest cannot be read or written, or QEMU does not start
-pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcome {
+pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> CommandOutcome {
     let overlays = cli::Overlays { ior: Vec::new(), bundle: None, manifest: None, available: false };
     let selection = selection(&arguments.selection, &overlays, global)?;
     let options = StoreOptions { qemu: arguments.qemu.qemu, ..store_options(global) };
@@ -36,13 +36,13 @@ pub(crate) async fn fetch(arguments: cli::Fetch, global: &cli::Global) -> Outcom
             super::print(&format!("damaged, removed: {}\n", output::path(path)))?;
         }
     }
-    let testbed = Testbed::provide(&store, &selection, &plan, Shell::With)?;
-    HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, Trial::Boot).await?;
+    let testbed = Testbed::provide(&store, &selection, &plan, ShellUse::With)?;
+    HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, AcceleratorTrial::Boot).await?;
     display.finish();
     if let Some(path) = &arguments.manifest_out {
-        let text = testbed.manifest.to_json().map_err(|error| Failure::new(INTERNAL, error))?;
+        let text = testbed.manifest.to_json().map_err(|error| CommandFailure::new(INTERNAL, error))?;
         std::fs::write(path, text).map_err(|source| {
-            Failure::from(bpfassay_testbed::Error::Io { action: "write", path: path.clone(), source })
+            CommandFailure::from(bpfassay_testbed::Error::Io { action: "write", path: path.clone(), source })
         })?;
     }
     super::print("ready; these targets now run offline:\n")?;

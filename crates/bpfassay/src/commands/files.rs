@@ -5,13 +5,13 @@ use std::path::Path;
 
 use bpfassay_report::check::{Soundness, check as check_directory};
 
-use crate::exit::{INFRASTRUCTURE, Outcome, SUCCESS, USAGE};
+use crate::exit::{CommandOutcome, INFRASTRUCTURE, SUCCESS, USAGE};
 
 /// Checks `directory` and prints the verdict on each part. The exit code follows from the verdicts.
 ///
 /// # Errors
 /// An infrastructure failure, if the verdicts cannot be printed.
-pub(super) fn check(directory: &Path) -> Outcome {
+pub(super) fn check(directory: &Path) -> CommandOutcome {
     let checked = check_directory(directory);
     let mut text = String::new();
     for one in &checked {

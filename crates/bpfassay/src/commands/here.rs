@@ -8,13 +8,15 @@ use std::{
     process::Command,
 };
 
-use bpfassay_runner::{Cluster, EventObserver, HereSelection, Placement, Request, ThisMachine, on_first_node};
+use bpfassay_runner::{
+    AllocationRequest, Cluster, EventObserver, HereSelection, Placement, ThisMachine, on_first_node,
+};
 use bpfassay_study::Narrowing;
 
 use super::run;
 use crate::{
     cli,
-    exit::{Failure, INFRASTRUCTURE, Outcome, USAGE},
+    exit::{CommandFailure, CommandOutcome, INFRASTRUCTURE, USAGE},
     progress::{Display, Reporter, Reporting},
     stop,
 };
@@ -26,8 +28,8 @@ use crate::{
 ///   IOR, and a results directory that has a journal
 /// - An infrastructure failure, if `PATH` lacks a program, the agent cannot be started, Slurm
 ///   cannot be used, or the journal or the results cannot be written
-pub(crate) async fn here(arguments: cli::Here) -> Outcome {
-    let tools = arguments.tool.iter().map(|name| bpfassay_tool::load(name).map_err(Failure::usage));
+pub(crate) async fn here(arguments: cli::Here) -> CommandOutcome {
+    let tools = arguments.tool.iter().map(|name| bpfassay_tool::load(name).map_err(CommandFailure::usage));
     let cluster = match arguments.slurm {
         true => Some(cluster(&arguments)?),
         false => None,
@@ -61,7 +63,7 @@ pub(crate) async fn here(arguments: cli::Here) -> Outcome {
     let summary = machine.execute(work, &observer, &stop::on_signals()).await;
     display.finish();
     let how_to_continue = "; what was measured is kept".to_owned();
-    let end = run::End { summary: summary?, how_to_continue, against: None };
+    let end = run::RunEnd { summary: summary?, how_to_continue, against: None };
     run::report(&directory, run::concluded(&opened)?, &end, arguments.message_format)
 }
 
@@ -75,9 +77,9 @@ const MADE: &str = "BPFASSAY_SLURM_JOB_IS_OWN";
 /// - A usage failure, if a job must be made without a known number of nodes, or if the number is
 ///   given inside a job
 /// - An infrastructure failure, if Slurm cannot be used
-fn cluster(arguments: &cli::Here) -> Result<Cluster, Failure> {
-    let usage = |report: miette::Report| Failure { code: USAGE, report };
-    let placement = Placement::of_this_process().map_err(Failure::infrastructure)?;
+fn cluster(arguments: &cli::Here) -> Result<Cluster, CommandFailure> {
+    let usage = |report: miette::Report| CommandFailure { code: USAGE, report };
+    let placement = Placement::of_this_process().map_err(CommandFailure::infrastructure)?;
     if placement != Placement::Outside && arguments.nodes.is_some() && env::var_os(MADE).is_none() {
         return Err(usage(miette::miette!(
             help = "leave --nodes out: all nodes of the job are measured",
@@ -94,7 +96,7 @@ fn cluster(arguments: &cli::Here) -> Result<Cluster, Failure> {
             )));
         }
         (Placement::Outside, Some(nodes)) => {
-            let request = Request {
+            let request = AllocationRequest {
                 nodes,
                 ranks_per_node: arguments.ranks_per_node,
                 partition: arguments.partition.clone(),
@@ -114,13 +116,13 @@ fn cluster(arguments: &cli::Here) -> Result<Cluster, Failure> {
 }
 
 /// Returns the command line of this process.
-fn own_command() -> Result<Vec<OsString>, Failure> {
-    let program = env::current_exe().map_err(Failure::infrastructure)?;
+fn own_command() -> Result<Vec<OsString>, CommandFailure> {
+    let program = env::current_exe().map_err(CommandFailure::infrastructure)?;
     Ok(std::iter::once(program.into_os_string()).chain(env::args_os().skip(1)).collect())
 }
 
 /// Replaces this process by `command`; returns the failure if that is not possible.
-fn start_again(command: &[OsString]) -> Failure {
+fn start_again(command: &[OsString]) -> CommandFailure {
     let program = command.first().map_or(OsStr::new(""), OsString::as_os_str);
     let error = Command::new(program).args(command.iter().skip(1)).env(MADE, "1").exec();
     let report = miette::miette!(
@@ -129,7 +131,7 @@ fn start_again(command: &[OsString]) -> Failure {
         "cannot start {}: {error}",
         program.to_string_lossy()
     );
-    Failure { code: INFRASTRUCTURE, report }
+    CommandFailure { code: INFRASTRUCTURE, report }
 }
 
 /// Returns the options that a command for a part of the study needs, too.

@@ -6,12 +6,12 @@ use std::fmt::Write;
 use bpfassay_protocol::Arch;
 use bpfassay_results::plain;
 use bpfassay_runner::Store;
-use bpfassay_testbed::provider::debian::{Kernels, Listing};
+use bpfassay_testbed::provider::debian::{KernelProvider, SeriesListing};
 use serde_json::json;
 
 use crate::{
     cli,
-    exit::{Outcome, SUCCESS},
+    exit::{CommandOutcome, SUCCESS},
     selection::store_options,
 };
 
@@ -21,10 +21,10 @@ use crate::{
 /// - An infrastructure failure, if the cache cannot be opened or read, or the list cannot be
 ///   printed
 /// - A usage failure, if the cache directory is not a cache
-pub(crate) fn kernels(arguments: &cli::Kernels, global: &cli::Global) -> Outcome {
+pub(crate) fn kernels(arguments: &cli::ListKernelsArgs, global: &cli::Global) -> CommandOutcome {
     let store = Store::open(&store_options(global))?;
     let apt = store.apt();
-    let kernels = Kernels::new(&apt, &store.catalogue);
+    let kernels = KernelProvider::new(&apt, &store.catalogue);
     let mut listings = Vec::new();
     for &arch in Arch::ALL {
         if arguments.arch.is_empty() || arguments.arch.contains(&arch) {
@@ -39,7 +39,7 @@ pub(crate) fn kernels(arguments: &cli::Kernels, global: &cli::Global) -> Outcome
     Ok(SUCCESS)
 }
 
-fn as_json(listing: &Listing) -> serde_json::Value {
+fn as_json(listing: &SeriesListing) -> serde_json::Value {
     json!({
         "name": listing.name,
         "arch": listing.arch.name(),
@@ -58,7 +58,7 @@ fn as_json(listing: &Listing) -> serde_json::Value {
     })
 }
 
-fn as_text(listings: &[Listing]) -> String {
+fn as_text(listings: &[SeriesListing]) -> String {
     let mut text = format!(
         "{:<8} {:<9} {:<26} {:<26} {:<26} {}\n",
         "arch", "kernel", "locked", "cached", "newest available", "suite"

@@ -11,20 +11,20 @@ use std::{
 
 use bpfassay_protocol::probe::{ByteMeaning, Probe};
 use bpfassay_report::render::wrap::push_wrapped;
-use bpfassay_results::{Again, Contents, fingerprint::fingerprint, journal::FILE_NAME, plain};
+use bpfassay_results::{Again, JournalContents, fingerprint::fingerprint, journal::FILE_NAME, plain};
 use bpfassay_runner::DEFAULT_RESULTS;
 use bpfassay_study::Shard;
 use serde_json::{Value, json};
 
 use crate::{
     cli,
-    exit::{Failure, INTERNAL, Outcome, SUCCESS, USAGE},
+    exit::{CommandFailure, CommandOutcome, INTERNAL, SUCCESS, USAGE},
     output,
 };
 
 /// A study, a probe configuration or a tool with its description.
 #[derive(Debug)]
-struct Named {
+struct Described {
     name: &'static str,
     description: String,
 }
@@ -34,7 +34,7 @@ struct Named {
 /// # Errors
 /// An infrastructure failure, if the list cannot be printed. An error in a bundled file is an
 /// internal failure, which a test excludes.
-pub(crate) fn studies(arguments: &cli::Bundled) -> Outcome {
+pub(crate) fn studies(arguments: &cli::Bundled) -> CommandOutcome {
     let describe = |name: &str| bpfassay_study::load(name).map(|study| study.description);
     print_named(&described(bpfassay_study::bundled::NAMES, describe)?, arguments.json)
 }
@@ -43,7 +43,7 @@ pub(crate) fn studies(arguments: &cli::Bundled) -> Outcome {
 ///
 /// # Errors
 /// Those of [`studies`].
-pub(crate) fn tools(arguments: &cli::Bundled) -> Outcome {
+pub(crate) fn tools(arguments: &cli::Bundled) -> CommandOutcome {
     let describe = |name: &str| bpfassay_tool::load(name).map(|tool| tool.file.description);
     print_named(&described(bpfassay_tool::bundled::NAMES, describe)?, arguments.json)
 }
@@ -55,18 +55,18 @@ pub(crate) fn tools(arguments: &cli::Bundled) -> Outcome {
 fn described<E: std::error::Error + Send + Sync + 'static>(
     names: &[&'static str],
     describe: impl Fn(&str) -> Result<String, E>,
-) -> Result<Vec<Named>, Failure> {
-    let read = |&name: &&'static str| Ok(Named { name, description: describe(name)? });
-    names.iter().map(read).collect::<Result<_, E>>().map_err(|error| Failure::new(INTERNAL, error))
+) -> Result<Vec<Described>, CommandFailure> {
+    let read = |&name: &&'static str| Ok(Described { name, description: describe(name)? });
+    names.iter().map(read).collect::<Result<_, E>>().map_err(|error| CommandFailure::new(INTERNAL, error))
 }
 
 /// Prints the probes of the bundled tracer.
 ///
 /// # Errors
 /// An infrastructure failure, if the list cannot be printed.
-pub(crate) fn probes(arguments: &cli::Bundled) -> Outcome {
+pub(crate) fn probes(arguments: &cli::Bundled) -> CommandOutcome {
     let names: Vec<_> =
-        Probe::ALL.iter().map(|probe| Named { name: probe.name(), description: description(*probe) }).collect();
+        Probe::ALL.iter().map(|probe| Described { name: probe.name(), description: description(*probe) }).collect();
     print_named(&names, arguments.json)
 }
 
@@ -82,15 +82,15 @@ fn description(probe: Probe) -> String {
     format!("counts {counts}{together}")
 }
 
-fn print_named(named: &[Named], json: bool) -> Outcome {
+fn print_named(named: &[Described], json: bool) -> CommandOutcome {
     if json {
-        let as_json = |one: &Named| json!({ "name": one.name, "description": one.description });
+        let as_json = |one: &Described| json!({ "name": one.name, "description": one.description });
         super::print_json(serde_json::to_string_pretty(&named.iter().map(as_json).collect::<Vec<_>>()))?;
         return Ok(SUCCESS);
     }
     let width = named.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for Named { name, description } in named {
+    for Described { name, description } in named {
         push_wrapped(&mut text, &format!("{name:<width$}  {}", plain::line(description)), super::terminal_width());
     }
     super::print(&text)?;
@@ -99,16 +99,16 @@ fn print_named(named: &[Named], json: bool) -> Outcome {
 
 /// Results in a directory.
 #[derive(Debug)]
-struct Measured {
+struct MeasuredResults {
     directory: PathBuf,
     /// `None` if the journal cannot be read.
-    run: Option<MeasuredRun>,
+    run: Option<ListedRun>,
     /// Why the journal cannot be read.
     problem: Option<String>,
 }
 
 #[derive(Debug)]
-struct MeasuredRun {
+struct ListedRun {
     study: String,
     shard: Option<Shard>,
     clock: &'static str,
@@ -124,7 +124,7 @@ struct MeasuredRun {
 /// # Errors
 /// - A usage failure, if a given directory cannot be read
 /// - An infrastructure failure, if the list cannot be printed
-pub(crate) fn results(arguments: &cli::ListedResults) -> Outcome {
+pub(crate) fn results(arguments: &cli::ListedResults) -> CommandOutcome {
     let given = arguments.directories.as_slice();
     let default = [PathBuf::from(DEFAULT_RESULTS)];
     let directories = if given.is_empty() { &default[..] } else { given };
@@ -136,7 +136,10 @@ pub(crate) fn results(arguments: &cli::ListedResults) -> Outcome {
             Err(error) if given.is_empty() && error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
                 let directory = output::path(directory);
-                return Err(Failure { code: USAGE, report: miette::miette!("cannot read {directory}: {error}") });
+                return Err(CommandFailure {
+                    code: USAGE,
+                    report: miette::miette!("cannot read {directory}: {error}"),
+                });
             }
         }
     }
@@ -166,18 +169,18 @@ fn below(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn measured(directory: PathBuf) -> Measured {
-    match Contents::read(&directory) {
-        Ok(contents) => Measured { run: Some(run(&contents)), problem: None, directory },
-        Err(error) => Measured { run: None, problem: Some(bpfassay_protocol::with_causes(&error)), directory },
+fn measured(directory: PathBuf) -> MeasuredResults {
+    match JournalContents::read(&directory) {
+        Ok(contents) => MeasuredResults { run: Some(run(&contents)), problem: None, directory },
+        Err(error) => MeasuredResults { run: None, problem: Some(bpfassay_protocol::with_causes(&error)), directory },
     }
 }
 
-fn run(contents: &Contents) -> MeasuredRun {
+fn run(contents: &JournalContents) -> ListedRun {
     let (header, records) = (&contents.header, contents.records());
     let planned = header.plan.measured_blocks().iter().map(|block| block.runs.len()).sum();
     let is_complete = contents.to_do(Again::Host).is_empty();
-    MeasuredRun {
+    ListedRun {
         study: header.plan.study.name.clone(),
         shard: header.plan.shard,
         clock: header.plan.study.clock.name(),
@@ -188,7 +191,7 @@ fn run(contents: &Contents) -> MeasuredRun {
     }
 }
 
-fn as_json(Measured { directory, run, problem }: &Measured) -> Value {
+fn as_json(MeasuredResults { directory, run, problem }: &MeasuredResults) -> Value {
     let run = run.as_ref().map(|run| {
         json!({
             "study": run.study, "shard": run.shard, "clock": run.clock, "started_unix_ms": run.started_unix_ms, "runs": run.runs,
@@ -198,15 +201,15 @@ fn as_json(Measured { directory, run, problem }: &Measured) -> Value {
     json!({ "directory": directory, "run": run, "problem": problem })
 }
 
-fn table(found: &[Measured]) -> String {
+fn table(found: &[MeasuredResults]) -> String {
     if found.is_empty() {
         return "no results: `bpfassay run` makes some\n".to_owned();
     }
     let mut text = String::new();
-    for Measured { directory, run, problem } in found {
+    for MeasuredResults { directory, run, problem } in found {
         let _ = writeln!(text, "{}", output::path(directory));
         let line = match run {
-            Some(MeasuredRun { study, shard, clock, runs, planned, fingerprint, .. }) => {
+            Some(ListedRun { study, shard, clock, runs, planned, fingerprint, .. }) => {
                 let study = plain::line(study);
                 let shard = shard.map(|shard| format!(", {}", shard.phrase())).unwrap_or_default();
                 let state = fingerprint.as_deref().map_or_else(

@@ -16,7 +16,7 @@ use bpfassay_testbed::{
 
 use crate::{
     cli,
-    exit::{Failure, INFRASTRUCTURE, Outcome, SUCCESS, USAGE},
+    exit::{CommandFailure, CommandOutcome, INFRASTRUCTURE, SUCCESS, USAGE},
     output,
     progress::Display,
     selection::store_options,
@@ -31,14 +31,14 @@ const MAX_LOCK: u64 = 16 << 20;
 /// - A usage failure for a lock that cannot be read or parsed, and for a kernel that is not in the
 ///   catalogue
 /// - An infrastructure failure, if the cache cannot be opened, or the lock cannot be written
-pub(crate) fn lock(arguments: &cli::Lock, global: &cli::Global) -> Outcome {
+pub(crate) fn lock(arguments: &cli::LockArgs, global: &cli::Global) -> CommandOutcome {
     if !arguments.update {
-        let lock = TestbedLock::bundled().map_err(Failure::usage)?;
+        let lock = TestbedLock::bundled().map_err(CommandFailure::usage)?;
         super::print(&listed(&lock))?;
         return Ok(SUCCESS);
     }
     let old = match bpfassay_input::read_text(&arguments.file, MAX_LOCK) {
-        Ok(text) => TestbedLock::parse(&output::path(&arguments.file), &text).map_err(Failure::usage)?,
+        Ok(text) => TestbedLock::parse(&output::path(&arguments.file), &text).map_err(CommandFailure::usage)?,
         Err(error) if error.kind() == ErrorKind::NotFound => TestbedLock::default(),
         Err(error) => {
             let report = miette::miette!(
@@ -46,7 +46,7 @@ pub(crate) fn lock(arguments: &cli::Lock, global: &cli::Global) -> Outcome {
                 "cannot read {}: {error}",
                 output::path(&arguments.file)
             );
-            return Err(Failure { code: USAGE, report });
+            return Err(CommandFailure { code: USAGE, report });
         }
     };
     let display = Display::begin(cli::MessageFormat::Human);

@@ -9,7 +9,7 @@ use clap::CommandFactory as _;
 
 use crate::{
     cli::Cli,
-    exit::{Failure, INFRASTRUCTURE, Outcome, SUCCESS},
+    exit::{CommandFailure, CommandOutcome, INFRASTRUCTURE, SUCCESS},
     output,
 };
 
@@ -18,7 +18,7 @@ use crate::{
 /// # Errors
 /// An infrastructure failure, if the directory cannot be created, or a page cannot be written or
 /// its path printed.
-pub(crate) fn pages(directory: &Path) -> Outcome {
+pub(crate) fn pages(directory: &Path) -> CommandOutcome {
     let written = fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(Cli::command(), directory));
     written.map_err(|error| {
         let report = miette::miette!(
@@ -26,7 +26,7 @@ pub(crate) fn pages(directory: &Path) -> Outcome {
             "cannot write the manual's pages to {}: {error}",
             directory.display()
         );
-        Failure { code: INFRASTRUCTURE, report }
+        CommandFailure { code: INFRASTRUCTURE, report }
     })?;
     super::print(&format!("{}\n", output::path(directory)))?;
     Ok(SUCCESS)

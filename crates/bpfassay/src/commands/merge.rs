@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use bpfassay_runner::{Merge, Summary};
+use bpfassay_runner::{Merge, PoolSummary};
 use bpfassay_vm::shell_command;
 
-use super::run::{self, End};
+use super::run::{self, RunEnd};
 use crate::{
     cli::{self, MessageFormat},
-    exit::Outcome,
+    exit::CommandOutcome,
 };
 
 /// Executes the command. The exit code is that of a run that measured everything.
@@ -18,7 +18,7 @@ use crate::{
 /// - A usage failure, if the output directory exists, or shards are damaged, do not fit together,
 ///   or are missing
 /// - An infrastructure failure, if the merged results cannot be written or printed
-pub(crate) fn merge(arguments: &cli::Merge) -> Outcome {
+pub(crate) fn merge(arguments: &cli::MergeArgs) -> CommandOutcome {
     // Check this first: reading large journals can take minutes.
     Merge::may_write(&arguments.output)?;
     let merge = Merge::read(&arguments.directories)?;
@@ -31,11 +31,11 @@ pub(crate) fn merge(arguments: &cli::Merge) -> Outcome {
 ///
 /// # Errors
 /// An infrastructure failure, if the results cannot be written or printed.
-pub(super) fn write(merge: Merge, output: &Path) -> Outcome {
+pub(super) fn write(merge: Merge, output: &Path) -> CommandOutcome {
     let (missing, planned) = (merge.missing().len(), merge.plan().blocks.len());
     let concluded = merge.write(output)?;
     let paused = (missing > 0).then(|| format!("{missing} of {planned} boots are missing"));
-    let summary = Summary { paused, ..Summary::default() };
+    let summary = PoolSummary { paused, ..PoolSummary::default() };
     let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([output]));
-    run::report(output, concluded, &End { summary, how_to_continue, against: None }, MessageFormat::Human)
+    run::report(output, concluded, &RunEnd { summary, how_to_continue, against: None }, MessageFormat::Human)
 }

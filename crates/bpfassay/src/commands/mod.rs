@@ -44,9 +44,10 @@ use bpfassay_results::{OpenDirectory, plain};
 pub(crate) use self::node::in_place_of_ior;
 use crate::{
     cli::{
-        Cli, Cluster, ClusterCommand, Command, Generate, GenerateCommand, List, ListCommand, Testbed, TestbedCommand,
+        Cli, CliCommand, ClusterArgs, ClusterCommand, Generate, GenerateCommand, List, ListCommand, TestbedArgs,
+        TestbedCommand,
     },
-    exit::{Failure, INFRASTRUCTURE, INTERNAL, Outcome},
+    exit::{CommandFailure, CommandOutcome, INFRASTRUCTURE, INTERNAL},
     output, stop,
 };
 
@@ -57,27 +58,27 @@ use crate::{
 /// - An infrastructure failure, if the host has no descriptors or memory left for the asynchronous
 ///   runtime
 /// - An internal failure, if the runtime cannot be started for another reason
-pub(crate) fn perform(cli: Cli) -> Outcome {
+pub(crate) fn perform(cli: Cli) -> CommandOutcome {
     let Cli { command, global } = cli;
     match command {
-        Command::Run(arguments) => with_runtime(run::run(arguments, &global)),
-        Command::Check(arguments) => with_runtime(check::check(arguments, &global)),
-        Command::Here(arguments) => with_runtime(here::here(arguments)),
-        Command::Plan(arguments) => with_runtime(plan::plan(arguments, &global)),
-        Command::Compare(arguments) => compare::compare(&arguments),
-        Command::Trend(arguments) => trend::trend(&arguments),
-        Command::Report(arguments) => report::report(&arguments),
-        Command::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
-        Command::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
-        Command::Doctor(arguments) => with_runtime(doctor::doctor(arguments, &global)),
-        Command::List(List { command }) => match command {
+        CliCommand::Run(arguments) => with_runtime(run::run(arguments, &global)),
+        CliCommand::Check(arguments) => with_runtime(check::check(arguments, &global)),
+        CliCommand::Here(arguments) => with_runtime(here::here(arguments)),
+        CliCommand::Plan(arguments) => with_runtime(plan::plan(arguments, &global)),
+        CliCommand::Compare(arguments) => compare::compare(&arguments),
+        CliCommand::Trend(arguments) => trend::trend(&arguments),
+        CliCommand::Report(arguments) => report::report(&arguments),
+        CliCommand::Verify(arguments) => with_runtime(verify::verify(arguments, &global)),
+        CliCommand::Shell(arguments) => with_runtime(shell::shell(arguments, &global)),
+        CliCommand::Doctor(arguments) => with_runtime(doctor::doctor(arguments, &global)),
+        CliCommand::List(List { command }) => match command {
             ListCommand::Studies(arguments) => lists::studies(&arguments),
             ListCommand::Kernels(arguments) => kernels::kernels(&arguments, &global),
             ListCommand::Probes(arguments) => lists::probes(&arguments),
             ListCommand::Tools(arguments) => lists::tools(&arguments),
             ListCommand::Results(arguments) => lists::results(&arguments),
         },
-        Command::Testbed(Testbed { command }) => match command {
+        CliCommand::Testbed(TestbedArgs { command }) => match command {
             TestbedCommand::Fetch(arguments) => with_runtime(fetch::fetch(*arguments, &global)),
             TestbedCommand::Lock(arguments) => lock::lock(&arguments, &global),
             TestbedCommand::Bundle(arguments) => bundle::bundle(&arguments, &global),
@@ -87,23 +88,23 @@ pub(crate) fn perform(cli: Cli) -> Outcome {
             TestbedCommand::Pack { manifest, output } => testbed::pack(&manifest, &output),
             TestbedCommand::Check { file, spec } => testbed::check(&file, spec),
         },
-        Command::Cluster(Cluster { command }) => match command {
+        CliCommand::Cluster(ClusterArgs { command }) => match command {
             ClusterCommand::Submit(arguments) => slurm::slurm(&arguments, &global),
             ClusterCommand::Merge(arguments) => merge::merge(&arguments),
         },
-        Command::Tool(arguments) => tool::tool(&arguments),
-        Command::Generate(Generate { command }) => match command {
+        CliCommand::Tool(arguments) => tool::tool(&arguments),
+        CliCommand::Generate(Generate { command }) => match command {
             GenerateCommand::Schema(arguments) => schema::schema(&arguments),
             GenerateCommand::Completions { shell } => completions::completions(shell),
             GenerateCommand::Man { directory } => manual::pages(&directory),
         },
-        Command::Node(arguments) => with_runtime(node::node(arguments)),
+        CliCommand::Node(arguments) => with_runtime(node::node(arguments)),
     }
 }
 
-fn with_runtime(work: impl Future<Output = Outcome>) -> Outcome {
-    stop::descriptors_for_runtime().map_err(|error| Failure::new(INTERNAL, error))?;
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::new(INTERNAL, error))?;
+fn with_runtime(work: impl Future<Output = CommandOutcome>) -> CommandOutcome {
+    stop::descriptors_for_runtime().map_err(|error| CommandFailure::new(INTERNAL, error))?;
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| CommandFailure::new(INTERNAL, error))?;
     runtime.block_on(work)
 }
 
@@ -121,7 +122,7 @@ fn terminal_width() -> Option<u16> {
 ///
 /// # Errors
 /// An infrastructure failure, if the text cannot be written, such as to a full disk.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), CommandFailure> {
     let mut out = output::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // A closed pipe (`| head`) means that the reader has read enough.
@@ -130,7 +131,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
                 help = "send it to a place that can be written to and has space",
                 "cannot write to standard output: {error}"
             );
-            Err(Failure { code: INFRASTRUCTURE, report })
+            Err(CommandFailure { code: INFRASTRUCTURE, report })
         }
         _ => Ok(()),
     }
@@ -140,8 +141,8 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// Those of [`print()`], and an internal failure if the text could not be made.
-fn print_json(text: Result<String, serde_json::Error>) -> Result<(), Failure> {
-    let text = text.map_err(|error| Failure::new(INTERNAL, error))?;
+fn print_json(text: Result<String, serde_json::Error>) -> Result<(), CommandFailure> {
+    let text = text.map_err(|error| CommandFailure::new(INTERNAL, error))?;
     print(&(plain::json(&text).into_owned() + "\n"))
 }
 
@@ -149,7 +150,7 @@ fn print_json(text: Result<String, serde_json::Error>) -> Result<(), Failure> {
 ///
 /// # Errors
 /// An infrastructure failure, if the file cannot be written.
-fn write(file: &Path, report: &[u8]) -> Result<(), Failure> {
+fn write(file: &Path, report: &[u8]) -> Result<(), CommandFailure> {
     written(file, std::fs::write(file, report))
 }
 
@@ -157,7 +158,7 @@ fn write(file: &Path, report: &[u8]) -> Result<(), Failure> {
 ///
 /// # Errors
 /// An infrastructure failure, if the file cannot be written, or would become larger.
-fn append(file: &Path, report: &[u8], most: u64) -> Result<(), Failure> {
+fn append(file: &Path, report: &[u8], most: u64) -> Result<(), CommandFailure> {
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
     let done = opened.and_then(|mut opened| {
         let length = opened.metadata()?.len();
@@ -175,19 +176,19 @@ fn append(file: &Path, report: &[u8], most: u64) -> Result<(), Failure> {
 ///
 /// # Errors
 /// An infrastructure failure, if the file cannot be written.
-fn write_beside(file: &Path, report: &[u8]) -> Result<(), Failure> {
+fn write_beside(file: &Path, report: &[u8]) -> Result<(), CommandFailure> {
     let directory = OpenDirectory::open(file.parent().unwrap_or(Path::new("")));
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     written(file, directory.and_then(|directory| directory.replace(name, report)))
 }
 
-fn written(file: &Path, done: std::io::Result<()>) -> Result<(), Failure> {
+fn written(file: &Path, done: std::io::Result<()>) -> Result<(), CommandFailure> {
     done.map_err(|error| {
         let report = miette::miette!(
             help = "name another file with --output, or `-` for standard output",
             "cannot write the report to {}: {error}",
             file.display()
         );
-        Failure { code: INFRASTRUCTURE, report }
+        CommandFailure { code: INFRASTRUCTURE, report }
     })
 }

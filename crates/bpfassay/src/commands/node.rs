@@ -9,8 +9,8 @@ use std::{
 };
 
 use crate::{
-    cli::{Node, NodeRole},
-    exit::{Failure, INFRASTRUCTURE, Outcome, SUCCESS},
+    cli::{NodeArgs, NodeRole},
+    exit::{CommandFailure, CommandOutcome, INFRASTRUCTURE, SUCCESS},
     output,
 };
 
@@ -19,17 +19,17 @@ use crate::{
 /// # Errors
 /// An infrastructure failure, if this process was not started as a step of Slurm, or cannot do its
 /// task.
-pub(crate) async fn node(arguments: Node) -> Outcome {
+pub(crate) async fn node(arguments: NodeArgs) -> CommandOutcome {
     match arguments.role {
         NodeRole::Relay { token } => {
-            bpfassay_runner::relay(&token).await.map_err(Failure::infrastructure)?;
+            bpfassay_runner::relay(&token).await.map_err(CommandFailure::infrastructure)?;
             Ok(SUCCESS)
         }
         NodeRole::Rank { token, directory, command } => {
             // The command line has at least one word.
             let Some((program, arguments)) = command.split_first() else { return Ok(SUCCESS) };
             let error = bpfassay_runner::rank(&token, &directory, Path::new(program), arguments);
-            Err(Failure::infrastructure(error))
+            Err(CommandFailure::infrastructure(error))
         }
     }
 }

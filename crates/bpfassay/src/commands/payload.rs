@@ -14,7 +14,7 @@ use bpfassay_testbed::{
 
 use crate::{
     cli::{self, PayloadCommand},
-    exit::{Failure, NOT_REPRODUCED, Outcome, SUCCESS},
+    exit::{CommandFailure, CommandOutcome, NOT_REPRODUCED, SUCCESS},
     host, output,
     progress::Display,
     selection::store_options,
@@ -26,7 +26,7 @@ use crate::{
 /// # Errors
 /// An infrastructure failure, if the cache cannot be opened, packages of the host are missing, or
 /// programs cannot be built, fetched from `--from`, packed or read.
-pub(crate) fn payload(arguments: cli::Payload, global: &cli::Global) -> Outcome {
+pub(crate) fn payload(arguments: cli::PayloadArgs, global: &cli::Global) -> CommandOutcome {
     let display = Display::begin(cli::MessageFormat::Human);
     let store = Store::open(&store_options(global))?.with_stages(display.stages());
     match arguments.command {
@@ -67,7 +67,7 @@ pub(crate) fn payload(arguments: cli::Payload, global: &cli::Global) -> Outcome 
 /// # Errors
 /// An infrastructure failure, if the host lacks packages for the build, or programs cannot be built
 /// or fetched from `--from`.
-fn prepare(store: &Store, archs: Vec<Arch>, global: &cli::Global) -> Result<Vec<Built>, Failure> {
+fn prepare(store: &Store, archs: Vec<Arch>, global: &cli::Global) -> Result<Vec<Built>, CommandFailure> {
     let archs = all_or(archs);
     if store.programs.from.is_empty() && !payload::is_cached(&store.cache, &store.programs, &archs)? {
         install(store, global)?;
@@ -79,7 +79,7 @@ fn prepare(store: &Store, archs: Vec<Arch>, global: &cli::Global) -> Result<Vec<
 ///
 /// # Errors
 /// An infrastructure failure, if the host has no dpkg, and those of [`host::install`].
-fn install(store: &Store, global: &cli::Global) -> Result<(), Failure> {
+fn install(store: &Store, global: &cli::Global) -> Result<(), CommandFailure> {
     let missing = missing_packages(HOST_PACKAGES, &BTreeSet::new(), None)?;
     host::install(&missing, host::answers_yes(global.yes), &store.stages)
 }
@@ -104,7 +104,7 @@ fn programs(built: &Built) -> String {
 ///
 /// # Errors
 /// An infrastructure failure, if it cannot be printed.
-fn verified(verified: &Verified) -> Outcome {
+fn verified(verified: &Verified) -> CommandOutcome {
     let mut text = format!("sources {}\n", verified.source);
     let mut differ = 0;
     for compared in &verified.compared {
@@ -131,13 +131,13 @@ fn verified(verified: &Verified) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_testbed::{cache::Digest, payload::Compared};
+    use bpfassay_testbed::{cache::Digest, payload::ComparedProgram};
 
     use super::*;
 
     #[test]
     fn one_program_that_differs_is_not_reproduced() {
-        let compared = |built: &[u8]| Compared {
+        let compared = |built: &[u8]| ComparedProgram {
             arch: Arch::X86_64,
             program: "bpfassay-guest",
             of: "the cache".to_owned(),

@@ -4,13 +4,13 @@
 use std::fmt::Write;
 
 use bpfassay_results::plain;
-use bpfassay_runner::{Error, HostSetup, Shell, Store, StoreOptions, Testbed, Trial};
+use bpfassay_runner::{AcceleratorTrial, Error, HostSetup, ShellUse, Store, StoreOptions, Testbed};
 use bpfassay_study::Plan;
 use bpfassay_vm::AcceleratorWish;
 
 use crate::{
     cli,
-    exit::{Outcome, SUCCESS},
+    exit::{CommandOutcome, SUCCESS},
     selection::{Lacks, lacks, offline, selection, store_options},
 };
 
@@ -20,7 +20,7 @@ use crate::{
 /// - A usage failure for a study, a tool file, an image or a manifest that cannot be used
 /// - An infrastructure failure with `--qemu`, if the cache lacks a guest, or QEMU is missing or
 ///   does not start
-pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome {
+pub(crate) async fn plan(arguments: cli::PlanArgs, global: &cli::Global) -> CommandOutcome {
     let selection = selection(&arguments.selection, &arguments.overlays, global)?;
     let plan = selection.expand(&store_options(global))?;
     if arguments.json {
@@ -32,8 +32,9 @@ pub(crate) async fn plan(arguments: cli::Plan, global: &cli::Global) -> Outcome 
         let qemu = source.map_or_else(cli::qemu_of_environment, |source| Ok(Some(source)))?;
         // Use the cache alone: planning downloads and builds nothing.
         let store = Store::open(&StoreOptions { qemu, ..offline(global) })?;
-        let testbed = Testbed::provide(&store, &selection, &plan, Shell::Without)?;
-        let host_setup = HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, Trial::Recorded).await?;
+        let testbed = Testbed::provide(&store, &selection, &plan, ShellUse::Without)?;
+        let host_setup =
+            HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, AcceleratorTrial::Recorded).await?;
         let mut text = String::new();
         for block in plan.measured_blocks() {
             let (qemu, choice) = host_setup.qemu(block.target.arch).map_err(Error::from)?;

@@ -5,12 +5,12 @@
 
 use std::path::Path;
 
-use bpfassay_report::render::{Options, Rendered};
+use bpfassay_report::render::{FormatOptions, Rendered};
 use bpfassay_results::file;
 
 use crate::{
     cli,
-    exit::{Failure, Outcome, SUCCESS, USAGE},
+    exit::{CommandFailure, CommandOutcome, SUCCESS, USAGE},
     output,
 };
 
@@ -26,11 +26,11 @@ const MOST_OF_STEP: u64 = 1 << 20;
 /// - A usage failure, if the results do not exist, are damaged, or lack what the format or the
 ///   figure shows, or if a binary format would be printed
 /// - An infrastructure failure, if the results cannot be read, or the report cannot be written
-pub(crate) fn report(arguments: &cli::Report) -> Outcome {
+pub(crate) fn report(arguments: &cli::ReportArgs) -> CommandOutcome {
     let results = file::read(&arguments.results)?;
     let format = arguments.format;
     let width = super::terminal_width().filter(|_| arguments.output.is_none());
-    let options = Options { width, figure: arguments.figure.as_deref() };
+    let options = FormatOptions { width, figure: arguments.figure.as_deref() };
     let written = (format.render)(&results, options)?;
     let beside = |name| {
         let directory =
@@ -67,7 +67,7 @@ pub(crate) fn report(arguments: &cli::Report) -> Outcome {
                 help = "name a file with --output, or leave the option out",
                 "the format {name} is not text, which alone is written to standard output"
             );
-            return Err(Failure { code: USAGE, report });
+            return Err(CommandFailure { code: USAGE, report });
         }
         (Some(file), Rendered::Text(text)) => (file, text.into_bytes()),
         (Some(file), Rendered::Binary(bytes)) => (file, bytes),

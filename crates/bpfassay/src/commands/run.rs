@@ -16,10 +16,10 @@ use bpfassay_report::{
     render,
 };
 use bpfassay_results::{Again, Event, Journal, JournalError, OpenDirectory, Results, event::Concluded, file};
-use bpfassay_runner::{BlockReuse, BlockStore, EventObserver, Selection, Session, Summary, Testbed};
+use bpfassay_runner::{BlockReuse, BlockStore, EventObserver, PoolSummary, Session, StudySelection, Testbed};
 use bpfassay_stats::Verdict;
 use bpfassay_study::Plan;
-use bpfassay_testbed::stages::Kind;
+use bpfassay_testbed::stages::StageKind;
 use bpfassay_vm::shell_command;
 
 use self::run_mode::RunMode;
@@ -29,7 +29,9 @@ use super::{
 };
 use crate::{
     cli::{self, MessageFormat},
-    exit::{Failure, INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, Outcome, REGRESSION, SUCCESS, UNEXPECTED},
+    exit::{
+        CommandFailure, CommandOutcome, INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, REGRESSION, SUCCESS, UNEXPECTED,
+    },
     host, output,
     progress::{self, Display, Reporter, Reporting, bundled},
     selection::{self, is_path, store_options},
@@ -45,13 +47,13 @@ use crate::{
 ///   start, or the cache, the journal or the results cannot be read or written
 ///
 /// If `--bisect` is set, the exit code is for `git bisect run`.
-pub(crate) async fn run(arguments: cli::Run, global: &cli::Global) -> Outcome {
+pub(crate) async fn run(arguments: cli::RunArgs, global: &cli::Global) -> CommandOutcome {
     let is_bisect = arguments.against.bisect;
     let outcome = measure(arguments, global).await;
     if is_bisect { against::for_bisect(outcome) } else { outcome }
 }
 
-async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
+async fn measure(arguments: cli::RunArgs, global: &cli::Global) -> CommandOutcome {
     let against = Against::read(&arguments.against)?;
     let mode = RunMode::of(&arguments)?;
     let mut options = store_options(global);
@@ -71,7 +73,7 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
     let blocks = blocks(&arguments.execution)?;
     let display = Display::begin(arguments.execution.message_format);
     let stages = display.stages();
-    let missing = host::Missing::find(&plan, selection.host_packages(), (global, &options))?;
+    let missing = host::MissingPackages::find(&plan, selection.host_packages(), (global, &options))?;
     missing.install_to_make(&stages)?;
     let asked = again(arguments.again);
     let store = mode.store(&options, &stages, asked)?;
@@ -110,16 +112,16 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
         display: &display,
         here: None,
     });
-    let measuring = stages.begin(Kind::Measuring, "");
+    let measuring = stages.begin(StageKind::Measuring, "");
     let summary =
         session.execute(work, &EventObserver::new(plan, session.provenance(), &reporter), &stop::on_signals()).await?;
     measuring.end(true);
     display.finish();
     let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([&directory]));
-    let end = End { summary, how_to_continue, against };
+    let end = RunEnd { summary, how_to_continue, against };
     // Reporting ends as a stage before the results are printed, so that `concluded` stays the last
     // event of a run.
-    let concluded = stages.during(Kind::Reporting, "", |_| concluded(&opened))?;
+    let concluded = stages.during(StageKind::Reporting, "", |_| concluded(&opened))?;
     let code = report(&directory, concluded, &end, arguments.execution.message_format)?;
     if arguments.execution.timings {
         super::print(&display.timings(&stages))?;
@@ -128,7 +130,7 @@ async fn measure(arguments: cli::Run, global: &cli::Global) -> Outcome {
 }
 
 /// Opens the store of blocks, if one was requested.
-fn blocks(execution: &cli::Execution) -> Result<Option<BlockReuse>, Failure> {
+fn blocks(execution: &cli::Execution) -> Result<Option<BlockReuse>, CommandFailure> {
     let Some(place) = &execution.store else { return Ok(None) };
     let store = BlockStore::open(place)?;
     let cli::Execution { fresh, store_wall: wall, store_reproducible: reproducible, .. } = *execution;
@@ -139,7 +141,7 @@ fn blocks(execution: &cli::Execution) -> Result<Option<BlockReuse>, Failure> {
 ///
 /// # Errors
 /// A usage failure, if the kernel's configuration cannot be read.
-fn warn_of_lacks(selection: &Selection, plan: &Plan) -> Result<(), Failure> {
+fn warn_of_lacks(selection: &StudySelection, plan: &Plan) -> Result<(), CommandFailure> {
     let lacks = selection::lacks(selection, plan)?;
     for lack in &lacks.options {
         tracing::warn!("the kernel's .config does not set {lack}");
@@ -166,17 +168,17 @@ const fn again(asked: cli::AgainChoice) -> Again {
 /// # Errors
 /// Those of [`bpfassay_runner::conclude_in`]; an infrastructure failure, if the directory, or a
 /// file written there, no longer exists.
-pub(super) fn concluded(directory: &OpenDirectory) -> Result<(Results, Option<String>), Failure> {
+pub(super) fn concluded(directory: &OpenDirectory) -> Result<(Results, Option<String>), CommandFailure> {
     bpfassay_runner::conclude_in(directory).map_err(|error| match error {
-        bpfassay_runner::Error::Journal(error @ JournalError::Io { .. }) => Failure::infrastructure(error),
+        bpfassay_runner::Error::Journal(error @ JournalError::Io { .. }) => CommandFailure::infrastructure(error),
         error => error.into(),
     })
 }
 
 /// How the run ended.
-pub(super) struct End {
+pub(super) struct RunEnd {
     /// How far the run came, and why it stopped.
-    pub(super) summary: Summary,
+    pub(super) summary: PoolSummary,
     /// How to continue, as the end of a sentence, if something is left to do.
     pub(super) how_to_continue: String,
     /// The results to compare with, if any.
@@ -191,10 +193,10 @@ pub(super) struct End {
 pub(super) fn report(
     directory: &Path,
     (results, fingerprint): (Results, Option<String>),
-    end: &End,
+    end: &RunEnd,
     format: MessageFormat,
-) -> Outcome {
-    let End { summary: Summary { cancelled, paused, .. }, how_to_continue, against } = end;
+) -> CommandOutcome {
+    let RunEnd { summary: PoolSummary { cancelled, paused, .. }, how_to_continue, against } = end;
     let failed_by_host = failed_by_host(&results);
     let judged = match against {
         Some(against) if !cancelled => Some(against.judge(&results)?),
@@ -258,7 +260,7 @@ fn last_line(directory: &Path, code: Option<u8>) -> String {
 }
 
 /// Returns, as arguments, the options that another command needs to find the same guests.
-fn overlays(arguments: &cli::Run, global: &cli::Global) -> Vec<String> {
+fn overlays(arguments: &cli::RunArgs, global: &cli::Global) -> Vec<String> {
     let path = |path: &Path| path.display().to_string();
     let selection = &arguments.selection;
     // Several paths are the packages of one kernel.
@@ -298,7 +300,8 @@ fn verdict(results: &Results, paused: bool) -> u8 {
 #[cfg(test)]
 mod tests {
     use bpfassay_results::{
-        Contents, Entry, FailureKind, Header, JOURNAL_VERSION, Outcome as RunOutcome, Provenance, RunFailure, RunRecord,
+        FailureKind, JOURNAL_VERSION, JournalContents, JournalEntry, JournalHeader, Outcome as RunOutcome, Provenance,
+        RunFailure, RunRecord,
     };
     use bpfassay_study::{Available, Block, Narrowing};
 
@@ -312,11 +315,12 @@ mod tests {
         let record = |(block, &kind): (&Block, &FailureKind)| {
             let failure = RunFailure { kind, phase: None, excerpt: Vec::new(), log: None, after: None };
             let outcome = RunOutcome::Failed(failure);
-            Entry::Run(Box::new(RunRecord::new(block, &block.runs[0], 1, 0, 0, outcome)))
+            JournalEntry::Run(Box::new(RunRecord::new(block, &block.runs[0], 1, 0, 0, outcome)))
         };
         let entries = plan.blocks.iter().zip(kinds).map(record).collect();
-        let header = Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance: Provenance::default() };
-        bpfassay_report::derive(&Contents { header, entries, torn: None, digest: None })
+        let header =
+            JournalHeader { journal: JOURNAL_VERSION, started_unix_ms: 0, plan, provenance: Provenance::default() };
+        bpfassay_report::derive(&JournalContents { header, entries, torn: None, digest: None })
     }
 
     #[test]

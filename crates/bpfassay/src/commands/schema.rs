@@ -3,14 +3,14 @@
 
 use crate::{
     cli::{Schema, SchemaOf},
-    exit::{Failure, INTERNAL, Outcome, SUCCESS},
+    exit::{CommandFailure, CommandOutcome, INTERNAL, SUCCESS},
 };
 
 /// Executes the command.
 ///
 /// # Errors
 /// An infrastructure failure, if the schema cannot be printed.
-pub(crate) fn schema(arguments: &Schema) -> Outcome {
+pub(crate) fn schema(arguments: &Schema) -> CommandOutcome {
     let text = match arguments.file {
         SchemaOf::Events => bpfassay_results::schema::events_schema(),
         SchemaOf::Results => bpfassay_results::schema::results_schema(),
@@ -18,6 +18,6 @@ pub(crate) fn schema(arguments: &Schema) -> Outcome {
             serde_json::to_string_pretty(&bpfassay_testbed::manifest::Manifest::schema()).map(|text| text + "\n")
         }
     };
-    super::print(&text.map_err(|error| Failure::new(INTERNAL, error))?)?;
+    super::print(&text.map_err(|error| CommandFailure::new(INTERNAL, error))?)?;
     Ok(SUCCESS)
 }

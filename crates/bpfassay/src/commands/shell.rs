@@ -10,14 +10,14 @@ use bpfassay_protocol::{
     job::{FileSystem, Job, Scheduling, Task},
     message::GuestMessage,
 };
-use bpfassay_runner::{Error, HostSetup, Selection, Shell, Store, StoreOptions, Testbed, Trial};
+use bpfassay_runner::{AcceleratorTrial, Error, HostSetup, ShellUse, Store, StoreOptions, StudySelection, Testbed};
 use bpfassay_study::{Clock, Narrowing, Target};
-use bpfassay_vm::{AcceleratorWish, BootOptions, EndReason, Event, Guest, Initramfs, Machine, shell_command};
+use bpfassay_vm::{AcceleratorWish, BootOptions, EndReason, Guest, Initramfs, Machine, VmEvent, shell_command};
 use tokio::signal::unix::SignalKind;
 
 use crate::{
     cli,
-    exit::{Failure, INFRASTRUCTURE, INTERNAL, INTERRUPTED, Outcome, SUCCESS, USAGE},
+    exit::{CommandFailure, CommandOutcome, INFRASTRUCTURE, INTERNAL, INTERRUPTED, SUCCESS, USAGE},
     host,
     progress::Display,
     selection::{selection, store_options},
@@ -31,33 +31,33 @@ use crate::{
 ///   that cannot be used
 /// - An infrastructure failure, if packages of the host are missing, the guest cannot be built or
 ///   booted, or it ends before its shell does
-pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcome {
+pub(crate) async fn shell(arguments: cli::ShellArgs, global: &cli::Global) -> CommandOutcome {
     if !std::io::stdin().is_terminal() {
         let help = "run it in a terminal; `run` needs none";
         let report = miette::miette!(help = help, "a shell needs a terminal, and standard input is none");
-        return Err(Failure { code: USAGE, report });
+        return Err(CommandFailure { code: USAGE, report });
     }
     let selection = selection_of(&arguments, global)?;
     let options = StoreOptions { qemu: arguments.qemu.qemu, ..store_options(global) };
     let plan = selection.expand(&options)?;
-    let target = plan
-        .targets()
-        .first()
-        .map(|target| (*target).clone())
-        .ok_or_else(|| Failure { code: INTERNAL, report: miette::miette!("the plan of one guest has no target") })?;
+    let target = plan.targets().first().map(|target| (*target).clone()).ok_or_else(|| CommandFailure {
+        code: INTERNAL,
+        report: miette::miette!("the plan of one guest has no target"),
+    })?;
     let display = Display::begin(cli::MessageFormat::Human);
     let stages = display.stages();
     host::install_for(&plan, selection.host_packages(), (global, &options), &stages)?;
     let store = Store::open(&options)?.with_stages(stages);
-    let testbed = Testbed::provide(&store, &selection, &plan, Shell::With)?;
-    let host_setup = HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, Trial::Boot).await?;
+    let testbed = Testbed::provide(&store, &selection, &plan, ShellUse::With)?;
+    let host_setup =
+        HostSetup::find(&store, testbed.images, &plan, AcceleratorWish::Auto, AcceleratorTrial::Boot).await?;
     display.finish();
     let image = host_setup.image(&target).map_err(Error::from)?;
     let (qemu, choice) = host_setup.qemu(target.arch).map_err(Error::from)?;
 
     let file_system =
         plan.blocks.first().map_or(FileSystem::Tmpfs { size_mib: 256 }, |block| block.file_system.clone());
-    let modules = image.module_paths(&file_system, false).map_err(Failure::usage)?;
+    let modules = image.module_paths(&file_system, false).map_err(CommandFailure::usage)?;
     let job = Job {
         protocol: PROTOCOL_VERSION,
         modules,
@@ -70,7 +70,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         task: Task::Shell,
     };
     let scratch = store.cache.scratch()?;
-    let initramfs = host_setup.initramfs(&target, &job).map_err(Failure::infrastructure)?;
+    let initramfs = host_setup.initramfs(&target, &job).map_err(CommandFailure::infrastructure)?;
     let mut machine = Machine::new(target.arch, image.kernel());
     machine.accelerator = choice.accelerator;
     machine.cpus = arguments.cpus.unwrap_or(plan.study.guest.cpus);
@@ -86,7 +86,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     options.interactive = true;
     options.deadlines.whole_boot = None;
     options.initramfs = Some(Arc::new(initramfs));
-    let guest = Guest::boot(qemu, &machine, options).await.map_err(Failure::infrastructure)?;
+    let guest = Guest::boot(qemu, &machine, options).await.map_err(CommandFailure::infrastructure)?;
     tracing::info!("booting {target} under {}; Ctrl-] powers the guest off", choice.accelerator);
     for tool in &selection.tools {
         match tool.file.for_target(target.arch, &target.kernel) {
@@ -96,13 +96,13 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
     }
     let mut failed = None;
     let talk = guest.interact(|event| {
-        if let Event::Message(GuestMessage::Failed { message }) = event {
+        if let VmEvent::Message(GuestMessage::Failed { message }) = event {
             failed = Some(message.clone());
         }
     });
     // Dropping the conversation restores the terminal and kills the guest.
     let ending = tokio::select! {
-        ending = talk => ending.map_err(Failure::infrastructure)?,
+        ending = talk => ending.map_err(CommandFailure::infrastructure)?,
         () = asked_to_end() => return Ok(INTERRUPTED),
     };
     if matches!(ending.reason, EndReason::Done | EndReason::Stopped) {
@@ -112,7 +112,7 @@ pub(crate) async fn shell(arguments: cli::Shell, global: &cli::Global) -> Outcom
         Some(message) => miette::miette!("the guest failed: {message}"),
         None => miette::miette!("the guest ended otherwise than by the shell's end: {ending}"),
     };
-    Err(Failure { code: INFRASTRUCTURE, report })
+    Err(CommandFailure { code: INFRASTRUCTURE, report })
 }
 
 /// Waits for SIGTERM or the end of the terminal. Keys send no signals while the guest has the
@@ -136,12 +136,12 @@ async fn asked_to_end() {
 ///
 /// # Errors
 /// Those of [`selection`]: a tool file or an image that cannot be used.
-fn selection_of(arguments: &cli::Shell, global: &cli::Global) -> Result<Selection, Failure> {
+fn selection_of(arguments: &cli::ShellArgs, global: &cli::Global) -> Result<StudySelection, CommandFailure> {
     let kernel = match (&arguments.kernel, &arguments.cell) {
         (None, None) => Some("6.12".to_owned()),
         (kernel, _) => kernel.clone(),
     };
-    let of_arguments = cli::Selection {
+    let of_arguments = cli::SelectionArgs {
         study: arguments.study.clone().unwrap_or_else(|| "quick".to_owned()),
         targets: cli::Targets {
             arch: arguments.arch.into_iter().collect(),
@@ -154,7 +154,7 @@ fn selection_of(arguments: &cli::Shell, global: &cli::Global) -> Result<Selectio
         replicates: Some(1),
         // Guests under the other clock accept no input.
         clock: Some(Clock::Wall),
-        ..cli::Selection::default()
+        ..cli::SelectionArgs::default()
     };
     let mut selection = selection(&of_arguments, &arguments.overlays, global)?;
     if let (Some(kernel), None, None) = (kernel, &arguments.cell, &selection.sources.local) {

@@ -17,8 +17,8 @@ use clap::{Arg, Args as _, CommandFactory as _, FromArgMatches as _, parser::Val
 
 use super::{merge, print};
 use crate::{
-    cli::{self, Cli, Command},
-    exit::{Failure, Outcome, SUCCESS, USAGE},
+    cli::{self, Cli, CliCommand},
+    exit::{CommandFailure, CommandOutcome, SUCCESS, USAGE},
     output,
 };
 
@@ -33,7 +33,7 @@ const MERGED: &str = "merged";
 /// - An infrastructure failure, if Slurm cannot be used, or shards are not measured after all
 ///   attempts
 /// - Those of `cluster merge`
-pub(crate) fn slurm(arguments: &cli::Submit, global: &cli::Global) -> Outcome {
+pub(crate) fn slurm(arguments: &cli::Submit, global: &cli::Global) -> CommandOutcome {
     let merged = arguments.output.join(MERGED);
     if merged.exists() {
         let report = miette::miette!(
@@ -41,7 +41,7 @@ pub(crate) fn slurm(arguments: &cli::Submit, global: &cli::Global) -> Outcome {
             "{} has been measured and merged already",
             arguments.output.display()
         );
-        return Err(Failure { code: USAGE, report });
+        return Err(CommandFailure { code: USAGE, report });
     }
     let mut submission = Submission::prepare(&arguments.output, job(arguments, global)?)?;
     let begun = Instant::now();
@@ -55,8 +55,9 @@ pub(crate) fn slurm(arguments: &cli::Submit, global: &cli::Global) -> Outcome {
 }
 
 /// Makes the job, with arguments that `run` accepts.
-fn job(arguments: &cli::Submit, global: &cli::Global) -> Result<SlurmJob, Failure> {
-    let failed = |error| Failure::infrastructure(SlurmError::File { action: "find", path: ".".into(), source: error });
+fn job(arguments: &cli::Submit, global: &cli::Global) -> Result<SlurmJob, CommandFailure> {
+    let failed =
+        |error| CommandFailure::infrastructure(SlurmError::File { action: "find", path: ".".into(), source: error });
     let program = env::current_exe().map_err(failed)?;
     let working_directory = env::current_dir().map_err(failed)?;
     let global_arguments = global.of_testbed().into_iter().map(text).collect::<Result<_, _>>()?;
@@ -84,19 +85,19 @@ fn job(arguments: &cli::Submit, global: &cli::Global) -> Result<SlurmJob, Failur
 }
 
 /// Returns `argument` as text for the script.
-fn text(argument: OsString) -> Result<String, Failure> {
+fn text(argument: OsString) -> Result<String, CommandFailure> {
     argument.into_string().map_err(|argument| {
         let report = miette::miette!(
             help = "name it by a path of plain characters, such as a symbolic link to it",
             "{} is no UTF-8 text, so the script of the job cannot have it",
             argument.display()
         );
-        Failure { code: USAGE, report }
+        CommandFailure { code: USAGE, report }
     })
 }
 
 /// Returns the store of blocks that `run` uses, and its options, as arguments: the store first.
-fn store_arguments(run: &cli::Run) -> Result<Vec<String>, Failure> {
+fn store_arguments(run: &cli::RunArgs) -> Result<Vec<String>, CommandFailure> {
     let cli::Execution { store, fresh, store_wall, store_reproducible, .. } = &run.execution;
     let Some(store) = store else { return Ok(Vec::new()) };
     let mut all = vec![
@@ -117,14 +118,14 @@ fn store_arguments(run: &cli::Run) -> Result<Vec<String>, Failure> {
 
 /// Checks that `run` accepts these arguments, and that the script does not have one of them
 /// already. Returns the parsed arguments.
-fn check(study: &str, run_arguments: &[String]) -> Result<cli::Run, Failure> {
+fn check(study: &str, run_arguments: &[String]) -> Result<cli::RunArgs, CommandFailure> {
     let words = ["bpfassay", "run", study].into_iter().chain(run_arguments.iter().map(String::as_str));
     let wrong = |problem: String| {
         let report = miette::miette!(
             help = "`bpfassay run --help` lists what may stand behind `--`",
             "the arguments for `run` are wrong: {problem}"
         );
-        Failure { code: USAGE, report }
+        CommandFailure { code: USAGE, report }
     };
     // clap adds colours and usage; the first line tells what is wrong.
     let first_line = |error: clap::Error| {
@@ -141,7 +142,7 @@ fn check(study: &str, run_arguments: &[String]) -> Result<cli::Run, Failure> {
         )));
     }
     let parsed = Cli::from_arg_matches(&matches).map_err(first_line)?;
-    let Command::Run(run) = parsed.command else { return Err(wrong("they name another command".to_owned())) };
+    let CliCommand::Run(run) = parsed.command else { return Err(wrong("they name another command".to_owned())) };
     let own = [
         ("--output", run.execution.output.is_some()),
         ("--resume", run.resume.is_some()),
@@ -188,13 +189,13 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::cli::{Cluster, ClusterCommand};
+    use crate::cli::{ClusterArgs, ClusterCommand};
 
     /// Returns the common options that the shards of this command line get.
     fn of_shards(options: &[&str]) -> Vec<String> {
         let words = ["bpfassay", "cluster", "submit", "quick", "--output", "job", "--shards", "2"];
         let parsed = Cli::try_parse_from(words.iter().chain(options)).unwrap();
-        let Command::Cluster(Cluster { command: ClusterCommand::Submit(arguments) }) = parsed.command else {
+        let CliCommand::Cluster(ClusterArgs { command: ClusterCommand::Submit(arguments) }) = parsed.command else {
             panic!("not a submission")
         };
         job(&arguments, &parsed.global).unwrap().global_arguments
@@ -224,7 +225,7 @@ mod tests {
         let words = ["bpfassay", "cluster", "submit", "quick", "--output", "job", "--shards", "2", "--"];
         let of = |given: &[&str]| {
             let parsed = Cli::try_parse_from(words.iter().chain(given)).unwrap();
-            let Command::Cluster(Cluster { command: ClusterCommand::Submit(arguments) }) = parsed.command else {
+            let CliCommand::Cluster(ClusterArgs { command: ClusterCommand::Submit(arguments) }) = parsed.command else {
                 panic!("not a submission")
             };
             let job = job(&arguments, &parsed.global).unwrap();

@@ -16,7 +16,7 @@ use bpfassay_testbed::{
 
 use crate::{
     cli,
-    exit::{Failure, INTERNAL, Outcome, SUCCESS},
+    exit::{CommandFailure, CommandOutcome, INTERNAL, SUCCESS},
     output,
     selection::offline,
 };
@@ -27,7 +27,7 @@ use crate::{
 /// - A usage failure for a specification that cannot be used
 /// - An infrastructure failure, if a file that it names is missing or changed, or if guests cannot
 ///   be composed in the cache or copied
-pub(crate) fn compose(spec: &Path, output: &Path, global: &cli::Global) -> Outcome {
+pub(crate) fn compose(spec: &Path, output: &Path, global: &cli::Global) -> CommandOutcome {
     let spec = TestbedSpec::load(spec)?;
     let store = Store::open(&offline(global))?;
     let manifest = compose::compose(&store.cache, &spec)?;
@@ -40,7 +40,7 @@ pub(crate) fn compose(spec: &Path, output: &Path, global: &cli::Global) -> Outco
 /// # Errors
 /// - A usage failure for a manifest that cannot be used
 /// - An infrastructure failure, if a file that it names is missing or changed, or cannot be copied
-pub(crate) fn pack(manifest: &Path, output: &Path) -> Outcome {
+pub(crate) fn pack(manifest: &Path, output: &Path) -> CommandOutcome {
     let manifest = Manifest::load(manifest, Check::Size)?;
     compose::pack(&manifest, output)?;
     print(&manifest, &output.join(manifest::MANIFEST))
@@ -51,12 +51,12 @@ pub(crate) fn pack(manifest: &Path, output: &Path) -> Outcome {
 /// # Errors
 /// - A usage failure for a file that cannot be used
 /// - An infrastructure failure, if a file that the manifest names is missing or changed
-pub(crate) fn check(file: &Path, is_spec: bool) -> Outcome {
+pub(crate) fn check(file: &Path, is_spec: bool) -> CommandOutcome {
     if !is_spec {
         return print(&Manifest::load(file, Check::Content)?, file);
     }
     let spec = TestbedSpec::load(file)?;
-    let catalogue = Catalogue::bundled().map_err(|error| Failure::new(INTERNAL, error))?;
+    let catalogue = Catalogue::bundled().map_err(|error| CommandFailure::new(INTERNAL, error))?;
     for target in &spec.targets {
         let version = target.version.as_deref().unwrap_or("of unknown version");
         super::print(&line(target.arch, &target.name, version))?;
@@ -67,7 +67,7 @@ pub(crate) fn check(file: &Path, is_spec: bool) -> Outcome {
     Ok(SUCCESS)
 }
 
-fn print(manifest: &Manifest, path: &Path) -> Outcome {
+fn print(manifest: &Manifest, path: &Path) -> CommandOutcome {
     for target in &manifest.targets {
         super::print(&summary(target))?;
     }

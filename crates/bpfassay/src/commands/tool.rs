@@ -12,8 +12,8 @@ use std::{
 use bpfassay_tool::init::{InitError, tool_file};
 
 use crate::{
-    cli::{Tool, ToolCommand},
-    exit::{Failure, INFRASTRUCTURE, INTERNAL, Outcome, SUCCESS, USAGE},
+    cli::{ToolArgs, ToolCommand},
+    exit::{CommandFailure, CommandOutcome, INFRASTRUCTURE, INTERNAL, SUCCESS, USAGE},
 };
 
 /// Executes the command.
@@ -22,7 +22,7 @@ use crate::{
 /// - A usage failure for a source that cannot be read or is not part of a tool, and for an output
 ///   file that exists
 /// - An infrastructure failure, if an endpoint does not answer, or the tool file cannot be written
-pub(crate) fn tool(arguments: &Tool) -> Outcome {
+pub(crate) fn tool(arguments: &ToolArgs) -> CommandOutcome {
     let ToolCommand::Init { source, output } = &arguments.command;
     let written = match output {
         Some(file) => tool_file(source, file.parent()),
@@ -42,7 +42,7 @@ pub(crate) fn tool(arguments: &Tool) -> Outcome {
             InitError::Fault(_) => INTERNAL,
             _ => USAGE,
         };
-        Failure::new(code, error)
+        CommandFailure::new(code, error)
     })?;
     match output {
         None => super::print(&text)?,
@@ -59,10 +59,13 @@ fn create(file: &Path, text: &str) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).open(file)?.write_all(text.as_bytes())
 }
 
-fn refused(file: &Path, error: &io::Error) -> Failure {
+fn refused(file: &Path, error: &io::Error) -> CommandFailure {
     let (code, help) = match error.kind() {
         ErrorKind::AlreadyExists => (USAGE, "nothing is overwritten: name another file with --output"),
         _ => (INFRASTRUCTURE, "name a file in a directory that exists and can be written to"),
     };
-    Failure { code, report: miette::miette!(help = help, "cannot write the tool file {}: {error}", file.display()) }
+    CommandFailure {
+        code,
+        report: miette::miette!(help = help, "cannot write the tool file {}: {error}", file.display()),
+    }
 }

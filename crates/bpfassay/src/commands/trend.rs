@@ -8,8 +8,8 @@ use bpfassay_report::{
 use bpfassay_results::file;
 
 use crate::{
-    cli::{self, Format},
-    exit::{Failure, Outcome, SUCCESS},
+    cli::{self, CompareFormat},
+    exit::{CommandFailure, CommandOutcome, SUCCESS},
 };
 
 /// Executes the command.
@@ -17,20 +17,20 @@ use crate::{
 /// # Errors
 /// - A usage failure, if results do not exist or are damaged, or were measured by different clocks
 /// - An infrastructure failure, if they cannot be read, or the trend cannot be printed
-pub(crate) fn trend(arguments: &cli::Trend) -> Outcome {
+pub(crate) fn trend(arguments: &cli::TrendArgs) -> CommandOutcome {
     let read = |directory: &std::path::PathBuf| {
         let name = directory.file_name().unwrap_or(directory.as_os_str()).to_string_lossy().into_owned();
         file::read(directory).map(|results| (name, results))
     };
     let results = arguments.directories.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let trend = trend_of(&results).map_err(Failure::usage)?;
+    let trend = trend_of(&results).map_err(CommandFailure::usage)?;
     match arguments.format {
-        Format::Text => {
+        CompareFormat::Text => {
             let width = super::terminal_width();
             super::print(&trend_text(&trend, Style { width }))?;
         }
-        Format::Markdown => super::print(&trend_markdown(&trend))?,
-        Format::Json => super::print_json(serde_json::to_string_pretty(&trend))?,
+        CompareFormat::Markdown => super::print(&trend_markdown(&trend))?,
+        CompareFormat::Json => super::print_json(serde_json::to_string_pretty(&trend))?,
     }
     Ok(SUCCESS)
 }

@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use bpfassay_runner::{EventObserver, Session, Store, StoreOptions, Verification, Verified};
+use bpfassay_runner::{EventObserver, Session, Store, StoreOptions, Verification, VerifyOutcome};
 use bpfassay_vm::AcceleratorWish;
 
 use super::differences;
 use crate::{
     cli,
-    exit::{INTERRUPTED, NOT_REPRODUCED, Outcome, SUCCESS},
+    exit::{CommandOutcome, INTERRUPTED, NOT_REPRODUCED, SUCCESS},
     host,
     progress::{Display, Reporter, Reporting, bundled},
     selection::store_options,
@@ -23,7 +23,7 @@ use crate::{
 ///   complete boot, a continued run, the wall clock, and tool files that are no longer known.
 /// - An infrastructure failure, if the host lacks packages, the same guests are not available, or
 ///   the host fails during a boot
-pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outcome {
+pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> CommandOutcome {
     if let Some(store) = &arguments.store {
         return super::verify_store::verify(store, &arguments, global).await;
     }
@@ -61,9 +61,9 @@ pub(crate) async fn verify(arguments: cli::Verify, global: &cli::Global) -> Outc
     let shard = verification.shard().map(|shard| format!("{}, ", shard.phrase())).unwrap_or_default();
     let of = format!("{shard}{} of {} boots, {runs} runs", plan.blocks.len(), verification.boots());
     let (text, code) = match verified? {
-        Verified::Same => (format!("verified: {of}: identical raw figures\n"), SUCCESS),
-        Verified::Different { differences, kept } => (differences::text(&differences, &of, &kept), NOT_REPRODUCED),
-        Verified::Cancelled => ("interrupted; the figures were not compared\n".to_owned(), INTERRUPTED),
+        VerifyOutcome::Same => (format!("verified: {of}: identical raw figures\n"), SUCCESS),
+        VerifyOutcome::Different { differences, kept } => (differences::text(&differences, &of, &kept), NOT_REPRODUCED),
+        VerifyOutcome::Cancelled => ("interrupted; the figures were not compared\n".to_owned(), INTERRUPTED),
     };
     super::print(&text)?;
     Ok(code)

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use bpfassay_protocol::with_causes;
 use bpfassay_results::plain;
 use bpfassay_runner::{
-    BlockKey, BlockStore, BlockStoreError, Error, EventObserver, Session, Store, StoreOptions, StorePlace,
-    Verification, Verified,
+    BlockStore, BlockStoreError, Error, EventObserver, Session, Store, StoreKey, StoreOptions, StorePlace,
+    Verification, VerifyOutcome,
 };
 use bpfassay_vm::AcceleratorWish;
 use tokio_util::sync::CancellationToken;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::differences;
 use crate::{
     cli,
-    exit::{Failure, INFRASTRUCTURE, INTERRUPTED, NOT_REPRODUCED, Outcome, SUCCESS, USAGE},
+    exit::{CommandFailure, CommandOutcome, INFRASTRUCTURE, INTERRUPTED, NOT_REPRODUCED, SUCCESS, USAGE},
     host, output,
     progress::{Display, Reporter, Reporting, bundled},
     selection::store_options,
@@ -46,7 +46,7 @@ enum Came {
 /// - A usage failure, if there is no store
 /// - An infrastructure failure, if it cannot be read, packages of the host are missing, the same
 ///   guests are not available, or the host fails during a boot
-pub(super) async fn verify(place: &StorePlace, arguments: &cli::Verify, global: &cli::Global) -> Outcome {
+pub(super) async fn verify(place: &StorePlace, arguments: &cli::Verify, global: &cli::Global) -> CommandOutcome {
     let blocks = BlockStore::existing(place)?;
     let mut keys = blocks.keys()?;
     let all = keys.len();
@@ -108,11 +108,11 @@ pub(super) async fn verify(place: &StorePlace, arguments: &cli::Verify, global: 
 /// Measures the block under `key` again.
 async fn again(
     blocks: &BlockStore,
-    key: &BlockKey,
+    key: &StoreKey,
     arguments: &cli::Verify,
     global: &cli::Global,
     cancel: &CancellationToken,
-) -> Result<Came, Failure> {
+) -> Result<Came, CommandFailure> {
     let verification = match Verification::of_block(blocks, key) {
         Ok(Some(verification)) => verification,
         // Another process put the entry aside meanwhile.
@@ -154,14 +154,16 @@ async fn again(
     let verified = verification.execute(&session, &observer, cancel).await;
     display.finish();
     Ok(match verified? {
-        Verified::Same => Came::Same,
-        Verified::Different { differences, kept } => Came::Different(differences::text(&differences, &block.id, &kept)),
-        Verified::Cancelled => Came::Cancelled,
+        VerifyOutcome::Same => Came::Same,
+        VerifyOutcome::Different { differences, kept } => {
+            Came::Different(differences::text(&differences, &block.id, &kept))
+        }
+        VerifyOutcome::Cancelled => Came::Cancelled,
     })
 }
 
 /// Puts the entry of `key` aside, and reports its path.
-fn aside(blocks: &BlockStore, key: &BlockKey) -> String {
+fn aside(blocks: &BlockStore, key: &StoreKey) -> String {
     match blocks.put_aside(key) {
         Ok(path) => format!("  its entry is put aside: {}\n", output::path(&path)),
         Err(error) => format!("  its entry {key} could not be put aside: {}\n", plain::line(&with_causes(&error))),

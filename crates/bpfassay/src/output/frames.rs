@@ -23,12 +23,12 @@ const MAX_COLUMNS: usize = 200;
 pub(crate) struct InvalidFile {
     message: String,
     source: NamedSource<Arc<str>>,
-    complaints: Vec<Located>,
+    complaints: Vec<LocatedComplaint>,
 }
 
 /// A complaint with its place in the shown text.
 #[derive(Debug)]
-struct Located {
+struct LocatedComplaint {
     message: String,
     help: Option<String>,
     label: LabeledSpan,
@@ -48,7 +48,7 @@ impl InvalidFile {
     fn new(invalid: &Invalid) -> Self {
         let (text, places) = shown(invalid);
         let at = |offset| places.get(&offset).copied().unwrap_or(text.len());
-        let complaints = invalid.complaints.iter().map(|Complaint { span, message, help }| Located {
+        let complaints = invalid.complaints.iter().map(|Complaint { span, message, help }| LocatedComplaint {
             message: plain::line(message).into_owned(),
             help: help.as_ref().map(|help| plain::line(help).into_owned()),
             label: LabeledSpan::new(None, at(span.start), at(span.end) - at(span.start)),
@@ -108,15 +108,15 @@ impl Diagnostic for InvalidFile {
     }
 }
 
-impl Display for Located {
+impl Display for LocatedComplaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl Error for Located {}
+impl Error for LocatedComplaint {}
 
-impl Diagnostic for Located {
+impl Diagnostic for LocatedComplaint {
     fn help<'a>(&'a self) -> Option<Box<dyn Display + 'a>> {
         self.help.as_ref().map(|help| Box::new(help) as _)
     }

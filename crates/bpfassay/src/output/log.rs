@@ -32,7 +32,7 @@ pub(crate) fn log_to_stderr(verbose: u8) {
     let filter = std::env::var("RUST_LOG").ok().and_then(|filter| filter.parse::<Targets>().ok());
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(colours(&stderr().stream))
-        .fmt_fields(Fields)
+        .fmt_fields(EscapedFields)
         .with_writer(coloured_stderr)
         // If standard error is closed, a message about that would end the thread that writes it.
         .log_internal_errors(false)
@@ -43,23 +43,23 @@ pub(crate) fn log_to_stderr(verbose: u8) {
 }
 
 /// Formats every field on one line, with every hazard escaped: messages contain foreign text, too.
-struct Fields;
+struct EscapedFields;
 
-impl<'writer> FormatFields<'writer> for Fields {
+impl<'writer> FormatFields<'writer> for EscapedFields {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
-        let mut shown = Shown { writer, is_first: true, result: Ok(()) };
+        let mut shown = EscapedWriter { writer, is_first: true, result: Ok(()) };
         fields.record(&mut shown);
         shown.result
     }
 }
 
-struct Shown<'writer> {
+struct EscapedWriter<'writer> {
     writer: Writer<'writer>,
     is_first: bool,
     result: fmt::Result,
 }
 
-impl Shown<'_> {
+impl EscapedWriter<'_> {
     fn show(&mut self, field: &Field, value: &str) {
         let between = if std::mem::take(&mut self.is_first) { "" } else { " " };
         let value = plain::excerpt(value, MOST);
@@ -71,7 +71,7 @@ impl Shown<'_> {
     }
 }
 
-impl Visit for Shown<'_> {
+impl Visit for EscapedWriter<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.show(field, value);
     }
@@ -89,12 +89,12 @@ mod tests {
     };
 
     use super::*;
-    use crate::output::Screen;
+    use crate::output::EscapedStream;
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct KeptText(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for KeptText {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -106,12 +106,12 @@ mod tests {
 
     #[test]
     fn colours_are_ours_only() {
-        let kept = Kept::default();
+        let kept = KeptText::default();
         let stream = kept.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_ansi(true)
-            .fmt_fields(Fields)
-            .with_writer(move || Screen { stream: stream.clone(), colours: true })
+            .fmt_fields(EscapedFields)
+            .with_writer(move || EscapedStream { stream: stream.clone(), colours: true })
             .with_target(false)
             .without_time()
             .finish();

@@ -132,7 +132,7 @@ pub(super) mod tests {
     use bpfassay_results::plain;
 
     use super::*;
-    use crate::progress::shown::MOST;
+    use crate::progress::event_printer::MOST;
 
     /// Makes a run whose names and messages are sequences for a terminal.
     pub(in crate::progress) fn hostile() -> RunEnded {

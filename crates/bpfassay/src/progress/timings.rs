@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use bpfassay_testbed::stages::{Kind, Timing};
+use bpfassay_testbed::stages::{StageKind, Timing};
 
 /// Width of the table in columns.
 const WIDTH: usize = 80;
@@ -15,7 +15,7 @@ pub(crate) fn table(timings: &[Timing], all: Duration) -> String {
     let first = timings.iter().map(|timing| title(timing).chars().count()).chain(["stage".len()]).max().unwrap_or(0);
     let mut text = format!("{:first$}  {:>9}  {:>9}  beside\n", "stage", "began", "took");
     for (index, timing) in timings.iter().enumerate() {
-        let mut beside = BTreeMap::<Kind, usize>::new();
+        let mut beside = BTreeMap::<StageKind, usize>::new();
         for (other, timed) in timings.iter().enumerate() {
             if other != index && timing.overlaps(timed) {
                 *beside.entry(timed.kind).or_default() += 1;
@@ -76,7 +76,7 @@ fn covered(timings: &[Timing]) -> Duration {
 mod tests {
     use super::*;
 
-    fn timing(kind: Kind, subject: &str, began: u64, took: u64) -> Timing {
+    fn timing(kind: StageKind, subject: &str, began: u64, took: u64) -> Timing {
         let (began, took) = (Duration::from_secs(began), Duration::from_secs(took));
         Timing { kind, subject: subject.to_owned(), began, took }
     }
@@ -84,16 +84,16 @@ mod tests {
     #[test]
     fn stages_are_listed_with_what_ran_beside_them() {
         let timings = [
-            timing(Kind::Toolchain, "", 0, 60),
-            timing(Kind::Sources, "", 0, 10),
-            timing(Kind::Kernel, "x86_64 6.12", 0, 20),
-            timing(Kind::Kernel, "aarch64 6.12", 20, 30),
-            timing(Kind::Programs, "x86_64", 60, 100),
-            timing(Kind::Guests, "x86_64", 160, 1),
-            timing(Kind::Qemu, "x86_64", 162, 2),
-            timing(Kind::Measuring, "", 164, 200),
-            timing(Kind::Programs, "aarch64", 161, 90),
-            timing(Kind::Reporting, "", 364, 1),
+            timing(StageKind::Toolchain, "", 0, 60),
+            timing(StageKind::Sources, "", 0, 10),
+            timing(StageKind::Kernel, "x86_64 6.12", 0, 20),
+            timing(StageKind::Kernel, "aarch64 6.12", 20, 30),
+            timing(StageKind::Programs, "x86_64", 60, 100),
+            timing(StageKind::Guests, "x86_64", 160, 1),
+            timing(StageKind::Qemu, "x86_64", 162, 2),
+            timing(StageKind::Measuring, "", 164, 200),
+            timing(StageKind::Programs, "aarch64", 161, 90),
+            timing(StageKind::Reporting, "", 364, 1),
         ];
         let mut sorted = timings.to_vec();
         sorted.sort_by_key(|timing| timing.began);

@@ -10,7 +10,7 @@ use std::{
     process::Stdio,
 };
 
-use bpfassay_results::{Contents, Entry, Outcome};
+use bpfassay_results::{JournalContents, JournalEntry, Outcome};
 
 use crate::common::{bpfassay, guests_wanted, on_aarch64, printed, results};
 
@@ -57,9 +57,9 @@ fn killed(directory: &Path, arguments: &[&str]) {
 
 /// Changes a figure in the entry `path`, with matching sums, as anyone with write access could.
 fn forge(path: &Path) {
-    let mut contents = Contents::read_file(path, fs::File::open(path).unwrap(), u64::MAX).unwrap();
+    let mut contents = JournalContents::read_file(path, fs::File::open(path).unwrap(), u64::MAX).unwrap();
     let phase = contents.entries.iter_mut().find_map(|entry| match entry {
-        Entry::Run(record) => match &mut record.outcome {
+        JournalEntry::Run(record) => match &mut record.outcome {
             Outcome::Measured(figures) => figures.phases.first_mut(),
             _ => None,
         },

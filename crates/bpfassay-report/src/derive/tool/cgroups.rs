@@ -8,12 +8,12 @@ use bpfassay_protocol::{message::RunFigures, run_name, tool::ToolFigures};
 /// agent and kernel threads, such as those of nfsd.
 pub(super) const ROOT: u64 = 1;
 
-pub(super) struct Cgroups {
+pub(super) struct SumsByCgroup {
     /// The id and the path of each cgroup.
     known: [(u64, String); 3],
 }
 
-impl Cgroups {
+impl SumsByCgroup {
     /// Returns the cgroups of the run `id`. They lie below the root in a guest, and below the
     /// cgroup that the agent made on a running system.
     pub(super) fn of(id: &str, seen: &ToolFigures, figures: &RunFigures) -> Self {

@@ -11,7 +11,7 @@ pub(super) struct RefusedProgram {
 }
 
 /// How a loader prints the verifier's log, if it prints it in separate lines.
-struct Log {
+struct VerifierLog {
     /// Text in the line before the log, or before the log in the same line.
     begin: &'static str,
     /// Whether the log begins in the line that has `begin`.
@@ -23,16 +23,20 @@ struct Log {
 /// The line after the log that libbpf prints.
 const END_OF_LIBBPF: &str = "-- END PROG LOAD LOG --";
 
-const LOGS: &[Log] = &[
+const LOGS: &[VerifierLog] = &[
     // libbpf (src/libbpf.c, 1.5.0).
-    Log { begin: "-- BEGIN PROG LOAD LOG --", is_same_line: false, ends: &[END_OF_LIBBPF, "libbpf: "] },
+    VerifierLog { begin: "-- BEGIN PROG LOAD LOG --", is_same_line: false, ends: &[END_OF_LIBBPF, "libbpf: "] },
     // bcc (src/cc/libbpf.c, 0.37.0).
-    Log { begin: "bpf: Failed to load program: ", is_same_line: false, ends: &["HINT: ", "Traceback ", "Exception: "] },
+    VerifierLog {
+        begin: "bpf: Failed to load program: ",
+        is_same_line: false,
+        ends: &["HINT: ", "Traceback ", "Exception: "],
+    },
     // bpftrace -v (src/bpfbytecode.cpp, 0.26.1).
-    Log { begin: "Kernel error log:", is_same_line: false, ends: &["ERROR: ", "WARNING: "] },
+    VerifierLog { begin: "Kernel error log:", is_same_line: false, ends: &["ERROR: ", "WARNING: "] },
     // aya (aya/src/programs/mod.rs, 0.11.0 to 0.14.0); the chain of causes that `main` prints
     // follows.
-    Log { begin: "Verifier output: ", is_same_line: true, ends: &["Caused by:", "Error: "] },
+    VerifierLog { begin: "Verifier output: ", is_same_line: true, ends: &["Caused by:", "Error: "] },
 ];
 
 pub(super) fn refused_program(message: &str) -> RefusedProgram {

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use bpfassay_protocol::{IoPath, message::RunFigures, tool::ToolFigures};
 use bpfassay_tool::{
-    Readings, Report, Unit,
-    finding::{self, Evidence, FindingResult, Kind, Limits, Share, Truth},
+    CountedUnit, Readings, Report,
+    finding::{self, CallShare, Evidence, FindingResult, Kind, Truth, ValueLimits},
 };
 
 use super::{
-    cgroups::Cgroups,
+    cgroups::SumsByCgroup,
     is_of,
     truth::{mount_names, of_operation},
 };
@@ -24,14 +24,14 @@ pub(super) fn evaluate(
     readings: &Readings,
     seen: &ToolFigures,
     figures: &RunFigures,
-    cgroups: &Cgroups,
+    cgroups: &SumsByCgroup,
 ) -> (Vec<FindingResult>, BTreeSet<usize>) {
     let mut requested = BTreeSet::new();
     let of_phase = |truth: Truth| {
         requested.append(&mut finding::requested(report, readings, &truth));
         let evidence =
             Evidence { report: Some(report), readings: Some(readings), truth: Some(&truth), ..Evidence::default() };
-        let findings = finding::evaluate(&evidence, &Limits::default());
+        let findings = finding::evaluate(&evidence, &ValueLimits::default());
         findings.into_iter().find(|finding| finding.kind == Kind::RequestedAsMoved)
     };
     let findings = truths(report, seen, figures, cgroups).into_iter().filter_map(of_phase).collect();
@@ -40,7 +40,7 @@ pub(super) fn evaluate(
 
 /// Returns the truth between the reports at the beginning and at the end of each such phase. The
 /// workload stands still at both.
-fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &Cgroups) -> Vec<Truth> {
+fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &SumsByCgroup) -> Vec<Truth> {
     let reported = || seen.output.iter().filter(|piece| is_of(report, piece)).map(|piece| piece.monotonic_ns);
     let mut truths = Vec::new();
     for phase in &figures.phases {
@@ -52,7 +52,7 @@ fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &C
         let mount = phase.mount.as_ref().unwrap_or(&figures.mount);
         let share = |(&operation, totals): (&_, &bpfassay_protocol::operation::Totals)| {
             let requested = path.requested(totals.bytes)?;
-            Some(Share {
+            Some(CallShare {
                 cgroup: cgroups.names(figures.cgroup),
                 mount: mount_names(Some(&mount.path), mount.device, mount.id, &BTreeSet::new()),
                 process: of_operation(figures, cgroups, phase, operation),
@@ -66,9 +66,9 @@ fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &C
                 bytes_requested: Some(requested),
             })
         };
-        let shares: Vec<Share> = phase.moved.iter().filter_map(share).collect();
+        let shares: Vec<CallShare> = phase.moved.iter().filter_map(share).collect();
         if !shares.is_empty() {
-            truths.push(Truth { from_ns, to_ns, shares, units: Unit::ALL.to_vec(), ..Truth::default() });
+            truths.push(Truth { from_ns, to_ns, shares, units: CountedUnit::ALL.to_vec(), ..Truth::default() });
         }
     }
     truths

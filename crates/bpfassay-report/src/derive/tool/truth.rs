@@ -17,12 +17,12 @@ use bpfassay_protocol::{
     tracer::{CounterRow, Device, Sample, Task},
 };
 use bpfassay_tool::{
-    Report, Unit, Whose,
-    finding::{Process, Share, Truth},
+    CountedUnit, Report, Whose,
+    finding::{CallShare, ProcessNames, Truth},
 };
 
 use super::{
-    cgroups::{Cgroups, ROOT},
+    cgroups::{ROOT, SumsByCgroup},
     is_of,
 };
 
@@ -35,7 +35,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 /// Returns what happened between the last report before the workload and the first report after it.
 /// If one of them is missing, the range ends at the reading next to the workload; others may have
 /// worked between that reading and the workload.
-pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &Cgroups) -> Option<Truth> {
+pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &SumsByCgroup) -> Option<Truth> {
     let (before, after) = (&figures.whole.before, &figures.whole.after);
     let reported = || {
         let with_reference = seen.output.iter().filter(|piece| is_of(report, piece));
@@ -54,8 +54,10 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
     };
     // Entry probes see what calls request, but not what they return.
     let units = match figures.probe.probe.counts()? {
-        ByteMeaning::Requested => vec![Unit::BytesRequested],
-        ByteMeaning::Returned => Unit::ALL.into_iter().filter(|&unit| unit != Unit::BytesRequested).collect(),
+        ByteMeaning::Requested => vec![CountedUnit::BytesRequested],
+        ByteMeaning::Returned => {
+            CountedUnit::ALL.into_iter().filter(|&unit| unit != CountedUnit::BytesRequested).collect()
+        }
     };
     let counts = |row: &CounterRow| !report.excludes_itself || row.cgroup != seen.cgroup;
     // A tool may count what the agent, kernel threads and the tool itself do, or leave it out. The
@@ -86,7 +88,7 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
     let phases = phases.collect();
     let threads = figures.phases.iter().flat_map(|phase| phase.tasks.iter().flatten());
     let threads: BTreeSet<&Task> = threads.collect();
-    let threads = threads.into_iter().map(Process::from).collect();
+    let threads = threads.into_iter().map(ProcessNames::from).collect();
     // The agents of running systems report where the cgroups are, and those of guests do not.
     let is_shared = !seen.cgroups.is_empty();
     Some(Truth {
@@ -108,7 +110,11 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
 /// before the workload began, so no tool can have counted them either. Returns none if figures
 /// include others that existed before, because what a tool had reported of those is unknown.
 /// Returns no processes if one of them existed before.
-pub(super) fn newcomers(truth: &Truth, figures: &RunFigures, cgroups: &Cgroups) -> BTreeMap<Whose, BTreeSet<String>> {
+pub(super) fn newcomers(
+    truth: &Truth,
+    figures: &RunFigures,
+    cgroups: &SumsByCgroup,
+) -> BTreeMap<Whose, BTreeSet<String>> {
     let Some(before) = &figures.whole.before.tracer else { return BTreeMap::new() };
     let were_there: BTreeSet<u64> = before.rows.iter().filter(|row| !is_of_agent(row)).map(|row| row.cgroup).collect();
     let known: Vec<Vec<String>> = were_there.into_iter().map(|cgroup| cgroups.names(cgroup)).collect();
@@ -116,9 +122,9 @@ pub(super) fn newcomers(truth: &Truth, figures: &RunFigures, cgroups: &Cgroups) 
         .rows
         .iter()
         .filter_map(|row| row.task.as_ref())
-        .flat_map(|task| names_of(&Process::from(task)))
+        .flat_map(|task| names_of(&ProcessNames::from(task)))
         .collect();
-    let is_others = |share: &Share| truth.optional.contains(share) || truth.copies.contains(share);
+    let is_others = |share: &CallShare| truth.optional.contains(share) || truth.copies.contains(share);
     let count = || truth.shares.iter().filter(|share| !is_others(share));
     if count().any(|share| known.contains(&share.cgroup)) {
         return BTreeMap::new();
@@ -130,21 +136,21 @@ pub(super) fn newcomers(truth: &Truth, figures: &RunFigures, cgroups: &Cgroups) 
     std::iter::once((Whose::Cgroup, of_cgroups)).chain(of_processes).collect()
 }
 
-fn names_of(process: &Process) -> impl Iterator<Item = String> + use<> {
-    let Process { id, thread, name } = process.clone();
+fn names_of(process: &ProcessNames) -> impl Iterator<Item = String> + use<> {
+    let ProcessNames { id, thread, name } = process.clone();
     [id, thread, name].into_iter().flatten()
 }
 
 /// Returns what the workload sent and received, by its own count.
-fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = Share> {
+fn of_network(figures: &RunFigures, cgroups: &SumsByCgroup) -> impl Iterator<Item = CallShare> {
     let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
     let of = move |operation: Operation, event: ProgramEvent| {
-        let mut shares: Vec<Share> = Vec::new();
+        let mut shares: Vec<CallShare> = Vec::new();
         for phase in figures.phases.iter().filter(|_| returned) {
             let Some(totals) = phase.events.get(&event).filter(|totals| **totals != Totals::default()) else {
                 continue;
             };
-            let share = Share {
+            let share = CallShare {
                 cgroup: cgroups.names(figures.cgroup),
                 mount: Vec::new(),
                 process: of_phase(figures, phase),
@@ -168,21 +174,21 @@ fn of_network(figures: &RunFigures, cgroups: &Cgroups) -> impl Iterator<Item = S
 
 /// Returns the process of a workload with phases whose threads are not recorded. All workloads with
 /// phases are bundled. If other threads are recorded, it can be any process.
-fn of_workload(figures: &RunFigures) -> Process {
+fn of_workload(figures: &RunFigures) -> ProcessNames {
     let is_named = !figures.phases.is_empty() && figures.probe.map != MapLayout::Threads;
-    Process { name: is_named.then(|| WORKLOAD.to_owned()).into_iter().collect(), ..Process::default() }
+    ProcessNames { name: is_named.then(|| WORKLOAD.to_owned()).into_iter().collect(), ..ProcessNames::default() }
 }
 
 /// Returns the process whose calls the workload counts in `phase`: what all its threads have in
 /// common.
-pub(super) fn of_phase(figures: &RunFigures, phase: &WorkloadPhase) -> Process {
+pub(super) fn of_phase(figures: &RunFigures, phase: &WorkloadPhase) -> ProcessNames {
     let Some(tasks) = &phase.tasks else { return of_workload(figures) };
-    let all: Vec<Process> = tasks.iter().map(Process::from).collect();
-    let common = |pick: fn(&Process) -> &Vec<String>| {
+    let all: Vec<ProcessNames> = tasks.iter().map(ProcessNames::from).collect();
+    let common = |pick: fn(&ProcessNames) -> &Vec<String>| {
         let first = all.first().map(pick)?;
         all.iter().all(|one| pick(one) == first).then(|| first.clone())
     };
-    Process {
+    ProcessNames {
         id: common(|process| &process.id).unwrap_or_default(),
         thread: common(|process| &process.thread).unwrap_or_default(),
         name: common(|process| &process.name).unwrap_or_default(),
@@ -194,17 +200,17 @@ pub(super) fn of_phase(figures: &RunFigures, phase: &WorkloadPhase) -> Process {
 /// process; otherwise [`of_phase`] does.
 pub(super) fn of_operation(
     figures: &RunFigures,
-    cgroups: &Cgroups,
+    cgroups: &SumsByCgroup,
     phase: &WorkloadPhase,
     operation: Operation,
-) -> Process {
+) -> ProcessNames {
     let readings = phase.interval.before.tracer.as_ref().zip(phase.interval.after.tracer.as_ref());
     let is_of_workload = |row: &CounterRow| row.cgroup == figures.cgroup && row.operation == operation;
     let done = readings.map(|(before, after)| shares(before, after, figures, cgroups, &is_of_workload));
-    let mut processes: Vec<Process> = done.into_iter().flatten().map(|share| share.process).collect();
+    let mut processes: Vec<ProcessNames> = done.into_iter().flatten().map(|share| share.process).collect();
     processes.dedup();
     match processes.as_slice() {
-        [one] if *one != Process::default() => one.clone(),
+        [one] if *one != ProcessNames::default() => one.clone(),
         _ => of_phase(figures, phase),
     }
 }
@@ -228,22 +234,22 @@ fn is_of_agent(row: &CounterRow) -> bool {
     row.path.as_deref().is_some_and(|path| path.starts_with(CGROUPS))
 }
 
-type Key<'r> = (u64, Device, u64, Operation, Option<Variant>, Option<&'r Task>);
+type ShareKey<'r> = (u64, Device, u64, Operation, Option<Variant>, Option<&'r Task>);
 
 /// Returns what happened between two samples, from the rows that count.
 fn shares(
     start: &Sample,
     end: &Sample,
     figures: &RunFigures,
-    cgroups: &Cgroups,
+    cgroups: &SumsByCgroup,
     counts: &dyn Fn(&CounterRow) -> bool,
-) -> Vec<Share> {
-    fn key(row: &CounterRow) -> Key<'_> {
+) -> Vec<CallShare> {
+    fn key(row: &CounterRow) -> ShareKey<'_> {
         (row.cgroup, row.device, row.mount, row.operation, row.variant, row.task.as_ref())
     }
     let returned = figures.probe.probe.counts() == Some(ByteMeaning::Returned);
     let devices: BTreeSet<u64> = end.rows.iter().flat_map(|row| numbers(row.device)).collect();
-    let before: BTreeMap<Key<'_>, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
+    let before: BTreeMap<ShareKey<'_>, Totals> = start.rows.iter().map(|row| (key(row), row.totals)).collect();
     let phases = figures.phases.iter().filter_map(|phase| phase.mount.as_ref());
     let mounts: Vec<&MountFacts> = figures.namespace.iter().chain(phases).collect();
     let is_at = |mount: &MountFacts, row: &CounterRow| (mount.id, mount.device) == (row.mount, row.device);
@@ -261,11 +267,11 @@ fn shares(
         // Reference tracers that do not distinguish threads do not tell who else is in the
         // workload's cgroup, unless the workload is bundled.
         let is_workload = row.cgroup == figures.cgroup && !is_of_agent(row);
-        let unrecorded = || if is_workload { of_workload(figures) } else { Process::default() };
-        (totals != Totals::default()).then(|| Share {
+        let unrecorded = || if is_workload { of_workload(figures) } else { ProcessNames::default() };
+        (totals != Totals::default()).then(|| CallShare {
             cgroup: cgroups.names(row.cgroup),
             mount: mount_names(path, row.device, row.mount, &devices),
-            process: row.task.as_ref().map_or_else(unrecorded, Process::from),
+            process: row.task.as_ref().map_or_else(unrecorded, ProcessNames::from),
             is_file: path.is_some(),
             file_system: file_system(row),
             operation: row.operation,

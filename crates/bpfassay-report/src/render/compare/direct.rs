@@ -7,7 +7,7 @@ use crate::{
     compare::{CellComparison, Comparison, DirectChange},
     derive::direct::OF_SEEDS,
     labels,
-    render::table::{CellNames, Remarks, Table},
+    render::table::{CellNames, Remarks, TextTable},
 };
 use bpfassay_results::Figure;
 
@@ -16,7 +16,7 @@ const LISTED: usize = 10;
 
 /// Makes a table of direct costs and one of functions; none if nothing was counted. `whole`
 /// includes what did not change.
-pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
+pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<TextTable> {
     let cell_names = CellNames::of_comparison(comparison);
     let start = |cell: &CellComparison, metric: &str| {
         vec![cell_names.text(cell.target(), &cell.case, &cell.file_system), cell.under_test.clone(), metric.to_owned()]
@@ -69,11 +69,11 @@ pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<Table> {
          result differ by more than 0.5 %."
             .to_owned(),
     ];
-    let mut tables = vec![Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) }];
+    let mut tables = vec![TextTable { rows, remarks: remarks.0, legend, ..TextTable::new(title, columns) }];
     if !functions.is_empty() {
         let columns = ["target", "probe", "metric", "function", "role", "base", "new", "difference"];
         let title = "functions whose direct cost differs, in instructions per call";
-        tables.push(Table { rows: functions, ..Table::new(title, columns) });
+        tables.push(TextTable { rows: functions, ..TextTable::new(title, columns) });
     }
     tables
 }

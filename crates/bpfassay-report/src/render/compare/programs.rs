@@ -8,12 +8,12 @@ use crate::{
     compare::{Comparison, ProgramChange},
     render::{
         program_code::{COLUMNS, FIGURES, LEGEND, milliseconds, shown},
-        table::{CellNames, Table},
+        table::{CellNames, TextTable},
     },
 };
 
 /// Makes a table with a row for each program that differs; `None` if no program differs.
-pub(super) fn table(comparison: &Comparison) -> Option<Table> {
+pub(super) fn table(comparison: &Comparison) -> Option<TextTable> {
     let cell_names = CellNames::of_comparison(comparison);
     let is_timed = comparison.clock == Clock::Instructions;
     let mut rows = Vec::new();
@@ -27,13 +27,13 @@ pub(super) fn table(comparison: &Comparison) -> Option<Table> {
         }
     }
     let columns = ["target", "tool", "program"].into_iter().chain(COLUMNS).chain(is_timed.then_some("verify [ms]"));
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| TextTable {
         rows,
         legend: vec![
             "base → new; programs that are the same are left out. verify: what the verifier took, which is not compared by the wall clock.".to_owned(),
             LEGEND.to_owned(),
         ],
-        ..Table::new("programs of which the kernel made something else", columns)
+        ..TextTable::new("programs of which the kernel made something else", columns)
     })
 }
 

@@ -4,7 +4,7 @@
 use super::super::{
     markdown::{self, escape},
     plain,
-    sections::{Section, sections},
+    sections::{ReportSection, sections},
     study,
 };
 use bpfassay_results::Results;
@@ -50,10 +50,10 @@ fn head(results: &Results) -> String {
 /// Returns as much of `section` as fits into half of `room`, which leaves room for other sections:
 /// the first rows, and the remarks to which they refer. If no row fits, it returns `None` and adds
 /// the title to `left_out`.
-fn cut(section: Section, room: usize, left_out: &mut Vec<String>) -> Option<String> {
+fn cut(section: ReportSection, room: usize, left_out: &mut Vec<String>) -> Option<String> {
     let mut table = match section {
-        Section::Table(table) => table,
-        Section::Matrix(page) => {
+        ReportSection::Table(table) => table,
+        ReportSection::Matrix(page) => {
             left_out.push(page.title);
             return None;
         }
@@ -124,14 +124,14 @@ fn push_left_out(text: &mut String, left_out: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::table::Table;
+    use crate::render::table::TextTable;
 
-    fn table(rows: usize, remarks: usize) -> Section {
+    fn table(rows: usize, remarks: usize) -> ReportSection {
         let line = |index: usize| format!("{index} {}", "x".repeat(80));
-        Section::Table(Table {
+        ReportSection::Table(TextTable {
             rows: (0..rows).map(|index| vec![line(index)]).collect(),
             remarks: (0..remarks).map(line).collect(),
-            ..Table::new("figures", ["column"])
+            ..TextTable::new("figures", ["column"])
         })
     }
 

@@ -12,28 +12,28 @@ const MAX_LINES: usize = 6_000;
 
 /// The code coverage that the page shows.
 pub(super) struct Covered {
-    pub(super) programs: Vec<Listing>,
+    pub(super) programs: Vec<CoverageListing>,
     /// Missing coverage: what was under test with all or some programs and the places, and the
     /// reason.
     pub(super) missing: Vec<[String; 2]>,
 }
 
-pub(super) struct Listing {
+pub(super) struct CoverageListing {
     /// The thing under test, and the program's name.
     pub(super) title: String,
     pub(super) summary: String,
     /// The cells in which the program ran.
     pub(super) cells: String,
-    pub(super) files: Vec<File>,
+    pub(super) files: Vec<ListedFile>,
 }
 
 /// The lines of one source file.
-pub(super) struct File {
+pub(super) struct ListedFile {
     pub(super) name: String,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<ListedLine>,
 }
 
-pub(super) struct Line {
+pub(super) struct ListedLine {
     pub(super) number: u32,
     pub(super) executions: u64,
     pub(super) text: String,
@@ -44,7 +44,7 @@ pub(super) struct Line {
 
 /// Missing coverage by what was under test and reason: the programs, or none for all programs, and
 /// the places.
-type Missing = BTreeMap<(String, String), [BTreeSet<String>; 2]>;
+type MissingCoverage = BTreeMap<(String, String), [BTreeSet<String>; 2]>;
 
 /// A program over the cells in which it was under test.
 #[derive(Default)]
@@ -67,7 +67,7 @@ struct LineSum {
 /// Returns what ran; `None` if nothing counted it.
 pub(super) fn covered(results: &Results) -> Option<Covered> {
     let mut sums = BTreeMap::<(String, String), Sum>::new();
-    let mut missing = Missing::new();
+    let mut missing = MissingCoverage::new();
     let mut is_any = false;
     for cell in &results.cells {
         match &cell.code_coverage {
@@ -105,7 +105,12 @@ fn place(cell: &CellResult) -> String {
     format!("{} {} {}", cell.target, cell.case, cell.file_system)
 }
 
-fn add(cell: &CellResult, coverage: &CodeCoverage, sums: &mut BTreeMap<(String, String), Sum>, missing: &mut Missing) {
+fn add(
+    cell: &CellResult,
+    coverage: &CodeCoverage,
+    sums: &mut BTreeMap<(String, String), Sum>,
+    missing: &mut MissingCoverage,
+) {
     for program in &coverage.programs {
         match &program.lines {
             Figure::NotMeasured(reason) => {
@@ -141,7 +146,7 @@ impl Sum {
     }
 }
 
-fn listing(((under_test, program), sum): ((String, String), Sum)) -> Listing {
+fn listing(((under_test, program), sum): ((String, String), Sum)) -> CoverageListing {
     let ran = sum.lines.values().filter(|line| line.executions > 0).count();
     let outcomes: Vec<u64> = sum.lines.values().flat_map(|line| &line.branches).flatten().flatten().copied().collect();
     let came = outcomes.iter().filter(|count| **count > 0).count();
@@ -149,19 +154,19 @@ fn listing(((under_test, program), sum): ((String, String), Sum)) -> Listing {
     if !outcomes.is_empty() {
         summary.push_str(&format!(", {came} of {} outcomes of branches came about", outcomes.len()));
     }
-    let mut files: Vec<File> = Vec::new();
+    let mut files: Vec<ListedFile> = Vec::new();
     for ((name, number), line) in sum.lines {
         if files.last().is_none_or(|file| file.name != name) {
-            files.push(File { name, lines: Vec::new() });
+            files.push(ListedFile { name, lines: Vec::new() });
         }
         if let Some(file) = files.last_mut() {
             file.lines.push(shown(number, line));
         }
     }
-    Listing { title: format!("{under_test}: {program}"), summary, cells: sum.cells.join(", "), files }
+    CoverageListing { title: format!("{under_test}: {program}"), summary, cells: sum.cells.join(", "), files }
 }
 
-fn shown(number: u32, line: LineSum) -> Line {
+fn shown(number: u32, line: LineSum) -> ListedLine {
     let mut branches: Vec<String> = line
         .branches
         .iter()
@@ -181,5 +186,5 @@ fn shown(number: u32, line: LineSum) -> Line {
     };
     // A tab has the width that it has in programs' sources, not one space.
     let text = plain::line(&line.text.replace('\t', "    ")).into_owned();
-    Line { number, executions: line.executions, text, branches: branches.join("; "), class }
+    ListedLine { number, executions: line.executions, text, branches: branches.join("; "), class }
 }

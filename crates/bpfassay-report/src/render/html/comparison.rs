@@ -4,10 +4,10 @@
 use askama::Template;
 
 use super::{
-    Count,
+    SummaryCount,
     figures::{
         self, Plot, Plots,
-        together::{Figure, Panel, Shape, together},
+        panels::{Panel, PanelShape, PanelStyle, together},
     },
     finished,
     plot::Mark,
@@ -15,18 +15,18 @@ use super::{
 use crate::{
     compare::{CellComparison, Comparison},
     render::{
-        compare::{self, Counts},
-        table::Table,
+        compare::{self, ChangeCounts},
+        table::TextTable,
     },
 };
 
 #[derive(Template)]
 #[template(path = "comparison.html")]
-struct Page<'a> {
+struct ComparisonPage<'a> {
     comparison: &'a Comparison,
     title: String,
-    counts: Vec<Count>,
-    tables: Vec<Table>,
+    counts: Vec<SummaryCount>,
+    tables: Vec<TextTable>,
     plots: Vec<Plots>,
     style: &'static str,
 }
@@ -39,7 +39,7 @@ struct Page<'a> {
 pub fn comparison_html(comparison: &Comparison, whole: bool) -> Result<String, std::fmt::Error> {
     let [base, new] = compare::sides(comparison);
     let ratios = Plots { id: "ratios", title: "New / base", plots: ratios(comparison) };
-    finished(&Page {
+    finished(&ComparisonPage {
         comparison,
         title: format!("{new} against {base}"),
         counts: counts(comparison),
@@ -49,8 +49,8 @@ pub fn comparison_html(comparison: &Comparison, whole: bool) -> Result<String, s
     })
 }
 
-fn counts(comparison: &Comparison) -> Vec<Count> {
-    let counts = Counts::of(comparison);
+fn counts(comparison: &Comparison) -> Vec<SummaryCount> {
+    let counts = ChangeCounts::of(comparison);
     [
         (counts.broken, "broken", "bad"),
         (counts.miscounts, "miscount", "bad"),
@@ -64,7 +64,7 @@ fn counts(comparison: &Comparison) -> Vec<Count> {
         (counts.baseline_faster, "baseline faster", ""),
         (counts.neither, "cells measured in neither", ""),
     ]
-    .map(|(number, what, class)| Count::new(usize::try_from(number).unwrap_or(usize::MAX), what, class))
+    .map(|(number, what, class)| SummaryCount::new(usize::try_from(number).unwrap_or(usize::MAX), what, class))
     .into()
 }
 
@@ -94,11 +94,11 @@ fn ratios(comparison: &Comparison) -> Vec<Plot> {
             place: name.clone(),
             title: format!("{name}: new / base{what}"),
             series: figures::series(metrics, &rows),
-            shape: Shape::Rows(rows),
+            shape: PanelShape::Rows(rows),
         }
     };
     let of = |name, metrics: &[&str], what: &str| {
-        let figure = Figure {
+        let figure = PanelStyle {
             name,
             axis: "new / base (above 1: slower)",
             reference: 1.0,

@@ -3,7 +3,7 @@
 
 mod along;
 mod icicle;
-pub(super) mod together;
+pub(super) mod panels;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,7 +13,7 @@ use bpfassay_stats::{Summary, relative_error::CounterReading};
 use self::{
     along::along_kernels,
     icicle::icicles,
-    together::{Figure, Panel, Shape, together},
+    panels::{Panel, PanelShape, PanelStyle, together},
 };
 use super::plot::{self, Curves, Mark, Sizes};
 use crate::derive::readings;
@@ -51,9 +51,9 @@ pub(super) struct Plots {
     pub(super) plots: Vec<Plot>,
 }
 
-impl Of {
-    const fn figure(self) -> Figure<'static> {
-        Figure { name: self.name, axis: self.axis, reference: self.reference, note: self.note }
+impl PlottedFigure {
+    const fn figure(self) -> PanelStyle<'static> {
+        PanelStyle { name: self.name, axis: self.axis, reference: self.reference, note: self.note }
     }
 }
 
@@ -83,24 +83,24 @@ pub(super) fn plots(results: &Results) -> Vec<Plots> {
 /// A cell and the bytes of each call, if the workload reports them.
 type WithSize<'a> = (&'a CellResult, Option<u64>);
 
-type Row<'a> = (&'a CellMetric, Option<&'a CellAccuracy>);
+type FigureRow<'a> = (&'a CellMetric, Option<&'a CellAccuracy>);
 
-fn row<'a>(cell: &'a CellResult, name: &str) -> Option<Row<'a>> {
+fn row<'a>(cell: &'a CellResult, name: &str) -> Option<FigureRow<'a>> {
     cell.rows().find(|(metric, _)| &*metric.name == name)
 }
 
 /// A figure that plots show for cells.
 #[derive(Clone, Copy)]
-struct Of {
+struct PlottedFigure {
     name: &'static str,
     metrics: &'static [&'static str],
     axis: &'static str,
     reference: f64,
     note: &'static str,
-    mark: fn(&CellResult, Row<'_>) -> Option<Mark>,
+    mark: fn(&CellResult, FigureRow<'_>) -> Option<Mark>,
 }
 
-const OVERHEAD: Of = Of {
+const OVERHEAD: PlottedFigure = PlottedFigure {
     name: "relative overhead",
     metrics: WHOLE,
     axis: "overhead (baseline's bandwidth / with probe)",
@@ -112,7 +112,7 @@ const OVERHEAD: Of = Of {
     },
 };
 
-const OVERHEAD_PER_CALL: Of = Of {
+const OVERHEAD_PER_CALL: PlottedFigure = PlottedFigure {
     name: "relative overhead per call",
     metrics: CALLS,
     axis: "overhead (time per call with probe / baseline's)",
@@ -120,7 +120,7 @@ const OVERHEAD_PER_CALL: Of = Of {
     ..OVERHEAD
 };
 
-const RELATIVE_ERROR: Of = Of {
+const RELATIVE_ERROR: PlottedFigure = PlottedFigure {
     name: "relative error",
     metrics: WHOLE,
     axis: "relative error (bandwidth by IOR / traced)",
@@ -129,7 +129,7 @@ const RELATIVE_ERROR: Of = Of {
     mark: |_, (_, accuracy)| accuracy?.relative_error_ior_interval.value().map(summary),
 };
 
-const COST: Of = Of {
+const COST: PlottedFigure = PlottedFigure {
     name: "extra instructions per call",
     metrics: WHOLE,
     axis: "instructions per call beyond the baseline's",
@@ -146,10 +146,10 @@ fn summary(summary: &Summary) -> Mark {
 /// Makes one panel per target and file system. The panel plots against the transfer size if there
 /// are several sizes, and otherwise has a row per probe configuration. Targets of a series of
 /// kernels share panels: separate panels would be hard to compare.
-fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
+fn of_cells(results: &Results, of: PlottedFigure) -> Vec<Plot> {
     let mut panels: Vec<(String, Vec<WithSize<'_>>)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
-    let kernels = along::Kernels::of(results);
+    let kernels = along::KernelCells::of(results);
     for (cell, planned) in results.cells.iter().zip(results.plan.measured_cells()) {
         let name = format!("{}, {}", cell.target, cell.file_system);
         let workload = results.plan.study.workload(&planned.case);
@@ -178,7 +178,7 @@ fn of_cells(results: &Results, of: Of) -> Vec<Plot> {
     together(drafts, of.figure())
 }
 
-fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> Panel {
+fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: PlottedFigure) -> Panel {
     let marks_of = |cell: &CellResult| {
         let name = cell.under_test();
         let marks =
@@ -191,7 +191,7 @@ fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: Of) -> 
         place: panel.to_owned(),
         title: format!("{panel}: {} by probe configuration", of.name),
         series,
-        shape: Shape::Rows(rows),
+        shape: PanelShape::Rows(rows),
     }
 }
 
@@ -225,7 +225,7 @@ impl Curved {
     }
 }
 
-fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: Of) -> Panel {
+fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: PlottedFigure) -> Panel {
     let mut series = Curved::default();
     for (cell, size) in cells {
         let Some(size) = size else { continue };
@@ -248,7 +248,7 @@ fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: Of) -> Pane
         place: panel.to_owned(),
         title: format!("{panel}, {name}: {} against transfer size", of.name),
         series: names,
-        shape: Shape::Curves(curves),
+        shape: PanelShape::Curves(curves),
     }
 }
 

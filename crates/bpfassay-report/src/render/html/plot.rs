@@ -28,14 +28,14 @@ const SERIES: u8 = 8;
 
 /// The width for which a plot is drawn, in the plot's own unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Size {
+pub(super) enum PlotSize {
     /// For windows as wide as a tablet, and for paper.
     Wide,
     /// For narrow windows, in which the letters of a wide plot would be too small to read.
     Narrow,
 }
 
-impl Size {
+impl PlotSize {
     pub(super) const fn width(self) -> u32 {
         match self {
             Self::Wide => 600,
@@ -76,13 +76,13 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    pub(super) fn of(draw: impl Fn(Size) -> String) -> Self {
-        Self { wide: draw(Size::Wide), narrow: draw(Size::Narrow) }
+    pub(super) fn of(draw: impl Fn(PlotSize) -> String) -> Self {
+        Self { wide: draw(PlotSize::Wide), narrow: draw(PlotSize::Narrow) }
     }
 
     /// Draws both sizes; `None` if there is nothing to draw.
-    pub(super) fn both(draw: impl Fn(Size) -> Option<String>) -> Option<Self> {
-        Some(Self { wide: draw(Size::Wide)?, narrow: draw(Size::Narrow)? })
+    pub(super) fn both(draw: impl Fn(PlotSize) -> Option<String>) -> Option<Self> {
+        Some(Self { wide: draw(PlotSize::Wide)?, narrow: draw(PlotSize::Narrow)? })
     }
 }
 
@@ -98,7 +98,7 @@ const MARGIN: u32 = 32;
 /// The largest value that is drawn, in any unit.
 const LARGEST: f64 = 1e12;
 
-type Failed = DrawingAreaErrorKind<std::io::Error>;
+type DrawingFailed = DrawingAreaErrorKind<std::io::Error>;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Mark {
@@ -153,7 +153,7 @@ pub(super) struct Curves {
 }
 
 /// Draws the plot as an `svg` element; `None` if there is nothing to show.
-pub(super) fn intervals(plot: &Intervals, size: Size) -> Option<String> {
+pub(super) fn intervals(plot: &Intervals, size: PlotSize) -> Option<String> {
     let ends = plot.rows.iter().flat_map(|(_, marks)| marks).flat_map(|(_, mark)| mark.ends());
     let own = span(ends.chain([plot.reference]))?;
     let x = plot.axis.clone().unwrap_or(own);
@@ -192,7 +192,7 @@ pub(super) fn intervals(plot: &Intervals, size: Size) -> Option<String> {
 }
 
 /// Draws the plot as an `svg` element; `None` if there is nothing to show.
-pub(super) fn curves(plot: &Curves, size: Size) -> Option<String> {
+pub(super) fn curves(plot: &Curves, size: PlotSize) -> Option<String> {
     let points = || plot.series.iter().flatten();
     let own = span(points().flat_map(|(_, mark)| mark.ends()).chain(plot.reference))?;
     let y = plot.axis.clone().unwrap_or(own);
@@ -228,10 +228,10 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 fn draw_log(
     mut chart: Chart<'_, '_, LogCoord<f64>>,
     plot: &Curves,
-    size: Size,
+    size: PlotSize,
     along: Range<f64>,
     height: f64,
-) -> Result<(), Failed> {
+) -> Result<(), DrawingFailed> {
     mesh(&mut chart, &plot.along, Some(size.name(&plot.quantity)), size.labels(8), [6.0, height])?;
     series(&chart, plot, along)
 }
@@ -239,10 +239,10 @@ fn draw_log(
 fn draw_linear(
     area: &Area<'_>,
     mut chart: Chart<'_, '_, RangedCoordf64>,
-    (plot, size): (&Curves, Size),
+    (plot, size): (&Curves, PlotSize),
     along: Range<f64>,
     height: f64,
-) -> Result<(), Failed> {
+) -> Result<(), DrawingFailed> {
     let quantity = Some(size.name(&plot.quantity));
     if plot.names.is_empty() {
         mesh(&mut chart, &plot.along, quantity, size.labels(8), [along.end - along.start, height])?;
@@ -250,7 +250,7 @@ fn draw_linear(
     }
     mesh(&mut chart, "", quantity, 0, [1.0, height])?;
     // Some names are left out if they would overlap.
-    let every = plot.names.len().div_ceil(size.labels(24) + 12 * usize::from(size == Size::Wide)).max(1);
+    let every = plot.names.len().div_ceil(size.labels(24) + 12 * usize::from(size == PlotSize::Wide)).max(1);
     let (_, bottom) = chart.plotting_area().get_pixel_range();
     for (index, name) in plot.names.iter().enumerate().step_by(every) {
         let (at, _) = chart.backend_coord(&(f64::from(u32::try_from(index).unwrap_or(0)), 0.0));
@@ -267,7 +267,7 @@ fn series<X: Ranged<ValueType = f64>>(
     chart: &Chart<'_, '_, X>,
     plot: &Curves,
     along: Range<f64>,
-) -> Result<(), Failed> {
+) -> Result<(), DrawingFailed> {
     if let Some(reference) = plot.reference {
         line(chart, [(along.start, reference), (along.end, reference)], INK.mix(0.6).stroke_width(1))?;
     }
@@ -288,7 +288,7 @@ fn series<X: Ranged<ValueType = f64>>(
 }
 
 /// Draws on an empty area of that size.
-fn drawn(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Result<(), Failed>) -> Option<String> {
+fn drawn(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Result<(), DrawingFailed>) -> Option<String> {
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
@@ -317,7 +317,7 @@ fn mesh<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
     quantity: Option<&str>,
     labels: usize,
     [width, height]: [f64; 2],
-) -> Result<(), Failed> {
+) -> Result<(), DrawingFailed> {
     let number = |value: &f64| figure(*value, height);
     let along_number = |value: &f64| figure(*value, width);
     let mut mesh = chart.configure_mesh();
@@ -342,13 +342,17 @@ fn line<X: Ranged<ValueType = f64>>(
     chart: &Chart<'_, '_, X>,
     points: impl IntoIterator<Item = (f64, f64)>,
     style: impl Into<ShapeStyle>,
-) -> Result<(), Failed> {
+) -> Result<(), DrawingFailed> {
     let area = chart.plotting_area();
     area.draw(&PathElement::new(points.into_iter().collect::<Vec<_>>(), style))
 }
 
 /// Draws the mark of a series: each has a shape as well as a colour.
-fn point<X: Ranged<ValueType = f64>>(chart: &Chart<'_, '_, X>, (x, y): (f64, f64), series: u8) -> Result<(), Failed> {
+fn point<X: Ranged<ValueType = f64>>(
+    chart: &Chart<'_, '_, X>,
+    (x, y): (f64, f64),
+    series: u8,
+) -> Result<(), DrawingFailed> {
     let at = chart.backend_coord(&(x, y));
     let area = chart.plotting_area().strip_coord_spec();
     let (left, top) = area.get_base_pixel();
@@ -421,7 +425,7 @@ mod tests {
             axis: None,
             rows: vec![("fexit".into(), vec![(0, mark(1.0)), (1, mark(1.2))])],
         };
-        let svg = intervals(&plot, Size::Wide).unwrap();
+        let svg = intervals(&plot, PlotSize::Wide).unwrap();
         assert!(svg.contains("var(--ink)") && svg.contains("var(--grid)"), "{svg}");
         assert!(svg.contains("var(--series-0)") && svg.contains("var(--series-1)"), "{svg}");
         assert!(svg.starts_with("<svg viewBox="), "{svg}");
@@ -432,11 +436,11 @@ mod tests {
     fn nothing_is_no_plot() {
         let none =
             Intervals { quantity: String::new(), reference: 1.0, axis: None, rows: vec![("a".into(), Vec::new())] };
-        assert_eq!(intervals(&none, Size::Wide), None);
+        assert_eq!(intervals(&none, PlotSize::Wide), None);
         let curves_of = |series| Curves { logarithmic: true, series, ..Curves::default() };
-        assert_eq!(curves(&curves_of(Vec::new()), Size::Wide), None);
+        assert_eq!(curves(&curves_of(Vec::new()), PlotSize::Wide), None);
         assert_eq!(
-            curves(&curves_of(vec![vec![(0.0, mark(1.0))]]), Size::Wide),
+            curves(&curves_of(vec![vec![(0.0, mark(1.0))]]), PlotSize::Wide),
             None,
             "a logarithmic axis has no zero"
         );
@@ -451,7 +455,7 @@ mod tests {
                 series: vec![[at, 1.0].map(|at| (at, mark(1.0))).to_vec()],
                 ..Curves::default()
             };
-            assert_eq!(curves(&plot, Size::Wide), None, "{at:e}");
+            assert_eq!(curves(&plot, PlotSize::Wide), None, "{at:e}");
         }
     }
 
@@ -475,7 +479,7 @@ mod tests {
                 series: vec![points],
                 ..Curves::default()
             };
-            let _ = (curves(&plot, Size::Wide), curves(&plot, Size::Narrow));
+            let _ = (curves(&plot, PlotSize::Wide), curves(&plot, PlotSize::Narrow));
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::render::{
     finished,
-    format::{Format, NoFigure, Options},
+    format::{FormatOptions, NoFigure, ReportFormat},
 };
 use bpfassay_results::Results;
 
@@ -18,11 +18,11 @@ use bpfassay_results::Results;
 const TITLE: u32 = 32;
 const KEY: u32 = 28;
 
-pub(in crate::render) const FORMAT: Format = Format {
+pub(in crate::render) const FORMAT: ReportFormat = ReportFormat {
     name: "svg",
     about: "One figure of the page (--figure), for light and dark",
     file: None,
-    render: |results, Options { figure, .. }| Ok(figure_svg(results, figure.unwrap_or_default())?.into()),
+    render: |results, FormatOptions { figure, .. }| Ok(figure_svg(results, figure.unwrap_or_default())?.into()),
 };
 
 /// Renders one figure of the report on `results` as an SVG file. The figure's title is `wanted`, or

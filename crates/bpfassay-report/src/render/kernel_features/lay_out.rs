@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bpfassay_study::Target;
 
-use super::Page;
+use super::FeatureMatrix;
 use crate::render::{plain::line, wrap::push_wrapped};
 
 /// The width without a terminal.
@@ -14,7 +14,7 @@ const MIN_LABEL: usize = 24;
 const MAX_LABEL: usize = 44;
 
 /// Renders the page as text for a terminal with `width` columns.
-pub(in crate::render) fn text(page: &Page, width: Option<u16>) -> String {
+pub(in crate::render) fn text(page: &FeatureMatrix, width: Option<u16>) -> String {
     let width = width.map_or(WIDTH, usize::from);
     let wrap = u16::try_from(width).ok();
     let columns = Columns::new(page, width);
@@ -53,7 +53,7 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn new(page: &'a Page, width: usize) -> Self {
+    fn new(page: &'a FeatureMatrix, width: usize) -> Self {
         let rows = || page.blocks.iter().flat_map(|block| &block.rows);
         let length = |text: &String| line(text).chars().count();
         let cell: Vec<usize> = page

@@ -9,7 +9,7 @@ use super::{
     super::{
         kernel_features,
         plain::excerpt,
-        standing::{State, state_of},
+        result_summary::{CellState, state_of},
         study,
         table::{CellNames, Remarks},
     },
@@ -41,14 +41,14 @@ pub(super) fn first(mut lines: Vec<String>, most: usize, what: &str) -> Vec<Stri
 }
 
 /// Instructions per call of one metric, from the smallest to the largest cell of a tool.
-struct Cost {
+struct CallCost {
     tool: String,
     metric: String,
     low: f64,
     high: f64,
 }
 
-impl Cost {
+impl CallCost {
     /// Formats the cost: `write 529 to 3958`.
     fn words(&self) -> String {
         match (format!("{:.0}", self.low), format!("{:.0}", self.high)) {
@@ -60,21 +60,21 @@ impl Cost {
 
 /// Lists instructions on the path of each tool, one line each.
 pub(super) fn direct_costs(results: &Results) -> Vec<String> {
-    let mut costs: Vec<Cost> = Vec::new();
+    let mut costs: Vec<CallCost> = Vec::new();
     for cell in &results.cells {
         for (metric, _) in cell.whole() {
             let Some((low, high)) = direct(metric) else { continue };
             let (tool, metric) = (cell.under_test(), metric.name.to_string());
             match costs.iter_mut().find(|cost| (&cost.tool, &cost.metric) == (&tool, &metric)) {
                 Some(cost) => (cost.low, cost.high) = (cost.low.min(low), cost.high.max(high)),
-                None => costs.push(Cost { tool, metric, low, high }),
+                None => costs.push(CallCost { tool, metric, low, high }),
             }
         }
     }
     costs.sort_by_cached_key(|cost| place_of(results, &cost.tool));
     let of_tools = costs.chunk_by(|one, next| one.tool == next.tool);
-    let line = |costs: &[Cost]| {
-        let words: Vec<String> = costs.iter().map(Cost::words).collect();
+    let line = |costs: &[CallCost]| {
+        let words: Vec<String> = costs.iter().map(CallCost::words).collect();
         format!("instructions per call by {}: {}", costs.first().map_or("", |cost| &cost.tool), words.join(", "))
     };
     limited(of_tools.map(line).collect(), MOST_TOOLS, "direct costs")
@@ -91,7 +91,7 @@ pub(super) fn baselines(results: &Results, remarks: &mut Remarks) -> Vec<String>
     let mut lines = Vec::new();
     for cell in results.cells.iter().filter(|cell| cell.is_baseline()) {
         let state = state_of(cell);
-        if state == State::Measured && cell.failures.is_empty() {
+        if state == CellState::Measured && cell.failures.is_empty() {
             continue;
         }
         let mark = first_failure(cell, remarks).map(|mark| format!(" {mark}")).unwrap_or_default();

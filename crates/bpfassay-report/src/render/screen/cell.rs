@@ -9,7 +9,7 @@ use bpfassay_study::Clock;
 use super::super::{
     cases,
     kernel_features::errno_name,
-    standing::{State, denied, state},
+    result_summary::{CellState, denied, state},
     study,
     table::Remarks,
 };
@@ -25,7 +25,7 @@ pub(super) const NO_INTERVAL: &str = "?";
 /// Follows an exact count of what callers request.
 pub(super) const REQUESTED: &str = "[r]";
 
-pub(super) struct Shown {
+pub(super) struct ShownCell {
     pub(super) loads: String,
     pub(super) counts: String,
     /// The overhead of each metric.
@@ -37,30 +37,33 @@ pub(super) fn title(cell: &CellResult) -> String {
     cell.tool.clone().unwrap_or_else(|| format!("bundled tracer by {}", cell.probe))
 }
 
-pub(super) struct Texts<'a> {
+pub(super) struct CellTexts<'a> {
     results: &'a Results,
     denied: HashSet<&'a str>,
     symbols: bool,
 }
 
-impl<'a> Texts<'a> {
+impl<'a> CellTexts<'a> {
     pub(super) fn of(results: &'a Results, symbols: bool) -> Self {
         Self { results, denied: denied(results), symbols }
     }
 
-    fn state(&self, cell: &CellResult) -> State {
+    fn state(&self, cell: &CellResult) -> CellState {
         state(cell, self.denied.contains(cell.cell.as_str()))
     }
 
     /// Whether nothing in `cell` needs attention.
     pub(super) fn is_as_expected(&self, cell: &CellResult) -> bool {
         let state = self.state(cell);
-        let is_good = matches!(state, State::Exact | State::NothingFound | State::Measured | State::RefusedAsExpected);
+        let is_good = matches!(
+            state,
+            CellState::Exact | CellState::NothingFound | CellState::Measured | CellState::RefusedAsExpected
+        );
         is_good && cell.failures.is_empty()
     }
 
     /// Makes the texts of `cell`; long ones become remarks.
-    pub(super) fn shown(&self, cell: &CellResult, metrics: &[&str], remarks: &mut Remarks) -> Shown {
+    pub(super) fn shown(&self, cell: &CellResult, metrics: &[&str], remarks: &mut Remarks) -> ShownCell {
         let state = self.state(cell);
         let is_measured = cell.runs.measured > 0 && cell.failures.is_empty();
         let overhead = |name: &&str| match cell.whole().find(|(metric, _)| &*metric.name == *name) {
@@ -68,7 +71,7 @@ impl<'a> Texts<'a> {
             Some(_) => NOTHING.to_owned(),
             None => String::new(),
         };
-        Shown {
+        ShownCell {
             loads: self.loads(cell, remarks),
             counts: self.counts(cell, state),
             overheads: metrics.iter().map(overhead).collect(),
@@ -107,29 +110,29 @@ impl<'a> Texts<'a> {
         }
     }
 
-    fn counts(&self, cell: &CellResult, state: State) -> String {
+    fn counts(&self, cell: &CellResult, state: CellState) -> String {
         let is_requested = cell.counts == Some(ByteMeaning::Requested);
         match state {
             _ if !cell.failures.is_empty() => NOTHING.to_owned(),
-            State::Exact if is_requested => format!("exact {REQUESTED}"),
-            State::Exact => "exact".to_owned(),
-            State::NothingFound | State::Measured if study::loads_only(self.results, &cell.case) => {
+            CellState::Exact if is_requested => format!("exact {REQUESTED}"),
+            CellState::Exact => "exact".to_owned(),
+            CellState::NothingFound | CellState::Measured if study::loads_only(self.results, &cell.case) => {
                 "not checked".to_owned()
             }
-            State::NothingFound if has_exact_figures(cell) => "exact".to_owned(),
-            State::NothingFound => "nothing found".to_owned(),
-            State::WithinBounds => "within bounds".to_owned(),
-            State::NothingFoundInPart => "compared in part".to_owned(),
-            State::Measured => "not compared".to_owned(),
-            State::NotExact => "NOT EXACT".to_owned(),
-            State::Found | State::Denied => found(cell),
-            State::Partly => "partly measured".to_owned(),
-            State::RefusedAsExpected
-            | State::Refused
-            | State::Unsteady
-            | State::Unexpected
-            | State::Failed
-            | State::NotMeasured => NOTHING.to_owned(),
+            CellState::NothingFound if has_exact_figures(cell) => "exact".to_owned(),
+            CellState::NothingFound => "nothing found".to_owned(),
+            CellState::WithinBounds => "within bounds".to_owned(),
+            CellState::NothingFoundInPart => "compared in part".to_owned(),
+            CellState::Measured => "not compared".to_owned(),
+            CellState::NotExact => "NOT EXACT".to_owned(),
+            CellState::Found | CellState::Denied => found(cell),
+            CellState::Partly => "partly measured".to_owned(),
+            CellState::RefusedAsExpected
+            | CellState::Refused
+            | CellState::Unsteady
+            | CellState::Unexpected
+            | CellState::Failed
+            | CellState::NotMeasured => NOTHING.to_owned(),
         }
     }
 

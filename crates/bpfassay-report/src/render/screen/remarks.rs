@@ -9,7 +9,7 @@ use super::{
         table::Remarks,
     },
     below::first,
-    cell::{NO_INTERVAL, NOISE, REQUESTED, Shown},
+    cell::{NO_INTERVAL, NOISE, REQUESTED, ShownCell},
 };
 use bpfassay_results::Results;
 
@@ -23,7 +23,7 @@ pub(super) fn lines(remarks: &Remarks) -> Vec<String> {
 }
 
 /// Explains the marks that occur in `cells`.
-pub(super) fn legend<'a>(results: &Results, cells: impl Iterator<Item = &'a Shown>) -> Vec<String> {
+pub(super) fn legend<'a>(results: &Results, cells: impl Iterator<Item = &'a ShownCell>) -> Vec<String> {
     let mut has = [false; 3];
     let mut has_overheads = false;
     for cell in cells {

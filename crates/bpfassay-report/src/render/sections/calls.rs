@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use crate::{
     derive::pairs::metric_of,
     labels::{self, NONE},
-    render::table::{CellNames, Remarks, Table},
+    render::table::{CellNames, Remarks, TextTable},
 };
 use bpfassay_results::{CellMetric, CellResult, Figure, NO_CALL_TIMES, Overhead, Results, RunResult};
 
 /// Makes the table, if calls of any run were timed.
-pub(super) fn table(results: &Results) -> Option<Table> {
+pub(super) fn table(results: &Results) -> Option<TextTable> {
     if results.cells.iter().flat_map(|cell| &cell.metrics).all(|metric| metric.calls_of.is_none()) {
         return None;
     }
@@ -51,7 +51,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         legend.push("~: as in the table of cells.".to_owned());
     }
     legend.extend(labels::why_no_intervals(overheads.into_iter()));
-    Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
+    Some(TextTable { rows, remarks: remarks.0, legend, ..TextTable::new(title, columns) })
 }
 
 fn figures(cell: &CellResult, calls: &CellMetric, phase: &CellMetric, remarks: &mut Remarks) -> Vec<String> {

@@ -11,12 +11,12 @@ use crate::{
     render::{
         attach::attach,
         study,
-        table::{CellNames, Remarks, Table},
+        table::{CellNames, Remarks, TextTable},
     },
 };
 use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Figure, Results, Unit};
 
-pub(super) fn table(results: &Results) -> Option<Table> {
+pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
     let sampled = results.plan.study.design.sampling_interval_ms.is_some();
     let is_mixed = is_mixed(results);
@@ -43,12 +43,12 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             rows.push(row);
         }
     }
-    Some(Table {
+    Some(TextTable {
         rows,
         warnings: study::warnings_with_doubts(results),
         legend: legend(results, sampled),
         remarks: remarks.0,
-        ..Table::new(study::title(results), columns)
+        ..TextTable::new(study::title(results), columns)
     })
 }
 

@@ -5,7 +5,7 @@ use bpfassay_study::Clock;
 
 use crate::{
     labels::{self, NONE},
-    render::table::{CellNames, Remarks, Table, target_list},
+    render::table::{CellNames, Remarks, TextTable, target_list},
 };
 use bpfassay_results::{Basis, Results, Unit};
 
@@ -24,7 +24,7 @@ pub(super) const OF_ROUNDS: &str = "n counts rounds within one boot: the interva
     limits need two boots or more.";
 
 /// Makes the table, if the clock counts instructions and there is something to compare.
-pub(super) fn table(results: &Results) -> Option<Table> {
+pub(super) fn table(results: &Results) -> Option<TextTable> {
     if results.plan.study.clock != Clock::Instructions {
         return None;
     }
@@ -92,5 +92,5 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     }
     let columns = cell_names.columns(&["metric", "calls", "instructions per call [95 %]", "per MiB", "n"]);
     let title = format!("cost of each probe configuration, study {}, clock instructions", results.plan.title());
-    Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
+    Some(TextTable { rows, remarks: remarks.0, legend, ..TextTable::new(title, columns) })
 }

@@ -4,11 +4,11 @@
 
 use crate::{
     labels::{self, NONE},
-    render::table::{CellNames, Remarks, Table},
+    render::table::{CellNames, Remarks, TextTable},
 };
 use bpfassay_results::{Figure, Results, Role, plain};
 
-pub(super) fn table(results: &Results) -> Option<Table> {
+pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
     let (mut rows, mut unresolved, mut is_pooled, mut is_open) = (Vec::new(), 0.0_f64, false, false);
@@ -88,7 +88,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     columns.push("whole [95 %]");
     let columns = cell_names.columns(&columns);
     let title = format!("direct cost in instructions per call, study {}", results.plan.title());
-    Some(Table { rows, remarks: remarks.0, legend, ..Table::new(title, columns) })
+    Some(TextTable { rows, remarks: remarks.0, legend, ..TextTable::new(title, columns) })
 }
 
 /// Tells whether tools' processes executed anything in user space during the phases, and why that

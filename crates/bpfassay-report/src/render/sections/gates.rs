@@ -7,12 +7,12 @@ use bpfassay_stats::Verdict;
 
 use crate::{
     labels::verdict as name,
-    render::table::{CellNames, Table},
+    render::table::{CellNames, TextTable},
 };
 use bpfassay_results::{CellResult, GateResult, Results};
 
 /// Makes the table, if the study has gates. A shard decides no gates, as its warnings say.
-pub(super) fn table(results: &Results) -> Option<Table> {
+pub(super) fn table(results: &Results) -> Option<TextTable> {
     if results.plan.study.gates.is_empty() || results.plan.shard.is_some() {
         return None;
     }
@@ -25,7 +25,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         of(Verdict::Regression).chain(of(Verdict::Inconclusive)).map(|gate| row(&cell_names, &cells, gate)).collect();
     let certainty = results.plan.study.design.certainty;
     let title = format!("verdicts on the gates of {}: {}", results.plan.title(), counts.join(", "));
-    Some(Table {
+    Some(TextTable {
         rows,
         warnings: match results.gates.is_empty() {
             true => vec!["no cell of the plan is covered by a gate".to_owned()],
@@ -35,7 +35,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             "error rate {} for either error, kept over all gates; inconclusive is no pass.",
             certainty.error_rate
         )],
-        ..Table::new(title, ["verdict", "target", "probe", "metric", "required", "found"])
+        ..TextTable::new(title, ["verdict", "target", "probe", "metric", "required", "found"])
     })
 }
 

@@ -18,20 +18,20 @@ use crate::{
     render::{
         attach::attach,
         study,
-        table::{Remarks, Table, target_list},
+        table::{Remarks, TextTable, target_list},
     },
 };
 use bpfassay_results::{CellResult, Figure, PathCoverage, Results};
 
 /// Workload case, file system, bytes per path.
-type Key<'a> = (&'a str, &'a str, u64);
+type IoPathKey<'a> = (&'a str, &'a str, u64);
 
 type OfTarget<'a> = (&'a Target, Vec<&'a CellResult>);
 
 /// Makes one table per workload, file system, and group of targets with the same figures.
-pub(super) fn tables(results: &Results) -> Vec<Table> {
+pub(super) fn tables(results: &Results) -> Vec<TextTable> {
     // Cells by case and file system, then by target, in the order of the plan.
-    let mut groups: Vec<(Key<'_>, Vec<OfTarget<'_>>)> = Vec::new();
+    let mut groups: Vec<(IoPathKey<'_>, Vec<OfTarget<'_>>)> = Vec::new();
     for (cell, planned) in results.cells.iter().zip(results.plan.measured_cells()) {
         let workload = results.plan.study.workload(&planned.case);
         let Some(size) = workload.and_then(WorkloadSpec::bytes_per_path) else { continue };
@@ -49,7 +49,7 @@ pub(super) fn tables(results: &Results) -> Vec<Table> {
     let runs = if groups.is_empty() { ByCell::new() } else { by_cell(&results.runs) };
     let mut tables = Vec::new();
     for ((case, file_system, size), targets) in groups {
-        let mut shown: Vec<(Vec<&Target>, Table)> = Vec::new();
+        let mut shown: Vec<(Vec<&Target>, TextTable)> = Vec::new();
         for (target, cells) in targets {
             let table = table(&runs, &cells);
             match shown.iter_mut().find(|(_, known)| is_same(known, &table)) {
@@ -78,11 +78,11 @@ pub(super) fn tables(results: &Results) -> Vec<Table> {
     tables
 }
 
-fn is_same(one: &Table, other: &Table) -> bool {
+fn is_same(one: &TextTable, other: &TextTable) -> bool {
     (&one.columns, &one.rows, &one.remarks) == (&other.columns, &other.rows, &other.remarks)
 }
 
-fn table(runs: &ByCell<'_>, cells: &[&CellResult]) -> Table {
+fn table(runs: &ByCell<'_>, cells: &[&CellResult]) -> TextTable {
     let traced: Vec<&CellResult> = cells.iter().copied().filter(|cell| !cell.probe.is_baseline()).collect();
     let shown = if traced.is_empty() { cells.to_vec() } else { traced };
     let mut remarks = Remarks::default();
@@ -103,7 +103,7 @@ fn table(runs: &ByCell<'_>, cells: &[&CellResult]) -> Table {
             rows.push(row);
         }
     }
-    Table { rows, remarks: remarks.0, class, ..Table::new("", columns) }
+    TextTable { rows, remarks: remarks.0, class, ..TextTable::new("", columns) }
 }
 
 fn of_cell<'a>(runs: &ByCell<'a>, cell: &CellResult) -> BTreeMap<(IoPath, Operation), Vec<&'a PathCoverage>> {

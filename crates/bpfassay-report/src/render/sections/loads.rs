@@ -8,12 +8,12 @@ use crate::render::{
     attach::attach,
     program_code::{COLUMNS, FIGURES, LEGEND, NONE, milliseconds, shown},
     study,
-    table::{CellNames, Remarks, Table},
+    table::{CellNames, Remarks, TextTable},
 };
 use bpfassay_results::{Loaded, Results};
 
 /// Makes a row for each program of each tool, or one for a tool without programs.
-pub(super) fn table(results: &Results) -> Option<Table> {
+pub(super) fn table(results: &Results) -> Option<TextTable> {
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();
     let cell_names = CellNames::of(results);
@@ -40,7 +40,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     columns.push("verify [ms]");
     columns.iter_mut().filter(|column| **column == "probe").for_each(|column| *column = "tool");
     let clock = results.plan.study.clock;
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| TextTable {
         rows,
         remarks: remarks.0,
         legend: vec![
@@ -51,7 +51,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             ),
             LEGEND.to_owned(),
         ],
-        ..Table::new(study::title(results), columns)
+        ..TextTable::new(study::title(results), columns)
     })
 }
 

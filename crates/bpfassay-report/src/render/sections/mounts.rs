@@ -11,12 +11,12 @@ use crate::{
     render::{
         attach::attach,
         study,
-        table::{CellNames, Remarks, Table},
+        table::{CellNames, Remarks, TextTable},
     },
 };
 
 /// Makes a row for each mount of each probe configuration.
-pub(super) fn table(results: &Results) -> Option<Table> {
+pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
     let runs = by_cell(&results.runs);
     let mut remarks = Remarks::default();
@@ -53,7 +53,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         }
     }
     let columns = cell_names.columns(&["attach", "mount", "operation", "moved [B]", "traced"]);
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| TextTable {
         rows,
         remarks: remarks.0,
         legend: vec![
@@ -61,7 +61,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
              calls or with the difference. Mounts of one file system are distinguished by their mount ids."
                 .to_owned(),
         ],
-        ..Table::new(format!("mounts: {}", study::title(results)), columns)
+        ..TextTable::new(format!("mounts: {}", study::title(results)), columns)
     })
 }
 

@@ -10,13 +10,13 @@ use crate::{
     labels::{self, NONE},
     render::{
         study,
-        table::{CellNames, Remarks, Table},
+        table::{CellNames, Remarks, TextTable},
     },
 };
 
 /// Makes a row for each node and operation of each probe configuration, and one for all nodes;
 /// `None` if one machine measured.
-pub(super) fn table(results: &Results) -> Option<Table> {
+pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
     let runs = by_cell(&results.runs);
     let mut remarks = Remarks::default();
@@ -32,7 +32,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     }
     let columns =
         cell_names.columns(&["node", "ranks", "operation", "calls", "bytes", "share", "byte error", "events lost"]);
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| TextTable {
         rows,
         remarks: remarks.0,
         legend: vec![
@@ -40,7 +40,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
              that sum - what IOR reports to have moved, in each run, and on a node what was counted there - what calls returned there, where that is known; exact: 0 in all of them."
                 .to_owned(),
         ],
-        ..Table::new(format!("nodes: {}", study::title(results)), columns)
+        ..TextTable::new(format!("nodes: {}", study::title(results)), columns)
     })
 }
 

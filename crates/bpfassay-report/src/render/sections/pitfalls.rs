@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use bpfassay_study::Target;
 
-use crate::render::table::{CellNames, Remarks, Table, target_list};
+use crate::render::table::{CellNames, Remarks, TextTable, target_list};
 use bpfassay_results::{CellFinding, CellResult, Results};
 
 /// A finding and its places.
 #[derive(Default)]
-struct Alike<'a> {
+struct AlikeFinding<'a> {
     /// The common values of the cells below: pitfall, subject, runs, remark, workload.
     common: [String; 5],
     /// Probe configurations of each target.
@@ -18,16 +18,16 @@ struct Alike<'a> {
 }
 
 /// Makes the table, if there is something to show.
-pub(super) fn table(results: &Results) -> Option<Table> {
+pub(super) fn table(results: &Results) -> Option<TextTable> {
     let mut remarks = Remarks::default();
-    let mut groups: Vec<Alike<'_>> = Vec::new();
+    let mut groups: Vec<AlikeFinding<'_>> = Vec::new();
     let mut known: HashMap<[String; 5], usize> = HashMap::new();
     let cell_names = CellNames::of(results);
     for cell in &results.cells {
         for found in &cell.findings {
             let common = common(&cell_names, cell, found, &mut remarks);
             let index = *known.entry(common).or_insert_with_key(|common| {
-                groups.push(Alike { common: common.clone(), places: Vec::new() });
+                groups.push(AlikeFinding { common: common.clone(), places: Vec::new() });
                 groups.len() - 1
             });
             let places = &mut groups[index].places;
@@ -41,14 +41,14 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     }
     let rows: Vec<Vec<String>> = groups.iter().flat_map(rows).collect();
     let columns = ["target", "probe", "pitfall", "concerns", "runs", "what was seen"];
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| TextTable {
         rows,
         remarks: remarks.0,
         legend: vec![
             "runs: in how many of the runs that attached or were refused; numbers in the remarks are of the first of them."
                 .to_owned(),
         ],
-        ..Table::new("pitfalls that the tracer found", columns)
+        ..TextTable::new("pitfalls that the tracer found", columns)
     })
 }
 
@@ -65,7 +65,7 @@ fn common(cell_names: &CellNames, cell: &CellResult, found: &CellFinding, remark
 }
 
 /// Makes a row for all targets with the same probe configurations.
-fn rows(group: &Alike<'_>) -> Vec<Vec<String>> {
+fn rows(group: &AlikeFinding<'_>) -> Vec<Vec<String>> {
     let mut merged: Vec<(Vec<&Target>, &[String])> = Vec::new();
     for (target, probes) in &group.places {
         match merged.iter_mut().find(|(_, known)| *known == probes.as_slice()) {

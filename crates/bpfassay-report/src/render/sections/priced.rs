@@ -2,10 +2,10 @@
 //! The table of priced direct costs: the misses on each probe's path by the study's model of caches
 //! and branches, with the instructions.
 
-use crate::render::table::{CellNames, Table};
+use crate::render::table::{CellNames, TextTable};
 use bpfassay_results::{Figure, Results};
 
-pub(super) fn table(results: &Results) -> Option<Table> {
+pub(super) fn table(results: &Results) -> Option<TextTable> {
     let model = results.plan.study.model.as_ref()?;
     let cell_names = CellNames::of(results);
     let mut rows = Vec::new();
@@ -38,5 +38,5 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     ];
     let columns = cell_names.columns(&["metric", "direct", "L1I", "L1D", "L2", "mispredicted", "priced", "elsewhere"]);
     let title = format!("direct cost priced by the model {}, per call, study {}", model.name, results.plan.title());
-    Some(Table { rows, legend, ..Table::new(title, columns) })
+    Some(TextTable { rows, legend, ..TextTable::new(title, columns) })
 }

@@ -9,12 +9,12 @@ use bpfassay_study::MetricName;
 
 use crate::{
     labels::{self, NONE},
-    render::table::Table,
+    render::table::TextTable,
 };
 use bpfassay_results::{CellResult, Results};
 
 /// Makes the table, if program sets were attached.
-pub(super) fn table(results: &Results) -> Option<Table> {
+pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cells: Vec<&CellResult> = results.cells.iter().filter(|cell| cell.probe.sets != ProgramSets::NONE).collect();
     let mut columns: Vec<(&str, &str, MetricName)> = Vec::new();
     let mut places = Vec::new();
@@ -55,5 +55,5 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         false => format!("{case} {metric}"),
     });
     let columns = ["target", "sets", "which"].map(str::to_owned).into_iter().chain(head);
-    (!rows.is_empty()).then(|| Table { rows, ..Table::new("overhead by number of program sets", columns) })
+    (!rows.is_empty()).then(|| TextTable { rows, ..TextTable::new("overhead by number of program sets", columns) })
 }

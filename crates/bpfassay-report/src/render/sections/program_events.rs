@@ -10,7 +10,7 @@ use bpfassay_study::Target;
 use crate::{
     derive::lookup::by_cell,
     labels::{NONE, number},
-    render::table::Table,
+    render::table::TextTable,
 };
 use bpfassay_results::{EventFigure, Results, RunResult};
 
@@ -18,11 +18,11 @@ use bpfassay_results::{EventFigure, Results, RunResult};
 const NOT_SEEN: &str = "NOT SEEN";
 
 /// Target, workload and file system.
-type Place<'a> = (&'a Target, &'a str, &'a str);
+type EventPlace<'a> = (&'a Target, &'a str, &'a str);
 
 /// The counts of one event in the runs of one place.
 #[derive(Default)]
-struct Seen {
+struct EventCounts {
     runs: u64,
     /// Calls in each run, over all phases.
     counted: Vec<u64>,
@@ -37,15 +37,15 @@ struct Seen {
 }
 
 /// Makes the table, if program sets were attached.
-pub(super) fn table(results: &Results) -> Option<Table> {
-    let mut places: Vec<(Place<'_>, BTreeMap<ProgramEvent, Seen>)> = Vec::new();
+pub(super) fn table(results: &Results) -> Option<TextTable> {
+    let mut places: Vec<(EventPlace<'_>, BTreeMap<ProgramEvent, EventCounts>)> = Vec::new();
     if !results.cells.iter().any(|cell| cell.probe.sets != ProgramSets::NONE) {
         return None;
     }
     let runs = by_cell(&results.runs);
-    let mut known: HashMap<Place<'_>, usize> = HashMap::new();
+    let mut known: HashMap<EventPlace<'_>, usize> = HashMap::new();
     for cell in results.cells.iter().filter(|cell| cell.probe.sets != ProgramSets::NONE) {
-        let place: Place<'_> = (&cell.target, &cell.case, &cell.file_system);
+        let place: EventPlace<'_> = (&cell.target, &cell.case, &cell.file_system);
         let index = *known.entry(place).or_insert_with(|| {
             places.push((place, BTreeMap::new()));
             places.len() - 1
@@ -97,7 +97,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
         "error",
         "ns per call",
     ];
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| TextTable {
         rows,
         warnings,
         legend: vec![
@@ -106,11 +106,11 @@ pub(super) fn table(results: &Results) -> Option<Table> {
             "error: counted by the set - made by the workload, in calls, bytes and failures, over all phases; 0 is exact, - is not known."
                 .to_owned(),
         ],
-        ..Table::new("what program sets saw of the workload", columns)
+        ..TextTable::new("what program sets saw of the workload", columns)
     })
 }
 
-fn add(events: &mut BTreeMap<ProgramEvent, Seen>, run: &RunResult) {
+fn add(events: &mut BTreeMap<ProgramEvent, EventCounts>, run: &RunResult) {
     let mut of_run = BTreeMap::<ProgramEvent, Vec<&EventFigure>>::new();
     for figure in run.derived.iter().flat_map(|derived| &derived.events) {
         of_run.entry(figure.event).or_default().push(figure);

@@ -5,13 +5,13 @@ use bpfassay_study::Clock;
 
 use crate::{
     labels::{self, NONE},
-    render::table::{CellNames, Remarks, Table},
+    render::table::{CellNames, Remarks, TextTable},
 };
 use bpfassay_results::{Figure, Results};
 
 /// Makes the table, if the kernel kept statistics: a row for each program that ran, and one for all
 /// of them.
-pub(super) fn table(results: &Results) -> Option<Table> {
+pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();
@@ -38,7 +38,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
     }
     let columns = cell_names.columns(&["program", "runs", "ns per run", "calls counted", "ns per call"]);
     let title = format!("run time of programs by the kernel's own statistics, clock {}", results.plan.study.clock);
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| TextTable {
         rows,
         remarks: remarks.0,
         legend: vec![
@@ -49,7 +49,7 @@ pub(super) fn table(results: &Results) -> Option<Table> {
                 .to_owned(),
             "ns per call: of all programs together, those for other system calls included, / calls counted.".to_owned(),
         ],
-        ..Table::new(title, columns)
+        ..TextTable::new(title, columns)
     })
 }
 

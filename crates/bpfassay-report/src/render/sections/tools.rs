@@ -6,7 +6,7 @@ use bpfassay_tool::finding::{Certainty, Compared, FindingStatus, Kind, NotCompar
 
 use crate::render::{
     study,
-    table::{CellNames, Remarks, Table},
+    table::{CellNames, Remarks, TextTable},
 };
 use bpfassay_results::{CellResult, Results, ToolResult};
 
@@ -19,7 +19,7 @@ fn tools(results: &Results) -> impl Iterator<Item = (&CellResult, &str, &ToolRes
 
 /// Makes the table of what each tool reported and what really happened, if tools from tool files
 /// were under test.
-pub(super) fn figures(results: &Results) -> Option<Table> {
+pub(super) fn figures(results: &Results) -> Option<TextTable> {
     let mut rows = Vec::new();
     let cell_names = CellNames::of(results);
     for (cell, tool, result) in tools(results) {
@@ -55,7 +55,7 @@ pub(super) fn figures(results: &Results) -> Option<Table> {
         }
     }
     let columns = ["target", "tool", "figure", "meaning", "reported", "really", "difference"];
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| TextTable {
         rows,
         legend: vec![
             "really: what the bundled tracer counted in the same run, between the tool's last report before the workload and \
@@ -63,7 +63,7 @@ pub(super) fn figures(results: &Results) -> Option<Table> {
              its own."
                 .to_owned(),
         ],
-        ..Table::new("what tools reported, and what really happened", columns)
+        ..TextTable::new("what tools reported, and what really happened", columns)
     })
 }
 
@@ -93,7 +93,7 @@ fn difference(one: &Compared) -> String {
 }
 
 /// Makes the table of each tool's findings.
-pub(super) fn findings(results: &Results) -> Option<Table> {
+pub(super) fn findings(results: &Results) -> Option<TextTable> {
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();
     let cell_names = CellNames::of(results);
@@ -130,7 +130,7 @@ pub(super) fn findings(results: &Results) -> Option<Table> {
             row("not evaluated", "", names.join(", "));
         }
     }
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| TextTable {
         rows,
         remarks: remarks.0,
         legend: vec![
@@ -143,7 +143,7 @@ pub(super) fn findings(results: &Results) -> Option<Table> {
                 .to_owned(),
         ],
         link: |cell| cell.parse::<Kind>().ok().map(|kind| format!("#{}", anchor(kind))),
-        ..Table::new("what was found of tools", ["target", "tool", "finding", "certainty", "what was seen"])
+        ..TextTable::new("what was found of tools", ["target", "tool", "finding", "certainty", "what was seen"])
     })
 }
 

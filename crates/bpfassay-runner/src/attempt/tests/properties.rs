@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::tracer::{Refusal, Step};
 use bpfassay_results::{
-    Again, BlockEnded, BlockStarted, Contents, Entry, GuestReady, Header, JOURNAL_VERSION, Outcome, Provenance,
+    Again, BlockEnded, BlockStarted, GuestReady, JOURNAL_VERSION, JournalContents, JournalEntry, JournalHeader,
+    Outcome, Provenance,
 };
 use proptest::prelude::*;
 
@@ -26,7 +27,7 @@ enum Harm {
 }
 
 /// Plays a made-up guest that executes `plan`. Returns what is seen and how the guest ends.
-fn guest(plan: &BootPlan, harm: &BTreeMap<String, Harm>) -> (Observed, BootEnd) {
+fn guest(plan: &BootPlan, harm: &BTreeMap<String, Harm>) -> (ObservedBoot, BootEnd) {
     let mut pending = Harm::None;
     for (at, run) in plan.runs.iter().enumerate() {
         match pending {
@@ -48,7 +49,7 @@ fn guest(plan: &BootPlan, harm: &BTreeMap<String, Harm>) -> (Observed, BootEnd) 
         }
     }
     if pending == Harm::None {
-        return (Observed { done: true, ..seen(plan.runs.len(), false) }, BootEnd::Done);
+        return (ObservedBoot { done: true, ..seen(plan.runs.len(), false) }, BootEnd::Done);
     }
     (seen(plan.runs.len(), false), panicked())
 }
@@ -70,9 +71,10 @@ type Outcomes = (BTreeMap<String, (Option<FailureKind>, Vec<String>)>, usize);
 /// Executes the first block of `plan` through a journal, with one disturbance per boot.
 fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]) -> Outcomes {
     let block = &plan.blocks[0];
-    let mut contents = Contents { header: header(plan), entries: Vec::new(), torn: None, digest: None };
+    let mut contents = JournalContents { header: header(plan), entries: Vec::new(), torn: None, digest: None };
     let mut boots = 0;
-    let to_do = |contents: &Contents| contents.to_do(Again::Host).into_iter().find(|todo| todo.block.id == block.id);
+    let to_do =
+        |contents: &JournalContents| contents.to_do(Again::Host).into_iter().find(|todo| todo.block.id == block.id);
     'process: while let Some(todo) = to_do(&contents) {
         let mut attempt = Attempt::new(&todo);
         while let Some((boot, _)) = attempt.next() {
@@ -86,7 +88,7 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
             };
             let conclusion = attempt.ended(&boot, &seen, &end, NOW);
             let mut entries = vec![
-                Entry::BlockStarted(Box::new(BlockStarted {
+                JournalEntry::BlockStarted(Box::new(BlockStarted {
                     block: block.id.clone(),
                     boot: boot.boot,
                     attempt: boot.attempt,
@@ -97,7 +99,7 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
                     confirming: boot.confirming.clone(),
                     reused: None,
                 })),
-                Entry::GuestReady(Box::new(GuestReady {
+                JournalEntry::GuestReady(Box::new(GuestReady {
                     block: block.id.clone(),
                     boot: boot.boot,
                     ready_after_ms: 1,
@@ -108,10 +110,10 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
             let measured = boot.runs.iter().take(seen.ended()).filter(|_| boot.confirming.is_none());
             entries.extend(measured.map(|run| {
                 let outcome = Outcome::Refused(refusal());
-                Entry::Run(Box::new(RunRecord::new(block, run, boot.boot, 0, 1, outcome)))
+                JournalEntry::Run(Box::new(RunRecord::new(block, run, boot.boot, 0, 1, outcome)))
             }));
-            entries.extend(conclusion.failed.iter().map(|failed| Entry::Run(Box::new(failed.record(block)))));
-            entries.push(Entry::BlockEnded(Box::new(BlockEnded {
+            entries.extend(conclusion.failed.iter().map(|failed| JournalEntry::Run(Box::new(failed.record(block)))));
+            entries.push(JournalEntry::BlockEnded(Box::new(BlockEnded {
                 counts: None,
                 code_coverage: None,
                 block: block.id.clone(),
@@ -135,7 +137,9 @@ fn done(plan: &Plan, harm: &BTreeMap<String, Harm>, disturbances: &[Disturbance]
     }
     let runs_of = |boot: u32| {
         let mut started = contents.entries.iter().filter_map(|entry| match entry {
-            Entry::BlockStarted(started) if started.boot == boot && started.confirming.is_none() => Some(started),
+            JournalEntry::BlockStarted(started) if started.boot == boot && started.confirming.is_none() => {
+                Some(started)
+            }
             _ => None,
         });
         started.next_back().map(|started| started.runs.clone()).unwrap_or_default()
@@ -154,8 +158,13 @@ fn refusal() -> Refusal {
     Refusal::new(Step::Load, String::new())
 }
 
-fn header(plan: &Plan) -> Header {
-    Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan: plan.clone(), provenance: Provenance::default() }
+fn header(plan: &Plan) -> JournalHeader {
+    JournalHeader {
+        journal: JOURNAL_VERSION,
+        started_unix_ms: 0,
+        plan: plan.clone(),
+        provenance: Provenance::default(),
+    }
 }
 
 fn harms() -> impl Strategy<Value = Harm> {

@@ -15,14 +15,14 @@ use proptest::prelude::*;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use super::*;
-use crate::block_store::{BlockStoreError, MAX_ENTRY, Reuse};
+use crate::block_store::{BlockStoreError, MAX_ENTRY, RunStore};
 
 /// A store with the first block of a plan.
 struct OneEntry {
     folder: tempfile::TempDir,
     store: BlockStore,
-    contents: Contents,
-    key: BlockKey,
+    contents: JournalContents,
+    key: StoreKey,
 }
 
 impl OneEntry {
@@ -71,7 +71,7 @@ fn an_entry_without_its_last_lines_is_damaged() {
 #[test]
 fn an_entry_under_the_name_of_another_is_damaged() {
     let one = OneEntry::new();
-    let other: BlockKey = Digest::of(b"other").to_string().parse().unwrap();
+    let other: StoreKey = Digest::of(b"other").to_string().parse().unwrap();
     let to = one.store.entry(&other);
     fs::create_dir_all(to.parent().unwrap()).unwrap();
     fs::copy(one.path(), &to).unwrap();
@@ -106,8 +106,8 @@ fn a_link_in_the_place_of_a_directory_leads_nowhere() {
     symlink(&elsewhere, &folder).unwrap();
     assert!(matches!(one.store.find(&one.key), Err(BlockStoreError::Io { .. })));
     fs::remove_file(elsewhere.join(one.path().file_name().unwrap())).unwrap();
-    let records = || Records::of(one.block(), of_block(&one.contents, one.block())).unwrap();
-    let Contents { header, .. } = &one.contents;
+    let records = || BlockRecords::of(one.block(), of_block(&one.contents, one.block())).unwrap();
+    let JournalContents { header, .. } = &one.contents;
     done(one.store.keep(records(), (&header.plan, one.block()), &header.provenance, false)).unwrap_err();
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
 }
@@ -118,7 +118,7 @@ fn a_damaged_entry_is_put_aside_and_measured_anew() {
     fs::write(one.path(), "damaged\n").unwrap();
     let (setup, provenance) = (host_setup(&one.contents.header.plan), shared(&one.contents.header.provenance));
     let with = reuse(BlockStore::existing(&place(one.store.path())).unwrap());
-    let looked_up = Reuse { with: &with, plan: &one.contents.header.plan, provenance: &provenance };
+    let looked_up = RunStore { with: &with, plan: &one.contents.header.plan, provenance: &provenance };
     let todo = ToDo::fresh(one.block().clone());
     assert_eq!(done(looked_up.look_up(&setup, &todo)), None);
     assert!(!one.path().exists());
@@ -170,15 +170,15 @@ fn writers_and_readers_at_the_same_time_find_whole_entries() {
 #[test]
 fn a_block_in_which_something_failed_is_not_kept() {
     let one = OneEntry::new();
-    let problem = |change: &dyn Fn(&mut Vec<Entry>)| {
+    let problem = |change: &dyn Fn(&mut Vec<JournalEntry>)| {
         let mut entries = of_block(&one.contents, one.block());
         change(&mut entries);
-        Records::of(one.block(), entries).unwrap_err()
+        BlockRecords::of(one.block(), entries).unwrap_err()
     };
     let failure = || RunFailure { kind: FailureKind::Host, phase: None, excerpt: Vec::new(), log: None, after: None };
     let ended = |change: &dyn Fn(&mut bpfassay_results::BlockEnded)| {
         problem(&|entries| {
-            let Some(Entry::BlockEnded(ended)) = entries.last_mut() else { panic!("no end") };
+            let Some(JournalEntry::BlockEnded(ended)) = entries.last_mut() else { panic!("no end") };
             change(ended);
         })
     };
@@ -190,25 +190,25 @@ fn a_block_in_which_something_failed_is_not_kept() {
     assert_eq!(problem(&|entries| drop(entries.remove(1))), "its boot was not brought to an end");
     assert_eq!(problem(&|entries| drop(entries.remove(2))), "its boot has other records than the plan has runs");
     let failed = problem(&|entries| {
-        let Entry::Run(run) = &mut entries[3] else { panic!("no run") };
+        let JournalEntry::Run(run) = &mut entries[3] else { panic!("no run") };
         run.outcome = Outcome::Failed(failure());
     });
     assert!(failed.ends_with(" failed"), "{failed}");
     let part = problem(&|entries| {
-        let Entry::BlockStarted(started) = &mut entries[0] else { panic!("no start") };
+        let JournalEntry::BlockStarted(started) = &mut entries[0] else { panic!("no start") };
         started.runs.pop();
     });
     assert_eq!(part, "its boot was for a part of its runs");
     // A block is not kept if part of its provenance is unknown.
     let mut unknown = one.contents.header.provenance.clone();
     unknown.bpfassay.sha256 = None;
-    let records = Records::of(one.block(), of_block(&one.contents, one.block())).unwrap();
+    let records = BlockRecords::of(one.block(), of_block(&one.contents, one.block())).unwrap();
     let kept = done(one.store.keep(records, (&one.contents.header.plan, one.block()), &unknown, false));
     assert!(matches!(kept, Err(BlockStoreError::NoEntry { .. })), "{kept:?}");
     // An earlier boot that failed does not matter, because the last one did the whole block.
     let entries = of_block(&one.contents, one.block());
     let again = [entries[..2].to_vec(), entries].concat();
-    Records::of(one.block(), again).unwrap();
+    BlockRecords::of(one.block(), again).unwrap();
 }
 
 proptest! {

@@ -34,7 +34,7 @@ impl Case {
         Self { study: plan.study, block, provenance: contents.header.provenance, command }
     }
 
-    fn key(&self) -> Result<BlockKey, NoKey> {
+    fn key(&self) -> Result<StoreKey, NoKey> {
         key(&self.study, &self.block, &self.provenance, &self.command)
     }
 

@@ -14,7 +14,7 @@ use bpfassay_results::ToDo;
 use object_store::{ObjectStore, ObjectStoreExt as _, memory::InMemory, path::Path as ObjectPath};
 
 use super::*;
-use crate::block_store::{BlockStoreError, MAX_ENTRY, Reuse, objects::Objects};
+use crate::block_store::{BlockStoreError, MAX_ENTRY, RunStore, objects::Objects};
 
 const URL: &str = "s3://bucket/ci";
 
@@ -26,7 +26,7 @@ fn in_memory() -> (Arc<dyn ObjectStore>, BlockStore) {
 }
 
 /// The name of an entry among the objects.
-fn location(store: &BlockStore, key: &BlockKey) -> ObjectPath {
+fn location(store: &BlockStore, key: &StoreKey) -> ObjectPath {
     let path = store.entry(key).display().to_string();
     ObjectPath::from(path.strip_prefix("s3://bucket/").unwrap())
 }
@@ -39,7 +39,7 @@ fn bytes(objects: &Arc<dyn ObjectStore>, location: &ObjectPath) -> Vec<u8> {
     done(async { objects.get(location).await.unwrap().bytes().await.unwrap().to_vec() })
 }
 
-fn problem(store: &BlockStore, key: &BlockKey) -> String {
+fn problem(store: &BlockStore, key: &StoreKey) -> String {
     match store.find(key) {
         Err(BlockStoreError::Damaged { problem, .. }) => problem,
         other => panic!("{other:?}"),
@@ -54,7 +54,10 @@ fn what_is_kept_is_found_again_and_listed() {
     assert_eq!(store.keys().unwrap(), []);
     let mut keys = keep_all(&store, &contents);
     for (block, key) in plan.blocks.iter().zip(&keys) {
-        assert_eq!(found(&store, key), Some(Records::of(block, of_block(&contents, block)).unwrap().without_log()));
+        assert_eq!(
+            found(&store, key),
+            Some(BlockRecords::of(block, of_block(&contents, block)).unwrap().without_log())
+        );
     }
     // Other objects are not listed as entries.
     put(&objects, &ObjectPath::from("ci/bpfassay-blocks-1/00/notes.txt"), b"x".to_vec());
@@ -62,14 +65,14 @@ fn what_is_kept_is_found_again_and_listed() {
     put(&objects, &ObjectPath::from("elsewhere/x"), b"x".to_vec());
     keys.sort_unstable();
     assert_eq!(store.keys().unwrap(), keys);
-    let other: BlockKey = Digest::of(b"other").to_string().parse().unwrap();
+    let other: StoreKey = Digest::of(b"other").to_string().parse().unwrap();
     assert!(found(&store, &other).is_none());
     // A run reuses the entries, and reports where they come from.
     let (setup, provenance) = (host_setup(&plan), shared(&contents.header.provenance));
     let with = reuse(store);
-    let reuse = Reuse { with: &with, plan: &plan, provenance: &provenance };
+    let reuse = RunStore { with: &with, plan: &plan, provenance: &provenance };
     let taken = done(reuse.look_up(&setup, &ToDo::fresh(plan.blocks[0].clone()))).unwrap();
-    let Entry::BlockStarted(started) = &taken[0] else { panic!("no start") };
+    let JournalEntry::BlockStarted(started) = &taken[0] else { panic!("no start") };
     assert_eq!(started.reused.as_ref().unwrap().store, URL);
 }
 
@@ -94,7 +97,7 @@ fn an_entry_of_another_host_stays_unless_everything_is_measured() {
     assert_eq!(keep_all(&store, &journal(&plan, "b"))[0], key);
     assert_eq!(bytes(&objects, &location(&store, &key)), first);
     let other = journal(&plan, "b");
-    let records = Records::of(&plan.blocks[0], of_block(&other, &plan.blocks[0])).unwrap();
+    let records = BlockRecords::of(&plan.blocks[0], of_block(&other, &plan.blocks[0])).unwrap();
     done(store.keep(records, (&plan, &plan.blocks[0]), &other.header.provenance, true)).unwrap();
     assert_ne!(bytes(&objects, &location(&store, &key)), first);
     assert!(found(&store, &key).is_some());
@@ -119,7 +122,7 @@ fn what_is_damaged_or_of_another_key_is_reported_put_aside_and_measured_anew() {
     put(&objects, &location(&store, &keys[0]), b"damaged\n".to_vec());
     let (setup, provenance) = (host_setup(&plan), shared(&contents.header.provenance));
     let with = reuse(store);
-    let reuse = Reuse { with: &with, plan: &plan, provenance: &provenance };
+    let reuse = RunStore { with: &with, plan: &plan, provenance: &provenance };
     let todo = ToDo::fresh(plan.blocks[0].clone());
     assert_eq!(done(reuse.look_up(&setup, &todo)), None);
     assert!(!with.store.keys().unwrap().contains(&keys[0]));
@@ -183,7 +186,7 @@ fn a_store_that_fails_again_and_again_is_not_asked_any_more() {
         let _ = stream.write_all(answer.as_bytes());
     });
     let store = BlockStore::open(&url(&place)).unwrap();
-    let key: BlockKey = Digest::of(b"any").to_string().parse().unwrap();
+    let key: StoreKey = Digest::of(b"any").to_string().parse().unwrap();
     for _ in 0..2 {
         assert!(matches!(store.find(&key), Err(BlockStoreError::Objects { .. })));
     }
@@ -206,7 +209,7 @@ fn an_answer_without_end_is_not_read_to_its_end() {
         }
     });
     let store = BlockStore::of_objects(Objects::client(&place).unwrap());
-    let key: BlockKey = Digest::of(b"any").to_string().parse().unwrap();
+    let key: StoreKey = Digest::of(b"any").to_string().parse().unwrap();
     let error = store.find(&key).unwrap_err();
     assert!(bpfassay_protocol::with_causes(&error).contains("the answer has more than"), "{error:?}");
 }

@@ -4,7 +4,7 @@
 use std::{num::NonZeroU32, sync::Mutex, time::Instant};
 
 use bpfassay_results::{
-    BlockEnded, BlockStarted, BootVerdict, GuestReady, Header, JOURNAL_VERSION, Journal, Results, ToDo, file,
+    BlockEnded, BlockStarted, BootVerdict, GuestReady, JOURNAL_VERSION, Journal, JournalHeader, Results, ToDo, file,
     fingerprint,
 };
 use bpfassay_study::Clock;
@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
-    Observer, Progress, Summary,
+    Happening, Observer, PoolSummary,
     pool::{self, RunnerConfig},
-    work::{self, Work},
+    work::{self, PlannedWork},
 };
 
 /// Notes which blocks were reused and which were booted.
@@ -23,10 +23,10 @@ use crate::{
 struct Seen(Mutex<Vec<String>>);
 
 impl Observer for Seen {
-    fn progress(&self, progress: &Progress<'_>) {
+    fn progress(&self, progress: &Happening<'_>) {
         let line = match progress {
-            Progress::Reused(block, _) => format!("reused {}", block.id),
-            Progress::Booting(block, _) => format!("booted {}", block.id),
+            Happening::Reused(block, _) => format!("reused {}", block.id),
+            Happening::Booting(block, _) => format!("booted {}", block.id),
             _ => return,
         };
         self.0.lock().unwrap().push(line);
@@ -35,8 +35,8 @@ impl Observer for Seen {
 
 /// Runs `plan` in `directory` with the store `with`, where nothing can be booted. Returns the
 /// summary and the observed events.
-async fn run(directory: &Path, plan: &Plan, provenance: &Provenance, with: &BlockReuse) -> (Summary, Vec<String>) {
-    let Work { journal, blocks, .. } = Work::begin(plan, Some(directory), provenance.clone()).unwrap();
+async fn run(directory: &Path, plan: &Plan, provenance: &Provenance, with: &BlockReuse) -> (PoolSummary, Vec<String>) {
+    let PlannedWork { journal, blocks, .. } = PlannedWork::begin(plan, Some(directory), provenance.clone()).unwrap();
     let (sender, host_setup) = watch::channel(Arc::new(host_setup(plan)));
     drop(sender);
     let provenance = shared(provenance);
@@ -46,10 +46,10 @@ async fn run(directory: &Path, plan: &Plan, provenance: &Provenance, with: &Bloc
         never_ready: Vec::new(),
         host_setup,
         slots: NonZeroU32::MIN,
-        reuse: Some(Reuse { with, plan, provenance: &provenance }),
+        reuse: Some(RunStore { with, plan, provenance: &provenance }),
     };
     let seen = Seen::default();
-    let none = async |_: &crate::context::Context<'_>| Ok(Vec::new());
+    let none = async |_: &crate::context::RunContext<'_>| Ok(Vec::new());
     let summary = pool::execute(config, none, journal, &seen, &CancellationToken::new()).await.unwrap();
     (summary, seen.0.into_inner().unwrap())
 }
@@ -98,7 +98,7 @@ async fn a_run_out_of_reproducible_entries_has_the_same_figures_and_says_that_th
     let with = BlockReuse { reproducible: true, ..reuse(new_store(folder.path())) };
     let provenance = shared(&contents.header.provenance);
     for block in &plan.blocks {
-        done(Reuse { with: &with, plan: &plan, provenance: &provenance }.keep(block, of_block(&contents, block)));
+        done(RunStore { with: &with, plan: &plan, provenance: &provenance }.keep(block, of_block(&contents, block)));
     }
     let directory = folder.path().join("results");
     let (summary, seen) = run(&directory, &plan, &contents.header.provenance, &with).await;
@@ -118,7 +118,7 @@ fn nothing_is_looked_up_that_is_to_be_measured() {
     keep_all(&store, &contents);
     let (setup, provenance) = (host_setup(&plan), shared(&contents.header.provenance));
     let look_up = |with: &BlockReuse, todo: &ToDo| {
-        done(Reuse { with, plan: &plan, provenance: &provenance }.look_up(&setup, todo)).is_some()
+        done(RunStore { with, plan: &plan, provenance: &provenance }.look_up(&setup, todo)).is_some()
     };
     let fresh = ToDo::fresh(plan.blocks[0].clone());
     let with = reuse(store);
@@ -156,34 +156,34 @@ fn the_boots_of_a_resumed_run_go_on_with_their_numbers() {
     let with = reuse(store);
     let mut todo = ToDo::fresh(plan.blocks[0].clone());
     todo.past.boots = 3;
-    let entries = done(Reuse { with: &with, plan: &plan, provenance: &provenance }.look_up(&setup, &todo)).unwrap();
+    let entries = done(RunStore { with: &with, plan: &plan, provenance: &provenance }.look_up(&setup, &todo)).unwrap();
     // The journal accepts them after the boots that were interrupted.
     let mut begun = contents.clone();
     begun.entries = of_block(&contents, &todo.block)[..2].to_vec();
     for entry in &mut begun.entries {
         match entry {
-            Entry::BlockStarted(started) => started.boot = 3,
-            Entry::GuestReady(ready) => ready.boot = 3,
+            JournalEntry::BlockStarted(started) => started.boot = 3,
+            JournalEntry::GuestReady(ready) => ready.boot = 3,
             _ => unreachable!(),
         }
     }
     begun.entries.extend(entries);
     let directory = folder.path().join("results");
     Journal::create(&directory, &begun.header).unwrap().append_all(&begun.entries).unwrap();
-    let read = Contents::read(&directory).unwrap();
+    let read = JournalContents::read(&directory).unwrap();
     let left = read.to_do(bpfassay_results::Again::Nothing);
     assert!(left.iter().all(|left| left.block.id != todo.block.id) && left.len() == plan.blocks.len() - 1);
 }
 
 /// The journal of real results, with the command lines of [`host_setup`]. Results do not have the
 /// counts of QEMU's plugin.
-fn journal_of(results: Results) -> Contents {
+fn journal_of(results: Results) -> JournalContents {
     let Results { plan, provenance, boots, runs, started_unix_ms, .. } = results;
     let mut entries = Vec::new();
     for boot in boots {
         let (block, number) = (boot.block, boot.boot);
         let of_boot = runs.iter().filter(|run| run.record.block == block && run.record.boot == number);
-        entries.push(Entry::BlockStarted(Box::new(BlockStarted {
+        entries.push(JournalEntry::BlockStarted(Box::new(BlockStarted {
             block: block.clone(),
             boot: number,
             attempt: 1,
@@ -194,15 +194,15 @@ fn journal_of(results: Results) -> Contents {
             confirming: None,
             reused: None,
         })));
-        entries.push(Entry::GuestReady(Box::new(GuestReady {
+        entries.push(JournalEntry::GuestReady(Box::new(GuestReady {
             block: block.clone(),
             boot: number,
             ready_after_ms: boot.ready_after_ms.value().copied().unwrap(),
             facts: boot.facts.unwrap(),
             nodes: boot.nodes,
         })));
-        entries.extend(of_boot.map(|run| Entry::Run(run.record.clone())));
-        entries.push(Entry::BlockEnded(Box::new(BlockEnded {
+        entries.extend(of_boot.map(|run| JournalEntry::Run(run.record.clone())));
+        entries.push(JournalEntry::BlockEnded(Box::new(BlockEnded {
             block,
             boot: number,
             at_unix_ms: boot.started_unix_ms,
@@ -214,8 +214,8 @@ fn journal_of(results: Results) -> Contents {
             settled: Vec::new(),
         })));
     }
-    let header = Header { journal: JOURNAL_VERSION, started_unix_ms, plan, provenance: provenance[0].clone() };
-    let mut contents = Contents { header, entries, torn: None, digest: None };
+    let header = JournalHeader { journal: JOURNAL_VERSION, started_unix_ms, plan, provenance: provenance[0].clone() };
+    let mut contents = JournalContents { header, entries, torn: None, digest: None };
     let setup = host_setup(&contents.header.plan);
     give_commands(&mut contents, &setup);
     contents
@@ -259,7 +259,7 @@ async fn a_series_out_of_a_store_is_reported_at_once_and_grows_by_a_block() {
     }
     let (setup, provenance) = (host_setup(plan), shared(&contents.header.provenance));
     let with = reuse(store);
-    let looked_up = Reuse { with: &with, plan, provenance: &provenance };
+    let looked_up = RunStore { with: &with, plan, provenance: &provenance };
     let is_measured = |block: &&Block| done(looked_up.look_up(&setup, &ToDo::fresh((*block).clone()))).is_none();
     let left: Vec<&Block> = plan.blocks.iter().filter(is_measured).collect();
     assert!(left.iter().all(of_newest) && left.len() == 1, "{} boots", left.len());

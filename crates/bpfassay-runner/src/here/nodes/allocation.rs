@@ -73,7 +73,7 @@ impl Placement {
 
 /// The resources of a job that is made for one command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct AllocationRequest {
     /// Number of nodes.
     pub nodes: u32,
     /// Number of ranks of IOR on each node.
@@ -84,7 +84,7 @@ pub struct Request {
     pub options: Vec<String>,
 }
 
-impl Request {
+impl AllocationRequest {
     /// Returns the command that makes the job and starts `command` in it, program first.
     #[must_use]
     pub fn salloc(&self, command: &[OsString]) -> Vec<OsString> {
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_job_is_made_with_what_was_requested_and_survives_a_node() {
-        let request = Request {
+        let request = AllocationRequest {
             nodes: 4,
             ranks_per_node: 2,
             partition: Some("short".to_owned()),

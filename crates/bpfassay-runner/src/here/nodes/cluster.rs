@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::wire::Waiting;
+use super::wire::WaitingStandIn;
 use crate::slurm::{PATIENCE, is_without_controller};
 
 /// Lets a step share processors with other steps, and from Slurm 22.05 on also memory.
@@ -46,7 +46,7 @@ pub struct Cluster {
 
 /// Values that all steps of one command share.
 #[derive(Debug, Clone)]
-pub(super) struct Steps {
+pub(super) struct SharedSteps {
     /// This program, which has the same path on all nodes.
     pub(super) program: PathBuf,
     /// Identifies this command's relays.
@@ -55,7 +55,7 @@ pub(super) struct Steps {
     pub(super) ior: PathBuf,
 }
 
-impl Steps {
+impl SharedSteps {
     /// Makes the values for this process and the real IOR `ior`.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Cluster {
     }
 
     /// Returns the arguments of `srun` that start the relay of `node`.
-    pub(super) fn relay(&self, steps: &Steps, node: &str) -> Vec<OsString> {
+    pub(super) fn relay(&self, steps: &SharedSteps, node: &str) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["--nodes=1", "--ntasks=1", "--cpu-bind=none"].map(OsString::from).into();
         words.push(format!("--nodelist={node}").into());
         words.push(BESIDE.into());
@@ -87,7 +87,7 @@ impl Cluster {
 
     /// Returns the command that runs IOR across all nodes, program first, with the arguments that
     /// the first node's agent gave to IOR.
-    pub(super) fn ior(&self, steps: &Steps, waiting: &Waiting) -> Vec<OsString> {
+    pub(super) fn ior(&self, steps: &SharedSteps, waiting: &WaitingStandIn) -> Vec<OsString> {
         let mut words: Vec<OsString> = self.launcher.iter().map(OsString::from).collect();
         let ranks = self.ranks();
         if is_srun(&self.launcher) {
@@ -159,8 +159,8 @@ mod tests {
             ranks_per_node: 2,
             launcher: launcher.iter().map(|&word| word.to_owned()).collect(),
         };
-        let steps = Steps { program: "/opt/bpfassay".into(), token: "ab".to_owned(), ior: "/opt/ior".into() };
-        let waiting = Waiting { arguments: vec!["-w".to_owned()], directory: "/scratch/a b".into(), ranks: 0 };
+        let steps = SharedSteps { program: "/opt/bpfassay".into(), token: "ab".to_owned(), ior: "/opt/ior".into() };
+        let waiting = WaitingStandIn { arguments: vec!["-w".to_owned()], directory: "/scratch/a b".into(), ranks: 0 };
         let words = cluster.ior(&steps, &waiting);
         words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join("|")
     }

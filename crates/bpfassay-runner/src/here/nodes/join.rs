@@ -11,8 +11,8 @@ use bpfassay_protocol::{
 use bpfassay_results::{NodeFacts, NodeRun};
 
 use crate::{
+    joint_report::{JointReport, RunTogether},
     sum,
-    together::{RunTogether, Together},
 };
 
 /// Highest number of waiting messages of one node. An agent is at most one run ahead, because it
@@ -25,19 +25,19 @@ pub(super) enum Joined {
     /// A message as a single agent would have sent it.
     Message(GuestMessage),
     /// A report of all nodes.
-    Together(Together),
+    Together(JointReport),
 }
 
 /// Messages of a node that are not joined yet.
 #[derive(Debug)]
-struct Stream {
+struct NodeStream {
     node: String,
     messages: VecDeque<GuestMessage>,
     /// Whether the agent has reported that everything is done.
     is_done: bool,
 }
 
-impl Stream {
+impl NodeStream {
     /// Returns the ended but not yet joined run of this node, with its outcome.
     fn ended(&self) -> Option<(&str, &RunOutcome)> {
         self.messages.iter().find_map(|message| match message {
@@ -50,7 +50,7 @@ impl Stream {
 /// Joins the messages of nodes.
 #[derive(Debug)]
 pub(super) struct Joiner {
-    streams: Vec<Stream>,
+    streams: Vec<NodeStream>,
     logs: VecDeque<GuestMessage>,
     /// Number of ranks of IOR on each node in the last run.
     ranks: Vec<u32>,
@@ -61,7 +61,7 @@ pub(super) struct Joiner {
 impl Joiner {
     /// Joins the messages of nodes with these names.
     pub(super) fn new(nodes: &[String]) -> Self {
-        let stream = |node: &String| Stream { node: node.clone(), messages: VecDeque::new(), is_done: false };
+        let stream = |node: &String| NodeStream { node: node.clone(), messages: VecDeque::new(), is_done: false };
         let streams = nodes.iter().map(stream).collect();
         Self { streams, logs: VecDeque::new(), ranks: vec![0; nodes.len()], problem: None }
     }
@@ -213,7 +213,7 @@ impl Joiner {
         let problem = self.problem.take();
         let ranks = self.ranks.clone();
         let (outcome, nodes) = outcome(outcomes, &ranks, problem);
-        Ok(Joined::Together(Together::RunEnded(RunTogether { run, outcome, nodes })))
+        Ok(Joined::Together(JointReport::RunEnded(RunTogether { run, outcome, nodes })))
     }
 }
 
@@ -236,7 +236,7 @@ fn ready(first: GuestFacts, heads: Vec<(String, GuestMessage)>) -> Result<Joined
             other => return Err(format!("node {node} is not ready when others are, but sends {}", kind(&other))),
         }
     }
-    Ok(Joined::Together(Together::Ready { facts: Box::new(first), nodes }))
+    Ok(Joined::Together(JointReport::Ready { facts: Box::new(first), nodes }))
 }
 
 /// Joins the outcomes of a run: measured if all nodes measured it, refused if any refused it.

@@ -31,13 +31,13 @@ use tokio::{
 
 use super::{
     node::{NodeError, address, of_ranks, of_stand, program_of_stand},
-    wire::{self, Begin, FromNode, FromRelay, MAX_LINE, MAX_LOCAL, ToNode, ToRelay, Waiting},
+    wire::{self, Begin, FromNode, FromRelay, MAX_LINE, MAX_LOCAL, ToNode, ToRelay, WaitingStandIn},
 };
 use crate::here::{
     agent::{Agent, arguments, ask_to_stop, clear, kill, start, unnamed},
     machine::{AGENT, PAYLOAD},
-    reason::Limits,
-    tools::Places,
+    reason::MachineLimits,
+    tools::ToolPlaces,
 };
 
 /// How long a stopping agent can take to remove what it made. Slurm kills the rest of a step after
@@ -114,7 +114,7 @@ struct Relay {
     /// The stand-in for IOR, and its cgroup.
     standing: Option<(UnixStream, String)>,
     /// The last report to the command about the stand-in.
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingStandIn>,
 }
 
 impl Relay {
@@ -137,8 +137,8 @@ impl Relay {
             program: program(AGENT)?,
             mount,
             external_ior: Some(program_of_stand(own)),
-            tools: Places::default(),
-            limits: Limits::of_this_machine(&rustix::system::uname().release().to_string_lossy()),
+            tools: ToolPlaces::default(),
+            limits: MachineLimits::of_this_machine(&rustix::system::uname().release().to_string_lossy()),
         };
         let failed = |error: io::Error| format!("could not start {}: {error}", agent.program.display());
         let file = unnamed(&job).map_err(failed)?;
@@ -248,7 +248,7 @@ impl Relay {
         let mut stream = stream.into_inner();
         match greeting {
             ToRelay::Stand { arguments, directory, cgroup } => {
-                let waiting = Waiting { arguments, directory, ranks: 0 };
+                let waiting = WaitingStandIn { arguments, directory, ranks: 0 };
                 self.standing = Some((stream, cgroup));
                 self.waiting = Some(waiting.clone());
                 send(&FromNode::Waiting(waiting))

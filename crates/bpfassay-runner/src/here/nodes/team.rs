@@ -22,9 +22,9 @@ use tokio::{
 };
 
 use super::{
-    cluster::{Cluster, Steps, patience},
+    cluster::{Cluster, SharedSteps, patience},
     join::{Joined, Joiner},
-    wire::{self, Begin, FromNode, MAX_LINE, ToNode, Waiting},
+    wire::{self, Begin, FromNode, MAX_LINE, ToNode, WaitingStandIn},
 };
 
 /// How long relays can take to end. It is longer than the time that a relay gives its agent.
@@ -58,12 +58,12 @@ pub(super) enum Happened {
 
 /// The relay of one node.
 #[derive(Debug)]
-struct Member {
+struct NodeRelay {
     node: String,
     srun: Child,
     input: Option<ChildStdin>,
     /// The stand-in that waits for IOR.
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingStandIn>,
     programs: Option<BTreeMap<String, String>>,
     /// How the relay ended, if it has: in order, or because the node is gone or the agent failed.
     ended: Option<Result<(), (FailureKind, String)>>,
@@ -79,16 +79,16 @@ struct Ior {
 }
 
 /// A message of the relay at an index; `None` at the end of its output.
-type Sent = (usize, io::Result<Option<FromNode>>);
+type RelayMessage = (usize, io::Result<Option<FromNode>>);
 
 /// The relays of all nodes.
 #[derive(Debug)]
-pub(super) struct Team<'a> {
+pub(super) struct RelayTeam<'a> {
     cluster: &'a Cluster,
-    steps: Steps,
-    members: Vec<Member>,
+    steps: SharedSteps,
+    members: Vec<NodeRelay>,
     joiner: Joiner,
-    sent: mpsc::Receiver<Sent>,
+    sent: mpsc::Receiver<RelayMessage>,
     ior: Option<Ior>,
     log: File,
     /// When the first node failed.
@@ -97,7 +97,7 @@ pub(super) struct Team<'a> {
     without_controller: Option<(Instant, Instant)>,
 }
 
-impl<'a> Team<'a> {
+impl<'a> RelayTeam<'a> {
     /// Starts a relay on each node. The nodes' agents do `job` on the file system at `mount`. The
     /// output of the relays goes to `log`.
     ///
@@ -105,7 +105,7 @@ impl<'a> Team<'a> {
     /// The system's error if srun cannot be started.
     pub(super) async fn start(
         cluster: &'a Cluster,
-        steps: Steps,
+        steps: SharedSteps,
         (mount, job): (&Path, &Job),
         log: File,
     ) -> io::Result<Self> {
@@ -136,7 +136,7 @@ impl<'a> Team<'a> {
         at: usize,
         node: &str,
         (mount, job): (&Path, &Job),
-        sender: mpsc::Sender<Sent>,
+        sender: mpsc::Sender<RelayMessage>,
     ) -> io::Result<()> {
         let mut srun = Command::new("srun")
             .args(self.cluster.relay(&self.steps, node))
@@ -152,7 +152,7 @@ impl<'a> Team<'a> {
         // If srun has ended already, its exit status shows why.
         let _ = input.write_all(&wire::line(&ToNode::Begin(Box::new(begin)))?).await;
         let member =
-            Member { node: node.to_owned(), srun, input: Some(input), waiting: None, programs: None, ended: None };
+            NodeRelay { node: node.to_owned(), srun, input: Some(input), waiting: None, programs: None, ended: None };
         self.members.push(member);
         tokio::spawn(async move {
             let mut output = BufReader::new(output);
@@ -319,7 +319,7 @@ impl<'a> Team<'a> {
         if self.ior.is_some() || is_over || is_too_early {
             return Ok(());
         }
-        let waiting: Option<Vec<&Waiting>> = self.members.iter().map(|member| member.waiting.as_ref()).collect();
+        let waiting: Option<Vec<&WaitingStandIn>> = self.members.iter().map(|member| member.waiting.as_ref()).collect();
         let Some((first, others)) = waiting.as_deref().and_then(<[_]>::split_first) else { return Ok(()) };
         // One node can wait with its next run before the others have ended this one.
         if others.iter().any(|other| summary(other) != summary(first)) {
@@ -412,12 +412,12 @@ impl<'a> Team<'a> {
 }
 
 /// Returns the argument with the summary file, which differs for each run.
-fn summary(waiting: &Waiting) -> Option<&String> {
+fn summary(waiting: &WaitingStandIn) -> Option<&String> {
     waiting.arguments.iter().find(|argument| argument.starts_with("summaryFile="))
 }
 
 /// Sends `order` to the relay of a node. The end of the relay's output shows if the relay is gone.
-async fn send_to(member: &mut Member, order: &ToNode) {
+async fn send_to(member: &mut NodeRelay, order: &ToNode) {
     let Ok(line) = wire::line(order) else { return };
     if let Some(input) = &mut member.input
         && input.write_all(&line).await.is_err()

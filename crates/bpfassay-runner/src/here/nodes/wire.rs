@@ -51,7 +51,7 @@ pub(super) enum FromNode {
     /// A message of the agent.
     Message(Box<GuestMessage>),
     /// The agent has begun a run and waits for IOR.
-    Waiting(Waiting),
+    Waiting(WaitingStandIn),
     /// The agent is gone. Nothing follows.
     Ended {
         /// The agent's exit status as the system describes it. `None` if it exited with 0, after it
@@ -63,7 +63,7 @@ pub(super) enum FromNode {
 /// The stand-in that a node's agent started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Waiting {
+pub(super) struct WaitingStandIn {
     /// The arguments of IOR.
     pub(super) arguments: Vec<String>,
     /// The working directory of IOR, on the file system under test.
@@ -73,7 +73,7 @@ pub(super) struct Waiting {
     pub(super) ranks: u32,
 }
 
-impl Waiting {
+impl WaitingStandIn {
     /// Tells whether the stand-in belongs to `run`, whose agent made a directory for it.
     pub(super) fn is_of(&self, run: &str) -> bool {
         self.directory.file_name() == Some(OsStr::new(&run_name::of(run)))
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn what_waits_is_of_the_run_whose_directory_it_is_in() {
         let directory = PathBuf::from("/scratch/.bpfassay-here-1").join(run_name::of("posix_r1_fexit@aya"));
-        let waiting = Waiting { arguments: Vec::new(), directory, ranks: 0 };
+        let waiting = WaitingStandIn { arguments: Vec::new(), directory, ranks: 0 };
         assert!(waiting.is_of("posix_r1_fexit@aya"));
         assert!(!waiting.is_of("posix_r1_none") && !waiting.is_of(""));
     }

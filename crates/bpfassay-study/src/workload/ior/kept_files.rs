@@ -5,7 +5,7 @@ use bpfassay_ior::Options;
 
 /// The options that determine a test's file names: one file per task, one directory per task, one
 /// file per repetition.
-type Layout = (bool, bool, bool);
+type FileLayout = (bool, bool, bool);
 
 /// Whether any test uses files that an earlier test wrote. `ranks` is the number of tasks.
 ///
@@ -13,7 +13,7 @@ type Layout = (bool, bool, bool);
 /// Fails if a test reads bytes that no earlier test wrote. The message names the test and a
 /// solution.
 pub(super) fn are_shared(tests: &[Options], ranks: u32) -> Result<bool, String> {
-    let mut kept: Vec<(Layout, u64)> = Vec::new();
+    let mut kept: Vec<(FileLayout, u64)> = Vec::new();
     let mut shared = false;
     for (number, test) in (1..).zip(tests) {
         let layout = (test.file_per_process, test.unique_dir, test.multi_file);

@@ -81,7 +81,7 @@ fn metrics_are_those_that_a_case_asks_for() {
             interfaces: Vec::new(),
             neighbour: false,
         };
-        let named = Named { workload: "w", case: "w" };
+        let named = CaseNames { workload: "w", case: "w" };
         spec.metrics(&named, Clock::Wall).iter().map(|metric| metric.operation).collect::<Vec<_>>()
     };
     assert_eq!(only(&["-r"]), [Some(Operation::Read)]);

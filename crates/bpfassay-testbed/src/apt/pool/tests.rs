@@ -3,23 +3,27 @@ use std::fs;
 
 use super::*;
 use crate::{
-    apt::{Client, Defaults, Options, Origin},
+    apt::{Defaults, Downloader, FetchOptions, PackageOrigin},
     cache::{Cache, Digest},
-    test_support::{left_in_tmp, server::Server},
+    test_support::{left_in_tmp, server::TestServer},
 };
 
 const TIME: &str = "20251101T000000Z";
 
 /// Lists the clients that can download on this host: this program, and apt if it has no proxy.
-fn clients() -> Vec<Client> {
+fn clients() -> Vec<Downloader> {
     let by_apt = Path::new(APT_HELPER).exists() && apt_can_download();
-    [(by_apt, Client::OfHost), (true, Client::Own)].iter().filter(|(can, _)| *can).map(|(_, client)| *client).collect()
+    [(by_apt, Downloader::OfHost), (true, Downloader::Own)]
+        .iter()
+        .filter(|(can, _)| *can)
+        .map(|(_, client)| *client)
+        .collect()
 }
 
 fn apt_can_download() -> bool {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::open(directory.path().join("cache")).unwrap();
-    match Apt::new(&cache, Options::default()).host() {
+    match Apt::new(&cache, FetchOptions::default()).host() {
         Ok(host) if host.settings.iter().all(|line| !line.contains("Proxy")) => true,
         Ok(_) => {
             eprintln!("skipped: this host's apt goes through a proxy");
@@ -49,9 +53,9 @@ fn in_archive(located: &Located) -> String {
     format!("/archive/debian/{TIME}/{}", located.path)
 }
 
-fn fetch(apt: &Apt<'_>, packages: &[Located]) -> Result<Vec<Object>> {
+fn fetch(apt: &Apt<'_>, packages: &[Located]) -> Result<Vec<CachedFile>> {
     let wanted: Vec<_> = packages.iter().map(|located| located.package.clone()).collect();
-    apt.fetch_from(Origin::Pool { suite: "x", packages }, &wanted)
+    apt.fetch_from(PackageOrigin::Pool { suite: "x", packages }, &wanted)
 }
 
 fn url(text: String) -> AssetSource {
@@ -63,24 +67,24 @@ fn what_the_mirror_dropped_comes_from_the_archive_by_its_time_stamp() {
     for client in clients() {
         let contents = ["one", "two", "three"].map(|text| text.as_bytes().to_vec());
         let packages = [("a", 0), ("b", 1), ("c", 2)].map(|(name, index)| located(name, &contents[index]));
-        let mirror = Server::start([(format!("/{}", packages[1].path), contents[1].clone())]);
-        let archive = Server::start(packages.iter().map(in_archive).zip(contents.clone()));
+        let mirror = TestServer::start([(format!("/{}", packages[1].path), contents[1].clone())]);
+        let archive = TestServer::start(packages.iter().map(in_archive).zip(contents.clone()));
         let directory = tempfile::tempdir().unwrap();
         let (cache, place) = (Cache::open(directory.path().join("cache")).unwrap(), directory.path().join("place"));
         fs::create_dir_all(place.join("pool/main/x")).unwrap();
         fs::write(place.join(&packages[2].path), &contents[2]).unwrap();
-        let options = Options {
+        let options = FetchOptions {
             mirror: Some(mirror.url().to_owned()),
             from: vec![AssetSource::Directory(place)],
             archive: Some(url(format!("{}/archive", archive.url()))),
             client,
-            ..Options::default()
+            ..FetchOptions::default()
         };
         let objects = fetch(&Apt::new(&cache, options), &packages).unwrap();
         for (object, content) in objects.iter().zip(&contents) {
             assert_eq!(&fs::read(&object.path).unwrap(), content);
         }
-        let paths = |server: &Server| server.requests().into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+        let paths = |server: &TestServer| server.requests().into_iter().map(|(path, _)| path).collect::<Vec<_>>();
         // The other places are not asked for files of --from. The archive is asked only for files
         // that the mirror lacks.
         let mut asked = paths(&mirror);
@@ -100,19 +104,19 @@ fn wrong_content_is_refused_everywhere_and_nothing_of_it_is_kept() {
         let (other, longer, shorter) =
             (content.to_ascii_uppercase(), content.to_ascii_uppercase().repeat(3), content[..5].to_vec());
         for wrong in [other, longer, shorter] {
-            let mirror = Server::start([(format!("/{}", package.path), wrong.clone())]);
-            let archive = Server::start([(in_archive(&package), wrong.clone())]);
+            let mirror = TestServer::start([(format!("/{}", package.path), wrong.clone())]);
+            let archive = TestServer::start([(in_archive(&package), wrong.clone())]);
             let directory = tempfile::tempdir().unwrap();
             let cache = Cache::open(directory.path().join("cache")).unwrap();
             let place = directory.path().join("place");
             fs::create_dir_all(place.join("pool/main/x")).unwrap();
             fs::write(place.join(&package.path), &wrong).unwrap();
-            let options = Options {
+            let options = FetchOptions {
                 mirror: Some(mirror.url().to_owned()),
                 from: vec![AssetSource::Directory(place.clone())],
                 archive: Some(url(format!("{}/archive", archive.url()))),
                 client,
-                ..Options::default()
+                ..FetchOptions::default()
             };
             let error = fetch(&Apt::new(&cache, options), std::slice::from_ref(&package)).unwrap_err();
             let Error::Nowhere { replaceable: false, .. } = error else { panic!("{error:?}") };
@@ -137,17 +141,17 @@ fn a_mirror_that_sends_something_else_is_no_obstacle_where_the_archive_has_it() 
     for client in clients() {
         let content = b"what a package holds".to_vec();
         let package = located("a", &content);
-        let mirror = Server::start([(format!("/{}", package.path), content.to_ascii_uppercase())]);
+        let mirror = TestServer::start([(format!("/{}", package.path), content.to_ascii_uppercase())]);
         let directory = tempfile::tempdir().unwrap();
         let (cache, archive) = (Cache::open(directory.path().join("cache")).unwrap(), directory.path().join("archive"));
         let file = archive.join(format!("debian/{TIME}")).join(&package.path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, &content).unwrap();
-        let options = Options {
+        let options = FetchOptions {
             mirror: Some(mirror.url().to_owned()),
             archive: Some(AssetSource::Directory(archive)),
             client,
-            ..Options::default()
+            ..FetchOptions::default()
         };
         let object = fetch(&Apt::new(&cache, options), std::slice::from_ref(&package)).unwrap().remove(0);
         assert_eq!(fs::read(object.path).unwrap(), content);
@@ -163,16 +167,16 @@ fn places_that_are_no_help_are_named() {
     let of = |options| fetch(&Apt::new(&cache, options), std::slice::from_ref(&package)).unwrap_err();
     // Directories are read even when offline.
     let from = vec![AssetSource::Directory(empty.clone())];
-    let error = of(Options { offline: true, from: from.clone(), ..Options::default() });
+    let error = of(FetchOptions { offline: true, from: from.clone(), ..FetchOptions::default() });
     assert!(matches!(error, Error::Offline { .. }), "{error}");
-    let mirror = Server::start([]);
+    let mirror = TestServer::start([]);
     for client in clients() {
-        let options = |archive| Options {
+        let options = |archive| FetchOptions {
             mirror: Some(mirror.url().to_owned()),
             from: from.clone(),
             archive,
             client,
-            ..Options::default()
+            ..FetchOptions::default()
         };
         let error = of(options(None));
         assert!(
@@ -185,7 +189,7 @@ fn places_that_are_no_help_are_named() {
         assert!(error.to_string().contains("testbed.lock has no time stamp of a:amd64=1:2~3"), "{error}");
     }
     // There is no mirror if the host has no apt and nobody names one.
-    let error = of(Options { from: from.clone(), client: Client::Own, ..Options::default() });
+    let error = of(FetchOptions { from: from.clone(), client: Downloader::Own, ..FetchOptions::default() });
     let Error::Nowhere { replaceable: false, .. } = error else { panic!("{error:?}") };
     assert!(
         error.to_string().contains("configuration names one, and none was compiled in: --mirror URL names one"),
@@ -198,14 +202,14 @@ fn what_was_compiled_in_is_asked_last_and_named_as_such() {
     let contents = [b"one".to_vec(), b"two".to_vec()];
     let packages = [("a", 0), ("b", 1)].map(|(name, index)| located(name, &contents[index]));
     let place = |index: usize| (format!("/{}", packages[index].path), contents[index].clone());
-    let (named, default) = (Server::start([place(0)]), Server::start([place(0)]));
-    let archive = Server::start([(in_archive(&packages[1]), contents[1].clone())]);
+    let (named, default) = (TestServer::start([place(0)]), TestServer::start([place(0)]));
+    let archive = TestServer::start([(in_archive(&packages[1]), contents[1].clone())]);
     let defaults =
         Defaults { mirror: Some(default.url().to_owned()), archive: Some(url(format!("{}/archive", archive.url()))) };
-    let paths = |server: &Server| server.requests().into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+    let paths = |server: &TestServer| server.requests().into_iter().map(|(path, _)| path).collect::<Vec<_>>();
     let directory = tempfile::tempdir().unwrap();
     // On this host there is no apt, and nobody names a place.
-    let options = Options { client: Client::Own, defaults, ..Options::default() };
+    let options = FetchOptions { client: Downloader::Own, defaults, ..FetchOptions::default() };
     let cache = Cache::open(directory.path().join("first")).unwrap();
     let apt = Apt::new(&cache, options.clone());
     let objects = fetch(&apt, &packages).unwrap();
@@ -216,21 +220,21 @@ fn what_was_compiled_in_is_asked_last_and_named_as_such() {
     // The places that the user names are asked instead. A missing package may be replaced by the
     // newest one only if no archive was named.
     let cache = Cache::open(directory.path().join("second")).unwrap();
-    let named_archive = Server::start([]);
-    let own = Options { mirror: Some(named.url().to_owned()), ..options.clone() };
+    let named_archive = TestServer::start([]);
+    let own = FetchOptions { mirror: Some(named.url().to_owned()), ..options.clone() };
     let error =
-        fetch(&Apt::new(&cache, Options { archive: Some(url(named_archive.url().to_owned())), ..own }), &packages)
+        fetch(&Apt::new(&cache, FetchOptions { archive: Some(url(named_archive.url().to_owned())), ..own }), &packages)
             .unwrap_err();
     assert!(matches!(&error, Error::Nowhere { replaceable: false, .. }), "{error:?}");
     assert!(paths(&default).is_empty() && paths(&archive).is_empty() && !paths(&named).is_empty());
     // The same happens with a compiled-in archive that lacks the package.
     let empty = Defaults { archive: Some(url(named_archive.url().to_owned())), ..options.defaults.clone() };
-    let error = fetch(&Apt::new(&cache, Options { defaults: empty, ..options.clone() }), &packages).unwrap_err();
+    let error = fetch(&Apt::new(&cache, FetchOptions { defaults: empty, ..options.clone() }), &packages).unwrap_err();
     assert!(error.dropped().is_some_and(|asked| asked.contains("(compiled in): ")), "{error:?}");
     // No place is asked when offline.
     let _ = (paths(&default), paths(&archive));
     let cache = Cache::open(directory.path().join("third")).unwrap();
-    let error = fetch(&Apt::new(&cache, Options { offline: true, ..options }), &packages).unwrap_err();
+    let error = fetch(&Apt::new(&cache, FetchOptions { offline: true, ..options }), &packages).unwrap_err();
     assert!(matches!(error, Error::Offline { .. }), "{error:?}");
     assert!(paths(&default).is_empty() && paths(&archive).is_empty());
 }
@@ -241,7 +245,8 @@ fn a_server_that_does_not_answer_is_asked_for_one_file_only() {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::open(directory.path().join("cache")).unwrap();
     let refused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let options = Options { mirror: Some(format!("http://{refused}")), client: Client::Own, ..Options::default() };
+    let options =
+        FetchOptions { mirror: Some(format!("http://{refused}")), client: Downloader::Own, ..FetchOptions::default() };
     let begun = std::time::Instant::now();
     let error = fetch(&Apt::new(&cache, options), &packages).unwrap_err();
     assert!(matches!(&error, Error::Apt(AptError::Unreachable { .. })), "{error:?}");
@@ -250,19 +255,19 @@ fn a_server_that_does_not_answer_is_asked_for_one_file_only() {
 }
 
 /// Makes a package that is large enough to be broken off, and a mirror that has it.
-fn large() -> (Vec<u8>, Located, Server) {
+fn large() -> (Vec<u8>, Located, TestServer) {
     let content: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
     let package = located("a", &content);
-    let mirror = Server::start([(format!("/{}", package.path), content.clone())]);
+    let mirror = TestServer::start([(format!("/{}", package.path), content.clone())]);
     (content, package, mirror)
 }
 
-fn of_mirror(mirror: &Server, client: Client) -> Options {
-    Options { mirror: Some(mirror.url().to_owned()), client, ..Options::default() }
+fn of_mirror(mirror: &TestServer, client: Downloader) -> FetchOptions {
+    FetchOptions { mirror: Some(mirror.url().to_owned()), client, ..FetchOptions::default() }
 }
 
 /// Breaks off every attempt to download `package`. Returns the offset for continuing.
-fn break_off(cache: &Cache, package: &Located, mirror: &Server, client: Client) -> u64 {
+fn break_off(cache: &Cache, package: &Located, mirror: &TestServer, client: Downloader) -> u64 {
     mirror.break_after(100_000);
     let error = fetch(&Apt::new(cache, of_mirror(mirror, client)), std::slice::from_ref(package)).unwrap_err();
     assert!(matches!(error, Error::Apt(_)), "{error}");

@@ -11,7 +11,7 @@ use std::{
 
 use super::*;
 use crate::{
-    apt::{Located, Mirror, NamedBy, Options, Origin, Package, host::Host},
+    apt::{FetchOptions, Located, Mirror, NamedBy, Package, PackageOrigin, host::HostArchive},
     cache::Cache,
 };
 
@@ -110,7 +110,7 @@ fn closed() -> (tempfile::TempDir, Cache) {
 fn indexes_are_fetched_as_another_user() {
     let (address, asked) = serve();
     let (_directory, cache) = closed();
-    let apt = Apt::new(&cache, Options { mirror: Some(format!("http://{address}")), ..Options::default() });
+    let apt = Apt::new(&cache, FetchOptions { mirror: Some(format!("http://{address}")), ..FetchOptions::default() });
     let Some(user) = other_user(&apt) else { return };
     let error = apt.root("trixie", &[Arch::X86_64]).unwrap_err();
     assert!(matches!(error, Error::Apt(AptError::Missing { .. })), "{error}");
@@ -123,10 +123,10 @@ fn indexes_are_fetched_as_another_user() {
 fn packages_are_downloaded_as_another_user_and_taken_into_the_cache() {
     let (address, asked) = serve();
     let (_directory, cache) = closed();
-    let apt = Apt::new(&cache, Options::default());
+    let apt = Apt::new(&cache, FetchOptions::default());
     let Some(user) = other_user(&apt) else { return };
     let directory = cache.root().join("apt/x-amd64");
-    let host = Host {
+    let host = HostArchive {
         archive: Mirror { uri: format!("http://{address}/"), by: NamedBy::User },
         ..apt.host().unwrap().clone()
     };
@@ -177,11 +177,11 @@ fn located(content: &[u8]) -> Located {
 fn files_at_known_paths_are_downloaded_without_an_index_and_checked() {
     let (address, asked) = serve();
     let (_directory, cache) = closed();
-    let apt = Apt::new(&cache, Options { mirror: Some(format!("http://{address}")), ..Options::default() });
+    let apt = Apt::new(&cache, FetchOptions { mirror: Some(format!("http://{address}")), ..FetchOptions::default() });
     let Some(user) = other_user(&apt) else { return };
     let fetch = |located: Located| {
         let packages = [located];
-        let origin = Origin::Pool { suite: "x", packages: &packages };
+        let origin = PackageOrigin::Pool { suite: "x", packages: &packages };
         apt.fetch_from(origin, &[packages[0].package.clone()])
     };
     let object = fetch(located(DEB)).unwrap().remove(0);

@@ -105,7 +105,7 @@ fn checking_removes_nothing_behind_a_link() {
     for part in ["objects/ab", "trees/kind"] {
         symlink(elsewhere.path(), cache.root().join(part)).unwrap();
     }
-    assert_eq!(cache.check().unwrap(), Checked::default());
+    assert_eq!(cache.check().unwrap(), CacheCheck::default());
     let key = Digest::of(b"inputs");
     fs::create_dir(elsewhere.path().join(key.to_string())).unwrap();
     assert!(cache.tree("kind", &key).is_err(), "a damaged tree behind a link");

@@ -11,9 +11,9 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    apt::{Client, NotAnAssetSource, Options},
+    apt::{Downloader, FetchOptions, NotAnAssetSource},
     cache::Cache,
-    payload::{Payload, ProgramSources, offered as taken, pack, recorded, sources::Wanted},
+    payload::{Payload, ProgramSources, offered as taken, pack, recorded, sources::WantedSources},
 };
 
 const ARCH: Arch = Arch::Riscv64;
@@ -35,7 +35,7 @@ fn built(root: &Path) -> Built {
 }
 
 /// Makes a directory with an asset.
-fn offered() -> (TempDir, PathBuf, Index) {
+fn offered() -> (TempDir, PathBuf, AssetIndex) {
     let work = tempfile::tempdir().unwrap();
     let built = built(&work.path().join("builder"));
     let place = work.path().join("place");
@@ -45,14 +45,14 @@ fn offered() -> (TempDir, PathBuf, Index) {
 
 /// Takes the programs from `place` into an empty cache in `work`.
 fn take_from(work: &Path, place: &str, toolchain: Option<Digest>) -> Result<Option<Built>> {
-    take_by(Client::OfHost, work, place, toolchain)
+    take_by(Downloader::OfHost, work, place, toolchain)
 }
 
-fn take_by(client: Client, work: &Path, place: &str, toolchain: Option<Digest>) -> Result<Option<Built>> {
+fn take_by(client: Downloader, work: &Path, place: &str, toolchain: Option<Digest>) -> Result<Option<Built>> {
     let root = work.join("user");
     let _ = fs::remove_dir_all(&root);
     let cache = Cache::open(root).unwrap();
-    let apt = Apt::new(&cache, Options { client, ..Options::default() });
+    let apt = Apt::new(&cache, FetchOptions { client, ..FetchOptions::default() });
     let sources =
         ProgramSources { from: vec![place.parse().unwrap()], built_with: Some(source()), ..ProgramSources::default() };
     let found = taken(&apt, &sources, source(), ARCH, toolchain)?;
@@ -64,7 +64,7 @@ fn take_from_directory(work: &Path, place: &Path) -> Result<Option<Built>> {
     take_from(work, place.to_str().unwrap(), None)
 }
 
-fn is_taken(found: Option<Built>, index: &Index, from: &str) {
+fn is_taken(found: Option<Built>, index: &AssetIndex, from: &str) {
     let Built { payload, toolchain, asset: taken, .. } = found.unwrap();
     let objects = [&payload.agent, &payload.tracer, &payload.ior];
     for (object, text) in objects.into_iter().zip(PROGRAM_TEXTS) {
@@ -93,7 +93,7 @@ fn programs_of_an_asset_are_those_that_were_packed() {
 fn other_sources_architectures_and_toolchains_are_not_offered() {
     let (work, place, index) = offered();
     let cache = Cache::open(work.path().join("user")).unwrap();
-    let apt = Apt::new(&cache, Options::default());
+    let apt = Apt::new(&cache, FetchOptions::default());
     let of = AssetSource::Directory(place.clone());
     assert!(find(&apt, &of, Digest::of(b"others"), ARCH).unwrap().is_none());
     assert!(find(&apt, &of, source(), Arch::X86_64).unwrap().is_none());
@@ -108,7 +108,7 @@ fn other_sources_architectures_and_toolchains_are_not_offered() {
 fn an_index_in_the_place_of_another_is_refused() {
     let (work, place, mut index) = offered();
     let path = place.join(index_name(ARCH, source()));
-    let mut put = |change: &dyn Fn(&mut Index)| {
+    let mut put = |change: &dyn Fn(&mut AssetIndex)| {
         change(&mut index);
         fs::write(&path, serde_json::to_string(&index).unwrap()).unwrap();
         take_from_directory(work.path(), &place)
@@ -162,7 +162,7 @@ fn a_program_that_is_not_the_one_promised_is_refused() {
 fn an_index_has_one_form() {
     let (_work, _, index) = offered();
     let text = serde_json::to_string(&index).unwrap();
-    assert_eq!(Index::parse("i", text.as_bytes()).unwrap(), index);
+    assert_eq!(AssetIndex::parse("i", text.as_bytes()).unwrap(), index);
     for (from, to, why) in [
         (r#""format":1"#, r#""format":2"#, "has format 2, this program reads 1"),
         (r#""format":1"#, r#""format":1,"path":"/etc/shadow""#, "no index"),
@@ -171,7 +171,7 @@ fn an_index_has_one_form() {
         (r#""size":5000"#, r#""size":99999999999"#, "empty or too large"),
     ] {
         assert!(text.contains(from), "{from}");
-        let error = Index::parse("i", text.replacen(from, to, 1).as_bytes()).unwrap_err().to_string();
+        let error = AssetIndex::parse("i", text.replacen(from, to, 1).as_bytes()).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
 }
@@ -183,11 +183,11 @@ fn without_sources_the_error_names_what_helps() {
         built_with: Some(source()),
         ..ProgramSources::default()
     };
-    let error = Wanted::without_checkout(&sources).unwrap().into_checkout(&[ARCH]).unwrap_err().to_string();
+    let error = WantedSources::without_checkout(&sources).unwrap().into_checkout(&[ARCH]).unwrap_err().to_string();
     for words in ["riscv64", "/some/place", "--from", "BPFASSAY_FROM", "BPFASSAY_SOURCE", "--manifest"] {
         assert!(error.contains(words), "{words}: {error}");
     }
-    let error = Wanted::without_checkout(&ProgramSources::default()).unwrap_err().to_string();
+    let error = WantedSources::without_checkout(&ProgramSources::default()).unwrap_err().to_string();
     for words in ["--from", "BPFASSAY_SOURCE", "--manifest"] {
         assert!(error.contains(words), "{words}: {error}");
     }
@@ -238,7 +238,7 @@ fn serve(directory: PathBuf) -> String {
 #[test]
 fn a_url_offers_what_its_directory_holds() {
     // Hosts without apt use the same client.
-    for client in [Client::OfHost, Client::Own] {
+    for client in [Downloader::OfHost, Downloader::Own] {
         let (work, place, index) = offered();
         let take = |url: &str| take_by(client, work.path(), url, None);
         let url = serve(place.clone());
@@ -257,18 +257,18 @@ fn a_url_offers_what_its_directory_holds() {
 proptest! {
     #[test]
     fn any_text_is_an_index_or_refused(text in "\\PC{0,200}|\\{\"format\": ?1[^}]{0,100}\\}") {
-        let _ = Index::parse("i", text.as_bytes());
+        let _ = AssetIndex::parse("i", text.as_bytes());
     }
 
     #[test]
     fn any_change_of_an_archive_is_found(at: prop::sample::Index, bit in 0..8u8) {
         let mut archive = Archive::default();
         for (program, text) in PROGRAMS.iter().zip(PROGRAM_TEXTS) {
-            archive.add(program.binary, Node::File { executable: true, content: text.to_vec().into() }).unwrap();
+            archive.add(program.binary, NewcNode::File { executable: true, content: text.to_vec().into() }).unwrap();
         }
         let mut bytes = compress(&archive.to_bytes().unwrap()).unwrap();
         let programs = PROGRAMS.iter().zip(PROGRAM_TEXTS).map(|(program, text)| (program.binary.to_owned(), FileHash::of(text)));
-        let index = Index {
+        let index = AssetIndex {
             format: FORMAT,
             arch: ARCH,
             source: source(),
@@ -283,7 +283,7 @@ proptest! {
         bytes[at] ^= 1 << bit;
         prop_assert!(unpack(&index, bytes.clone(), "a").is_err());
         // A forged index that matches the archive must not give other programs.
-        let lied = Index { archive: FileHash::of(&bytes), ..index };
+        let lied = AssetIndex { archive: FileHash::of(&bytes), ..index };
         if let Ok(programs) = unpack(&lied, bytes, "a") {
             prop_assert_eq!(programs, PROGRAM_TEXTS.map(<[u8]>::to_vec));
         }

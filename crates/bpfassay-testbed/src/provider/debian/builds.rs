@@ -3,14 +3,14 @@
 
 use super::compare_versions;
 use crate::{
-    apt::{Indexed, Located},
-    catalogue::{Entry, build_name::build_name},
+    apt::{IndexedPackage, Located},
+    catalogue::{CatalogueEntry, build_name::build_name},
     names::KernelRelease,
 };
 
 /// One build of a kernel in a suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Build {
+pub struct KernelBuild {
     /// Release of the kernel: the output of `uname -r`.
     pub release: KernelRelease,
     /// Version of the kernel packages.
@@ -21,7 +21,7 @@ pub struct Build {
     pub missing: Option<String>,
 }
 
-impl Build {
+impl KernelBuild {
     /// Returns the name on the command line: the upstream version (`6.12.107`, `7.3-rc7`).
     #[must_use]
     pub fn name(&self) -> String {
@@ -31,7 +31,7 @@ impl Build {
 
 /// Returns the builds of `entry` among the packages of its suite, oldest first.
 #[must_use]
-pub fn builds(entry: &Entry, flavour: &str, index: &[Indexed]) -> Vec<Build> {
+pub fn builds(entry: &CatalogueEntry, flavour: &str, index: &[IndexedPackage]) -> Vec<KernelBuild> {
     let Some((before, after)) = entry.packages.first().and_then(|name| name.split_once('@')) else { return Vec::new() };
     let mut builds: Vec<_> = index
         .iter()
@@ -48,7 +48,7 @@ pub fn builds(entry: &Entry, flavour: &str, index: &[Indexed]) -> Vec<Build> {
 
 /// Collects the packages of one release at one version: those that the entry names, and their
 /// dependencies that have the release in their names.
-fn build(entry: &Entry, release: &KernelRelease, version: &str, index: &[Indexed]) -> Build {
+fn build(entry: &CatalogueEntry, release: &KernelRelease, version: &str, index: &[IndexedPackage]) -> KernelBuild {
     let suffix = format!("-{release}");
     let mut names: Vec<String> = entry.packages.iter().map(|name| name.replace('@', release)).collect();
     let mut packages = Vec::new();
@@ -76,5 +76,5 @@ fn build(entry: &Entry, release: &KernelRelease, version: &str, index: &[Indexed
         }
     }
     packages.sort();
-    Build { release: release.clone(), version: version.to_owned(), packages, missing }
+    KernelBuild { release: release.clone(), version: version.to_owned(), packages, missing }
 }

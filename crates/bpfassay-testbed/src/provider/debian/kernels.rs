@@ -8,26 +8,26 @@ use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    builds::{Build, builds},
+    builds::{KernelBuild, builds},
     unpack,
 };
 use crate::{
     Error, Result,
-    apt::{Apt, AptError, Indexed, Origin, Package, Root},
+    apt::{Apt, AptError, IndexedPackage, Package, PackageOrigin, Root},
     cache::{Digest, Tree},
-    catalogue::{Catalogue, CatalogueError, Entry, Selection},
-    kernel::{Kernel, Modules},
+    catalogue::{Catalogue, CatalogueEntry, CatalogueError, KernelSelection},
+    kernel::{BootableKernel, Modules},
     manifest,
-    modules::Layout,
+    modules::ModuleLayout,
     names::KernelRelease,
-    stages::Step,
+    stages::ProgressStep,
     testbed_lock::LockedKernel,
     unpack::GROWTH,
 };
 
 /// Provides kernels by name.
 #[derive(Debug)]
-pub struct Kernels<'a> {
+pub struct KernelProvider<'a> {
     pub(super) apt: &'a Apt<'a>,
     pub(super) catalogue: &'a Catalogue,
 }
@@ -47,7 +47,7 @@ const CHOICES: &str = "kernel";
 const TREES: &str = "kernel";
 const INDEXES: &str = "kernel-index-2";
 
-impl<'a> Kernels<'a> {
+impl<'a> KernelProvider<'a> {
     /// Creates a source of kernels from the packages of `apt` and the names of `catalogue`.
     #[must_use]
     pub fn new(apt: &'a Apt<'a>, catalogue: &'a Catalogue) -> Self {
@@ -59,7 +59,7 @@ impl<'a> Kernels<'a> {
     /// # Errors
     /// [`CatalogueError::UnknownKernel`] if the catalogue lacks the name, [`Error::Io`] or
     /// [`Error::Damaged`] if the cache cannot be read or repaired.
-    pub fn cached(&self, arch: Arch, name: &str) -> Result<Option<Kernel>> {
+    pub fn cached(&self, arch: Arch, name: &str) -> Result<Option<BootableKernel>> {
         self.catalogue.find(arch, name)?;
         let choice = match self.locked(arch, name) {
             Some(locked) => Some(Choice::from(locked)),
@@ -73,14 +73,15 @@ impl<'a> Kernels<'a> {
     /// Returns the kernel `name` of `arch`, from the cache or by downloading and unpacking it.
     ///
     /// A name means the build in the catalogue's lock. It means the newest build instead if the
-    /// lock has none, if the mirror no longer has its files, or if [`crate::apt::Options::newest`]
-    /// asks for it. That choice then stays until [`crate::apt::Options::refresh`].
+    /// lock has none, if the mirror no longer has its files, or if
+    /// [`crate::apt::FetchOptions::newest`] asks for it. That choice then stays until
+    /// [`crate::apt::FetchOptions::refresh`].
     ///
     /// # Errors
     /// - [`CatalogueError`] for an unknown name, and for a build that is missing or incomplete.
     /// - [`AptError`] if the mirror fails, [`Error::Offline`] if the network may not be used.
     /// - [`Error::KernelLayout`] for packages without an image, [`Error::DiskFull`].
-    pub fn prepare(&self, arch: Arch, name: &str) -> Result<Kernel> {
+    pub fn prepare(&self, arch: Arch, name: &str) -> Result<BootableKernel> {
         let selection = self.catalogue.find(arch, name)?;
         if let Some(locked) = self.locked(arch, name) {
             let choice = Choice::from(locked);
@@ -140,15 +141,15 @@ impl<'a> Kernels<'a> {
             if objects.len() < choice.packages.len() {
                 objects = match locked {
                     Some(LockedKernel { suite, packages, .. }) => {
-                        self.apt.fetch_from(Origin::Pool { suite, packages }, &choice.packages)?
+                        self.apt.fetch_from(PackageOrigin::Pool { suite, packages }, &choice.packages)?
                     }
                     None => self.apt.fetch(&self.apt.root(&choice.suite, &[arch])?, &choice.packages)?,
                 };
             }
             let stage = self.apt.stage();
-            stage.step(Step::Unpack, objects.len() as u64);
+            stage.step(ProgressStep::Unpack, objects.len() as u64);
             unpack::unpack(cache, &objects, &choice.release, &what, content, || stage.one_more())?;
-            stage.step(Step::Store, 0);
+            stage.step(ProgressStep::Store, 0);
             Ok(())
         })
     }
@@ -158,7 +159,7 @@ impl<'a> Kernels<'a> {
     /// # Errors
     /// Those of [`Apt::root`]. Errors of apt if it cannot list the packages of a suite.
     /// [`Error::Catalogue`] if no suite has a complete build of that name today.
-    pub(crate) fn choose(&self, selection: &Selection<'_>, force: bool) -> Result<(String, Build)> {
+    pub(crate) fn choose(&self, selection: &KernelSelection<'_>, force: bool) -> Result<(String, KernelBuild)> {
         let mut all = Vec::new();
         for entry in &selection.entries {
             let root = self.apt.root_at(&entry.suite, &[selection.arch], force)?;
@@ -176,7 +177,7 @@ impl<'a> Kernels<'a> {
     }
 
     /// Returns the kernel packages in the index of `root`.
-    pub(crate) fn index(&self, root: &Root, arch: Arch) -> Result<Vec<Indexed>> {
+    pub(crate) fn index(&self, root: &Root, arch: Arch) -> Result<Vec<IndexedPackage>> {
         let key = Digest::of_parts([root.suite(), arch.name(), &root.state().digest().to_string()]);
         if let Some(packages) = self.apt.cache().recorded(INDEXES, &key)? {
             return Ok(packages);
@@ -193,15 +194,15 @@ impl<'a> Kernels<'a> {
     /// # Errors
     /// Errors of apt if it cannot list the packages of the index, or of the cache if it cannot
     /// record them.
-    pub(super) fn builds_in(&self, entry: &Entry, arch: Arch, root: &Root) -> Result<Vec<Build>> {
+    pub(super) fn builds_in(&self, entry: &CatalogueEntry, arch: Arch, root: &Root) -> Result<Vec<KernelBuild>> {
         let flavour = self.catalogue.flavour(arch).unwrap_or_default();
         Ok(builds(entry, flavour, &self.index(root, arch)?))
     }
 }
 
 /// Selects one of the builds, which are sorted oldest first within each suite.
-fn pick(selection: &Selection<'_>, all: &[(&str, Build)]) -> Result<(String, Build), CatalogueError> {
-    let wanted = |build: &Build| selection.version.as_ref().is_none_or(|version| *version == build.name());
+fn pick(selection: &KernelSelection<'_>, all: &[(&str, KernelBuild)]) -> Result<(String, KernelBuild), CatalogueError> {
+    let wanted = |build: &KernelBuild| selection.version.as_ref().is_none_or(|version| *version == build.name());
     let complete = all.iter().rev().find(|(_, build)| wanted(build) && build.missing.is_none());
     if let Some((suite, build)) = complete {
         return Ok(((*suite).to_owned(), build.clone()));
@@ -220,8 +221,8 @@ fn pick(selection: &Selection<'_>, all: &[(&str, Build)]) -> Result<(String, Bui
     Err(CatalogueError::NoBuild { name, arch, suites: suites.join(" or "), builds })
 }
 
-impl From<(String, Build)> for Choice {
-    fn from((suite, build): (String, Build)) -> Self {
+impl From<(String, KernelBuild)> for Choice {
+    fn from((suite, build): (String, KernelBuild)) -> Self {
         let packages = build.packages.into_iter().map(|located| located.package).collect();
         Self { suite, release: build.release, version: build.version, packages }
     }
@@ -248,7 +249,7 @@ impl Choice {
         Digest::of_parts([unpack::LAYOUT.to_owned(), self.release.to_string()].into_iter().chain(packages))
     }
 
-    fn kernel(&self, arch: Arch, name: &str, tree: &Tree) -> Result<Kernel> {
+    fn kernel(&self, arch: Arch, name: &str, tree: &Tree) -> Result<BootableKernel> {
         let file = |name: &str| -> Result<Option<manifest::File>> {
             let Some(file) = tree.file(name) else { return Ok(None) };
             let path = tree.path.join(name);
@@ -257,7 +258,7 @@ impl Choice {
         };
         let layout =
             |missing: &str| Error::KernelLayout { what: self.release.to_string(), missing: missing.to_owned() };
-        Ok(Kernel {
+        Ok(BootableKernel {
             arch,
             name: name.to_owned(),
             release: self.release.clone(),
@@ -266,7 +267,7 @@ impl Choice {
             config: file(unpack::CONFIG)?,
             modules: Some(Modules {
                 path: tree.path.join(unpack::MODULES),
-                layout: Layout::Installed,
+                layout: ModuleLayout::Installed,
                 key: tree.digest_below(unpack::MODULES),
             }),
             packages: self.packages.clone(),

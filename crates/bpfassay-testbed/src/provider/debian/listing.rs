@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::Arch;
 
-use super::{Build, compare_versions, kernels::Kernels};
+use super::{KernelBuild, compare_versions, kernels::KernelProvider};
 use crate::{Error, Result, apt::Root, names::KernelRelease};
 
 /// One series of kernels on one architecture.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listing {
+pub struct SeriesListing {
     /// Name of the series.
     pub name: String,
     /// Architecture of the kernels.
@@ -19,7 +19,7 @@ pub struct Listing {
     pub suites: Vec<String>,
     /// The builds in these suites, oldest first within each. Absent if a package index has not been
     /// fetched yet or cannot be fetched.
-    pub builds: Option<Vec<(String, Build)>>,
+    pub builds: Option<Vec<(String, KernelBuild)>>,
     /// Why a package index cannot be fetched, and what to do about it.
     pub problem: Option<String>,
     /// Kernel release of the build in the lock, if the lock has one.
@@ -39,11 +39,11 @@ pub struct Cached {
     pub version: Option<String>,
 }
 
-impl Listing {
+impl SeriesListing {
     /// Returns the build that the series' name means, with its suite: the newest complete build of
     /// the first suite that has one.
     #[must_use]
-    pub fn current(&self) -> Option<&(String, Build)> {
+    pub fn current(&self) -> Option<&(String, KernelBuild)> {
         let builds = self.builds.as_deref()?;
         self.suites
             .iter()
@@ -52,29 +52,30 @@ impl Listing {
 
     /// Returns the names of the builds that `keep` selects, oldest first. Each occurs once, even if
     /// several suites contain the build.
-    pub fn names(&self, keep: impl Fn(&Build) -> bool) -> Vec<String> {
+    pub fn names(&self, keep: impl Fn(&KernelBuild) -> bool) -> Vec<String> {
         let builds = self.builds.iter().flatten().map(|(_, build)| build);
         let mut builds: Vec<_> = builds.filter(|build| keep(build)).collect();
         builds.sort_by(|a, b| compare_versions(&a.version, &b.version));
-        let mut names: Vec<_> = builds.into_iter().map(Build::name).collect();
+        let mut names: Vec<_> = builds.into_iter().map(KernelBuild::name).collect();
         names.dedup();
         names
     }
 }
 
-impl Kernels<'_> {
+impl KernelProvider<'_> {
     /// Lists everything known for `arch`. Fetches package indexes that are missing or old, unless
-    /// the network may not be used. Reports a suite that its mirror lacks in [`Listing::problem`].
+    /// the network may not be used. Reports a suite that its mirror lacks in
+    /// [`SeriesListing::problem`].
     ///
     /// # Errors
     /// [`Error::Command`] if an index cannot be read, [`Error::DiskFull`] if there is no space for
     /// an index, [`Error::Io`] if the cache cannot be read.
-    pub fn list(&self, arch: Arch) -> Result<Vec<Listing>> {
+    pub fn list(&self, arch: Arch) -> Result<Vec<SeriesListing>> {
         let mut suites = BTreeMap::new();
         let mut listings = Vec::new();
         for name in self.catalogue.names(arch) {
             let selection = self.catalogue.find(arch, name)?;
-            let mut listing = Listing {
+            let mut listing = SeriesListing {
                 name: name.to_owned(),
                 arch,
                 suites: selection.entries.iter().map(|entry| entry.suite.clone()).collect(),
@@ -120,7 +121,7 @@ impl Kernels<'_> {
 
     /// Returns the cached kernels of a series: by the name of the series, and by those of its
     /// builds.
-    fn cached_of(&self, arch: Arch, series: &str, builds: &[(String, Build)]) -> Result<Vec<Cached>> {
+    fn cached_of(&self, arch: Arch, series: &str, builds: &[(String, KernelBuild)]) -> Result<Vec<Cached>> {
         let mut names = vec![series.to_owned()];
         names.extend(builds.iter().map(|(_, build)| build.name()));
         let mut seen = BTreeSet::new();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     Error, Result,
-    cache::{Cache, Object},
+    cache::{Cache, CachedFile},
     names::KernelRelease,
     unpack,
     untrusted_tree::{Links, UntrustedTree},
@@ -32,7 +32,7 @@ pub(super) const MODULES: &str = "modules";
 /// Debian's, [`Error::Io`] if the cache cannot be written.
 pub(super) fn unpack(
     cache: &Cache,
-    packages: &[Object],
+    packages: &[CachedFile],
     release: &KernelRelease,
     what: &str,
     content: &Path,

@@ -16,7 +16,7 @@ use crate::{
     Error, Result,
     cache::Digest,
     kernel::Modules,
-    modules::{Layout, ModulesError, built},
+    modules::{ModuleLayout, ModulesError, built},
     names::KernelRelease,
 };
 
@@ -168,7 +168,7 @@ pub(super) fn modules(tree: &Path) -> Result<Modules> {
         }
     }
     let key = Digest::of_parts(["build tree".to_owned(), digest_of(&files).to_string()]);
-    Ok(Modules { path, layout: Layout::Built, key })
+    Ok(Modules { path, layout: ModuleLayout::Built, key })
 }
 
 /// Returns the make target that builds `image`.

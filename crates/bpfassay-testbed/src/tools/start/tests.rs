@@ -7,7 +7,7 @@ use std::{
 };
 
 use bpfassay_protocol::Arch;
-use bpfassay_tool::{Loaded, elf};
+use bpfassay_tool::{LoadedFile, elf};
 
 use crate::tools::{self, Besides};
 
@@ -67,7 +67,7 @@ fn put(path: &Path, bytes: &[u8]) {
 fn checked(folder: &Path, source: &str, besides: Besides, arch: Arch) -> String {
     let text = format!("schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\n{source}\n");
     let file = bpfassay_tool::ToolFile::parse("t.toml", &text).unwrap();
-    let loaded = Loaded { file, folder: Some(folder.to_owned()) };
+    let loaded = LoadedFile { file, folder: Some(folder.to_owned()) };
     tools::check(arch, &[loaded.supply()], besides).map_or_else(|error| error.to_string(), |()| String::new())
 }
 

@@ -6,9 +6,9 @@ use crate::{
     finding::{
         certainty::Certainty,
         course::{NEEDS_TWO, of, reports_all, series},
-        definition::{Definition, Known},
-        figures::{Differences, Tally},
-        source::{Source, Sources},
+        definition::{Definition, KindInputs},
+        figures::{Differences, EvidenceTally},
+        source::{KindSources, Source},
         status::FindingStatus,
     },
     readings::shown,
@@ -17,7 +17,7 @@ use crate::{
 pub(super) const FINDING: Definition = Definition {
     name: "counts-go-backwards",
     explanation: "A figure that counts cumulatively became smaller. Not evaluated without two reports of such a figure, or where not all that was reported could be read.",
-    sources: Sources::Of(&[Source::Figures, Source::Reports]),
+    sources: KindSources::Of(&[Source::Figures, Source::Reports]),
     clear: "no cumulative figure is less than in the report before",
     explain: Some(explain),
     evaluate,
@@ -30,7 +30,7 @@ fn falls<'r>(samples: &[&'r Sample]) -> impl Iterator<Item = (&'r Sample, &'r Sa
 }
 
 /// Explains a missing amount up to the sum of the decreases.
-fn explain(_: &mut Tally, differences: &mut Differences<'_>) {
+fn explain(_: &mut EvidenceTally, differences: &mut Differences<'_>) {
     for ((figure, subject), samples) in series(differences.report, differences.readings) {
         // Decreases through vanished keys are explained by `counts_vanish`.
         let is_vanished = |one: &Vanished| one.figure == figure && one.subject == *subject;
@@ -48,7 +48,7 @@ fn explain(_: &mut Tally, differences: &mut Differences<'_>) {
     }
 }
 
-fn evaluate(known: &Known<'_>) -> FindingStatus {
+fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     let (report, readings) = match known.reported() {
         Ok(reported) => reported,
         Err(reason) => return FindingStatus::not_evaluated(reason),

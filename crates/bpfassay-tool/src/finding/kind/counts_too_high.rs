@@ -3,9 +3,9 @@
 
 use crate::finding::{
     certainty::Certainty,
-    comparison::{Comparison, shown},
+    comparison::{NumberComparison, shown},
     definition::Definition,
-    figures::{Differences, NONE, Tally},
+    figures::{Differences, EvidenceTally, NONE},
     left_out::besides,
     source::EVERY_FIGURE,
 };
@@ -19,10 +19,10 @@ pub(super) const FINDING: Definition = Definition {
     evaluate: |known| known.of_figures(NONE, Vec::new()),
 };
 
-fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
+fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
     tally.evaluated |= !differences.comparisons.is_empty();
     let excessive = differences.comparisons.iter().filter(|one| one.is_open() && one.reported > one.at_most);
     let (figure, truth) = (differences.figure, differences.truth);
-    let text = |one: &Comparison<'_>| shown(figure, one) + &besides(figure, one, truth);
+    let text = |one: &NumberComparison<'_>| shown(figure, one) + &besides(figure, one, truth);
     tally.evidence.extend(excessive.map(|one| Certainty::Bounded.line(text(one))));
 }

@@ -2,14 +2,14 @@
 //! The tool counts less than happened, for an unknown reason.
 
 use crate::{
-    ReportedFigure, Unit,
+    CountedUnit, ReportedFigure,
     finding::{
         candidates::Candidates,
         certainty::Certainty,
-        comparison::{Comparison, shown},
+        comparison::{NumberComparison, shown},
         course::eviction,
         definition::Definition,
-        figures::{Differences, NONE, Tally},
+        figures::{Differences, EvidenceTally, NONE},
         missed::shown_of_others,
         source::EVERY_FIGURE,
     },
@@ -27,7 +27,7 @@ pub(super) const FINDING: Definition = Definition {
     evaluate: |known| known.of_figures(NONE, Vec::new()),
 };
 
-fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
+fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
     tally.evaluated |= !differences.comparisons.is_empty();
     for one in differences.comparisons.iter().filter(|one| !one.explained) {
         if let Some(negative) = one.negative() {
@@ -46,11 +46,11 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
 
 /// Says whether failed calls explain the amount missing from a sum of return values. Each failed
 /// call adds a negative number.
-fn errors(figure: &ReportedFigure, one: &Comparison<'_>) -> String {
+fn errors(figure: &ReportedFigure, one: &NumberComparison<'_>) -> String {
     let sum = one.negative().map_or_else(|| i128::from(one.reported), i128::from);
     let missing = i128::from(one.expected) - sum;
-    let failed = one.subject.total(Unit::Errors).map_or(0, i128::from);
-    let is_sum = figure.unit == Unit::BytesReturned && one.at_least == one.at_most && one.slack == 0;
+    let failed = one.subject.total(CountedUnit::Errors).map_or(0, i128::from);
+    let is_sum = figure.unit == CountedUnit::BytesReturned && one.at_least == one.at_most && one.slack == 0;
     match missing.checked_rem(failed) {
         Some(0) if is_sum && (1..=MAX_ERRNO).contains(&(missing / failed)) => {
             let errno = missing / failed;
@@ -61,7 +61,7 @@ fn errors(figure: &ReportedFigure, one: &Comparison<'_>) -> String {
 }
 
 /// Describes a subject that is not reported, although the figure counts its operations elsewhere.
-fn missed(differences: &Differences<'_>, one: &Comparison<'_>) -> Option<String> {
+fn missed(differences: &Differences<'_>, one: &NumberComparison<'_>) -> Option<String> {
     let operations = shown_of_others(differences, one);
     let names = operations.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ");
     (!operations.is_empty())

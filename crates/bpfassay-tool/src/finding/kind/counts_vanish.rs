@@ -8,9 +8,9 @@ use crate::{
     finding::{
         certainty::Certainty,
         course::{NEEDS_TWO, eviction, of, reports_all, series},
-        definition::{Definition, Known},
-        figures::{Differences, Tally},
-        source::{Source, Sources},
+        definition::{Definition, KindInputs},
+        figures::{Differences, EvidenceTally},
+        source::{KindSources, Source},
         status::FindingStatus,
     },
 };
@@ -18,7 +18,7 @@ use crate::{
 pub(super) const FINDING: Definition = Definition {
     name: "counts-vanish",
     explanation: "A figure that counts cumulatively had a cgroup, mount or process in an earlier report, and in a later one no more, or keys of a map were gone, which are parts of one (a map that evicts). Not evaluated without two reports of such a figure, where it reports line by line, or where not all that was reported could be read.",
-    sources: Sources::Of(&[Source::Figures, Source::Reports]),
+    sources: KindSources::Of(&[Source::Figures, Source::Reports]),
     clear: "each report has what the one before had",
     explain: Some(explain),
     evaluate,
@@ -60,7 +60,7 @@ fn within<'r>(gone: &[Gone<'_>], readings: &'r Readings) -> impl Iterator<Item =
 }
 
 /// Explains what a subject lacks by the counts that vanished with it, or with its keys.
-fn explain(_: &mut Tally, differences: &mut Differences<'_>) {
+fn explain(_: &mut EvidenceTally, differences: &mut Differences<'_>) {
     let Differences { report, readings, index, comparisons, .. } = differences;
     let gone = gone(report, readings);
     let keys = within(&gone, readings).map(|one| (one.figure, &one.subject, one.amount));
@@ -74,7 +74,7 @@ fn explain(_: &mut Tally, differences: &mut Differences<'_>) {
     }
 }
 
-fn evaluate(known: &Known<'_>) -> FindingStatus {
+fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     let (report, readings) = match known.reported() {
         Ok(reported) => reported,
         Err(reason) => return FindingStatus::not_evaluated(reason),

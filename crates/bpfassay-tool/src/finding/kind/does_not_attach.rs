@@ -6,22 +6,22 @@ use bpfassay_protocol::tracer::Step;
 use super::does_not_load::{NO_SIGN, step_unknown};
 use crate::finding::{
     certainty::Certainty,
-    definition::{Definition, Known},
+    definition::{Definition, KindInputs},
     evidence::{Start, lines_of},
-    source::{Source, Sources},
+    source::{KindSources, Source},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "does-not-attach",
     explanation: "It loaded and could not be attached. Not evaluated where it did not load, where its start was not observed, or where it never became ready and nothing shows which step failed, or whether any did.",
-    sources: Sources::Of(&[Source::Start]),
+    sources: KindSources::Of(&[Source::Start]),
     clear: "it became ready",
     explain: None,
     evaluate,
 };
 
-fn evaluate(known: &Known<'_>) -> FindingStatus {
+fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     match known.evidence.start {
         None => FindingStatus::not_evaluated("its start was not observed"),
         Some(Start::Ready | Start::Running { attached: true, .. }) => FindingStatus::Clear,

@@ -5,22 +5,22 @@ use bpfassay_protocol::tracer::Step;
 
 use crate::finding::{
     certainty::Certainty,
-    definition::{Definition, Known},
+    definition::{Definition, KindInputs},
     evidence::{Start, lines_of},
-    source::{Source, Sources},
+    source::{KindSources, Source},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "does-not-load",
     explanation: "The kernel, or the tool's loader, refused one of its objects, maps or programs. Not evaluated where its start was not observed, or where it never became ready and nothing shows which step failed, or whether any did.",
-    sources: Sources::Of(&[Source::Start]),
+    sources: KindSources::Of(&[Source::Start]),
     clear: "it became ready, or loaded and was refused later",
     explain: None,
     evaluate,
 };
 
-fn evaluate(known: &Known<'_>) -> FindingStatus {
+fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     match known.evidence.start {
         None => FindingStatus::not_evaluated("its start was not observed"),
         Some(Start::Refused(refusal)) if refusal.step != Step::Attach => {

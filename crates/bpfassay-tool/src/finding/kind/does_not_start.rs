@@ -5,9 +5,9 @@ use super::does_not_load::NO_SIGN;
 use crate::{
     finding::{
         certainty::Certainty,
-        definition::{Definition, Known},
+        definition::{Definition, KindInputs},
         evidence::Start,
-        source::{Source, Sources},
+        source::{KindSources, Source},
         status::FindingStatus,
     },
     service::missing,
@@ -16,13 +16,13 @@ use crate::{
 pub(super) const FINDING: Definition = Definition {
     name: "does-not-start",
     explanation: "It never became ready, and nothing shows whether it failed to load or to attach, or for another reason. Not evaluated where its start was not observed, or nothing shows whether it is ready.",
-    sources: Sources::Of(&[Source::Start]),
+    sources: KindSources::Of(&[Source::Start]),
     clear: "it became ready, or the step that failed is known",
     explain: None,
     evaluate,
 };
 
-fn evaluate(known: &Known<'_>) -> FindingStatus {
+fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     match known.evidence.start {
         None => FindingStatus::not_evaluated("its start was not observed"),
         Some(Start::Ready | Start::Refused(_) | Start::Running { loaded: true, .. }) => FindingStatus::Clear,

@@ -2,22 +2,22 @@
 //! The tool reports that it lost events.
 
 use crate::{
-    Unit,
+    CountedUnit,
     finding::{
         certainty::Certainty,
-        comparison::{Comparison, shown},
-        definition::{Definition, Known},
-        figures::{Differences, Tally},
-        source::{Source, Sources},
+        comparison::{NumberComparison, shown},
+        definition::{Definition, KindInputs},
+        figures::{Differences, EvidenceTally},
+        source::{KindSources, Source},
         status::FindingStatus,
-        truth::Share,
+        truth::CallShare,
     },
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "events-dropped",
     explanation: "The tool itself reports that it lost events; figures that are too low by no more than these are shown with it; what more is missing is counts-too-low. Not evaluated where its output has no place for lost events (what is missing is counts-too-low then), it reported nothing, or not all of that could be read.",
-    sources: Sources::Of(&[Source::Figures, Source::Reports, Source::Lost]),
+    sources: KindSources::Of(&[Source::Figures, Source::Reports, Source::Lost]),
     clear: "it reports that it lost no event",
     explain: Some(explain),
     evaluate,
@@ -25,14 +25,16 @@ pub(super) const FINDING: Definition = Definition {
 
 /// Explains what lost events can cause: as many missing calls of one figure, or the bytes of as
 /// many calls.
-fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
+fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
     let Some(lost) = differences.readings.lost.filter(|&lost| lost > 0) else { return };
     let unit = differences.figure.unit;
     let mut left = lost;
     for one in differences.comparisons.iter_mut().filter(|one| one.is_too_low()) {
         let (events, amount) = match unit {
-            Unit::BytesReturned | Unit::BytesRequested => bytes(one, unit, left),
-            Unit::Calls | Unit::Errors | Unit::Successes => (one.missing().min(left), one.missing().min(left)),
+            CountedUnit::BytesReturned | CountedUnit::BytesRequested => bytes(one, unit, left),
+            CountedUnit::Calls | CountedUnit::Errors | CountedUnit::Successes => {
+                (one.missing().min(left), one.missing().min(left))
+            }
         };
         left = left.saturating_sub(events);
         let line = Certainty::Fitting.line(shown(differences.figure, one));
@@ -45,8 +47,8 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
 
 /// The smallest number of lost events, up to `events`, that explains what `one` lacks, and their
 /// bytes. Assumes the mean size of calls per process, mount and operation.
-fn bytes(one: &Comparison<'_>, unit: Unit, events: u64) -> (u64, u64) {
-    let mean = |share: &&Share| Some((share.amount(unit)?.div_ceil(share.calls.max(1)), share.calls));
+fn bytes(one: &NumberComparison<'_>, unit: CountedUnit, events: u64) -> (u64, u64) {
+    let mean = |share: &&CallShare| Some((share.amount(unit)?.div_ceil(share.calls.max(1)), share.calls));
     let mut means: Vec<(u64, u64)> = one.subject.shares.iter().filter_map(mean).collect();
     means.sort_unstable_by(|a, b| b.cmp(a));
     let (mut used, mut sum) = (0_u64, 0_u64);
@@ -59,7 +61,7 @@ fn bytes(one: &Comparison<'_>, unit: Unit, events: u64) -> (u64, u64) {
     (used, sum)
 }
 
-fn evaluate(known: &Known<'_>) -> FindingStatus {
+fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     let readings = match known.reported() {
         Ok((_, readings)) => readings,
         Err(reason) => return FindingStatus::not_evaluated(reason),

@@ -6,7 +6,7 @@ use crate::finding::{
     certainty::Certainty,
     comparison::shown,
     definition::Definition,
-    figures::{Differences, Tally},
+    figures::{Differences, EvidenceTally},
     source::EVERY_FIGURE,
 };
 
@@ -19,7 +19,7 @@ pub(super) const FINDING: Definition = Definition {
     evaluate: |known| known.of_figures("nothing that it reports was done more than once", Vec::new()),
 };
 
-fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
+fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
     for one in &mut differences.comparisons {
         tally.evaluated |= one.subject.shares.iter().any(|share| share.calls > 1);
         if one.is_too_low()

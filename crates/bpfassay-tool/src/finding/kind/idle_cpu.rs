@@ -2,21 +2,21 @@
 //! The tool uses CPU time while nothing happens.
 
 use crate::finding::{
-    definition::{Definition, Known},
-    source::{Source, Sources},
+    definition::{Definition, KindInputs},
+    source::{KindSources, Source},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "idle-cpu",
     explanation: "It used more than the limit (1 %) of a CPU while nothing happened. Not evaluated where it was not measured.",
-    sources: Sources::Of(&[Source::IdleTime]),
+    sources: KindSources::Of(&[Source::IdleTime]),
     clear: "it used no more than the limit",
     explain: None,
     evaluate,
 };
 
-fn evaluate(known: &Known<'_>) -> FindingStatus {
+fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     let limit = known.limits.idle_cpu_ppm;
     let Some((used, lasted)) = known.fact(|facts| facts.idle_cpu).filter(|(_, lasted)| *lasted > 0) else {
         return FindingStatus::not_evaluated("not measured");

@@ -3,21 +3,21 @@
 
 use crate::finding::{
     certainty::Certainty,
-    definition::{Definition, Known},
-    source::{Source, Sources},
+    definition::{Definition, KindInputs},
+    source::{KindSources, Source},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "left-behind",
     explanation: "BPF programs, links or maps that were not there before are there after it ended, or the guest is otherwise not as before: a mount gone, a process left, the clock moved. Not evaluated where that was not listed, or not all of it.",
-    sources: Sources::Of(&[Source::Left]),
+    sources: KindSources::Of(&[Source::Left]),
     clear: "nothing of it is left, and the guest is as before",
     explain: None,
     evaluate,
 };
 
-fn evaluate(known: &Known<'_>) -> FindingStatus {
+fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     match known.fact(|facts| facts.left_behind.clone()) {
         Some(left) if !left.is_empty() => FindingStatus::from_evidence(Certainty::Proven, left),
         Some(_) => match known.fact(|facts| facts.left_lacks.clone()) {

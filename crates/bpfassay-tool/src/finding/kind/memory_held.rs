@@ -2,21 +2,21 @@
 //! The tool holds much memory.
 
 use crate::finding::{
-    definition::{Definition, Known},
-    source::{Source, Sources},
+    definition::{Definition, KindInputs},
+    source::{KindSources, Source},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "memory-held",
     explanation: "It holds more memory than the limit (128 MiB), BPF maps included. Not evaluated where it was not measured, or not of each program and map.",
-    sources: Sources::Of(&[Source::Memory]),
+    sources: KindSources::Of(&[Source::Memory]),
     clear: "it held no more than the limit",
     explain: None,
     evaluate,
 };
 
-fn evaluate(known: &Known<'_>) -> FindingStatus {
+fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     let limit = known.limits.memory_bytes;
     let memory = known.fact(|facts| facts.memory_bytes);
     let status = FindingStatus::of_limit(memory, limit, |bytes| format!("{bytes} bytes; limit {limit}"));

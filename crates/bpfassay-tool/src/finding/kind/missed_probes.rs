@@ -2,14 +2,14 @@
 //! The kernel skips probes.
 
 use crate::{
-    ReportedFigure, Unit,
+    CountedUnit, ReportedFigure,
     finding::{
         certainty::Certainty,
-        comparison::{ComparedFigure, Comparison, shown},
-        definition::{Definition, Known},
+        comparison::{ComparedFigure, NumberComparison, shown},
+        definition::{Definition, KindInputs},
         evidence::KernelFacts,
-        figures::{Differences, Tally},
-        source::{Source, Sources},
+        figures::{Differences, EvidenceTally},
+        source::{KindSources, Source},
         status::FindingStatus,
     },
 };
@@ -17,7 +17,7 @@ use crate::{
 pub(super) const FINDING: Definition = Definition {
     name: "missed-probes",
     explanation: "The kernel skipped probes: kprobe misses, or programs that were already running on their CPU. Found by the figures, too, where one of calls is right, and another of the same calls is too low. Not evaluated where the kernel does not report misses of every program: those of kprobes, tracepoints and perf events before Linux 6.7, those of fentry and fexit before 5.12, those of kprobes that are attached without a link (bpftrace, bcc), and those of programs of other types.",
-    sources: Sources::Of(&[Source::Programs, Source::Links, Source::ProgramMisses, Source::ProbeHits]),
+    sources: KindSources::Of(&[Source::Programs, Source::Links, Source::ProgramMisses, Source::ProbeHits]),
     clear: "the kernel counts the misses of each of its programs, and counted none",
     explain: Some(explain),
     evaluate,
@@ -36,9 +36,11 @@ const LSM: u32 = 29;
 const COUNTED: [u32; 7] = [KPROBE, TRACEPOINT, PERF_EVENT, RAW_TRACEPOINTS[0], RAW_TRACEPOINTS[1], TRACING, LSM];
 
 /// Finds calls that one figure counts completely and another figure of the same calls does not.
-fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
+fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
     let Differences { report, readings, truth, figure, index, comparisons, .. } = differences;
-    if !matches!(figure.unit, Unit::Calls | Unit::Successes) || comparisons.iter().all(|one| !is_less(one)) {
+    if !matches!(figure.unit, CountedUnit::Calls | CountedUnit::Successes)
+        || comparisons.iter().all(|one| !is_less(one))
+    {
         return;
     }
     for other in ComparedFigure::all(report, readings, truth) {
@@ -47,7 +49,8 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
         let is_same = calls(counts) == calls(figure);
         let (true, Ok((all, _))) = (is_same && other.index != *index, &other.compared) else { continue };
         for one in comparisons.iter().filter(|one| is_less(one)) {
-            let is_right = |all: &&Comparison<'_>| all.subject.names == one.subject.names && all.may_be(all.reported);
+            let is_right =
+                |all: &&NumberComparison<'_>| all.subject.names == one.subject.names && all.may_be(all.reported);
             if let Some(right) = all.iter().find(is_right) {
                 let text = format!("{}; `{}` has {}", shown(figure, one), counts.name(), right.reported);
                 tally.evidence.push(Certainty::Fitting.line(text));
@@ -57,11 +60,11 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
 }
 
 /// Whether the figure has some calls, but fewer than happened.
-fn is_less(one: &Comparison<'_>) -> bool {
+fn is_less(one: &NumberComparison<'_>) -> bool {
     one.reported > 0 && one.negative().is_none() && one.reported.saturating_add(one.slack) < one.at_least
 }
 
-fn evaluate(known: &Known<'_>) -> FindingStatus {
+fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     let counts = [
         (known.fact(|facts| facts.missed_probes), "kprobe hits ran no handler"),
         (known.fact(|facts| facts.recursion_misses), "times a program was already running on its CPU"),

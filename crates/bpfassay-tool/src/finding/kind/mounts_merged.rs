@@ -3,13 +3,13 @@
 
 use crate::{
     Whose,
-    finding::{definition::Definition, merged, source::Sources},
+    finding::{definition::Definition, merged, source::KindSources},
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "mounts-merged",
     explanation: "Figures by mount: one mount has what several moved, the others have nothing. Not evaluated where a figure by mount could not be compared, operations went to fewer than two mounts, or no figure is by mount.",
-    sources: Sources::Figures(|_, whose| whose == Whose::Mount),
+    sources: KindSources::Figures(|_, whose| whose == Whose::Mount),
     clear: "each mount has what it did, or less",
     explain: Some(|tally, differences| merged::explain(tally, differences, Whose::Mount)),
     evaluate: |known| known.of_figures("no figure by mount of operations on two mounts and more", Vec::new()),

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use bpfassay_protocol::{Operation, prototype::Checked};
 
 use crate::{
-    Report, ReportedFigure, Unit,
+    CountedUnit, Report, ReportedFigure,
     finding::{
         candidates::{Candidates, Unseen, names},
         certainty::Certainty,
-        comparison::{Comparison, shown},
-        definition::{Definition, Known},
-        figures::{Differences, NONE, Tally},
+        comparison::{NumberComparison, shown},
+        definition::{Definition, KindInputs},
+        figures::{Differences, EvidenceTally, NONE},
         flags, left_out,
         missed::shown_of_others,
         source::EVERY_FIGURE,
@@ -30,9 +30,9 @@ pub(super) const FINDING: Definition = Definition {
     evaluate,
 };
 
-fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
+fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
     // If other subjects report the operation, the subject is missed; see counts-too-low.
-    let is_missed = |one: &Comparison<'_>| !shown_of_others(differences, one).is_empty();
+    let is_missed = |one: &NumberComparison<'_>| !shown_of_others(differences, one).is_empty();
     let missed: Vec<bool> = differences.comparisons.iter().map(is_missed).collect();
     let Differences { readings, prototypes, figure, index, comparisons, .. } = differences;
     for (one, is_missed) in comparisons.iter_mut().zip(missed) {
@@ -57,7 +57,7 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     }
 }
 
-fn evaluate(known: &Known<'_>) -> FindingStatus {
+fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     let reported = known.reported().ok().zip(known.evidence.truth);
     let unreported = reported.map(|((report, _), truth)| unreported(report, truth));
     let is_known = matches!(unreported, None | Some(Some(_)));
@@ -68,7 +68,7 @@ fn evaluate(known: &Known<'_>) -> FindingStatus {
 }
 
 /// Describes operations that a figure does not see.
-fn unseen(prototypes: &[Checked], figure: &ReportedFigure, one: &Comparison<'_>) -> Option<(Certainty, String)> {
+fn unseen(prototypes: &[Checked], figure: &ReportedFigure, one: &NumberComparison<'_>) -> Option<(Certainty, String)> {
     if !one.is_too_low() || one.accounted > 0 {
         return None;
     }
@@ -100,7 +100,7 @@ const ENTRIES: &str = "the reference tracer counts what calls ask for: ways that
 /// Operations that no figure counts, although figures count others of the same direction. `None` if
 /// the truth does not know what moved.
 fn unreported(report: &Report, truth: &Truth) -> Option<Vec<String>> {
-    if !truth.units.contains(&Unit::BytesReturned) {
+    if !truth.units.contains(&CountedUnit::BytesReturned) {
         return None;
     }
     let listed = |operation| report.figures.iter().any(|figure| figure.operations.contains(&operation));

@@ -5,23 +5,23 @@ use bpfassay_protocol::prototype::Checked;
 
 use crate::finding::{
     certainty::Certainty,
-    definition::{Definition, Known},
+    definition::{Definition, KindInputs},
     evidence::Start,
     flags,
-    source::{Source, Sources},
+    source::{KindSources, Source},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "prototype-differs",
     explanation: "A program of it reads an argument that the traced function does not have, takes an argument for the return value, or a pointer for a number, by the kernel's BTF. Not evaluated where there is no object to look at, or no BTF of the kernel, or a program could not be followed.",
-    sources: Sources::Of(&[Source::Prototypes]),
+    sources: KindSources::Of(&[Source::Prototypes]),
     clear: "each of its programs was compared, and fits",
     explain: None,
     evaluate,
 };
 
-fn evaluate(known: &Known<'_>) -> FindingStatus {
+fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     let Some(checked) = known.evidence.prototypes else { return FindingStatus::not_evaluated(NOT_COMPARED) };
     let is_loaded = matches!(known.evidence.start, Some(Start::Ready | Start::Running { loaded: true, .. }));
     let is_real = |one: &Checked, line: &str| !(is_loaded && would_be_refused(one, line));

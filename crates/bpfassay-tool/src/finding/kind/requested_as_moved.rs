@@ -2,20 +2,20 @@
 //! Requested bytes reported as moved bytes.
 
 use crate::{
-    Unit,
+    CountedUnit,
     finding::{
         certainty::Certainty,
         comparison::shown,
         definition::Definition,
-        figures::{Differences, Tally},
-        source::Sources,
+        figures::{Differences, EvidenceTally},
+        source::KindSources,
     },
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "requested-as-moved",
     explanation: "A figure of bytes returned is exactly the bytes requested, which were others. Not evaluated where a figure of bytes returned could not be compared, no call moved less than it was asked to, or the requested bytes are not known, or the tool reports no bytes returned.",
-    sources: Sources::Figures(|unit, _| unit == Unit::BytesReturned),
+    sources: KindSources::Figures(|unit, _| unit == CountedUnit::BytesReturned),
     clear: "no figure of bytes returned is the bytes requested, where those were others",
     explain: Some(explain),
     evaluate: |known| {
@@ -26,8 +26,8 @@ pub(super) const FINDING: Definition = Definition {
     },
 };
 
-fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
-    if differences.figure.unit != Unit::BytesReturned {
+fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
+    if differences.figure.unit != CountedUnit::BytesReturned {
         return;
     }
     // Phases with known requested bytes explain the whole run.

@@ -2,21 +2,21 @@
 //! The tool takes long to become ready.
 
 use crate::finding::{
-    definition::{Definition, Known},
-    source::{Source, Sources},
+    definition::{Definition, KindInputs},
+    source::{KindSources, Source},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "slow-attach",
     explanation: "It took longer than the limit (10 s) until it was ready. Not evaluated where it was not measured.",
-    sources: Sources::Of(&[Source::AttachTime]),
+    sources: KindSources::Of(&[Source::AttachTime]),
     clear: "it took no longer than the limit",
     explain: None,
     evaluate,
 };
 
-fn evaluate(known: &Known<'_>) -> FindingStatus {
+fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     let limit = known.limits.attach_ns;
     let took = known.fact(|facts| facts.attach_ns);
     FindingStatus::of_limit(took, limit, |took| format!("{took} ns until it was ready; limit {limit} ns"))

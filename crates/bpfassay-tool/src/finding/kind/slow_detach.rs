@@ -3,22 +3,22 @@
 
 use crate::finding::{
     certainty::Certainty,
-    definition::{Definition, Known},
+    definition::{Definition, KindInputs},
     evidence::Detach,
-    source::{Source, Sources},
+    source::{KindSources, Source},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "slow-detach",
     explanation: "It took longer than the limit (5 s) to end, or had to be killed. Not evaluated where it was not measured.",
-    sources: Sources::Of(&[Source::DetachTime]),
+    sources: KindSources::Of(&[Source::DetachTime]),
     clear: "it took no longer than the limit",
     explain: None,
     evaluate,
 };
 
-fn evaluate(known: &Known<'_>) -> FindingStatus {
+fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     let limit = known.limits.detach_ns;
     let took = match known.fact(|facts| facts.detach.clone()) {
         Some(Detach::Killed(how)) => return FindingStatus::from_evidence(Certainty::Bounded, vec![how]),

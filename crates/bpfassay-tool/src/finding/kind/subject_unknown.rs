@@ -6,23 +6,23 @@ use crate::{
     finding::{
         aliases::unknown,
         certainty::Certainty,
-        comparison::Comparison,
+        comparison::NumberComparison,
         definition::Definition,
-        figures::{Differences, Tally},
-        source::Sources,
+        figures::{Differences, EvidenceTally},
+        source::KindSources,
     },
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "subject-unknown",
     explanation: "It reports of a cgroup or mount that did nothing under this name: with the one that is missing instead, where a figure of it is the same; its other figures are then compared with that one. Not evaluated without a figure by cgroup or mount, where one of these could not be compared, where the ground truth does not cover the whole system, or where a name may be that of others on the machine.",
-    sources: Sources::Figures(|_, whose| matches!(whose, Whose::Cgroup | Whose::Mount)),
+    sources: KindSources::Figures(|_, whose| matches!(whose, Whose::Cgroup | Whose::Mount)),
     clear: "each name that it reports is of a cgroup or mount that did something",
     explain: Some(explain),
     evaluate: |known| known.of_figures("no figure by cgroup or mount that can be compared", Vec::new()),
 };
 
-fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
+fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>) {
     let Differences { figure, truth, comparisons, grown, .. } = differences;
     // The truth knows only processes of the workload.
     if !matches!(figure.whose, Whose::Cgroup | Whose::Mount) || !truth.is_whole_system {
@@ -31,8 +31,8 @@ fn explain(tally: &mut Tally, differences: &mut Differences<'_>) {
     tally.evaluated = true;
     for (name, value) in unknown(figure, grown, truth) {
         let whose = figure.whose.name();
-        let is_also = |one: &Comparison<'_>| one.also.iter().any(|also| also == name);
-        let is_same = |one: &Comparison<'_>| one.reported == 0 && one.lacks(value);
+        let is_also = |one: &NumberComparison<'_>| one.also.iter().any(|also| also == name);
+        let is_same = |one: &NumberComparison<'_>| one.reported == 0 && one.lacks(value);
         let found = comparisons.iter().position(is_also).or_else(|| comparisons.iter().position(is_same));
         let (certainty, same) = match found.map(|at| &mut comparisons[at]) {
             Some(one) if is_also(one) && !one.may_be(value) => {

@@ -4,21 +4,21 @@
 use crate::finding::{
     absent,
     certainty::Certainty,
-    definition::{Definition, Known},
-    source::{Source, Sources},
+    definition::{Definition, KindInputs},
+    source::{KindSources, Source},
     status::FindingStatus,
 };
 
 pub(super) const FINDING: Definition = Definition {
     name: "unreadable",
     explanation: "Its output could not be read as its tool file describes, or no report has a name of the tool file, though what that counts happened. Not evaluated where it reports no figures, reported nothing or more than was looked at, or nothing of what a name counts that no report has is known to have happened.",
-    sources: Sources::Of(&[Source::Figures, Source::Reports]),
+    sources: KindSources::Of(&[Source::Figures, Source::Reports]),
     clear: "each of its reports was read, and has what its tool file names",
     explain: None,
     evaluate,
 };
 
-fn evaluate(known: &Known<'_>) -> FindingStatus {
+fn evaluate(known: &KindInputs<'_>) -> FindingStatus {
     let Some(readings) = known.evidence.readings else {
         return FindingStatus::not_evaluated(known.reported().err().unwrap_or("it reports no figures"));
     };

@@ -2,10 +2,10 @@
 //! Names of the tool file that no report has.
 
 use super::*;
-use crate::readings::Absent;
+use crate::readings::AbsentName;
 
-fn absent(what: &str, is_value: bool) -> Absent {
-    Absent { figure: 0, what: what.to_owned(), is_value, nearest: "; did you mean `reads`?".to_owned() }
+fn absent(what: &str, is_value: bool) -> AbsentName {
+    AbsentName { figure: 0, what: what.to_owned(), is_value, nearest: "; did you mean `reads`?".to_owned() }
 }
 
 fn read() -> Truth {
@@ -14,9 +14,10 @@ fn read() -> Truth {
 
 /// Evaluates a tool with two figures. The first is missing from reports as `one` says, and the
 /// second is exact.
-fn of(one: &Absent, truth: &Truth) -> Vec<FindingResult> {
+fn of(one: &AbsentName, truth: &Truth) -> Vec<FindingResult> {
     let operations = [Operation::Read, Operation::Write];
-    let figures = [figure(&operations[..1], Unit::Calls, Whose::System), figure(&operations, MOVED, Whose::System)];
+    let figures =
+        [figure(&operations[..1], CountedUnit::Calls, Whose::System), figure(&operations, MOVED, Whose::System)];
     let bytes: u64 = truth.shares.iter().filter_map(|share| share.bytes_returned).sum();
     let readings = Readings { absent: vec![one.clone()], ..readings(&[(100, 1, None, bytes)]) };
     counts(&report(figures.to_vec()), &readings, truth)
@@ -58,7 +59,7 @@ fn a_name_of_what_did_not_happen_is_open() {
     let figures = vec![figure(&[Operation::Read], MOVED, Whose::System)];
     let (report, readings) = (report(figures), Readings { absent: vec![absent("`raeds`", false)], ..readings(&[]) });
     let known = Evidence { report: Some(&report), readings: Some(&readings), ..Evidence::default() };
-    assert!(reason(&evaluate(&known, &Limits::default()), Kind::Unreadable).starts_with("no report has `raeds`"));
+    assert!(reason(&evaluate(&known, &ValueLimits::default()), Kind::Unreadable).starts_with("no report has `raeds`"));
 }
 
 /// A tool with other values of a label possibly cannot see this value.

@@ -22,7 +22,7 @@ fn of(value: u64, truth: &Truth) -> Vec<FindingResult> {
     counts(&report, &grown(None, value), truth)
 }
 
-fn shares() -> Vec<Share> {
+fn shares() -> Vec<CallShare> {
     vec![
         share("a", "m", Operation::Read, 4, 400, 400),
         share("b", "m", Operation::Read, 3, 90, 90),
@@ -105,7 +105,7 @@ fn what_a_tool_or_the_kernel_says_is_reported() {
         (vec![Kind::EventsDropped], Some(Certainty::Reported))
     );
     let facts = KernelFacts { missed_probes: Some(2), memory_bytes: Some(u64::MAX), ..KernelFacts::default() };
-    let results = evaluate(&Evidence { kernel: Some(&facts), ..Evidence::default() }, &Limits::default());
+    let results = evaluate(&Evidence { kernel: Some(&facts), ..Evidence::default() }, &ValueLimits::default());
     assert_eq!(certainty(&results, Kind::MissedProbes), Some(Certainty::Reported));
     assert_eq!(certainty(&results, Kind::MemoryHeld), Some(Certainty::Bounded));
 }
@@ -156,7 +156,7 @@ fn a_mount_is_shown_by_the_name_that_it_was_reported_under() {
 
 #[test]
 fn values_of_histograms_stand_beside_their_number() {
-    let report = report(vec![figure(&[Operation::Read], Unit::Calls, Whose::Process)]);
+    let report = report(vec![figure(&[Operation::Read], CountedUnit::Calls, Whose::Process)]);
     let mut readings = grown(Some("7"), 200);
     let values = |at_ns, counts: [u64; 3]| Distribution {
         at_ns,

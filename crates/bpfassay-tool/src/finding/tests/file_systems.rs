@@ -3,14 +3,14 @@
 
 use super::*;
 
-fn on(mount: &str, file_system: Option<&str>, calls: u64) -> Share {
+fn on(mount: &str, file_system: Option<&str>, calls: u64) -> CallShare {
     let file_system = file_system.map(str::to_owned);
-    Share { file_system, ..share("a", mount, Operation::Read, calls, 0, 0) }
+    CallShare { file_system, ..share("a", mount, Operation::Read, calls, 0, 0) }
 }
 
 /// 33 reads on NFS, 8 on tmpfs, 5 on an unknown file system, and 100 on pipes.
 fn happened() -> Truth {
-    let pipes = Share { is_file: false, ..on("", None, 100) };
+    let pipes = CallShare { is_file: false, ..on("", None, 100) };
     truth(vec![on("/nfs", Some("nfs4"), 33), on("/tmp", Some("tmpfs"), 8), on("/proc", None, 5), pipes])
 }
 
@@ -20,7 +20,7 @@ fn reported(file_systems: &[&str], calls: u64, happened: &Truth) -> Vec<FindingR
 
 fn reported_of(operation: Operation, file_systems: &[&str], calls: u64, happened: &Truth) -> Vec<FindingResult> {
     let file_systems = file_systems.iter().map(|&one| one.to_owned()).collect();
-    let figure = ReportedFigure { file_systems, ..figure(&[operation], Unit::Calls, Whose::System) };
+    let figure = ReportedFigure { file_systems, ..figure(&[operation], CountedUnit::Calls, Whose::System) };
     counts(&report(vec![figure]), &readings(&[(10, 0, None, 0), (50, 0, None, calls), (100, 0, None, calls)]), happened)
 }
 
@@ -47,8 +47,8 @@ fn what_was_done_on_a_file_system_that_is_not_known_may_be_counted() {
 /// knows.
 #[test]
 fn a_figure_of_tmpfs_may_have_the_files_in_memory_of_the_agent() {
-    let written = |share: Share| Share { operation: Operation::Write, ..share };
-    let in_memory = Share { is_file: false, ..on("", None, 12_547) };
+    let written = |share: CallShare| CallShare { operation: Operation::Write, ..share };
+    let in_memory = CallShare { is_file: false, ..on("", None, 12_547) };
     let shares = [on("/nfs", Some("nfs4"), 33), on("/tmp", Some("tmpfs"), 8), in_memory].map(written).to_vec();
     let happened = Truth { optional: shares.clone(), ..truth(shares) };
     let reported =

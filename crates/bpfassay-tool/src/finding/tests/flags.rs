@@ -36,7 +36,7 @@ fn of(checked: &[Checked], operations: &[Operation], bytes: u64, truth: &Truth) 
         truth: Some(truth),
         ..Evidence::default()
     };
-    evaluate(&evidence, &Limits::default())
+    evaluate(&evidence, &ValueLimits::default())
 }
 
 const READS: [Operation; 2] = [Operation::Read, Operation::Readv];

@@ -6,7 +6,7 @@ use super::*;
 
 const LONG: &str = "/mnt/a-directory-with-a-long-name/and-another-one-below-it/and-the-mount";
 
-fn read(mount: &str, bytes: u64) -> Share {
+fn read(mount: &str, bytes: u64) -> CallShare {
     share("a", mount, Operation::Read, 7, bytes, bytes)
 }
 

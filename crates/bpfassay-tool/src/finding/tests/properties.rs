@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn shares() -> impl Strategy<Value = Vec<Share>> {
+fn shares() -> impl Strategy<Value = Vec<CallShare>> {
     let one = (0..3_u8, 0..3_u8, 0..4_usize, 1..9_u64, 0..5000_u64, 0..5000_u64).prop_map(
         |(cgroup, mount, operation, calls, returned, more)| {
             share(
@@ -27,13 +27,13 @@ proptest! {
     fn an_exact_tool_has_no_finding(shares in shares(), scale in 1..3_u64, is_whole_system: bool) {
         let operations = &Operation::ALL[..4];
         let truth = Truth { is_whole_system, ..truth(shares) };
-        let units = [Unit::Calls, Unit::Errors, Unit::BytesReturned, Unit::BytesRequested];
+        let units = [CountedUnit::Calls, CountedUnit::Errors, CountedUnit::BytesReturned, CountedUnit::BytesRequested];
         let whose = [Whose::System, Whose::Cgroup, Whose::Mount, Whose::Process];
         let mut figures = Vec::new();
         let mut samples = Vec::new();
         for (unit, whose) in units.iter().flat_map(|unit| whose.iter().map(move |whose| (*unit, *whose))) {
             let mut one = figure(operations, unit, whose);
-            one.scale = if unit == Unit::BytesReturned { scale } else { 1 };
+            one.scale = if unit == CountedUnit::BytesReturned { scale } else { 1 };
             for subject in truth.subjects(&one, ProcessKey::Id) {
                 let total = subject.total(unit).unwrap();
                 let std::borrow::Cow::Borrowed(names) = subject.names else { panic!("a tool united them") };

@@ -4,7 +4,7 @@
 use bpfassay_protocol::prototype::Checked;
 
 use super::*;
-use crate::finding::source::{Source, Sources};
+use crate::finding::source::{KindSources, Source};
 
 /// Complete data on a run of a tool without any finding.
 #[derive(Clone)]
@@ -97,7 +97,7 @@ impl Whole {
             requested: None,
             kernel: Some(&self.kernel),
         };
-        evaluate(&evidence, &Limits::default())
+        evaluate(&evidence, &ValueLimits::default())
     }
 
     /// Asserts that the kinds in `open` are not evaluated, those in `found` are found, and all
@@ -118,8 +118,8 @@ impl Kind {
     /// The sources that the kind is evaluated from.
     fn answers_of(self) -> &'static [Source] {
         match &self.definition().sources {
-            Sources::Figures(_) => &[Source::Figures, Source::Reports, Source::Truth],
-            Sources::Of(sources) => sources,
+            KindSources::Figures(_) => &[Source::Figures, Source::Reports, Source::Truth],
+            KindSources::Of(sources) => sources,
         }
     }
 }

@@ -48,7 +48,7 @@ fn what_is_merged_into_a_subject_of_uncertain_figures_is_merged() {
 /// the sum.
 #[test]
 fn mounts_that_a_tool_calls_by_one_name_are_one() {
-    let on = |mount: &[&str], bytes| Share {
+    let on = |mount: &[&str], bytes| CallShare {
         mount: mount.iter().map(|&name| name.to_owned()).collect(),
         ..share("a", "", Operation::Read, 1, bytes, bytes)
     };
@@ -136,7 +136,7 @@ fn what_is_reported_under_another_name_is_compared_with_whose_it_is() {
         share("a", "/mnt/nfs", Operation::Readv, 12, 786_432, 786_432),
         share("b", "/tmp", Operation::Read, 3, 30, 30),
     ]);
-    let tool = report(vec![figure(&reads, Unit::Calls, Whose::Mount), figure(&reads, MOVED, Whose::Mount)]);
+    let tool = report(vec![figure(&reads, CountedUnit::Calls, Whose::Mount), figure(&reads, MOVED, Whose::Mount)]);
     let results = |samples: &[_]| counts(&tool, &readings(samples), &truth);
     let tmp = [(100, 0, Some("/tmp"), 3), (100, 1, Some("/tmp"), 30)];
     // The call counts show that /nfs is /mnt/nfs. Therefore its bytes lack only those of readv.
@@ -225,7 +225,7 @@ fn what_other_operations_explain_shows_none() {
 fn keys_that_vanish_within_a_subject_are_named_with_their_map() {
     let truth = truth(vec![share("a", "m", Operation::Read, 9, 900, 900)]);
     let tool = Report {
-        form: Form::Map { map: "counts".to_owned() },
+        form: ReportForm::Map { map: "counts".to_owned() },
         ..report(vec![figure(&[Operation::Read], MOVED, Whose::Cgroup)])
     };
     let vanished =
@@ -241,7 +241,7 @@ fn keys_that_vanish_within_a_subject_are_named_with_their_map() {
             kernel: Some(&kernel),
             ..Evidence::default()
         };
-        evaluate(&evidence, &Limits::default())
+        evaluate(&evidence, &ValueLimits::default())
     };
     let cause = "; its map `counts` evicts keys (LRU), on several CPUs before it is full";
     let explained = results(700);

@@ -18,7 +18,8 @@ fn refusals_are_classified_by_their_step() {
             ..Refusal::new(step, "invalid argument".to_owned())
         })
     };
-    let results = |start: Start| evaluate(&Evidence { start: Some(&start), ..Evidence::default() }, &Limits::default());
+    let results =
+        |start: Start| evaluate(&Evidence { start: Some(&start), ..Evidence::default() }, &ValueLimits::default());
     let load = results(refusal(Step::Load));
     assert_eq!(found(&load), [Kind::DoesNotLoad]);
     assert_eq!(
@@ -48,7 +49,7 @@ fn refusals_are_classified_by_their_step() {
 #[test]
 fn prototypes_are_passed_on() {
     let results = |checked: &[Checked]| {
-        evaluate(&Evidence { prototypes: Some(checked), ..Evidence::default() }, &Limits::default())
+        evaluate(&Evidence { prototypes: Some(checked), ..Evidence::default() }, &ValueLimits::default())
     };
     let of = |differs: &[String], unchecked: Option<&str>| Checked {
         program: "on_read".to_owned(),
@@ -68,8 +69,9 @@ fn prototypes_are_passed_on() {
 
 #[test]
 fn what_the_kernel_saw() {
-    let results =
-        |facts: KernelFacts| evaluate(&Evidence { kernel: Some(&facts), ..Evidence::default() }, &Limits::default());
+    let results = |facts: KernelFacts| {
+        evaluate(&Evidence { kernel: Some(&facts), ..Evidence::default() }, &ValueLimits::default())
+    };
     let good = results(KernelFacts {
         missed_probes: Some(0),
         recursion_misses: Some(0),
@@ -125,7 +127,7 @@ fn a_branch_that_the_verifier_would_refuse_is_no_fault_of_a_loaded_program() {
     };
     let results = |checked: &[Checked], start: &Start| {
         let evidence = Evidence { prototypes: Some(checked), start: Some(start), ..Evidence::default() };
-        evaluate(&evidence, &Limits::default())
+        evaluate(&evidence, &ValueLimits::default())
     };
     let beyond = "reads argument 5 of 2: f(a, b)";
     let guarded = checked("fexit/inet_csk_accept", &[beyond]);
@@ -153,7 +155,7 @@ fn missed_probes_are_clear_only_where_the_kernel_counts_those_of_every_program()
             kernel: Some(kernel),
             ..KernelFacts::default()
         };
-        let results = evaluate(&Evidence { kernel: Some(&facts), ..Evidence::default() }, &Limits::default());
+        let results = evaluate(&Evidence { kernel: Some(&facts), ..Evidence::default() }, &ValueLimits::default());
         is_clear(&results, Kind::MissedProbes)
             .then_some("clear")
             .map_or_else(|| reason(&results, Kind::MissedProbes).to_owned(), str::to_owned)
@@ -179,7 +181,7 @@ fn missed_probes_are_clear_only_where_the_kernel_counts_those_of_every_program()
 #[test]
 fn returns_that_are_missed_are_found_by_the_entries() {
     let truth = truth(vec![share("a", "m", Operation::Read, 2230, 400, 400)]);
-    let mut entries = figure(&[Operation::Read], Unit::Calls, Whose::Cgroup);
+    let mut entries = figure(&[Operation::Read], CountedUnit::Calls, Whose::Cgroup);
     entries.value = "@in".to_owned();
     let mut returns = entries.clone();
     returns.value = "@out".to_owned();
@@ -194,7 +196,7 @@ fn returns_that_are_missed_are_found_by_the_entries() {
             kernel: Some(kernel),
             ..Evidence::default()
         };
-        evaluate(&evidence, &Limits::default())
+        evaluate(&evidence, &ValueLimits::default())
     };
     let missed = results([2230, 199], &kernel);
     assert_eq!(found(&missed), [Kind::CountsTooLow, Kind::MissedProbes]);
@@ -210,7 +212,7 @@ fn returns_that_are_missed_are_found_by_the_entries() {
 fn what_cannot_be_read_is_reported() {
     let readings = Readings { unread: 2, first_unread: Some("no sample: x".to_owned()), ..Readings::default() };
     let results =
-        |readings| evaluate(&Evidence { readings: Some(readings), ..Evidence::default() }, &Limits::default());
+        |readings| evaluate(&Evidence { readings: Some(readings), ..Evidence::default() }, &ValueLimits::default());
     assert_eq!(evidence_of(&results(&readings), Kind::Unreadable), "2 times; first: no sample: x");
     assert!(is_clear(&results(&Readings::default()), Kind::Unreadable));
 }

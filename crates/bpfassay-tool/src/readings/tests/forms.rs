@@ -104,8 +104,8 @@ fn buckets_of_prometheus_agree_with_each_other() {
                 io_bytes_bucket{le=\"4096\"} 1\nio_bytes_bucket{le=\"+Inf\"} 1\nio_bytes_sum 4096\nio_bytes_count 1\n\
                 other_bucket{le=\"2\"} 9\nother_bucket{le=\"1\"} 3\n";
     let read_page = |text: &str| {
-        let pages = [1, 2].map(|at_ns| Page { at_ns, place: 0, body: text.as_bytes().to_vec() }).into();
-        read(&report, &Capture { pages, ..Capture::default() }, None).unwrap()
+        let pages = [1, 2].map(|at_ns| CapturedPage { at_ns, place: 0, body: text.as_bytes().to_vec() }).into();
+        read(&report, &ToolCapture { pages, ..ToolCapture::default() }, None).unwrap()
     };
     let readings = read_page(page);
     assert_eq!(shown(&readings)[..2], [(1, 0, "7", 6), (1, 1, "-", 4096)]);
@@ -183,7 +183,11 @@ fn events_in_json_are_counted_and_lost_ones_stand_elsewhere() {
         false,
     );
     let mut capture = printed(Stream::Stdout, &[(8, "{\"op\":\"read\",\"io\":{\"bytes\":4}}\n{\"op\":\"x\"}\n")]);
-    capture.pieces.push(Piece { at_ns: 9, stream: Stream::Stderr, bytes: b"Lost 12 events on CPU #1!\n".to_vec() });
+    capture.pieces.push(CapturedPiece {
+        at_ns: 9,
+        stream: Stream::Stderr,
+        bytes: b"Lost 12 events on CPU #1!\n".to_vec(),
+    });
     let readings = read(&report, &capture, None).unwrap();
     assert_eq!(shown(&readings), [(8, 0, "-", 1), (8, 1, "-", 4096)]);
     assert_eq!((readings.lost, readings.unread), (Some(12), 1));
@@ -197,7 +201,7 @@ fn what_an_exporter_says_that_it_lost_stands_in_what_it_writes() {
         false,
     );
     let mut capture = printed(Stream::Stderr, &[(3, "listening\nlost 3 samples\n"), (8, "lost 40 samples\n")]);
-    capture.pages = vec![Page { at_ns: 7, place: 0, body: b"n 5\n".to_vec() }];
+    capture.pages = vec![CapturedPage { at_ns: 7, place: 0, body: b"n 5\n".to_vec() }];
     let readings = read(&report, &capture, None).unwrap();
     assert_eq!((shown(&readings), readings.lost, readings.unread), (vec![(7, 0, "-", 5)], Some(43), 0));
     capture.pieces.clear();
@@ -212,8 +216,8 @@ fn each_figure_is_read_of_its_own_page() {
         false,
     );
     let pages = [(0, "n 3\n"), (1, "n 40\n"), (2, "n 500\n")];
-    let pages = pages.map(|(place, body)| Page { at_ns: 7, place, body: body.into() }).into();
-    let readings = read(&report, &Capture { pages, ..Capture::default() }, None).unwrap();
+    let pages = pages.map(|(place, body)| CapturedPage { at_ns: 7, place, body: body.into() }).into();
+    let readings = read(&report, &ToolCapture { pages, ..ToolCapture::default() }, None).unwrap();
     assert_eq!(shown(&readings), [(7, 0, "-", 3), (7, 1, "-", 40)]);
     assert_eq!(report.figures[1].name(), "net: n");
 }
@@ -228,7 +232,7 @@ fn each_figure_is_read_of_its_own_map() {
         report(&text, true)
     };
     // Both forms report a map that the object does not describe.
-    let error = read(&maps("other"), &Capture::default(), Some(OBJECT)).unwrap_err().to_string();
+    let error = read(&maps("other"), &ToolCapture::default(), Some(OBJECT)).unwrap_err().to_string();
     assert!(error.contains("describes no map `other`"), "{error}");
     let one = report(
         "map = { map = \"counts\" }\nfigures = [{ value = \"calls\", operations = \"read\", unit = \"calls\" }]",
@@ -240,7 +244,7 @@ fn each_figure_is_read_of_its_own_map() {
         copies: 1,
         entries: vec![entry(7, 0, "ior", &[(3, 100, 1)])],
     });
-    let readings = read(&one, &Capture { dumps: dumps.into(), ..Capture::default() }, Some(OBJECT)).unwrap();
+    let readings = read(&one, &ToolCapture { dumps: dumps.into(), ..ToolCapture::default() }, Some(OBJECT)).unwrap();
     assert_eq!(shown(&readings), [(4, 0, "-", 3)]);
 }
 
@@ -274,8 +278,8 @@ proptest! {
         }
         for (count, unread) in [(sum, 0), (sum + more, 1)] {
             let body = format!("{page}h_bucket{{le=\"+Inf\"}} {sum}\nh_count {count}\n").into_bytes();
-            let pages = vec![Page { at_ns: 1, place: 0, body }];
-            let readings = read(&report, &Capture { pages, ..Capture::default() }, None).unwrap();
+            let pages = vec![CapturedPage { at_ns: 1, place: 0, body }];
+            let readings = read(&report, &ToolCapture { pages, ..ToolCapture::default() }, None).unwrap();
             prop_assert_eq!((readings.unread, readings.distributions.len()), (unread, usize::from(unread == 0)));
         }
     }

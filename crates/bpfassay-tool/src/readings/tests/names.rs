@@ -7,7 +7,7 @@ const LINES: &str = "{\"op\":\"read\",\"bytes\":5,\"cg\":\"a\"}\n{\"op\":\"write
 
 /// Returns the absent names for this form, these figures and `capture`: the figure, the
 /// description, whether it is a value, and the suggestion.
-fn absent(form: &str, figures: &str, capture: &Capture) -> Vec<(usize, String, bool, String)> {
+fn absent(form: &str, figures: &str, capture: &ToolCapture) -> Vec<(usize, String, bool, String)> {
     let report = report(&format!("{form}\nunit = 'calls'\ncounting = 'cumulative'\nfigures = [{figures}]"), false);
     let absent = read(&report, capture, None).unwrap().absent;
     absent.into_iter().map(|one| (one.figure, one.what, one.is_value, one.nearest)).collect()
@@ -54,7 +54,7 @@ fn nothing_is_absent_of_what_was_not_reported_or_looked_at() {
     let figure = "{ value = 'x', operations = 'read' }";
     assert_eq!(of_json(figure, ""), []);
     assert_eq!(of_json(figure, "no json\n"), []);
-    let capture = Capture { cut: true, ..printed(Stream::Stdout, &[(1, LINES)]) };
+    let capture = ToolCapture { cut: true, ..printed(Stream::Stdout, &[(1, LINES)]) };
     assert_eq!(absent("json-lines = {}", figure, &capture), []);
     // Groups of a table are checked against its line pattern earlier.
     let table = "table = { line = '^(?<x>\\d+)$', ignore = '.' }";
@@ -64,8 +64,8 @@ fn nothing_is_absent_of_what_was_not_reported_or_looked_at() {
 #[test]
 fn other_forms_have_names_as_well() {
     let page = "# TYPE a counter\nreads_total{op=\"read\"} 5\nother 1\n";
-    let page = |place| Page { at_ns: 1, place, body: page.as_bytes().to_vec() };
-    let capture = Capture { pages: vec![page(0)], ..Capture::default() };
+    let page = |place| CapturedPage { at_ns: 1, place, body: page.as_bytes().to_vec() };
+    let capture = ToolCapture { pages: vec![page(0)], ..ToolCapture::default() };
     let form = "openmetrics = { port = 1 }";
     let figure = |value: &str| format!("{{ value = '{value}', operations = 'read' }}");
     assert_eq!(absent(form, &figure("reads_total"), &capture), []);
@@ -75,7 +75,7 @@ fn other_forms_have_names_as_well() {
     let pages = "openmetrics = [{ name = 'a', port = 1 }, { name = 'b', port = 2 }]";
     let figures =
         "{ page = 'a', value = 'x', operations = 'read' }, { page = 'b', value = 'other', operations = 'write' }";
-    let capture = Capture { pages: vec![page(1)], ..Capture::default() };
+    let capture = ToolCapture { pages: vec![page(1)], ..ToolCapture::default() };
     assert_eq!(absent(pages, figures, &capture), one("`x`", false, ""));
 
     let printed = |text: &str| printed(Stream::Stdout, &[(1, text)]);

@@ -14,7 +14,8 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A guest that was started now, and the questions to the reader of its port.
 fn watch(suspended: bool) -> (GuestWatch, UnboundedReceiver<u64>, Instant) {
-    let deadlines = Deadlines { boot: Some(10), whole_boot: Some(100), power_off: Some(5), ..Deadlines::default() };
+    let deadlines =
+        GuestDeadlines { boot: Some(10), whole_boot: Some(100), power_off: Some(5), ..GuestDeadlines::default() };
     let (ask, asked) = mpsc::unbounded_channel();
     let started = Instant::now();
     (GuestWatch::new(started, (deadlines, BootedFor::Runs), ask, Box::new(move || suspended)), asked, started)
@@ -35,10 +36,10 @@ fn incident(kind: KernelIncidentKind) -> GuestEvent {
 }
 
 fn names(watch: &GuestWatch) -> Vec<&'static str> {
-    let name = |event: &Event| match event {
-        Event::KernelIncident(_) => "incident",
-        Event::Message(GuestMessage::Phase { .. }) => "phase",
-        Event::Message(_) => "message",
+    let name = |event: &VmEvent| match event {
+        VmEvent::KernelIncident(_) => "incident",
+        VmEvent::Message(GuestMessage::Phase { .. }) => "phase",
+        VmEvent::Message(_) => "message",
         _ => "other",
     };
     watch.queue.iter().map(|(event, _)| name(event)).collect()

@@ -83,7 +83,7 @@ const OTHERS: &[(&str, &[&str])] = &[
 const NOT_SHOWN: [&str; 2] = ["bpfassay-chaos", "bpfassay-fuzz"];
 
 /// The options that are allowed in a text.
-struct Known {
+struct AllowedOptions {
     bpfassay: Command,
     /// Options of all commands together.
     any: BTreeSet<String>,
@@ -99,7 +99,7 @@ fn of_all(command: &Command) -> BTreeSet<String> {
     command.get_subcommands().fold(of(command), |all, inner| all.union(&of_all(inner)).cloned().collect())
 }
 
-impl Known {
+impl AllowedOptions {
     fn new() -> Self {
         let mut bpfassay = Cli::command();
         // Adds the common options to every command.
@@ -243,7 +243,7 @@ fn report(unknown: Vec<(String, Vec<String>)>, count: usize, least: usize) {
 
 #[test]
 fn options_of_messages_exist() {
-    let known = Known::new();
+    let known = AllowedOptions::new();
     let (mut unknown, mut count) = (Vec::new(), 0);
     let crates = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
     for name in crates.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
@@ -273,7 +273,7 @@ fn options_of_messages_exist() {
 
 #[test]
 fn options_of_help_exist() {
-    fn of_command(command: &mut Command, known: &Known, found: &mut Vec<(String, Vec<String>)>) -> usize {
+    fn of_command(command: &mut Command, known: &AllowedOptions, found: &mut Vec<(String, Vec<String>)>) -> usize {
         let text = command.render_long_help().to_string();
         let unknown = known.unknown(&text);
         if !unknown.is_empty() {
@@ -282,7 +282,7 @@ fn options_of_help_exist() {
         let inner: usize = command.get_subcommands_mut().map(|inner| of_command(inner, known, found)).sum();
         inner + options(&text).len()
     }
-    let known = Known::new();
+    let known = AllowedOptions::new();
     let mut unknown = Vec::new();
     let count = of_command(&mut known.bpfassay.clone(), &known, &mut unknown);
     report(unknown, count, 50);
@@ -291,7 +291,7 @@ fn options_of_help_exist() {
 #[test]
 fn options_of_pages_exist() {
     let Some(pages) = pages() else { return };
-    let known = Known::new();
+    let known = AllowedOptions::new();
     let (mut unknown, mut count) = (Vec::new(), 0);
     for page in pages {
         for event in Parser::new_ext(&page.text, Options::ENABLE_TABLES) {
@@ -318,7 +318,7 @@ fn options_of_pages_exist() {
 
 #[test]
 fn an_invented_option_is_found() {
-    let known = Known::new();
+    let known = AllowedOptions::new();
     for text in [
         "name another mirror with --debian-mirror URL",
         "run `bpfassay run --testbed nix`",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use bpfassay_results::{
-    Contents, Entry, FailureKind, Header, JOURNAL_VERSION, Outcome as RunOutcome, Provenance, RunFailure, RunRecord,
+    FailureKind, JOURNAL_VERSION, JournalContents, JournalEntry, JournalHeader, Outcome as RunOutcome, Provenance,
+    RunFailure, RunRecord,
 };
 use bpfassay_study::{Available, Narrowing, expand};
 
@@ -20,11 +21,15 @@ fn results(kernel: &str, failure: Option<FailureKind>) -> Results {
         RunOutcome::Failed(RunFailure { kind, phase: None, excerpt, log: None, after: None })
     };
     let runs = failure.into_iter().flat_map(|kind| block.runs.iter().map(move |run| (run, kind)));
-    let record = |(run, kind)| Entry::Run(Box::new(RunRecord::new(block, run, 1, 0, 0, failed(kind))));
+    let record = |(run, kind)| JournalEntry::Run(Box::new(RunRecord::new(block, run, 1, 0, 0, failed(kind))));
     let entries = runs.map(record).collect();
-    let header =
-        Header { journal: JOURNAL_VERSION, started_unix_ms: 0, plan: plan.clone(), provenance: Provenance::default() };
-    bpfassay_report::derive(&Contents { header, entries, torn: None, digest: None })
+    let header = JournalHeader {
+        journal: JOURNAL_VERSION,
+        started_unix_ms: 0,
+        plan: plan.clone(),
+        provenance: Provenance::default(),
+    };
+    bpfassay_report::derive(&JournalContents { header, entries, torn: None, digest: None })
 }
 
 /// Makes results in which runs of these cells were measured, though without figures.
@@ -94,7 +99,7 @@ fn git_reads_no_fault_of_the_user_or_the_host_as_good_or_bad() {
         assert_eq!(for_bisect(Ok(code)).ok(), Some(code));
     }
     for code in [USAGE, INFRASTRUCTURE, UNEXPECTED, REGRESSION, INTERNAL] {
-        let failed = for_bisect(Err(Failure { code, report: miette::miette!("made up") }));
+        let failed = for_bisect(Err(CommandFailure { code, report: miette::miette!("made up") }));
         assert_eq!(failed.map_err(|failure| failure.code), Err(BISECT_ABORTED));
     }
     let not_built = || bpfassay_testbed::Error::NotBuilt { tree: "linux".into(), problem: "has no image".to_owned() };
@@ -106,5 +111,5 @@ fn git_reads_no_fault_of_the_user_or_the_host_as_good_or_bad() {
     let of_runner = bpfassay_runner::Error::Kernel(Box::new(not_built()));
     assert_eq!(for_bisect(Err(of_runner.into())).unwrap_err().code, BISECT_UNTESTABLE);
     // Otherwise the exit code is that of wrong input.
-    assert_eq!(Failure::from(not_built()).code, USAGE);
+    assert_eq!(CommandFailure::from(not_built()).code, USAGE);
 }

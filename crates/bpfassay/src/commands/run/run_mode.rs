@@ -6,8 +6,8 @@ use std::{path::Path, sync::Arc};
 
 use bpfassay_results::{Again, file};
 use bpfassay_runner::{
-    Interrupted, Like, QemuSource, Selection, Session, Shell, Store, StoreOptions, Testbed, Work, is_counted,
-    provenance::this_program,
+    Interrupted, Like, PlannedWork, QemuSource, Session, ShellUse, Store, StoreOptions, StudySelection, Testbed,
+    is_counted, provenance::this_program,
 };
 use bpfassay_study::{Plan, Shard};
 use bpfassay_testbed::stages::Stages;
@@ -15,7 +15,7 @@ use bpfassay_vm::AcceleratorWish;
 
 use crate::{
     cli,
-    exit::{Failure, USAGE},
+    exit::{CommandFailure, USAGE},
     selection,
 };
 
@@ -34,7 +34,7 @@ impl RunMode {
     /// # Errors
     /// A usage failure, if the results or the interrupted run cannot be read, and for another shard
     /// than that of the interrupted run.
-    pub(super) fn of(arguments: &cli::Run) -> Result<Self, Failure> {
+    pub(super) fn of(arguments: &cli::RunArgs) -> Result<Self, CommandFailure> {
         if let Some(directory) = &arguments.resume {
             let interrupted = Interrupted::open(directory)?;
             let plan = interrupted.plan();
@@ -65,10 +65,10 @@ impl RunMode {
     /// kernels than those of `--like`.
     pub(super) fn selected(
         &self,
-        arguments: &cli::Run,
+        arguments: &cli::RunArgs,
         global: &cli::Global,
         options: &mut StoreOptions,
-    ) -> Result<(Selection, Plan), Failure> {
+    ) -> Result<(StudySelection, Plan), CommandFailure> {
         if let Self::Resumed(interrupted) = self {
             return Ok((selection::overlays(&arguments.execution.overlays), interrupted.plan().clone()));
         }
@@ -89,7 +89,12 @@ impl RunMode {
     /// # Errors
     /// - An infrastructure failure, if the store cannot be opened
     /// - A usage failure, if another program began the run to continue
-    pub(super) fn store(&self, options: &StoreOptions, stages: &Stages, asked: Again) -> Result<Arc<Store>, Failure> {
+    pub(super) fn store(
+        &self,
+        options: &StoreOptions,
+        stages: &Stages,
+        asked: Again,
+    ) -> Result<Arc<Store>, CommandFailure> {
         let mut store = Store::open(options)?.with_stages(stages.clone());
         match self {
             Self::New => {}
@@ -103,7 +108,7 @@ impl RunMode {
     /// Whether guests can be measured while others are built: in a new run under the instruction
     /// clock, where this does not change figures. A run with tools cannot be continued without the
     /// tools' files, so it starts only with all guests.
-    pub(super) fn begins_early(&self, plan: &Plan, selection: &Selection, wish: AcceleratorWish) -> bool {
+    pub(super) fn begins_early(&self, plan: &Plan, selection: &StudySelection, wish: AcceleratorWish) -> bool {
         matches!(self, Self::New)
             && is_counted(plan)
             && plan.targets().len() > 1
@@ -120,9 +125,9 @@ impl RunMode {
     pub(super) fn testbed(
         &self,
         store: &Arc<Store>,
-        selection: &Arc<Selection>,
+        selection: &Arc<StudySelection>,
         plan: &Plan,
-    ) -> Result<Testbed, Failure> {
+    ) -> Result<Testbed, CommandFailure> {
         if let Self::Resumed(interrupted) = self
             && !selection.sources.are_made()
             && selection.sources.ior.is_empty()
@@ -130,7 +135,7 @@ impl RunMode {
         {
             return Ok(testbed);
         }
-        let testbed = Testbed::provide(store, selection, plan, Shell::Without)?;
+        let testbed = Testbed::provide(store, selection, plan, ShellUse::Without)?;
         if let Self::Like(like) = self {
             like.check_guests(&testbed.manifest, plan)?;
         }
@@ -141,7 +146,7 @@ impl RunMode {
     ///
     /// # Errors
     /// A usage failure, if it has another one.
-    pub(super) fn check_qemu(&self, session: &Session) -> Result<(), Failure> {
+    pub(super) fn check_qemu(&self, session: &Session) -> Result<(), CommandFailure> {
         match self {
             Self::Like(like) => Ok(like.check_qemu(session.provenance())?),
             Self::New | Self::Resumed(_) => Ok(()),
@@ -153,7 +158,12 @@ impl RunMode {
     /// # Errors
     /// A usage failure, if `directory` has a run already; an infrastructure failure, if the journal
     /// cannot be written.
-    pub(super) fn work(self, session: &Session, directory: Option<&Path>, asked: Again) -> Result<Work, Failure> {
+    pub(super) fn work(
+        self,
+        session: &Session,
+        directory: Option<&Path>,
+        asked: Again,
+    ) -> Result<PlannedWork, CommandFailure> {
         Ok(match self {
             Self::Resumed(interrupted) => interrupted.resume(asked, session.provenance().clone())?,
             Self::New | Self::Like(_) => session.begin(directory)?,
@@ -162,25 +172,25 @@ impl RunMode {
 }
 
 /// Reads what measured the results at `path`.
-fn like(path: &Path) -> Result<Like, Failure> {
+fn like(path: &Path) -> Result<Like, CommandFailure> {
     Ok(Like::new(path, &file::read(path)?)?)
 }
 
 /// Makes the failure for kernels that were named in addition to those of `--like`.
-fn other_than_like() -> Failure {
+fn other_than_like() -> CommandFailure {
     let help = "leave --like out, or take the kernels of these results by their names";
     let report = miette::miette!(
         help = help,
         "--like names the kernels that are used, and --newest, --refresh or --kernel others"
     );
-    Failure { code: USAGE, report }
+    CommandFailure { code: USAGE, report }
 }
 
 /// Makes the failure for a run that is continued as another shard.
-fn other_shard(plan: &Plan, asked: Shard) -> Failure {
+fn other_shard(plan: &Plan, asked: Shard) -> CommandFailure {
     let is =
         plan.shard.map_or_else(|| "the whole of a study".to_owned(), |shard| format!("{} of a study", shard.phrase()));
     let help = "leave --shard out to continue it, or begin the other shard in another directory";
     let report = miette::miette!(help = help, "this run is {is}, and --shard requests {asked}");
-    Failure { code: USAGE, report }
+    CommandFailure { code: USAGE, report }
 }

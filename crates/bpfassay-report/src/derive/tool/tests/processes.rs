@@ -215,7 +215,7 @@ fn what_a_phase_did_is_that_of_the_only_thread_that_did_it() {
         };
         phase.interval.before.tracer = Some(sample([0, 0]));
         phase.interval.after.tracer = Some(sample([first, second]));
-        of_operation(&run, &Cgroups::of("r", &ToolFigures::default(), &run), &phase, Operation::Read).name
+        of_operation(&run, &SumsByCgroup::of("r", &ToolFigures::default(), &run), &phase, Operation::Read).name
     };
     assert_eq!(names(2, 0), ["ior"]);
     assert_eq!(names(0, 2), ["iou-wrk-21"]);

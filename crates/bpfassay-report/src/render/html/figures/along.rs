@@ -11,9 +11,9 @@ use super::{
         super::trend::described,
         plot::{self, Curves, Mark, Sizes},
     },
-    Curved, Of, Panel, Plot, Shape, WithSize, row,
+    Curved, Panel, PanelShape, Plot, PlottedFigure, WithSize, row,
 };
-use crate::trend::{Quantity, Series, by_version, trend};
+use crate::trend::{Quantity, TrendSeries, by_version, trend};
 use bpfassay_results::{CellResult, Figure, Results};
 
 /// The smallest number of kernels of one architecture that form a series.
@@ -21,12 +21,12 @@ const SERIES_FROM: usize = 5;
 
 /// The cells of results by architecture and file system, and the architectures with a series of
 /// kernels.
-pub(super) struct Kernels<'a> {
+pub(super) struct KernelCells<'a> {
     series: Vec<Arch>,
     alike: HashMap<(Arch, &'a str), Vec<&'a CellResult>>,
 }
 
-impl<'a> Kernels<'a> {
+impl<'a> KernelCells<'a> {
     pub(super) fn of(results: &'a Results) -> Self {
         let mut counts: BTreeMap<Arch, usize> = BTreeMap::new();
         for target in results.plan.targets() {
@@ -48,7 +48,7 @@ impl<'a> Kernels<'a> {
     /// Makes one panel per workload case and metric, with a curve per probe configuration, for the
     /// series to which `of_one` belongs. `of_one` has the cells of one target and file system.
     /// Returns panels for the first target of the series only.
-    pub(super) fn panels(&self, of_one: &[WithSize<'_>], of: Of) -> Vec<Panel> {
+    pub(super) fn panels(&self, of_one: &[WithSize<'_>], of: PlottedFigure) -> Vec<Panel> {
         let Some((model, _)) = of_one.first() else { return Vec::new() };
         let alike =
             self.alike.get(&(model.target.arch, model.file_system.as_str())).map(Vec::as_slice).unwrap_or_default();
@@ -85,7 +85,7 @@ fn place(index: usize) -> f64 {
     f64::from(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
-fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], of: Of) -> Panel {
+fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], of: PlottedFigure) -> Panel {
     let mut series = Curved::default();
     let mut of_kernel: HashMap<&str, Vec<&CellResult>> = HashMap::new();
     for cell in cells {
@@ -108,18 +108,18 @@ fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], 
         place: name.to_owned(),
         title: format!("{name}, {metric}: {} by probe configuration and kernel", of.name),
         series: names,
-        shape: Shape::Curves(curves),
+        shape: PanelShape::Curves(curves),
     }
 }
 
 /// Plots figures of one architecture from kernel to kernel, with the levels between changes.
 pub(super) fn along_kernels(results: &Results) -> Vec<Plot> {
     // Skip the search for changes, which takes a while.
-    if Kernels::of(results).series.is_empty() {
+    if KernelCells::of(results).series.is_empty() {
         return Vec::new();
     }
     let Ok(trend) = trend(&[(results.plan.study.name.clone(), results)]) else { return Vec::new() };
-    let plot_of = |series: &Series| {
+    let plot_of = |series: &TrendSeries| {
         if series.points.len() < SERIES_FROM || matches!(series.quantity, Quantity::Bandwidth | Quantity::TimePerCall) {
             return None;
         }

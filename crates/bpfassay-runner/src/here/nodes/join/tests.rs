@@ -147,7 +147,7 @@ fn a_run_that_one_node_refuses_is_refused_with_the_nodes_that_do() {
         joiner.push(at, failed("ended")).unwrap();
     }
     match joiner.next() {
-        Ok(Some(Joined::Together(Together::RunEnded(RunTogether { run, outcome, nodes })))) => {
+        Ok(Some(Joined::Together(JointReport::RunEnded(RunTogether { run, outcome, nodes })))) => {
             let RunOutcome::Refused(refusal) = outcome else { panic!("{outcome:?}") };
             assert_eq!((run.as_str(), nodes.len()), (RUN, 0));
             assert_eq!(refusal.message, "not permitted (on 1 of 3 nodes: n2)");
@@ -173,7 +173,7 @@ fn a_run_that_fails_on_one_node_leaves_the_others_alone() {
     }
     assert_eq!(joiner.left_alone(), None);
     match joiner.next() {
-        Ok(Some(Joined::Together(Together::RunEnded(RunTogether { outcome, .. })))) => {
+        Ok(Some(Joined::Together(JointReport::RunEnded(RunTogether { outcome, .. })))) => {
             let RunOutcome::Failed { message } = outcome else { panic!("{outcome:?}") };
             assert_eq!(message, "node n1: ended; node n2: ended; node n3: killed");
         }
@@ -198,7 +198,7 @@ fn a_run_that_one_node_has_measured_leaves_nobody_alone() {
 #[test]
 fn refusals_of_all_nodes_are_named_once_or_each() {
     let message = |texts: [&str; 3]| match joined(texts.map(|text| vec![refused(text)])).pop() {
-        Some(Ok(Joined::Together(Together::RunEnded(RunTogether { outcome, .. })))) => match outcome {
+        Some(Ok(Joined::Together(JointReport::RunEnded(RunTogether { outcome, .. })))) => match outcome {
             RunOutcome::Refused(refusal) => refusal.message,
             other => panic!("{other:?}"),
         },
@@ -223,7 +223,7 @@ fn figures_are_sums_with_the_summary_of_the_first_node() {
     for (at, figures) in sent.into_iter().enumerate() {
         joiner.push(at, ended(RunOutcome::Measured(Box::new(figures)))).unwrap();
     }
-    let Ok(Some(Joined::Together(Together::RunEnded(RunTogether { outcome, nodes, .. })))) = joiner.next() else {
+    let Ok(Some(Joined::Together(JointReport::RunEnded(RunTogether { outcome, nodes, .. })))) = joiner.next() else {
         panic!("no run")
     };
     let RunOutcome::Measured(all) = outcome else { panic!("{outcome:?}") };
@@ -248,7 +248,7 @@ fn what_is_known_of_ior_explains_a_run_that_failed() {
     for at in 0..3 {
         joiner.push(at, failed("exit status 3")).unwrap();
     }
-    let Ok(Some(Joined::Together(Together::RunEnded(RunTogether { outcome, .. })))) = joiner.next() else {
+    let Ok(Some(Joined::Together(JointReport::RunEnded(RunTogether { outcome, .. })))) = joiner.next() else {
         panic!("no run")
     };
     assert_eq!(outcome, RunOutcome::Failed { message: "IOR failed".to_owned() });
@@ -256,7 +256,7 @@ fn what_is_known_of_ior_explains_a_run_that_failed() {
     for at in 0..3 {
         joiner.push(at, failed(&format!("no space {at}"))).unwrap();
     }
-    let Ok(Some(Joined::Together(Together::RunEnded(RunTogether { outcome, .. })))) = joiner.next() else {
+    let Ok(Some(Joined::Together(JointReport::RunEnded(RunTogether { outcome, .. })))) = joiner.next() else {
         panic!("no run")
     };
     let message = "node n1: no space 0; node n2: no space 1; node n3: no space 2".to_owned();
@@ -282,7 +282,7 @@ fn nodes_of_another_kernel_and_messages_that_differ_are_refused() {
     let only = |sent: [Vec<GuestMessage>; 3]| joined(sent).into_iter().next().unwrap();
     let error = only([ready("6.1"), ready("6.1"), ready("6.12")]).unwrap_err();
     assert!(error.contains("node n3 has the kernel 6.12"), "{error}");
-    let Ok(Joined::Together(Together::Ready { nodes: all, .. })) = only([ready("6.1"), ready("6.1"), ready("6.1")])
+    let Ok(Joined::Together(JointReport::Ready { nodes: all, .. })) = only([ready("6.1"), ready("6.1"), ready("6.1")])
     else {
         panic!("not ready")
     };
@@ -322,7 +322,7 @@ proptest::proptest! {
             };
             joiner.push(at, message).unwrap();
             while let Ok(Some(joined)) = joiner.next() {
-                if let Joined::Together(Together::RunEnded(RunTogether { nodes, .. })) = joined {
+                if let Joined::Together(JointReport::RunEnded(RunTogether { nodes, .. })) = joined {
                     ended_runs += 1;
                     proptest::prop_assert!(nodes.is_empty() || nodes.len() == 3);
                 }

@@ -7,13 +7,13 @@ use std::{
 
 use super::*;
 use crate::{
-    apt::{IndexState, Located, Options, ReleaseFile},
+    apt::{FetchOptions, IndexState, Located, ReleaseFile},
     cache::Cache,
     test_support::{Small, damage, lacks, left_in_tmp},
 };
 
-fn indexed(name: &str, version: &str, depends: &[&str]) -> Indexed {
-    Indexed {
+fn indexed(name: &str, version: &str, depends: &[&str]) -> IndexedPackage {
+    IndexedPackage {
         found: Located {
             package: Package {
                 name: name.parse().unwrap(),
@@ -35,7 +35,7 @@ fn catalogue() -> Catalogue {
 
 /// An index with the shapes of packages in trixie-backports: an image alone, split packages, split
 /// packages without modules, other flavours.
-fn index() -> Vec<Indexed> {
+fn index() -> Vec<IndexedPackage> {
     let mut index = Vec::new();
     for (release, version) in [("7.2.9+deb13-amd64", "7.2.9-1~bpo13+1"), ("7.2.12+deb13-amd64", "7.2.12-1~bpo13+1")] {
         let [base, binary, modules] = ["base", "binary", "modules"].map(|part| format!("linux-{part}-{release}"));
@@ -60,7 +60,7 @@ fn packages_of_one_release_are_found_through_dependencies() {
     let catalogue = catalogue();
     let selection = catalogue.find(Arch::X86_64, "7.2").unwrap();
     let found = builds(selection.entries[0], "amd64", &index());
-    let names: Vec<_> = found.iter().map(Build::name).collect();
+    let names: Vec<_> = found.iter().map(KernelBuild::name).collect();
     assert_eq!(names, ["7.2.9", "7.2.12", "7.2.13"]);
     let packages: Vec<_> = found[1].packages.iter().map(|located| located.package.name.as_str()).collect();
     assert_eq!(
@@ -90,7 +90,7 @@ fn release_candidates_have_a_name() {
     assert_eq!(builds(selection.entries[0], "amd64", &index)[0].name(), "7.3-rc7");
 }
 
-fn picked(name: &str) -> Result<Build, CatalogueError> {
+fn picked(name: &str) -> Result<KernelBuild, CatalogueError> {
     let catalogue = catalogue();
     let selection = catalogue.find(Arch::X86_64, name).unwrap();
     let all: Vec<_> =
@@ -165,7 +165,7 @@ fn remember(cache: &Cache, file: &Path) {
 }
 
 fn offline(cache: &Cache) -> Apt<'_> {
-    Apt::new(cache, Options { offline: true, newest: true, ..Options::default() })
+    Apt::new(cache, FetchOptions { offline: true, newest: true, ..FetchOptions::default() })
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_damaged_kernel_is_unpacked_again_and_a_damaged_package_asks_for_the_network
     let cache = Cache::open(directory.path().join("cache")).unwrap();
     remember(&cache, &file);
     let (apt, catalogue) = (offline(&cache), catalogue());
-    let kernels = Kernels::new(&apt, &catalogue);
+    let kernels = KernelProvider::new(&apt, &catalogue);
     assert_eq!(kernels.cached(Arch::X86_64, "6.12").unwrap(), None);
     let kernel = kernels.prepare(Arch::X86_64, "6.12").unwrap();
     assert_eq!((kernel.release.as_str(), kernel.image.size), ("6.12.1+x-amd64", 10));
@@ -198,14 +198,14 @@ fn a_disk_that_fills_up_while_unpacking_is_reported_with_what_and_where() {
     let Some(file) = package(directory.path(), 8 << 20) else { return };
     let cache = Cache::open(small.path()).unwrap();
     remember(&cache, &file);
-    let error = Kernels::new(&offline(&cache), &catalogue()).prepare(Arch::X86_64, "6.12").unwrap_err();
+    let error = KernelProvider::new(&offline(&cache), &catalogue()).prepare(Arch::X86_64, "6.12").unwrap_err();
     assert!(matches!(error, Error::DiskFull { .. }), "{error}");
     assert!(error.to_string().starts_with("no space left for kernel 6.12.1+x-amd64 for x86_64 in /"), "{error}");
     assert!(left_in_tmp(small.path()).is_empty());
 }
 
 /// Makes `packages` the index of a suite, as if it had been fetched.
-fn indexed_suite(apt: &Apt<'_>, suite: &str, packages: &[Indexed]) {
+fn indexed_suite(apt: &Apt<'_>, suite: &str, packages: &[IndexedPackage]) {
     let release = ReleaseFile { codename: suite.to_owned(), date: 1, valid_until: None };
     let state = IndexState { fetched: 1, release, stale: false, archive: "x".to_owned() };
     let path = apt.cache().root().join(format!("apt/{suite}-amd64/state.json"));
@@ -221,7 +221,7 @@ fn the_listing_shows_what_is_known_cached_and_available() {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::open(directory.path().join("cache")).unwrap();
     let (apt, catalogue) = (offline(&cache), catalogue());
-    let kernels = Kernels::new(&apt, &catalogue);
+    let kernels = KernelProvider::new(&apt, &catalogue);
     let series = |name: &str| {
         let listings = kernels.list(Arch::X86_64).unwrap();
         assert_eq!(

@@ -91,7 +91,7 @@ fn what_is_not_built_is_named_with_its_target() {
 fn a_module_that_is_not_built_is_named() {
     let tree = tree();
     fs::remove_file(tree.path().join("fs/nfsd/nfsd.ko")).unwrap();
-    let error = ModuleSet::read(tree.path(), Layout::Built, Signatures::Kept).unwrap_err().to_string();
+    let error = ModuleSet::read(tree.path(), ModuleLayout::Built, Signatures::Kept).unwrap_err().to_string();
     assert!(
         error.ends_with("nfsd.ko is in modules.order of the build tree, and is not there: run `make modules`"),
         "{error}"

@@ -3,39 +3,41 @@
 //! reads records from them. Pure.
 
 use bpfassay_results::{
-    BlockEnded, BlockStarted, BootVerdict, Contents, Entry, Figure, GuestReady, Header, JOURNAL_VERSION, Outcome,
-    Provenance, Reused, RunRecord,
+    BlockEnded, BlockStarted, BootVerdict, Figure, GuestReady, JOURNAL_VERSION, JournalContents, JournalEntry,
+    JournalHeader, Outcome, Provenance, Reused, RunRecord,
 };
 use bpfassay_study::{Block, Plan, Target};
 use bpfassay_testbed::manifest::Manifest;
 
-use super::key::{BlockKey, key};
+use super::key::{StoreKey, key};
 use crate::testbed::keep_planned;
 
 /// The records of one boot that did a whole block.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Records {
+pub(super) struct BlockRecords {
     started: BlockStarted,
     ready: GuestReady,
     runs: Vec<RunRecord>,
     ended: BlockEnded,
 }
 
-impl Records {
+impl BlockRecords {
     /// Takes the records of the last boot from `entries`, which are about `block`.
     ///
     /// # Errors
     /// The reason why the block is not kept: the boot was partial, or something failed. A failure
     /// can be the host's fault, so other users of the store measure such a block themselves.
-    pub(super) fn of(block: &Block, entries: Vec<Entry>) -> Result<Self, String> {
+    pub(super) fn of(block: &Block, entries: Vec<JournalEntry>) -> Result<Self, String> {
         let (mut started, mut ready, mut runs, mut ended) = (None, None, Vec::new(), None);
         for entry in entries {
             match entry {
-                Entry::BlockStarted(begun) => (started, ready, runs, ended) = (Some(*begun), None, Vec::new(), None),
-                Entry::GuestReady(now) => ready = Some(*now),
-                Entry::Run(record) => runs.push(*record),
-                Entry::BlockEnded(end) => ended = Some(*end),
-                Entry::Provisioned { .. } | Entry::Resumed { .. } => {
+                JournalEntry::BlockStarted(begun) => {
+                    (started, ready, runs, ended) = (Some(*begun), None, Vec::new(), None)
+                }
+                JournalEntry::GuestReady(now) => ready = Some(*now),
+                JournalEntry::Run(record) => runs.push(*record),
+                JournalEntry::BlockEnded(end) => ended = Some(*end),
+                JournalEntry::Provisioned { .. } | JournalEntry::Resumed { .. } => {
                     return Err("it has entries that are of no block".to_owned());
                 }
             }
@@ -78,7 +80,7 @@ impl Records {
     }
 
     /// Returns the key of the measured block.
-    fn key(&self, plan: &Plan, block: &Block, provenance: &Provenance) -> Result<BlockKey, String> {
+    fn key(&self, plan: &Plan, block: &Block, provenance: &Provenance) -> Result<StoreKey, String> {
         key(&plan.study, block, provenance, &self.started.qemu).map_err(|error| error.to_string())
     }
 
@@ -91,27 +93,27 @@ impl Records {
         plan: &Plan,
         block: &Block,
         provenance: &Provenance,
-    ) -> Result<(BlockKey, Contents), String> {
+    ) -> Result<(StoreKey, JournalContents), String> {
         let key = self.key(plan, block, provenance)?;
         self.renumber(1, 1);
         // The log is in the results of the run that measured the block.
         (self.started.log, self.started.reused) = (None, None);
         let plan = plan_of(plan, block);
-        let header = Header {
+        let header = JournalHeader {
             journal: JOURNAL_VERSION,
             started_unix_ms: self.started.at_unix_ms,
             provenance: provenance_of(provenance, &plan)?,
             plan,
         };
-        Ok((key, Contents { header, entries: self.entries(), torn: None, digest: None }))
+        Ok((key, JournalContents { header, entries: self.entries(), torn: None, digest: None }))
     }
 
     /// Reads the records of the entry `name`, its block and its provenance.
     ///
     /// # Errors
     /// The reason why `contents` are not the entry `name`.
-    pub(super) fn of_entry(name: &BlockKey, contents: Contents) -> Result<(Block, Provenance, Self), String> {
-        let Contents { header, entries, torn, digest: _ } = contents;
+    pub(super) fn of_entry(name: &StoreKey, contents: JournalContents) -> Result<(Block, Provenance, Self), String> {
+        let JournalContents { header, entries, torn, digest: _ } = contents;
         if torn.is_some() {
             return Err("its last line was not written to its end".to_owned());
         }
@@ -126,7 +128,7 @@ impl Records {
 
     /// Turns the records into those of boot `boot` in attempt `attempt` at the block. `reused` says
     /// where they come from.
-    pub(super) fn taken(mut self, boot: u32, attempt: u32, reused: Reused) -> Vec<Entry> {
+    pub(super) fn taken(mut self, boot: u32, attempt: u32, reused: Reused) -> Vec<JournalEntry> {
         self.renumber(boot, attempt);
         (self.started.log, self.started.reused) = (None, Some(reused));
         self.entries()
@@ -156,12 +158,12 @@ impl Records {
         }
     }
 
-    fn entries(self) -> Vec<Entry> {
-        let runs = self.runs.into_iter().map(|run| Entry::Run(Box::new(run)));
-        [Entry::BlockStarted(Box::new(self.started)), Entry::GuestReady(Box::new(self.ready))]
+    fn entries(self) -> Vec<JournalEntry> {
+        let runs = self.runs.into_iter().map(|run| JournalEntry::Run(Box::new(run)));
+        [JournalEntry::BlockStarted(Box::new(self.started)), JournalEntry::GuestReady(Box::new(self.ready))]
             .into_iter()
             .chain(runs)
-            .chain([Entry::BlockEnded(Box::new(self.ended))])
+            .chain([JournalEntry::BlockEnded(Box::new(self.ended))])
             .collect()
     }
 }

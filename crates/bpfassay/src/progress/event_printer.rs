@@ -10,13 +10,13 @@ use std::{
 };
 
 use bpfassay_results::{Event, event::RunEnded, plain::excerpt};
-use bpfassay_testbed::stages::{Report, Watcher};
+use bpfassay_testbed::stages::{ProgressReport, Watcher};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{
     duration,
     lines::{Repeated, booted_again, ended_badly, lines_of},
-    underway::{Line, PATIENCE, Underway},
+    stage_lines::{PATIENCE, StageLine, Underway},
 };
 use crate::output::{self, Bar};
 
@@ -28,13 +28,13 @@ const MOST_OF_LINE: usize = 200;
 pub(super) const MOST: usize = 4000;
 
 /// Writes events to standard error.
-pub(crate) struct Shown {
+pub(crate) struct EventPrinter {
     began: Instant,
     bar: ProgressBar,
     /// The bar is first drawn at the first report, because questions come before.
     drawn: Once,
     /// The activity of each guest in flight, by block.
-    in_flight: Mutex<BTreeMap<String, Guest>>,
+    in_flight: Mutex<BTreeMap<String, ShownGuest>>,
     /// Runs with a failure that was reported already.
     repeated: Mutex<Repeated>,
     /// The stages of the set-up.
@@ -43,7 +43,7 @@ pub(crate) struct Shown {
     written: Mutex<Instant>,
 }
 
-struct Guest {
+struct ShownGuest {
     target: String,
     doing: String,
     /// Number of lines that the guest requested to show.
@@ -58,7 +58,7 @@ const SET_UP: &str = "{elapsed}  {wide_msg}";
 /// How often a log is checked for silent stages.
 const LOOK: Duration = Duration::from_secs(1);
 
-impl Shown {
+impl EventPrinter {
     /// Begins to write: a bar if standard error is a terminal, and lines otherwise.
     pub(super) fn begin() -> Arc<Self> {
         let shown = Arc::new(Self::with_bar(ProgressBar::with_draw_target(Some(0), Bar::target())));
@@ -125,7 +125,7 @@ impl Shown {
     }
 
     /// Changes the state of guests, and shows it.
-    fn guests(&self, change: impl FnOnce(&mut BTreeMap<String, Guest>)) {
+    fn guests(&self, change: impl FnOnce(&mut BTreeMap<String, ShownGuest>)) {
         change(&mut locked(&self.in_flight));
         self.show();
     }
@@ -207,7 +207,7 @@ impl Shown {
             // output.
             Event::Stage(_) | Event::Rows(_) | Event::Timings { .. } | Event::Concluded(_) => {}
             Event::Booting { block, target, boot, confirming } => {
-                let guest = Guest { target: target.to_string(), doing: "booting".to_owned(), logged: 0 };
+                let guest = ShownGuest { target: target.to_string(), doing: "booting".to_owned(), logged: 0 };
                 self.guests(|guests| drop(guests.insert(block.clone(), guest)));
                 if *boot > 1 {
                     self.line(&booted_again(block, *boot, confirming.as_deref()));
@@ -249,19 +249,19 @@ impl Shown {
     }
 }
 
-impl Watcher for Shown {
-    fn report(&self, report: &Report) {
+impl Watcher for EventPrinter {
+    fn report(&self, report: &ProgressReport) {
         let line = locked(&self.underway).take(report, self.began.elapsed());
         self.show();
         match line {
-            Some(Line::Log(line)) if self.bar.is_hidden() => self.line(&line),
-            Some(Line::Both(line)) => self.line(&line),
+            Some(StageLine::Log(line)) if self.bar.is_hidden() => self.line(&line),
+            Some(StageLine::Both(line)) => self.line(&line),
             _ => {}
         }
     }
 }
 
-impl Drop for Shown {
+impl Drop for EventPrinter {
     fn drop(&mut self) {
         self.finish();
     }
@@ -272,7 +272,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Describes what guests are doing, on one line.
-fn of_guests(guests: &BTreeMap<String, Guest>) -> String {
+fn of_guests(guests: &BTreeMap<String, ShownGuest>) -> String {
     let all: Vec<String> = guests.values().map(|guest| format!("{}: {}", guest.target, guest.doing)).collect();
     all.join(" · ")
 }
@@ -284,7 +284,7 @@ mod tests {
     use bpfassay_protocol::Arch;
     use bpfassay_results::plain;
     use bpfassay_study::Target;
-    use bpfassay_testbed::stages::{Kind, State};
+    use bpfassay_testbed::stages::{ProgressState, StageKind};
     use indicatif::{ProgressDrawTarget, TermLike};
 
     use super::*;
@@ -296,10 +296,10 @@ mod tests {
     }
 
     /// Returns what is written on a terminal of 100 columns during `work`.
-    fn on_a_terminal(work: impl FnOnce(&Shown)) -> String {
+    fn on_a_terminal(work: impl FnOnce(&EventPrinter)) -> String {
         let terminal = InMemory::default();
         let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
-        let shown = Shown::with_bar(ProgressBar::with_draw_target(Some(1), target));
+        let shown = EventPrinter::with_bar(ProgressBar::with_draw_target(Some(1), target));
         shown.set_template(TEMPLATE);
         work(&shown);
         shown.bar.tick();
@@ -346,8 +346,14 @@ mod tests {
         let written = on_a_terminal(|shown| {
             let target = Target { arch: Arch::X86_64, kernel: "7.2".to_owned() };
             shown.take(&Event::Booting { block: "b".to_owned(), target, boot: 1, confirming: None });
-            let (kind, elapsed) = (Kind::Programs, Duration::ZERO);
-            shown.report(&Report { id: 1, kind, subject: "riscv64".to_owned(), state: State::Begun, elapsed });
+            let (kind, elapsed) = (StageKind::Programs, Duration::ZERO);
+            shown.report(&ProgressReport {
+                id: 1,
+                kind,
+                subject: "riscv64".to_owned(),
+                state: ProgressState::Begun,
+                elapsed,
+            });
         });
         assert!(written.contains("x86_64 7.2: booting · guest programs riscv64"), "{written}");
     }

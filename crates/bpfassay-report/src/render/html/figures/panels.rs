@@ -18,7 +18,7 @@ const SAME: f64 = 5e-5;
 
 /// The common properties of a figure's panels.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Figure<'a> {
+pub(in super::super) struct PanelStyle<'a> {
     /// The name in the title.
     pub(in super::super) name: &'a str,
     /// The name of the axis.
@@ -37,24 +37,24 @@ pub(in super::super) struct Panel {
     /// The title: the place, and by what the panel shows the figure.
     pub(in super::super) title: String,
     pub(in super::super) series: Vec<String>,
-    pub(in super::super) shape: Shape,
+    pub(in super::super) shape: PanelShape,
 }
 
 /// A label, and a mark of each series that has one.
-type Row = (String, Vec<(u8, Mark)>);
+type PanelRow = (String, Vec<(u8, Mark)>);
 
 /// How a panel shows its marks.
 #[derive(Debug, Clone)]
-pub(in super::super) enum Shape {
-    Rows(Vec<Row>),
+pub(in super::super) enum PanelShape {
+    Rows(Vec<PanelRow>),
     Curves(Curves),
 }
 
 impl Panel {
     fn marks(&self) -> Vec<(u8, Mark)> {
         match &self.shape {
-            Shape::Rows(rows) => rows.iter().flat_map(|(_, marks)| marks.iter().copied()).collect(),
-            Shape::Curves(curves) => {
+            PanelShape::Rows(rows) => rows.iter().flat_map(|(_, marks)| marks.iter().copied()).collect(),
+            PanelShape::Curves(curves) => {
                 let number = |index: usize| u8::try_from(index).unwrap_or(u8::MAX);
                 let of = |(index, points): (usize, &Vec<(f64, Mark)>)| {
                     points.iter().map(move |(_, mark)| (number(index), *mark)).collect::<Vec<_>>()
@@ -69,11 +69,11 @@ impl Panel {
     fn with(&self, is_kept: impl Fn(u8) -> bool) -> Option<Self> {
         let mut panel = self.clone();
         match &mut panel.shape {
-            Shape::Rows(rows) => {
+            PanelShape::Rows(rows) => {
                 rows.iter_mut().for_each(|(_, marks)| marks.retain(|(series, _)| is_kept(*series)));
                 rows.retain(|(_, marks)| !marks.is_empty());
             }
-            Shape::Curves(curves) => {
+            PanelShape::Curves(curves) => {
                 for (series, points) in (0_u8..).zip(&mut curves.series) {
                     if !is_kept(series) {
                         points.clear();
@@ -89,14 +89,14 @@ impl Panel {
         (!panel.marks().is_empty()).then_some(panel)
     }
 
-    fn drawn(self, of: Figure<'_>, axis: Option<Range<f64>>, note: String) -> Option<Plot> {
+    fn drawn(self, of: PanelStyle<'_>, axis: Option<Range<f64>>, note: String) -> Option<Plot> {
         let svg = match self.shape {
-            Shape::Rows(rows) => Sizes::both(|size| {
+            PanelShape::Rows(rows) => Sizes::both(|size| {
                 let rows = rows.clone();
                 let quantity = of.axis.to_owned();
                 plot::intervals(&Intervals { quantity, reference: of.reference, axis: axis.clone(), rows }, size)
             }),
-            Shape::Curves(curves) => {
+            PanelShape::Curves(curves) => {
                 let curves = Curves { axis, ..curves };
                 Sizes::both(|size| plot::curves(&curves, size))
             }
@@ -106,7 +106,7 @@ impl Panel {
 }
 
 /// Draws the plots of the `panels` that have a mark.
-pub(in super::super) fn together(mut panels: Vec<Panel>, of: Figure<'_>) -> Vec<Plot> {
+pub(in super::super) fn together(mut panels: Vec<Panel>, of: PanelStyle<'_>) -> Vec<Plot> {
     panels.retain(|panel| !panel.marks().is_empty());
     if let Some((panel, note)) = alike(&panels, of) {
         return panel.drawn(of, None, note).into_iter().collect();
@@ -134,15 +134,15 @@ pub(in super::super) fn together(mut panels: Vec<Panel>, of: Figure<'_>) -> Vec<
 
 /// Returns one panel with all rows, and how to read it, if every mark of several panels is the
 /// same.
-fn alike(panels: &[Panel], of: Figure<'_>) -> Option<(Panel, String)> {
+fn alike(panels: &[Panel], of: PanelStyle<'_>) -> Option<(Panel, String)> {
     let [first, _, ..] = panels else { return None };
     let value = first.marks().first()?.1.value;
     let is_same = |end: f64| (end - value).abs() <= SAME * value.abs().max(1.0);
     let all = || panels.iter().flat_map(Panel::marks);
     all().all(|(_, mark)| mark.ends().into_iter().all(is_same)).then_some(())?;
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<PanelRow> = Vec::new();
     for panel in panels {
-        let Shape::Rows(of_panel) = &panel.shape else { return None };
+        let PanelShape::Rows(of_panel) = &panel.shape else { return None };
         for (label, marks) in of_panel {
             let Some((_, known)) = rows.iter_mut().find(|(known, _)| known == label) else {
                 rows.push((label.clone(), marks.clone()));
@@ -154,7 +154,7 @@ fn alike(panels: &[Panel], of: Figure<'_>) -> Option<(Panel, String)> {
     let places: Vec<&str> = panels.iter().map(|panel| panel.place.as_str()).collect();
     let title = format!("{} the same everywhere: {value:.4}", of.name);
     let note = format!("{} The same in every row of {}.", of.note, places.join("; "));
-    Some((Panel { title, shape: Shape::Rows(rows), ..first.clone() }, note))
+    Some((Panel { title, shape: PanelShape::Rows(rows), ..first.clone() }, note))
 }
 
 fn marks_series(marks: &[(u8, Mark)], series: u8) -> bool {
@@ -162,7 +162,7 @@ fn marks_series(marks: &[(u8, Mark)], series: u8) -> bool {
 }
 
 /// Splits the panels into what one axis can show, and what is too noisy for it.
-fn apart(panels: &[Panel], of: Figure<'_>) -> (Vec<Panel>, Vec<Panel>) {
+fn apart(panels: &[Panel], of: PanelStyle<'_>) -> (Vec<Panel>, Vec<Panel>) {
     // The widest interval of each series in each panel, and the ends of all its marks.
     let mut units: Vec<((usize, u8), f64, [f64; 2])> = Vec::new();
     for (index, panel) in panels.iter().enumerate() {
@@ -197,7 +197,7 @@ fn apart(panels: &[Panel], of: Figure<'_>) -> (Vec<Panel>, Vec<Panel>) {
 mod tests {
     use super::*;
 
-    const OF: Figure<'_> = Figure { name: "overhead", axis: "overhead", reference: 1.0, note: "A note." };
+    const OF: PanelStyle<'_> = PanelStyle { name: "overhead", axis: "overhead", reference: 1.0, note: "A note." };
 
     fn panel(place: &str, marks: &[(f64, f64)]) -> Panel {
         let mark = |&(value, half): &(f64, f64)| Mark { value, interval: Some((value - half, value + half)) };
@@ -205,7 +205,7 @@ mod tests {
             place: place.to_owned(),
             title: format!("{place}: overhead"),
             series: ["write", "read"].map(str::to_owned).into(),
-            shape: Shape::Rows(vec![("fexit".to_owned(), (0_u8..).zip(marks.iter().map(mark)).collect())]),
+            shape: PanelShape::Rows(vec![("fexit".to_owned(), (0_u8..).zip(marks.iter().map(mark)).collect())]),
         }
     }
 

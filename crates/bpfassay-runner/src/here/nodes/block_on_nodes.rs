@@ -15,12 +15,12 @@ use bpfassay_results::{FailureKind, RunFailure};
 use tokio::time::timeout_at;
 
 use super::{
-    cluster::{Cluster, Steps, patience},
+    cluster::{Cluster, SharedSteps, patience},
     join::Joined,
-    team::{AGAIN, Happened, Team},
+    team::{AGAIN, Happened, RelayTeam},
 };
 use crate::{
-    boot::Boot,
+    boot::RunningBoot,
     context::BlockError,
     failure,
     here::{
@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// How a block ends.
-enum End {
+enum BlockEnd {
     Closed,
     Cancelled,
     Failed(FailureKind, String),
@@ -44,7 +44,7 @@ const LINES: usize = 4;
 /// How many bytes at the end of a log are searched for those lines.
 const LOOKED_AT: u64 = 16 << 10;
 
-impl Boot<'_> {
+impl RunningBoot<'_> {
     /// Executes the block with one agent on each node of `cluster`. Returns whether these nodes are
     /// fit for another block.
     ///
@@ -52,7 +52,7 @@ impl Boot<'_> {
     /// [`BlockError`] if the journal cannot be written. Failing to start relays is a record.
     pub(in crate::here) async fn here_on(&mut self, agent: &Agent, cluster: &Cluster) -> Result<bool, BlockError> {
         let ior = agent.external_ior.clone().unwrap_or_default();
-        let command = Steps::new(&ior).ok().and_then(|steps| Some(cluster.relay(&steps, cluster.nodes.first()?)));
+        let command = SharedSteps::new(&ior).ok().and_then(|steps| Some(cluster.relay(&steps, cluster.nodes.first()?)));
         let command = command.unwrap_or_default();
         let command = command.iter().map(|word| word.to_string_lossy().into_owned());
         self.started(std::iter::once("srun".to_owned()).chain(command).collect())?;
@@ -70,8 +70,8 @@ impl Boot<'_> {
         let (end, of_slurm) = loop {
             let begins_at = log.metadata().map_or(0, |log| log.len());
             let team = async {
-                let steps = Steps::new(&ior)?;
-                Team::start(cluster, steps, (&agent.mount, &job), log.try_clone()?).await
+                let steps = SharedSteps::new(&ior)?;
+                RelayTeam::start(cluster, steps, (&agent.mount, &job), log.try_clone()?).await
             };
             let mut team = match team.await {
                 Ok(team) => team,
@@ -85,7 +85,7 @@ impl Boot<'_> {
             team.stop().await;
             let of_slurm = of_slurm(&log, begins_at).unwrap_or_default();
             // A restarted controller is back within a minute, and nothing has been measured yet.
-            let is_of_host = phase == Phase::Boot && matches!(end, End::Failed(FailureKind::Host, _));
+            let is_of_host = phase == Phase::Boot && matches!(end, BlockEnd::Failed(FailureKind::Host, _));
             let patience = of_slurm.iter().find_map(|line| patience(line)).filter(|_| is_of_host);
             if patience.is_none_or(|patience| self.since.elapsed() >= patience) {
                 break (end, of_slurm);
@@ -93,27 +93,27 @@ impl Boot<'_> {
             tracing::warn!("waiting for Slurm's controller, to start the agents of the nodes");
             tokio::select! {
                 () = tokio::time::sleep(AGAIN) => {}
-                () = self.context.cancel.cancelled() => break (End::Cancelled, of_slurm),
+                () = self.context.cancel.cancelled() => break (BlockEnd::Cancelled, of_slurm),
             }
         };
         let (kind, message) = match end {
-            End::Closed if self.is_done() => {
+            BlockEnd::Closed if self.is_done() => {
                 self.over_here(None, None)?;
                 return Ok(true);
             }
-            End::Cancelled => {
+            BlockEnd::Cancelled => {
                 self.over_here(None, None)?;
                 return Ok(true);
             }
             // `handle_message` refuses the report for all runs but a tool run that has ended.
-            End::Unsound(run, differences) => {
+            BlockEnd::Unsound(run, differences) => {
                 self.unsound(&run, differences)?;
                 return Ok(false);
             }
-            End::Closed => (FailureKind::EarlyExit, "the agents ended before everything was done".to_owned()),
+            BlockEnd::Closed => (FailureKind::EarlyExit, "the agents ended before everything was done".to_owned()),
             // No run had begun, so a node is unfit or in use.
-            End::Failed(FailureKind::Agent, message) if self.seen.runs.is_empty() => (FailureKind::Host, message),
-            End::Failed(kind, message) => (kind, message),
+            BlockEnd::Failed(FailureKind::Agent, message) if self.seen.runs.is_empty() => (FailureKind::Host, message),
+            BlockEnd::Failed(kind, message) => (kind, message),
         };
         let mut excerpt = vec![message];
         excerpt.extend(of_slurm);
@@ -124,24 +124,24 @@ impl Boot<'_> {
     }
 
     /// Receives the joined messages until all agents have ended or have to be stopped.
-    async fn receive_of(&mut self, team: &mut Team<'_>, phase: &mut Phase) -> Result<End, BlockError> {
+    async fn receive_of(&mut self, team: &mut RelayTeam<'_>, phase: &mut Phase) -> Result<BlockEnd, BlockError> {
         let limits = deadlines(self.context.study);
         let limit = |phase: Phase| limits.of(phase).map_or_else(far, |limit| tokio::time::Instant::now() + limit);
         let mut deadline = limit(*phase);
         loop {
             let happened = tokio::select! {
                 happened = timeout_at(deadline, team.next()) => happened,
-                () = self.context.cancel.cancelled() => return Ok(End::Cancelled),
+                () = self.context.cancel.cancelled() => return Ok(BlockEnd::Cancelled),
             };
             let message = match happened {
                 Err(_) => {
                     let message = format!("the phase {phase} took too long");
-                    return Ok(End::Failed(FailureKind::PhaseTimeout, message));
+                    return Ok(BlockEnd::Failed(FailureKind::PhaseTimeout, message));
                 }
-                Ok(Happened::Closed) => return Ok(End::Closed),
-                Ok(Happened::Failed(kind, message)) => return Ok(End::Failed(kind, message)),
+                Ok(Happened::Closed) => return Ok(BlockEnd::Closed),
+                Ok(Happened::Failed(kind, message)) => return Ok(BlockEnd::Failed(kind, message)),
                 Ok(Happened::Joined(Joined::Message(GuestMessage::Failed { message }))) => {
-                    return Ok(End::Failed(FailureKind::Agent, message));
+                    return Ok(BlockEnd::Failed(FailureKind::Agent, message));
                 }
                 Ok(Happened::Joined(Joined::Message(message))) => message,
                 Ok(Happened::Joined(Joined::Together(together))) => self.message_of(together),
@@ -155,10 +155,10 @@ impl Boot<'_> {
                 _ => None,
             };
             if let Some(violation) = self.handle_message(message)? {
-                return Ok(End::Failed(FailureKind::ProtocolError, violation));
+                return Ok(BlockEnd::Failed(FailureKind::ProtocolError, violation));
             }
             if let Some((run, differences)) = unsound {
-                return Ok(End::Unsound(run, differences));
+                return Ok(BlockEnd::Unsound(run, differences));
             }
         }
     }

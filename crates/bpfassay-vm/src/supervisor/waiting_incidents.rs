@@ -4,16 +4,16 @@
 
 use std::collections::VecDeque;
 
-use crate::{Event, KernelIncident, event::Delivery};
+use crate::{KernelIncident, VmEvent, event::Delivery};
 
 /// The incidents, in order, each with the number of the question whose answer it awaits.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct WaitingIncidents {
     last: u64,
     waiting: VecDeque<(u64, KernelIncident)>,
 }
 
-impl Held {
+impl WaitingIncidents {
     /// Returns the number of the next question.
     pub(super) fn next(&mut self) -> u64 {
         self.last += 1;
@@ -28,7 +28,7 @@ impl Held {
     /// Releases the incidents up to the question `number`, which is answered.
     pub(super) fn up_to(&mut self, number: u64, queue: &mut VecDeque<Delivery>) {
         while let Some((_, incident)) = self.waiting.pop_front_if(|(asked, _)| *asked <= number) {
-            queue.push_back((Event::KernelIncident(incident), None));
+            queue.push_back((VmEvent::KernelIncident(incident), None));
         }
     }
 

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_study::{Block, Plan};
 
-use super::Contents;
-use crate::{BlockEnded, BootVerdict, Entry, Outcome, RunFailure, RunRecord};
+use super::JournalContents;
+use crate::{BlockEnded, BootVerdict, JournalEntry, Outcome, RunFailure, RunRecord};
 
 /// What to repeat on resumption, in addition to unfinished work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,20 +95,20 @@ struct Stands<'a> {
 
 /// The entries of a journal that count.
 #[derive(Debug, Default)]
-pub struct Standing<'a> {
+pub struct CountedEntries<'a> {
     runs: BTreeMap<&'a str, Stands<'a>>,
     blocks: BTreeMap<&'a str, Past>,
     superseded: BTreeMap<&'a str, usize>,
 }
 
-impl<'a> Standing<'a> {
-    fn of(entries: &'a [Entry]) -> Self {
+impl<'a> CountedEntries<'a> {
+    fn of(entries: &'a [JournalEntry]) -> Self {
         let mut standing = Self::default();
         // Runs of the open boot, by block.
         let mut open: BTreeMap<&str, &[String]> = BTreeMap::new();
         for entry in entries {
             match entry {
-                Entry::BlockStarted(started) => {
+                JournalEntry::BlockStarted(started) => {
                     let past = standing.blocks.entry(&started.block).or_default();
                     past.boots = past.boots.max(started.boot);
                     if past.attempt != started.attempt {
@@ -131,17 +131,17 @@ impl<'a> Standing<'a> {
                         }
                     }
                 }
-                Entry::GuestReady(ready) => {
+                JournalEntry::GuestReady(ready) => {
                     if let Some(boot) = standing.boot(&ready.block, ready.boot) {
                         boot.ready = true;
                     }
                 }
-                Entry::Run(record) => {
+                JournalEntry::Run(record) => {
                     // A record outside any boot is final: its run gets no boot.
                     let settled = !open.contains_key(record.block.as_str());
                     standing.runs.insert(&record.run, Stands { record, settled });
                 }
-                Entry::BlockEnded(ended) => {
+                JournalEntry::BlockEnded(ended) => {
                     let runs = open.remove(ended.block.as_str()).unwrap_or_default();
                     let all = matches!(ended.verdict, BootVerdict::Complete).then_some(runs).unwrap_or_default();
                     for run in all.iter().chain(&ended.settled) {
@@ -153,7 +153,7 @@ impl<'a> Standing<'a> {
                         boot.ended = Some(outline(ended));
                     }
                 }
-                Entry::Provisioned { .. } | Entry::Resumed { .. } => {}
+                JournalEntry::Provisioned { .. } | JournalEntry::Resumed { .. } => {}
             }
         }
         standing
@@ -236,11 +236,11 @@ fn outline(ended: &BlockEnded) -> BlockEnded {
     }
 }
 
-impl Contents {
+impl JournalContents {
     /// Finds the entries that count.
     #[must_use]
-    pub fn standing(&self) -> Standing<'_> {
-        Standing::of(&self.entries)
+    pub fn standing(&self) -> CountedEntries<'_> {
+        CountedEntries::of(&self.entries)
     }
 
     /// The record that stands for each run. Records of unfinished blocks are provisional.
@@ -258,6 +258,6 @@ impl Contents {
     }
 }
 
-fn to_do(plan: &Plan, standing: &Standing<'_>, again: Again) -> Vec<ToDo> {
+fn to_do(plan: &Plan, standing: &CountedEntries<'_>, again: Again) -> Vec<ToDo> {
     plan.measured_blocks().into_iter().filter_map(|block| standing.to_do(block, again)).collect()
 }

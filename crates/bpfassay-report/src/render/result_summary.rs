@@ -12,7 +12,7 @@ use super::cases::{self, Account};
 use crate::labels;
 use bpfassay_results::{Attach, ByteErrors, CellResult, Demand, Figure, GateResult, Results};
 
-pub(super) struct Standing {
+pub(super) struct ResultSummary {
     pub(super) words: String,
     pub(super) class: Class,
 }
@@ -31,7 +31,7 @@ pub(super) enum Class {
 
 /// The outcome of one cell, in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum State {
+pub(super) enum CellState {
     Exact,
     NothingFound,
     WithinBounds,
@@ -49,7 +49,7 @@ pub(super) enum State {
     NotMeasured,
 }
 
-impl State {
+impl CellState {
     /// Describes the outcome in a few words.
     pub(super) const fn words(self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ impl State {
 /// Summarises `results`: the verdicts on gates, surprises, and the numbers of cells with each
 /// outcome, for cells with something under test. Baselines are reported if they were not measured
 /// completely.
-pub(super) fn standing(results: &Results) -> Standing {
+pub(super) fn standing(results: &Results) -> ResultSummary {
     let mut parts: Vec<(String, Class)> = Vec::new();
     parts.extend(gates(results));
     if let Some(matrix) = &results.kernel_features {
@@ -98,13 +98,13 @@ pub(super) fn standing(results: &Results) -> Standing {
     let (baselines, tested): (Vec<&CellResult>, Vec<&CellResult>) =
         results.cells.iter().partition(|cell| cell.is_baseline());
     for (of, cells) in [("", tested), (" baselines", baselines)] {
-        let mut counts = BTreeMap::<State, usize>::new();
+        let mut counts = BTreeMap::<CellState, usize>::new();
         for cell in &cells {
             *counts.entry(state(cell, denied.contains(cell.cell.as_str()))).or_default() += 1;
         }
         for (state, count) in counts {
             // A baseline that was measured is not worth reporting.
-            if of.is_empty() || state != State::Measured {
+            if of.is_empty() || state != CellState::Measured {
                 parts.push((format!("{}, {count} of {}{of}", state.words(), cells.len()), state.class()));
             }
         }
@@ -114,8 +114,8 @@ pub(super) fn standing(results: &Results) -> Standing {
     let class = parts.iter().map(|(_, class)| *class).filter(|class| *class != Class::Neutral).max();
     let words: Vec<String> = parts.into_iter().map(|(words, _)| words).collect();
     match words.is_empty() {
-        true => Standing { words: "nothing under test".to_owned(), class: Class::Neutral },
-        false => Standing { words: words.join("; "), class: class.unwrap_or(Class::Neutral) },
+        true => ResultSummary { words: "nothing under test".to_owned(), class: Class::Neutral },
+        false => ResultSummary { words: words.join("; "), class: class.unwrap_or(Class::Neutral) },
     }
 }
 
@@ -149,46 +149,46 @@ pub(super) fn denied(results: &Results) -> HashSet<&str> {
 }
 
 /// Judges `cell`; `is_denied` tells that a gate denies a finding of its tool.
-pub(super) fn state(cell: &CellResult, is_denied: bool) -> State {
+pub(super) fn state(cell: &CellResult, is_denied: bool) -> CellState {
     if cell.failures.iter().any(|failure| cases::account_of(failure).0 == Account::Failed) {
-        return State::Failed;
+        return CellState::Failed;
     }
     match &cell.attach {
-        Attach::Refused { expected: false, .. } => return State::Refused,
-        Attach::Unsteady { .. } => return State::Unsteady,
-        Attach::Attached { in_spite_of: Some(_), .. } => return State::Unexpected,
+        Attach::Refused { expected: false, .. } => return CellState::Refused,
+        Attach::Unsteady { .. } => return CellState::Unsteady,
+        Attach::Attached { in_spite_of: Some(_), .. } => return CellState::Unexpected,
         _ => {}
     }
     match cell.runs.measured.saturating_add(cell.runs.refused) {
-        0 => return State::NotMeasured,
-        done if done < cell.runs.planned => return State::Partly,
+        0 => return CellState::NotMeasured,
+        done if done < cell.runs.planned => return CellState::Partly,
         _ => {}
     }
     match cell.without_figures() {
-        Some((runs, _)) if runs == cell.runs.measured => return State::NotMeasured,
-        Some(_) => return State::Partly,
+        Some((runs, _)) if runs == cell.runs.measured => return CellState::NotMeasured,
+        Some(_) => return CellState::Partly,
         None => {}
     }
     match &cell.attach {
-        Attach::Refused { .. } => State::RefusedAsExpected,
-        Attach::Unknown { .. } => State::NotMeasured,
-        Attach::Baseline if cell.is_baseline() => State::Measured,
+        Attach::Refused { .. } => CellState::RefusedAsExpected,
+        Attach::Unknown { .. } => CellState::NotMeasured,
+        Attach::Baseline if cell.is_baseline() => CellState::Measured,
         _ if cell.tool.is_some() => of_tool(cell, is_denied),
         _ => of_counts(cell),
     }
 }
 
 /// Judges a cell regardless of what gates deny.
-pub(super) fn state_of(cell: &CellResult) -> State {
+pub(super) fn state_of(cell: &CellResult) -> CellState {
     state(cell, false)
 }
 
-fn of_tool(cell: &CellResult, is_denied: bool) -> State {
+fn of_tool(cell: &CellResult, is_denied: bool) -> CellState {
     if is_denied {
-        return State::Denied;
+        return CellState::Denied;
     }
     if cases::found(cell).next().is_some() {
-        return State::Found;
+        return CellState::Found;
     }
     let mut findings = cell.tool_result.iter().flat_map(|result| &result.findings);
     let is_clear = findings.any(|finding| finding.status == FindingStatus::Clear);
@@ -196,10 +196,10 @@ fn of_tool(cell: &CellResult, is_denied: bool) -> State {
     let mut figures = cell.tool_result.iter().flat_map(|result| &result.figures);
     let is_exact = figures.all(|figure| figure.differs.is_some() || figure.is_exact());
     match (is_clear, is_whole, is_exact) {
-        (true, true, true) => State::NothingFound,
-        (true, true, false) => State::WithinBounds,
-        (true, false, _) => State::NothingFoundInPart,
-        (false, ..) => State::Measured,
+        (true, true, true) => CellState::NothingFound,
+        (true, true, false) => CellState::WithinBounds,
+        (true, false, _) => CellState::NothingFoundInPart,
+        (false, ..) => CellState::Measured,
     }
 }
 
@@ -234,16 +234,16 @@ pub(super) fn races(results: &Results) -> Option<String> {
 /// Judges the counts. A cell is exact only if every interval was compared and has every byte, and
 /// every call if calls can be compared. If bytes were compared in some intervals only, it is partly
 /// measured.
-fn of_counts(cell: &CellResult) -> State {
+fn of_counts(cell: &CellResult) -> CellState {
     let is_off = |errors: &ByteErrors| errors.min != 0 || errors.max != 0;
     let counts = || cell.accuracy.iter().flat_map(|accuracy| [&accuracy.byte_error, &accuracy.call_error]);
     if counts().filter_map(Figure::value).any(is_off) {
-        return State::NotExact;
+        return CellState::NotExact;
     }
     let bytes = || cell.accuracy.iter().map(|accuracy| accuracy.byte_error.value());
     match () {
-        () if cell.lacks_counts() => State::Partly,
-        () if cell.accuracy.is_empty() || bytes().any(|errors| errors.is_none()) => State::Measured,
-        () => State::Exact,
+        () if cell.lacks_counts() => CellState::Partly,
+        () if cell.accuracy.is_empty() || bytes().any(|errors| errors.is_none()) => CellState::Measured,
+        () => CellState::Exact,
     }
 }

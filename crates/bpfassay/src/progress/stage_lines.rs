@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use bpfassay_testbed::stages::{Kind, Progress, Report, State, Step, Unit};
+use bpfassay_testbed::stages::{ProgressReport, ProgressState, ProgressStep, ProgressUnit, StageKind, StepProgress};
 
 use super::duration;
 
@@ -16,13 +16,13 @@ const NOTABLE: Duration = Duration::from_secs(1);
 
 /// The stages under way, by number.
 #[derive(Debug, Default)]
-pub(super) struct Underway(BTreeMap<u32, Running>);
+pub(super) struct Underway(BTreeMap<u32, StageUnderWay>);
 
 #[derive(Debug)]
-struct Running {
-    kind: Kind,
+struct StageUnderWay {
+    kind: StageKind,
     subject: String,
-    at: Option<Progress>,
+    at: Option<StepProgress>,
     /// When a line last mentioned the stage, since the beginning of the command; initially the
     /// stage's beginning.
     mentioned: Duration,
@@ -32,7 +32,7 @@ struct Running {
 
 /// A line about a stage.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum StageLine {
     /// For logs: on a terminal, the bar shows it.
     Log(String),
     /// For everybody.
@@ -41,21 +41,24 @@ pub(super) enum Line {
 
 impl Underway {
     /// Processes `report` at the time `now`. Returns the line to write, if there is one.
-    pub(super) fn take(&mut self, report: &Report, now: Duration) -> Option<Line> {
+    pub(super) fn take(&mut self, report: &ProgressReport, now: Duration) -> Option<StageLine> {
         match report.state {
-            State::Begun => {
+            ProgressState::Begun => {
                 let (kind, subject) = (report.kind, report.subject.clone());
-                let running = Running { kind, subject, at: None, mentioned: now, tenths: 0 };
+                let running = StageUnderWay { kind, subject, at: None, mentioned: now, tenths: 0 };
                 // Guests report their activity themselves.
-                if kind != Kind::Measuring {
+                if kind != StageKind::Measuring {
                     self.0.insert(report.id, running);
                 }
                 None
             }
-            State::At(at) => {
+            ProgressState::At(at) => {
                 let running = self.0.get_mut(&report.id)?;
                 let is_new = running.at.is_none_or(|before| before.step != at.step);
-                let takes_long = matches!(at.step, Step::Download | Step::Compile | Step::Install | Step::TrialBoot);
+                let takes_long = matches!(
+                    at.step,
+                    ProgressStep::Download | ProgressStep::Compile | ProgressStep::Install | ProgressStep::TrialBoot
+                );
                 running.at = Some(at);
                 let tenths = (10 * at.done).checked_div(at.of).unwrap_or_default();
                 let since = now.saturating_sub(running.mentioned);
@@ -65,14 +68,14 @@ impl Underway {
                 }
                 is_due.then(|| {
                     (running.mentioned, running.tenths) = (now, tenths);
-                    Line::Log(running.long())
+                    StageLine::Log(running.long())
                 })
             }
-            State::Ended { succeeded } => {
+            ProgressState::Ended { succeeded } => {
                 let running = self.0.remove(&report.id)?;
-                let is_reported = succeeded && report.elapsed >= NOTABLE && running.kind != Kind::Reporting;
+                let is_reported = succeeded && report.elapsed >= NOTABLE && running.kind != StageKind::Reporting;
                 is_reported.then(|| {
-                    Line::Both(format!("{}: done in {}", running.title(), duration(report.elapsed.as_secs_f64())))
+                    StageLine::Both(format!("{}: done in {}", running.title(), duration(report.elapsed.as_secs_f64())))
                 })
             }
         }
@@ -81,7 +84,7 @@ impl Underway {
     /// Returns a line for logs about the stages that no line mentioned for too long, at the time
     /// `now`.
     pub(super) fn overdue(&mut self, now: Duration) -> Option<String> {
-        let is_silent = |running: &&mut Running| now.saturating_sub(running.mentioned) >= PATIENCE;
+        let is_silent = |running: &&mut StageUnderWay| now.saturating_sub(running.mentioned) >= PATIENCE;
         let mentioned: Vec<String> = self
             .0
             .values_mut()
@@ -97,15 +100,15 @@ impl Underway {
     /// Describes all stages on one line: those that take longest first, because the line can be
     /// cut.
     pub(super) fn message(&self) -> String {
-        let is_kernel = |running: &&Running| running.kind == Kind::Kernel;
-        let others = self.0.values().filter(|running| !is_kernel(running)).map(Running::long);
-        let kernels: Vec<String> = self.0.values().filter(is_kernel).map(Running::short).collect();
+        let is_kernel = |running: &&StageUnderWay| running.kind == StageKind::Kernel;
+        let others = self.0.values().filter(|running| !is_kernel(running)).map(StageUnderWay::long);
+        let kernels: Vec<String> = self.0.values().filter(is_kernel).map(StageUnderWay::short).collect();
         let kernels = (!kernels.is_empty()).then(|| format!("kernels: {}", kernels.join(", ")));
         others.chain(kernels).collect::<Vec<_>>().join(" · ")
     }
 }
 
-impl Running {
+impl StageUnderWay {
     fn title(&self) -> String {
         match self.subject.as_str() {
             "" => self.kind.title().to_owned(),
@@ -119,7 +122,7 @@ impl Running {
         let Some(at) = self.at else { return title };
         let mut text = format!("{title}: {}", at.step.title());
         let of = match at.step.unit() {
-            Some(Unit::Bytes) if at.of > 0 => format!(", {} MiB", count(at, |bytes| bytes.div_ceil(1 << 20))),
+            Some(ProgressUnit::Bytes) if at.of > 0 => format!(", {} MiB", count(at, |bytes| bytes.div_ceil(1 << 20))),
             Some(unit) if at.of > 0 => format!(", {} {}", count(at, |done| done), unit.name()),
             _ => String::new(),
         };
@@ -133,7 +136,7 @@ impl Running {
     /// Describes the stage briefly: `x86_64 6.12 45 %`.
     fn short(&self) -> String {
         match self.at {
-            Some(at) if at.of > 0 && at.step == Step::Download => {
+            Some(at) if at.of > 0 && at.step == ProgressStep::Download => {
                 format!("{} {} %", self.subject, 100 * at.done / at.of)
             }
             _ => self.subject.clone(),
@@ -141,7 +144,7 @@ impl Running {
     }
 }
 
-fn count(at: Progress, scaled: impl Fn(u64) -> u64) -> String {
+fn count(at: StepProgress, scaled: impl Fn(u64) -> u64) -> String {
     format!("{}/{}", scaled(at.done), scaled(at.of))
 }
 
@@ -149,37 +152,37 @@ fn count(at: Progress, scaled: impl Fn(u64) -> u64) -> String {
 mod tests {
     use super::*;
 
-    fn report(id: u32, kind: Kind, subject: &str, state: State, elapsed: u64) -> Report {
-        Report { id, kind, subject: subject.to_owned(), state, elapsed: Duration::from_secs(elapsed) }
+    fn report(id: u32, kind: StageKind, subject: &str, state: ProgressState, elapsed: u64) -> ProgressReport {
+        ProgressReport { id, kind, subject: subject.to_owned(), state, elapsed: Duration::from_secs(elapsed) }
     }
 
-    fn at(step: Step, done: u64, of: u64, seconds_left: Option<f64>) -> State {
-        State::At(Progress { step, done, of, seconds_left })
+    fn at(step: ProgressStep, done: u64, of: u64, seconds_left: Option<f64>) -> ProgressState {
+        ProgressState::At(StepProgress { step, done, of, seconds_left })
     }
 
     /// Returns the lines that `reports` cause, each at its number of seconds.
-    fn lines(underway: &mut Underway, reports: &[(u64, Report)]) -> Vec<Line> {
+    fn lines(underway: &mut Underway, reports: &[(u64, ProgressReport)]) -> Vec<StageLine> {
         reports.iter().filter_map(|(now, report)| underway.take(report, Duration::from_secs(*now))).collect()
     }
 
     #[test]
     fn a_log_has_a_line_for_each_tenth_at_a_bounded_rate() {
-        let programs = |state, elapsed| report(1, Kind::Programs, "x86_64", state, elapsed);
+        let programs = |state, elapsed| report(1, StageKind::Programs, "x86_64", state, elapsed);
         let mut underway = Underway::default();
-        let mut reports = vec![(0, programs(State::Begun, 0))];
-        reports.push((0, programs(at(Step::Compile, 0, 100, None), 0)));
+        let mut reports = vec![(0, programs(ProgressState::Begun, 0))];
+        reports.push((0, programs(at(ProgressStep::Compile, 0, 100, None), 0)));
         // One unit per second, then the rest within one second.
-        reports.extend((1..=40).map(|done| (done, programs(at(Step::Compile, done, 100, Some(60.0)), done))));
-        reports.extend((41..=100).map(|done| (41, programs(at(Step::Compile, done, 100, None), 41))));
-        reports.push((42, programs(State::Ended { succeeded: true }, 42)));
-        let log = |text: &str| Line::Log(format!("guest programs x86_64: compiling, {text}"));
+        reports.extend((1..=40).map(|done| (done, programs(at(ProgressStep::Compile, done, 100, Some(60.0)), done))));
+        reports.extend((41..=100).map(|done| (41, programs(at(ProgressStep::Compile, done, 100, None), 41))));
+        reports.push((42, programs(ProgressState::Ended { succeeded: true }, 42)));
+        let log = |text: &str| StageLine::Log(format!("guest programs x86_64: compiling, {text}"));
         let expected = [
             log("0/100 units"),
             log("10/100 units, about 1 min left"),
             log("20/100 units, about 1 min left"),
             log("30/100 units, about 1 min left"),
             log("40/100 units, about 1 min left"),
-            Line::Both("guest programs x86_64: done in 42 s".to_owned()),
+            StageLine::Both("guest programs x86_64: done in 42 s".to_owned()),
         ];
         assert_eq!(lines(&mut underway, &reports), expected);
     }
@@ -188,10 +191,10 @@ mod tests {
     fn no_stage_is_silent_for_long() {
         let mut underway = Underway::default();
         let begun = [
-            (0, report(1, Kind::Sources, "", State::Begun, 0)),
-            (0, report(1, Kind::Sources, "", at(Step::Collect, 0, 0, None), 0)),
-            (10, report(2, Kind::Kernel, "x86_64 6.12", State::Begun, 0)),
-            (10, report(2, Kind::Kernel, "x86_64 6.12", at(Step::Download, 0, 100 << 20, None), 0)),
+            (0, report(1, StageKind::Sources, "", ProgressState::Begun, 0)),
+            (0, report(1, StageKind::Sources, "", at(ProgressStep::Collect, 0, 0, None), 0)),
+            (10, report(2, StageKind::Kernel, "x86_64 6.12", ProgressState::Begun, 0)),
+            (10, report(2, StageKind::Kernel, "x86_64 6.12", at(ProgressStep::Download, 0, 100 << 20, None), 0)),
         ];
         assert_eq!(lines(&mut underway, &begun).len(), 1);
         let mut overdue = |now| underway.overdue(Duration::from_secs(now));
@@ -204,10 +207,10 @@ mod tests {
 
     #[test]
     fn what_is_found_at_once_is_not_worth_a_line() {
-        let kernel = |state| report(1, Kind::Kernel, "x86_64 6.12", state, 0);
-        let reports = [(0, kernel(State::Begun)), (0, kernel(State::Ended { succeeded: true }))];
+        let kernel = |state| report(1, StageKind::Kernel, "x86_64 6.12", state, 0);
+        let reports = [(0, kernel(ProgressState::Begun)), (0, kernel(ProgressState::Ended { succeeded: true }))];
         assert_eq!(lines(&mut Underway::default(), &reports), []);
-        let failed = [(0, kernel(State::Begun)), (90, kernel(State::Ended { succeeded: false }))];
+        let failed = [(0, kernel(ProgressState::Begun)), (90, kernel(ProgressState::Ended { succeeded: false }))];
         assert_eq!(lines(&mut Underway::default(), &failed), [], "the error is reported");
     }
 
@@ -215,11 +218,11 @@ mod tests {
     fn the_bar_shows_everything_under_way() {
         let mut underway = Underway::default();
         let reports = [
-            (0, report(1, Kind::Kernel, "x86_64 6.12", State::Begun, 0)),
-            (0, report(1, Kind::Kernel, "x86_64 6.12", at(Step::Download, 30, 100, None), 0)),
-            (0, report(2, Kind::Kernel, "riscv64 7.2", State::Begun, 0)),
-            (0, report(3, Kind::Toolchain, "", State::Begun, 0)),
-            (0, report(3, Kind::Toolchain, "", at(Step::Unpack, 3, 90, Some(12.0)), 0)),
+            (0, report(1, StageKind::Kernel, "x86_64 6.12", ProgressState::Begun, 0)),
+            (0, report(1, StageKind::Kernel, "x86_64 6.12", at(ProgressStep::Download, 30, 100, None), 0)),
+            (0, report(2, StageKind::Kernel, "riscv64 7.2", ProgressState::Begun, 0)),
+            (0, report(3, StageKind::Toolchain, "", ProgressState::Begun, 0)),
+            (0, report(3, StageKind::Toolchain, "", at(ProgressStep::Unpack, 3, 90, Some(12.0)), 0)),
         ];
         lines(&mut underway, &reports);
         let expected =

@@ -9,20 +9,20 @@ use bpfassay_study::Target;
 
 /// Failures of runs, each event once, in the order in which they were added.
 #[derive(Debug, Default)]
-pub(super) struct Alike {
-    events: Vec<Event>,
+pub(super) struct FailureEvents {
+    events: Vec<FailureEvent>,
     known: HashMap<String, usize>,
 }
 
 /// An event that failed one or several runs.
 #[derive(Debug)]
-struct Event {
+struct FailureEvent {
     run: String,
     more: usize,
     text: String,
 }
 
-impl Alike {
+impl FailureEvents {
     /// Adds the failure of `run` on `target`. Returns the number of the event, from 0, and whether
     /// it is new.
     pub(super) fn add(&mut self, target: &Target, run: &str, failure: &RunFailure) -> (usize, bool) {
@@ -30,14 +30,14 @@ impl Alike {
         let number = event_of(target, failure).map_or(next, |event| *self.known.entry(event).or_insert(next));
         match self.events.get_mut(number) {
             Some(event) => event.more += 1,
-            None => self.events.push(Event { run: run.to_owned(), more: 0, text: failure.to_string() }),
+            None => self.events.push(FailureEvent { run: run.to_owned(), more: 0, text: failure.to_string() }),
         }
         (number, number == next)
     }
 
     /// Names the runs of event `number`: `RUN and 9 more runs`.
     pub(super) fn runs(&self, number: usize) -> String {
-        self.events.get(number).map(Event::runs).unwrap_or_default()
+        self.events.get(number).map(FailureEvent::runs).unwrap_or_default()
     }
 
     /// Formats event `number` as a remark.
@@ -46,7 +46,7 @@ impl Alike {
     }
 }
 
-impl Event {
+impl FailureEvent {
     fn runs(&self) -> String {
         match self.more {
             0 => self.run.clone(),
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_target_that_does_not_come_up_is_one_event_and_runs_that_fail_each_are_not() {
         let target = |kernel: &str| Target { arch: Arch::X86_64, kernel: kernel.to_owned() };
-        let mut alike = Alike::default();
+        let mut alike = FailureEvents::default();
         let boot = |log: &str| failure(Phase::Boot, "silence", log);
         assert_eq!(alike.add(&target("6.1"), "a1", &boot("1.log")), (0, true));
         assert_eq!(alike.add(&target("6.1"), "a2", &boot("1.log")), (0, false));

@@ -5,11 +5,11 @@
 use bpfassay_protocol::message::{GuestFacts, GuestMessage, RunOutcome};
 use bpfassay_results::{NodeFacts, NodeRun};
 
-use crate::boot::Boot;
+use crate::boot::RunningBoot;
 
 /// A joint report of all nodes.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Together {
+pub(crate) enum JointReport {
     /// All nodes are ready.
     Ready {
         /// The facts of the first node.
@@ -31,15 +31,15 @@ pub(crate) struct RunTogether {
     pub(crate) nodes: Vec<NodeRun>,
 }
 
-impl Boot<'_> {
+impl RunningBoot<'_> {
     /// Keeps the parts of each node, and returns the report as a single guest's message.
-    pub(crate) fn message_of(&mut self, together: Together) -> GuestMessage {
+    pub(crate) fn message_of(&mut self, together: JointReport) -> GuestMessage {
         match together {
-            Together::Ready { facts, nodes } => {
+            JointReport::Ready { facts, nodes } => {
                 self.node_facts = nodes;
                 GuestMessage::Ready(facts)
             }
-            Together::RunEnded(RunTogether { run, outcome, nodes }) => {
+            JointReport::RunEnded(RunTogether { run, outcome, nodes }) => {
                 self.nodes = nodes;
                 GuestMessage::RunEnded { run, outcome: Box::new(outcome) }
             }
