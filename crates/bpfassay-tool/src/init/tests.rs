@@ -63,7 +63,7 @@ fn global_variables_of_an_object_are_proposed_as_figures() {
     let text = written("globals.bpf.o", include_bytes!("../../tests/data/globals.bpf.o"));
     assert!(!text.contains("No map of it can be read"), "{text}");
     let report = read(&accepted(&text)).report.unwrap();
-    assert!(matches!(&report.form, Form::Map { map } if map.starts_with(".bss") || map.starts_with(".data")));
+    assert!(matches!(&report.form, ReportForm::Map { map } if map.starts_with(".bss") || map.starts_with(".data")));
     assert!(!report.figures.is_empty(), "{text}");
 }
 
