@@ -5,6 +5,7 @@ mod cluster;
 mod compare;
 #[cfg(test)]
 mod documented;
+mod examples;
 mod generate;
 mod global;
 mod here;
@@ -41,7 +42,6 @@ pub(crate) use self::{
     testbed::{Bundle, CacheArguments, CacheCommand, Fetch, TestbedArgs, TestbedCommand},
     tool::{ToolArgs, ToolCommand},
 };
-use crate::exit;
 
 /// The help of the command without a subcommand. Each subcommand's help has the common options.
 const TEMPLATE: &str = "\
@@ -241,6 +241,7 @@ pub(crate) struct Overlays {
 
 /// Arguments of `plan`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::PLAN)]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
@@ -260,6 +261,7 @@ pub(crate) struct PlanArgs {
 
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::DOCTOR)]
 pub(crate) struct Doctor {
     /// Install missing packages of the host
     #[arg(long)]
@@ -269,11 +271,14 @@ pub(crate) struct Doctor {
     pub(crate) qemu: QemuChoice,
 }
 
+/// The terminal under `shell`, for `--help`.
+const OF_SHELL: &str = "\
+The terminal is the guest's: what it prints reaches the terminal as it is, escape sequences included. Everywhere else bpfassay shows \
+control characters of guests and tools by their numbers.";
+
 /// Arguments of `shell`.
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
-The terminal is the guest's: what it prints reaches the terminal as it is, escape sequences included. Everywhere else bpfassay shows \
-control characters of guests and tools by their numbers.")]
+#[command(after_help = examples::SHELL, after_long_help = format!("{OF_SHELL}\n\n{}", examples::SHELL))]
 pub(crate) struct ShellArgs {
     /// Architecture of the guest [default: x86_64, or that of the image]
     #[arg(long, value_name = "ARCH", value_parser = arch)]
@@ -319,7 +324,7 @@ pub(crate) struct ShellArgs {
 
 /// Arguments of `verify`.
 #[derive(Debug, Args)]
-#[command(after_long_help = exit::HELP)]
+#[command(after_help = examples::VERIFY, after_long_help = examples::with_codes(examples::VERIFY))]
 pub(crate) struct Verify {
     /// The results directory of the run
     #[arg(value_name = "DIR", required_unless_present = "store")]

@@ -39,24 +39,31 @@ pub(crate) const BISECT_ABORTED: u8 = 128;
 /// The command was interrupted; figures so far are kept, and `run --resume` continues.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// The list of exit codes for `--help`.
+/// The list of exit codes for `--help`, in 80 columns: clap does not indent lines that it wraps.
 pub(crate) const HELP: &str = "\
 Exit codes:
     0  everything was done and every run ended as expected
     1  a fault of bpfassay itself
     2  the command line, a study file or another input is wrong
-    3  the host, the network, the cache or a guest image could not be made ready, or the host failed while measuring
-       (`run --resume DIR` does what it failed again)
-    4  at least one run ended otherwise than expected (and no gate found a regression)
+    3  the host, the network, the cache or a guest image could not be made
+       ready, or the host failed while measuring (`run --resume DIR` does what
+       it failed again)
+    4  at least one run ended otherwise than expected (and no gate found a
+       regression)
     5  a gate found a regression, or `compare` or `run --against` did
-    6  no gate found a regression, but at least one is inconclusive, which is no pass
-    7  verify: re-executed runs have other raw figures; testbed payload verify: programs are not what their sources give
-  130  interrupted; what was measured is kept, `run --resume DIR` goes on
+    6  no gate found a regression, but at least one is inconclusive, which is
+       no pass
+    7  verify: re-executed runs have other raw figures; testbed payload verify:
+       programs are not what their sources give
+  130  interrupted; what was measured is kept, `run --resume DIR` goes on";
 
+/// The exit codes of commands that have `--bisect`, for `--help`.
+pub(crate) const BISECT_HELP: &str = "\
 With --bisect, as `git bisect run` reads them:
     0  nothing under test is shown to be worse than in the base
     1  something under test is worse
-  125  this kernel cannot be tested: it is not built, its image is damaged, it does not boot, or nothing can be compared
+  125  this kernel cannot be tested: it is not built, its image is damaged, it
+       does not boot, or nothing can be compared
   128  anything else (2 to 4 of the above): git bisect stops; 130 as above";
 
 #[derive(Debug)]

@@ -5,8 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::examples;
+
 /// Arguments of `cluster`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::CLUSTER)]
 pub(crate) struct ClusterArgs {
     #[command(subcommand)]
     pub(crate) command: ClusterCommand,

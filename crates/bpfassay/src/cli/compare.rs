@@ -7,11 +7,11 @@ use bpfassay_protocol::Operation;
 use bpfassay_study::{Correction, Share};
 use clap::{Args, ValueEnum};
 
-use crate::exit;
+use super::examples;
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
-#[command(after_long_help = exit::HELP)]
+#[command(after_help = examples::COMPARE, after_long_help = examples::with_codes(examples::COMPARE))]
 pub(crate) struct Compare {
     /// Results to compare with: a results directory or a results.json
     #[arg(value_name = "BASE")]
@@ -79,6 +79,7 @@ pub(crate) struct Metrics {
 
 /// Arguments of `trend`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::TREND)]
 pub(crate) struct TrendArgs {
     /// Results in order: results directories or results.json files; within each, kernels by version
     #[arg(value_name = "DIR", required = true)]

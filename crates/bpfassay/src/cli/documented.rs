@@ -18,7 +18,7 @@ use std::{
 };
 
 use bpfassay_study::{Available, Narrowing, Study, bundled, expand};
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use super::{Cli, CliCommand, TestbedArgs, TestbedCommand};
@@ -91,30 +91,73 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     ours.collect()
 }
 
+/// Checks that the commands in a `line` of shell parse, and that their studies exist. Returns the
+/// number of commands that have a study.
+fn check(place: &str, line: &str) -> usize {
+    let mut count = 0;
+    for arguments in commands(line) {
+        let cli = Cli::try_parse_from(&arguments).unwrap_or_else(|error| panic!("{place}: {line}: {error}"));
+        let study = match &cli.command {
+            CliCommand::Run(run) => &run.selection.study,
+            CliCommand::Plan(plan) => &plan.selection.study,
+            CliCommand::Testbed(TestbedArgs { command: TestbedCommand::Fetch(fetch) }) => &fetch.selection.study,
+            _ => continue,
+        };
+        let is_file = study.ends_with(".toml");
+        assert!(is_file || bundled::NAMES.contains(&study.as_str()), "{place}: {line}");
+        count += 1;
+    }
+    count
+}
+
 #[test]
 fn commands_are_understood() {
     let Some(pages) = pages() else { return };
     let mut count = 0;
     for page in pages {
         for line in page.code("sh").iter().flat_map(|block| block.lines()) {
-            for arguments in commands(line) {
-                let cli = Cli::try_parse_from(&arguments)
-                    .unwrap_or_else(|error| panic!("{}: {line}: {error}", page.path.display()));
-                let study = match &cli.command {
-                    CliCommand::Run(run) => &run.selection.study,
-                    CliCommand::Plan(plan) => &plan.selection.study,
-                    CliCommand::Testbed(TestbedArgs { command: TestbedCommand::Fetch(fetch) }) => {
-                        &fetch.selection.study
-                    }
-                    _ => continue,
-                };
-                let is_file = study.ends_with(".toml");
-                assert!(is_file || bundled::NAMES.contains(&study.as_str()), "{}: {line}", page.path.display());
-                count += 1;
-            }
+            count += check(&page.path.display().to_string(), line);
         }
     }
     assert!(count > 20, "only {count} commands were found");
+}
+
+/// Returns the lines after the last heading of `help`, which is that of the examples.
+fn examples(help: &str) -> Vec<&str> {
+    help.rsplit_once("\nExamples:\n").map_or("", |(_, after)| after).lines().collect()
+}
+
+#[test]
+fn each_help_ends_with_two_examples_that_are_understood() {
+    let mut all = Cli::command().term_width(80);
+    all.build();
+    let ours: Vec<_> = all.get_subcommands().filter(|ours| !ours.is_hide_set() && ours.get_name() != "help").collect();
+    assert_eq!(ours.len(), 15);
+    for command in ours {
+        let name = command.get_name();
+        let [mut short, mut long] = [command.clone(), command.clone()];
+        let [short, long] = [short.render_help().to_string(), long.render_long_help().to_string()];
+        for help in [&short, &long] {
+            let examples = examples(help);
+            assert_eq!(examples.len(), 2, "{name}: {help}");
+            for line in examples {
+                assert_eq!(commands(line).len(), 1, "{line}");
+                assert_eq!(commands(line)[0][1], name, "{line}");
+                check(name, line);
+            }
+        }
+        let bisects = command.get_arguments().any(|argument| argument.get_id() == "bisect");
+        assert_eq!(long.contains("With --bisect"), bisects, "{name}: {long}");
+        assert_eq!(
+            long.contains("\nExit codes:\n    0  "),
+            ["run", "check", "compare", "verify"].contains(&name),
+            "{name}: {long}"
+        );
+        // clap does not indent lines that it wraps, so nothing in the lists at the end is wrapped.
+        let end = long.split_once("\nExit codes:").map_or("", |(_, end)| end);
+        let is_laid_out = |line: &str| line.is_empty() || line.starts_with(' ') || line.ends_with(':');
+        assert!(end.lines().skip(1).all(is_laid_out), "{name}: {end}");
+    }
 }
 
 #[test]

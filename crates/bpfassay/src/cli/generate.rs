@@ -5,8 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::examples;
+
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::GENERATE)]
 pub(crate) struct Generate {
     #[command(subcommand)]
     pub(crate) command: GenerateCommand,

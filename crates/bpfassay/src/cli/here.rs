@@ -7,18 +7,21 @@ use bpfassay_protocol::ProbeConfiguration;
 use bpfassay_study::Denied;
 use clap::Args;
 
-use super::MessageFormat;
+use super::{MessageFormat, examples};
 
-/// Arguments of `here`.
-#[derive(Debug, Args)]
-#[command(after_long_help = "\
+/// Requirements and effects of the command, for `--help`.
+const NOTES: &str = "\
 Needs root, a kernel with cgroup v2 (mounted anywhere, or nowhere), and the programs bpfassay-guest, bpfassay-tracer and bpfassay-ior in PATH. Time is \
 measured by the wall clock. The file system takes the place of the study's: any that is mounted. Mounts nothing that other \
 programs see and changes no setting; before each run the page cache is written out and dropped. Runs have a directory .bpfassay-here-… \
 in the file system and a cgroup, which are removed at the end, also where this program or the agent is killed.
 
 With --slurm, all nodes have the programs, IOR, the file system and the study at the same paths. Where a node, or its step of Slurm, ends before its time, what was \
-measured until then is kept, all else is reported as not measured with the reason, and the exit code is 3.")]
+measured until then is kept, all else is reported as not measured with the reason, and the exit code is 3.";
+
+/// Arguments of `here`.
+#[derive(Debug, Args)]
+#[command(after_help = examples::HERE, after_long_help = format!("{NOTES}\n\n{}", examples::HERE))]
 pub(crate) struct Here {
     /// A bundled study (here, quick, io-paths, …) or the path of a study file; this machine
     /// replaces its targets

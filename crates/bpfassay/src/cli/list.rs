@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use bpfassay_protocol::Arch;
 use clap::{Args, Subcommand};
 
+use super::examples;
+
 /// Arguments of `list`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::LIST)]
 pub(crate) struct List {
     #[command(subcommand)]
     pub(crate) command: ListCommand,

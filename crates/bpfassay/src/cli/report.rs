@@ -9,8 +9,11 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 
+use super::examples;
+
 /// Arguments of `report`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::REPORT)]
 pub(crate) struct ReportArgs {
     /// Results: a results directory or a results.json
     #[arg(value_name = "DIR")]

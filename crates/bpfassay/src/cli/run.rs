@@ -13,24 +13,12 @@ use clap::{
 
 use super::{
     EmulatorTrust, GUESTS, MessageFormat, Metrics, Overlays, QemuChoice, RESULTS, SelectionArgs, Targets, UNDER_TEST,
+    examples,
 };
-use crate::exit;
-
-/// Examples at the end of the help of `run`.
-const RUN_EXAMPLES: &str = "\
-Examples:
-  bpfassay run quick --arch x86_64        one architecture of a bundled study
-  bpfassay run --tool my.toml --deny all  test a tool on every target of `quick`";
-
-/// Examples at the end of the help of `check`.
-const CHECK_EXAMPLES: &str = "\
-Examples:
-  bpfassay check vfsstat --kernel 6.1,7.2  a bundled tool on two kernels
-  bpfassay check my.toml --deny all        fail where something is found";
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
-#[command(after_help = RUN_EXAMPLES, after_long_help = format!("{RUN_EXAMPLES}\n\n{}", exit::HELP))]
+#[command(after_help = examples::RUN, after_long_help = examples::with_bisect(examples::RUN))]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
@@ -152,7 +140,7 @@ pub(crate) enum AgainChoice {
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
-#[command(after_help = CHECK_EXAMPLES, after_long_help = format!("{CHECK_EXAMPLES}\n\n{}", exit::HELP))]
+#[command(after_help = examples::CHECK, after_long_help = examples::with_bisect(examples::CHECK))]
 pub(crate) struct CheckArgs {
     /// The tools: bundled ones (vfsstat, filetop, …) or paths of tool files
     #[arg(value_name = "TOOL", required = true)]

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{LockArgs, PayloadArgs, QemuChoice, SelectionArgs};
+use super::{LockArgs, PayloadArgs, QemuChoice, SelectionArgs, examples};
 
 /// Arguments of `testbed`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::TESTBED)]
 pub(crate) struct TestbedArgs {
     #[command(subcommand)]
     pub(crate) command: TestbedCommand,

@@ -5,8 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::examples;
+
 /// Arguments of `tool`.
 #[derive(Debug, Args)]
+#[command(after_help = examples::TOOL)]
 pub(crate) struct ToolArgs {
     #[command(subcommand)]
     pub(crate) command: ToolCommand,
