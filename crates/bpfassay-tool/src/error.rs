@@ -30,6 +30,12 @@ pub enum ToolError {
         #[source]
         source: io::Error,
     },
+    /// The file is a tool, such as an eBPF object or a program, and no tool file.
+    #[error("{} is an ELF file and no tool file: write one by `bpfassay tool init {}`", path.display(), path.display())]
+    IsTool {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file that the tool file names cannot be read.
     #[error("cannot read {}, which {name} names: check that it exists, is what it should be, and may be read", path.display())]
     Part {

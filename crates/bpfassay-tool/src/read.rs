@@ -12,6 +12,8 @@ mod report;
 
 use std::{
     collections::BTreeMap,
+    fs::File,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -56,7 +58,7 @@ impl LoadedFile {
 ///
 /// # Errors
 /// [`ToolError::Unknown`] if `name` is neither a bundled tool nor a file path; [`ToolError::Read`]
-/// if the file cannot be read; those of [`ToolFile::parse`].
+/// if the file cannot be read; [`ToolError::IsTool`] for an ELF file; those of [`ToolFile::parse`].
 pub fn load(name: &str) -> Result<LoadedFile, ToolError> {
     if let Some(text) = bundled::tool(name) {
         let mut file = ToolFile::parse(&format!("bundled tool {name}"), text)?;
@@ -73,6 +75,10 @@ pub fn load(name: &str) -> Result<LoadedFile, ToolError> {
             nearest: suggestion(name, bundled::NAMES.iter().copied()),
         });
     }
+    let mut file = bpfassay_input::open(path).map_err(ToolError::read(path))?;
+    if is_elf(&mut file).map_err(ToolError::read(path))? {
+        return Err(ToolError::IsTool { path: path.to_owned() });
+    }
     let text = bpfassay_input::read_text(path, MAX_FILE).map_err(ToolError::read(path))?;
     let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
     let mut file = ToolFile::parse(name, &text)?;
@@ -80,6 +86,13 @@ pub fn load(name: &str) -> Result<LoadedFile, ToolError> {
         nix.closures = Arch::ALL.iter().copied().filter(|&arch| folder.join(Nix::closure(arch)).is_dir()).collect();
     }
     Ok(LoadedFile { file, folder: Some(folder) })
+}
+
+/// Whether `file` begins like an ELF file. Objects can be larger than a tool file.
+fn is_elf(file: &mut File) -> io::Result<bool> {
+    let mut start = Vec::new();
+    file.take(4).read_to_end(&mut start)?;
+    Ok(start == b"\x7fELF")
 }
 
 impl ToolFile {

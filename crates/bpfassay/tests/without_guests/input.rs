@@ -39,6 +39,24 @@ fn pipe(path: &Path) {
     mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
 }
 
+/// Objects are larger than tool files can be.
+#[test]
+fn an_object_in_place_of_a_tool_file_is_named_as_such() {
+    let work = tempfile::tempdir().unwrap();
+    let object = fs::File::create(work.path().join("my.bpf.o")).unwrap();
+    object.set_len(2 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&object, b"\x7fELF\x02\x01\x01", 0).unwrap();
+    for arguments in [
+        &["plan", "quick", "--tool", "my.bpf.o"][..],
+        &["run", "quick", "--tool", "my.bpf.o"],
+        &["check", "my.bpf.o"],
+        &["here", "--mount", "/proc", "--tool", "my.bpf.o"],
+        &["testbed", "fetch", "--tool", "my.bpf.o"],
+    ] {
+        exits(work.path(), arguments, 2, "`bpfassay tool init my.bpf.o`");
+    }
+}
+
 #[test]
 fn pipes_devices_and_files_without_end_are_no_input() {
     let work = tempfile::tempdir().unwrap();
