@@ -425,7 +425,8 @@ mod tests {
             BISECT_ABORTED,
             INTERRUPTED,
         ] {
-            assert!(HELP.lines().any(|line| line.trim_start().starts_with(&format!("{code}  "))), "{code}");
+            let mut lines = HELP.lines().chain(BISECT_HELP.lines());
+            assert!(lines.any(|line| line.trim_start().starts_with(&format!("{code}  "))), "{code}");
         }
     }
 
