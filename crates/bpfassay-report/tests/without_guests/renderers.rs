@@ -246,7 +246,7 @@ fn a_finding_is_shown_with_its_certainty_and_leads_to_what_it_means() {
         assert_eq!(page.matches(&format!("id=\"finding-{kind}\"")).count(), 1, "{kind}");
         assert!(markdown(&results).contains(&format!("| {kind} | {certainty} |")), "{kind}");
     }
-    assert!(page.contains("<p>Repair: no pins; close what was opened on SIGTERM.</p>"));
+    assert!(page.contains("<p>Repair: No pins; close what was opened on SIGTERM.</p>"));
     // Kinds that were not found are not explained, and a page without tools explains none.
     assert!(!page.contains("id=\"finding-slow-detach\"") && page.contains("<a href=\"#findings\">"));
     let without = html(&self::results()).unwrap();

@@ -66,7 +66,7 @@ Examples:
 pub(super) const LIST: &str = "\
 Examples:
   bpfassay list studies                 # studies that come with bpfassay
-  bpfassay list kernels --arch riscv64  # kernels of one architecture";
+  bpfassay list kernels --arch aarch64  # kernels of one architecture";
 
 pub(super) const TESTBED: &str = "\
 Examples:
