@@ -44,6 +44,7 @@ const PLACES: &[&str] = &[
     // Files of other commands and versions.
     "results.json.xz",
     "report.html",
+    "code-coverage.html",
     "junit.xml",
     "job.json",
     "shards",

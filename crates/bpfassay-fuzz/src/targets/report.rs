@@ -114,6 +114,7 @@ fn show(results: &Results) {
     let _ = render::pprof(results);
     let _ = render::lcov(results);
     let _ = render::html(results);
+    let _ = render::code_coverage_html(results);
     if let Ok(comparison) = compare::compare(results, results, &Question::default()) {
         let _ = render::comparison_text(&comparison, render::Style { width: None }, true);
         let _ = render::comparison_junit(&comparison);

@@ -24,6 +24,13 @@ pub enum Rendered {
     Text(String),
     /// Bytes for a file.
     Binary(Vec<u8>),
+    /// A page for a browser.
+    Page {
+        /// The page.
+        page: String,
+        /// The page of code coverage, to which it links as [`FormatOptions::coverage`].
+        coverage: Option<String>,
+    },
     /// The output of a job of a CI system.
     Job {
         /// Commands that the CI system reads from standard output.
@@ -52,6 +59,9 @@ pub struct FormatOptions<'a> {
     pub width: Option<u16>,
     /// The title of one plot, for the format that shows one plot.
     pub figure: Option<&'a str>,
+    /// The name of the page of code coverage beside the report. `None`: only one page can be
+    /// written.
+    pub coverage: Option<&'a str>,
 }
 
 /// A report could not be rendered.

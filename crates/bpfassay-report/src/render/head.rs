@@ -268,9 +268,13 @@ impl std::fmt::Display for Range {
 /// The name of the fact that differs whenever the same study is measured again.
 pub(super) const MEASURED: &str = "measured";
 
-fn facts(results: &Results) -> Vec<(&'static str, String)> {
+/// The name of the fact that lists the workloads.
+pub(super) const WORKLOAD: &str = "workload";
+
+/// Lists facts about the measurement, each with a name.
+pub(super) fn facts(results: &Results) -> Vec<(&'static str, String)> {
     let mut facts = vec![(MEASURED, measured(results))];
-    facts.extend([("workload", workloads(results)), ("versions", versions(results))]);
+    facts.extend([(WORKLOAD, workloads(results)), ("versions", versions(results))]);
     facts
 }
 

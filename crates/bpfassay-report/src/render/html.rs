@@ -1,39 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The report as one HTML file that needs no other file, no network and no scripts.
+//! The report as an HTML page that needs no other file, no network and no scripts. The code
+//! coverage of eBPF programs, which is much longer, has a second page beside it.
 //!
-//! The page has the terminal's tables, plots, failures with excerpts of their logs, and the command
-//! to repeat the study.
+//! The page begins as the end of `run` does. It has the terminal's tables, plots, failures with
+//! excerpts of their logs, and the command to repeat the study.
 
 mod code_coverage;
 mod comparison;
 mod escape;
 mod figures;
-mod matrix;
 mod plot;
 mod standalone;
 
 use askama::Template;
-use bpfassay_stats::Verdict;
 use bpfassay_tool::finding::{Kind, KindAdvice};
 
 pub(super) use self::standalone::FORMAT as SVG_FORMAT;
 use self::{
     code_coverage::{Covered, covered},
     figures::Plots,
-    matrix::{Matrix, matrix},
 };
 pub use self::{comparison::comparison_html, standalone::figure_svg};
 use super::{
     failure_events::FailureEvents,
     finished as escaped,
-    format::ReportFormat,
-    head::{Head, head},
-    kernel_features, plain,
+    format::{FormatOptions, Rendered, ReportFormat},
+    front::{self, Front, IN_REPORT},
+    head, kernel_features, plain,
     sections::{self, sections, tools},
     table::TextTable,
 };
 use crate::labels;
-use bpfassay_results::{Attach, Outcome, Results, fingerprint, outcome::RunFailure};
+use bpfassay_results::{Attach, Results, fingerprint, outcome::RunFailure};
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -41,23 +39,41 @@ struct ReportPage<'a> {
     results: &'a Results,
     title: String,
     description: &'a str,
-    head: Head,
+    front: Front,
+    workloads: String,
+    facts: Vec<(&'static str, String)>,
     counts: Vec<SummaryCount>,
-    matrix: Option<Matrix>,
     tables: Vec<TextTable>,
     has_paths: bool,
     plots: Vec<Plots>,
-    coverage: Option<Covered>,
+    coverage: Option<Coverage<'a>>,
     findings: Vec<FindingItem>,
     failures: Vec<FailureItem>,
-    fingerprint: String,
     repeat: String,
     style: &'static str,
 }
 
+/// The page of code coverage.
+#[derive(Template)]
+#[template(path = "coverage.html")]
+struct CoveragePage {
+    title: String,
+    coverage: Covered,
+    style: &'static str,
+}
+
+/// Where the lines of programs are.
+struct Coverage<'a> {
+    /// The page beside this one, if there is one.
+    page: Option<&'a str>,
+}
+
+/// The name of the page of code coverage beside `report.html`.
+const COVERAGE: &str = "code-coverage.html";
+
 const STYLE: &str = include_str!("../../templates/report.css");
 
-/// A number in the summary of the report.
+/// A number at the top of a page.
 struct SummaryCount {
     number: usize,
     what: &'static str,
@@ -88,36 +104,73 @@ struct FailureItem {
 
 pub(super) const FORMAT: ReportFormat = ReportFormat {
     name: "html",
-    about: "One page with tables and plots that needs nothing else",
+    about: "A page with tables and plots, and a page of code coverage",
     file: Some("report.html"),
-    render: |results, _| Ok(html(results)?.into()),
+    render: |results, FormatOptions { coverage, .. }| {
+        let beside = if coverage.is_some() { code_coverage_html(results)? } else { None };
+        Ok(Rendered::Page { page: page(results, coverage)?, coverage: beside })
+    },
 };
 
-/// Renders `results` as an HTML page.
+/// Renders `results` as an HTML page, which links to `code-coverage.html` beside it if something
+/// counted what ran.
 ///
 /// # Errors
 /// [`std::fmt::Error`], which writing into memory never causes.
 pub fn html(results: &Results) -> Result<String, std::fmt::Error> {
+    page(results, Some(COVERAGE))
+}
+
+/// Renders the page of code coverage; `None` if nothing counted what ran.
+///
+/// # Errors
+/// [`std::fmt::Error`], which writing into memory never causes.
+pub fn code_coverage_html(results: &Results) -> Result<Option<String>, std::fmt::Error> {
+    let title = format!("{}: code coverage of eBPF programs", results.plan.title());
+    covered(results).map(|coverage| finished(&CoveragePage { title, coverage, style: STYLE })).transpose()
+}
+
+/// Names the page of code coverage beside a report with the file name `report`. The name has only
+/// characters that a link can have.
+#[must_use]
+pub fn code_coverage_file(report: &str) -> String {
+    if report == "report.html" {
+        return COVERAGE.to_owned();
+    }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let name = report.strip_suffix(".html").unwrap_or(report);
+    let name: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    format!("{name}-{COVERAGE}")
+}
+
+/// Renders the page with a link to the page `coverage`.
+fn page(results: &Results, coverage: Option<&str>) -> Result<String, std::fmt::Error> {
     let study = &results.plan.study;
     let tables = sections(results).flat_map(|section| match section {
         sections::ReportSection::Table(table) => vec![table],
         sections::ReportSection::Matrix(page) => kernel_features::tables(&page),
     });
     let tables: Vec<TextTable> = tables.collect();
+    let workloads = front::workloads(results);
+    let mut facts = head::facts(results);
+    // One workload is above the matrix.
+    facts.retain(|(name, _)| *name != head::WORKLOAD || workloads.is_some());
+    facts.push(("fingerprint of the raw figures", fingerprint(results.runs.iter().map(|run| &run.record))));
+    let has_coverage = results.cells.iter().any(|cell| cell.code_coverage.is_some());
     finished(&ReportPage {
         results,
         title: format!("{}: bpfassay report", results.plan.title()),
         description: study.description.trim(),
-        head: head(results),
+        workloads: workloads.unwrap_or_else(|| format!("workload: {}", head::workloads(results))),
+        facts,
+        front: Front::of(results, &IN_REPORT),
         counts: counts(results),
-        matrix: matrix(results),
         has_paths: tables.iter().any(|table| table.anchor == Some("paths")),
         tables,
         plots: figures::plots(results),
-        coverage: covered(results),
+        coverage: has_coverage.then_some(Coverage { page: coverage }),
         findings: tools::found(results).into_iter().map(FindingItem::new).collect(),
         failures: failures(results),
-        fingerprint: fingerprint(results.runs.iter().map(|run| &run.record)),
         repeat: repeat(results),
         style: STYLE,
     })
@@ -135,34 +188,16 @@ fn finished(page: &impl Template) -> Result<String, std::fmt::Error> {
     Ok(escaped(page))
 }
 
+/// Counts what the matrix of features has.
 fn counts(results: &Results) -> Vec<SummaryCount> {
-    let gates = |verdict| results.gates.iter().filter(|gate| gate.verdict == verdict).count();
-    let measured = |run: &&bpfassay_results::RunResult| matches!(run.record.outcome, Outcome::Measured(_));
-    let surprises = results.cells.iter().filter(|cell| cell.attach.is_surprise()).count()
-        + results.kernel_features.as_ref().map_or(0, |matrix| matrix.surprises().count());
-    let mut counts = Vec::new();
-    if !results.plan.study.gates.is_empty() && results.plan.shard.is_none() {
-        counts.extend([
-            SummaryCount::new(gates(Verdict::Pass), "gates passed", "good"),
-            SummaryCount::new(gates(Verdict::Regression), "regressions", "bad"),
-            SummaryCount::new(gates(Verdict::Inconclusive), "gates inconclusive", "open"),
-        ]);
-    }
-    let failed: u32 = results.cells.iter().map(|cell| cell.runs.failed).sum();
-    counts.extend([SummaryCount::new(results.plan.targets().len(), "targets", "")]);
-    if let Some(matrix) = &results.kernel_features {
-        counts.extend([
+    let of_matrix = results.kernel_features.as_ref().map(|matrix| {
+        [
             SummaryCount::new(matrix.configurations.len(), "probe configurations", ""),
             SummaryCount::new(matrix.features.len(), "features", ""),
-        ]);
-    }
-    counts.extend([
-        SummaryCount::new(results.cells.len(), "cells", ""),
-        SummaryCount::new(results.runs.iter().filter(measured).count(), "runs measured", ""),
-        SummaryCount::new(usize::try_from(failed).unwrap_or(usize::MAX), "runs failed", "bad"),
-        SummaryCount::new(surprises, "surprises", "bad"),
-    ]);
-    counts
+            SummaryCount::new(matrix.surprises().count(), "surprises", "bad"),
+        ]
+    });
+    of_matrix.into_iter().flatten().collect()
 }
 
 fn failures(results: &Results) -> Vec<FailureItem> {

@@ -4,6 +4,7 @@
 use super::{
     finished,
     format::ReportFormat,
+    front::{Front, IN_REPORT},
     head,
     kernel_features::FeatureMatrix,
     plain,
@@ -27,20 +28,41 @@ pub fn markdown(results: &Results) -> String {
     finished(texts.join("\n"))
 }
 
-/// Renders what stands above the tables: the conclusion in bold, then a list.
+/// Renders what stands above the tables: the conclusion in bold, the matrix, and facts about the
+/// measurement.
 pub(super) fn head(results: &Results) -> String {
-    let head = head::head(results);
-    let mut text = String::new();
-    for (index, conclusion) in head.conclusion.iter().enumerate() {
-        text.push_str(&if index == 0 {
-            format!("**{}**\n\n", escape(conclusion))
-        } else {
-            format!("- {}\n", escape(conclusion))
-        });
+    let front = Front::of(results, &IN_REPORT);
+    let mut text = format!("**{}**\n\n{}\n\n", escape(&front.conclusion), paragraph(&front.title));
+    if !front.labels.is_empty() {
+        text.push_str(&front_matrix(&front));
     }
-    for fact in head.facts() {
-        text.push_str(&format!("- {}\n", escape(&fact)));
+    for warning in &front.warnings {
+        text.push_str(&format!("**{}**\n\n", escape(warning)));
     }
+    let remarks = front.remarks.iter().map(|parts| parts.join(" "));
+    let facts = head::facts(results).into_iter().map(|(name, fact)| format!("{name}: {fact}"));
+    let lines = front.left_out.into_iter().chain(front.direct_costs).chain(remarks).chain(front.legend);
+    for line in lines.chain(front.gates).chain(facts) {
+        text.push_str(&format!("- {}\n", escape(&line)));
+    }
+    text
+}
+
+/// Renders the matrix. The first column of each tool has the tool's name.
+fn front_matrix(front: &Front) -> String {
+    let mut head = vec!["target".to_owned()];
+    for block in front.blocks() {
+        head.extend(block.iter().enumerate().map(|(index, column)| match column.title.as_str() {
+            title if index == 0 && !title.is_empty() => format!("{title}: {}", column.head),
+            _ => column.head.clone(),
+        }));
+    }
+    let mut text = format!("{}|{}\n", row(&head), " --- |".repeat(head.len()));
+    for (index, label) in front.labels.iter().enumerate() {
+        let cells = front.columns.iter().map(|column| column.cells.get(index).map_or("", |cell| &cell.text));
+        text.push_str(&row(&[vec![label.join(" ")], cells.map(str::to_owned).collect()].concat()));
+    }
+    text.push('\n');
     text
 }
 

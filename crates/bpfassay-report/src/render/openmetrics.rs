@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use bpfassay_stats::Verdict;
 
-use super::{finished, format::ReportFormat, head::head, plain};
+use super::{finished, format::ReportFormat, head::facts, plain};
 use crate::labels;
 use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Direct, Priced, Results, Role};
 
@@ -149,7 +149,7 @@ pub fn openmetrics(results: &Results) -> String {
 /// Adds a sample of value 1, whose labels describe the measurement.
 fn study(text: &mut String, results: &Results) {
     let mut labels = vec![("study", results.plan.title().to_string()), ("clock", results.plan.study.clock.to_string())];
-    labels.extend(head(results).facts);
+    labels.extend(facts(results));
     family(text, "bpfassay_study_info", "", "When, where, and of what the figures are.", vec![(labels, 1.0)]);
 }
 

@@ -29,6 +29,18 @@ pub(super) enum Class {
     Bad,
 }
 
+impl Class {
+    /// Returns the name of the class in formats with colours, empty for no colour.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Neutral => "",
+            Self::Open => "open",
+            Self::Bad => "bad",
+        }
+    }
+}
+
 /// The outcome of one cell, in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CellState {
@@ -71,7 +83,7 @@ impl CellState {
         }
     }
 
-    const fn class(self) -> Class {
+    pub(super) const fn class(self) -> Class {
         match self {
             Self::Exact | Self::NothingFound => Class::Good,
             Self::WithinBounds | Self::Measured | Self::RefusedAsExpected => Class::Neutral,

@@ -99,7 +99,7 @@ fn missing(bytes: &[ByteFigure]) -> MissingEvents {
 }
 
 /// Returns the cells with a measured run in which a program was not compiled.
-fn interpreted(results: &Results) -> HashSet<&str> {
+pub(super) fn interpreted(results: &Results) -> HashSet<&str> {
     let is_interpreted = |run: &&RunResult| match &run.record.outcome {
         Outcome::Measured(figures) => {
             figures.tracer.iter().flat_map(|tracer| &tracer.programs).any(|program| program.jited_bytes == 0)
@@ -147,14 +147,24 @@ pub(super) fn warnings_with_doubts(results: &Results) -> Vec<String> {
 
 /// Returns the warnings about all figures.
 pub(super) fn warnings(results: &Results) -> Vec<String> {
-    let of_instructions = (results.plan.study.clock == Clock::Instructions).then(|| INSTRUCTIONS.to_owned());
-    of_instructions.into_iter().chain(warnings_but_of_instructions(results)).collect()
+    limit_of_clock(results).into_iter().chain(warnings_but_of_clock(results)).collect()
+}
+
+/// Tells what overheads do not show, because of the study's clock.
+pub(super) fn limit_of_clock(results: &Results) -> Option<String> {
+    match results.plan.study.clock {
+        Clock::Instructions => Some(INSTRUCTIONS.to_owned()),
+        Clock::Wall => warning_of_emulation(results),
+    }
 }
 
 /// Returns the warnings, except for what the instruction clock counts.
 pub(super) fn warnings_but_of_instructions(results: &Results) -> Vec<String> {
-    let mut warnings: Vec<String> = warning_of_emulation(results).into_iter().collect();
-    warnings.extend(result_summary::races(results));
+    warning_of_emulation(results).into_iter().chain(warnings_but_of_clock(results)).collect()
+}
+
+fn warnings_but_of_clock(results: &Results) -> Vec<String> {
+    let mut warnings: Vec<String> = result_summary::races(results).into_iter().collect();
     warnings.extend(results.plan.left_out.iter().map(|left| format!("left out: {}: {}", left.what, left.reason)));
     warnings.extend(results.notes.iter().cloned());
     warnings.extend(course(results));

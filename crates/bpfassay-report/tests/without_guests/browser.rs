@@ -23,7 +23,7 @@ use bpfassay_protocol::probe::Probe;
 use bpfassay_report::{
     compare::{Question, compare},
     derive,
-    render::{comparison_html, html},
+    render::{code_coverage_html, comparison_html, html},
 };
 use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Outcome, Results};
 use bpfassay_study::{Clock, Gate, Study};
@@ -214,14 +214,16 @@ fn pages_are_right_in_a_browser() {
     let Some(program) = chromium::find() else { return };
     let mut browser = Browser::start(&program);
     assert_shown(&mut browser, "quick", &quick::results());
-    for group in ["overhead", "calls", "cost"] {
-        plots::assert_one_axis(&mut browser, group);
-    }
+    let coverage = code_coverage_html(&quick::results()).unwrap().unwrap();
+    assert_fit(&mut browser, "code-coverage", &coverage, &WIDTHS[..1]);
     assert_shown(&mut browser, "made-up", &derive(&contents(&study(None, 3, 2), outcome)));
     assert_shown(&mut browser, "sampled", &made_up::sampled());
     let series = quick::results_of("kernel-series");
     assert_fit(&mut browser, "kernel-series", &html(&series).unwrap(), &WIDTHS[..1]);
     plots::assert_along_kernels(&mut browser, &series);
+    for group in ["overhead", "cost"] {
+        plots::assert_one_axis(&mut browser, group);
+    }
     let matrix = derive(&contents(&matrix::study(""), matrix::outcome));
     assert_fit(&mut browser, "kernel_features", &html(&matrix).unwrap(), &WIDTHS);
     expected::assert_matrix(&mut browser, &matrix);

@@ -95,7 +95,7 @@ fn calls_have_a_table_and_rows_in_every_format() {
         let is_of_calls = |line: &&str| line.starts_with(family) && line.contains("metric=\"write-call\"");
         assert!(metrics.lines().any(|line| is_of_calls(&line)), "{family}");
     }
-    assert!(html(&results).unwrap().contains("relative overhead per call by probe configuration"));
+    assert!(html(&results).unwrap().contains("<h3>time per call"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, process::Command};
 
 use bpfassay_report::{
     derive,
-    render::{FormatError, html, lcov},
+    render::{FormatError, code_coverage_html, html, lcov},
 };
 use bpfassay_results::{
     BootCoverage, CodeCoverage, CoveredBranch, Figure, JournalContents, JournalEntry, Outcome, ProgramExecutions,
@@ -268,10 +268,13 @@ fn lcov_reads_a_tracefile() {
 #[test]
 fn the_page_shows_lines_with_their_texts_as_text() {
     let results = derive(&covered(programs(), |_| Figure::Value(executions())));
-    let page = html(&results).unwrap();
+    let page = code_coverage_html(&results).unwrap().unwrap();
+    // The report has a link in place of the lines.
+    let report = html(&results).unwrap();
+    assert!(report.contains("<a href=\"#code-coverage\">") && report.contains("<a href=\"code-coverage.html\">"));
+    assert!(!report.contains("lines ran"));
     let cells = found(&results).len() as u64;
     for shown in [
-        "<a href=\"#code-coverage\">".to_owned(),
         "on_read</code>: 4 of 5 lines ran, 5 of 8 outcomes of branches came about".to_owned(),
         "<td class=\"bad\">0</td><td>13</td>".to_owned(),
         "kprobe, programs bare; aarch64 6.1 w nfs4.2, ".to_owned(),
@@ -297,7 +300,7 @@ fn a_page_has_room_for_so_many_lines_only() {
         executions.push(ProgramExecutions { program: 2, lines: vec![1; 6_001], branches: Vec::new() });
         Figure::Value(executions)
     }));
-    let page = html(&results).unwrap();
+    let page = code_coverage_html(&results).unwrap().unwrap();
     assert!(page.contains("large</code>: 6001 of 6001 lines ran; the page is full"));
     assert!(page.contains("/src/on_read.bpf.c") && !page.contains("/src/large.bpf.c"));
 }

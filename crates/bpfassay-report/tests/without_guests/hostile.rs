@@ -13,9 +13,9 @@ use std::{collections::BTreeSet, sync::OnceLock};
 use bpfassay_report::{
     compare::{Question, compare},
     render::{
-        Github, Style, badge, bencher, collapsed, comparison_html, comparison_junit, comparison_markdown,
-        comparison_text, csv, figure_svg, github, html, junit, ktap, lcov, markdown, openmetrics, pprof, text,
-        trend_markdown, trend_text,
+        Github, Style, badge, bencher, code_coverage_html, collapsed, comparison_html, comparison_junit,
+        comparison_markdown, comparison_text, csv, figure_svg, github, html, junit, ktap, lcov, markdown, openmetrics,
+        pprof, text, trend_markdown, trend_text,
     },
     trend::trend,
 };
@@ -51,6 +51,7 @@ fn forms(results: &Results) -> Vec<(&'static str, String)> {
         forms.extend(figure_svg(results, title).map(|svg| ("svg", svg)));
     }
     forms.push(("html", page));
+    forms.extend(code_coverage_html(results).unwrap().map(|page| ("code coverage, html", page)));
     if let Ok(comparison) = compare(results, results, &Question::default()) {
         forms.push(("compared, text", comparison_text(&comparison, Style { width: None }, true)));
         forms.push(("compared, markdown", comparison_markdown(&comparison, true)));

@@ -102,9 +102,12 @@ fn every_report_has_when_where_what_and_versions() {
         ] {
             assert!(plain.contains(wanted), "{name} has no {wanted:?}");
         }
-        if name != "openmetrics" {
-            assert!(plain.contains("attaches on 7 of 8"), "{name} has no conclusion");
-        }
+        let conclusion = "quick: exact, 15 of 16; refused as expected, 1 of 16";
+        assert!(name == "openmetrics" || plain.contains(conclusion), "{name} has no conclusion");
+        // The matrix tells the same as the sentences of other reports.
+        let has_matrix = ["markdown", "html", "github"].contains(&name);
+        assert_eq!(plain.contains("attaches on 7 of 8"), !has_matrix && name != "openmetrics", "{name}");
+        assert_eq!(plain.contains("bundled tracer by kprobe"), has_matrix, "{name}");
     }
 }
 

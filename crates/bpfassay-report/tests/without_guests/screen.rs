@@ -6,7 +6,7 @@ use bpfassay_protocol::Arch;
 use bpfassay_report::{
     check::check,
     derive,
-    render::{Screen, screen},
+    render::{Screen, github, html, markdown, screen},
 };
 use bpfassay_results::{Demand, FailureKind, GateResult, Outcome, Results, RunFailure};
 use bpfassay_stats::Verdict;
@@ -64,6 +64,54 @@ fn readme_shows_the_screen_of_the_recorded_study() {
         std::fs::write(file, &readme).unwrap();
     }
     assert!(readme.contains(&format!("```text\n{text}")), "BPFASSAY_UPDATE_REPORT=1 cargo test -p bpfassay-report");
+}
+
+/// Splits a text into words, without the marks of Markdown and HTML.
+fn words(text: &str) -> Vec<String> {
+    text.replace(['\\', '|'], " ").split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn reports_begin_with_the_rows_of_the_screen() {
+    let quick = quick::results();
+    let markdown = markdown(&quick);
+    let summary = github(&quick).summary;
+    let page = html(&quick).unwrap();
+    let rows = shown(&quick).lines().filter(|line| line.starts_with("  ")).map(words).collect::<Vec<_>>();
+    // Two lines have the titles and the heads of columns; the first remark takes two lines.
+    let rows: Vec<_> = rows.into_iter().filter(|row| row.len() > 8 && row[1].contains('.')).collect();
+    assert_eq!(rows.len(), quick.plan.targets().len(), "{rows:?}");
+    for text in [&markdown, &summary] {
+        let (head, _) = text.split_once("\nstudy quick, clock").unwrap();
+        let of_text: Vec<_> = head
+            .lines()
+            .filter(|line| line.contains(" | ✔ | "))
+            .map(|row| words(&row.replace("\\_", "_").replace('\\', "")))
+            .collect();
+        assert_eq!(of_text, rows, "{head}");
+        assert!(head.contains("target | bundled tracer by kprobe: loads | counts | write | read | bundled"), "{head}");
+        assert!(
+            head.contains("\\[1\\] ENOTSUPP, as expected") && head.contains("instructions per call by fexit"),
+            "{head}"
+        );
+    }
+    let (_, matrix) = page.split_once("<div class=\"blocks\">").unwrap();
+    let (matrix, _) = matrix.split_once("</div>").unwrap();
+    let blocks = matrix.split("<tbody>").skip(1).map(|body| {
+        let rows = body.split("<tr>").skip(1).map(|row| {
+            let mut text = String::new();
+            for part in row.split('<').filter_map(|part| part.split_once('>')) {
+                text.push_str(part.1);
+                text.push(' ');
+            }
+            words(&text)
+        });
+        rows.collect::<Vec<_>>()
+    });
+    let [kprobe, fexit] = blocks.collect::<Vec<_>>().try_into().unwrap();
+    for ((row, kprobe), fexit) in rows.iter().zip(kprobe).zip(fexit) {
+        assert_eq!([&kprobe[..], &fexit[2..]].concat(), *row);
+    }
 }
 
 #[test]

@@ -27,9 +27,10 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "TITLE", required_if_eq("format", "svg"))]
     pub(crate) figure: Option<String>,
 
-    /// Output file, `-` for standard output [default: report.html and, for pprof, direct.pb.gz in
-    /// the results directory; standard output for other formats. For github, annotations go to
-    /// standard output and the summary to the file that GITHUB_STEP_SUMMARY names, if any]
+    /// Output file, `-` for standard output [default: report.html, with code-coverage.html beside
+    /// it, and, for pprof, direct.pb.gz in the results directory; standard output for other formats.
+    /// For github, annotations go to standard output and the summary to the file that
+    /// GITHUB_STEP_SUMMARY names, if any]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use bpfassay_report::render::{FormatOptions, Rendered};
+use bpfassay_report::render::{FormatOptions, Rendered, code_coverage_file};
 use bpfassay_results::file;
 
 use crate::{
@@ -30,8 +30,6 @@ pub(crate) fn report(arguments: &cli::ReportArgs) -> CommandOutcome {
     let results = file::read(&arguments.results)?;
     let format = arguments.format;
     let width = super::terminal_width().filter(|_| arguments.output.is_none());
-    let options = FormatOptions { width, figure: arguments.figure.as_deref() };
-    let written = (format.render)(&results, options)?;
     let beside = |name| {
         let directory =
             if arguments.results.is_dir() { Some(arguments.results.as_path()) } else { arguments.results.parent() };
@@ -42,8 +40,15 @@ pub(crate) fn report(arguments: &cli::ReportArgs) -> CommandOutcome {
         Some(file) => Some(file.clone()),
         None => format.file.map(beside),
     };
-    let (file, bytes) = match (file, written) {
-        (None, Rendered::Text(text)) => {
+    let coverage = file.as_deref().and_then(coverage_file);
+    let options = FormatOptions { width, figure: arguments.figure.as_deref(), coverage: coverage.as_deref() };
+    let write = |file: &Path, bytes: &[u8]| match arguments.output {
+        Some(_) => super::write(file, bytes),
+        // Anybody may have made the results directory: nothing is written through a link in it.
+        None => super::write_beside(file, bytes),
+    };
+    let (file, bytes) = match (file, (format.render)(&results, options)?) {
+        (None, Rendered::Text(text) | Rendered::Page { page: text, .. }) => {
             super::print(&text)?;
             return Ok(SUCCESS);
         }
@@ -71,12 +76,21 @@ pub(crate) fn report(arguments: &cli::ReportArgs) -> CommandOutcome {
         }
         (Some(file), Rendered::Text(text)) => (file, text.into_bytes()),
         (Some(file), Rendered::Binary(bytes)) => (file, bytes),
+        (Some(file), Rendered::Page { page, coverage: of_lines }) => {
+            if let (Some(name), Some(of_lines)) = (&coverage, of_lines) {
+                write(&file.with_file_name(name), of_lines.as_bytes())?;
+            }
+            (file, page.into_bytes())
+        }
     };
-    match arguments.output {
-        Some(_) => super::write(&file, &bytes)?,
-        // Anybody may have made the results directory: nothing is written through a link in it.
-        None => super::write_beside(&file, &bytes)?,
-    }
+    write(&file, &bytes)?;
     super::print(&format!("{}\n", output::path(&file)))?;
     Ok(SUCCESS)
+}
+
+/// Names the page of code coverage beside `report`; `None` if `report` is a device or a pipe, which
+/// has no place beside it.
+fn coverage_file(report: &Path) -> Option<String> {
+    let is_file = std::fs::metadata(report).map_or(true, |known| known.is_file());
+    report.file_name().filter(|_| is_file).map(|name| code_coverage_file(&name.to_string_lossy()))
 }

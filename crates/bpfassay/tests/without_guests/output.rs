@@ -206,6 +206,36 @@ fn results_of_others_are_shown_and_not_obeyed() {
 }
 
 #[test]
+fn code_coverage_has_a_page_beside_the_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/quick/results.json.xz");
+    fs::copy(packed, at("results.json.xz")).unwrap();
+    let report = |arguments: &[&str]| {
+        let output = bpfassay(directory.path()).args(["report", "."]).args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    // Nothing is written beside standard output, and its page has no link.
+    let (code, page) = report(&["--output", "-"]);
+    assert_eq!((code, fs::read_dir(directory.path()).unwrap().count()), (Some(0), 1));
+    assert!(page.starts_with("<!doctype html>") && !page.contains("code-coverage.html"), "{}", page.len());
+    for (arguments, file, beside) in [
+        (&[][..], "report.html", "code-coverage.html"),
+        (&["--output", "a #1.html"], "a #1.html", "a__1-code-coverage.html"),
+    ] {
+        assert_eq!(report(arguments).0, Some(0));
+        assert!(fs::read_to_string(at(file)).unwrap().contains(&format!("<a href=\"{beside}\">")), "{file}");
+        assert!(fs::read_to_string(at(beside)).unwrap().contains(" lines ran"), "{beside}");
+    }
+    // The directory may belong to another user: nothing is written through a link in it.
+    fs::write(at("precious"), "kept").unwrap();
+    fs::remove_file(at("code-coverage.html")).unwrap();
+    std::os::unix::fs::symlink(at("precious"), at("code-coverage.html")).unwrap();
+    assert_eq!(report(&[]).0, Some(3));
+    assert_eq!(fs::read_to_string(at("precious")).unwrap(), "kept");
+}
+
+#[test]
 fn a_profile_goes_to_a_file_and_never_to_standard_output() {
     let directory = tempfile::tempdir().unwrap();
     sealed(directory.path(), &serde_json::to_string_pretty(&hostile_results()).unwrap());

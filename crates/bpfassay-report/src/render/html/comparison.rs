@@ -5,18 +5,15 @@ use askama::Template;
 
 use super::{
     SummaryCount,
-    figures::{
-        self, Plot, Plots,
-        panels::{Panel, PanelShape, PanelStyle, together},
-    },
+    figures::{self, Plot, Plots, axis::Figure, dots::dots},
     finished,
-    plot::Mark,
+    plot::{Mark, Row},
 };
 use crate::{
     compare::{CellComparison, Comparison},
     render::{
         compare::{self, ChangeCounts},
-        table::TextTable,
+        table::{CellNames, TextTable},
     },
 };
 
@@ -68,44 +65,28 @@ fn counts(comparison: &Comparison) -> Vec<SummaryCount> {
     .into()
 }
 
-/// Makes one panel per pair of targets and file system.
+/// Plots the ratios, with a row for each cell that has one.
 fn ratios(comparison: &Comparison) -> Vec<Plot> {
-    let many = comparison.cells.iter().any(|cell| cell.case != comparison.cells[0].case);
-    let mut panels: Vec<(String, Vec<&CellComparison>)> = Vec::new();
-    for cell in &comparison.cells {
-        let name = format!("{}, {}", cell.target(), cell.file_system);
-        match panels.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, cells)) => cells.push(cell),
-            None => panels.push((name, vec![cell])),
-        }
-    }
-    let row = |metrics: &[&str], cell: &CellComparison| {
-        let marks = (0..).zip(metrics).filter_map(|(series, name)| {
-            let metric = cell.metrics.iter().find(|metric| &*metric.metric == *name)?;
-            Some((series, Mark::of(&metric.ratio.value()?.estimate)))
-        });
-        let marks: Vec<_> = marks.collect();
-        let name = if many { format!("{}, {}", cell.under_test, cell.case) } else { cell.under_test.clone() };
-        (!marks.is_empty()).then_some((name, marks))
-    };
-    let panel = |(name, cells): &(String, Vec<&CellComparison>), metrics: &[&str], what: &str| {
-        let rows: Vec<_> = cells.iter().filter_map(|cell| row(metrics, cell)).collect();
-        Panel {
-            place: name.clone(),
-            title: format!("{name}: new / base{what}"),
-            series: figures::series(metrics, &rows),
-            shape: PanelShape::Rows(rows),
-        }
-    };
-    let of = |name, metrics: &[&str], what: &str| {
-        let figure = PanelStyle {
-            name,
+    let names = CellNames::of_comparison(comparison);
+    let of = |title: &str, metrics: &[&str]| {
+        let row = |cell: &CellComparison| {
+            let marks = (0..).zip(metrics).filter_map(|(series, name)| {
+                let metric = cell.metrics.iter().find(|metric| &*metric.metric == *name)?;
+                Some((series, Mark::of(&metric.ratio.value()?.estimate)))
+            });
+            let marks: Vec<_> = marks.collect();
+            let place = names.text(cell.target(), &cell.case, &cell.file_system);
+            let label = format!("{place} {}", cell.under_test);
+            (!marks.is_empty()).then_some(Row { label, marks, note: String::new() })
+        };
+        let figure = Figure {
             axis: "new / base (above 1: slower)",
+            unit: "",
             reference: 1.0,
             note: "With its interval for this cell alone. Of `none`: time for the same bytes; of a tool: its overhead.",
         };
-        together(panels.iter().map(|of| panel(of, metrics, what)).collect(), figure)
+        dots(title, comparison.cells.iter().filter_map(row).collect(), metrics, figure)
     };
-    let calls = of("new / base, time per call,", figures::CALLS, ", time per call");
-    of("new / base", figures::WHOLE, "").into_iter().chain(calls).collect()
+    [of("new / base of each cell", figures::WHOLE), of("new / base of each cell, time per call", figures::CALLS)]
+        .concat()
 }

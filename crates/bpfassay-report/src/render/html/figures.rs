@@ -2,8 +2,9 @@
 //! Chooses the plots of a report.
 
 mod along;
+pub(super) mod axis;
+pub(super) mod dots;
 mod icicle;
-pub(super) mod panels;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,11 +13,15 @@ use bpfassay_stats::{Summary, relative_error::CounterReading};
 
 use self::{
     along::along_kernels,
+    axis::{Figure, Panel, together},
+    dots::dots,
     icicle::icicles,
-    panels::{Panel, PanelShape, PanelStyle, together},
 };
-use super::plot::{self, Curves, Mark, Sizes};
-use crate::derive::readings;
+use super::plot::{self, Curves, Mark, Row, Sizes};
+use crate::{
+    derive::readings,
+    render::{result_summary::state_of, study, table::CellNames},
+};
 use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Outcome, Results};
 
 /// The metrics that plots of cells show, in the order of their colours: bandwidths, and the work as
@@ -52,8 +57,8 @@ pub(super) struct Plots {
 }
 
 impl PlottedFigure {
-    const fn figure(self) -> PanelStyle<'static> {
-        PanelStyle { name: self.name, axis: self.axis, reference: self.reference, note: self.note }
+    const fn figure(self) -> Figure<'static> {
+        Figure { axis: self.axis, unit: self.unit, reference: self.reference, note: self.note }
     }
 }
 
@@ -70,10 +75,10 @@ impl Plots {
 pub(super) fn plots(results: &Results) -> Vec<Plots> {
     let all = [
         Plots { id: "series", title: "Along the kernels", plots: along_kernels(results) },
-        Plots { id: "overhead", title: "Relative overhead", plots: of_cells(results, OVERHEAD) },
-        Plots { id: "calls", title: "Relative overhead per call", plots: of_cells(results, OVERHEAD_PER_CALL) },
-        Plots { id: "error", title: "Relative error", plots: of_cells(results, RELATIVE_ERROR) },
-        Plots { id: "cost", title: "Extra instructions per call", plots: of_cells(results, COST) },
+        Plots { id: "overhead", title: "Relative overhead", plots: overheads(results) },
+        Plots { id: "calls", title: "Relative overhead per call", plots: of_cells(results, OVERHEAD_PER_CALL).0 },
+        Plots { id: "error", title: "Relative error", plots: of_cells(results, RELATIVE_ERROR).0 },
+        Plots { id: "cost", title: "Extra instructions per call", plots: of_cells(results, COST).0 },
         Plots { id: "direct", title: "Direct cost", plots: icicles(results) },
         Plots { id: "bandwidth", title: "Bandwidth over time", plots: over_time(results) },
     ];
@@ -83,9 +88,9 @@ pub(super) fn plots(results: &Results) -> Vec<Plots> {
 /// A cell and the bytes of each call, if the workload reports them.
 type WithSize<'a> = (&'a CellResult, Option<u64>);
 
-type FigureRow<'a> = (&'a CellMetric, Option<&'a CellAccuracy>);
+type Measured<'a> = (&'a CellMetric, Option<&'a CellAccuracy>);
 
-fn row<'a>(cell: &'a CellResult, name: &str) -> Option<FigureRow<'a>> {
+fn row<'a>(cell: &'a CellResult, name: &str) -> Option<Measured<'a>> {
     cell.rows().find(|(metric, _)| &*metric.name == name)
 }
 
@@ -95,27 +100,30 @@ struct PlottedFigure {
     name: &'static str,
     metrics: &'static [&'static str],
     axis: &'static str,
+    /// Follows the numbers on the axis.
+    unit: &'static str,
     reference: f64,
     note: &'static str,
-    mark: fn(&CellResult, FigureRow<'_>) -> Option<Mark>,
+    mark: fn(&CellResult, Measured<'_>) -> Option<Mark>,
 }
 
 const OVERHEAD: PlottedFigure = PlottedFigure {
     name: "relative overhead",
     metrics: WHOLE,
-    axis: "overhead (baseline's bandwidth / with probe)",
-    reference: 1.0,
-    note: "Above 1: slower than without a probe. `none` is the baseline against itself: the noise floor.",
+    axis: "overhead: time for the same bytes beyond the baseline's",
+    unit: "%",
+    reference: 0.0,
+    note: "Right of or above 0%: slower than without a probe; bars: 95 % intervals. `none` is the baseline against itself: the noise floor.",
     mark: |cell, (metric, _)| {
         let figure = metric.compared(cell.is_baseline());
-        figure.value().map(|overhead| Mark::of(&overhead.estimate))
+        figure.value().map(|overhead| Mark::of(&overhead.estimate).percent())
     },
 };
 
 const OVERHEAD_PER_CALL: PlottedFigure = PlottedFigure {
     name: "relative overhead per call",
     metrics: CALLS,
-    axis: "overhead (time per call with probe / baseline's)",
+    axis: "overhead: time per call beyond the baseline's",
     note: "Of the calls that move the data, without open, fsync and close. `none` is the baseline against itself: the noise floor.",
     ..OVERHEAD
 };
@@ -124,6 +132,7 @@ const RELATIVE_ERROR: PlottedFigure = PlottedFigure {
     name: "relative error",
     metrics: WHOLE,
     axis: "relative error (bandwidth by IOR / traced)",
+    unit: "",
     reference: 1.0,
     note: "1: the tracer saw what IOR reports. Bars reach from the smallest to the largest run.",
     mark: |_, (_, accuracy)| accuracy?.relative_error_ior_interval.value().map(summary),
@@ -133,6 +142,7 @@ const COST: PlottedFigure = PlottedFigure {
     name: "extra instructions per call",
     metrics: WHOLE,
     axis: "instructions per call beyond the baseline's",
+    unit: "",
     reference: 0.0,
     note: "By the instruction clock: the same figures on every machine. `none` is the baseline against itself.",
     mark: |cell, (metric, _)| metric.cost_compared(cell.is_baseline()).value().map(|cost| Mark::of(cost.shown())),
@@ -143,10 +153,43 @@ fn summary(summary: &Summary) -> Mark {
     Mark { value: summary.center(), interval }
 }
 
-/// Makes one panel per target and file system. The panel plots against the transfer size if there
-/// are several sizes, and otherwise has a row per probe configuration. Targets of a series of
+/// Plots overheads: curves, and one row for each cell that has no place in a curve.
+fn overheads(results: &Results) -> Vec<Plot> {
+    let (mut plots, cells) = of_cells(results, OVERHEAD);
+    let interpreted = study::interpreted(results);
+    let names = CellNames::of(results);
+    let row = |cell: &CellResult| {
+        let marks = (0..).zip(OVERHEAD.metrics);
+        let marks: Vec<(u8, Mark)> =
+            marks.filter_map(|(series, name)| Some((series, (OVERHEAD.mark)(cell, row(cell, name)?)?))).collect();
+        let is_interpreted = !marks.is_empty() && interpreted.contains(cell.cell.as_str());
+        Row {
+            label: format!("{} {}{}", names.place(cell), cell.under_test(), if is_interpreted { " *" } else { "" }),
+            marks,
+            note: if cell.runs.measured > 0 { "not measured" } else { state_of(cell).words() }.to_owned(),
+        }
+    };
+    let rows: Vec<Row> = cells.into_iter().filter(|cell| !cell.is_baseline()).map(row).collect();
+    let mut note = "One row for each cell; right of 0%: slower than without a tool; bars: 95 % intervals.".to_owned();
+    if rows.iter().any(|row| row.label.ends_with(" *")) {
+        note.push_str(" *: the kernel interpreted the programs (BPF JIT off).");
+    }
+    if let Some(limit) = study::limit_of_clock(results) {
+        note.push_str(&format!(" Limit: {limit}"));
+    }
+    plots.extend(dots(
+        "relative overhead of each cell",
+        rows,
+        OVERHEAD.metrics,
+        Figure { note: &note, ..OVERHEAD.figure() },
+    ));
+    plots
+}
+
+/// Makes panels of curves for each target and file system, and returns the cells that are in none.
+/// A panel plots against the transfer size if there are several sizes. Targets of a series of
 /// kernels share panels: separate panels would be hard to compare.
-fn of_cells(results: &Results, of: PlottedFigure) -> Vec<Plot> {
+fn of_cells(results: &Results, of: PlottedFigure) -> (Vec<Plot>, Vec<&CellResult>) {
     let mut panels: Vec<(String, Vec<WithSize<'_>>)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     let kernels = along::KernelCells::of(results);
@@ -162,7 +205,7 @@ fn of_cells(results: &Results, of: PlottedFigure) -> Vec<Plot> {
             }
         }
     }
-    let mut drafts = Vec::new();
+    let (mut drafts, mut others) = (Vec::new(), Vec::new());
     for (panel, cells) in panels {
         let sizes: BTreeSet<u64> = cells.iter().filter_map(|(_, size)| *size).collect();
         let cases: BTreeSet<&str> = cells.iter().map(|(cell, _)| cell.case.as_str()).collect();
@@ -172,34 +215,10 @@ fn of_cells(results: &Results, of: PlottedFigure) -> Vec<Plot> {
         } else if cells.first().is_some_and(|(cell, _)| kernels.are_series(&cell.target)) {
             drafts.extend(kernels.panels(&cells, of));
         } else {
-            drafts.push(by_configuration(&panel, &cells, cases.len() > 1, of));
+            others.extend(cells.iter().map(|(cell, _)| *cell));
         }
     }
-    together(drafts, of.figure())
-}
-
-fn by_configuration(panel: &str, cells: &[WithSize<'_>], many: bool, of: PlottedFigure) -> Panel {
-    let marks_of = |cell: &CellResult| {
-        let name = cell.under_test();
-        let marks =
-            (0..).zip(of.metrics).filter_map(|(series, name)| Some((series, (of.mark)(cell, row(cell, name)?)?)));
-        (if many { format!("{name}, {}", cell.case) } else { name }, marks.collect::<Vec<_>>())
-    };
-    let rows: Vec<_> = cells.iter().map(|(cell, _)| marks_of(cell)).filter(|(_, marks)| !marks.is_empty()).collect();
-    let series = series(of.metrics, &rows);
-    Panel {
-        place: panel.to_owned(),
-        title: format!("{panel}: {} by probe configuration", of.name),
-        series,
-        shape: PanelShape::Rows(rows),
-    }
-}
-
-/// Returns the names of the series in these rows: all metrics up to the last one that occurs, and
-/// at least the bandwidths.
-pub(super) fn series(metrics: &[&str], rows: &[(String, Vec<(u8, Mark)>)]) -> Vec<String> {
-    let last = rows.iter().flat_map(|(_, marks)| marks).map(|(series, _)| usize::from(*series)).max().unwrap_or(0);
-    metrics.iter().take(2.max(last + 1)).map(ToString::to_string).collect()
+    (together(&drafts, of.figure()), others)
 }
 
 /// Curves by what is under test. The colours are the same in all plots of the same cells, whichever
@@ -244,12 +263,7 @@ fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: PlottedFigu
         series: points,
         ..Curves::default()
     };
-    Panel {
-        place: panel.to_owned(),
-        title: format!("{panel}, {name}: {} against transfer size", of.name),
-        series: names,
-        shape: PanelShape::Curves(curves),
-    }
+    Panel { title: format!("{panel}, {name}: {} against transfer size", of.name), series: names, curves }
 }
 
 /// Plots the first measured run of each sampled cell: what the tracer saw per interval, with IOR's

@@ -47,7 +47,7 @@ impl PlotSize {
     const fn longest(self) -> usize {
         match self {
             Self::Wide => 45,
-            Self::Narrow => 16,
+            Self::Narrow => 20,
         }
     }
 
@@ -113,6 +113,13 @@ impl Mark {
         Self { value: estimate.value, interval }
     }
 
+    /// Returns the mark of a ratio in per cent beyond 1.
+    pub(super) fn percent(self) -> Self {
+        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        let interval = self.interval.map(|(lower, upper)| (percent(lower), percent(upper)));
+        Self { value: percent(self.value), interval }
+    }
+
     /// Returns the lower end of the interval, the value, and the upper end.
     pub(super) fn ends(self) -> [f64; 3] {
         let (lower, upper) = self.interval.unwrap_or((self.value, self.value));
@@ -122,15 +129,23 @@ impl Mark {
 
 /// Estimates of several things below each other.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Intervals {
+pub(super) struct Dots {
     /// The quantity with its unit.
     pub(super) quantity: String,
+    /// Follows the numbers on the axis.
+    pub(super) unit: &'static str,
     /// The value without an effect.
     pub(super) reference: f64,
-    /// The range of the axis; `None`: that of the marks.
-    pub(super) axis: Option<Range<f64>>,
-    /// A label, and a mark of each series that has one.
-    pub(super) rows: Vec<(String, Vec<(u8, Mark)>)>,
+    pub(super) rows: Vec<Row>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Row {
+    pub(super) label: String,
+    /// A mark of each series that has one.
+    pub(super) marks: Vec<(u8, Mark)>,
+    /// Tells why there is no mark. Rows with marks do not show it.
+    pub(super) note: String,
 }
 
 /// Estimates along a quantity.
@@ -139,6 +154,8 @@ pub(super) struct Curves {
     /// The quantity on the horizontal axis, with its unit.
     pub(super) along: String,
     pub(super) quantity: String,
+    /// Follows the numbers on the vertical axis.
+    pub(super) unit: &'static str,
     /// The value without an effect, if there is one.
     pub(super) reference: Option<f64>,
     /// The range of the vertical axis; `None`: that of the marks.
@@ -153,12 +170,11 @@ pub(super) struct Curves {
 }
 
 /// Draws the plot as an `svg` element; `None` if there is nothing to show.
-pub(super) fn intervals(plot: &Intervals, size: PlotSize) -> Option<String> {
-    let ends = plot.rows.iter().flat_map(|(_, marks)| marks).flat_map(|(_, mark)| mark.ends());
-    let own = span(ends.chain([plot.reference]))?;
-    let x = plot.axis.clone().unwrap_or(own);
-    plot.rows.iter().any(|(_, marks)| !marks.is_empty()).then_some(())?;
-    let longest = plot.rows.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
+pub(super) fn dots(plot: &Dots, size: PlotSize) -> Option<String> {
+    let ends = plot.rows.iter().flat_map(|row| &row.marks).flat_map(|(_, mark)| mark.ends());
+    let x = span(ends.chain([plot.reference]))?;
+    plot.rows.iter().any(|row| !row.marks.is_empty()).then_some(())?;
+    let longest = plot.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
     let left =
         u32::try_from(longest).unwrap_or(0).clamp(4, u32::try_from(size.longest()).unwrap_or(4)) * CHARACTER + 16;
     let rows = u32::try_from(plot.rows.len()).ok()?;
@@ -170,16 +186,23 @@ pub(super) fn intervals(plot: &Intervals, size: PlotSize) -> Option<String> {
             .x_label_area_size(48)
             .y_label_area_size(left)
             .build_cartesian_2d(x.clone(), y)?;
-        mesh(&mut chart, size.name(&plot.quantity), None, size.labels(7), [x.end - x.start, 1.0])?;
+        mesh(&mut chart, (size.name(&plot.quantity), plot.unit), None, size.labels(7), [x.end - x.start, 1.0])?;
         line(&chart, [(plot.reference, 0.0), (plot.reference, f64::from(rows))], INK.mix(0.6).stroke_width(1))?;
-        for (row, (label, marks)) in plot.rows.iter().enumerate() {
-            let middle = f64::from(u32::try_from(row).unwrap_or(0)) + 0.5;
-            let (_, at) = chart.backend_coord(&(x.start, middle));
+        for (number, row) in plot.rows.iter().enumerate() {
+            let middle = f64::from(u32::try_from(number).unwrap_or(0)) + 0.5;
+            let (start, at) = chart.backend_coord(&(x.start, middle));
             let place = (i32::try_from(left).unwrap_or(0) - 8, at);
-            area.draw(&Text::new(shortened(label, size.longest()), place, text(HPos::Right, VPos::Center)))?;
-            for &(series, mark) in marks {
+            area.draw(&Text::new(shortened(&row.label, size.longest()), place, text(HPos::Right, VPos::Center)))?;
+            if row.marks.is_empty() {
+                let note = shortened(&row.note, size.longest());
+                area.draw(&Text::new(note, (start + 8, at), text(HPos::Left, VPos::Center)))?;
+                continue;
+            }
+            // The eye follows the row from its label to its marks.
+            line(&chart, [(x.start, middle), (x.end, middle)], GRID)?;
+            for &(series, mark) in &row.marks {
                 // Two series in one row are drawn side by side.
-                let offset = if marks.len() > 1 { 0.18 * (2.0 * f64::from(series % 2) - 1.0) } else { 0.0 };
+                let offset = if row.marks.len() > 1 { 0.18 * (2.0 * f64::from(series % 2) - 1.0) } else { 0.0 };
                 let at = middle + offset;
                 if let Some((lower, upper)) = mark.interval {
                     line(&chart, [(lower, at), (upper, at)], colour(series).stroke_width(2))?;
@@ -232,7 +255,8 @@ fn draw_log(
     along: Range<f64>,
     height: f64,
 ) -> Result<(), DrawingFailed> {
-    mesh(&mut chart, &plot.along, Some(size.name(&plot.quantity)), size.labels(8), [6.0, height])?;
+    let quantity = Some((size.name(&plot.quantity), plot.unit));
+    mesh(&mut chart, (&plot.along, ""), quantity, size.labels(8), [6.0, height])?;
     series(&chart, plot, along)
 }
 
@@ -243,12 +267,12 @@ fn draw_linear(
     along: Range<f64>,
     height: f64,
 ) -> Result<(), DrawingFailed> {
-    let quantity = Some(size.name(&plot.quantity));
+    let quantity = Some((size.name(&plot.quantity), plot.unit));
     if plot.names.is_empty() {
-        mesh(&mut chart, &plot.along, quantity, size.labels(8), [along.end - along.start, height])?;
+        mesh(&mut chart, (&plot.along, ""), quantity, size.labels(8), [along.end - along.start, height])?;
         return series(&chart, plot, along);
     }
-    mesh(&mut chart, "", quantity, 0, [1.0, height])?;
+    mesh(&mut chart, ("", ""), quantity, 0, [1.0, height])?;
     // Some names are left out if they would overlap.
     let every = plot.names.len().div_ceil(size.labels(24) + 12 * usize::from(size == PlotSize::Wide)).max(1);
     let (_, bottom) = chart.plotting_area().get_pixel_range();
@@ -311,15 +335,17 @@ fn themed(svg: &str) -> String {
     format!("{start} viewBox={rest}")
 }
 
+/// Draws the axes, each with its name and the unit of its numbers.
 fn mesh<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
     chart: &mut Chart<'_, '_, X>,
-    along: &str,
-    quantity: Option<&str>,
+    (along, unit_along): (&str, &str),
+    quantity: Option<(&str, &str)>,
     labels: usize,
     [width, height]: [f64; 2],
 ) -> Result<(), DrawingFailed> {
-    let number = |value: &f64| figure(*value, height);
-    let along_number = |value: &f64| figure(*value, width);
+    let (name, unit) = quantity.unwrap_or_default();
+    let number = |value: &f64| figure(*value, height, unit);
+    let along_number = |value: &f64| figure(*value, width, unit_along);
     let mut mesh = chart.configure_mesh();
     mesh.axis_style(INK)
         .bold_line_style(GRID)
@@ -327,7 +353,7 @@ fn mesh<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
         .label_style(text(HPos::Center, VPos::Center))
         .axis_desc_style(text(HPos::Center, VPos::Center))
         .x_desc(along)
-        .y_desc(quantity.unwrap_or_default())
+        .y_desc(name)
         .x_label_formatter(&along_number)
         .y_label_formatter(&number)
         .x_labels(labels)
@@ -397,89 +423,17 @@ pub(super) fn span(values: impl Iterator<Item = f64>) -> Option<Range<f64>> {
 }
 
 /// Formats a number on an axis that covers `span`, with just enough digits to distinguish
-/// neighbours.
-fn figure(value: f64, span: f64) -> String {
+/// neighbours. A per cent has its sign, as in tables.
+fn figure(value: f64, span: f64, unit: &str) -> String {
     // An axis has about six marks; marks at least 1 apart are distinct without decimals.
     let digits = (-(span / 6.0).log10()).ceil().clamp(0.0, 6.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 6")]
     let text = format!("{value:.*}", digits as usize);
+    let sign = if unit == "%" && value > 0.0 { "+" } else { "" };
     // A number that rounds to zero has no sign.
-    if text.trim_start_matches('-').chars().all(|c| matches!(c, '0' | '.')) { "0".to_owned() } else { text }
+    let is_zero = text.trim_start_matches('-').chars().all(|c| matches!(c, '0' | '.'));
+    if is_zero { format!("0{unit}") } else { format!("{sign}{text}{unit}") }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn mark(value: f64) -> Mark {
-        Mark { value, interval: Some((value - 0.1, value + 0.1)) }
-    }
-
-    #[test]
-    fn colours_are_the_page_s() {
-        let plot = Intervals {
-            quantity: "overhead".into(),
-            reference: 1.0,
-            axis: None,
-            rows: vec![("fexit".into(), vec![(0, mark(1.0)), (1, mark(1.2))])],
-        };
-        let svg = intervals(&plot, PlotSize::Wide).unwrap();
-        assert!(svg.contains("var(--ink)") && svg.contains("var(--grid)"), "{svg}");
-        assert!(svg.contains("var(--series-0)") && svg.contains("var(--series-1)"), "{svg}");
-        assert!(svg.starts_with("<svg viewBox="), "{svg}");
-        assert!(svg.contains("fexit"));
-    }
-
-    #[test]
-    fn nothing_is_no_plot() {
-        let none =
-            Intervals { quantity: String::new(), reference: 1.0, axis: None, rows: vec![("a".into(), Vec::new())] };
-        assert_eq!(intervals(&none, PlotSize::Wide), None);
-        let curves_of = |series| Curves { logarithmic: true, series, ..Curves::default() };
-        assert_eq!(curves(&curves_of(Vec::new()), PlotSize::Wide), None);
-        assert_eq!(
-            curves(&curves_of(vec![vec![(0.0, mark(1.0))]]), PlotSize::Wide),
-            None,
-            "a logarithmic axis has no zero"
-        );
-    }
-
-    #[test]
-    fn an_axis_with_numbers_that_no_power_of_ten_reaches_ends() {
-        let smallest = [f64::from_bits(1), f64::MIN_POSITIVE, 1e-300, 1e-13];
-        for at in smallest {
-            let plot = Curves {
-                logarithmic: true,
-                series: vec![[at, 1.0].map(|at| (at, mark(1.0))).to_vec()],
-                ..Curves::default()
-            };
-            assert_eq!(curves(&plot, PlotSize::Wide), None, "{at:e}");
-        }
-    }
-
-    #[test]
-    fn numbers_are_as_long_as_they_need_be() {
-        assert_eq!([0.0, 0.998, 1.0, 1.0005].map(|value| figure(value, 0.002)), ["0", "0.9980", "1.0000", "1.0005"]);
-        assert_eq!([-0.001, 5.0, 1234.4].map(|value| figure(value, 2000.0)), ["0", "5", "1234"]);
-        assert_eq!([1.0, 1.05].map(|value| figure(value, 0.3)), ["1.00", "1.05"]);
-    }
-
-    proptest! {
-        #[test]
-        fn any_figures_end_in_a_plot_or_none(values in proptest::collection::vec(any::<(f64, f64)>(), 0..8), logarithmic: bool) {
-            let points: Vec<_> =
-                values.iter().map(|&(at, value)| (at, Mark { value, interval: Some((value, at)) })).collect();
-            let plot = Curves {
-                along: "x".into(),
-                quantity: "y".into(),
-                reference: Some(1.0),
-                logarithmic,
-                series: vec![points],
-                ..Curves::default()
-            };
-            let _ = (curves(&plot, PlotSize::Wide), curves(&plot, PlotSize::Narrow));
-        }
-    }
-}
+mod tests;

@@ -2,15 +2,7 @@
 //! Lays out blocks of columns next to the labels of rows. Blocks follow below each other if the
 //! screen is too narrow.
 
-use super::super::plain::excerpt;
-
-pub(super) struct Column {
-    pub(super) block: usize,
-    pub(super) title: String,
-    pub(super) head: String,
-    /// A text for each row.
-    pub(super) cells: Vec<String>,
-}
+use super::super::{front::Column, plain::excerpt};
 
 /// The widest label, in columns.
 const WIDEST_LABEL: usize = 42;
@@ -33,23 +25,23 @@ fn padded(text: &str, width: usize) -> String {
 }
 
 /// Joins the parts of each label to one text, with the parts aligned.
-pub(super) fn aligned<'a>(labels: impl Iterator<Item = &'a [String]> + Clone) -> Vec<String> {
+pub(super) fn aligned(labels: &[Vec<String>]) -> Vec<String> {
     let mut widths: Vec<usize> = Vec::new();
-    for label in labels.clone() {
+    for label in labels {
         widths.resize(widths.len().max(label.len()), 0);
         widths.iter_mut().zip(label).for_each(|(width, part)| *width = (*width).max(length(part)));
     }
-    let one = |label: &[String]| {
+    let one = |label: &Vec<String>| {
         let parts: Vec<String> = label.iter().zip(&widths).map(|(part, width)| padded(part, *width)).collect();
         fitted(parts.join("  ").trim_end(), WIDEST_LABEL)
     };
-    labels.map(one).collect()
+    labels.iter().map(one).collect()
 }
 
-impl Column {
-    fn width(&self) -> usize {
-        self.cells.iter().chain([&self.head]).map(|text| length(text)).max().unwrap_or(0).min(WIDEST_CELL)
-    }
+/// Returns the width of `column` without the gaps.
+fn width(column: &Column) -> usize {
+    let texts = column.cells.iter().map(|cell| &cell.text).chain([&column.head]);
+    texts.map(|text| length(text)).max().unwrap_or(0).min(WIDEST_CELL)
 }
 
 /// Lays out all columns in lines of at most `width`, each line with its label.
@@ -69,7 +61,7 @@ pub(super) fn lines(labels: &[String], columns: &[Column], width: usize) -> Vec<
 /// Returns the width of `columns` side by side, with the gaps before them and their titles.
 fn width_of(columns: &[&Column]) -> usize {
     let of_block = |block: &[&Column]| {
-        let columns: usize = block.iter().map(|column| column.width() + GAP).sum();
+        let columns: usize = block.iter().map(|column| width(column) + GAP).sum();
         let title = block.first().map_or(0, |column| length(&column.title).min(WIDEST_CELL * 2));
         (columns - GAP).max(title) + GAP_OF_BLOCKS
     };
@@ -111,13 +103,13 @@ fn lines_of(labels: &[String], widest: usize, group: &[&Column]) -> Vec<String> 
         let title = block.first().map(|column| fitted(&column.title, room)).unwrap_or_default();
         titles.push_str(&format!("{gap}{}", padded(&title, room)));
         let line = |text: &dyn Fn(&Column) -> String| {
-            let cells: Vec<String> = block.iter().map(|column| padded(&text(column), column.width())).collect();
+            let cells: Vec<String> = block.iter().map(|column| padded(&text(column), width(column))).collect();
             format!("{gap}{}", padded(&cells.join("  "), room))
         };
         heads.push_str(&line(&|column| column.head.clone()));
         for (index, row) in rows.iter_mut().enumerate() {
             let text = |column: &Column| {
-                let cell = column.cells.get(index).map(String::as_str).unwrap_or_default();
+                let cell = column.cells.get(index).map_or("", |cell| &cell.text);
                 fitted(cell, WIDEST_CELL)
             };
             row.push_str(&line(&text));

@@ -53,19 +53,20 @@ pub(crate) fn assert_matrix(browser: &mut Browser, results: &Results) {
 
 /// Checks that every verdict is counted, and every one that is not a pass is shown.
 pub(crate) fn assert_gates(browser: &mut Browser, results: &Results) {
-    let counts = counts(browser);
+    let conclusion = browser.evaluate("document.querySelector('.conclusion').textContent");
+    let conclusion = conclusion.as_str().unwrap();
     let mut count = 0;
-    for (what, verdict, label) in [
-        ("gates passed", Verdict::Pass, None),
-        ("regressions", Verdict::Regression, Some("regression")),
-        ("gates inconclusive", Verdict::Inconclusive, Some("inconclusive")),
-    ] {
+    for (what, verdict) in
+        [("pass", Verdict::Pass), ("regression", Verdict::Regression), ("inconclusive", Verdict::Inconclusive)]
+    {
         let known: Vec<_> = results.gates.iter().filter(|gate| gate.verdict == verdict).collect();
         assert!(!known.is_empty(), "the made-up study has no such verdict: {what}");
-        assert_eq!(counts[what], known.len(), "{what}");
-        let Some(label) = label else { continue };
+        assert!(conclusion.contains(&format!("{} {what}", known.len())), "{conclusion}");
+        if verdict == Verdict::Pass {
+            continue;
+        }
         let rows = table(browser, "verdict");
-        let shown: Vec<_> = rows.iter().filter(|row| row[0] == label).collect();
+        let shown: Vec<_> = rows.iter().filter(|row| row[0] == what).collect();
         assert_eq!(shown.len(), known.len(), "{what}");
         for (row, gate) in shown.iter().zip(known) {
             assert_eq!((&row[4], &row[5]), (&gate.demand.to_string(), &gate.found), "{what}");

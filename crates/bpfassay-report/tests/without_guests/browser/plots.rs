@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks plots in the browser: they are drawn and legible, and their marks match results.json.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bpfassay_report::trend::by_version;
 use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Results};
@@ -15,29 +15,41 @@ const NEAR: f64 = 2.0;
 /// The smallest height of letters, in CSS pixels.
 const LETTERS: f64 = 9.0;
 
-/// A plot of intervals: the numbers below its axis with their positions, and the positions of its
-/// marks by series.
+/// A dot plot: the numbers below its axis with their positions, the heights of its labels, and the
+/// heights and positions of its marks by series.
 #[derive(Debug, Deserialize)]
 struct Drawn {
     title: String,
     ticks: Vec<(f64, f64)>,
-    /// Marks from top to bottom; circles are the first series, squares the second.
-    circles: Vec<f64>,
-    squares: Vec<f64>,
+    labels: Vec<(String, f64)>,
+    circles: Vec<(f64, f64)>,
+    squares: Vec<(f64, f64)>,
+}
+
+/// Half the height of a row, in the plot's own unit.
+const HALF_A_ROW: f64 = 13.0;
+
+impl Drawn {
+    /// Returns the positions of the marks in the row of `label`.
+    fn marks(&self, label: &str, marks: &[(f64, f64)]) -> Vec<f64> {
+        let rows: Vec<f64> = self.labels.iter().filter(|(known, _)| known == label).map(|(_, at)| *at).collect();
+        let is_in = |height: f64| rows.iter().any(|row| (row - height).abs() < HALF_A_ROW);
+        marks.iter().filter(|(height, _)| is_in(*height)).map(|(_, at)| *at).collect()
+    }
 }
 
 /// Checks that each figure has its position on the axis that the ticks define.
-fn assert_at(drawn: &Drawn, marks: &[f64], values: &[f64]) {
-    assert_eq!(marks.len(), values.len(), "{drawn:?}: {values:?}");
+fn assert_at(title: &str, ticks: &[(f64, f64)], marks: &[f64], values: &[f64]) {
+    assert_eq!(marks.len(), values.len(), "{title}: {values:?}");
     if values.iter().all(|value| value.abs() < 1e-9) {
         // An axis with only zeros has equal numbers.
         return;
     }
-    let (first, last) = (drawn.ticks.first().unwrap(), drawn.ticks.last().unwrap());
+    let (first, last) = (ticks.first().unwrap(), ticks.last().unwrap());
     let per_unit = (last.0 - first.0) / (last.1 - first.1);
     for (at, value) in marks.iter().zip(values) {
         let expected = first.0 + (value - first.1) * per_unit;
-        assert!((at - expected).abs() <= NEAR, "{}: {value} is drawn at {at}, not at {expected}", drawn.title);
+        assert!((at - expected).abs() <= NEAR, "{title}: {value} is drawn at {at}, not at {expected}");
     }
 }
 
@@ -48,7 +60,8 @@ type Value = fn(&CellResult, Row<'_>) -> Option<f64>;
 const FIGURES: [(&str, Value); 3] = [
     ("relative overhead", |cell, (metric, _)| {
         let figure = if cell.is_baseline() { &metric.control } else { &metric.overhead };
-        figure.value().map(|overhead| overhead.estimate.value)
+        // The axis is in per cent.
+        figure.value().map(|overhead| (overhead.estimate.value - 1.0) * 100.0)
     }),
     ("relative error", |_, (_, accuracy)| {
         accuracy?.relative_error_ior_interval.value().map(|summary| summary.center())
@@ -59,60 +72,44 @@ const FIGURES: [(&str, Value); 3] = [
     }),
 ];
 
-/// Checks that every figure of results.json is in its plot, at its position.
+/// Checks that every overhead of results.json is in a dot plot, in the row of its cell and at its
+/// position, and that every cell has a row.
 pub(crate) fn assert_marks(browser: &mut Browser, results: &Results) {
     let drawn = browser.evaluate(
-        "[...document.querySelectorAll('figure')].map(figure => { const svg = figure.querySelector('svg'); \
-         const middle = polygon => { const box = polygon.getBBox(); return [box.y, box.x + box.width / 2]; }; \
-         const sorted = marks => marks.sort((a, b) => a[0] - b[0]).map(mark => mark[1]); \
+        "[...document.querySelectorAll('#overhead figure')].map(figure => { const svg = figure.querySelector('svg'); \
+         const middle = mark => { const box = mark.getBBox(); return [box.y + box.height / 2, box.x + box.width / 2]; }; \
+         const texts = [...svg.querySelectorAll('text')]; const shown = text => text.textContent.trim(); \
          return { title: figure.querySelector('figcaption').textContent, \
-           ticks: [...svg.querySelectorAll('text')].filter(text => /^-?[0-9.]+$/.test(text.textContent.trim())) \
-             .map(text => { const box = text.getBBox(); return [box.x + box.width / 2, parseFloat(text.textContent)]; }) \
-             .sort((a, b) => a[0] - b[0]), \
-           circles: sorted([...svg.querySelectorAll('circle')].map(middle)), \
-           squares: sorted([...svg.querySelectorAll('polygon')].map(middle)) }; })",
+           ticks: texts.filter(text => /^[-+]?[0-9.]+%$/.test(shown(text))) \
+             .map(text => [middle(text)[1], parseFloat(shown(text))]).sort((a, b) => a[0] - b[0]), \
+           labels: texts.map(text => [shown(text), middle(text)[0]]), \
+           circles: [...svg.querySelectorAll('circle')].map(middle), \
+           squares: [...svg.querySelectorAll('polygon')].map(middle) }; })",
     );
     let drawn: Vec<Drawn> = serde_json::from_value(drawn).unwrap();
-    let drawn: BTreeMap<&str, &Drawn> = drawn.iter().map(|drawn| (drawn.title.as_str(), drawn)).collect();
-    for target in results.plan.targets() {
-        for (name, value) in FIGURES {
-            let cells = results.cells.iter().filter(|cell| cell.target == *target);
-            let of = |wanted: &str| -> Vec<f64> {
-                let figures = cells
-                    .clone()
-                    .filter_map(|cell| value(cell, cell.rows().find(|(metric, _)| &*metric.name == wanted)?));
-                figures.collect()
-            };
-            let [write, read] = [of("write"), of("read")];
-            if write.is_empty() && read.is_empty() {
-                continue;
+    assert!(drawn.len() == 1 || drawn[1].title.ends_with(", wide intervals"), "{drawn:?}");
+    let (_, value) = FIGURES[0];
+    let mut shown = 0;
+    for cell in results.cells.iter().filter(|cell| !cell.is_baseline()) {
+        let label = format!("{} {}", cell.target, cell.under_test());
+        let is_label = |known: &str| known == label || known == format!("{label} *");
+        let label = drawn[0].labels.iter().find(|(known, _)| is_label(known)).map(|(known, _)| known.as_str());
+        let label = label.unwrap_or_else(|| panic!("{} has no row", cell.cell));
+        for (metric, marks) in
+            [("write", (|of| &of.circles) as fn(&Drawn) -> &Vec<(f64, f64)>), ("read", |of| &of.squares)]
+        {
+            let figure = cell.rows().find(|(known, _)| &*known.name == metric).and_then(|row| value(cell, row));
+            let of_plots: Vec<_> = drawn.iter().map(|plot| (plot, plot.marks(label, marks(plot)))).collect();
+            match of_plots.iter().filter(|(_, marks)| !marks.is_empty()).collect::<Vec<_>>().as_slice() {
+                [] => assert_eq!(figure, None, "{label}, {metric}"),
+                [(plot, marks)] => assert_at(&plot.title, &plot.ticks, marks, &[figure.unwrap()]),
+                _ => panic!("{label}, {metric}: in two plots"),
             }
-            let title = format!("{target}, {}: {name} by probe configuration", results.cells[0].file_system);
-            let apart = format!("{title}, wide intervals");
-            // If all panels are the same, one replaces them.
-            let same = write.iter().chain(&read).next().map(|value| format!("{name} the same everywhere: {value:.4}"));
-            let same = same.and_then(|title| drawn.get(title.as_str()));
-            if let Some(drawn) = same {
-                assert!(!drawn.circles.is_empty() || !drawn.squares.is_empty(), "{drawn:?}");
-                let values = write.iter().chain(&read);
-                assert!(values.clone().all(|value| (value - values.clone().next().unwrap()).abs() < 1e-4), "{title}");
-                continue;
-            }
-            let plots: Vec<&Drawn> =
-                [&title, &apart].iter().filter_map(|title| drawn.get(title.as_str()).copied()).collect();
-            assert!(!plots.is_empty(), "no plot {title:?}");
-            // Figures that are too noisy for the common axis are in separate panels.
-            for (marks, values) in [((|of| &of.circles) as fn(&Drawn) -> &Vec<f64>, &write), (|of| &of.squares, &read)]
-            {
-                let with: Vec<&&Drawn> = plots.iter().filter(|plot| !marks(plot).is_empty()).collect();
-                match with.as_slice() {
-                    [] => assert!(values.is_empty(), "{title}: {values:?}"),
-                    [plot] => assert_at(plot, marks(plot), values),
-                    _ => panic!("{title}: a series in two plots"),
-                }
-            }
+            shown += usize::from(figure.is_some());
         }
     }
+    let marks: usize = drawn.iter().map(|plot| plot.circles.len() + plot.squares.len()).sum();
+    assert_eq!(marks, shown, "a mark is of no cell");
 }
 
 /// A plot along kernels: the numbers of its vertical axis with their heights, and the heights of
@@ -129,7 +126,7 @@ struct Along {
 pub(crate) fn assert_one_axis(browser: &mut Browser, group: &str) {
     let axes = browser.evaluate(&format!(
         "[...document.querySelectorAll('#{group} figure')].filter(figure => !figure.querySelector('figcaption').textContent.endsWith('wide intervals')) \
-         .map(figure => JSON.stringify([...figure.querySelector('svg').querySelectorAll('text')].filter(text => /^-?[0-9.]+$/.test(text.textContent.trim())) \
+         .map(figure => JSON.stringify([...figure.querySelector('svg').querySelectorAll('text')].filter(text => /^[-+]?[0-9.]+%?$/.test(text.textContent.trim())) \
            .map(text => [text.textContent.trim(), Math.round(text.getBBox().x)]).sort()))"
     ));
     let axes: Vec<String> = serde_json::from_value(axes).unwrap();
@@ -146,7 +143,7 @@ pub(crate) fn assert_along_kernels(browser: &mut Browser, results: &Results) {
          const heights = marks => marks.sort((a, b) => a[0] - b[0]).map(mark => mark[1]); \
          const polygons = corners => [...svg.querySelectorAll('polygon')].filter(mark => (mark.points.length > 3) === (corners > 3)).map(middle); \
          return { title: figure.querySelector('figcaption').textContent, \
-           ticks: [...svg.querySelectorAll('text:not([transform])')].filter(text => /^-?[0-9.]+$/.test(text.textContent.trim())) \
+           ticks: [...svg.querySelectorAll('text:not([transform])')].filter(text => /^[-+]?[0-9.]+%?$/.test(text.textContent.trim())) \
              .map(text => { const box = text.getBBox(); return [box.y + box.height / 2, parseFloat(text.textContent)]; }) \
              .sort((a, b) => a[0] - b[0]), \
            marks: [heights([...svg.querySelectorAll('circle')].map(mark => [mark.cx.baseVal.value, mark.cy.baseVal.value])), \
@@ -174,13 +171,7 @@ pub(crate) fn assert_along_kernels(browser: &mut Browser, results: &Results) {
                     }
                 }
                 for (marks, (_, values)) in plot.marks.iter().zip(&series) {
-                    let drawn = Drawn {
-                        title: title.clone(),
-                        ticks: plot.ticks.clone(),
-                        circles: Vec::new(),
-                        squares: Vec::new(),
-                    };
-                    assert_at(&drawn, marks, values);
+                    assert_at(&title, &plot.ticks, marks, values);
                     shown += values.len();
                 }
                 assert!(plot.marks.iter().skip(series.len()).all(Vec::is_empty), "{title}: {plot:?}");

@@ -11,7 +11,7 @@ use super::{
         super::trend::described,
         plot::{self, Curves, Mark, Sizes},
     },
-    Curved, Panel, PanelShape, Plot, PlottedFigure, WithSize, row,
+    Curved, Panel, Plot, PlottedFigure, WithSize, row,
 };
 use crate::trend::{Quantity, TrendSeries, by_version, trend};
 use bpfassay_results::{CellResult, Figure, Results};
@@ -104,12 +104,7 @@ fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], 
         series: points,
         ..Curves::default()
     };
-    Panel {
-        place: name.to_owned(),
-        title: format!("{name}, {metric}: {} by probe configuration and kernel", of.name),
-        series: names,
-        shape: PanelShape::Curves(curves),
-    }
+    Panel { title: format!("{name}, {metric}: {} by probe configuration and kernel", of.name), series: names, curves }
 }
 
 /// Plots figures of one architecture from kernel to kernel, with the levels between changes.

@@ -25,11 +25,30 @@ pub(super) const NO_INTERVAL: &str = "?";
 /// Follows an exact count of what callers request.
 pub(super) const REQUESTED: &str = "[r]";
 
-pub(super) struct ShownCell {
-    pub(super) loads: String,
-    pub(super) counts: String,
+/// The text of one cell of the matrix.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in super::super) struct Shown {
+    pub(in super::super) text: String,
+    /// The class in formats with colours: `good`, `bad`, `open`, or empty.
+    pub(in super::super) class: &'static str,
+}
+
+impl Shown {
+    /// Splits the text into words and the mark of a remark, if it has one: `✘` and `[1]`.
+    pub(in super::super) fn parts(&self) -> (&str, Option<&str>) {
+        match self.text.rsplit_once(' ') {
+            Some((words, mark)) if mark.starts_with('[') => (words, Some(mark)),
+            _ => (&self.text, None),
+        }
+    }
+}
+
+/// The texts of one cell of the plan.
+pub(super) struct Row {
+    pub(super) loads: Shown,
+    pub(super) counts: Shown,
     /// The overhead of each metric.
-    pub(super) overheads: Vec<String>,
+    pub(super) overheads: Vec<Shown>,
 }
 
 /// Names what was measured: `bundled tracer by fexit`, or the tool.
@@ -37,13 +56,13 @@ pub(super) fn title(cell: &CellResult) -> String {
     cell.tool.clone().unwrap_or_else(|| format!("bundled tracer by {}", cell.probe))
 }
 
-pub(super) struct CellTexts<'a> {
+pub(super) struct Texts<'a> {
     results: &'a Results,
     denied: HashSet<&'a str>,
     symbols: bool,
 }
 
-impl<'a> CellTexts<'a> {
+impl<'a> Texts<'a> {
     pub(super) fn of(results: &'a Results, symbols: bool) -> Self {
         Self { results, denied: denied(results), symbols }
     }
@@ -63,7 +82,7 @@ impl<'a> CellTexts<'a> {
     }
 
     /// Makes the texts of `cell`; long ones become remarks.
-    pub(super) fn shown(&self, cell: &CellResult, metrics: &[&str], remarks: &mut Remarks) -> ShownCell {
+    pub(super) fn row(&self, cell: &CellResult, metrics: &[&str], remarks: &mut Remarks) -> Row {
         let state = self.state(cell);
         let is_measured = cell.runs.measured > 0 && cell.failures.is_empty();
         let overhead = |name: &&str| match cell.whole().find(|(metric, _)| &*metric.name == *name) {
@@ -71,10 +90,15 @@ impl<'a> CellTexts<'a> {
             Some(_) => NOTHING.to_owned(),
             None => String::new(),
         };
-        ShownCell {
-            loads: self.loads(cell, remarks),
-            counts: self.counts(cell, state),
-            overheads: metrics.iter().map(overhead).collect(),
+        let is_attached = cell.failures.is_empty() && matches!(cell.attach, Attach::Attached { in_spite_of: None, .. });
+        let counts = self.counts(cell, state);
+        Row {
+            loads: Shown {
+                text: self.loads(cell, remarks),
+                class: if is_attached { "good" } else { state.class().name() },
+            },
+            counts: Shown { class: if counts == NOTHING { "" } else { state.class().name() }, text: counts },
+            overheads: metrics.iter().map(|name| Shown { text: overhead(name), class: "" }).collect(),
         }
     }
 

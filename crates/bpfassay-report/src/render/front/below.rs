@@ -13,6 +13,7 @@ use super::{
         study,
         table::{CellNames, Remarks},
     },
+    Place,
     cell::{direct, first_failure},
 };
 use crate::labels;
@@ -26,29 +27,26 @@ const MOST: usize = 5;
 const LONGEST: usize = 200;
 
 /// Returns the first lines, shortened if they are long, and how many more there are.
-fn limited(lines: Vec<String>, most: usize, what: &str) -> Vec<String> {
-    first(lines.iter().map(|line| excerpt(line, LONGEST)).collect(), most, what)
+fn limited(lines: impl ExactSizeIterator<Item = String>, most: usize, what: &str, place: &Place) -> Vec<String> {
+    let more = lines.len().saturating_sub(most);
+    let shown = lines.take(most).map(|line| excerpt(&line, LONGEST));
+    shown.chain(more_of(more, what, place)).collect()
 }
 
-/// Returns the first lines, and how many more there are.
-pub(super) fn first(mut lines: Vec<String>, most: usize, what: &str) -> Vec<String> {
-    let more = lines.len().saturating_sub(most);
-    lines.truncate(most);
-    if more > 0 {
-        lines.push(format!("… and {more} more {what}: the report has them"));
-    }
-    lines
+/// Tells how many more there are; `None` for none.
+pub(super) fn more_of(more: usize, what: &str, place: &Place) -> Option<String> {
+    (more > 0).then(|| format!("… and {more} more {what}: {}", place.rest))
 }
 
 /// Instructions per call of one metric, from the smallest to the largest cell of a tool.
-struct CallCost {
+struct Cost {
     tool: String,
     metric: String,
     low: f64,
     high: f64,
 }
 
-impl CallCost {
+impl Cost {
     /// Formats the cost: `write 529 to 3958`.
     fn words(&self) -> String {
         match (format!("{:.0}", self.low), format!("{:.0}", self.high)) {
@@ -59,25 +57,25 @@ impl CallCost {
 }
 
 /// Lists instructions on the path of each tool, one line each.
-pub(super) fn direct_costs(results: &Results) -> Vec<String> {
-    let mut costs: Vec<CallCost> = Vec::new();
+pub(super) fn direct_costs(results: &Results, place: &Place) -> Vec<String> {
+    let mut costs: Vec<Cost> = Vec::new();
     for cell in &results.cells {
         for (metric, _) in cell.whole() {
             let Some((low, high)) = direct(metric) else { continue };
             let (tool, metric) = (cell.under_test(), metric.name.to_string());
             match costs.iter_mut().find(|cost| (&cost.tool, &cost.metric) == (&tool, &metric)) {
                 Some(cost) => (cost.low, cost.high) = (cost.low.min(low), cost.high.max(high)),
-                None => costs.push(CallCost { tool, metric, low, high }),
+                None => costs.push(Cost { tool, metric, low, high }),
             }
         }
     }
     costs.sort_by_cached_key(|cost| place_of(results, &cost.tool));
-    let of_tools = costs.chunk_by(|one, next| one.tool == next.tool);
-    let line = |costs: &[CallCost]| {
-        let words: Vec<String> = costs.iter().map(CallCost::words).collect();
+    let of_tools: Vec<&[Cost]> = costs.chunk_by(|one, next| one.tool == next.tool).collect();
+    let line = |costs: &[Cost]| {
+        let words: Vec<String> = costs.iter().map(Cost::words).collect();
         format!("instructions per call by {}: {}", costs.first().map_or("", |cost| &cost.tool), words.join(", "))
     };
-    limited(of_tools.map(line).collect(), MOST_TOOLS, "direct costs")
+    limited(of_tools.into_iter().map(line), MOST_TOOLS, "direct costs", place)
 }
 
 /// Returns the position of `tool` in the order of the study.
@@ -86,7 +84,7 @@ fn place_of(results: &Results, tool: &str) -> Option<usize> {
 }
 
 /// Lists baselines that were not measured completely.
-pub(super) fn baselines(results: &Results, remarks: &mut Remarks) -> Vec<String> {
+pub(super) fn baselines(results: &Results, remarks: &mut Remarks, place: &Place) -> Vec<String> {
     let cell_names = CellNames::of(results);
     let mut lines = Vec::new();
     for cell in results.cells.iter().filter(|cell| cell.is_baseline()) {
@@ -95,19 +93,17 @@ pub(super) fn baselines(results: &Results, remarks: &mut Remarks) -> Vec<String>
             continue;
         }
         let mark = first_failure(cell, remarks).map(|mark| format!(" {mark}")).unwrap_or_default();
-        lines.push(format!("! baseline of {}: {}{mark}", cell_names.place(cell), state.words()));
+        lines.push(format!("baseline of {}: {}{mark}", cell_names.place(cell), state.words()));
     }
-    limited(lines, MOST, "baselines that were not measured")
+    limited(lines.into_iter(), MOST, "baselines that were not measured", place)
 }
 
 /// Lists warnings about the figures, each once.
-pub(super) fn warnings(results: &Results) -> Vec<String> {
+pub(super) fn warnings(results: &Results, place: &Place) -> Vec<String> {
     let surprises = kernel_features::page(results).map(|page| page.surprises).unwrap_or_default();
-    let of_all = study::warnings_but_of_instructions(results).into_iter().chain(surprises);
+    let of_all = [study::warnings_but_of_instructions(results), surprises].concat();
     let doubts = together(&study::doubts(results));
-    let lines = of_all.map(|line| format!("! {line}")).collect();
-    let doubts = doubts.into_iter().map(|line| format!("! {line}")).collect();
-    [limited(lines, MOST, "such lines"), limited(doubts, MOST, "such lines")].concat()
+    [of_all, doubts].map(|lines| limited(lines.into_iter(), MOST, "such lines", place)).concat()
 }
 
 /// Combines `doubts` that differ only in the place and in numbers into one line: the first, and how
@@ -132,7 +128,7 @@ fn together(doubts: &[String]) -> Vec<String> {
 }
 
 /// Lists each demand of each gate, with the first cells that do not pass.
-pub(super) fn gates(results: &Results) -> Vec<String> {
+pub(super) fn gates(results: &Results, place: &Place) -> Vec<String> {
     let mut demands: Vec<(u32, String, Vec<&GateResult>)> = Vec::new();
     for gate in &results.gates {
         let demand = gate.demand.to_string();
@@ -149,22 +145,22 @@ pub(super) fn gates(results: &Results) -> Vec<String> {
             .map(|verdict| format!("{} {}", count(verdict), labels::verdict(verdict)))
             .collect();
         let line = format!("gate {}, {demand}: {}", number.saturating_add(1), verdicts.join(", "));
-        std::iter::once(line).chain(broken(results, all))
+        std::iter::once(line).chain(broken(results, all, place))
     });
     lines.collect()
 }
 
 /// Lists the cells of one demand that do not pass.
-fn broken(results: &Results, gates: &[&GateResult]) -> Vec<String> {
+fn broken(results: &Results, gates: &[&GateResult], place: &Place) -> Vec<String> {
     let mut all: Vec<&&GateResult> = gates.iter().filter(|gate| gate.verdict != Verdict::Pass).collect();
     all.sort_by_key(|gate| gate.verdict != Verdict::Regression);
     let cell_names = CellNames::of(results);
-    let place = |cell: &CellResult| format!("{} {}", cell_names.place(cell), cell.under_test());
+    let name = |cell: &CellResult| format!("{} {}", cell_names.place(cell), cell.under_test());
     let line = |gate: &&GateResult| {
         let cell = results.cells.iter().find(|cell| cell.cell == gate.cell);
         let metric = gate.metric.map(|metric| format!(", {metric}")).unwrap_or_default();
-        let place = cell.map_or_else(|| gate.cell.clone(), place);
+        let place = cell.map_or_else(|| gate.cell.clone(), name);
         format!("  {}: {place}{metric}: {}", labels::verdict(gate.verdict), gate.found)
     };
-    limited(all.into_iter().map(line).collect(), MOST, "that do not pass")
+    limited(all.into_iter().map(line), MOST, "that do not pass", place)
 }
