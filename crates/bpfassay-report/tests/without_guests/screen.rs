@@ -97,7 +97,7 @@ fn reports_begin_with_the_rows_of_the_screen() {
     }
     let (_, matrix) = page.split_once("<div class=\"blocks\">").unwrap();
     let (matrix, _) = matrix.split_once("</div>").unwrap();
-    let blocks = matrix.split("<tbody>").skip(1).map(|body| {
+    let blocks = matrix.split("<tbody>").skip(1).filter_map(|rest| rest.split("</tbody>").next()).map(|body| {
         let rows = body.split("<tr>").skip(1).map(|row| {
             let mut text = String::new();
             for part in row.split('<').filter_map(|part| part.split_once('>')) {
