@@ -155,7 +155,7 @@ fn page(results: &Results, coverage: Option<&str>) -> Result<String, std::fmt::E
     let mut facts = head::facts(results);
     // One workload is above the matrix.
     facts.retain(|(name, _)| *name != head::WORKLOAD || workloads.is_some());
-    facts.push(("fingerprint of the raw figures", fingerprint(results.runs.iter().map(|run| &run.record))));
+    facts.push(("fingerprint", fingerprint(results.runs.iter().map(|run| &run.record))));
     let has_coverage = results.cells.iter().any(|cell| cell.code_coverage.is_some());
     finished(&ReportPage {
         results,

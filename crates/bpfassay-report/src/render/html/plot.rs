@@ -190,12 +190,12 @@ pub(super) fn dots(plot: &Dots, size: PlotSize) -> Option<String> {
         line(&chart, [(plot.reference, 0.0), (plot.reference, f64::from(rows))], INK.mix(0.6).stroke_width(1))?;
         for (number, row) in plot.rows.iter().enumerate() {
             let middle = f64::from(u32::try_from(number).unwrap_or(0)) + 0.5;
-            let (start, at) = chart.backend_coord(&(x.start, middle));
+            let (reference, at) = chart.backend_coord(&(plot.reference, middle));
             let place = (i32::try_from(left).unwrap_or(0) - 8, at);
             area.draw(&Text::new(shortened(&row.label, size.longest()), place, text(HPos::Right, VPos::Center)))?;
             if row.marks.is_empty() {
                 let note = shortened(&row.note, size.longest());
-                area.draw(&Text::new(note, (start + 8, at), text(HPos::Left, VPos::Center)))?;
+                area.draw(&Text::new(note, (reference + 8, at), text(HPos::Left, VPos::Center)))?;
                 continue;
             }
             // The eye follows the row from its label to its marks.
