@@ -48,7 +48,7 @@ impl Beside<'_> {
     ///
     /// # Errors
     /// - [`Error::Tool`] if a link leads out of the directory of libraries, or guests of `arch`
-    /// cannot start or load the file.
+    ///   cannot start or load the file.
     /// - [`Error::ToolFile`] if the file cannot be read or is too large.
     /// - [`Error::Overlay`] or [`Error::Archive`] if the archive does not accept it.
     pub(super) fn add(&self, arch: Arch, guest: &str, archive: &mut Archive) -> Result<()> {
