@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
+use crate::common::{faults, guests_wanted, printed, results, study, uncounted, wrong_tools};
 
 /// Sources of the tools, and of the program that stands for IOR.
 fn sources() -> PathBuf {
@@ -20,10 +20,8 @@ fn sources() -> PathBuf {
 
 /// Runs the study `name` into `out` of `directory`, with `arguments`.
 fn run(directory: &Path, name: &str, arguments: &[&str]) -> (Output, Value) {
-    let programs = tempfile::tempdir().unwrap();
-    let mut command = bpfassay(directory);
-    command.args(["run", "--yes", "--output", "out"]).args(arguments).arg(study(name));
-    let output = command.env("PATH", without_plugins(programs.path())).output().unwrap();
+    let mut command = uncounted(directory);
+    let output = command.args(["run", "--yes", "--output", "out"]).args(arguments).arg(study(name)).output().unwrap();
     println!("{}", printed(&output));
     (output, results(&directory.join("out")))
 }
@@ -35,8 +33,7 @@ fn cell<'r>(results: &'r Value, key: &str, value: &str) -> &'r Value {
 
 /// Kinds of fault that are found of `cell`'s tool.
 fn found(cell: &Value) -> Vec<&str> {
-    let findings = cell["tool_result"]["findings"].as_array().unwrap().iter();
-    findings.filter(|finding| finding["status"] == "found").map(|finding| finding["kind"].as_str().unwrap()).collect()
+    faults(cell).into_iter().map(|fault| fault["kind"].as_str().unwrap()).collect()
 }
 
 #[test]
@@ -118,7 +115,7 @@ fn a_race_is_found_or_not_evaluated() {
         (figure["reported"].as_u64().unwrap(), figure["really"].as_u64().unwrap())
     };
     let ((right, really), (racy, _)) = (of_ior("@right"), of_ior("@racy"));
-    assert!(right == really && racy < really - 1000, "{right} and {racy} of {really}");
+    assert!(right == really && racy < really, "{right} and {racy} of {really}");
     // Whether three instructions met another CPU depends on the turns that CPUs took.
     let object = found(cell(&results, "tool", "racy-object"));
     assert!(object.is_empty() || object == ["counts-too-low"], "{object:?}");
@@ -153,7 +150,8 @@ fn programs_that_python_assembles_are_counted() {
     let text = fs::read_to_string(directory.path().join("assembled.toml")).unwrap();
     let text = text.replace("\"assembled\"", "\"nowhere\"").replace("\"{script}\"]", "\"{script}\", \"vfs_no_\"]");
     fs::write(directory.path().join("nowhere.toml"), text.replace("/tools/assembled", "/tools/nowhere")).unwrap();
-    let (_, results) = run(directory.path(), "assembled.toml", &["--tool", "assembled.toml", "--tool", "nowhere.toml"]);
+    let tools = ["--tool", "assembled.toml", "--tool", "nowhere.toml"];
+    let (_, results) = run(directory.path(), "wrong-tools.toml", &[&["--arch", "x86_64,aarch64"], &tools[..]].concat());
     for cell in results["cells"].as_array().unwrap().iter().filter(|cell| !cell["tool"].is_null()) {
         let name = &cell["cell"];
         if cell["tool"] == "nowhere" {
