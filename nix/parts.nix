@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# The boots of a study, measured by derivations of their own: those of each target by `parts` of them. Each makes a store of blocks
-# (docs/how-to/store.md), of which the study's own derivation takes them. Its inputs are the guest of its target, and what of the study
-# describes how that is measured: neither other targets nor gates, descriptions and comments. So remote builders measure a study together, and one more
-# kernel is one more guest.
+# Measures the boots of a study in separate derivations, `parts` for each target. Each derivation
+# makes a store of blocks (docs/how-to/store.md), from which the derivation of the study takes them.
+# The inputs of such a derivation are the guest of its target, and the part of the study that says
+# how the target is measured: no other targets, gates, descriptions or comments. Remote builders can
+# therefore measure a study together, and one more kernel costs one more guest.
 { pkgs }:
 let
   inherit (pkgs) lib;

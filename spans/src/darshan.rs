@@ -58,7 +58,7 @@ pub(crate) enum DarshanError {
     Line {
         /// The line's number.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
     /// The text has no record of MPI-IO.

@@ -130,7 +130,7 @@ impl<'a> RunningTrial<'a> {
         if let Some(damage) = self.trial.damage {
             records = self.damaged(damage, &records)?;
         }
-        // From here on, the host works. Guests that were to blame continue to fail.
+        // The host works again. Guests that were to blame continue to fail.
         let lasts = expected.lasts && !expected.interrupted.is_empty();
         if lasts {
             // Rules of the host are left out, so the signal is not sent again.

@@ -18,7 +18,7 @@ const LOOKS: u32 = 3;
 /// How deep cgroups are searched.
 const DEPTH: usize = 4;
 
-/// What existed before a command.
+/// The state before a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateBefore {
     shared_memory: BTreeSet<String>,

@@ -29,7 +29,7 @@ pub struct AgentScript {
 pub struct Rule {
     /// When the action is done.
     pub when: Moment,
-    /// What is done.
+    /// The action.
     pub action: Action,
 }
 

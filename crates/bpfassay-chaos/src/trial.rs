@@ -126,7 +126,7 @@ pub struct Blame {
 pub enum CommandEnd {
     /// With an exit code.
     Code(i32),
-    /// By a signal.
+    /// A signal ended it.
     Signal(i32),
     /// It exceeded the time limit and was killed.
     Never,

@@ -125,7 +125,7 @@ impl<'a> RunPaths<'a> {
     }
 }
 
-/// What to execute.
+/// The program to execute.
 #[derive(Debug, PartialEq, Eq)]
 struct CommandLine {
     program: String,

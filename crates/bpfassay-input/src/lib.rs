@@ -141,7 +141,15 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Those of [`read`], and `InvalidData` for text that is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    text(read(path, limit)?)
+    read_text_file(open(path)?, limit)
+}
+
+/// Reads the rest of an open text file, at most `limit` bytes.
+///
+/// # Errors
+/// Those of [`read_file`], and `InvalidData` for text that is not UTF-8.
+pub fn read_text_file(file: File, limit: u64) -> io::Result<String> {
+    text(read_file(file, limit)?)
 }
 
 /// Reads all of the file `name` below `directory`, at most `limit` bytes.

@@ -13,7 +13,7 @@ use crate::{Count, Executed, Profile, role};
 pub struct Phase {
     /// The run.
     pub run: String,
-    /// What runs that do the same have in common: the thing under test, and the workload.
+    /// The thing under test and the workload, which runs that do the same have in common.
     pub cell: String,
     /// Whether nothing was under test.
     pub is_baseline: bool,
@@ -27,7 +27,7 @@ pub struct Phase {
     pub repetition: u32,
     /// Calls of the workload in the phase; 0 if unknown.
     pub calls: u64,
-    /// What was executed in the phase.
+    /// The executions in the phase.
     pub profile: Figure<Profile>,
 }
 

@@ -28,7 +28,7 @@ pub struct Block {
     pub misses: Option<Misses>,
 }
 
-/// What was executed between two markers.
+/// The executions between two markers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     /// The number of the window, from 1.

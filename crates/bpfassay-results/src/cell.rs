@@ -67,7 +67,7 @@ pub struct CellResult {
 pub struct ToolResult {
     /// Every kind of fault: found in a run, looked for and not found, or not looked for and why.
     pub findings: Vec<FindingResult>,
-    /// What the tool reported, and what really happened. Both come from the last run with the
+    /// The tool's figures beside the truth. Both come from the last run with the
     /// bundled tracer as reference tracer. Requested bytes come from the last run whose reference
     /// tracer counts requested bytes.
     pub figures: Vec<Compared>,

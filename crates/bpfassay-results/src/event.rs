@@ -21,7 +21,7 @@ pub const EVENTS_VERSION: u32 = 3;
 /// A line of `bpfassay run --message-format json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventLine {
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub event: Event,
     /// When, in milliseconds since 1970-01-01 UTC.
@@ -94,7 +94,7 @@ pub enum Event {
         block: String,
         /// The failure, if it failed.
         failure: Option<RunFailure>,
-        /// What follows: whether the boot's measurements count, and otherwise who is to blame.
+        /// The verdict: whether the boot's measurements count, and otherwise who is to blame.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         verdict: Option<BootVerdict>,
     },

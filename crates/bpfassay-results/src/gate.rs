@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub struct GateResult {
     /// Index of the gate in the study, from 0.
     pub gate: u32,
-    /// What is demanded.
+    /// The demand.
     pub demand: Demand,
     /// The cell.
     pub cell: String,

@@ -106,7 +106,7 @@ pub enum JournalError {
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
-        /// What is wrong with the line.
+        /// The fault of the line.
         message: String,
     },
     /// Another version of this program wrote the journal.

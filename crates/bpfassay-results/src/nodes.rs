@@ -30,7 +30,7 @@ pub struct NodeRun {
     pub node: String,
     /// Number of IOR ranks on this node, in the cgroup that the tracer counts.
     pub ranks: u32,
-    /// What the node's agent recorded. The summary covers the node's own ranks. It is empty if IOR
+    /// The records of the node's agent. The summary covers the node's own ranks. It is empty if IOR
     /// has one summary for all nodes, which is in the run's figures.
     pub figures: RunFigures,
 }
@@ -55,11 +55,11 @@ pub struct NodeFigures {
 pub struct NodeBytes {
     /// The operation.
     pub operation: Operation,
-    /// What calls of the node's ranks returned. Not measured if only IOR's summary of all nodes has
-    /// it.
+    /// The bytes that calls of the node's ranks returned. Not measured if only IOR's summary of all
+    /// nodes has them.
     pub moved: Figure<Totals>,
-    /// What the tracer counted for the cgroup of the ranks and the device of the mount.
+    /// The tracer's count for the cgroup of the ranks and the device of the mount.
     pub traced: Figure<Totals>,
-    /// What `/proc/self/mountstats` of the node's mount counted.
+    /// The count in `/proc/self/mountstats` of the node's mount.
     pub mountstats: Figure<u64>,
 }

@@ -65,7 +65,7 @@ impl From<RunOutcome> for Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunFailure {
-    /// What happened.
+    /// The kind of failure.
     pub kind: FailureKind,
     /// The phase that the guest was in.
     pub phase: Option<Phase>,
@@ -101,8 +101,8 @@ impl fmt::Display for AfterRun {
 }
 
 impl RunFailure {
-    /// What happened and when, without the excerpt: `kernel panic during workload`, `kernel panic
-    /// after the run`.
+    /// Describes the failure and its time, without the excerpt: `kernel panic during workload`,
+    /// `kernel panic after the run`.
     #[must_use]
     pub fn headline(&self) -> String {
         match (&self.after, self.phase) {

@@ -238,7 +238,7 @@ pub struct RunRecord {
     /// The outcome. If several nodes did the run, figures are sums over the nodes, and times are
     /// those of the first node.
     pub outcome: Outcome,
-    /// What each node recorded, if several nodes did the run. Empty for a single machine, or if
+    /// The records of each node, if several nodes did the run. Empty for a single machine, or if
     /// nothing was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeRun>,

@@ -44,7 +44,7 @@ pub struct Results {
     /// the number was fixed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sampling: Vec<Sampled>,
-    /// What works, fails and differs, if the study asks for it.
+    /// The features that work, fail and differ, if the study asks for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_features: Option<KernelFeatures>,
     /// Other facts that a reader must know, such as torn journal lines or missing runs.

@@ -59,9 +59,9 @@ pub struct PathCoverage {
     pub operation: Operation,
     /// The call that the kernel or the file system refused, so that the path was not taken.
     pub refused: Option<RefusedCall>,
-    /// What the workload's calls returned.
+    /// The bytes that the workload's calls returned.
     pub moved: Figure<Totals>,
-    /// What the tracer counted for the workload's cgroup and the device of the mount.
+    /// The tracer's count for the workload's cgroup and the device of the mount.
     pub traced: Figure<Totals>,
     /// traced − moved.
     pub difference: Figure<Difference>,
@@ -75,9 +75,9 @@ pub struct EventFigure {
     pub span: Span,
     /// The event.
     pub event: ProgramEvent,
-    /// What the workload reports. Not measured for events that it does not count.
+    /// The workload's own figure. Not measured for events that it does not count.
     pub workload: Figure<Totals>,
-    /// What the program set counted in the workload's cgroup.
+    /// The program set's count in the workload's cgroup.
     pub counted: Figure<Totals>,
     /// Total time of the counted events, in nanoseconds.
     pub time_ns: Figure<u64>,
@@ -229,14 +229,14 @@ pub struct ByteFigure {
     pub workload: Figure<u64>,
     /// Source of `workload`.
     pub moved_source: MovedSource,
-    /// What the tracer counted for the workload's cgroup, the device of the mount, and the
+    /// The tracer's count for the workload's cgroup, the device of the mount, and the
     /// operation.
     pub traced: Figure<u64>,
     /// Byte error: traced − workload.
     pub error: Figure<i64>,
     /// Call error: calls that the tracer counted − calls that the workload made.
     pub call_error: Figure<i64>,
-    /// What `/proc/self/mountstats` of the mount counted, through the page cache and with O_DIRECT.
+    /// The count in `/proc/self/mountstats` of the mount, through the page cache and with O_DIRECT.
     pub mountstats: Figure<u64>,
     /// mountstats − workload.
     pub mountstats_error: Figure<i64>,

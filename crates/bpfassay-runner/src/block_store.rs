@@ -120,7 +120,7 @@ pub enum BlockStoreError {
     Damaged {
         /// The entry.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
     /// Records cannot be written as a journal.

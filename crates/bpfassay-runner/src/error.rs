@@ -76,7 +76,7 @@ pub enum Error {
     /// The guests that a run was begun with are gone, and cannot be made again.
     #[error("{what} that this run was begun with {} gone", if *is_kernel { "is" } else { "are" })]
     GuestsGone {
-        /// What is gone.
+        /// The missing guests.
         what: &'static str,
         /// The user's kernel image is gone; otherwise guests with tools under test are.
         is_kernel: bool,

@@ -44,7 +44,7 @@ pub enum HostSetupError {
     Modules {
         /// The target.
         target: Target,
-        /// What is missing.
+        /// The missing packages or programs.
         #[source]
         source: Box<bpfassay_testbed::modules::ModulesError>,
     },

@@ -51,7 +51,7 @@ pub enum MergeError {
         directory: PathBuf,
         /// The faulty part.
         what: &'static str,
-        /// What is wrong.
+        /// The fault.
         message: String,
     },
     /// A results directory was measured without guests.
@@ -74,7 +74,7 @@ pub enum MergeError {
         first: PathBuf,
         /// Another one.
         second: PathBuf,
-        /// What differs.
+        /// The differing part.
         what: String,
     },
     /// Two directories have the same block.

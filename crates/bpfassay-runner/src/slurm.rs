@@ -49,7 +49,7 @@ pub enum SlurmError {
     Other {
         /// The directory.
         directory: PathBuf,
-        /// What it has.
+        /// The content of the directory.
         what: String,
     },
     /// A file of the job cannot be read or written.

@@ -91,7 +91,7 @@ pub enum ExpandError {
     KernelName {
         /// The pattern.
         pattern: String,
-        /// What is wrong with the name.
+        /// The fault of the name.
         problem: String,
     },
     /// A model was given, but no instructions are counted.

@@ -109,7 +109,7 @@ pub struct Block {
 /// One run to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlannedRun {
-    /// What the guest runs. The id is `BLOCK_rROUND_PROBE`, or `BLOCK_rROUND_none-control` for the
+    /// The run in the guest. The id is `BLOCK_rROUND_PROBE`, or `BLOCK_rROUND_none-control` for the
     /// control.
     pub spec: RunSpec,
     /// The cell, as in [`Cell::id`].

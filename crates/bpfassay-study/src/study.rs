@@ -29,7 +29,7 @@ pub struct Study {
     pub schema: u32,
     /// Name of the study.
     pub name: String,
-    /// What the study is for.
+    /// The purpose of the study.
     pub description: String,
     /// The targets, without duplicates, in the order of the file.
     pub targets: Vec<Target>,

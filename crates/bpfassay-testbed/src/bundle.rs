@@ -72,7 +72,7 @@ pub enum BundleError {
     Content {
         /// The path of the bundle.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
 }

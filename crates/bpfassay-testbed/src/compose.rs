@@ -108,7 +108,7 @@ pub enum SpecError {
     Content {
         /// Path of the spec.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
 }

@@ -55,7 +55,7 @@ pub enum Error {
     /// Something has other content than promised.
     #[error("{what} has SHA-256 {found}, expected {expected}: {remedy}")]
     Mismatch {
-        /// What was checked.
+        /// The checked file or package.
         what: String,
         /// The promised hash.
         expected: Digest,
@@ -78,7 +78,7 @@ pub enum Error {
         "{what} is not in the cache, and the network may not be used (--offline): run `bpfassay testbed fetch` first"
     )]
     Offline {
-        /// What is missing.
+        /// The missing part.
         what: String,
     },
     /// None of the places that were asked has the package files.
@@ -86,7 +86,7 @@ pub enum Error {
         "no place has {what} ({asked}): name one that has it with --from or --archive, or take the newest in place of what testbed.lock has with --newest"
     )]
     Nowhere {
-        /// What is missing.
+        /// The missing part.
         what: String,
         /// The places and their answers.
         asked: String,
@@ -107,7 +107,7 @@ pub enum Error {
     NotACache {
         /// Path of the directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         problem: String,
     },
     /// A read-only cache lacks something.
@@ -117,7 +117,7 @@ pub enum Error {
         path.display()
     )]
     ReadOnly {
-        /// What is missing.
+        /// The missing part.
         what: String,
         /// Path of the cache.
         path: PathBuf,
@@ -141,7 +141,7 @@ pub enum Error {
     Command {
         /// Name of the program.
         command: String,
-        /// What it was run for, such as "reading a package index".
+        /// The purpose of the command, such as "reading a package index".
         purpose: String,
         /// Exit code or signal.
         status: ExitStatus,
@@ -165,7 +165,7 @@ pub enum Error {
         arch: Arch,
         /// Path of the image.
         path: PathBuf,
-        /// What is wrong with the image.
+        /// The fault of the image.
         problem: String,
     },
     /// A kernel image given by the user cannot be used.
@@ -173,7 +173,7 @@ pub enum Error {
     LocalKernel {
         /// The file or directory given.
         path: PathBuf,
-        /// What is wrong with it, and what is expected.
+        /// The fault, and the expected content.
         problem: String,
     },
     /// The file given as a kernel image is not one, or is damaged.
@@ -181,7 +181,7 @@ pub enum Error {
     UnusableImage {
         /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it, and what is expected.
+        /// The fault, and the expected content.
         problem: String,
     },
     /// The build tree of a user's kernel lacks a build product.
@@ -189,7 +189,7 @@ pub enum Error {
     NotBuilt {
         /// Path of the build tree.
         tree: PathBuf,
-        /// What is missing, and the make target that builds it.
+        /// The missing file, and the make target that builds it.
         problem: String,
     },
     /// Downloading from package archives failed.
@@ -221,7 +221,7 @@ pub enum Error {
     Tool {
         /// Name of the tool.
         tool: String,
-        /// What prevents it.
+        /// The obstacle.
         problem: String,
     },
     /// A tool file cannot be used, or a file next to it.
@@ -268,7 +268,7 @@ pub enum Error {
     /// Preparing the toolchain, or building or finding a guest's program, failed.
     #[error("{what}")]
     Build {
-        /// What failed, and what to do next.
+        /// The failed step, and the remedy.
         what: String,
     },
 }

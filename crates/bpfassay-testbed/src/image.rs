@@ -184,7 +184,7 @@ pub fn shell_segment(apt: &Apt<'_>, arch: Arch) -> Result<Segment> {
 /// Returns the segment for `key` from the cache, or makes it.
 ///
 /// # Errors
-/// What `make` returns. [`Error::Io`] if the cache cannot be locked, read or written.
+/// The errors of `make`; [`Error::Io`] if the cache cannot be locked, read or written.
 pub(crate) fn segment(
     cache: &Cache,
     key: &Digest,

@@ -171,7 +171,7 @@ impl NewcNode {
 /// A set of entries to be written as one archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Archive {
-    /// By path without the leading slash. Every parent is present as a directory.
+    /// The entries by path without the leading slash. Every parent is present as a directory.
     entries: BTreeMap<String, NewcNode>,
 }
 

@@ -2,6 +2,8 @@
 //! Recognises ELF files of tool files, and finds what the dynamic linker needs to start them. Files
 //! are untrusted: a damaged file counts as unknown.
 
+use std::collections::BTreeSet;
+
 use bpfassay_input::document::suggestion;
 use bpfassay_protocol::Arch;
 use object::{
@@ -27,7 +29,7 @@ pub fn machine(start: &[u8]) -> Option<Arch> {
     Arch::of_elf_machine(header.e_machine.get(LittleEndian))
 }
 
-/// What a program or library asks of the dynamic linker.
+/// The requirements of a program or library for the dynamic linker.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Dynamic {
     /// Required libraries (DT_NEEDED).
@@ -87,7 +89,7 @@ pub fn no_program(bytes: &[u8], arch: Arch) -> Option<String> {
             Some("is an object file that is not linked: give the program that the linker makes of it".to_owned())
         }
         Some(_) => None,
-        None if bytes.starts_with(b"\x7fELF") => {
+        None if is_elf(bytes) => {
             Some(format!("is no program for {arch}, but {}: build it for {arch}", described(bytes)))
         }
         None => Some(format!(
@@ -133,11 +135,16 @@ pub fn no_object(bytes: &[u8], programs: &[String]) -> Option<String> {
     ))
 }
 
+/// Whether the file that begins with `start` is an ELF file.
+#[must_use]
+pub fn is_elf(start: &[u8]) -> bool {
+    start.starts_with(&elf::ELFMAG)
+}
+
 /// Whether `bytes` is an eBPF object.
 #[must_use]
 pub fn is_object(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"\x7fELF")
-        && object::File::parse(bytes).is_ok_and(|file| file.architecture() == object::Architecture::Bpf)
+    is_elf(bytes) && object::File::parse(bytes).is_ok_and(|file| file.architecture() == object::Architecture::Bpf)
 }
 
 /// A program or map of an eBPF object, with its section.
@@ -164,15 +171,13 @@ pub fn maps(object: &[u8]) -> Vec<ElfItem> {
 /// Lists the sections of an eBPF object that have global variables a program can change: loaders
 /// make a map of each, with the section's name.
 #[must_use]
-pub fn global_sections(object: &[u8]) -> Vec<String> {
+pub fn global_sections(object: &[u8]) -> BTreeSet<String> {
     let is_changeable = |section: &str| {
-        [".data", ".bss"].iter().any(|start| section == *start || section.starts_with(&format!("{start}.")))
+        let rest = section.strip_prefix(".data").or_else(|| section.strip_prefix(".bss"));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     let variables = symbols(object, |kind, section| kind == SymbolKind::Data && is_changeable(section));
-    let mut sections: Vec<String> = variables.into_iter().map(|variable| variable.section).collect();
-    sections.sort();
-    sections.dedup();
-    sections
+    variables.into_iter().map(|variable| variable.section).collect()
 }
 
 /// Lists the symbols of the `wanted` kind and section, [`MAX_NAMED`] at most. Names longer than

@@ -64,7 +64,7 @@ pub enum ToolError {
         name: String,
         /// The object or script.
         path: PathBuf,
-        /// What is missing.
+        /// The missing part.
         #[source]
         source: Box<ReadingsError>,
     },
@@ -75,7 +75,7 @@ pub enum ToolError {
         name: String,
         /// The object.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         #[source]
         source: Box<ContentsError>,
     },

@@ -53,7 +53,7 @@ pub struct ToolFile {
     pub deadline_ms: u64,
     /// How the tool is asked to end.
     pub stop: Stop,
-    /// What the tool reports and how to read it. `None` if the tool reports no figures.
+    /// The report of the tool and how to read it. `None` if the tool reports no figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
 }
@@ -66,7 +66,7 @@ impl ToolFile {
     }
 }
 
-/// What a tool reports.
+/// The report of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// Form of the report.
@@ -189,7 +189,7 @@ const fn is_one(scale: &u64) -> bool {
     *scale == 1
 }
 
-/// What figures count of operations.
+/// The property of operations that a figure counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename = "Unit", rename_all = "kebab-case")]
 pub enum CountedUnit {

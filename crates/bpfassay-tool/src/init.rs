@@ -67,7 +67,7 @@ pub enum InitError {
     Unknown {
         /// The source.
         path: PathBuf,
-        /// What the source is instead.
+        /// The kind of source that it is.
         why: String,
     },
     /// No guest can run the source.
@@ -134,7 +134,7 @@ fn look(path: &Path, named: &str, bytes: &[u8]) -> Result<ToolDraft, InitError> 
         };
     }
     let unknown = |why: &str| InitError::Unknown { path: path.to_owned(), why: why.to_owned() };
-    if bytes.starts_with(b"\x7fELF") {
+    if elf::is_elf(bytes) {
         return Err(unknown("it is an ELF file for another machine"));
     }
     let text = std::str::from_utf8(bytes).map_err(|_| unknown("it is no text"))?;

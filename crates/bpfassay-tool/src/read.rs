@@ -12,8 +12,7 @@ mod report;
 
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::{self, Read as _},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
 
@@ -23,7 +22,7 @@ use bpfassay_protocol::Arch;
 use self::places::{argument, attribute, in_the_guest, package, relative};
 use crate::{
     Binary, Debian, DebianPackage, MissingService, Nix, Object, Ready, Script, Source, Stop, Supply, TOOL_SCHEMA,
-    ToolError, ToolFile, ToolPattern, bundled, file::is_of_series, guest,
+    ToolError, ToolFile, ToolPattern, bundled, elf, file::is_of_series, guest,
 };
 
 /// Size limit of a tool file, in bytes.
@@ -46,7 +45,7 @@ pub struct LoadedFile {
 }
 
 impl LoadedFile {
-    /// What the tool needs in guests.
+    /// Returns the needs of the tool in guests.
     #[must_use]
     pub fn supply(&self) -> Supply<'_> {
         let ToolFile { name, source, files, needs, .. } = &self.file;
@@ -75,24 +74,20 @@ pub fn load(name: &str) -> Result<LoadedFile, ToolError> {
             nearest: suggestion(name, bundled::NAMES.iter().copied()),
         });
     }
-    let mut file = bpfassay_input::open(path).map_err(ToolError::read(path))?;
-    if is_elf(&mut file).map_err(ToolError::read(path))? {
+    let file = bpfassay_input::open(path).map_err(ToolError::read(path))?;
+    // Objects can be larger than a tool file.
+    let mut start = [0; 4];
+    let length = file.read_at(&mut start, 0).map_err(ToolError::read(path))?;
+    if start.get(..length).is_some_and(elf::is_elf) {
         return Err(ToolError::IsTool { path: path.to_owned() });
     }
-    let text = bpfassay_input::read_text(path, MAX_FILE).map_err(ToolError::read(path))?;
+    let text = bpfassay_input::read_text_file(file, MAX_FILE).map_err(ToolError::read(path))?;
     let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
     let mut file = ToolFile::parse(name, &text)?;
     if let Source::Nix(nix) = &mut file.source {
         nix.closures = Arch::ALL.iter().copied().filter(|&arch| folder.join(Nix::closure(arch)).is_dir()).collect();
     }
     Ok(LoadedFile { file, folder: Some(folder) })
-}
-
-/// Whether `file` begins like an ELF file. Objects can be larger than a tool file.
-fn is_elf(file: &mut File) -> io::Result<bool> {
-    let mut start = Vec::new();
-    file.take(4).read_to_end(&mut start)?;
-    Ok(start == b"\x7fELF")
 }
 
 impl ToolFile {

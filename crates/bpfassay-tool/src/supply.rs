@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool, or the program of a workload, needs in guests: its source and its additional files.
+//! The needs of a tool, or of the program of a workload, in guests: a source and additional files.
 
 #![allow(
     clippy::disallowed_methods,
@@ -16,7 +16,7 @@ use crate::{MissingService, Source, ToolError};
 /// Limit for entries of directories in `files`.
 const MAX_FILES: usize = 4096;
 
-/// What a tool, or the program of a workload, needs in guests.
+/// The needs of a tool, or of the program of a workload, in guests.
 #[derive(Debug, Clone)]
 pub struct Supply<'a> {
     /// Name of its directory in the guest (in [`crate::guest::HOME`]), also used in messages.

@@ -213,7 +213,7 @@ impl<'a> GuestEnvironment<'a> {
     /// Returns the plan in the journal.
     ///
     /// # Errors
-    /// What the command printed, if it began no journal or the journal cannot be read.
+    /// The output of the command, if it began no journal or the journal cannot be read.
     pub(super) fn plan(&self) -> Result<Plan, ChaosError> {
         let printed = || fs::read_to_string(self.path("stderr")).unwrap_or_default();
         match self.contents() {

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use bpfassay_study::Clock;
 
 pub(super) use self::cell::Shown;
-use self::cell::{Row, Texts};
+use self::cell::{CellTexts, MatrixRow};
 use super::{
     plain::{excerpt, line},
     result_summary::standing,
@@ -30,9 +30,9 @@ const MOST_ROWS_IN_ALL: usize = 60;
 /// The longest list of workloads, in characters.
 const LONGEST_LIST: usize = 150;
 
-/// Where the front stands.
+/// The place of the front, and its limits there.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct FrontPlace {
     /// Whether `✔` and `✘` can be shown; else `yes` and `no`.
     pub(super) symbols: bool,
     /// Tells where everything is that the front leaves out.
@@ -42,8 +42,8 @@ pub(super) struct Place {
 }
 
 /// The place above the tables of a report.
-pub(super) const IN_REPORT: Place =
-    Place { symbols: true, rest: "the tables below have them", most_remarks: usize::MAX };
+pub(super) const IN_REPORT: FrontPlace =
+    FrontPlace { symbols: true, rest: "the tables below have them", most_remarks: usize::MAX };
 
 /// The texts of the front.
 pub(super) struct Front {
@@ -78,11 +78,11 @@ pub(super) struct Column {
 }
 
 impl Front {
-    pub(super) fn of(results: &Results, place: &Place) -> Self {
+    pub(super) fn of(results: &Results, place: &FrontPlace) -> Self {
         let mut remarks = Remarks::default();
         let matrix = Matrix::of(results, place, &mut remarks);
         let baselines = below::baselines(results, &mut remarks, place);
-        let columns = matrix.columns(results);
+        let columns = matrix.columns();
         let (remarks, more) = remarks::lines(&remarks, place);
         let (marks, about_all) = remarks::legend(results, &columns);
         Self {
@@ -156,23 +156,26 @@ struct Matrix<'a> {
     left_out: [usize; 2],
     /// The metrics, in the order of the workloads.
     metrics: Vec<&'a str>,
+    /// Whether counts are shown: workloads have figures, or a tool is under test.
+    has_counts: bool,
 }
 
 struct Labelled {
     label: Vec<String>,
     /// A cell for each block, if the plan has one.
-    cells: Vec<Option<Row>>,
+    cells: Vec<Option<MatrixRow>>,
 }
 
 /// A row before its cells are text.
 type Unformatted<'a> = (Vec<String>, Vec<Option<&'a CellResult>>);
 
 impl<'a> Matrix<'a> {
-    fn of(results: &'a Results, place: &Place, remarks: &mut Remarks) -> Self {
-        let texts = Texts::of(results, place.symbols);
+    fn of(results: &'a Results, place: &FrontPlace, remarks: &mut Remarks) -> Self {
+        let texts = CellTexts::of(results, place.symbols);
         let tested = || results.cells.iter().filter(|cell| !cell.is_baseline());
         let mut names = distinct(tested().map(cell::title));
-        let measured = tested().filter(|_| study::has_figures(results));
+        let has_figures = study::has_figures(results);
+        let measured = tested().filter(|_| has_figures);
         let metrics = distinct(measured.flat_map(|cell| cell.whole().map(|(metric, _)| &*metric.name)));
         let is_stacked = names.len() > MOST_BLOCKS;
         let places = places(results, &names, is_stacked);
@@ -190,21 +193,22 @@ impl<'a> Matrix<'a> {
             let cells = cells.into_iter().map(|cell| Some(texts.row(cell?, &metrics, remarks))).collect();
             rows.push(Labelled { label, cells });
         }
-        Self { names, rows, left_out, metrics }
+        let has_counts = has_figures || results.cells.iter().any(|cell| cell.tool.is_some());
+        Self { names, rows, left_out, metrics, has_counts }
     }
 
-    fn columns(&self, results: &Results) -> Vec<Column> {
+    fn columns(&self) -> Vec<Column> {
         let mut columns = Vec::new();
         for (block, name) in self.names.iter().enumerate() {
-            let cells = |shown: &dyn Fn(&Row) -> Shown| -> Vec<Shown> {
+            let cells = |shown: &dyn Fn(&MatrixRow) -> Shown| -> Vec<Shown> {
                 let of_row = |row: &Labelled| row.cells.get(block)?.as_ref().map(shown);
                 self.rows.iter().map(|row| of_row(row).unwrap_or_default()).collect()
             };
-            let mut add = |head: &str, shown: &dyn Fn(&Row) -> Shown| {
+            let mut add = |head: &str, shown: &dyn Fn(&MatrixRow) -> Shown| {
                 columns.push(Column { block, title: name.clone(), head: head.to_owned(), cells: cells(shown) });
             };
             add("loads", &|row| row.loads.clone());
-            if study::has_figures(results) || results.cells.iter().any(|cell| cell.tool.is_some()) {
+            if self.has_counts {
                 add("counts", &|row| row.counts.clone());
             }
             let has_overheads = |index: usize| {
@@ -218,7 +222,7 @@ impl<'a> Matrix<'a> {
         if self.rows.is_empty() { Vec::new() } else { columns }
     }
 
-    fn left_out(&self, place: &Place) -> Vec<String> {
+    fn left_out(&self, place: &FrontPlace) -> Vec<String> {
         let [good, others] = self.left_out;
         let lines = [(good, "as expected"), (others, "NOT as expected")];
         let shown = lines.into_iter().filter(|(count, _)| *count > 0);

@@ -46,7 +46,7 @@ struct ReportPage<'a> {
     tables: Vec<TextTable>,
     has_paths: bool,
     plots: Vec<Plots>,
-    coverage: Option<Coverage<'a>>,
+    coverage: Option<CoverageLink<'a>>,
     findings: Vec<FindingItem>,
     failures: Vec<FailureItem>,
     repeat: String,
@@ -63,7 +63,7 @@ struct CoveragePage {
 }
 
 /// Where the lines of programs are.
-struct Coverage<'a> {
+struct CoverageLink<'a> {
     /// The page beside this one, if there is one.
     page: Option<&'a str>,
 }
@@ -168,7 +168,7 @@ fn page(results: &Results, coverage: Option<&str>) -> Result<String, std::fmt::E
         has_paths: tables.iter().any(|table| table.anchor == Some("paths")),
         tables,
         plots: figures::plots(results),
-        coverage: has_coverage.then_some(Coverage { page: coverage }),
+        coverage: has_coverage.then_some(CoverageLink { page: coverage }),
         findings: tools::found(results).into_iter().map(FindingItem::new).collect(),
         failures: failures(results),
         repeat: repeat(results),

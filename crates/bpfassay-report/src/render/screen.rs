@@ -5,7 +5,7 @@ mod lay_out;
 
 use super::{
     finished,
-    front::{Front, Place, workloads},
+    front::{Front, FrontPlace, workloads},
     head,
     plain::line,
     wrap::push_wrapped,
@@ -32,7 +32,7 @@ const MOST_REMARKS: usize = 8;
 #[must_use]
 pub fn screen(results: &Results, style: Screen) -> String {
     let width = style.width.unwrap_or(WIDTH).max(NARROWEST);
-    let place = Place { symbols: style.symbols, rest: "the report has them", most_remarks: MOST_REMARKS };
+    let place = FrontPlace { symbols: style.symbols, rest: "the report has them", most_remarks: MOST_REMARKS };
     let front = Front::of(results, &place);
     let mut text = String::new();
     let mut push = |line: &str| push_wrapped(&mut text, line, style.width.map(|_| width));

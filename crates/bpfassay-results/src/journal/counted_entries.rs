@@ -9,7 +9,7 @@ use bpfassay_study::{Block, Plan};
 use super::JournalContents;
 use crate::{BlockEnded, BootVerdict, JournalEntry, Outcome, RunFailure, RunRecord};
 
-/// What to repeat on resumption, in addition to unfinished work.
+/// The work to repeat on resumption, in addition to unfinished work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Again {
     /// Nothing.

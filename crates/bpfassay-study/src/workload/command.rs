@@ -204,7 +204,7 @@ pub enum ValueLocation {
     Pointer(String),
 }
 
-/// What a program printed about its work.
+/// A program's output about its work.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Printed<'a> {
     /// The metrics, or why a metric cannot be read.

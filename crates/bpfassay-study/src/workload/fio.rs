@@ -14,7 +14,7 @@ use super::{
     command::{CommandSpec, MetricSpec, ValueLocation, deadline},
 };
 
-/// What fio reports for a job: name of the metric, JSON key, unit, and which values are better.
+/// The figures of fio for a job: name of the metric, JSON key, unit, and which values are better.
 const OF_A_JOB: [(&str, &str, &str, Better); 3] = [
     ("bandwidth", "bw", "KiB/s", Better::Higher),
     ("iops", "iops", "1/s", Better::Higher),

@@ -104,8 +104,8 @@ trait WorkloadBehaviour {
         Vec::new()
     }
 
-    /// What a run's summary reports for each timed phase, or why it cannot be read. `None` if it
-    /// reports no phases.
+    /// Returns the report of a run's summary for each timed phase, or why it cannot be read. `None`
+    /// if the summary reports no phases.
     fn phases(&self, _summary: &str) -> Option<Result<Vec<PhaseReport>, String>> {
         None
     }
@@ -179,7 +179,7 @@ pub(crate) struct OnTarget<'a> {
     pub(crate) nodes: u32,
 }
 
-/// What a guest runs for one case of a workload.
+/// The work of a guest for one case of a workload.
 pub(crate) struct Case {
     /// The workload of the run specification.
     pub(crate) workload: Workload,
@@ -239,8 +239,8 @@ impl WorkloadSpec {
         self.kind.kind().measure(clock, outcome)
     }
 
-    /// What a run's summary reports for each timed phase, or why it cannot be read. `None` if it
-    /// reports no phases.
+    /// Returns the report of a run's summary for each timed phase, or why it cannot be read. `None`
+    /// if the summary reports no phases.
     #[must_use]
     pub fn phases(&self, summary: &str) -> Option<Result<Vec<PhaseReport>, String>> {
         self.kind.kind().phases(summary)

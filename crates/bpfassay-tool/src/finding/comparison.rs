@@ -20,7 +20,7 @@ pub(super) fn comparable<'r>(report: &'r Report, truth: &Truth) -> impl Iterator
 /// A reported number and its expected value.
 pub(super) struct NumberComparison<'t> {
     pub(super) subject: ShareSubject<'t>,
-    /// What happened.
+    /// The truth.
     pub(super) expected: u64,
     /// The least that a correct tool reports; see [`Truth::optional`].
     pub(super) at_least: u64,

@@ -17,7 +17,7 @@ pub struct Evidence<'a> {
     pub prototypes: Option<&'a [Checked]>,
     /// The report as the tool file declares it.
     pub report: Option<&'a Report>,
-    /// What the tool reported.
+    /// The tool's report.
     pub readings: Option<&'a Readings>,
     /// The ground truth with its time range.
     pub truth: Option<&'a Truth>,

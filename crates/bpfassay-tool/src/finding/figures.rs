@@ -44,7 +44,7 @@ pub struct Compared {
     pub subject: Option<String>,
     /// The reported number, in two's complement if negative.
     pub reported: u64,
-    /// What happened, in the same unit.
+    /// The truth, in the same unit.
     pub really: u64,
     /// For requested bytes: the bytes that the calls moved in a run of the same workload. `None` if
     /// unknown, or for other units.

@@ -92,7 +92,7 @@ impl Kind {
     }
 }
 
-/// What docs/reference/findings.md says about a kind, without code markup.
+/// The text of docs/reference/findings.md about a kind, without code markup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KindAdvice {
     /// Meaning of the finding.

@@ -177,8 +177,8 @@ pub(super) struct ShareSubject<'t> {
     pub(super) shares: Vec<&'t CallShare>,
     /// The subject's part of [`Truth::optional`].
     pub(super) optional: Vec<&'t CallShare>,
-    /// What a correct tool can have in addition: [`Truth::earlier`], shares on an unknown file
-    /// system, and the agent's operations on files in memory.
+    /// Shares that a correct tool can have in addition: [`Truth::earlier`], shares on an unknown
+    /// file system, and the agent's operations on files in memory.
     pub(super) besides: Vec<&'t CallShare>,
     /// The subject's part of [`Truth::phases`].
     pub(super) phases: Vec<(&'t str, Vec<&'t CallShare>)>,

@@ -18,8 +18,8 @@
  * Each byte counts once. Before Linux 6.8, copy_file_range falls back to do_splice_direct
  * (fs/read_write.c: generic_copy_file_range), whose calls are not counted again then.
  *
- * Not visible: accesses to mapped pages (faults are visible), requests of io_uring without completion
- * (IOSQE_CQE_SKIP_SUCCESS), its multishot reads, and its completions that overflow the queue on 6.1.
+ * Not visible: accesses to mapped pages (faults are), requests of io_uring without completion
+ * (IOSQE_CQE_SKIP_SUCCESS), its multishot reads, and completions that overflow the queue on 6.1.
  * Splicing between two pipes counts the writing side only.
  *
  * Operations on names, and read, write, readv and writev, are those of fexit. The loader leaves out

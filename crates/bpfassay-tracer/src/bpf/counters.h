@@ -6,8 +6,8 @@
  * A map layout (`map_*.h`, chosen by -DMAP_LAYOUT) declares the map `counters` and defines
  *	static void counter_add(__u32 copy, const struct subject *subject, enum operation operation,
  *			       __u64 bytes, __u64 errors, __u64 duration);
- * which adds one call. `copy` is constant: the number of the calling copy of a program (0 if there is
- * only one). `duration` is NO_DURATION if it is not measured.
+ * which adds one call. `copy` is constant: the number of the calling copy of a program (0 if
+ * there is only one). `duration` is NO_DURATION if it is not measured.
  */
 #ifndef BPFASSAY_COUNTERS_H
 #define BPFASSAY_COUNTERS_H

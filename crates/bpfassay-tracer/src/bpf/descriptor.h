@@ -3,7 +3,7 @@
  * User space's calls by descriptor, seen from outside the file system. The file is looked up at the
  * call's entry: another thread can close the descriptor during the call.
  *
- * Calls by path (mkdir, unlink, rmdir, rename) are counted with errors, but without mount and device.
+ * Calls by path (mkdir, unlink, rmdir, rename) are counted with errors, without mount and device.
  */
 #ifndef BPFASSAY_DESCRIPTOR_H
 #define BPFASSAY_DESCRIPTOR_H

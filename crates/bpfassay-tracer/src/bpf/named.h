@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0 */
 /*
- * Calls by path that change names in directories, observed at entry and exit: do_mkdirat, do_mknodat,
- * do_unlinkat, do_rmdir, do_renameat2 (filename_mkdirat etc. in 7.2; the loader selects). Only system
- * calls and io_uring reach them, so nfsd and stacked file systems are not counted again.
+ * Calls by path that change names in directories, at entry and exit: do_mkdirat, do_mknodat,
+ * do_unlinkat, do_rmdir, do_renameat2 (filename_mkdirat etc. in 7.2; the loader selects). Only
+ * system calls and io_uring reach them, so nfsd and stacked file systems are not counted again.
  *
- * The arguments lack the mount. Each gets write access to it (mnt_want_write, 5.10 to 7.2, same task)
- * when all but the path's last component is resolved. That is hooked, too, and the first mount is
- * kept (an overlay uses its upper layer next). Earlier failures have none.
+ * The arguments lack the mount. Each gets write access to it (mnt_want_write, 5.10 to 7.2, same
+ * task) when all but the path's last component is resolved. That is hooked, too, and the first
+ * mount is kept (an overlay uses its upper layer next). Earlier failures have none.
  */
 #ifndef BPFASSAY_NAMED_H
 #define BPFASSAY_NAMED_H

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
- * uprobes on functions of the C library and of MPI-IO, in libraries or in a static program. The loader
+ * uprobes on functions of the C library and MPI-IO, in libraries or in a static program. The loader
  * attaches each program to those functions in the file (`functions` in bpfassay-tracer-common).
  *
- * C library calls are counted by what they returned, MPI-IO calls with the requested bytes, if known.
+ * C library calls are counted by what they returned, MPI-IO calls with requested bytes, if known.
  * A file handle of MPI names no file of the kernel. A datatype has no known size, unless its handle
  * contains the size (predefined datatypes of MPICH and its derivatives).
  */

@@ -28,7 +28,7 @@ pub(crate) struct ReportArgs {
     pub(crate) figure: Option<String>,
 
     /// Output file, `-` for standard output [default: report.html, with code-coverage.html beside
-    /// it, and, for pprof, direct.pb.gz in the results directory; standard output for other formats.
+    /// it, and, for pprof, direct.pb.gz in the results directory; standard output for others.
     /// For github, annotations go to standard output and the summary to the file that
     /// GITHUB_STEP_SUMMARY names, if any]
     #[arg(short, long, value_name = "FILE")]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Stands for a real IOR: writes 1 MiB, reads it, and writes a summary as IOR 4.1 does. The reference
-// number (-A) says what is wrong with the summary: 0 nothing, 1 a bandwidth of 0 and a time of
-// 55 years, 2 a line that is no JSON, 3 a bandwidth of writes that is twice as high as it was.
+// Stands for a real IOR: writes 1 MiB, reads it, and writes a summary as IOR 4.1 does. The
+// reference number (-A) selects the fault of the summary: 0 none, 1 a bandwidth of 0 and a time of
+// 55 years, 2 a line that is not JSON, 3 twice the real bandwidth of writes.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

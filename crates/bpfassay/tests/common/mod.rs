@@ -117,6 +117,12 @@ pub(crate) fn results(directory: &Path) -> Value {
     serde_json::from_slice(&fs::read(directory.join("results.json")).unwrap()).unwrap()
 }
 
+/// Returns the faults that are found of the tool in `cell`.
+pub(crate) fn faults(cell: &Value) -> Vec<&Value> {
+    let findings = cell["tool_result"]["findings"].as_array().unwrap().iter();
+    findings.filter(|finding| finding["status"] == "found").collect()
+}
+
 /// Runs a study of vm-tests/ into `out` and returns its results.
 pub(crate) fn run(name: &str, code: i32) -> (tempfile::TempDir, Value) {
     run_with(name, &[], code)

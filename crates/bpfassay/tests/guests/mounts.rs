@@ -9,7 +9,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
+use crate::common::{bpfassay, faults, guests_wanted, printed, results, study, without_plugins, wrong_tools};
 
 /// Bytes on the first mount (`DEFAULT_SIZE` of the workload).
 const SIZE: u64 = 20 << 10;
@@ -46,9 +46,8 @@ fn by_mount(results: &Value, probe: &str) -> Vec<(String, u64, i64, i64)> {
 fn found(results: &Value, tool: &str) -> Vec<(String, String)> {
     let cell = results["cells"].as_array().unwrap().iter().find(|cell| cell["tool"] == tool).unwrap();
     assert_eq!(cell["attach"]["outcome"], "attached", "{cell}");
-    let findings = cell["tool_result"]["findings"].as_array().unwrap().iter();
-    let found = findings.filter(|finding| finding["status"] == "found");
-    found.map(|finding| (finding["kind"].as_str().unwrap().to_owned(), finding["evidence"].to_string())).collect()
+    let found = faults(cell).into_iter();
+    found.map(|fault| (fault["kind"].as_str().unwrap().to_owned(), fault["evidence"].to_string())).collect()
 }
 
 fn directory_with_tools() -> tempfile::TempDir {

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::Value;
 
-use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
+use crate::common::{bpfassay, faults, guests_wanted, printed, results, study, without_plugins, wrong_tools};
 
 /// Builds the right tool `by-id` as the wrong one `name`, compiled with `option`; returns the name.
 fn wrong(directory: &Path, name: &'static str, option: &str) -> &'static str {
@@ -68,7 +68,7 @@ fn build_variants(directory: &Path) {
 fn check_variants(cell: &dyn Fn(&str) -> Value) {
     for (name, _, _, wrong) in VARIANTS {
         let cell = cell(name);
-        let found = found(&cell);
+        let found = faults(&cell);
         let not_compared = &cell["tool_result"]["not_compared"];
         assert!(not_compared.as_array().is_none_or(Vec::is_empty), "{name}: {not_compared:#}");
         let Some((kind, ends)) = wrong else {
@@ -102,12 +102,6 @@ fn calls(cell: &Value) -> Vec<(&str, u64, u64)> {
         .collect()
 }
 
-/// Returns the findings of the tool of `cell`.
-fn found(cell: &Value) -> Vec<&Value> {
-    let findings = cell["tool_result"]["findings"].as_array().unwrap().iter();
-    findings.filter(|finding| finding["status"] == "found").collect()
-}
-
 #[test]
 fn processes_are_compared_by_ids_and_names() {
     if !guests_wanted() {
@@ -135,7 +129,7 @@ fn processes_are_compared_by_ids_and_names() {
     for tool in ["by-both-ids", "by-id", "by-process"] {
         for case in ["ranks", "forks"] {
             let cell = cell(case, tool);
-            assert!(found(cell).is_empty(), "{case} {tool}: {:#?}", found(cell));
+            assert!(faults(cell).is_empty(), "{case} {tool}: {:#?}", faults(cell));
             let not_compared = &cell["tool_result"]["not_compared"];
             assert!(not_compared.as_array().is_none_or(Vec::is_empty), "{case} {tool}: {not_compared:#}");
         }
@@ -162,12 +156,12 @@ fn processes_are_compared_by_ids_and_names() {
     reads("forks", "by-process", &|name| name == "other", 300);
     reads("forks", "by-process", &|name| name == "perl", 500);
     for case in ["ranks", "forks"] {
-        let found = found(cell(case, "lossy"));
+        let found = faults(cell(case, "lossy"));
         let kinds: Vec<&str> = found.iter().map(|finding| finding["kind"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["counts-too-low"], "{case}: {found:#?}");
     }
-    assert_eq!(found(cell("ranks", "signed")), [] as [&Value; 0]);
-    let found_of_signed = found(cell("forks", "signed"));
+    assert_eq!(faults(cell("ranks", "signed")), [] as [&Value; 0]);
+    let found_of_signed = faults(cell("forks", "signed"));
     let [negative] = found_of_signed.as_slice() else { panic!("{found_of_signed:#?}") };
     let evidence = negative["evidence"].to_string();
     assert!(evidence.contains("as much as 22 failed calls that returned -21"), "{evidence}");

@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use crate::common::{bpfassay, guests_wanted, printed, results, study, without_plugins, wrong_tools};
+use crate::common::{bpfassay, faults, guests_wanted, printed, results, study, without_plugins, wrong_tools};
 
 /// Tools, the only finding that each must have, and the amount in its evidence.
 const FAULTS: [(&str, &str, Amount); 40] = [
@@ -141,9 +141,7 @@ const UNCONFIGURED: &str = "unconfigured";
 
 /// Returns the kinds of fault in the tool of `cell`, with their evidence.
 fn found(cell: &Value) -> Vec<(&str, &Value)> {
-    let findings = cell["tool_result"]["findings"].as_array().unwrap();
-    let found = findings.iter().filter(|finding| finding["status"] == "found");
-    found.map(|finding| (finding["kind"].as_str().unwrap(), &finding["evidence"])).collect()
+    faults(cell).into_iter().map(|fault| (fault["kind"].as_str().unwrap(), &fault["evidence"])).collect()
 }
 
 fn cell<'r>(results: &'r Value, tool: &str, arch: &str) -> &'r Value {

@@ -13,7 +13,7 @@ use super::{
         study,
         table::{CellNames, Remarks},
     },
-    Place,
+    FrontPlace,
     cell::{direct, first_failure},
 };
 use crate::labels;
@@ -27,26 +27,26 @@ const MOST: usize = 5;
 const LONGEST: usize = 200;
 
 /// Returns the first lines, shortened if they are long, and how many more there are.
-fn limited(lines: impl ExactSizeIterator<Item = String>, most: usize, what: &str, place: &Place) -> Vec<String> {
+fn limited(lines: impl ExactSizeIterator<Item = String>, most: usize, what: &str, place: &FrontPlace) -> Vec<String> {
     let more = lines.len().saturating_sub(most);
     let shown = lines.take(most).map(|line| excerpt(&line, LONGEST));
     shown.chain(more_of(more, what, place)).collect()
 }
 
 /// Tells how many more there are; `None` for none.
-pub(super) fn more_of(more: usize, what: &str, place: &Place) -> Option<String> {
+pub(super) fn more_of(more: usize, what: &str, place: &FrontPlace) -> Option<String> {
     (more > 0).then(|| format!("… and {more} more {what}: {}", place.rest))
 }
 
 /// Instructions per call of one metric, from the smallest to the largest cell of a tool.
-struct Cost {
+struct CostRange {
     tool: String,
     metric: String,
     low: f64,
     high: f64,
 }
 
-impl Cost {
+impl CostRange {
     /// Formats the cost: `write 529 to 3958`.
     fn words(&self) -> String {
         match (format!("{:.0}", self.low), format!("{:.0}", self.high)) {
@@ -57,22 +57,22 @@ impl Cost {
 }
 
 /// Lists instructions on the path of each tool, one line each.
-pub(super) fn direct_costs(results: &Results, place: &Place) -> Vec<String> {
-    let mut costs: Vec<Cost> = Vec::new();
+pub(super) fn direct_costs(results: &Results, place: &FrontPlace) -> Vec<String> {
+    let mut costs: Vec<CostRange> = Vec::new();
     for cell in &results.cells {
         for (metric, _) in cell.whole() {
             let Some((low, high)) = direct(metric) else { continue };
             let (tool, metric) = (cell.under_test(), metric.name.to_string());
             match costs.iter_mut().find(|cost| (&cost.tool, &cost.metric) == (&tool, &metric)) {
                 Some(cost) => (cost.low, cost.high) = (cost.low.min(low), cost.high.max(high)),
-                None => costs.push(Cost { tool, metric, low, high }),
+                None => costs.push(CostRange { tool, metric, low, high }),
             }
         }
     }
     costs.sort_by_cached_key(|cost| place_of(results, &cost.tool));
-    let of_tools: Vec<&[Cost]> = costs.chunk_by(|one, next| one.tool == next.tool).collect();
-    let line = |costs: &[Cost]| {
-        let words: Vec<String> = costs.iter().map(Cost::words).collect();
+    let of_tools: Vec<&[CostRange]> = costs.chunk_by(|one, next| one.tool == next.tool).collect();
+    let line = |costs: &[CostRange]| {
+        let words: Vec<String> = costs.iter().map(CostRange::words).collect();
         format!("instructions per call by {}: {}", costs.first().map_or("", |cost| &cost.tool), words.join(", "))
     };
     limited(of_tools.into_iter().map(line), MOST_TOOLS, "direct costs", place)
@@ -84,7 +84,7 @@ fn place_of(results: &Results, tool: &str) -> Option<usize> {
 }
 
 /// Lists baselines that were not measured completely.
-pub(super) fn baselines(results: &Results, remarks: &mut Remarks, place: &Place) -> Vec<String> {
+pub(super) fn baselines(results: &Results, remarks: &mut Remarks, place: &FrontPlace) -> Vec<String> {
     let cell_names = CellNames::of(results);
     let mut lines = Vec::new();
     for cell in results.cells.iter().filter(|cell| cell.is_baseline()) {
@@ -99,7 +99,7 @@ pub(super) fn baselines(results: &Results, remarks: &mut Remarks, place: &Place)
 }
 
 /// Lists warnings about the figures, each once.
-pub(super) fn warnings(results: &Results, place: &Place) -> Vec<String> {
+pub(super) fn warnings(results: &Results, place: &FrontPlace) -> Vec<String> {
     let surprises = kernel_features::page(results).map(|page| page.surprises).unwrap_or_default();
     let of_all = [study::warnings_but_of_instructions(results), surprises].concat();
     let doubts = together(&study::doubts(results));
@@ -128,7 +128,7 @@ fn together(doubts: &[String]) -> Vec<String> {
 }
 
 /// Lists each demand of each gate, with the first cells that do not pass.
-pub(super) fn gates(results: &Results, place: &Place) -> Vec<String> {
+pub(super) fn gates(results: &Results, place: &FrontPlace) -> Vec<String> {
     let mut demands: Vec<(u32, String, Vec<&GateResult>)> = Vec::new();
     for gate in &results.gates {
         let demand = gate.demand.to_string();
@@ -151,7 +151,7 @@ pub(super) fn gates(results: &Results, place: &Place) -> Vec<String> {
 }
 
 /// Lists the cells of one demand that do not pass.
-fn broken(results: &Results, gates: &[&GateResult], place: &Place) -> Vec<String> {
+fn broken(results: &Results, gates: &[&GateResult], place: &FrontPlace) -> Vec<String> {
     let mut all: Vec<&&GateResult> = gates.iter().filter(|gate| gate.verdict != Verdict::Pass).collect();
     all.sort_by_key(|gate| gate.verdict != Verdict::Regression);
     let cell_names = CellNames::of(results);

@@ -44,7 +44,7 @@ impl Shown {
 }
 
 /// The texts of one cell of the plan.
-pub(super) struct Row {
+pub(super) struct MatrixRow {
     pub(super) loads: Shown,
     pub(super) counts: Shown,
     /// The overhead of each metric.
@@ -56,13 +56,13 @@ pub(super) fn title(cell: &CellResult) -> String {
     cell.tool.clone().unwrap_or_else(|| format!("bundled tracer by {}", cell.probe))
 }
 
-pub(super) struct Texts<'a> {
+pub(super) struct CellTexts<'a> {
     results: &'a Results,
     denied: HashSet<&'a str>,
     symbols: bool,
 }
 
-impl<'a> Texts<'a> {
+impl<'a> CellTexts<'a> {
     pub(super) fn of(results: &'a Results, symbols: bool) -> Self {
         Self { results, denied: denied(results), symbols }
     }
@@ -82,7 +82,7 @@ impl<'a> Texts<'a> {
     }
 
     /// Makes the texts of `cell`; long ones become remarks.
-    pub(super) fn row(&self, cell: &CellResult, metrics: &[&str], remarks: &mut Remarks) -> Row {
+    pub(super) fn row(&self, cell: &CellResult, metrics: &[&str], remarks: &mut Remarks) -> MatrixRow {
         let state = self.state(cell);
         let is_measured = cell.runs.measured > 0 && cell.failures.is_empty();
         let overhead = |name: &&str| match cell.whole().find(|(metric, _)| &*metric.name == *name) {
@@ -92,7 +92,7 @@ impl<'a> Texts<'a> {
         };
         let is_attached = cell.failures.is_empty() && matches!(cell.attach, Attach::Attached { in_spite_of: None, .. });
         let counts = self.counts(cell, state);
-        Row {
+        MatrixRow {
             loads: Shown {
                 text: self.loads(cell, remarks),
                 class: if is_attached { "good" } else { state.class().name() },

@@ -5,7 +5,7 @@ use bpfassay_study::Clock;
 
 use super::{
     super::{plain::ends, table::Remarks},
-    Column, Place,
+    Column, FrontPlace,
     below::more_of,
     cell::{NO_INTERVAL, NOISE, REQUESTED},
 };
@@ -15,7 +15,7 @@ use bpfassay_results::Results;
 const LONGEST: usize = 200;
 
 /// Returns remarks with their marks, and how many more there are.
-pub(super) fn lines(remarks: &Remarks, place: &Place) -> (Vec<[String; 2]>, Option<String>) {
+pub(super) fn lines(remarks: &Remarks, place: &FrontPlace) -> (Vec<[String; 2]>, Option<String>) {
     let numbered = |(number, remark): (usize, &String)| [format!("[{number}]"), ends(remark, LONGEST)];
     let more = remarks.0.len().saturating_sub(place.most_remarks);
     let shown = (1..).zip(&remarks.0).take(place.most_remarks).map(numbered);

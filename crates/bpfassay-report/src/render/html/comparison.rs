@@ -5,9 +5,9 @@ use askama::Template;
 
 use super::{
     SummaryCount,
-    figures::{self, Plot, Plots, axis::Figure, dots::dots},
+    figures::{self, Plot, Plots, axis::PlotStyle, dots::dots},
     finished,
-    plot::{Mark, Row},
+    plot::{DotRow, Mark},
 };
 use crate::{
     compare::{CellComparison, Comparison},
@@ -77,9 +77,9 @@ fn ratios(comparison: &Comparison) -> Vec<Plot> {
             let marks: Vec<_> = marks.collect();
             let place = names.text(cell.target(), &cell.case, &cell.file_system);
             let label = format!("{place} {}", cell.under_test);
-            (!marks.is_empty()).then_some(Row { label, marks, note: String::new() })
+            (!marks.is_empty()).then_some(DotRow { label, marks, note: String::new() })
         };
-        let figure = Figure {
+        let figure = PlotStyle {
             axis: "new / base (above 1: slower)",
             unit: "",
             reference: 1.0,

@@ -13,11 +13,11 @@ use bpfassay_stats::{Summary, relative_error::CounterReading};
 
 use self::{
     along::along_kernels,
-    axis::{Figure, Panel, together},
+    axis::{Panel, PlotStyle, together},
     dots::dots,
     icicle::icicles,
 };
-use super::plot::{self, Curves, Mark, Row, Sizes};
+use super::plot::{self, Curves, DotRow, Mark, Sizes};
 use crate::{
     derive::readings,
     render::{result_summary::state_of, study, table::CellNames},
@@ -56,12 +56,6 @@ pub(super) struct Plots {
     pub(super) plots: Vec<Plot>,
 }
 
-impl PlottedFigure {
-    const fn figure(self) -> Figure<'static> {
-        Figure { axis: self.axis, unit: self.unit, reference: self.reference, note: self.note }
-    }
-}
-
 impl Plots {
     /// Returns how to read the plots, if there are several with the same note.
     pub(super) fn note(&self) -> Option<&str> {
@@ -88,9 +82,9 @@ pub(super) fn plots(results: &Results) -> Vec<Plots> {
 /// A cell and the bytes of each call, if the workload reports them.
 type WithSize<'a> = (&'a CellResult, Option<u64>);
 
-type Measured<'a> = (&'a CellMetric, Option<&'a CellAccuracy>);
+type MeasuredMetric<'a> = (&'a CellMetric, Option<&'a CellAccuracy>);
 
-fn row<'a>(cell: &'a CellResult, name: &str) -> Option<Measured<'a>> {
+fn row<'a>(cell: &'a CellResult, name: &str) -> Option<MeasuredMetric<'a>> {
     cell.rows().find(|(metric, _)| &*metric.name == name)
 }
 
@@ -99,21 +93,19 @@ fn row<'a>(cell: &'a CellResult, name: &str) -> Option<Measured<'a>> {
 struct PlottedFigure {
     name: &'static str,
     metrics: &'static [&'static str],
-    axis: &'static str,
-    /// Follows the numbers on the axis.
-    unit: &'static str,
-    reference: f64,
-    note: &'static str,
-    mark: fn(&CellResult, Measured<'_>) -> Option<Mark>,
+    style: PlotStyle<'static>,
+    mark: fn(&CellResult, MeasuredMetric<'_>) -> Option<Mark>,
 }
 
 const OVERHEAD: PlottedFigure = PlottedFigure {
     name: "relative overhead",
     metrics: WHOLE,
-    axis: "overhead: time for the same bytes beyond the baseline's",
-    unit: "%",
-    reference: 0.0,
-    note: "Right of or above 0%: slower than without a probe; bars: 95 % intervals. `none` is the baseline against itself: the noise floor.",
+    style: PlotStyle {
+        axis: "overhead: time for the same bytes beyond the baseline's",
+        unit: "%",
+        reference: 0.0,
+        note: "Right of or above 0%: slower than without a probe; bars: 95 % intervals. `none` is the baseline against itself: the noise floor.",
+    },
     mark: |cell, (metric, _)| {
         let figure = metric.compared(cell.is_baseline());
         figure.value().map(|overhead| Mark::of(&overhead.estimate).percent())
@@ -123,28 +115,35 @@ const OVERHEAD: PlottedFigure = PlottedFigure {
 const OVERHEAD_PER_CALL: PlottedFigure = PlottedFigure {
     name: "relative overhead per call",
     metrics: CALLS,
-    axis: "overhead: time per call beyond the baseline's",
-    note: "Of the calls that move the data, without open, fsync and close. `none` is the baseline against itself: the noise floor.",
+    style: PlotStyle {
+        axis: "overhead: time per call beyond the baseline's",
+        note: "Of the calls that move the data, without open, fsync and close. `none` is the baseline against itself: the noise floor.",
+        ..OVERHEAD.style
+    },
     ..OVERHEAD
 };
 
 const RELATIVE_ERROR: PlottedFigure = PlottedFigure {
     name: "relative error",
     metrics: WHOLE,
-    axis: "relative error (bandwidth by IOR / traced)",
-    unit: "",
-    reference: 1.0,
-    note: "1: the tracer saw what IOR reports. Bars reach from the smallest to the largest run.",
+    style: PlotStyle {
+        axis: "relative error (bandwidth by IOR / traced)",
+        unit: "",
+        reference: 1.0,
+        note: "1: the tracer saw what IOR reports. Bars reach from the smallest to the largest run.",
+    },
     mark: |_, (_, accuracy)| accuracy?.relative_error_ior_interval.value().map(summary),
 };
 
 const COST: PlottedFigure = PlottedFigure {
     name: "extra instructions per call",
     metrics: WHOLE,
-    axis: "instructions per call beyond the baseline's",
-    unit: "",
-    reference: 0.0,
-    note: "By the instruction clock: the same figures on every machine. `none` is the baseline against itself.",
+    style: PlotStyle {
+        axis: "instructions per call beyond the baseline's",
+        unit: "",
+        reference: 0.0,
+        note: "By the instruction clock: the same figures on every machine. `none` is the baseline against itself.",
+    },
     mark: |cell, (metric, _)| metric.cost_compared(cell.is_baseline()).value().map(|cost| Mark::of(cost.shown())),
 };
 
@@ -163,13 +162,13 @@ fn overheads(results: &Results) -> Vec<Plot> {
         let marks: Vec<(u8, Mark)> =
             marks.filter_map(|(series, name)| Some((series, (OVERHEAD.mark)(cell, row(cell, name)?)?))).collect();
         let is_interpreted = !marks.is_empty() && interpreted.contains(cell.cell.as_str());
-        Row {
+        DotRow {
             label: format!("{} {}{}", names.place(cell), cell.under_test(), if is_interpreted { " *" } else { "" }),
             marks,
             note: if cell.runs.measured > 0 { "not measured" } else { state_of(cell).words() }.to_owned(),
         }
     };
-    let rows: Vec<Row> = cells.into_iter().filter(|cell| !cell.is_baseline()).map(row).collect();
+    let rows: Vec<DotRow> = cells.into_iter().filter(|cell| !cell.is_baseline()).map(row).collect();
     let mut note = "One row for each cell; right of 0%: slower than without a tool; bars: 95 % intervals.".to_owned();
     if rows.iter().any(|row| row.label.ends_with(" *")) {
         note.push_str(" *: the kernel interpreted the programs (BPF JIT off).");
@@ -181,7 +180,7 @@ fn overheads(results: &Results) -> Vec<Plot> {
         "relative overhead of each cell",
         rows,
         OVERHEAD.metrics,
-        Figure { note: &note, ..OVERHEAD.figure() },
+        PlotStyle { note: &note, ..OVERHEAD.style },
     ));
     plots
 }
@@ -218,7 +217,7 @@ fn of_cells(results: &Results, of: PlottedFigure) -> (Vec<Plot>, Vec<&CellResult
             others.extend(cells.iter().map(|(cell, _)| *cell));
         }
     }
-    (together(&drafts, of.figure()), others)
+    (together(&drafts, of.style), others)
 }
 
 /// Curves by what is under test. The colours are the same in all plots of the same cells, whichever
@@ -257,8 +256,8 @@ fn against_size(panel: &str, cells: &[WithSize<'_>], name: &str, of: PlottedFigu
     }
     let curves = Curves {
         along: "transfer size in KiB".to_owned(),
-        quantity: of.axis.to_owned(),
-        reference: Some(of.reference),
+        quantity: of.style.axis.to_owned(),
+        reference: Some(of.style.reference),
         logarithmic: true,
         series: points,
         ..Curves::default()

@@ -136,11 +136,11 @@ pub(super) struct Dots {
     pub(super) unit: &'static str,
     /// The value without an effect.
     pub(super) reference: f64,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<DotRow>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Row {
+pub(super) struct DotRow {
     pub(super) label: String,
     /// A mark of each series that has one.
     pub(super) marks: Vec<(u8, Mark)>,

@@ -19,7 +19,7 @@ pub(super) fn open() -> String {
         labels::OPEN_COST
     )
 }
-/// What `n` counts.
+/// Explains what `n` counts.
 pub(super) const OF_ROUNDS: &str = "n counts rounds within one boot: the interval holds within this boot and does not cover the spread between boots; \
     limits need two boots or more.";
 

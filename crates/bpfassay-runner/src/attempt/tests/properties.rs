@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a made-up tool does to its guest.
+/// The effect of a made-up tool on its guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Harm {
     None,

@@ -45,7 +45,7 @@ pub(super) const AGAIN: Duration = Duration::from_secs(2);
 /// The failure of a run on nodes that wait while another node does not measure it.
 const NOT_MEASURED: &str = "not measured: another node does not measure this run";
 
-/// What has happened.
+/// The events so far.
 #[derive(Debug)]
 pub(super) enum Happened {
     /// A message that all nodes have reported.

@@ -10,7 +10,7 @@ fn read(mount: &str, bytes: u64) -> CallShare {
     share("a", mount, Operation::Read, 7, bytes, bytes)
 }
 
-/// What happened in these guests. Two mounts have the same last component, and a third has the sum
+/// The truth of these guests. Two mounts have the same last component, and a third has the sum
 /// of both by chance. Only the agent read from /sys/fs/cgroup.
 fn mounts() -> Truth {
     let shares = vec![

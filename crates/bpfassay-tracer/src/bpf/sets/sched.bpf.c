@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 /*
- * Scheduling: how often each process was taken off a CPU, and how long it waited, runnable, for one.
+ * Scheduling: how often a process was taken off a CPU, and how long it waited, runnable, for one.
  *
  * The arguments of sched_switch are (preempt, prev, next) since 2.6 (include/trace/events/sched.h).
  * Only 5.18 has `prev`'s state in between, which 9c2136be0878 put last.

@@ -98,8 +98,8 @@ fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], 
     }
     let (names, points) = series.named();
     let curves = Curves {
-        quantity: of.axis.to_owned(),
-        reference: Some(of.reference),
+        quantity: of.style.axis.to_owned(),
+        reference: Some(of.style.reference),
         names: kernels.iter().map(|kernel| (*kernel).to_owned()).collect(),
         series: points,
         ..Curves::default()

@@ -15,7 +15,7 @@ const WIDE: f64 = 5.0;
 
 /// The common properties of a figure's plots.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Figure<'a> {
+pub(in super::super) struct PlotStyle<'a> {
     /// The name of the axis.
     pub(in super::super) axis: &'a str,
     /// Follows the numbers on the axis.
@@ -52,7 +52,7 @@ impl Panel {
         self.curves.series.iter().flatten().map(|(_, mark)| *mark)
     }
 
-    fn drawn(self, of: Figure<'_>, axis: Option<Range<f64>>, note: String) -> Option<Plot> {
+    fn drawn(self, of: PlotStyle<'_>, axis: Option<Range<f64>>, note: String) -> Option<Plot> {
         let curves = Curves { axis, unit: of.unit, ..self.curves };
         let svg = Sizes::both(|size| plot::curves(&curves, size))?;
         Some(Plot { title: self.title, svg, axis: of.axis.to_owned(), series: self.series, note, ..Plot::default() })
@@ -60,7 +60,7 @@ impl Panel {
 }
 
 /// Draws the plots of the `panels` that have a mark.
-pub(super) fn together(panels: &[Panel], of: Figure<'_>) -> Vec<Plot> {
+pub(super) fn together(panels: &[Panel], of: PlotStyle<'_>) -> Vec<Plot> {
     let mut units: Vec<((usize, usize), Extent)> = Vec::new();
     for (index, panel) in panels.iter().enumerate() {
         for (series, points) in panel.curves.series.iter().enumerate() {
@@ -131,7 +131,7 @@ pub(super) fn noisy(extents: &[Extent], reference: f64) -> Vec<bool> {
 mod tests {
     use super::*;
 
-    const OF: Figure<'_> = Figure { axis: "overhead", unit: "", reference: 1.0, note: "A note." };
+    const OF: PlotStyle<'_> = PlotStyle { axis: "overhead", unit: "", reference: 1.0, note: "A note." };
 
     fn panel(place: &str, marks: &[(f64, f64)]) -> Panel {
         let mark = |&(value, half): &(f64, f64)| Mark { value, interval: Some((value - half, value + half)) };

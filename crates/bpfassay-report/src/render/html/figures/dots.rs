@@ -3,16 +3,16 @@
 //! second plot with another axis.
 
 use super::{
-    super::plot::{self, Dots, Row, Sizes},
+    super::plot::{self, DotRow, Dots, Sizes},
     Plot,
-    axis::{Extent, Figure, noisy},
+    axis::{Extent, PlotStyle, noisy},
 };
 
 /// The largest number of rows.
 const MOST_ROWS: usize = 100;
 
 /// Draws `rows`; a plot exists if it has a mark. `title` says what the plot shows.
-pub(in super::super) fn dots(title: &str, mut rows: Vec<Row>, metrics: &[&str], of: Figure<'_>) -> Vec<Plot> {
+pub(in super::super) fn dots(title: &str, mut rows: Vec<DotRow>, metrics: &[&str], of: PlotStyle<'_>) -> Vec<Plot> {
     let more = rows.len().saturating_sub(MOST_ROWS);
     rows.truncate(MOST_ROWS);
     let extents: Vec<_> = rows.iter().flat_map(|row| row.marks.iter().map(|(_, mark)| Extent::of(*mark))).collect();
@@ -22,7 +22,7 @@ pub(in super::super) fn dots(title: &str, mut rows: Vec<Row>, metrics: &[&str], 
         let (apart, kept) = row.marks.drain(..).partition(|_| noisy.next().unwrap_or_default());
         row.marks = kept;
         if !apart.is_empty() {
-            wide.push(Row { label: row.label.clone(), marks: apart, note: String::new() });
+            wide.push(DotRow { label: row.label.clone(), marks: apart, note: String::new() });
             row.note = "wide intervals: below".to_owned();
         }
     }
@@ -31,7 +31,7 @@ pub(in super::super) fn dots(title: &str, mut rows: Vec<Row>, metrics: &[&str], 
         more => format!(" {more} more rows are in the tables."),
     };
     let apart = " These intervals are wider than the axis of the others.";
-    let draw = |title: String, rows: Vec<Row>, more: &str| {
+    let draw = |title: String, rows: Vec<DotRow>, more: &str| {
         let names = series(metrics, &rows);
         let dots = Dots { quantity: of.axis.to_owned(), unit: of.unit, reference: of.reference, rows };
         let svg = Sizes::both(|size| plot::dots(&dots, size))?;
@@ -44,7 +44,7 @@ pub(in super::super) fn dots(title: &str, mut rows: Vec<Row>, metrics: &[&str], 
 
 /// Returns the names of the series in these rows: all metrics up to the last one that occurs. A
 /// series without marks has an empty name.
-fn series(metrics: &[&str], rows: &[Row]) -> Vec<String> {
+fn series(metrics: &[&str], rows: &[DotRow]) -> Vec<String> {
     let has = |series: usize| rows.iter().flat_map(|row| &row.marks).any(|(known, _)| usize::from(*known) == series);
     let last = (0..metrics.len()).rfind(|series| has(*series)).map_or(0, |last| last + 1);
     (0..last).map(|series| if has(series) { metrics[series].to_owned() } else { String::new() }).collect()
@@ -54,14 +54,14 @@ fn series(metrics: &[&str], rows: &[Row]) -> Vec<String> {
 mod tests {
     use super::{super::super::plot::Mark, *};
 
-    const OF: Figure<'_> = Figure { axis: "overhead", unit: "%", reference: 0.0, note: "A note." };
+    const OF: PlotStyle<'_> = PlotStyle { axis: "overhead", unit: "%", reference: 0.0, note: "A note." };
 
-    fn row(label: &str, marks: &[(f64, f64)]) -> Row {
+    fn row(label: &str, marks: &[(f64, f64)]) -> DotRow {
         let mark = |&(value, half): &(f64, f64)| Mark { value, interval: Some((value - half, value + half)) };
-        Row { label: label.to_owned(), marks: (0_u8..).zip(marks.iter().map(mark)).collect(), note: String::new() }
+        DotRow { label: label.to_owned(), marks: (0_u8..).zip(marks.iter().map(mark)).collect(), note: String::new() }
     }
 
-    fn plots(rows: Vec<Row>) -> Vec<Plot> {
+    fn plots(rows: Vec<DotRow>) -> Vec<Plot> {
         dots("overhead", rows, &["write", "read", "work"], OF)
     }
 
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_has_no_figure_keeps_its_row_with_the_reason() {
-        let refused = Row { note: "refused as expected".to_owned(), ..row("b", &[]) };
+        let refused = DotRow { note: "refused as expected".to_owned(), ..row("b", &[]) };
         let plots = plots(vec![row("a", &[(1.0, 0.1)]), refused.clone()]);
         assert!(plots[0].svg.wide.contains("\nb\n") && plots[0].svg.wide.contains("refused as expected"));
         assert_eq!(self::plots(vec![refused]), []);

@@ -10,7 +10,7 @@ fn mark(value: f64) -> Mark {
 }
 
 fn of_rows(marks: Vec<(u8, Mark)>) -> Dots {
-    let row = Row { label: "fexit".into(), marks, note: String::new() };
+    let row = DotRow { label: "fexit".into(), marks, note: String::new() };
     Dots { quantity: "overhead".into(), unit: "", reference: 1.0, rows: vec![row] }
 }
 
