@@ -5,6 +5,8 @@
 //! `nan`, and an infinite one the string `inf`. Both are read as missing figures. Times and
 //! bandwidths have four decimals. The bytes moved are missing and computed ([`Moved`]).
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::options::MIB;
@@ -140,7 +142,10 @@ impl Summary {
 }
 
 /// Returns `text` with `null` in place of `nan` and `-nan` outside of strings.
-pub(crate) fn without_nan(text: &[u8]) -> Vec<u8> {
+pub(crate) fn without_nan(text: &[u8]) -> Cow<'_, [u8]> {
+    if !text.windows(3).any(|bytes| bytes == b"nan") {
+        return Cow::Borrowed(text);
+    }
     let mut clean = Vec::with_capacity(text.len());
     let (mut at, mut in_string) = (0, false);
     while let Some(&byte) = text.get(at) {
@@ -164,7 +169,7 @@ pub(crate) fn without_nan(text: &[u8]) -> Vec<u8> {
             }
         }
     }
-    clean
+    Cow::Owned(clean)
 }
 
 #[derive(Deserialize)]

@@ -16,6 +16,8 @@ pub mod contents;
 pub mod control;
 pub mod feature;
 pub mod finding;
+#[cfg(feature = "schema")]
+mod flattened;
 pub mod frame;
 pub mod io_path;
 pub mod job;

@@ -306,7 +306,8 @@ pub struct WarmUp {
 pub const MAX_TASKS: usize = 256;
 
 /// One timed phase of the workload, between two barriers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "schema"), derive(Deserialize))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadPhase {
     /// IOR's name of the phase: `write`, `read`, `writecheck`, `readcheck`.

@@ -191,7 +191,8 @@ pub struct Sample {
 }
 
 /// The counters of one key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(not(feature = "schema"), derive(Deserialize))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CounterRow {
     /// Id of the cgroup (v2) of the calling task.

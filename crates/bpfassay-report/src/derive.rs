@@ -60,7 +60,7 @@ fn in_order(plan: &Plan, of_cell: &mut ByCell<'_>) {
     let places: HashMap<&str, usize> =
         plan.runs().zip(0..).map(|((_, run), place)| (run.spec.id.as_str(), place)).collect();
     for runs in of_cell.values_mut() {
-        runs.sort_by_key(|run| places.get(run.record.run.as_str()));
+        runs.sort_by_cached_key(|run| places.get(run.record.run.as_str()));
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Derives the figures of cells, over the runs of each cell and against the baseline.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::NonZero, panic::resume_unwind, thread};
 
 use bpfassay_stats::{Effect, StatsError, drift::Drift, hierarchical::Hierarchy};
 use bpfassay_study::{Cell, Clock, Metric, Plan, WorkloadSpec, expectation, plan::file_system_id};
@@ -21,13 +21,31 @@ use bpfassay_results::{
 /// more runs would take minutes and gigabytes.
 const MAX_DRIFT: usize = 4_000;
 
-/// Derives every cell of the plan.
+/// The number of runs from which several threads derive cells.
+const MANY_RUNS: usize = 1_000;
+
+/// Derives every cell of the plan, in the order of the plan.
 pub(super) fn derive(context: &DeriveContext<'_>) -> Vec<CellResult> {
     let derived = |cell: &Cell| {
         let baseline = context.baseline_of(cell).map(|baseline| context.runs_of(&baseline.id));
         derive_cell(context, cell, context.runs_of(&cell.id), baseline)
     };
-    context.plan.cells.iter().map(derived).collect()
+    let cells = &context.plan.cells;
+    let runs: usize = cells.iter().map(|cell| context.runs_of(&cell.id).len()).sum();
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(cells.len());
+    if runs < MANY_RUNS || threads < 2 {
+        return cells.iter().map(derived).collect();
+    }
+    // Neighbours have about the same number of runs, so each thread derives every n-th cell.
+    let of_thread = |first| cells.iter().enumerate().skip(first).step_by(threads);
+    let mut all: Vec<(usize, CellResult)> = thread::scope(|scope| {
+        let begin =
+            |first| scope.spawn(move || of_thread(first).map(|(at, cell)| (at, derived(cell))).collect::<Vec<_>>());
+        let begun: Vec<_> = (0..threads).map(begin).collect();
+        begun.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    all.sort_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, cell)| cell).collect()
 }
 
 fn derive_cell(

@@ -2,7 +2,10 @@
 //! Indexes that every cell needs, made once: searching them for each of 15,000 cells and 200,000
 //! runs would take hours.
 
-use std::{cell::RefCell, collections::HashMap};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use bpfassay_stats::{Effect, Spread, StatsError, power};
 use bpfassay_study::{Cell, Plan, PlannedRun};
@@ -32,7 +35,7 @@ pub(super) struct DeriveContext<'a> {
     order: HashMap<&'a str, u64>,
     /// Results of [`Self::detectable`] by degrees of freedom, which many rows share: each
     /// computation takes milliseconds.
-    detectable: RefCell<HashMap<u64, Option<f64>>>,
+    detectable: Mutex<HashMap<u64, Option<f64>>>,
 }
 
 impl<'a> DeriveContext<'a> {
@@ -64,7 +67,7 @@ impl<'a> DeriveContext<'a> {
             baselines,
             planned,
             order: plan.runs().zip(0..).map(|((_, run), index)| (run.spec.id.as_str(), index)).collect(),
-            detectable: RefCell::default(),
+            detectable: Mutex::default(),
         }
     }
 
@@ -83,6 +86,10 @@ impl<'a> DeriveContext<'a> {
         self.planned.get(cell).copied().unwrap_or(0)
     }
 
+    fn known_detectable(&self) -> MutexGuard<'_, HashMap<u64, Option<f64>>> {
+        self.detectable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the smallest ratio that `effect` shows with the power [`POWER`], by the interval's
     /// standard error and degrees of freedom. `None` without an interval.
     ///
@@ -92,12 +99,12 @@ impl<'a> DeriveContext<'a> {
         let alpha = self.plan.study.design.certainty.error_rate.value() / self.looks as f64;
         let Spread::Student { degrees_of_freedom, .. } = effect.spread else { return Ok(None) };
         let freedom = power::rounded_freedom(degrees_of_freedom);
-        let known = self.detectable.borrow().get(&freedom.to_bits()).copied();
+        let known = self.known_detectable().get(&freedom.to_bits()).copied();
         let shift = match known {
             Some(known) => known,
             None => {
                 let found = power::detectable_shift(alpha, freedom, POWER)?;
-                self.detectable.borrow_mut().insert(freedom.to_bits(), found);
+                self.known_detectable().insert(freedom.to_bits(), found);
                 found
             }
         };

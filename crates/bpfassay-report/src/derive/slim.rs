@@ -140,7 +140,7 @@ impl RemovedParts {
         let places: HashMap<&str, usize> =
             plan.runs().zip(0..).map(|((_, run), place)| (run.spec.id.as_str(), place)).collect();
         let mut order: Vec<usize> = (0..runs.len()).collect();
-        order.sort_by_key(|&index| runs.get(index).and_then(|run| places.get(run.record.run.as_str())));
+        order.sort_by_cached_key(|&index| runs.get(index).and_then(|run| places.get(run.record.run.as_str())));
         let mut seen = HashSet::new();
         for index in order {
             let (Some(run), Some(programs)) = (runs.get_mut(index), of(index).and_then(|kept| kept.programs.as_ref()))

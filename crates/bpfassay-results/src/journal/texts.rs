@@ -14,7 +14,7 @@ use std::{
 };
 
 use bpfassay_study::Plan;
-use sha2::{Digest as _, Sha256};
+use twox_hash::XxHash3_128;
 
 use super::{
     FILE_NAME, JournalContents, JournalError, MAX_FILE,
@@ -33,13 +33,13 @@ const MOST_MAKERS: usize = 4;
 /// Texts per thread that can wait for the consumer.
 const WAITING: usize = 16;
 
-/// Location and SHA-256 of a record's text.
+/// Location and XXH3 sum of a record's text. The sum tells whether the text changed while it was read.
 #[derive(Debug, Clone)]
 pub struct TextPlace {
     source: TextSource,
     at: u64,
     length: usize,
-    sum: [u8; 32],
+    sum: u128,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -156,7 +156,7 @@ impl Texts {
             if let (TextSource::Journal, Some(comma)) = (place.source, bytes.first_mut()) {
                 *comma = b'{';
             }
-            match Sha256::digest(&bytes).as_slice() == place.sum {
+            match XxHash3_128::oneshot(&bytes) == place.sum {
                 true => String::from_utf8(bytes).map_err(|_| changed()),
                 false => Err(changed()),
             }
@@ -175,7 +175,7 @@ fn text_of(record: &RunRecord, object: EntryText<'_>) -> Result<RecordText, serd
     let is_in_journal = object.text.strip_prefix(TAG).is_some_and(|rest| rest.get(1..) == text.get(1..));
     let source = if is_in_journal { TextSource::Journal } else { TextSource::Spool };
     let at = object.at.saturating_add(TAG.len() as u64);
-    let place = TextPlace { source, at, length: text.len(), sum: Sha256::digest(&text).into() };
+    let place = TextPlace { source, at, length: text.len(), sum: XxHash3_128::oneshot(&text) };
     Ok(RecordText { place, other: (!is_in_journal).then_some(text) })
 }
 
