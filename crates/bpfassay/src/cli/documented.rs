@@ -9,6 +9,7 @@
     reason = "a test fails by panicking, and prints what it skips"
 )]
 
+mod help_pages;
 mod options;
 
 use std::{
