@@ -101,6 +101,6 @@ pub use session::Session;
 pub use slots::HostResources as Room;
 pub use slurm::{SlurmError, SlurmEvent, SlurmJob, SlurmProgress, Submission, WrongJob};
 pub use store::{Store, StoreOptions};
-pub use testbed::{Parts, ShellUse, Testbed};
+pub use testbed::{Parts, ShellUse, Testbed, missing_parts};
 pub use verify::{Verification, VerifyOutcome};
 pub use work::{DEFAULT_RESULTS, Interrupted, PlannedWork, conclude, conclude_in};

@@ -16,12 +16,14 @@ use bpfassay_study::{Plan, Target};
 use bpfassay_testbed::{
     image::GuestImage,
     manifest::{Check, Manifest},
+    missing::MissingParts,
     provider::{self, GuestRequest, local},
+    qemu::TrustedPackages,
     tools::tools_segment,
 };
 use tokio::sync::mpsc;
 
-use crate::{Error, Store, StudySelection, emulator};
+use crate::{Error, QemuSource, Store, StudySelection, emulator};
 
 /// Whether guests can be used by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +135,23 @@ impl Testbed {
         }
         Ok(Self { images, manifest })
     }
+}
+
+/// Finds the parts that the cache of `store` lacks for the guests of `plan`, and for the QEMU that
+/// boots them. Uses no network, and ignores packages of tools.
+///
+/// # Errors
+/// [`Error::Testbed`] for a kernel without a name in the catalogue, a checkout that cannot be read,
+/// and a cache that cannot be read.
+pub fn missing_parts(store: &Store, selection: &StudySelection, plan: &Plan) -> Result<MissingParts, Error> {
+    let apt = store.apt();
+    let request = GuestRequest { targets: targets_of(plan), ..selection.request(&apt, store) };
+    let mut qemu = false;
+    for (arch, _) in &request.targets {
+        qemu |= store.bundled_qemu == TrustedPackages::default()
+            && QemuSource::resolved(store.qemu, *arch)? == QemuSource::Lock;
+    }
+    Ok(MissingParts::of(&request, qemu)?)
 }
 
 /// Guests for some targets, or why there are none.

@@ -41,7 +41,7 @@ pub use expectation::Expectation;
 pub use feature::{ExpectedFeature, FeatureExpectations, Series};
 pub use gate::{Correction, Denied, Gate, Share, VerdictCertainty};
 pub use model::Model;
-pub use plan::{Block, Cell, LeftOut, Narrowing, Plan, PlannedRun};
+pub use plan::{Block, Cell, LeftOut, Narrowing, Plan, PlannedRun, file_system_id};
 pub use read::{folder, load};
 pub use shard::Shard;
 pub use study::{Addresses, Deadlines, GuestSize, Study, StudyDesign, WarmUp, WarmUpRule};

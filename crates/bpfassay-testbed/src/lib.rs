@@ -26,6 +26,7 @@ pub mod image;
 pub mod initramfs;
 pub mod kernel;
 pub mod manifest;
+pub mod missing;
 pub mod modules;
 pub mod names;
 pub mod payload;

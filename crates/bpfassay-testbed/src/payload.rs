@@ -168,6 +168,22 @@ struct RecordedPayload {
     asset: Option<ProgramAsset>,
 }
 
+/// Returns those of `archs` whose programs are not in the cache.
+///
+/// # Errors
+/// [`Error::Stage`] if the checkout cannot be read, [`Error::Build`] if there are no sources, and the
+/// errors of the cache.
+pub(crate) fn missing(cache: &Cache, sources: &ProgramSources, archs: &[Arch]) -> Result<Vec<Arch>> {
+    let WantedSources { source, .. } = WantedSources::find(sources)?;
+    let mut missing = Vec::new();
+    for &arch in archs {
+        if recorded(cache, source, arch, None)?.is_none() {
+            missing.push(arch);
+        }
+    }
+    Ok(missing)
+}
+
 /// Provides the programs for `archs` and passes each to `ready` as soon as it is available, until
 /// `ready` asks to stop. The order is: programs in the cache, then programs that a place of
 /// `sources` offers, then programs that must be built, in the order of `archs`. If some

@@ -132,7 +132,7 @@ impl<'a> GuestRequest<'a> {
         Self { apt, catalogue, targets: Vec::new(), sources, programs, shell: false }
     }
 
-    fn archs(&self) -> Vec<Arch> {
+    pub(crate) fn archs(&self) -> Vec<Arch> {
         self.targets.iter().map(|(arch, _)| *arch).collect::<BTreeSet<_>>().into_iter().collect()
     }
 }

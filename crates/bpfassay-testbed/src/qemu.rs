@@ -46,7 +46,7 @@ const LOADER: &str = "usr/bin/loader";
 const FIRMWARE: &[&str] = &["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"];
 
 /// Estimated size of the tree relative to its packages.
-const GROWTH: u64 = 5;
+pub(crate) const GROWTH: u64 = 5;
 /// Change this version when the same packages give another tree than before.
 const KEY_VERSION: &str = "qemu tree 1";
 const KIND: &str = "qemu";

@@ -88,7 +88,7 @@ const LEFT_OUT: &[&str] =
     &["./usr/share/doc", "./usr/share/info", "./usr/share/locale", "./usr/share/man", "./usr/share/lintian"];
 
 /// Approximate size of the root, in bytes.
-const SIZE: u64 = 2_100_000_000;
+pub(crate) const SIZE: u64 = 2_100_000_000;
 
 /// Change this version when the same packages give another root than before.
 const KEY_VERSION: &str = "1";
@@ -175,6 +175,18 @@ impl Toolchain {
             cache.record(KIND, &current, &RecordedToolchain { key: made.key, packages: made.packages.clone() })?;
             Ok(made)
         })
+    }
+
+    /// Returns whether the cache has the toolchain of the lock. Does not use the network.
+    ///
+    /// # Errors
+    /// [`Error::Build`] on a host that the toolchain does not run on, [`Error::Io`] or
+    /// [`Error::Damaged`] if the cache cannot be read or repaired.
+    pub(crate) fn is_cached(apt: &Apt<'_>) -> Result<bool> {
+        let lock = TestbedLock::bundled()?;
+        let Some(locked) = lock.toolchain(host_arch()?) else { return Ok(false) };
+        let packages: Vec<_> = locked.packages.iter().map(|located| located.package.clone()).collect();
+        Ok(apt.options().is_locked() && apt.cache().tree(KIND, &key(&packages))?.is_some())
     }
 
     /// Returns the packages for the manifest.

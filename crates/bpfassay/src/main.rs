@@ -16,6 +16,7 @@
 mod cli;
 mod commands;
 mod defaults;
+mod estimate;
 mod exit;
 mod host;
 mod output;

@@ -4,6 +4,7 @@
 
 mod event_printer;
 mod lines;
+mod matrix;
 mod stage_lines;
 mod timings;
 
@@ -39,6 +40,20 @@ impl Display {
         match self {
             Self::Human(shown) => Stages::watched(Arc::<EventPrinter>::clone(shown)),
             Self::Json => Stages::watched(Arc::new(JsonStages)),
+        }
+    }
+
+    /// Shows `line` to people.
+    pub(crate) fn line(&self, line: &str) {
+        if let Self::Human(shown) = self {
+            shown.line(line);
+        }
+    }
+
+    /// Shows a matrix of the runs of `plan` while they are measured, if there is a terminal.
+    pub(crate) fn show_matrix(&self, plan: &Plan) {
+        if let Self::Human(shown) = self {
+            shown.show_matrix(plan);
         }
     }
 
@@ -146,7 +161,7 @@ pub(crate) fn bundled(plan: &Plan) -> Option<&str> {
 }
 
 /// Formats a duration: `40 s`, `12 min`, `3 h 5 min`.
-fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
     match (seconds / 3600, seconds / 60 % 60) {
         (0, 0) => format!("{seconds} s"),

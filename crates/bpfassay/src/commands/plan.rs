@@ -9,7 +9,7 @@ use bpfassay_study::Plan;
 use bpfassay_vm::AcceleratorWish;
 
 use crate::{
-    cli,
+    cli, estimate,
     exit::{CommandOutcome, SUCCESS},
     selection::{Lacks, lacks, offline, selection, store_options},
 };
@@ -28,6 +28,12 @@ pub(crate) async fn plan(arguments: cli::PlanArgs, global: &cli::Global) -> Comm
         return Ok(SUCCESS);
     }
     super::print(&(as_text(&plan) + &lacks_as_text(&lacks(&selection, &plan)?)))?;
+    // Use the cache alone: planning downloads and builds nothing.
+    let estimate = match Store::open(&StoreOptions { qemu: cli::qemu_of_environment()?, ..offline(global) }) {
+        Ok(store) => estimate::lines(&store, &selection, &plan),
+        Err(error) => vec![format!("what is to be downloaded is not known: {}", plain::line(&error.to_string()))],
+    };
+    super::print(&format!("\n{}\n", estimate.join("\n")))?;
     if let Some(source) = arguments.qemu {
         let qemu = source.map_or_else(cli::qemu_of_environment, |source| Ok(Some(source)))?;
         // Use the cache alone: planning downloads and builds nothing.

@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     cli::{self, MessageFormat},
+    estimate,
     exit::{
         CommandFailure, CommandOutcome, INCONCLUSIVE, INFRASTRUCTURE, INTERRUPTED, REGRESSION, SUCCESS, UNEXPECTED,
     },
@@ -77,6 +78,7 @@ async fn measure(arguments: cli::RunArgs, global: &cli::Global) -> CommandOutcom
     missing.install_to_make(&stages)?;
     let asked = again(arguments.again);
     let store = mode.store(&options, &stages, asked)?;
+    estimate::lines(&store, &selection, &plan).iter().for_each(|line| display.line(line));
     let (wish, jobs) = (arguments.execution.accelerator, arguments.execution.jobs);
     let selection = Arc::new(selection);
     let session = if mode.begins_early(&plan, &selection, wish) {
@@ -112,11 +114,16 @@ async fn measure(arguments: cli::RunArgs, global: &cli::Global) -> CommandOutcom
         display: &display,
         here: None,
     });
+    display.show_matrix(plan);
+    let planned = work.blocks.iter().map(|to_do| to_do.open().count()).sum();
     let measuring = stages.begin(StageKind::Measuring, "");
     let summary =
         session.execute(work, &EventObserver::new(plan, session.provenance(), &reporter), &stop::on_signals()).await?;
     measuring.end(true);
     display.finish();
+    if !summary.cancelled && summary.paused.is_none() {
+        estimate::remember(&store, &stages, plan, planned);
+    }
     let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([&directory]));
     let end = RunEnd { summary, how_to_continue, against };
     // Reporting ends as a stage before the results are printed, so that `concluded` stays the last

@@ -32,6 +32,11 @@ impl Bar {
         ProgressDrawTarget::term_like_with_hz(Box::new(Self::default()), RATE)
     }
 
+    /// Returns the width of the terminal in columns.
+    pub(crate) fn columns() -> usize {
+        Self::default().width().into()
+    }
+
     fn push(&self, text: &str) {
         self.drawn.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
     }

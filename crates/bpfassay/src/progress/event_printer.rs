@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     io::Write as _,
     sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
     thread,
@@ -10,12 +11,14 @@ use std::{
 };
 
 use bpfassay_results::{Event, event::RunEnded, plain::excerpt};
+use bpfassay_study::Plan;
 use bpfassay_testbed::stages::{ProgressReport, Watcher};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use super::{
     duration,
     lines::{Repeated, booted_again, ended_badly, lines_of},
+    matrix::RunMatrix,
     stage_lines::{PATIENCE, StageLine, Underway},
 };
 use crate::output::{self, Bar};
@@ -39,6 +42,10 @@ pub(crate) struct EventPrinter {
     repeated: Mutex<Repeated>,
     /// The stages of the set-up.
     underway: Mutex<Underway>,
+    /// The matrix of the runs; `None` in logs, and before the plan is known.
+    matrix: Mutex<Option<RunMatrix>>,
+    /// The text of the matrix, for the bar.
+    below: Arc<Mutex<String>>,
     /// When a line was last written to a log.
     written: Mutex<Instant>,
 }
@@ -51,7 +58,7 @@ struct ShownGuest {
 }
 
 /// The bar while guests are measured.
-const TEMPLATE: &str = "{bar:24} {pos}/{len} runs{prefix}  {elapsed}  {wide_msg}";
+const TEMPLATE: &str = "{bar:24} {pos}/{len} runs{prefix}  {elapsed}  {wide_msg}\n{matrix}";
 /// The bar before guests are measured.
 const SET_UP: &str = "{elapsed}  {wide_msg}";
 
@@ -84,6 +91,8 @@ impl EventPrinter {
             in_flight: Mutex::default(),
             repeated: Mutex::default(),
             underway: Mutex::default(),
+            matrix: Mutex::default(),
+            below: Arc::default(),
             written: Mutex::new(began),
         };
         shown.set_template(SET_UP);
@@ -93,12 +102,37 @@ impl EventPrinter {
     fn set_template(&self, template: &str) {
         // If a template of ours does not parse, the bar keeps its style; a test parses them.
         if let Ok(style) = ProgressStyle::with_template(template) {
-            self.bar.set_style(style);
+            let below = Arc::clone(&self.below);
+            self.bar.set_style(style.with_key("matrix", move |_: &ProgressState, text: &mut dyn fmt::Write| {
+                // A text that cannot be formatted is not shown.
+                let _ = text.write_str(&locked(&below));
+            }));
         }
     }
 
+    /// Shows a matrix of the runs of `plan` below the bar.
+    pub(super) fn show_matrix(&self, plan: &Plan) {
+        if !self.bar.is_hidden() {
+            *locked(&self.matrix) = Some(RunMatrix::of(plan));
+        }
+    }
+
+    /// Adds the end of a run to the matrix. Returns whether the matrix shows it.
+    fn is_in_matrix(&self, ended: &RunEnded) -> bool {
+        let is_in_matrix = locked(&self.matrix).as_mut().is_some_and(|matrix| matrix.take(ended));
+        self.draw_matrix() && is_in_matrix
+    }
+
+    /// Formats the matrix for the bar. Returns whether there is one that fits the terminal.
+    fn draw_matrix(&self) -> bool {
+        let text = locked(&self.matrix).as_ref().map(|matrix| matrix.text(Bar::columns())).unwrap_or_default();
+        let is_shown = !text.is_empty();
+        *locked(&self.below) = text;
+        is_shown
+    }
+
     /// Writes one line, whatever `text` contains.
-    fn line(&self, text: &str) {
+    pub(super) fn line(&self, text: &str) {
         let text = excerpt(text, MOST);
         if self.bar.is_hidden() {
             *locked(&self.written) = Instant::now();
@@ -178,6 +212,10 @@ impl EventPrinter {
         }
         self.line_of_repeated();
         locked(&self.repeated).reported(ended);
+        let is_in_matrix = self.is_in_matrix(ended);
+        if is_in_matrix && ended.is_expected {
+            return;
+        }
         for line in lines_of(ended) {
             self.line(&line);
         }
@@ -199,6 +237,7 @@ impl EventPrinter {
         }
         match event {
             Event::Started(started) => {
+                self.draw_matrix();
                 self.set_template(TEMPLATE);
                 self.bar.set_position(0);
                 self.bar.set_length(started.runs);
@@ -221,7 +260,9 @@ impl EventPrinter {
             Event::Ready { block, seconds, kernel_release } => {
                 self.doing(block, "ready".to_owned());
                 let release = excerpt(kernel_release, MOST_OF_LINE);
-                self.line(&format!("{block}: ready after {seconds:.1} s (Linux {release})"));
+                if locked(&self.below).is_empty() {
+                    self.line(&format!("{block}: ready after {seconds:.1} s (Linux {release})"));
+                }
             }
             Event::Phase { block, run, phase } => {
                 let what = run.strip_prefix(block.as_str()).unwrap_or(run).trim_start_matches('_');

@@ -100,14 +100,15 @@ impl Repeated {
     }
 }
 
-/// Formats what a tracer counted of the workload; empty if none counted.
-fn counted(figures: &[ByteFigure]) -> String {
+/// Returns by how many bytes and calls a tracer's counts differ from the workload, by operation;
+/// empty if they are equal. `None` if no tracer counted.
+pub(super) fn byte_error(figures: &[ByteFigure]) -> Option<BTreeMap<&'static str, (i64, i64)>> {
     let errors: Vec<_> = figures
         .iter()
         .filter_map(|figure| Some((figure.operation, *figure.error.value()?, figure.call_error.value().copied())))
         .collect();
     if errors.is_empty() {
-        return String::new();
+        return None;
     }
     let mut sums = BTreeMap::<_, (i64, i64)>::new();
     for (operation, bytes, calls) in errors {
@@ -115,16 +116,21 @@ fn counted(figures: &[ByteFigure]) -> String {
         sum.0 = sum.0.saturating_add(bytes);
         sum.1 = sum.1.saturating_add(calls.unwrap_or(0));
     }
+    sums.retain(|_, sums| *sums != (0, 0));
+    Some(sums)
+}
+
+/// Formats what a tracer counted of the workload; empty if none counted.
+fn counted(figures: &[ByteFigure]) -> String {
+    let Some(sums) = byte_error(figures) else { return String::new() };
+    if sums.is_empty() {
+        return "; every byte counted".to_owned();
+    }
     let wrong: Vec<String> = sums
         .iter()
-        .filter(|(_, sums)| **sums != (0, 0))
         .map(|(operation, (bytes, calls))| format!("{operation} {bytes:+} bytes, {calls:+} calls"))
         .collect();
-    if wrong.is_empty() {
-        "; every byte counted".to_owned()
-    } else {
-        format!("; differs from the workload: {}", wrong.join("; "))
-    }
+    format!("; differs from the workload: {}", wrong.join("; "))
 }
 
 #[cfg(test)]

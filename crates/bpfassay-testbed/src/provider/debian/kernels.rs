@@ -125,7 +125,7 @@ impl<'a> KernelProvider<'a> {
     }
 
     /// Returns the build in the lock for `name`, unless the options ask for another.
-    pub(super) fn locked(&self, arch: Arch, name: &str) -> Option<&'a LockedKernel> {
+    pub(crate) fn locked(&self, arch: Arch, name: &str) -> Option<&'a LockedKernel> {
         self.apt.options().is_locked().then(|| self.catalogue.lock().kernel(arch, name)).flatten()
     }
 

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The parts of guests that the cache lacks, known before anything is downloaded or built.
+
+use bpfassay_protocol::Arch;
+
+use crate::{
+    Result,
+    apt::Package,
+    payload,
+    provider::{GuestRequest, debian::KernelProvider, local},
+    qemu::{self, Emulator},
+    testbed_lock::TestbedLock,
+    toolchain::{self, Toolchain},
+};
+
+/// The parts of guests that the cache lacks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MissingParts {
+    /// Architecture and name of each kernel.
+    pub kernels: Vec<(Arch, String)>,
+    /// The architectures whose guest programs have to be built, or fetched from a place that offers
+    /// them.
+    pub programs: Vec<Arch>,
+    /// Whether the cross toolchain has to be made.
+    pub toolchain: bool,
+    /// Whether the QEMU of the lock has to be unpacked.
+    pub qemu: bool,
+    /// Bytes of the packages to download; `None` if [`crate::testbed_lock`] does not name all of
+    /// them.
+    pub download: Option<u64>,
+    /// Estimated bytes that the cache grows by; `None` with `download`.
+    pub disk: Option<u64>,
+}
+
+/// Estimated size of a kernel's tree and of its segments of guests, relative to its packages:
+/// measured for the kernels of the study `quick`.
+const KERNEL_GROWTH: u64 = 3;
+/// Estimated size of the guest programs of one architecture, with what their build leaves, in bytes.
+const PROGRAMS_SIZE: u64 = 30_000_000;
+
+impl MissingParts {
+    /// Finds what the cache lacks for `request`, and for QEMU of the lock if `qemu` is set. Uses no
+    /// network, and ignores packages of tools.
+    ///
+    /// # Errors
+    /// [`crate::Error`] for an unknown kernel, for a checkout that cannot be read, and if the cache
+    /// cannot be read.
+    pub fn of(request: &GuestRequest<'_>, qemu: bool) -> Result<Self> {
+        let mut missing = Self { download: Some(0), disk: Some(0), ..Self::default() };
+        let cache = request.apt.cache();
+        if qemu && Emulator::cached(cache)?.is_none() {
+            missing.qemu = true;
+            let locked = qemu::locked()?;
+            missing.add(
+                request,
+                locked.as_ref().map(|locked| locked.packages.iter().map(|of| &of.package)),
+                |size| size.saturating_mul(qemu::GROWTH) / 2,
+            )?;
+        }
+        if request.sources.are_made() {
+            return Ok(missing);
+        }
+        let provider = KernelProvider::new(request.apt, request.catalogue);
+        for (arch, name) in request.targets.iter().filter(|(_, name)| name != local::NAME) {
+            if provider.cached(*arch, name)?.is_none() {
+                missing.kernels.push((*arch, name.clone()));
+                let locked = provider.locked(*arch, name);
+                missing.add(request, locked.map(|locked| locked.packages.iter().map(|of| &of.package)), |size| {
+                    size.saturating_mul(KERNEL_GROWTH)
+                })?;
+            }
+        }
+        missing.programs = payload::missing(cache, request.programs, &request.archs())?;
+        missing.disk = missing.disk.map(|disk| disk + PROGRAMS_SIZE.saturating_mul(missing.programs.len() as u64));
+        if !missing.programs.is_empty() && !Toolchain::is_cached(request.apt)? {
+            missing.toolchain = true;
+            let lock = TestbedLock::bundled()?;
+            let locked = toolchain::host_arch().ok().and_then(|host| lock.toolchain(host));
+            let locked = locked.filter(|_| request.apt.options().is_locked());
+            missing
+                .add(request, locked.map(|locked| locked.packages.iter().map(|of| &of.package)), |_| toolchain::SIZE)?;
+        }
+        Ok(missing)
+    }
+
+    /// Adds those of `packages` that the cache lacks, and the size of what is made from their sizes;
+    /// `None` if the packages are not known.
+    fn add<'p>(
+        &mut self,
+        request: &GuestRequest<'_>,
+        packages: Option<impl Iterator<Item = &'p Package>>,
+        made: impl Fn(u64) -> u64,
+    ) -> Result<()> {
+        let Some(packages) = packages else {
+            (self.download, self.disk) = (None, None);
+            return Ok(());
+        };
+        let (mut all, mut absent) = (0_u64, 0_u64);
+        for package in packages {
+            all = all.saturating_add(package.size);
+            if request.apt.cache().object(&package.sha256)?.is_none() {
+                absent = absent.saturating_add(package.size);
+            }
+        }
+        self.download = self.download.map(|download| download.saturating_add(absent));
+        self.disk = self.disk.map(|disk| disk.saturating_add(absent).saturating_add(made(all)));
+        Ok(())
+    }
+
+    /// Whether the cache has everything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kernels.is_empty() && self.programs.is_empty() && !self.toolchain && !self.qemu
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        apt::{Apt, FetchOptions},
+        cache::Cache,
+        catalogue::Catalogue,
+        payload::ProgramSources,
+        provider::Sources,
+    };
+
+    fn missing(targets: &[(Arch, &str)], qemu: bool) -> MissingParts {
+        missing_with(FetchOptions::default(), targets, qemu)
+    }
+
+    fn missing_with(options: FetchOptions, targets: &[(Arch, &str)], qemu: bool) -> MissingParts {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path().join("cache")).unwrap();
+        let (apt, catalogue) = (Apt::new(&cache, options), Catalogue::bundled().unwrap());
+        let (sources, programs) = (Sources::default(), ProgramSources::default());
+        let targets = targets.iter().map(|(arch, name)| (*arch, (*name).to_owned())).collect();
+        let request = GuestRequest { targets, ..GuestRequest::new(&apt, &catalogue, &sources, &programs) };
+        MissingParts::of(&request, qemu).unwrap()
+    }
+
+    #[test]
+    fn an_empty_cache_lacks_what_the_lock_names() {
+        let lock = TestbedLock::bundled().unwrap();
+        let size = |arch, name| -> u64 {
+            let kernel =
+                lock.kernels().iter().find(|kernel| kernel.architecture == arch && kernel.name == name).unwrap();
+            kernel.packages.iter().map(|located| located.package.size).sum()
+        };
+        let host = toolchain::host_arch().unwrap();
+        let of =
+            |packages: &[crate::apt::Located]| -> u64 { packages.iter().map(|located| located.package.size).sum() };
+        let tools = of(&lock.toolchain(host).unwrap().packages);
+        let one = missing(&[(Arch::Aarch64, "6.12")], false);
+        assert_eq!((one.programs, one.toolchain, one.qemu), (vec![Arch::Aarch64], true, false));
+        assert_eq!(one.download, Some(size(Arch::Aarch64, "6.12") + tools));
+        let two = missing(&[(Arch::Aarch64, "6.12"), (Arch::X86_64, "6.1")], true);
+        let kernels = size(Arch::Aarch64, "6.12") + size(Arch::X86_64, "6.1");
+        assert_eq!(two.download, Some(kernels + tools + of(&lock.qemu(host).unwrap().packages)));
+        assert!(two.disk > two.download && two.qemu && two.kernels.len() == 2, "{two:?}");
+    }
+
+    #[test]
+    fn the_newest_packages_have_no_known_size() {
+        let newest = FetchOptions { newest: true, ..FetchOptions::default() };
+        let missing = missing_with(newest, &[(Arch::X86_64, "6.12")], false);
+        assert_eq!((missing.download, missing.disk), (None, None), "{missing:?}");
+        assert!(missing.toolchain && missing.kernels.len() == 1, "{missing:?}");
+    }
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The matrix below the bar while guests are measured: how many runs of each cell have ended, and
+//! whether its tool attaches and counts right so far. It has no overheads, because further runs
+//! change their intervals.
+
+use std::collections::HashMap;
+
+use bpfassay_results::{
+    event::{Ending, RunEnded},
+    plain::excerpt,
+};
+use bpfassay_study::{Cell, Plan, file_system_id};
+
+use super::lines::byte_error;
+
+/// The largest number of rows.
+const MOST_ROWS: usize = 16;
+/// The largest number of columns.
+const MOST_COLUMNS: usize = 4;
+/// Width of a column.
+const WIDTH: usize = 14;
+/// The longest label of a row, in characters.
+const LONGEST_LABEL: usize = 40;
+
+/// The state of the runs of a study.
+pub(super) struct RunMatrix {
+    /// Names of what is measured: a tool, or the bundled tracer by its probe.
+    columns: Vec<String>,
+    rows: Vec<Row>,
+    /// Row and column of each run that is no warm-up, by the run's id.
+    places: HashMap<String, (usize, usize)>,
+}
+
+struct Row {
+    label: String,
+    cells: Vec<CellSoFar>,
+}
+
+/// The runs of one cell.
+#[derive(Default)]
+struct CellSoFar {
+    planned: usize,
+    /// How each run ended; a repeated run has its last end.
+    ended: HashMap<String, RunState>,
+}
+
+/// How a run ended. The last one in this order is shown for a cell.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum RunState {
+    Measured,
+    Exact,
+    Refused,
+    Differs,
+    Unexpected,
+    Failed,
+}
+
+impl RunState {
+    fn of(ended: &RunEnded) -> Self {
+        match (ended.outcome, ended.is_expected) {
+            (Ending::Failed, _) => Self::Failed,
+            (_, false) => Self::Unexpected,
+            (Ending::Refused, true) => Self::Refused,
+            (Ending::Measured, true) => match byte_error(&ended.bytes) {
+                None => Self::Measured,
+                Some(sums) if sums.is_empty() => Self::Exact,
+                Some(_) => Self::Differs,
+            },
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Exact => "exact",
+            Self::Refused => "refused",
+            Self::Differs => "differs",
+            Self::Unexpected => "UNEXPECTED",
+            Self::Failed => "FAILED",
+        }
+    }
+}
+
+impl CellSoFar {
+    fn text(&self) -> String {
+        if self.planned == 0 {
+            return "-".to_owned();
+        }
+        let words = self.ended.values().max().map_or("", |state| state.words());
+        format!("{}/{} {words}", self.ended.len(), self.planned).trim_end().to_owned()
+    }
+
+    fn is_under_way(&self) -> bool {
+        !self.ended.is_empty() && self.ended.len() < self.planned
+    }
+
+    fn is_bad(&self) -> bool {
+        self.ended.values().any(|state| *state >= RunState::Differs)
+    }
+}
+
+impl RunMatrix {
+    /// Returns the matrix of the runs of `plan`, none of which has ended.
+    pub(super) fn of(plan: &Plan) -> Self {
+        let has_several = |of: &dyn Fn(&Cell) -> String| {
+            let mut all = plan.cells.iter().map(of);
+            all.next().is_some_and(|first| all.any(|other| other != first))
+        };
+        let has_places = has_several(&|cell| format!("{} {}", cell.case, file_system_id(&cell.file_system)));
+        let label = |cell: &Cell| {
+            let of_place = format!(" {} {}", cell.case, file_system_id(&cell.file_system));
+            let text = format!("{}{}", cell.target, if has_places { of_place.as_str() } else { "" });
+            excerpt(&text, LONGEST_LABEL)
+        };
+        let (mut matrix, mut of_cells) =
+            (Self { columns: Vec::new(), rows: Vec::new(), places: HashMap::new() }, HashMap::new());
+        for cell in plan.measured_cells().into_iter().filter(|cell| !cell.is_baseline()) {
+            let title = cell.tool.clone().unwrap_or_else(|| cell.probe.to_string());
+            let column = position(&mut matrix.columns, |known| *known == title, || title.clone());
+            let label = label(cell);
+            let row = position(
+                &mut matrix.rows,
+                |row| row.label == label,
+                || Row { label: label.clone(), cells: Vec::new() },
+            );
+            of_cells.insert(cell.id.as_str(), (row, column));
+        }
+        for row in &mut matrix.rows {
+            row.cells.resize_with(matrix.columns.len(), CellSoFar::default);
+        }
+        let runs = plan.measured_blocks().into_iter().flat_map(|block| &block.runs);
+        for run in runs.filter(|run| !run.warm_up) {
+            let Some(place) = of_cells.get(run.cell.as_str()) else { continue };
+            matrix.places.insert(run.spec.id.clone(), *place);
+            if let Some(cell) = matrix.cell(*place) {
+                cell.planned += 1;
+            }
+        }
+        matrix
+    }
+
+    fn cell(&mut self, (row, column): (usize, usize)) -> Option<&mut CellSoFar> {
+        self.rows.get_mut(row)?.cells.get_mut(column)
+    }
+
+    /// Adds the end of a run. Returns whether the matrix shows it.
+    pub(super) fn take(&mut self, ended: &RunEnded) -> bool {
+        let Some(place) = self.places.get(&ended.run).copied() else { return false };
+        let Some(cell) = self.cell(place) else { return false };
+        cell.ended.insert(ended.run.clone(), RunState::of(ended));
+        true
+    }
+
+    /// Formats the matrix with lines of at most `width` columns. With too many rows, those under way
+    /// and those with faults come first. Empty with too many columns.
+    pub(super) fn text(&self, width: usize) -> String {
+        let of_label = self.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or_default();
+        if self.columns.len() > MOST_COLUMNS
+            || self.columns.is_empty()
+            || of_label + self.columns.len() * (WIDTH + 2) > width
+        {
+            return String::new();
+        }
+        let is_first = |row: &&Row| row.cells.iter().any(|cell| cell.is_under_way() || cell.is_bad());
+        let rows: Vec<&Row> = match self.rows.len() {
+            0..=MOST_ROWS => self.rows.iter().collect(),
+            _ => self.rows.iter().filter(is_first).take(MOST_ROWS).collect(),
+        };
+        let line = |label: &str, cells: Vec<String>| {
+            let cells: String = cells.iter().map(|cell| format!("  {:WIDTH$}", excerpt(cell, WIDTH))).collect();
+            format!("  {label:of_label$}{cells}").trim_end().to_owned()
+        };
+        let head = line("", self.columns.clone());
+        let of_rows = rows.iter().map(|row| line(&row.label, row.cells.iter().map(CellSoFar::text).collect()));
+        let more = self.rows.len().saturating_sub(rows.len());
+        let more = (more > 0).then(|| format!("  … and {more} more rows"));
+        [head].into_iter().chain(of_rows).chain(more).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Returns the position of the element of `all` that `is_it`, which `make` appends if there is none.
+fn position<T>(all: &mut Vec<T>, is_it: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> usize {
+    all.iter().position(is_it).unwrap_or_else(|| {
+        all.push(make());
+        all.len() - 1
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfassay_study::{Available, Narrowing};
+
+    use super::*;
+    use crate::progress::lines::tests::hostile;
+
+    fn quick() -> Plan {
+        let study = bpfassay_study::load("quick").unwrap();
+        bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap()
+    }
+
+    #[test]
+    fn each_cell_has_the_number_of_its_runs_and_the_worst_end() {
+        let plan = quick();
+        let mut matrix = RunMatrix::of(&plan);
+        assert_eq!(matrix.text(79).lines().count(), 1 + plan.targets().len());
+        let runs = |probe: &str| -> Vec<String> {
+            let of_target =
+                |run: &&bpfassay_study::PlannedRun| run.cell.starts_with("x86_64_6.12_") && run.cell.ends_with(probe);
+            plan.runs()
+                .map(|(_, run)| run)
+                .filter(of_target)
+                .filter(|run| !run.warm_up)
+                .map(|run| run.spec.id.clone())
+                .collect()
+        };
+        let (fexit, kprobe) = (runs("_fexit"), runs("_kprobe"));
+        let ended =
+            |run: &str, outcome, is_expected| RunEnded { run: run.to_owned(), outcome, is_expected, ..hostile() };
+        assert!(matrix.take(&ended(&fexit[0], Ending::Measured, true)));
+        // A run that is repeated counts once.
+        assert!(matrix.take(&ended(&fexit[0], Ending::Measured, true)));
+        assert!(matrix.take(&ended(&kprobe[0], Ending::Failed, false)));
+        assert!(matrix.take(&ended(&kprobe[1], Ending::Measured, true)));
+        assert!(!matrix.take(&ended("x86_64_6.12_quick_nfs4.2_1_w1_none", Ending::Measured, true)));
+        let text = matrix.text(79);
+        let line = text.lines().find(|line| line.contains("x86_64 6.12 ")).unwrap();
+        let of = fexit.len();
+        assert!(line.contains(&format!("2/{of} FAILED")) && line.contains(&format!("1/{of} measured")), "{text}");
+        assert_eq!(text.matches(&format!("0/{of}")).count(), 2 * (plan.targets().len() - 1), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() < 79), "{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_no_matrix_and_a_long_one_is_cut() {
+        let mut plan = quick();
+        assert_eq!(RunMatrix::of(&plan).text(30), "");
+        let cells = plan.cells.clone();
+        for number in 0..10 {
+            plan.cells.extend(cells.iter().cloned().map(|mut cell| {
+                cell.case = format!("other{number}");
+                cell.id = format!("{}_{number}", cell.id);
+                cell
+            }));
+        }
+        let text = RunMatrix::of(&plan).text(100);
+        assert!(text.lines().count() <= MOST_ROWS + 2 && text.ends_with("more rows"), "{text}");
+    }
+}
