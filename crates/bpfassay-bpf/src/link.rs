@@ -135,8 +135,8 @@ pub fn link_create(program: BorrowedFd<'_>, attach: u32, target: LinkTarget<'_>)
             attributes.rest[4] = u64::from_ne_bytes([a, b, c, d, 0, 0, 0, 0]);
         }
     }
-    // SAFETY: the addresses are of strings and lists that outlive the call, with their lengths
-    // beside them. The command returns a new descriptor.
+    // SAFETY: the addresses are of strings and lists that outlive the call, with their lengths. The
+    // command returns a new descriptor.
     unsafe { open(Command::LinkCreate, &mut attributes) }
 }
 

@@ -296,7 +296,7 @@ impl Map {
     /// Like [`Map::entries`], but stops when there are `most` entries or more.
     ///
     /// # Errors
-    /// Those of [`Map::entries`].
+    /// The errors of [`Map::entries`].
     pub fn first_entries(&self, most: usize) -> io::Result<Vec<Entry>> {
         #[repr(C)]
         struct Batch {

@@ -131,7 +131,7 @@ impl Info {
     /// on `object`. Returns the number of bytes that the kernel knows.
     ///
     /// # Safety
-    /// Addresses in `buffer` are 0, or valid for as many elements as the numbers beside them say.
+    /// Addresses in `buffer` are 0, or valid for as many elements as the numbers next to them say.
     pub(crate) unsafe fn fill<T>(object: BorrowedFd<'_>, buffer: &mut T) -> io::Result<usize> {
         /// The part of `union bpf_attr` for `BPF_OBJ_GET_INFO_BY_FD`.
         #[repr(C)]

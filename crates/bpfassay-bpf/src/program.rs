@@ -67,8 +67,8 @@ fn parse(info: &Info) -> ProgramInfo {
 /// There are no functions if the kernel interprets the program.
 ///
 /// # Errors
-/// Those of [`program_info`]. The kernel hides addresses because of `kernel.kptr_restrict` or a
-/// missing `CAP_SYS_ADMIN`; then the list is empty.
+/// The errors of [`program_info`]. The kernel hides addresses because of `kernel.kptr_restrict` or
+/// a missing `CAP_SYS_ADMIN`; then the list is empty.
 pub fn program_code(program: BorrowedFd<'_>) -> io::Result<(String, Vec<(u64, u32)>)> {
     /// The most functions of a program (`BPF_MAX_SUBPROGS`).
     const MOST: u32 = 256;
@@ -81,7 +81,7 @@ pub fn program_code(program: BorrowedFd<'_>) -> io::Result<(String, Vec<(u64, u3
     words[13] = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
     words[14] = addresses.as_mut_ptr() as u64;
     words[15] = lengths.as_mut_ptr() as u64;
-    // SAFETY: both addresses are of lists that outlive the call, with their lengths beside them.
+    // SAFETY: both addresses are of lists that outlive the call, with their lengths.
     unsafe { Info::fill(program, &mut words)? };
     let code = addresses.into_iter().zip(lengths).filter(|(address, length)| *address != 0 && *length != 0);
     Ok((asked.text(64), code.collect()))
@@ -208,8 +208,8 @@ pub fn load(program: ProgramSpec<'_>, instructions: &[u64]) -> Result<OwnedFd, L
     };
     let mut attempts = 1;
     loop {
-        // SAFETY: instructions, licence, log and functions outlive the call, with their lengths
-        // beside them. The command returns a new descriptor.
+        // SAFETY: instructions, licence, log and functions outlive the call, with their lengths.
+        // The command returns a new descriptor.
         match unsafe { open(Command::ProgLoad, &mut attributes) } {
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && attempts < ATTEMPTS => attempts += 1,
             Err(source) => {

@@ -11,7 +11,7 @@ use crate::{
     syscall::{Command, open},
 };
 
-/// Most instructions of a program that are copied: the verifier's limit
+/// Largest number of instructions of a program that are copied: the verifier's limit
 /// (`BPF_COMPLEXITY_LIMIT_INSNS`).
 const MOST_INSTRUCTIONS: u32 = 1_000_000;
 /// Most line records that are copied. The kernel accepts at most one per instruction of a program.
@@ -100,7 +100,7 @@ pub fn program_source(program: BorrowedFd<'_>) -> io::Result<ProgramSource> {
     // kernel/bpf/syscall.c).
     words[ADDRESS_COUNT] = pair(addresses, size_of::<LineInfo>() as u32);
     words[ADDRESS_SIZE] = pair(size_of::<u64>() as u32, 0);
-    // SAFETY: the addresses are of lists that outlive the call, with their lengths beside them.
+    // SAFETY: the addresses are of lists that outlive the call, with their lengths.
     unsafe { Info::fill(program, &mut words)? };
     // The kernel sets the address of a list to 0 if it does not show the content.
     if words[INSTRUCTIONS] == 0 {
@@ -140,7 +140,7 @@ pub fn btf_bytes(id: u32) -> io::Result<Option<Vec<u8>>> {
     }
     let mut bytes = vec![0_u8; length as usize];
     let mut words = [bytes.as_mut_ptr() as u64, pair(length, 0)];
-    // SAFETY: the address is of a buffer that outlives the call, with its length beside it.
+    // SAFETY: the address is of a buffer that outlives the call, with its length.
     unsafe { Info::fill(btf.as_fd(), &mut words)? };
     Ok(Some(bytes))
 }

@@ -46,7 +46,7 @@ pub fn of_object(object: &[u8]) -> Result<Vec<u8>, ObjectError> {
 /// Like [`of_object`], for a parsed file.
 ///
 /// # Errors
-/// Those of [`of_object`].
+/// The errors of [`of_object`].
 pub(crate) fn of_file<'a>(file: &object::File<'a, impl ReadRef<'a>>) -> Result<Vec<u8>, ObjectError> {
     let section = file.section_by_name(".BTF").ok_or(ObjectError::NoTypes)?;
     let original = section.data().map_err(|error| ObjectError::File(error.to_string()))?;

@@ -48,7 +48,7 @@ impl ControlListener {
     /// Executes the pending request, if there is one.
     ///
     /// # Errors
-    /// Those of `act`, and the system's error if the socket cannot be read or written to.
+    /// The errors of `act`, and the system's error if the socket cannot be read or written to.
     pub fn serve(&self, act: impl FnOnce(usize) -> io::Result<()>) -> io::Result<()> {
         let mut socket = match self.0.accept() {
             Ok((socket, _)) => socket,

@@ -8,7 +8,7 @@ use std::{
 
 use bpfassay_testbed::cache::MARKER;
 
-/// Makes a cache at `directory` from the cache whose objects `manifest` names. Damages the kernel
+/// Creates a cache at `directory` from the cache whose objects `manifest` names. Damages the kernel
 /// or a part of the initramfs for guests of `arch`. `draw` decides which file and where.
 ///
 /// # Errors

@@ -48,7 +48,7 @@ struct ChaosArguments {
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
 
-    /// The command [default: beside this program]
+    /// The command [default: next to this program]
     #[arg(long, value_name = "FILE")]
     bpfassay: Option<PathBuf>,
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The script of the stand-in for QEMU: what to do, and when. The driver writes the script to a
-//! file beside the stand-in before each command.
+//! file next to the stand-in before each command.
 
 use std::{
     fs, io,

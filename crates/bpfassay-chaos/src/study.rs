@@ -77,7 +77,7 @@ pub struct TrialStudy {
 }
 
 impl TrialStudy {
-    /// Makes the study of `shape`.
+    /// Creates the study of `shape`.
     ///
     /// # Errors
     /// [`ChaosError::Study`] if the study cannot be parsed or expanded.

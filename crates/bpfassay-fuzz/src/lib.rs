@@ -29,7 +29,7 @@ pub struct Target {
     entry: Entry,
     /// Files and directories of existing test data with more inputs, relative to the workspace.
     pub more: &'static [&'static str],
-    /// Makes inputs that would soon be outdated as files.
+    /// Creates inputs that would soon be outdated as files.
     made: fn() -> io::Result<Vec<Vec<u8>>>,
     /// Number of inputs in a test, chosen so that the test takes at most a second.
     pub inputs: u64,

@@ -26,8 +26,8 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Makes pipes for a program. Returns the reading ends, then the program's standard output and
-    /// standard error.
+    /// Creates pipes for a program. Returns the reading ends, then the program's standard output
+    /// and standard error.
     pub(crate) fn open() -> io::Result<(Self, PipeWriter, PipeWriter)> {
         let (output, standard_output) = io::pipe()?;
         let (error, standard_error) = io::pipe()?;

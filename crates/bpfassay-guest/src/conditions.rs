@@ -150,7 +150,7 @@ impl Conditions {
     /// called before and after the phases of a run whose tracer or tool loads programs.
     ///
     /// # Errors
-    /// Those of [`symbols::send_programs`] and of `under_test`.
+    /// The errors of [`symbols::send_programs`] and of `under_test`.
     pub(crate) fn send_programs(
         &mut self,
         link: &Link,
@@ -229,7 +229,7 @@ impl Conditions {
     /// Gives free pages to the CPU's lists before a run, if [`Self::fix`] has set up the kernel.
     ///
     /// # Errors
-    /// Those of [`free_memory::fill_with_pages_of_files`].
+    /// The errors of [`free_memory::fill_with_pages_of_files`].
     pub(crate) fn begin_run(&self) -> Result<()> {
         if self.is_set_up { free_memory::fill_with_pages_of_files() } else { Ok(()) }
     }
@@ -238,7 +238,7 @@ impl Conditions {
     /// appeared since, and gives free pages of every kind to the CPU's lists.
     ///
     /// # Errors
-    /// Those of [`Self::fix`] and of [`free_memory::fill_with_other_pages`].
+    /// The errors of [`Self::fix`] and of [`free_memory::fill_with_other_pages`].
     pub(crate) fn begin_phase(&mut self) -> Result<()> {
         if self.fix()?.is_some() { free_memory::fill_with_other_pages() } else { Ok(()) }
     }

@@ -212,7 +212,7 @@ fn remove_file(path: &str) -> Result<()> {
     }
 }
 
-/// Makes the directory of runs and the cgroup, named as in `made`, and records them before and
+/// Creates the directory of runs and the cgroup, named as in `made`, and records them before and
 /// after. `cgroups` is the directory of the cgroup.
 fn make(mut made: Made, cgroups: &str, mount: &MountFacts, name: CString, record: &Record) -> Result<TestDir> {
     let write = |made: &Made| record.write(made).map_err(Error::file("record what is made in", WORK_HERE));

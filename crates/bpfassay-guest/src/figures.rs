@@ -44,8 +44,8 @@ const READINGS: u32 = THREADS + 1;
 const THINNING: u32 = READINGS + 1;
 const TOOL_OUTPUT: u32 = THINNING + 1;
 
-/// Makes the figures smaller in the way number `reduction`. Returns `None` if there is no such way,
-/// and a note if something was left out.
+/// Makes the figures smaller in the way number `reduction`. Returns `None` if there is no such
+/// way, and a note if something was left out.
 fn reduce(figures: &mut RunFigures, reduction: u32) -> Option<Option<String>> {
     let (cgroup, device) = (figures.cgroup, figures.mount.device);
     let ours = move |samples: &mut dyn Iterator<Item = &mut Sample>| {

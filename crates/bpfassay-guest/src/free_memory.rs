@@ -71,7 +71,7 @@ pub(crate) fn fill_with_pages_of_files() -> Result<()> {
 /// moves as many of each kind, and these kinds have the fewest pages.
 ///
 /// # Errors
-/// Those of [`fill_with_pages_of_files`].
+/// The errors of [`fill_with_pages_of_files`].
 pub(crate) fn fill_with_other_pages() -> Result<()> {
     let pages = lists()?.high / OF_OTHER_KINDS;
     pipe(page_size(), pages).map(drop).map_err(Error::system("take pages of a pipe"))?;
@@ -90,7 +90,7 @@ const fn missing(lists: PageLists) -> Option<u64> {
     if lists.count < lists.high / 2 { Some(lists.high / 8 * 5) } else { None }
 }
 
-/// Makes a file in memory with this many `pages`, whose distance is `apart` pages.
+/// Creates a file in memory with this many `pages`, whose distance is `apart` pages.
 fn file(page: usize, pages: u64, apart: u64) -> io::Result<File> {
     let file = File::from(memfd_create(NAME, MemfdFlags::CLOEXEC)?);
     for number in 0..pages {
@@ -99,7 +99,7 @@ fn file(page: usize, pages: u64, apart: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a pipe that holds this many `pages`. Pages of a pipe are pages of the kernel, which it
+/// Creates a pipe that holds this many `pages`. Pages of a pipe are pages of the kernel, which it
 /// does not move.
 fn pipe(page: usize, pages: u64) -> io::Result<(io::PipeReader, io::PipeWriter)> {
     let (reader, mut writer) = io::pipe()?;

@@ -78,7 +78,7 @@ impl Link {
         Ok(Some(link))
     }
 
-    /// Makes a link that writes to `file` and receives no messages.
+    /// Creates a link that writes to `file` and receives no messages.
     pub(crate) fn into_file(file: File) -> Result<Self> {
         let link =
             Self { port: Arc::new(Mutex::new(file)), answers: false, gone: Arc::default(), barrier: Arc::default() };

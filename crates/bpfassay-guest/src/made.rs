@@ -43,7 +43,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Makes a record in `directory`, which is locked and closed to other users.
+    /// Creates a record in `directory`, which is locked and closed to other users.
     pub(crate) fn new(directory: &str, hierarchy: Arc<Hierarchy>) -> Self {
         Self { file: Path::new(directory).join("made.json"), hierarchy }
     }
@@ -148,7 +148,7 @@ mod tests {
         Record::new(&directory.display().to_string(), Arc::new(Hierarchy::at(directory)))
     }
 
-    /// Makes a record in a new directory, of a test directory that contains a file.
+    /// Creates a record in a new directory, of a test directory that contains a file.
     fn recorded() -> (tempfile::TempDir, Record, Made) {
         let directory = tempfile::tempdir().unwrap();
         let mount = directory.path().join("mount");

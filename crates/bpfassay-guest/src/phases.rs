@@ -15,7 +15,7 @@ use bpfassay_protocol::{
 
 use crate::proc::activity::Activity;
 
-/// Most phases of one workload: far more than any script has.
+/// Largest number of phases of one workload: far more than any script has.
 const MAX_PHASES: usize = 100_000;
 
 /// The phases so far.

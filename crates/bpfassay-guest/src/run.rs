@@ -42,7 +42,7 @@ use crate::{
 /// later runs with that tool end with the same refusal.
 ///
 /// # Errors
-/// Those of [`execute`].
+/// The errors of [`execute`].
 pub(crate) fn execute_all(
     specs: &[RunSpec],
     environment: &Environment,

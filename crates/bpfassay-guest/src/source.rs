@@ -60,7 +60,7 @@ fn look(program: BorrowedFd<'_>, is_compiled: bool, types: &mut Types) -> Result
     table(&kept, |offset| strings.at(offset).map(std::borrow::Cow::into_owned))
 }
 
-/// Makes the line table of a program. `string` returns the string at an offset.
+/// Creates the line table of a program. `string` returns the string at an offset.
 fn table(kept: &Kept, string: impl Fn(u32) -> Option<String>) -> Result<LineTable, String> {
     let transfers = transfers(&kept.instructions);
     if kept.lines.len() > MAX_RECORDS || transfers.len() > MAX_TRANSFERS {

@@ -99,7 +99,7 @@ pub(crate) fn name(node: Option<Node>) -> Result<()> {
     Ok(())
 }
 
-/// Makes the files and directories that tools and libraries expect, unless a user's tree contains
+/// Creates the files and directories that tools and libraries expect, unless a user's tree contains
 /// them. One of several nodes gets the names of all nodes.
 pub(crate) fn make_usual_files(node: Option<Node>) -> Result<()> {
     // The MPI library of a real IOR looks up its own host.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The directory of runs in the file system under test. In a guest, no other program uses it. On a
-//! running system, local users may be able to rename files beside their own, so nothing is accessed
-//! by path. The directory gets a name that cannot be predicted, is kept open, and everything in it
-//! is accessed relative to its descriptor.
+//! running system, local users may be able to rename files next to their own, so nothing is
+//! accessed by path. The directory gets a name that cannot be predicted, is kept open, and
+//! everything in it is accessed relative to its descriptor.
 
 use std::{
     ffi::{CStr, CString},
@@ -67,7 +67,7 @@ impl TestDir {
         tree::random_name(PREFIX).map_err(Error::system("draw a random name"))
     }
 
-    /// Makes a directory on a running system, with this name in the root directory of `mount`.
+    /// Creates a directory on a running system, with this name in the root directory of `mount`.
     ///
     /// # Errors
     /// The directory cannot be made, or another one is found under its name afterwards.
@@ -122,7 +122,7 @@ impl TestDir {
         self.open().and_then(|directory| tree::empty(&directory)).map_err(Error::file("empty", self.place()))
     }
 
-    /// Makes the directory `name` (no slashes) for a run.
+    /// Creates the directory `name` (no slashes) for a run.
     pub(crate) fn make_run(&self, name: &str) -> Result<RunDirectory> {
         let path = format!("{}/{name}", self.place());
         let make = || -> io::Result<RunDirectory> {

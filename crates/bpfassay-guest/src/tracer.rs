@@ -44,7 +44,7 @@ const READING: Duration = Duration::from_secs(60);
 /// How long detaching can take before the tracer is killed.
 const DETACHING: Duration = Duration::from_secs(30);
 
-/// Most rows of periodic samples that are kept, at about 150 bytes each.
+/// Largest number of rows of periodic samples that are kept, at about 150 bytes each.
 const MAX_ROWS: usize = 200_000;
 
 /// The outcome of an attempt to start a tracer.
@@ -134,7 +134,7 @@ fn arguments(spec: &RunSpec, environment: &Environment) -> Vec<String> {
     arguments
 }
 
-/// Makes the tracer's command. The agent reads standard output; standard error goes to `stderr`.
+/// Creates the tracer's command. The agent reads standard output; standard error goes to `stderr`.
 fn command(environment: &Environment, stderr: &File) -> Result<Command> {
     let mut command = Command::new(&environment.tracer);
     command

@@ -15,8 +15,8 @@ use rustix::{
     io::Errno,
 };
 
-/// Most rounds of emptying. A directory that another program keeps filling is an error, not an
-/// endless loop.
+/// Largest number of rounds of emptying. A directory that another program keeps filling is an
+/// error, not an endless loop.
 const MAX_ROUNDS: u32 = 100_000;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -31,7 +31,7 @@ pub(crate) fn open_at(parent: &File, name: &CStr) -> io::Result<File> {
     Ok(openat(parent, name, DIRECTORY, Mode::empty())?.into())
 }
 
-/// Makes the directory `name` in `parent`. An existing directory is an error.
+/// Creates the directory `name` in `parent`. An existing directory is an error.
 pub(crate) fn make_at(parent: &File, name: &CStr, mode: u32) -> io::Result<()> {
     Ok(mkdirat(parent, name, Mode::from_raw_mode(mode))?)
 }

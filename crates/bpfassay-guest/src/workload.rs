@@ -57,7 +57,7 @@ pub(crate) struct RunPaths<'a> {
 }
 
 impl<'a> RunPaths<'a> {
-    /// Makes the paths for run `id`.
+    /// Creates the paths for run `id`.
     pub(crate) fn new(environment: &'a Environment, id: &str) -> Self {
         let name = run_name::of(id);
         let data = match &environment.test_dir {
@@ -69,7 +69,7 @@ impl<'a> RunPaths<'a> {
         Self { environment, name, data, work, directory: None }
     }
 
-    /// Makes both directories.
+    /// Creates both directories.
     pub(crate) fn make(&mut self) -> Result<()> {
         let made = self.environment.test_dir.make_run(&self.name)?;
         self.data = made.path.clone();
@@ -77,7 +77,7 @@ impl<'a> RunPaths<'a> {
         self.make_work()
     }
 
-    /// Makes the directory for all other files. The data of several nodes are in one directory,
+    /// Creates the directory for all other files. The data of several nodes are in one directory,
     /// which the first node has made.
     pub(crate) fn make_work(&self) -> Result<()> {
         fs::create_dir_all(&self.work).map_err(Error::file("make directory", &self.work))
@@ -106,7 +106,7 @@ impl<'a> RunPaths<'a> {
         format!("{}/ranks", self.work)
     }
 
-    /// Makes a new file for output of `program`, readable and writable.
+    /// Creates a new file for output of `program`, readable and writable.
     pub(crate) fn output(&self, program: &str) -> Result<File> {
         let path = format!("{}/{program}.out", self.work);
         File::options().read(true).write(true).create_new(true).open(&path).map_err(Error::file("make", path))
@@ -148,8 +148,8 @@ const OF_LAUNCHER: &[(&str, &str)] = &[
     ("PRTE_MCA_plm_ssh_agent", ranks::RSH),
 ];
 
-/// Makes the command line of `workload` for this guest's `part`. `launcher` is the `mpiexec` for a
-/// real IOR with several ranks.
+/// Creates the command line of `workload` for this guest's `part`. `launcher` is the `mpiexec` for
+/// a real IOR with several ranks.
 fn command_line(workload: &Workload, part: Part, paths: &RunPaths<'_>, launcher: Option<&str>) -> Result<CommandLine> {
     let (summary, script) = (paths.summary(), paths.script());
     let place = paths.environment.node.map(Node::place);
@@ -372,8 +372,8 @@ impl CommandLine {
     }
 }
 
-/// Starts `command` inside `cgroup` and `namespace`. It inherits one descriptor besides the usual
-/// three.
+/// Starts `command` inside `cgroup` and `namespace`. It inherits one descriptor in addition to the
+/// usual three.
 pub(crate) fn spawn_in(
     cgroup: &Cgroup,
     mut command: Command,

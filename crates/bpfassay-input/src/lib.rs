@@ -131,7 +131,7 @@ fn beneath(directory: &Path, name: &Path, flags: OFlags) -> io::Result<OwnedFd> 
 /// Reads all of the file at `path`, at most `limit` bytes.
 ///
 /// # Errors
-/// Those of [`open`], and [`NoInput::TooLarge`] for more than `limit` bytes.
+/// The errors of [`open`], and [`NoInput::TooLarge`] for more than `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_file(open(path)?, limit)
 }
@@ -139,7 +139,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// Reads all of the text file at `path`, at most `limit` bytes.
 ///
 /// # Errors
-/// Those of [`read`], and `InvalidData` for text that is not UTF-8.
+/// The errors of [`read`], and `InvalidData` for text that is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     read_text_file(open(path)?, limit)
 }
@@ -147,7 +147,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 /// Reads the rest of an open text file, at most `limit` bytes.
 ///
 /// # Errors
-/// Those of [`read_file`], and `InvalidData` for text that is not UTF-8.
+/// The errors of [`read_file`], and `InvalidData` for text that is not UTF-8.
 pub fn read_text_file(file: File, limit: u64) -> io::Result<String> {
     text(read_file(file, limit)?)
 }
@@ -155,7 +155,7 @@ pub fn read_text_file(file: File, limit: u64) -> io::Result<String> {
 /// Reads all of the file `name` below `directory`, at most `limit` bytes.
 ///
 /// # Errors
-/// Those of [`open_beneath`], and [`NoInput::TooLarge`] for more than `limit` bytes.
+/// The errors of [`open_beneath`], and [`NoInput::TooLarge`] for more than `limit` bytes.
 pub fn read_beneath(directory: &Path, name: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_file(open_beneath(directory, name)?, limit)
 }
@@ -163,7 +163,7 @@ pub fn read_beneath(directory: &Path, name: &Path, limit: u64) -> io::Result<Vec
 /// Reads all of the text file `name` below `directory`, at most `limit` bytes.
 ///
 /// # Errors
-/// Those of [`read_beneath`], and `InvalidData` for text that is not UTF-8.
+/// The errors of [`read_beneath`], and `InvalidData` for text that is not UTF-8.
 pub fn read_text_beneath(directory: &Path, name: &Path, limit: u64) -> io::Result<String> {
     text(read_beneath(directory, name, limit)?)
 }

@@ -231,8 +231,8 @@ const fn takes_value(letter: char) -> bool {
 }
 
 impl Plan {
-    /// Makes the plan of a command line with [`Invocation::parse`] and [`Invocation::plan`]. `read`
-    /// reads the script.
+    /// Creates the plan of a command line with [`Invocation::parse`] and [`Invocation::plan`].
+    /// `read` reads the script.
     ///
     /// # Errors
     /// [`OptionsError`] if an option is unknown, lacks its value or contradicts another one; the

@@ -43,7 +43,7 @@ impl<T: Copy> Copies<T> {
         &mut self.0[last]
     }
 
-    /// Makes a test's copy of the settings when the test ends. Later directives still change the
+    /// Creates a test's copy of the settings when the test ends. Later directives still change the
     /// copy. Returns its index.
     fn seal(&mut self) -> usize {
         let copy = *self.current();

@@ -18,14 +18,14 @@ use crate::{
     flow::{Conditional, Flow},
 };
 
-/// Most programs, bytes of text, and numbers that are kept of a boot, because a boot's entry in the
-/// journal is one line.
+/// Largest number of programs, bytes of text, and numbers that are kept of a boot, because a boot's
+/// entry in the journal is one line.
 const MAX_PROGRAMS: usize = 4096;
 const MAX_TEXT: usize = 4 << 20;
 const MAX_NUMBERS: usize = 1 << 20;
-/// Most bytes of line tables that a guest may send.
+/// Largest number of bytes of line tables that a guest may send.
 const MAX_TABLES: usize = 64 << 20;
-/// Most functions of one program (`BPF_MAX_SUBPROGS`).
+/// Largest number of functions of one program (`BPF_MAX_SUBPROGS`).
 const MAX_FUNCTIONS: usize = 256;
 
 /// The lines and branches of programs under test that have run in a boot so far.

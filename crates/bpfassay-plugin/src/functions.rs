@@ -8,7 +8,7 @@ use bpfassay_results::Misses;
 
 use crate::{Window, format::PAGE};
 
-/// Most kernel functions that are kept, several times the number that kernels have.
+/// Largest number of kernel functions that are kept, several times the number that kernels have.
 const MAX_FUNCTIONS: usize = 1 << 20;
 /// Length of the longest name: a kernel symbol (`KSYM_NAME_LEN`) with a module's name.
 const MAX_NAME: usize = 600;

@@ -20,7 +20,7 @@ use super::api::{Block, Instruction, access_bytes};
 #[path = "model.rs"]
 mod model;
 
-/// Most blocks that are distinguished, including those of user space.
+/// Largest number of blocks that are distinguished, including those of user space.
 const STEPS: usize = 1 << 22;
 
 /// The model and its findings in the current window.

@@ -5,7 +5,7 @@ use bpfassay_results::Misses;
 
 use crate::format::{KERNEL, MAGIC, MAGIC_MODEL};
 
-/// Most blocks of a window: the number of the plugin's counters.
+/// Largest number of blocks of a window: the number of the plugin's counters.
 const MAX_BLOCKS: u64 = 1 << 20;
 const HEAD: usize = 5;
 const RECORD: usize = 4;

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Most ranks of one run.
+/// Largest number of ranks of one run.
 pub const MAX_RANKS: u32 = 1024;
 
 /// Times of the calls that moved data in one phase, in nanoseconds of the guest's clock. A call's

@@ -116,8 +116,8 @@ impl Decoder {
     /// Returns the next whole message, or `None` until more bytes arrive.
     ///
     /// # Errors
-    /// Those of [`Self::payload`], and [`FrameError::Payload`] if the frame does not contain a `T`.
-    /// The rest of the stream is unreadable then.
+    /// The errors of [`Self::payload`], and [`FrameError::Payload`] if the frame does not contain a
+    /// `T`. The rest of the stream is unreadable then.
     #[expect(
         clippy::should_implement_trait,
         reason = "the type of the message is chosen call by call, which no iterator can"

@@ -103,7 +103,7 @@ pub struct ExtraMount {
 impl ExtraMount {
     /// Longest [`Self::path`] in bytes, well below `PATH_MAX` because files below it have names.
     pub const MAX_PATH: usize = 1024;
-    /// Most extra mounts of a study.
+    /// Largest number of extra mounts of a study.
     pub const MOST: usize = 16;
 }
 
@@ -189,7 +189,7 @@ pub struct RunSpec {
     /// Further arguments of the tracer, after those of the agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracer_arguments: Vec<String>,
-    /// Another tool that runs in place of the tracer, or beside the tracer as its reference.
+    /// Another tool that runs in place of the tracer, or with the tracer as its reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<Tool>,
     /// Repeats a warm-up until its figures are steady; `None` is one run.
@@ -331,7 +331,7 @@ pub const SUMMARY: &str = "{summary}";
 /// The placeholder in a [`Workload`]'s arguments for the file that contains its [`Script`].
 pub const SCRIPT: &str = "{script}";
 
-/// Most bytes that a program may write to standard output.
+/// Largest number of bytes that a program may write to standard output.
 pub const MAX_OUTPUT: usize = 1 << 20;
 
 names! {

@@ -302,7 +302,7 @@ pub struct WarmUp {
     pub durations_ns: Vec<Vec<u64>>,
 }
 
-/// Most threads of a workload that are recorded.
+/// Largest number of threads of a workload that are recorded.
 pub const MAX_TASKS: usize = 256;
 
 /// One timed phase of the workload, between two barriers.

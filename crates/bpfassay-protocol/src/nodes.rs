@@ -24,7 +24,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Most nodes that can run a workload together.
+    /// Largest number of nodes that can run a workload together.
     pub const MOST: u32 = 8;
 
     /// The server of `count` nodes.

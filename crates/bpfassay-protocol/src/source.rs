@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Most line records of a program that are sent.
+/// Largest number of line records of a program that are sent.
 pub const MAX_RECORDS: usize = 16_384;
-/// Most transfers of control of a program that are sent.
+/// Largest number of transfers of control of a program that are sent.
 pub const MAX_TRANSFERS: usize = 16_384;
 /// Longest file name that is sent, in bytes. The end of a longer one is sent.
 pub const MAX_FILE_NAME: usize = 1024;

@@ -13,7 +13,7 @@ use crate::{names, tracer::Sample};
 /// Most bytes of a tool's output that a guest keeps in one run. Later ones are counted and dropped.
 pub const MAX_CAPTURED: usize = 1 << 20;
 
-/// Most pieces of a tool's output that a guest keeps in one run.
+/// Largest number of pieces of a tool's output that a guest keeps in one run.
 pub const MAX_PIECES: usize = 20_000;
 
 /// A tool for a guest to run. It is started before the workload and stopped after it.

@@ -301,8 +301,8 @@ pub struct Ratio {
     /// includes the declared layout term. If runs are not compared in pairs, one boot is one
     /// observation, and nothing is claimed.
     pub unit: Unit,
-    /// Contributions to the interval besides this cell's pairs: the variance of other cells, and
-    /// the declared layout term.
+    /// Contributions to the interval in addition to this cell's pairs: the variance of other cells,
+    /// and the declared layout term.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooled: Option<Pooled>,
 }

@@ -112,8 +112,8 @@ type NamedResults<'a> = (&'a str, &'a Results);
 /// result are in the order of their versions.
 ///
 /// # Errors
-/// [`NotComparable`], if the results were measured by different clocks or in guests with different
-/// set-ups, or if there are none.
+/// [`NotComparable`], if the results were measured under different clocks or in guests with
+/// different set-ups, or if there are none.
 pub fn trend<R: Borrow<Results>>(results: &[(String, R)]) -> Result<Trend, NotComparable> {
     let results: Vec<NamedResults<'_>> =
         results.iter().map(|(name, results)| (name.as_str(), results.borrow())).collect();
@@ -209,7 +209,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Makes the series to which `model` belongs, without its changes, and its points for the search.
+/// Creates the series to which `model` belongs, without its changes, and its points for the search.
 fn one(
     index: &Index<'_>,
     model: &CellResult,

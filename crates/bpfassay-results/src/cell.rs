@@ -67,7 +67,7 @@ pub struct CellResult {
 pub struct ToolResult {
     /// Every kind of fault: found in a run, looked for and not found, or not looked for and why.
     pub findings: Vec<FindingResult>,
-    /// The tool's figures beside the truth. Both come from the last run with the
+    /// The tool's figures, each with what really happened. Both come from the last run with the
     /// bundled tracer as reference tracer. Requested bytes come from the last run whose reference
     /// tracer counts requested bytes.
     pub figures: Vec<Compared>,
@@ -387,13 +387,14 @@ pub struct Overhead {
     /// corrected over all cells. `None` if the study has no margin.
     #[serde(default)]
     pub negligible: Option<bool>,
-    /// Data besides the cell's own observations that the interval uses; `None` if there is none.
+    /// Data in addition to the cell's own observations that the interval uses; `None` if there is
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooled: Option<Pooled>,
 }
 
-/// Data besides the row's own observations that an interval uses: the variance of other rows of the
-/// matrix (moderated t), and a declared layout term.
+/// Data in addition to the row's own observations that an interval uses: the variance of other rows
+/// of the matrix (moderated t), and a declared layout term.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pooled {
@@ -439,8 +440,8 @@ pub struct Cost {
 pub struct PooledCost {
     /// Per call of the workload.
     pub per_call: Estimate,
-    /// Data that the interval uses besides the row's own. Deviations are shares of the baseline's
-    /// instructions per call.
+    /// Data that the interval uses in addition to the row's own. Deviations are shares of the
+    /// baseline's instructions per call.
     pub with: Pooled,
 }
 

@@ -50,7 +50,7 @@ impl OpenDirectory {
     /// Opens the directory at `path`, which the user named. Symbolic links in `path` are followed.
     ///
     /// # Errors
-    /// Those of open(2): `NotADirectory` if `path` is something else.
+    /// The errors of open(2): `NotADirectory` if `path` is something else.
     pub fn open(path: &Path) -> io::Result<Self> {
         // The parent of a bare file name is the empty path.
         let place = if path.as_os_str().is_empty() { Path::new(".") } else { path };
@@ -61,7 +61,7 @@ impl OpenDirectory {
     /// Creates the directory at `path` and its parents if absent, and opens it.
     ///
     /// # Errors
-    /// Those of mkdir(2) and [`Self::open`].
+    /// The errors of mkdir(2) and [`Self::open`].
     pub fn make(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         Self::open(path)
@@ -76,7 +76,7 @@ impl OpenDirectory {
     /// Opens the subdirectory `name`.
     ///
     /// # Errors
-    /// Those of openat(2): `NotADirectory` for a symbolic link and for anything that is not a
+    /// The errors of openat(2): `NotADirectory` for a symbolic link and for anything that is not a
     /// directory.
     pub fn directory(&self, name: &str) -> io::Result<Self> {
         let opened = rustix::fs::openat(&self.descriptor, one(name)?, DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
@@ -90,7 +90,7 @@ impl OpenDirectory {
     /// Creates the subdirectory `name` if absent, and opens it.
     ///
     /// # Errors
-    /// Those of mkdirat(2) and [`Self::directory`].
+    /// The errors of mkdirat(2) and [`Self::directory`].
     pub fn make_directory(&self, name: &str) -> io::Result<Self> {
         match rustix::fs::mkdirat(&self.descriptor, one(name)?, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => self.directory(name),
@@ -101,7 +101,7 @@ impl OpenDirectory {
     /// Opens the file `name` for reading.
     ///
     /// # Errors
-    /// Those of openat(2), and an error for symbolic links, directories, pipes and devices.
+    /// The errors of openat(2), and an error for symbolic links, directories, pipes and devices.
     pub fn read(&self, name: &str) -> io::Result<File> {
         self.existing(name, OFlags::RDONLY)
     }
@@ -109,7 +109,7 @@ impl OpenDirectory {
     /// Opens the file `name` for reading and appending.
     ///
     /// # Errors
-    /// Those of [`Self::read`], and an error if the file has another hard link.
+    /// The errors of [`Self::read`], and an error if the file has another hard link.
     pub(crate) fn append(&self, name: &str) -> io::Result<File> {
         self.existing(name, OFlags::RDWR | OFlags::APPEND).and_then(of_one_name)
     }
@@ -123,7 +123,7 @@ impl OpenDirectory {
     /// replaced symbolic link leaves its target unchanged.
     ///
     /// # Errors
-    /// Those of unlinkat(2) and openat(2): for a directory, and if a file of that name appears
+    /// The errors of unlinkat(2) and openat(2): for a directory, and if a file of that name appears
     /// meanwhile.
     pub fn create(&self, name: &str) -> io::Result<File> {
         self.remove(name)?;
@@ -133,8 +133,8 @@ impl OpenDirectory {
     /// Creates the file `name`, which must not exist, for reading and appending.
     ///
     /// # Errors
-    /// Those of openat(2): `AlreadyExists` for anything with that name, even a dangling symbolic
-    /// link.
+    /// The errors of openat(2): `AlreadyExists` for anything with that name, even a dangling
+    /// symbolic link.
     pub fn create_new(&self, name: &str) -> io::Result<File> {
         Ok(rustix::fs::openat(&self.descriptor, one(name)?, NEW | OFlags::RDWR | OFlags::APPEND, FILE)?.into())
     }
@@ -142,7 +142,7 @@ impl OpenDirectory {
     /// Replaces the file `name` by one with `bytes`, whole or not at all.
     ///
     /// # Errors
-    /// Those of the system, and an error if `name` is not a regular file.
+    /// The errors of the system, and an error if `name` is not a regular file.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         match self.has_file(name) {
             Ok(false) => return Err(io::Error::other(disk::NO_FILE)),
@@ -159,7 +159,7 @@ impl OpenDirectory {
     /// Whether anything has the name `name`, even a dangling symbolic link.
     ///
     /// # Errors
-    /// Those of fstatat(2).
+    /// The errors of fstatat(2).
     pub fn has(&self, name: &str) -> io::Result<bool> {
         match rustix::fs::statat(&self.descriptor, one(name)?, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
@@ -171,7 +171,7 @@ impl OpenDirectory {
     /// Whether `name` is a regular file.
     ///
     /// # Errors
-    /// Those of fstatat(2): `NotFound` if nothing has that name.
+    /// The errors of fstatat(2): `NotFound` if nothing has that name.
     pub fn has_file(&self, name: &str) -> io::Result<bool> {
         let found = rustix::fs::statat(&self.descriptor, one(name)?, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(FileType::from_raw_mode(found.st_mode) == FileType::RegularFile)
@@ -180,7 +180,7 @@ impl OpenDirectory {
     /// Whether the directory is empty.
     ///
     /// # Errors
-    /// Those of reading a directory.
+    /// The errors of reading a directory.
     pub fn is_empty(&self) -> io::Result<bool> {
         for entry in rustix::fs::Dir::read_from(&self.descriptor)? {
             if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
@@ -193,7 +193,7 @@ impl OpenDirectory {
     /// Removes the file `name`, if it exists.
     ///
     /// # Errors
-    /// Those of unlinkat(2), also for a directory.
+    /// The errors of unlinkat(2), also for a directory.
     pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.descriptor, one(name)?, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -204,7 +204,7 @@ impl OpenDirectory {
     /// Renames the file `from` to `to`, and replaces whatever has that name.
     ///
     /// # Errors
-    /// Those of renameat(2).
+    /// The errors of renameat(2).
     pub(crate) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.descriptor, one(from)?, &self.descriptor, one(to)?)?)
     }
@@ -212,7 +212,7 @@ impl OpenDirectory {
     /// Flushes the directory entries to disk.
     ///
     /// # Errors
-    /// Those of fsync(2).
+    /// The errors of fsync(2).
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.descriptor)?)
     }
@@ -248,7 +248,7 @@ impl<'a> Draft<'a> {
     /// that: the file then has a temporary name.
     ///
     /// # Errors
-    /// Those of openat(2).
+    /// The errors of openat(2).
     pub(crate) fn new(directory: &'a OpenDirectory, name: &'a str) -> io::Result<(Self, File)> {
         // open(2): EOPNOTSUPP if the file system does not know O_TMPFILE, EISDIR if the kernel does
         // not.
@@ -277,7 +277,7 @@ impl<'a> Draft<'a> {
     /// Gives `file` its final name.
     ///
     /// # Errors
-    /// Those of linkat(2) and renameat2(2), `AlreadyExists` included.
+    /// The errors of linkat(2) and renameat2(2), `AlreadyExists` included.
     pub(crate) fn name(mut self, file: &File) -> io::Result<()> {
         let (directory, name) = (&self.directory.descriptor, self.name);
         let Some(temporary) = self.temporary.take() else {

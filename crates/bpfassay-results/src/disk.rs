@@ -56,8 +56,8 @@ pub(crate) fn named(error: io::Error) -> io::Error {
 /// Opens `path`, which the user named, for reading. A symbolic link to a regular file is accepted.
 ///
 /// # Errors
-/// Those of open(2), and one for which [`is_no_file`] holds: for directories, pipes, sockets and
-/// devices.
+/// The errors of open(2), and one for which [`is_no_file`] holds: for directories, pipes, sockets
+/// and devices.
 pub(crate) fn regular(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())

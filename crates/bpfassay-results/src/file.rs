@@ -192,7 +192,7 @@ pub struct Sealed {
 /// can have a `results.json.xz`.
 ///
 /// # Errors
-/// Those of [`sealed`].
+/// The errors of [`sealed`].
 pub fn read(path: &Path) -> Result<Results, ResultsError> {
     sealed(path).map(|sealed| sealed.results)
 }
@@ -305,7 +305,7 @@ fn without_digest(content: &ContentRange) -> Result<ResultsError, ResultsError> 
 /// Writes `results.json` into `directory`, whole or not at all, and returns its path.
 ///
 /// # Errors
-/// Those of [`write_in`], and [`ResultsError::Io`] if the directory cannot be opened.
+/// The errors of [`write_in`], and [`ResultsError::Io`] if the directory cannot be opened.
 pub fn write(directory: &Path, results: &Results) -> Result<PathBuf, ResultsError> {
     let opened = OpenDirectory::open(directory)
         .map_err(|source| ResultsError::io("write", &directory.join(FILE_NAME), source))?;
@@ -324,7 +324,7 @@ pub fn write_in(directory: &OpenDirectory, results: &Results) -> Result<PathBuf,
 /// Writes a value with the JSON form of [`Results`].
 ///
 /// # Errors
-/// Those of [`write_in`].
+/// The errors of [`write_in`].
 fn write_value(directory: &OpenDirectory, results: &impl Serialize) -> Result<PathBuf, ResultsError> {
     let path = directory.path().join(FILE_NAME);
     let temporary = format!(".{FILE_NAME}.new");

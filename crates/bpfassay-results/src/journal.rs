@@ -195,7 +195,7 @@ impl JournalContents {
     /// Like [`JournalContents::read`], in an open directory.
     ///
     /// # Errors
-    /// Those of [`JournalContents::read`].
+    /// The errors of [`JournalContents::read`].
     pub fn read_in(directory: &OpenDirectory) -> Result<Self, JournalError> {
         read::read(directory)
     }
@@ -204,7 +204,7 @@ impl JournalContents {
     /// names it in messages, and `limit` is its largest size in bytes.
     ///
     /// # Errors
-    /// Those of [`JournalContents::read`], and [`JournalError::TooLarge`] beyond `limit`.
+    /// The errors of [`JournalContents::read`], and [`JournalError::TooLarge`] beyond `limit`.
     pub fn read_file(path: &std::path::Path, file: std::fs::File, limit: u64) -> Result<Self, JournalError> {
         read::read_file(path, file, limit.min(MAX_FILE))
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes text from outside safe to print. Characters that a terminal would obey, that reorder text,
-//! or that are invisible are replaced by their numbers.
+//! Makes text from outside safe to print. Characters that a terminal would obey, that reorder
+//! text, or that are invisible are replaced by their numbers.
 //!
 //! Kernels, guests, tools, studies, manifests and foreign results can contain any characters. All
 //! output forms use this module, and [`is_hazard`] alone defines what is replaced.

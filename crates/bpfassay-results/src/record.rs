@@ -225,8 +225,8 @@ pub struct RunRecord {
     /// Whether this is a warm-up, which no figure contains.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm_up: bool,
-    /// Whether the bundled tracer counted beside another tool, as its reference tracer. Such runs
-    /// are compared with none.
+    /// Whether the bundled tracer counted together with another tool, as its reference tracer. Such
+    /// runs are compared with none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_reference: bool,
     /// Number of the boot within the block, from 1.

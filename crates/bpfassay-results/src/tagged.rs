@@ -19,14 +19,14 @@ pub(crate) trait Tagged: Sized {
     /// Deserializes a value of `kind` from the other keys, which `rest` gives.
     ///
     /// # Errors
-    /// Those of `rest`, and an error for an unknown kind.
+    /// The errors of `rest`, and an error for an unknown kind.
     fn of_kind<'de, D: Deserializer<'de>>(kind: &str, rest: D) -> Result<Self, D::Error>;
 }
 
 /// Reads a tagged value.
 ///
 /// # Errors
-/// Those of `deserializer`.
+/// The errors of `deserializer`.
 pub(crate) fn deserialize<'de, T: Tagged, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     deserializer.deserialize_map(TaggedReader(PhantomData))
 }

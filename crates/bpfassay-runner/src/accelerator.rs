@@ -65,7 +65,7 @@ impl HostSetup {
     /// Adds `further` images. Architectures that already have QEMU keep it.
     ///
     /// # Errors
-    /// Those of [`HostSetup::find`].
+    /// The errors of [`HostSetup::find`].
     pub(crate) async fn with(
         &self,
         store: &Store,

@@ -39,7 +39,7 @@ pub(crate) struct FailedRun {
 }
 
 impl FailedRun {
-    /// Makes the run's record.
+    /// Creates the run's record.
     pub(crate) fn record(&self, block: &Block) -> RunRecord {
         let outcome = Outcome::Failed(self.failure.clone());
         RunRecord::new(block, &self.run, self.boot, self.started_unix_ms, self.duration_ms, outcome)

@@ -108,7 +108,7 @@ impl<'a> RunningBoot<'a> {
         }
     }
 
-    /// Makes the file `log`, a path relative to the results directory, replacing any old file.
+    /// Creates the file `log`, a path relative to the results directory, replacing any old file.
     ///
     /// # Errors
     /// The system's error if the old file cannot be removed or the new one cannot be made.

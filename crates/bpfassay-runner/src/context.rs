@@ -54,7 +54,7 @@ impl RunContext<'_> {
     /// Appends `entries`, which were measured before.
     ///
     /// # Errors
-    /// Those of [`Self::append`].
+    /// The errors of [`Self::append`].
     pub(crate) fn append_all(&self, entries: &[JournalEntry]) -> Result<(), JournalError> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner).append_all(entries)
     }

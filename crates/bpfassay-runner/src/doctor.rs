@@ -250,7 +250,7 @@ fn mirrors(store: &Store) -> Vec<HostCheck> {
 /// `testbed.lock` and not in the cache.
 ///
 /// # Errors
-/// Those of [`emulator::find`].
+/// The errors of [`emulator::find`].
 async fn found_qemu(store: &Store, arch: Arch) -> Result<Option<Qemu>, Error> {
     match QemuSource::resolved(store.qemu, arch)? {
         QemuSource::Host => Ok(Some(Qemu::find(arch, None).await?)),

@@ -126,7 +126,7 @@ pub(crate) async fn find(store: &Store, arch: Arch) -> Result<FoundQemu, Error> 
     }
 }
 
-/// Makes the lock's QEMU in the cache if guests of one of `archs` will boot with it, so that the
+/// Creates the lock's QEMU in the cache if guests of one of `archs` will boot with it, so that the
 /// first guest does not wait for it. The work is done on a thread that yields the CPU. Errors are
 /// left to [`find`], which tries again and reports them.
 pub(crate) fn prepare_ahead(store: &Arc<Store>, archs: impl IntoIterator<Item = Arch>) {

@@ -90,7 +90,7 @@ impl HostSetup {
         loaded.filter(|_| study.counts_instructions()).map(|loaded| loaded.plugin)
     }
 
-    /// Makes the job of a boot that does `runs` of `block`. It is the job of `node` if there are
+    /// Creates the job of a boot that does `runs` of `block`. It is the job of `node` if there are
     /// several; the server does no runs.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl HostSetup {
     /// there are several.
     ///
     /// # Errors
-    /// Those of [`Self::machine`].
+    /// The errors of [`Self::machine`].
     pub fn machines(&self, study: &Study, block: &Block) -> Result<Vec<(Option<String>, Machine)>, HostSetupError> {
         let all = nodes::of(study).into_iter().chain(nodes::server(study).map(Some));
         all.map(|node| Ok((node.map(Node::name), self.machine(study, block, node)?))).collect()
@@ -303,8 +303,8 @@ fn scheduling(study: &Study, block: &Block) -> Scheduling {
     block.file_system.scheduling().or(study.guest.scheduling).unwrap_or(Scheduling::Kernel)
 }
 
-/// Returns the kernel parameters of `block` besides the machine's. The study's parameters come
-/// last, so that they take effect.
+/// Returns the kernel parameters of `block` in addition to the machine's. The study's parameters
+/// come last, so that they take effect.
 fn kernel_parameters(study: &Study, block: &Block) -> Vec<String> {
     let fixed = (scheduling(study, block) == Scheduling::Fixed).then(|| SINGLE_PAGES.to_owned());
     fixed.into_iter().chain(study.guest.kernel_parameters.iter().cloned()).collect()

@@ -220,7 +220,7 @@ impl Guests {
     /// Calls [`Guest::read_counts`] for the first guest.
     ///
     /// # Errors
-    /// Those of [`Guest::read_counts`].
+    /// The errors of [`Guest::read_counts`].
     pub(crate) fn read_counts(&mut self) -> std::io::Result<Vec<u8>> {
         self.members.first_mut().map_or_else(|| Ok(Vec::new()), |first| first.guest.read_counts())
     }

@@ -125,7 +125,7 @@ impl ObservedBoot {
     /// Notes the agent's report that `run` ended.
     ///
     /// # Errors
-    /// Those of [`Self::message_about`].
+    /// The errors of [`Self::message_about`].
     pub(crate) fn ends(&mut self, plan: &BootPlan, run: &str, now: Now) -> Result<usize, String> {
         let at = self.message_about(plan, run, now)?;
         if let Some(seen) = self.runs.get_mut(at) {

@@ -84,7 +84,7 @@ pub(crate) struct RunnerConfig<'a> {
     pub(crate) reuse: Option<RunStore<'a>>,
 }
 
-/// Makes the directory of logs in the results directory `directory`, and opens it.
+/// Creates the directory of logs in the results directory `directory`, and opens it.
 ///
 /// # Errors
 /// [`RunnerError::Directory`] if the directory cannot be made, or a symbolic link has its name.

@@ -40,7 +40,7 @@ pub(crate) fn name(study: &str, started_unix_ms: u64, shard: Option<Shard>) -> S
 /// and the time of the header. It gets a number if another run of that second has the name.
 ///
 /// # Errors
-/// Those of [`Journal::create`].
+/// The errors of [`Journal::create`].
 pub(crate) fn begin(parent: &Path, header: &JournalHeader) -> Result<(PathBuf, Journal), JournalError> {
     let name = name(&header.plan.study.name, header.started_unix_ms, header.plan.shard);
     let numbered = |number: u32| match number {

@@ -24,7 +24,7 @@ impl MeasuredRun<'_> {
     /// Returns the run's guests for `plan`, a part of its plan, if they still exist.
     ///
     /// # Errors
-    /// Those of [`Testbed::recorded`].
+    /// The errors of [`Testbed::recorded`].
     pub(crate) fn testbed(&self, plan: &Plan) -> Result<Option<Testbed>, Error> {
         Testbed::recorded(self.recorded, self.directory, plan)
     }
@@ -32,7 +32,7 @@ impl MeasuredRun<'_> {
     /// Makes the same guests again.
     ///
     /// # Errors
-    /// Those of [`Testbed::provide`], and [`Error::OtherGuests`] if the new guests differ.
+    /// The errors of [`Testbed::provide`], and [`Error::OtherGuests`] if the new guests differ.
     pub(crate) fn made_again(&self, plan: &Plan, store: &Store) -> Result<Testbed, Error> {
         self.compared(Testbed::provide(store, &StudySelection::default(), plan, ShellUse::Without)?, plan)
     }
@@ -100,7 +100,7 @@ impl Bundling {
     /// Returns the guests if they still exist.
     ///
     /// # Errors
-    /// Those of [`Testbed::recorded`].
+    /// The errors of [`Testbed::recorded`].
     pub fn testbed(&self) -> Result<Option<Testbed>, Error> {
         self.run().testbed(self.plan())
     }
@@ -108,7 +108,7 @@ impl Bundling {
     /// Makes the same guests again.
     ///
     /// # Errors
-    /// Those of [`Testbed::provide`], and [`Error::OtherGuests`] if the new guests differ.
+    /// The errors of [`Testbed::provide`], and [`Error::OtherGuests`] if the new guests differ.
     pub fn made_again(&self, store: &Store) -> Result<Testbed, Error> {
         self.run().made_again(self.plan(), store)
     }

@@ -77,7 +77,7 @@ impl StudySelection {
     /// Like [`StudySelection::expand`], with `clock` instead of the study's clock.
     ///
     /// # Errors
-    /// Those of [`StudySelection::expand`].
+    /// The errors of [`StudySelection::expand`].
     pub(crate) fn expand_for(&self, clock: Option<Clock>, store: &StoreOptions) -> Result<Plan, Error> {
         let mut study = bpfassay_study::load(&self.study)?;
         let mut narrowing = self.narrowing.clone();
@@ -147,7 +147,7 @@ impl StudySelection {
     /// Adds requested kernels that the study lacks, from an existing testbed or the catalogue.
     ///
     /// # Errors
-    /// Those of [`StoreOptions::kernels`] and [`Sources::made_before`].
+    /// The errors of [`StoreOptions::kernels`] and [`Sources::made_before`].
     fn add_kernels(&self, study: &mut Study, narrowing: &Narrowing, store: &StoreOptions) -> Result<(), Error> {
         if narrowing.kernels.iter().all(|kernel| study.targets.iter().any(|target| target.kernel == *kernel)) {
             return Ok(());

@@ -57,7 +57,8 @@ impl Session {
     /// as many as the host has room for.
     ///
     /// # Errors
-    /// Those of [`HostSetup::find`], and [`Error::Testbed`] if QEMU or this program cannot be read.
+    /// The errors of [`HostSetup::find`], and [`Error::Testbed`] if QEMU or this program cannot be
+    /// read.
     pub async fn set_up(
         store: &Store,
         testbed: Testbed,
@@ -75,7 +76,7 @@ impl Session {
     /// depend on the host's load.
     ///
     /// # Errors
-    /// Those of [`Session::set_up`], and those of making the first guests.
+    /// The errors of [`Session::set_up`], and those of making the first guests.
     pub async fn set_up_early(
         mut parts: Parts,
         plan: Plan,
@@ -114,7 +115,7 @@ impl Session {
     /// architecture. `selection` is what the plan was expanded from.
     ///
     /// # Errors
-    /// Those of [`StudySelection::expand`], which plans for the wall clock.
+    /// The errors of [`StudySelection::expand`], which plans for the wall clock.
     pub fn with_clock_of_host(self, selection: &StudySelection, store: &StoreOptions) -> Result<Self, Error> {
         let host_setup = self.host_setup();
         let has_kvm = host_setup.qemu.keys().all(|&arch| !host_setup.is_emulated(arch));
@@ -163,7 +164,7 @@ impl Session {
     /// Begins the plan in a results directory ([`PlannedWork::begin`]).
     ///
     /// # Errors
-    /// Those of [`PlannedWork::begin`].
+    /// The errors of [`PlannedWork::begin`].
     pub fn begin(&self, directory: Option<&Path>) -> Result<PlannedWork, Error> {
         PlannedWork::begin(&self.plan, directory, self.provenance.clone())
     }

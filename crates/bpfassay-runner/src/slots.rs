@@ -3,7 +3,8 @@
 
 use std::num::NonZeroU32;
 
-/// Memory of one QEMU besides its guest's, in MiB: translated code, device state, page tables.
+/// Memory of one QEMU in addition to its guest's, in MiB: translated code, device state, page
+/// tables.
 const QEMU_OVERHEAD_MIB: u64 = 320;
 
 /// The resources of the host.

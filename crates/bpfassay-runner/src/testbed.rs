@@ -44,7 +44,7 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Makes or finds the guests for the targets of `plan`, the plan of `selection`, with the
+    /// Creates or finds the guests for the targets of `plan`, the plan of `selection`, with the
     /// selected provider.
     ///
     /// # Errors

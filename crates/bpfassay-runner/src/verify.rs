@@ -117,7 +117,7 @@ impl Verification {
     /// Returns the guests of the run, made again if necessary, or the guests of `bundle`.
     ///
     /// # Errors
-    /// - Those of [`Testbed::recorded`] and [`Testbed::provide`].
+    /// - The errors of [`Testbed::recorded`] and [`Testbed::provide`].
     /// - [`Error::Testbed`] if the file is not a bundle, [`Error::NoGuest`] if it lacks a target.
     /// - [`Error::OtherGuests`] if its guests, or those that can be made now, differ.
     pub fn testbed(&self, store: &Store, bundle: Option<&Path>) -> Result<Testbed, Error> {

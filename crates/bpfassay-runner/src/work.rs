@@ -54,7 +54,7 @@ impl PlannedWork {
     /// the intervals are narrow enough. If the number of boots is fixed, it is called once.
     ///
     /// # Errors
-    /// Those of `execute`, and [`Error::Journal`].
+    /// The errors of `execute`, and [`Error::Journal`].
     pub(crate) async fn until_narrow(
         self,
         plan: &Plan,
@@ -116,7 +116,7 @@ impl Interrupted {
     /// Returns the guests that the run was begun with; `None` if they must be made again.
     ///
     /// # Errors
-    /// Those of [`Testbed::recorded`].
+    /// The errors of [`Testbed::recorded`].
     pub fn testbed(&self) -> Result<Option<Testbed>, Error> {
         Testbed::recorded(&self.contents.header.provenance, self.journal.path(), self.plan())
     }
@@ -144,7 +144,8 @@ impl Interrupted {
     /// records that the run is continued with `provenance`.
     ///
     /// # Errors
-    /// Those of [`Self::check_program`], and [`Error::Journal`] if the journal cannot be written.
+    /// The errors of [`Self::check_program`], and [`Error::Journal`] if the journal cannot be
+    /// written.
     pub fn resume(self, again: Again, provenance: Provenance) -> Result<PlannedWork, Error> {
         self.check_program(&provenance.bpfassay, again)?;
         let Self { directory, mut journal, contents } = self;
@@ -188,7 +189,7 @@ pub fn conclude(directory: &Path) -> Result<(Results, Option<String>), Error> {
 /// Like [`conclude`], for an open results directory, as the journal of [`PlannedWork`] has it.
 ///
 /// # Errors
-/// Those of [`conclude`].
+/// The errors of [`conclude`].
 pub fn conclude_in(directory: &OpenDirectory) -> Result<(Results, Option<String>), Error> {
     let streamed = bpfassay_report::derive_in(directory)?;
     streamed.write_in(directory).map_err(|error| match error {

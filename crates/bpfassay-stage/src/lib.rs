@@ -134,7 +134,7 @@ impl Stage {
     /// `manifest.toml` and `lock.toml` in place of `Cargo.toml` and `Cargo.lock`.
     ///
     /// # Errors
-    /// Those of [`Stage::read`].
+    /// The errors of [`Stage::read`].
     pub fn read_packaged(directory: &Path, packages: &[&str]) -> Result<Self> {
         Self::read_as(&OF_PACKAGE, directory, packages)
     }

@@ -14,7 +14,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// Makes a generator; equal seeds give equal numbers.
+    /// Creates a generator; equal seeds give equal numbers.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut mixed = seed;

@@ -273,7 +273,7 @@ fn features(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
     Ok(names.concat())
 }
 
-/// Most names of one pattern: several times the number of all features.
+/// Largest number of names of one pattern: several times the number of all features.
 const MAX_NAMES: usize = 1000;
 
 /// Longest feature name, in bytes.

@@ -126,7 +126,7 @@ pub struct PlannedRun {
 }
 
 impl PlannedRun {
-    /// Whether the bundled tracer counts beside another tool, only as its reference tracer.
+    /// Whether the bundled tracer counts together with another tool, only as its reference tracer.
     #[must_use]
     pub fn has_reference(&self) -> bool {
         self.spec.tool.is_some() && !self.spec.probe.is_baseline()
@@ -201,7 +201,7 @@ impl Plan {
     }
 }
 
-/// Most characters of a mounted file system's type in an identifier.
+/// Largest number of characters of a mounted file system's type in an identifier.
 const LONGEST_TYPE: usize = 40;
 
 /// Identifier of a file system: type, version, and differences from the defaults (8 threads, 256

@@ -38,8 +38,8 @@ pub struct Study {
     /// Other tools under test. Each has its own runs, as the probe configurations have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Tool>,
-    /// Other tools under test with a tool file. Each has its own runs, and one run per boot beside
-    /// the bundled tracer as reference tracer.
+    /// Other tools under test with a tool file. Each has its own runs, and one run per boot
+    /// together with the bundled tracer as reference tracer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_files: Vec<UnderTest>,
     /// The file systems under test, without duplicates, in the order of the file.

@@ -194,7 +194,7 @@ impl Cache {
         }
     }
 
-    /// Makes an empty directory in the cache's file system, which is removed when dropped. For a
+    /// Creates an empty directory in the cache's file system, which is removed when dropped. For a
     /// read-only cache, it is in the system's directory for temporary files.
     ///
     /// # Errors

@@ -283,7 +283,7 @@ impl Error {
         }
     }
 
-    /// Makes an [`Error::Io`], for use in `map_err`.
+    /// Creates an [`Error::Io`], for use in `map_err`.
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }

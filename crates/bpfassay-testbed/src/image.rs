@@ -61,7 +61,7 @@ const RECORD: &str = "segment";
 /// Change this whenever the same inputs give other segments.
 const KEY_VERSION: &str = "2";
 
-/// Makes the `base` segment with the programs of `payload`.
+/// Creates the `base` segment with the programs of `payload`.
 ///
 /// # Errors
 /// [`Error::Archive`] if a program cannot be read, and [`Error`] of the cache.
@@ -92,7 +92,7 @@ pub fn base_segment(cache: &Cache, payload: &Payload) -> Result<Segment> {
     Ok(Segment { role: role::BASE.to_owned(), archive: (&object).into(), contents })
 }
 
-/// Makes the `modules` segment for `kernel`. Returns `None` if the kernel has no modules.
+/// Creates the `modules` segment for `kernel`. Returns `None` if the kernel has no modules.
 ///
 /// # Errors
 /// [`Error::Modules`] if the module tree cannot be used, and [`Error`] of the cache.
@@ -140,7 +140,7 @@ fn signatures(kernel: &BootableKernel) -> Result<Signatures> {
     Ok(if signature::enforced(&String::from_utf8_lossy(&text)) { Signatures::Kept } else { Signatures::Cut })
 }
 
-/// Makes the archive of the `modules` segment for a module tree.
+/// Creates the archive of the `modules` segment for a module tree.
 ///
 /// # Errors
 /// [`Error::Modules`] if the tree cannot be read or is incomplete.
@@ -151,9 +151,9 @@ pub fn modules_archive(modules: &Modules, signatures: Signatures) -> Result<Arch
     Ok(archive)
 }
 
-/// Makes the `overlay` segment from the tree `directory`, which must contain a real IOR for `arch`.
-/// The tree is read and written each time, because there is no cheap way to detect a change. An
-/// unchanged tree gives the same digest.
+/// Creates the `overlay` segment from the tree `directory`, which must contain a real IOR for
+/// `arch`. The tree is read and written each time, because there is no cheap way to detect a
+/// change. An unchanged tree gives the same digest.
 ///
 /// # Errors
 /// [`Error::Overlay`] if the tree has no IOR or is unfit for a guest, and [`Error`] of the cache.
@@ -165,7 +165,7 @@ pub fn overlay_segment(cache: &Cache, arch: Arch, directory: &Path) -> Result<Se
     Ok(Segment { role: role::OVERLAY.to_owned(), archive: (&object).into(), contents })
 }
 
-/// Makes the `shell` segment with Debian's static busybox for `arch`.
+/// Creates the `shell` segment with Debian's static busybox for `arch`.
 ///
 /// # Errors
 /// [`Error`] of downloading or unpacking Debian's busybox package, and of the cache.

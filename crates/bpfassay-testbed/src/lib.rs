@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes bootable guests: kernels, initramfs segments, programs, and the manifest of these.
+//! Creates bootable guests: kernels, initramfs segments, programs, and the manifest of these.
 //!
 //! This crate has the cache, access to Debian's packages, the kernel catalogue, the lock of exact
 //! package files, unpacked kernels, the cross-toolchain, and the guest's programs and images. A

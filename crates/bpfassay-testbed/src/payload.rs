@@ -252,7 +252,7 @@ pub fn prepare_each(
 /// unless `toolchain` is given.
 ///
 /// # Errors
-/// Those of [`prepare_each`], for the architectures that `ready` was not called with.
+/// The errors of [`prepare_each`], for the architectures that `ready` was not called with.
 fn build_each(
     apt: &Apt<'_>,
     checkout: &Checkout,
@@ -313,7 +313,7 @@ fn build_each(
 /// Provides the programs for all of `archs`, like [`prepare_each`].
 ///
 /// # Errors
-/// Those of [`prepare_each`], and the first that `ready` would get.
+/// The errors of [`prepare_each`], and the first that `ready` would get.
 pub fn prepare(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Result<Vec<Built>> {
     let mut all = Ok(Vec::new());
     prepare_each(apt, sources, archs, &mut |_, built| match (built, &mut all) {

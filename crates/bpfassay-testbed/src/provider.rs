@@ -45,8 +45,8 @@ pub trait Provider: Sync {
     /// Returns whether this provider builds guests from `sources`.
     fn takes(&self, sources: &Sources) -> bool;
 
-    /// Returns the Debian packages that the host needs to build guests, besides QEMU. Empty if
-    /// guests are built elsewhere.
+    /// Returns the Debian packages that the host needs to build guests, in addition to QEMU. Empty
+    /// if guests are built elsewhere.
     fn host_packages(&self) -> &'static [&'static str] {
         toolchain::HOST_PACKAGES
     }
@@ -90,7 +90,7 @@ impl Sources {
     /// hash files.
     ///
     /// # Errors
-    /// Those of [`Manifest::load`] and [`crate::bundle::manifest`].
+    /// The errors of [`Manifest::load`] and [`crate::bundle::manifest`].
     pub fn made_before(&self) -> Result<Option<Manifest>> {
         match (&self.bundle, &self.manifest) {
             _ if self.recorded.is_some() => Ok(self.recorded.clone()),

@@ -110,7 +110,7 @@ pub fn locked() -> Result<Option<LockedForHost>> {
 /// Selects the packages for hosts of an architecture, with all their dependencies, sorted.
 ///
 /// # Errors
-/// Those of [`Apt::root`], and of apt if it cannot list the packages of the suite.
+/// The errors of [`Apt::root`], and of apt if it cannot list the packages of the suite.
 pub(crate) fn choose(apt: &Apt<'_>, host: Arch) -> Result<Vec<Located>> {
     let root = apt.root(SUITE, &[host])?;
     let mut packages = root.closure(&names())?;
@@ -182,7 +182,7 @@ impl Emulator {
     /// Returns none if the lock has no QEMU for this host.
     ///
     /// # Errors
-    /// Those of [`Apt::fetch`].
+    /// The errors of [`Apt::fetch`].
     pub fn package_files(apt: &Apt<'_>) -> Result<Vec<(Package, CachedFile)>> {
         let Some(locked) = locked()? else { return Ok(Vec::new()) };
         let packages: Vec<_> = locked.packages.iter().map(|located| located.package.clone()).collect();

@@ -45,11 +45,11 @@ pub const SUITE: &str = "forky";
 /// architectures do not run on riscv64.
 pub const HOSTS: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
 
-/// Debian packages that the host needs to prepare guests, besides QEMU.
+/// Debian packages that the host needs to prepare guests, in addition to QEMU.
 pub const HOST_PACKAGES: &[&str] = &["apt", "debian-archive-keyring", "dpkg", "mount", "util-linux"];
 
-/// Packages that run on the host, besides the compilers for each architecture ([`native`]). Their
-/// dependencies are included.
+/// Packages that run on the host, in addition to the compilers for each architecture ([`native`]).
+/// Their dependencies are included.
 const NATIVE: &[&str] = &[
     "base-files",
     "binutils",
@@ -133,7 +133,7 @@ impl Toolchain {
     /// early.
     ///
     /// # Errors
-    /// Those of [`Toolchain::prepare`].
+    /// The errors of [`Toolchain::prepare`].
     pub(crate) fn prepare_for(apt: &Apt<'_>, early: &EarlyCaller<'_>) -> Result<Self> {
         Self::prepare_or_tell(apt, Some(early))
     }
@@ -246,8 +246,8 @@ pub(crate) fn native() -> Vec<&'static str> {
 /// Selects the packages of the toolchain, sorted, each once.
 ///
 /// # Errors
-/// Those of [`Apt::root`], and of apt if it cannot list the packages of the suite. [`Error::Build`]
-/// if Debian lacks a needed package for an architecture.
+/// The errors of [`Apt::root`], and of apt if it cannot list the packages of the suite.
+/// [`Error::Build`] if Debian lacks a needed package for an architecture.
 pub(crate) fn choose(apt: &Apt<'_>, host: Arch) -> Result<Vec<Located>> {
     let root = apt.root(SUITE, &architectures(host))?;
     let mut packages = root.closure(&native())?;

@@ -94,7 +94,7 @@ pub fn tools_segment(apt: &Apt<'_>, arch: Arch, tools: &[Supply<'_>]) -> Result<
 /// `found`, if there are any. The packages must contain the programs `started`.
 ///
 /// # Errors
-/// Those of [`tools_segment`].
+/// The errors of [`tools_segment`].
 fn segment_with(
     apt: &Apt<'_>,
     arch: Arch,

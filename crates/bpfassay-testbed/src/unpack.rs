@@ -35,12 +35,12 @@ use crate::{
 /// not compressed.
 pub const GROWTH: u64 = 6;
 
-/// Largest accepted ratio of a package's content to its size, besides [`SLACK`]. Kernels have six
-/// times the size of their packages.
+/// Largest accepted ratio of a package's content to its size, in addition to [`SLACK`]. Kernels
+/// have six times the size of their packages.
 const MOST_GROWTH: u64 = 64;
 /// Content that every package may have, in bytes, however small it is.
 const SLACK: u64 = 64 << 20;
-/// Most entries of a package. Packages of kernels have about 10,000.
+/// Largest number of entries of a package. Packages of kernels have about 10,000.
 const MOST_ENTRIES: u64 = 1 << 20;
 /// Longest path or target of a link, in bytes (`PATH_MAX` of Linux).
 const MOST_PATH: usize = 4096;

@@ -230,7 +230,7 @@ impl UntrustedTree {
     /// Returns an archive of the whole tree. Links stay links, and are not followed.
     ///
     /// # Errors
-    /// Those of [`tree::add_directory`].
+    /// The errors of [`tree::add_directory`].
     pub(crate) fn archive(&self) -> Result<Archive> {
         let mut archive = Archive::default();
         tree::add_directory(&mut archive, &self.path, "")?;

@@ -8,7 +8,7 @@ use bpfassay_input::document::suggestion;
 
 use crate::{ReadingsError, Report};
 
-/// Most maps, and most keys of a map, that are looked at.
+/// Largest number of maps, and most keys of a map, that are looked at.
 const MOST: usize = 64;
 /// Longest key in bytes.
 const MOST_OF_KEY: usize = 4096;

@@ -303,7 +303,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Makes settings, and derives `plain` from the others.
+    /// Creates settings, and derives `plain` from the others.
     #[must_use]
     pub const fn new(cgroup: u64, mount: u64, latency: bool, copies: u32) -> Self {
         let plain = cgroup == 0 && mount == 0 && !latency;

@@ -22,12 +22,13 @@ use crate::{
 /// Bytes of memory for messages that have not reached the owner of the guest. This is more than the
 /// largest single message needs.
 const CAPACITY: u32 = 72 << 20;
-/// Average memory of a JSON value besides its text, in bytes. The largest value that serde keeps
-/// while it searches for a tag takes 32 bytes, but decoding drops numbers and names of fields.
+/// Average memory of a JSON value in addition to its text, in bytes. The largest value that serde
+/// keeps while it searches for a tag takes 32 bytes, but decoding drops numbers and names of
+/// fields.
 const VALUE: usize = 16;
 
-/// Most bytes read at once to catch up with an agent that continues to write. This is more than can
-/// be left unread.
+/// Largest number of bytes read at once to catch up with an agent that continues to write. This is
+/// more than can be left unread.
 const CATCH_UP: usize = 2 * Backlog::LIMIT as usize;
 
 /// A message and its share of the memory limit.

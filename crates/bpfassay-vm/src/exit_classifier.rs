@@ -11,7 +11,7 @@ use crate::{EndReason, KernelIncident, KernelIncidentKind, monitor::Shutdown, pr
 const MAX_MESSAGE: usize = 4096;
 /// Largest amount that an agent may log in one boot, in bytes. Correct agents log a few lines.
 const MAX_LOGGED: usize = 32 << 20;
-/// Most differences that are kept of a guest that was changed.
+/// Largest number of differences that are kept of a guest that was changed.
 const MAX_DIFFERENCES: usize = 64;
 
 /// The observations of a guest so far.

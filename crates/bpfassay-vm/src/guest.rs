@@ -30,9 +30,9 @@ use crate::{
 
 /// Time for a QEMU that has refused its guest to exit.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
-/// Most unread messages to the agent.
+/// Largest number of unread messages to the agent.
 const AGENT_BACKLOG: usize = 64;
-/// Most unread chunks of console output or input of an interactive guest.
+/// Largest number of unread chunks of console output or input of an interactive guest.
 const TERMINAL_BACKLOG: usize = 64;
 
 /// Options for running a guest.

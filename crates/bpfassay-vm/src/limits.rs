@@ -26,7 +26,8 @@ pub(crate) const FIRST_USER: u32 = 0x7b00_0000;
 pub(crate) const PROCESS_IDS: u32 = 1 << 22;
 /// Limit of QEMU's open descriptors. The numbers of inherited ones are below it.
 const DESCRIPTORS: u64 = 1024;
-/// Processes and threads that QEMU's separate user may have, besides one for each virtual CPU.
+/// Processes and threads that QEMU's separate user may have, in addition to one for each virtual
+/// CPU.
 const THREADS: u64 = 128;
 /// Largest file that QEMU may write, in bytes. It fits all output of a guest in one boot, whose
 /// runs send at most 8 MiB each.

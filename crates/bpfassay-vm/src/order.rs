@@ -21,7 +21,7 @@ use std::{
 
 use bpfassay_protocol::message::{GuestMessage, Phase, RunOutcome};
 
-/// Most runs of one boot.
+/// Largest number of runs of one boot.
 const MAX_RUNS: usize = 1 << 20;
 /// Longest run id, in bytes.
 const MAX_RUN_ID: usize = 1024;

@@ -148,7 +148,7 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Most unread bytes. A correct agent sends one frame per run, of at most 8 MiB.
+    /// Largest number of unread bytes. A correct agent sends one frame per run, of at most 8 MiB.
     pub(crate) const LIMIT: u64 = 24 << 20;
 
     /// Returns the number of unread bytes.

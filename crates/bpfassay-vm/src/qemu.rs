@@ -129,7 +129,7 @@ impl Qemu {
     /// Examines the QEMU for guests of `arch` in its own root directory.
     ///
     /// # Errors
-    /// Those of [`Qemu::find`].
+    /// The errors of [`Qemu::find`].
     pub async fn in_root(arch: Arch, own_root: OwnRoot) -> Result<Self, VmError> {
         Self::examine(arch, own_root.directory.join(&own_root.program), Some(own_root)).await
     }

@@ -45,7 +45,8 @@ use crate::{
     output::OutputFile,
 };
 
-/// Most events that wait for the guest's owner before reading of the agent's port pauses.
+/// Largest number of events that wait for the guest's owner before reading of the agent's port
+/// pauses.
 pub(crate) const EVENT_BACKLOG: usize = 64;
 /// Time from the message that reports the kernel's death to the kill of a guest that does not end
 /// by itself. The rest of the report is written in that time.

@@ -20,7 +20,7 @@ use crate::{
 /// `needed`, and QEMU unless it comes from the lock.
 ///
 /// # Errors
-/// Those of [`install`], and a dpkg that cannot be queried.
+/// The errors of [`install`], and a dpkg that cannot be queried.
 pub(crate) fn install_for(
     plan: &Plan,
     needed: &[&str],
@@ -46,7 +46,7 @@ impl MissingPackages {
     /// error says so.
     ///
     /// # Errors
-    /// Those of [`install`], and a dpkg that cannot be queried.
+    /// The errors of [`install`], and a dpkg that cannot be queried.
     pub(crate) fn find(
         plan: &Plan,
         needed: &[&str],
@@ -77,7 +77,7 @@ impl MissingPackages {
     /// Installs the packages that boot guests.
     ///
     /// # Errors
-    /// Those of [`MissingPackages::install_to_make`].
+    /// The errors of [`MissingPackages::install_to_make`].
     pub(crate) fn install_to_boot(&self, stages: &Stages) -> Result<(), CommandFailure> {
         install_as_stage(&self.to_boot, stages)
     }
@@ -85,7 +85,7 @@ impl MissingPackages {
     /// Installs everything.
     ///
     /// # Errors
-    /// Those of [`MissingPackages::install_to_make`].
+    /// The errors of [`MissingPackages::install_to_make`].
     fn install(self, stages: &Stages) -> Result<(), CommandFailure> {
         let Self { to_make, to_boot } = self;
         install_as_stage(&[to_make, to_boot].concat(), stages)
@@ -112,7 +112,7 @@ pub(crate) fn install(packages: &[String], yes: bool, stages: &Stages) -> Result
     install_as_stage(packages, stages)
 }
 
-/// Makes the failure that `packages` are missing and cannot be installed because of `why`.
+/// Creates the failure that `packages` are missing and cannot be installed because of `why`.
 fn by_hand(packages: &[String], why: &str) -> CommandFailure {
     let command = install_command(packages);
     let or = if rustix::process::geteuid().is_root() { "answer with --yes, or run" } else { "run as root:" };

@@ -46,7 +46,7 @@ pub(crate) fn on_signals() -> CancellationToken {
 /// start.
 ///
 /// # Errors
-/// Those of the system, if no handler can be installed.
+/// The errors of the system, if no handler can be installed.
 pub(crate) fn listen(kind: SignalKind) -> io::Result<Option<Signal>> {
     let is_ignored = match fs::read_to_string(STATUS) {
         Ok(status) => ignores(&status, kind.as_raw_value()),
@@ -72,7 +72,7 @@ const FOR_RUNTIME: usize = 16;
 /// without them.
 ///
 /// # Errors
-/// Those of open(2).
+/// The errors of open(2).
 pub(crate) fn descriptors_for_runtime() -> io::Result<()> {
     let spare: io::Result<Vec<File>> = (0..FOR_RUNTIME).map(|_| File::open("/dev/null")).collect();
     spare.map(drop)
@@ -82,7 +82,7 @@ pub(crate) fn descriptors_for_runtime() -> io::Result<()> {
 /// the end of the process. Child processes are not affected.
 ///
 /// # Errors
-/// Those of the system, if no handler can be installed: then such a write ends the process.
+/// The errors of the system, if no handler can be installed: then such a write ends the process.
 pub(crate) fn survive_file_size_limit() -> io::Result<()> {
     descriptors_for_runtime()?;
     // The handler outlives the runtime.

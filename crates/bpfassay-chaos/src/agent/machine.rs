@@ -48,7 +48,7 @@ impl PlayerMonitor {
     /// Resets the guest.
     ///
     /// # Errors
-    /// Those of [`PlayerMonitor::power_off`].
+    /// The errors of [`PlayerMonitor::power_off`].
     pub(crate) fn reset(&mut self) -> io::Result<()> {
         self.write_ports(&RESET)
     }

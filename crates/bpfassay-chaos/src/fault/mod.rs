@@ -152,7 +152,7 @@ pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, ChaosError> {
 /// Returns the study of `shape`, which is read once.
 ///
 /// # Errors
-/// Those of [`TrialStudy::new`]: the study cannot be parsed or expanded.
+/// The errors of [`TrialStudy::new`]: the study cannot be parsed or expanded.
 fn study(shape: StudyShape) -> Result<Arc<TrialStudy>, ChaosError> {
     static READ: Mutex<BTreeMap<StudyShape, Arc<TrialStudy>>> = Mutex::new(BTreeMap::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);

@@ -60,7 +60,7 @@ pub(super) struct GuestEnvironment<'a> {
 }
 
 impl<'a> GuestEnvironment<'a> {
-    /// Makes a directory with the study and with `tool`, if there is one.
+    /// Creates a directory with the study and with `tool`, if there is one.
     ///
     /// # Errors
     /// If a file or directory cannot be made.
@@ -121,7 +121,7 @@ impl<'a> GuestEnvironment<'a> {
     /// Makes the command use a copy of the cache. `draw` decides which object is damaged.
     ///
     /// # Errors
-    /// Those of [`damaged_cache::make`].
+    /// The errors of [`damaged_cache::make`].
     pub(super) fn damage_cache(&mut self, draw: u64) -> Result<(), ChaosError> {
         let cache = self.path("cache");
         damaged_cache::make(&self.driver.manifest, ARCH, &cache, draw)?;

@@ -2,7 +2,7 @@
 //! Support for trials with strangers' files: makers of such files, a room in which the command gets
 //! them, and checks of what the command did to the host.
 //!
-//! A room is the environment of a trial with files of a host beside it. However a command ends in a
+//! A room is the environment of a trial together with files of a host. However a command ends in a
 //! room, these conditions must hold:
 //!
 //! - The files of the host are unchanged, and nothing of them was read.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A room: the environment of a trial, with files of a host beside it.
+//! A room: the environment of a trial, together with files of a host.
 
 use std::{
     collections::BTreeSet,
@@ -37,7 +37,8 @@ const PERIOD: Duration = Duration::from_millis(5);
 /// The user who runs the command if root makes the trial and another user is drawn.
 pub const USER: u32 = 1000;
 
-/// Files of the host: those of a kernel, beside a results directory, and in a checkout.
+/// Files of the host: the files of a kernel, files next to a results directory, and files in a
+/// checkout.
 const HOST: &[&str] = &[
     "file",
     "directory/file",
@@ -190,7 +191,7 @@ impl<'a> Room<'a> {
     /// Like [`Self::run`], for a command with a prepared environment.
     ///
     /// # Errors
-    /// Those of [`Self::run`].
+    /// The errors of [`Self::run`].
     pub fn run_command(
         &mut self,
         command: Command,

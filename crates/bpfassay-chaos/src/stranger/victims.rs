@@ -32,7 +32,7 @@ pub struct Victims {
 }
 
 impl Victims {
-    /// Makes `files` below `root` for `user`. Each contains [`MARK`].
+    /// Creates `files` below `root` for `user`. Each contains [`MARK`].
     ///
     /// # Errors
     /// The system's error if a file cannot be made.

@@ -8,8 +8,8 @@ use bpfassay_testbed::cache::Digest;
 /// Digits of a digest.
 const DIGITS: usize = 64;
 
-/// Returns a sentence for each damaged object of the cache at `root`. Files beside objects, such as
-/// stamps, have other names.
+/// Returns a sentence for each damaged object of the cache at `root`. Files next to objects, such
+/// as stamps, have other names.
 #[must_use]
 pub fn damage(root: &Path) -> Vec<String> {
     let names = |path: &Path| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Work of the kernel besides moving bytes, for comparison between runs. The counters are read at
-//! the barriers, outside the interval that is timed.
+//! Work of the kernel in addition to moving bytes, for comparison between runs. The counters are
+//! read at the barriers, outside the interval that is timed.
 
 use std::{collections::BTreeMap, fs};
 

@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes an endpoint that sends `answer` to the first client.
+    /// Creates an endpoint that sends `answer` to the first client.
     fn serve(answer: &'static [u8]) -> Endpoint {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -61,7 +61,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// How long the kernel can take to free a tool's objects in the background.
 const FREEING: Duration = Duration::from_secs(5);
 
-/// Most processes and threads of a tool: too few to use up the guest's memory.
+/// Largest number of processes and threads of a tool: too few to use up the guest's memory.
 const MAX_PROCESSES: u32 = 1000;
 
 /// The outcome of an attempt to start a tool.

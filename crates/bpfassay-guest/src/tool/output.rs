@@ -24,8 +24,8 @@ use crate::{
     steps::monotonic_ns,
 };
 
-/// Most bytes that are read from a stream at once, so that a tool that never pauses does not block
-/// the agent.
+/// Largest number of bytes that are read from a stream at once, so that a tool that never pauses
+/// does not block the agent.
 const AT_ONCE: usize = 256 << 10;
 
 /// Longest line in which the ready line is searched, in bytes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tracers whose programs stay loaded between the runs of a job. Loading takes several times as
-//! long as attaching. Besides, a run with the tracer and one without then differ in attachment
+//! long as attaching. In addition, a run with the tracer and one without then differ in attachment
 //! only.
 
 use std::{collections::BTreeMap, fs::File};
@@ -21,7 +21,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Makes the pool for a job with these runs.
+    /// Creates the pool for a job with these runs.
     pub(crate) fn new(specs: &[RunSpec], environment: &Environment) -> Self {
         let mut to_come = BTreeMap::new();
         for spec in specs.iter().filter(|spec| may_be_kept(spec)) {
@@ -151,7 +151,7 @@ test $attached = 0 || echo "$ended"
     }
 
     impl Bench {
-        /// Makes a bench. Call this in [`alone`].
+        /// Creates a bench. Call this in [`alone`].
         fn new(specs: &[RunSpec]) -> Self {
             signals::block().unwrap();
             let directory = tempfile::tempdir().unwrap();

@@ -39,7 +39,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Makes a stage with runs that each execute `script`, a line of shell. In `script`,
+    /// Creates a stage with runs that each execute `script`, a line of shell. In `script`,
     /// `{directory}` stands for the run's directory and `{stage}` for the stage's.
     pub(crate) fn new(options: &str, runs: &[&str], script: &str) -> Self {
         let directory = tempfile::Builder::new().prefix("bpfassay-test-").tempdir().unwrap();

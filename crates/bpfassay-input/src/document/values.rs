@@ -291,7 +291,7 @@ impl<'d, 'i> Field<'d, 'i> {
     /// Like [`Self::each`], but no value can be listed twice. Messages call an element `kind`.
     ///
     /// # Errors
-    /// Those of [`Self::each`], and a value that is listed twice.
+    /// The errors of [`Self::each`], and a value that is listed twice.
     pub fn distinct<T: PartialEq>(
         &self,
         kind: &str,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A set-associative cache with LRU replacement.
 
-/// Most lines of a cache: 64 MiB at the usual 64 bytes per line.
+/// Largest number of lines of a cache: 64 MiB at the usual 64 bytes per line.
 const MOST: u32 = 1 << 20;
-/// Most lines of a set.
+/// Largest number of lines of a set.
 const MOST_WAYS: u32 = 64;
 /// An empty slot. No line has this number, because lines are addresses without their last bits.
 const NONE: u64 = u64::MAX;

@@ -17,7 +17,7 @@ use bpfassay_results::{Figure, Unit};
 ///
 /// Ratios of the same metric, workload case and file system, with pairs of the same kind, form one
 /// family, whose variances are pooled. Pairs of one boot each also get the declared layout term:
-/// besides what is under test, the two boots differ by their layouts, which rounds do not show.
+/// the two boots differ by what is under test and by their layouts, and rounds do not show layouts.
 /// Results that are identical to the instruction have the same layout. They belong to no family and
 /// stay unchanged.
 pub(super) fn settle(cells: &mut [CellComparison], claim: Claim) {

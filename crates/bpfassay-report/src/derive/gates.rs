@@ -325,7 +325,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes a result whose first kinds have the statuses `verdicts`.
+    /// Creates a result whose first kinds have the statuses `verdicts`.
     fn result(verdicts: &[finding::FindingStatus]) -> ToolResult {
         let finding =
             |(&kind, verdict): (&Kind, &finding::FindingStatus)| FindingResult { kind, status: verdict.clone() };

@@ -23,7 +23,7 @@ pub(super) fn metrics_of<'a>(runs: impl IntoIterator<Item = &'a &'a RunResult>) 
     found
 }
 
-/// Makes a metric of a run. Its direct cost is added later.
+/// Creates a metric of a run. Its direct cost is added later.
 pub(super) fn run_metric(
     metric: Metric,
     value: Figure<f64>,

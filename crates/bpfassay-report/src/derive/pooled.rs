@@ -51,7 +51,7 @@ enum Pooling<'a> {
 }
 
 impl Pooling<'_> {
-    /// Makes the pooled form of a cost; `None` without a baseline.
+    /// Creates the pooled form of a cost; `None` without a baseline.
     fn of_cost(cost: &mut Cost) -> Option<Pooling<'_>> {
         let baseline = cost.baseline.filter(|baseline| *baseline > 0.0)?;
         let spread = match variance_of(&cost.per_call, LEVEL).ok()? {

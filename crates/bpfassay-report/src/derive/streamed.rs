@@ -44,7 +44,7 @@ pub struct Streamed {
 /// Derives the results from the journal in `directory`, finished or not.
 ///
 /// # Errors
-/// Those of [`bpfassay_results::JournalContents::read_in`].
+/// The errors of [`bpfassay_results::JournalContents::read_in`].
 pub fn derive_in(directory: &OpenDirectory) -> Result<Streamed, JournalError> {
     let cells = OnceLock::new();
     let (mut ahead, mut kept, mut all) = (Ahead::default(), RemovedParts::default(), Vec::new());

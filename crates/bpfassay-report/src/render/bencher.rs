@@ -28,7 +28,7 @@ struct BencherValue {
 }
 
 impl BencherValue {
-    /// Makes a value without an interval.
+    /// Creates a value without an interval.
     fn bare(value: f64) -> Self {
         Self { value, lower_value: None, upper_value: None }
     }

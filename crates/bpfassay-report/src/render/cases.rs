@@ -110,7 +110,7 @@ pub(super) const fn account_of(failed: &CellFailure) -> (Account, &'static str) 
     }
 }
 
-/// Makes the case of `cell`, without its time.
+/// Creates the case of `cell`, without its time.
 pub(super) fn cell(cell: &CellResult) -> SuiteCase {
     let outcome = match (&cell.attach, first_failure(cell)) {
         (_, Some(first)) => {
@@ -177,7 +177,7 @@ pub(super) fn denies(results: &Results, index: u32, finding: &FindingResult) -> 
     gate.is_some_and(|gate| gate.deny.contains(&finding.kind))
 }
 
-/// Makes the case of a gate's verdict on `cell`.
+/// Creates the case of a gate's verdict on `cell`.
 fn gate(results: &Results, cell: Option<&CellResult>, gate: &GateResult) -> SuiteCase {
     let outcome = match gate.verdict {
         Verdict::Pass => CaseOutcome::Passed,

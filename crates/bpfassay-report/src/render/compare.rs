@@ -36,7 +36,7 @@ pub fn comparison_markdown(comparison: &Comparison, whole: bool) -> String {
     finished(tables(comparison, whole).iter().map(markdown::one).collect::<Vec<_>>().join("\n"))
 }
 
-/// Makes the tables of `comparison`: ratios, then direct costs and programs that differ, if there
+/// Creates the tables of `comparison`: ratios, then direct costs and programs that differ, if there
 /// are some.
 pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<TextTable> {
     let mut tables = vec![table(comparison, whole)];

@@ -59,7 +59,7 @@ pub struct FormatOptions<'a> {
     pub width: Option<u16>,
     /// The title of one plot, for the format that shows one plot.
     pub figure: Option<&'a str>,
-    /// The name of the page of code coverage beside the report. `None`: only one page can be
+    /// The name of the page of code coverage next to the report. `None`: only one page can be
     /// written.
     pub coverage: Option<&'a str>,
 }

@@ -230,8 +230,8 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Makes the rows: target, and workload and file system if there are several. If `is_stacked`, each
-/// cell gets a separate row.
+/// Creates the rows: target, and workload and file system if there are several. If `is_stacked`,
+/// each cell gets a separate row.
 fn places<'a>(results: &'a Results, names: &[String], is_stacked: bool) -> Vec<Unformatted<'a>> {
     let is_of_many = |of: fn(&CellResult) -> &str| {
         let first = results.cells.first().map(of);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report as an HTML page that needs no other file, no network and no scripts. The code
-//! coverage of eBPF programs, which is much longer, has a second page beside it.
+//! coverage of eBPF programs, which is much longer, has a second page next to it.
 //!
 //! The page begins as the end of `run` does. It has the terminal's tables, plots, failures with
 //! excerpts of their logs, and the command to repeat the study.
@@ -64,11 +64,11 @@ struct CoveragePage {
 
 /// Where the lines of programs are.
 struct CoverageLink<'a> {
-    /// The page beside this one, if there is one.
+    /// The page next to this one, if there is one.
     page: Option<&'a str>,
 }
 
-/// The name of the page of code coverage beside `report.html`.
+/// The name of the page of code coverage next to `report.html`.
 const COVERAGE: &str = "code-coverage.html";
 
 const STYLE: &str = include_str!("../../templates/report.css");
@@ -82,7 +82,7 @@ struct SummaryCount {
 }
 
 impl SummaryCount {
-    /// Makes a count; a count of 0 has no colour.
+    /// Creates a count; a count of 0 has no colour.
     fn new(number: usize, what: &'static str, class: &'static str) -> Self {
         Self { number, what, class: if number == 0 { "" } else { class } }
     }
@@ -112,7 +112,7 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
     },
 };
 
-/// Renders `results` as an HTML page, which links to `code-coverage.html` beside it if something
+/// Renders `results` as an HTML page, which links to `code-coverage.html` next to it if something
 /// counted what ran.
 ///
 /// # Errors
@@ -130,7 +130,7 @@ pub fn code_coverage_html(results: &Results) -> Result<Option<String>, std::fmt:
     covered(results).map(|coverage| finished(&CoveragePage { title, coverage, style: STYLE })).transpose()
 }
 
-/// Names the page of code coverage beside a report with the file name `report`. The name has only
+/// Names the page of code coverage next to a report with the file name `report`. The name has only
 /// characters that a link can have.
 #[must_use]
 pub fn code_coverage_file(report: &str) -> String {

@@ -63,7 +63,7 @@ pub(super) struct MatrixRow {
     pub(super) remarks: Vec<String>,
 }
 
-/// Makes the page, if the results have a matrix.
+/// Creates the page, if the results have a matrix.
 pub(super) fn page(results: &Results) -> Option<FeatureMatrix> {
     let matrix = results.kernel_features.as_ref()?;
     let surprises = surprises(matrix);
@@ -276,7 +276,7 @@ fn features(matrix: &KernelFeatures) -> (Vec<MatrixRow>, Vec<(String, Vec<String
     (rows, folded.into_iter().filter(|(_, names)| !names.is_empty()).collect())
 }
 
-/// Makes one row for features with the same outcome.
+/// Creates one row for features with the same outcome.
 fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> MatrixRow {
     let first = rows[0];
     let (label, members) = match rows {
@@ -297,7 +297,7 @@ fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> M
     MatrixRow { label, members, cells, remarks: remarks(matrix, &first.cells, remark) }
 }
 
-/// Makes the blocks of facts about the programs in the kernels.
+/// Creates the blocks of facts about the programs in the kernels.
 fn facts(matrix: &KernelFeatures) -> Vec<MatrixBlock> {
     type FactOf = fn(&ProgramFacts) -> Option<String>;
     let milliseconds = |ns: u64| format!("{:.0}", ns as f64 / 1e6);

@@ -54,7 +54,7 @@ fn comment(text: &mut String, what: &str, reason: &str) {
     let _ = writeln!(text, "# not measured: {}: {}", plain::line(what), plain::line(reason));
 }
 
-/// Makes a test name, which has only letters, digits and underscores.
+/// Creates a test name, which has only letters, digits and underscores.
 fn test_name(cell: &CellResult, program: &str) -> String {
     let name = format!("{}_{program}", cell.cell);
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()

@@ -56,7 +56,7 @@ fn of_tables(tables: impl IntoIterator<Item = TextTable>) -> Vec<ReportSection> 
     tables.into_iter().map(ReportSection::Table).collect()
 }
 
-/// Makes a section that only workloads with metrics have.
+/// Creates a section that only workloads with metrics have.
 fn of_cells(results: &Results, table: fn(&Results) -> Option<TextTable>) -> Vec<ReportSection> {
     if study::has_figures(results) { of_tables(table(results)) } else { Vec::new() }
 }

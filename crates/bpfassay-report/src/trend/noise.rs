@@ -29,7 +29,7 @@ impl Replicates {
         Self { variance: variance.unwrap_or(0.0), degrees_of_freedom, unit, boots }
     }
 
-    /// Makes the point of a figure with the logarithm `log` and its `layout` term. Under the wall
+    /// Creates the point of a figure with the logarithm `log` and its `layout` term. Under the wall
     /// clock, rounds of one boot do not show how much boots vary; only the other points do.
     fn point(self, clock: Clock, log: f64, layout: f64) -> Point {
         let Self { variance, degrees_of_freedom, unit, boots } = self;

@@ -60,7 +60,7 @@ pub(crate) fn is_forbidden(c: char) -> bool {
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// Makes results of every kind, with a value in each field.
+/// Creates results of every kind, with a value in each field.
 pub(crate) fn subjects() -> Vec<(&'static str, Results)> {
     let mut journal = contents(&study(None, 1, 2), |block, run| match (block.replicate, outcome(block, run)) {
         // A refusal that is not expected.

@@ -9,7 +9,7 @@ use bpfassay_tool::{ToolFile, UnderTest, finding::Kind};
 
 use super::{MOVED, contents, figures, not_supported, outcome, sample, study};
 
-/// Makes results with two samples in every traced run: half of what is written, then all of it.
+/// Creates results with two samples in every traced run: half of what is written, then all of it.
 pub(crate) fn sampled() -> Results {
     let mut contents = contents(&study(Some("2s"), 1, 2), outcome);
     for entry in &mut contents.entries {
@@ -29,8 +29,8 @@ const CALLS: u64 = 32;
 /// Instructions of each call of the baseline.
 const PER_CALL: u64 = 10_000;
 
-/// Makes results of twenty-four kernels. fexit takes about 500 instructions per call, and about 550
-/// from the thirteenth kernel on.
+/// Creates results of twenty-four kernels. fexit takes about 500 instructions per call, and about
+/// 550 from the thirteenth kernel on.
 pub(crate) fn series(clock: Clock) -> Results {
     let mut study = Study { clock, ..study(None, 2, 1) };
     // The kernels are unordered; the trend sorts them.
@@ -53,7 +53,7 @@ pub(crate) fn series(clock: Clock) -> Results {
     }))
 }
 
-/// Makes results of the made-up study with a tool that leaves a program and memory behind on
+/// Creates results of the made-up study with a tool that leaves a program and memory behind on
 /// riscv64 6.12 only. The kernels of `refused` refuse the tool, and a gate denies `deny`.
 pub(crate) fn with_tool(deny: &[Kind], refused: Option<Arch>) -> Results {
     let text = "schema = 1\n[tool]\nname = 'mine'\ndescription = 'x'\n[source]\nscript = { path = 'a', interpreter = '/bin/sh' }\n";

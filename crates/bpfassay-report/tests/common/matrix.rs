@@ -57,7 +57,7 @@ fn features(block: &Block) -> Vec<Feature> {
     ]
 }
 
-/// Makes a run of reads and writes of 4 KiB, all of them counted.
+/// Creates a run of reads and writes of 4 KiB, all of them counted.
 fn exact(probe: Probe) -> RunFigures {
     let mut figures = figures(bpfassay_protocol::ProbeConfiguration::with_defaults(probe), 100.0, 100.0);
     let (cgroup, device) = (figures.cgroup, figures.mount.device);

@@ -205,7 +205,7 @@ pub(crate) fn sample(at_ns: u64, label: Option<&str>, written: u64, read: u64) -
     }
 }
 
-/// Makes figures of a run that moved everything exactly, at these bandwidths.
+/// Creates figures of a run that moved everything exactly, at these bandwidths.
 pub(crate) fn figures(probe: ProbeConfiguration, write_mib_s: f64, read_mib_s: f64) -> RunFigures {
     let moved = |operation| BTreeMap::from([(operation, Totals { calls: 32, bytes: MOVED, errors: 0 })]);
     let phase = |name: &str, operation, before, after| WorkloadPhase {
@@ -328,12 +328,12 @@ pub(crate) fn guest_facts(target: &Target) -> GuestFacts {
     }
 }
 
-/// Makes the journal of `study` with every run done; `outcome` makes their outcomes.
+/// Creates the journal of `study` with every run done; `outcome` makes their outcomes.
 pub(crate) fn contents(study: &Study, outcome: impl Fn(&Block, &PlannedRun) -> Outcome) -> JournalContents {
     contents_of(plan(study), outcome)
 }
 
-/// Makes the journal of `plan`, or of its shard, in the same way.
+/// Creates the journal of `plan`, or of its shard, in the same way.
 pub(crate) fn contents_of(plan: Plan, outcome: impl Fn(&Block, &PlannedRun) -> Outcome) -> JournalContents {
     let mut entries = Vec::new();
     for block in plan.measured_blocks() {

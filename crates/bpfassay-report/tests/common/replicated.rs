@@ -116,7 +116,7 @@ impl<'a> Source<'a> {
         record
     }
 
-    /// Makes the instructions of each phase of `record`; those on the probe's path are as in the
+    /// Creates the instructions of each phase of `record`; those on the probe's path are as in the
     /// cell's recorded runs.
     fn counts(&self, record: &RunRecord) -> RunCount {
         let mut phases = Vec::new();
@@ -151,7 +151,7 @@ impl<'a> Source<'a> {
         RunCount { run: record.run.clone(), phases }
     }
 
-    /// Makes the executed source lines of `records`, as in their cells' recorded runs.
+    /// Creates the executed source lines of `records`, as in their cells' recorded runs.
     fn coverage(&self, records: &[RunRecord]) -> BootCoverage {
         let mut coverage = BootCoverage::default();
         let mut first_of = HashMap::new();

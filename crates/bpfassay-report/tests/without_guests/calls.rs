@@ -26,8 +26,8 @@ use crate::common::{contents, figures, study};
 /// Calls in each phase of the made-up figures.
 const CALLS: u64 = 32;
 
-/// Makes results in which calls of the baseline take a little more than 1000 ns, and those of fexit
-/// `slower` ns more; the whole phase shows a tenth of that.
+/// Creates results in which calls of the baseline take a little more than 1000 ns, and those of
+/// fexit `slower` ns more; the whole phase shows a tenth of that.
 fn results(study: &Study, slower: u64) -> Results {
     derive(&contents(study, |block, run| {
         let extra = if run.spec.probe.probe == Probe::Fexit { slower } else { 0 };
@@ -42,7 +42,7 @@ fn results(study: &Study, slower: u64) -> Results {
     }))
 }
 
-/// Makes times of calls. Half of the calls take `middle_ns` together, as if they remained without
+/// Creates times of calls. Half of the calls take `middle_ns` together, as if they remained without
 /// the extreme ones, and all of them take `sum_ns`.
 fn times(middle_ns: u64, sum_ns: u64) -> CallTimes {
     let (trimmed_calls, median_ns) = (CALLS / 2, 2 * middle_ns / CALLS);

@@ -27,7 +27,7 @@ fn results() -> Results {
     derive(&contents(&study(None, 3, 1), outcome))
 }
 
-/// Makes results in which every run has figures.
+/// Creates results in which every run has figures.
 fn sound() -> Results {
     let mut results = derive(&contents(&study(None, 3, 1), |block, run| match outcome(block, run) {
         Outcome::Measured(figures) => Outcome::Measured(figures),
@@ -109,7 +109,7 @@ fn a_badge_tells_gates_and_surprises_first() {
     assert!(color != "brightgreen" || !said.contains("refused,"), "{said}");
 }
 
-/// Makes results with a tool instead of kprobe, with `findings`.
+/// Creates results with a tool instead of kprobe, with `findings`.
 fn with_tool(findings: &[FindingResult]) -> Results {
     let mut results = sound();
     for cell in results.cells.iter_mut().filter(|cell| cell.cell.ends_with("kprobe")) {
@@ -160,7 +160,7 @@ fn a_guest_that_takes_many_runs_with_it_is_one_annotation() {
     assert!(annotations.contains("::run-0 and 2 more runs: kernel panic during boot: "), "{annotations}");
 }
 
-/// Makes results with each cell repeated `times` times.
+/// Creates results with each cell repeated `times` times.
 fn many(times: usize) -> Results {
     let mut results = derive(&contents(&study(None, 3, 1), |block, run| match outcome(block, run) {
         Outcome::Refused(_) => {

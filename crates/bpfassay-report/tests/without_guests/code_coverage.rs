@@ -26,8 +26,8 @@ fn line(file: u32, line: u32, text: &str) -> SourceLine {
     SourceLine { file, line, text: text.to_owned() }
 }
 
-/// Makes a program with two conditions in a line, a line that never runs, and one of a header; and
-/// a program without line information.
+/// Creates a program with two conditions in a line, a line that never runs, and one of a header;
+/// and a program without line information.
 fn programs() -> Vec<ProgramSource> {
     let lines = ProgramLines {
         files: ["/src/a.h", "/src/on_read.bpf.c"].map(str::to_owned).into(),
@@ -60,7 +60,7 @@ fn executions() -> Vec<ProgramExecutions> {
     ]
 }
 
-/// Makes the journal of the made-up study with two rounds, in which runs with a tool executed
+/// Creates the journal of the made-up study with two rounds, in which runs with a tool executed
 /// `programs`.
 fn covered(
     programs: Vec<ProgramSource>,

@@ -18,8 +18,8 @@ use bpfassay_study::{MetricName, Study};
 
 use crate::common::{contents, figures, reading};
 
-/// Makes a study by the clock `clock`; the program reports its bytes under the keys `w` and `r`,
-/// and two figures.
+/// Creates a study under the clock `clock`; the program reports its bytes under the keys `w` and
+/// `r`, and two figures.
 fn study(clock: &str) -> Study {
     let text = format!(
         r#"
@@ -58,7 +58,7 @@ byte_error = 0
 const WROTE: u64 = 1 << 20;
 const READ: u64 = 3 << 18;
 
-/// Makes a run of two seconds, of which one was idle, and half a second more with a probe. The
+/// Creates a run of two seconds, of which one was idle, and half a second more with a probe. The
 /// program reports that it wrote `missing` bytes more than the tracer saw.
 fn run(probe: ProbeConfiguration, missing: u64) -> RunFigures {
     let slow = !probe.is_baseline();

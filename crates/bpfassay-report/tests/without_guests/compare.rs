@@ -29,7 +29,7 @@ fn instructions() -> Study {
     Study { clock: Clock::Instructions, ..study(None, 3, 1) }
 }
 
-/// Makes runs whose bandwidths vary in the same way in each round; fexit is slower by `slower`.
+/// Creates runs whose bandwidths vary in the same way in each round; fexit is slower by `slower`.
 fn steady(slower: f64) -> impl Fn(&Block, &PlannedRun) -> Outcome {
     move |_, run| {
         let probe = run.spec.probe;

@@ -25,7 +25,7 @@ use crate::common::{contents, contents_of, figures, outcome, study};
 
 const CALLS: u64 = 32;
 
-/// Makes results in which each call of fexit takes `extra` instructions more than the baseline's,
+/// Creates results in which each call of fexit takes `extra` instructions more than the baseline's,
 /// by round.
 fn results(clock: Clock, extra: fn(u32) -> u64, idle: Option<u64>) -> Results {
     results_of(1, clock, extra, idle)
@@ -75,7 +75,7 @@ fn cost_is_the_difference_to_the_baseline_of_the_same_round_per_call() {
     }
 }
 
-/// Makes two rounds in one boot of each of `targets` targets. Phases take 1 s ± 0.05 % for 32
+/// Creates two rounds in one boot of each of `targets` targets. Phases take 1 s ± 0.05 % for 32
 /// calls, and 10 ms more with fexit.
 fn noisy(targets: usize) -> Results {
     let mut study = Study { clock: Clock::Instructions, ..study(None, 2, 1) };
@@ -235,13 +235,13 @@ fn of_engine(engine: EngineChoice, ranks: u32, mut study: Study) -> Study {
     study
 }
 
-/// Makes the plan for a user who gave a real IOR for every architecture.
+/// Creates the plan for a user who gave a real IOR for every architecture.
 fn plan_of(study: &Study) -> Plan {
     let external_ior = Arch::ALL.iter().map(|&arch| (arch, [Interface::Posix].into())).collect();
     expand(study, &Narrowing::default(), &Available { external_ior, ..Available::default() }).unwrap()
 }
 
-/// Makes results of the made-up study with `ranks` MPI ranks of `engine`; a gate allows fexit to
+/// Creates results of the made-up study with `ranks` MPI ranks of `engine`; a gate allows fexit to
 /// cost 1000 % and no byte.
 fn of_ranks(engine: EngineChoice, ranks: u32, clock: Clock) -> Results {
     let gate = Gate {

@@ -25,8 +25,8 @@ fn fexit() -> ProbeConfiguration {
     ProbeConfiguration::with_defaults(Probe::Fexit)
 }
 
-/// Makes results of the made-up study in which `change` modifies the figures of every fexit run on
-/// x86_64.
+/// Creates results of the made-up study in which `change` modifies the figures of every fexit run
+/// on x86_64.
 fn with_fexit(sampling: Option<&str>, change: impl Fn(&mut RunFigures)) -> Results {
     derive(&contents(&study(sampling, 2, 1), |block, run| match outcome(block, run) {
         Outcome::Measured(mut figures) if run.spec.probe == fexit() => {
@@ -362,8 +362,8 @@ fn mountstats_are_no_reference_beside_a_neighbour() {
     }
 }
 
-/// Makes targets with two probe configurations and the control, in one boot each. The rounds of all
-/// targets vary alike.
+/// Creates targets with two probe configurations and the control, in one boot each. The rounds of
+/// all targets vary alike.
 fn wide(targets: usize, rounds: u32, clock: Clock) -> Results {
     let mut study = Study { clock, ..study(None, rounds, 1) };
     let target = |patch| Target { arch: Arch::X86_64, kernel: format!("6.18.{patch}") };

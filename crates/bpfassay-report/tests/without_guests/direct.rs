@@ -29,13 +29,13 @@ use crate::common::{contents, figures, pprof::read, quick, study};
 const CALLS: u64 = 32;
 const BASELINE: u64 = 1_000_000_000;
 
-/// Makes the instructions of each phase of a made-up run. Runs with a tool execute a program,
+/// Creates the instructions of each phase of a made-up run. Runs with a tool execute a program,
 /// another function on the path, and something elsewhere.
 fn count(is_baseline: bool) -> Figure<Instructions> {
     count_of(100, is_baseline)
 }
 
-/// Makes these instructions with `program` instructions in the program.
+/// Creates these instructions with `program` instructions in the program.
 fn count_of(program: u64, is_baseline: bool) -> Figure<Instructions> {
     let part = |function: &str, role, per_call| FunctionCount {
         function: function.to_owned(),
@@ -52,12 +52,12 @@ fn count_of(program: u64, is_baseline: bool) -> Figure<Instructions> {
     Figure::Value(Instructions { all, user: 5, tool, unresolved: 0, misses: None, direct })
 }
 
-/// Makes the journal of the made-up study, with counts in every boot.
+/// Creates the journal of the made-up study, with counts in every boot.
 fn counted(counts: impl Fn(bool) -> Figure<Instructions>, idle_ns: Option<u64>) -> JournalContents {
     counted_in(&study(None, 2, 1), |_, is_baseline| counts(is_baseline), idle_ns)
 }
 
-/// Makes the journal of `study`, with counts by run in every boot.
+/// Creates the journal of `study`, with counts by run in every boot.
 fn counted_in(
     study: &Study,
     counts: impl Fn(&PlannedRun, bool) -> Figure<Instructions>,
@@ -208,7 +208,7 @@ fn what_was_not_counted_has_its_reason_and_without_a_plugin_there_is_no_table() 
     assert!(!text(&results, Style::default()).contains("direct cost"));
 }
 
-/// Makes a study by the instruction clock.
+/// Creates a study under the instruction clock.
 fn instructions(rounds: u32, seed: u64) -> Study {
     let mut study = Study { clock: Clock::Instructions, ..study(None, rounds, 1) };
     study.design.seed = seed;

@@ -69,7 +69,7 @@ fn shaken_all(mut contents: JournalContents, seed: u64, one_in: u64) -> JournalC
     contents
 }
 
-/// Makes a journal with samples, statistics of programs, and an end of the tracer.
+/// Creates a journal with samples, statistics of programs, and an end of the tracer.
 fn rich(clock: Clock) -> JournalContents {
     let mut study = study(Some("2s"), 2, 2);
     study.clock = clock;

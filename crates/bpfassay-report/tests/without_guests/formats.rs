@@ -44,7 +44,7 @@ fn all() -> Vec<(&'static str, Results)> {
     ]
 }
 
-/// Makes results whose messages look like markup of every kind.
+/// Creates results whose messages look like markup of every kind.
 fn hostile() -> Results {
     let mut results = derive(&contents(&study(None, 3, 1), |block, run| match run.spec.probe.probe {
         Probe::Fexit => {
@@ -58,7 +58,7 @@ fn hostile() -> Results {
     results
 }
 
-/// Makes results in which every text is hostile.
+/// Creates results in which every text is hostile.
 fn hostile_everywhere() -> Results {
     let (_, results) = hostile::subjects().remove(0);
     let places = hostile::places(&results);

@@ -22,12 +22,12 @@ fn share(percent: &str) -> Share {
     percent.parse().unwrap()
 }
 
-/// Makes a study with one boot of three rounds.
+/// Creates a study with one boot of three rounds.
 fn gated(gates: Vec<Gate>, clock: Clock) -> Study {
     Study { gates, clock, ..study(None, 3, 1) }
 }
 
-/// Makes a study with three boots of one round.
+/// Creates a study with three boots of one round.
 fn over_boots(gates: Vec<Gate>, clock: Clock) -> Study {
     Study { gates, clock, ..study(None, 1, 3) }
 }

@@ -15,7 +15,7 @@ use bpfassay_tool::{
 
 use crate::common::{contents, figures, panic_of_guest, quick, study};
 
-/// Makes a study of one target with the workloads `ok` and `other`.
+/// Creates a study of one target with the workloads `ok` and `other`.
 fn two_workloads(clock: &str, guest: &str) -> Study {
     let text = format!(
         r#"

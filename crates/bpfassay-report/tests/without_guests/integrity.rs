@@ -30,7 +30,7 @@ use sha2::{Digest, Sha256};
 
 use crate::common::{contents, outcome, study};
 
-/// Makes a small journal: one target, four runs in one boot.
+/// Creates a small journal: one target, four runs in one boot.
 fn small(seed: u64) -> JournalContents {
     let mut study = study(None, 1, 1);
     study.targets.truncate(1);
@@ -38,7 +38,7 @@ fn small(seed: u64) -> JournalContents {
     contents(&study, outcome)
 }
 
-/// Makes an intact results directory.
+/// Creates an intact results directory.
 fn whole(directory: &Path) -> JournalContents {
     let contents = small(1);
     written(directory, &contents);
@@ -144,7 +144,7 @@ fn lines_are_neither_exchanged_nor_dropped_nor_repeated_nor_taken_from_another_j
     assert_eq!(refused_at(folder.path(), &spliced).0, 5);
 }
 
-/// Makes lines with other objects and matching sums, as anyone can who computes sums.
+/// Creates lines with other objects and matching sums, as anyone can who computes sums.
 fn forged(objects: &[String]) -> Vec<String> {
     let mut sum = String::new();
     let seal = |object: &String| {

@@ -192,8 +192,8 @@ fn what_is_done_is_not_done_again() {
     assert!(again.iter().all(|todo| (todo.past.boots, todo.past.attempt) == (1, 2) && todo.past.history.is_empty()));
 }
 
-/// Makes the journal of a study's first block, whose boot ended with `verdict` before its last run.
-/// Returns it with the names of the runs.
+/// Creates the journal of a study's first block, whose boot ended with `verdict` before its last
+/// run. Returns it with the names of the runs.
 fn broken_off(verdict: Option<BootVerdict>, settled: &[usize]) -> (JournalContents, Vec<String>) {
     let mut contents = contents(&study(None, 1, 1), outcome);
     contents.header.plan.blocks.truncate(1);

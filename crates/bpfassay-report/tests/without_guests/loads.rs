@@ -36,12 +36,12 @@ fn program(id: u32, name: &str, verified: Option<u32>, jited_bytes: u32) -> BpfO
     BpfObject { id, name: name.to_owned(), kind: 26, memory_bytes: None, code }
 }
 
-/// Makes results in which 6.12 loads `programs` of the tool, and every other kernel refuses it.
+/// Creates results in which 6.12 loads `programs` of the tool, and every other kernel refuses it.
 fn results(programs: &[BpfObject]) -> Results {
     results_with(&study(), programs, &[])
 }
 
-/// Makes these results with a loader of bare objects that reports `log` from the verifier.
+/// Creates these results with a loader of bare objects that reports `log` from the verifier.
 fn results_with(study: &Study, programs: &[BpfObject], log: &[(u32, VerifierStatistics)]) -> Results {
     let verified = log.iter().map(|&(id, log)| VerifiedProgram { id, log: Some(log) }).collect();
     let loaded = ObjectLine::Loaded(LoadedObject { load_ns: 20_500_000, programs: verified });

@@ -95,8 +95,8 @@ impl Lack {
     }
 }
 
-/// Makes the journal of a study in which everything was measured and is exact, except for expected
-/// refusals.
+/// Creates the journal of a study in which everything was measured and is exact, except for
+/// expected refusals.
 fn whole() -> JournalContents {
     contents(&study(None, 2, 1), |block, run| match (block.target.arch, run.spec.probe.probe) {
         (Arch::Aarch64, Probe::Fexit) => Outcome::Refused(not_supported()),

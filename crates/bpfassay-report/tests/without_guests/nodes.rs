@@ -21,7 +21,7 @@ use bpfassay_results::{Figure, JournalContents, JournalEntry, NodeRun, Outcome};
 
 use crate::common::{MOVED, contents, outcome, reading, study};
 
-/// Makes a journal of runs of two nodes. The second node moved all bytes except for `first`, and
+/// Creates a journal of runs of two nodes. The second node moved all bytes except for `first`, and
 /// its tracer counted `lost` bytes too few.
 fn of_two_nodes(first: u64, lost: u64) -> JournalContents {
     let mut contents = contents(&study(None, 2, 1), outcome);

@@ -29,8 +29,8 @@ const fn misses(l1i: u64, l1d: u64, l2: u64, mispredicted: u64) -> Misses {
     Misses { l1i: l1i * CALLS, l1d: l1d * CALLS, l2: l2 * CALLS, mispredicted: mispredicted * CALLS }
 }
 
-/// Makes counts of a program that misses the caches, another function on the path that mispredicts
-/// a branch, and one mispredicted branch elsewhere.
+/// Creates counts of a program that misses the caches, another function on the path that
+/// mispredicts a branch, and one mispredicted branch elsewhere.
 fn count(run: &PlannedRun, is_modelled: bool) -> Instructions {
     let of = |misses: Misses| is_modelled.then_some(misses);
     let part = |function: &str, role, per_call, found| FunctionCount {
@@ -51,7 +51,7 @@ fn count(run: &PlannedRun, is_modelled: bool) -> Instructions {
     Instructions { all: BASELINE + more * CALLS, user: 5, tool: None, unresolved: 0, misses, direct }
 }
 
-/// Makes results of the made-up study with `model`; the plugin counts with or without a model.
+/// Creates results of the made-up study with `model`; the plugin counts with or without a model.
 fn results_with(model: Option<Model>, is_modelled: bool) -> Results {
     let study = Study { model, clock: Clock::Instructions, clock_of_host: false, ..study(None, 2, 1) };
     let mut contents = contents(&study, |_, run| Outcome::Measured(Box::new(figures(run.spec.probe, 100.0, 200.0))));

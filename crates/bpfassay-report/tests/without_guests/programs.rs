@@ -54,7 +54,7 @@ warm_up = 0
 /// The sum of the workload's messages.
 const DONE: Totals = Totals { calls: 200, bytes: 200_000, errors: 0 };
 
-/// Makes a run in which the sets counted `lost` calls too few. It does 100 operations in one
+/// Creates a run in which the sets counted `lost` calls too few. It does 100 operations in one
 /// second, or in two seconds with all sets.
 fn run(probe: ProbeConfiguration, lost: u64) -> RunFigures {
     let all = probe.sets.count() > 1;

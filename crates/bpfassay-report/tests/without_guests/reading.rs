@@ -120,7 +120,7 @@ fn what_is_not_recorded_is_called_so() {
     assert!(text.contains("versions: not recorded\n"), "{text}");
 }
 
-/// Makes results of the made-up study whose runs vary so much that nothing is known.
+/// Creates results of the made-up study whose runs vary so much that nothing is known.
 fn uneven() -> Results {
     let study = Study { clock: Clock::Instructions, ..study(None, 3, 1) };
     derive(&contents(&study, |_, run| {

@@ -22,7 +22,7 @@ use bpfassay_study::{Block, PlannedRun, Study, WarmUp};
 
 use crate::common::{contents, figures, study};
 
-/// Makes a study with up to 20 boots of one round; fexit costs 5 %, plus or minus `spread`.
+/// Creates a study with up to 20 boots of one round; fexit costs 5 %, plus or minus `spread`.
 fn sequential(until: &str) -> Study {
     let mut study = study(None, 1, 20);
     study.targets.retain(|target| target.arch == Arch::X86_64);

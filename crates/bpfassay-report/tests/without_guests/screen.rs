@@ -21,8 +21,8 @@ fn shown(results: &Results) -> String {
     screen(results, Screen { width: Some(80), symbols: true })
 }
 
-/// Makes results in which the host failed each run on riscv64, and the baseline of aarch64 was not
-/// done.
+/// Creates results in which the host failed each run on riscv64, and the baseline of aarch64 was
+/// not done.
 fn unfinished() -> Results {
     let mut contents = contents(&study(None, 2, 1), |block, run| match block.target.arch {
         Arch::Riscv64 => Outcome::Failed(RunFailure {

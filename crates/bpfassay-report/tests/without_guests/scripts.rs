@@ -50,14 +50,14 @@ fn run(script: &str, results: &Value) -> (bool, String) {
     (output.status.success(), String::from_utf8(shown).unwrap())
 }
 
-/// Makes results of two targets of `quick`: direct costs, controls, and a refusal.
+/// Creates results of two targets of `quick`: direct costs, controls, and a refusal.
 fn measured() -> Value {
     let mut results = quick::results();
     results.cells.retain(|cell| ["x86_64 6.12", "aarch64 6.1"].contains(&cell.target.to_string().as_str()));
     without_runs(results)
 }
 
-/// Makes results with run times of programs: of the tracer, and by program.
+/// Creates results with run times of programs: of the tracer, and by program.
 fn with_run_times() -> Value {
     let mut study = Study { clock: Clock::Instructions, ..study(None, 2, 1) };
     study.design.bpf_stats = true;
@@ -77,7 +77,8 @@ fn with_run_times() -> Value {
     without_runs(results)
 }
 
-/// Makes results of a tool on two targets: one with findings and figures, and one that refused it.
+/// Creates results of a tool on two targets: one with findings and figures, and one that refused
+/// it.
 fn with_tools() -> Value {
     let mut results = measured();
     let figure = |value: &str, reported: u64, really: u64, rounding: u64| {

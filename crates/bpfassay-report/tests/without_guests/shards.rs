@@ -18,7 +18,7 @@ use bpfassay_study::{Available, Clock, Gate, Narrowing, Shard, Share, Study, exp
 
 use crate::common::{contents, contents_of, outcome, plan, study};
 
-/// Makes a study with a gate, and a margin within which an overhead is negligible.
+/// Creates a study with a gate, and a margin within which an overhead is negligible.
 fn with_gate() -> Study {
     let mut study = Study { clock: Clock::Instructions, ..study(None, 2, 2) };
     study.gates = vec![Gate { attach: true, ..Gate::default() }];
@@ -26,7 +26,7 @@ fn with_gate() -> Study {
     study
 }
 
-/// Makes the journal of a shard of that study.
+/// Creates the journal of a shard of that study.
 fn shard(text: &str) -> JournalContents {
     contents_of(plan(&with_gate()).of_shard(text.parse::<Shard>().unwrap()).unwrap(), outcome)
 }

@@ -11,7 +11,7 @@ use bpfassay_results::{Outcome, Results};
 
 use crate::common::{contents, figures, study, summary};
 
-/// Makes results of runs whose summary is `of(round)` on x86_64 with fexit, and IOR's in other
+/// Creates results of runs whose summary is `of(round)` on x86_64 with fexit, and IOR's in other
 /// cells.
 fn with_summary(of: impl Fn(u32) -> String) -> Results {
     derive(&contents(&study(None, 2, 1), |block, run| {

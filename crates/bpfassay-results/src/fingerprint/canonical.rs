@@ -44,7 +44,7 @@ impl Canonical {
     /// Returns the text of `value`.
     ///
     /// # Errors
-    /// Those of the value's `Serialize`.
+    /// The errors of the value's `Serialize`.
     pub(super) fn text<T: Serialize>(&mut self, value: &T) -> serde_json::Result<impl AsRef<[u8]>> {
         self.text.0.borrow_mut().clear();
         let sorting = Sorting { text: self.text.clone(), objects: Vec::new(), spare: &mut self.spare };

@@ -35,7 +35,7 @@ struct JournalLines<'a> {
 /// Reads the journal in `directory`.
 ///
 /// # Errors
-/// Those of [`read_file`]; [`JournalError::Io`] if the file cannot be opened;
+/// The errors of [`read_file`]; [`JournalError::Io`] if the file cannot be opened;
 /// [`JournalError::NotAFile`] if it is not a regular file.
 pub(super) fn read(directory: &OpenDirectory) -> Result<JournalContents, JournalError> {
     let path = directory.path().join(FILE_NAME);
@@ -46,7 +46,7 @@ pub(super) fn read(directory: &OpenDirectory) -> Result<JournalContents, Journal
 /// Reads the journal in `file`, `limit` bytes at most.
 ///
 /// # Errors
-/// Those of [`read_each`].
+/// The errors of [`read_each`].
 pub(super) fn read_file(path: &Path, file: File, limit: u64) -> Result<JournalContents, JournalError> {
     read_each(path, file, limit, &|_, _, _| (), |_, ()| Ok(()))
 }

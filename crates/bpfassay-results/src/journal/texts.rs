@@ -69,7 +69,7 @@ impl Texts {
     /// order. Both functions can remove data that is not needed.
     ///
     /// # Errors
-    /// Those of [`JournalContents::read`], and [`JournalError::Io`] if a text cannot be kept.
+    /// The errors of [`JournalContents::read`], and [`JournalError::Io`] if a text cannot be kept.
     pub fn read<T: Send>(
         directory: &OpenDirectory,
         make: impl Fn(&Plan, &mut JournalEntry) -> T + Sync,
@@ -117,7 +117,7 @@ impl Texts {
     /// gives [`JournalError::Io`].
     ///
     /// # Errors
-    /// Those of `take`.
+    /// The errors of `take`.
     pub(crate) fn each<T: Send, E>(
         &self,
         places: &[&TextPlace],

@@ -68,7 +68,7 @@ impl Journal {
     /// Creates a journal in `directory`, and the directory if absent.
     ///
     /// # Errors
-    /// Those of [`Journal::create_in`], and [`JournalError::Io`] if the directory cannot be
+    /// The errors of [`Journal::create_in`], and [`JournalError::Io`] if the directory cannot be
     /// created.
     pub fn create(directory: &Path, header: &JournalHeader) -> Result<Self, JournalError> {
         let opened = OpenDirectory::make(directory).map_err(|source| JournalError::Io {
@@ -116,7 +116,8 @@ impl Journal {
     /// [`TORN_FILE_NAME`] first.
     ///
     /// # Errors
-    /// Those of [`Journal::resume_in`], and [`JournalError::Io`] if the directory cannot be opened.
+    /// The errors of [`Journal::resume_in`], and [`JournalError::Io`] if the directory cannot be
+    /// opened.
     pub fn resume(directory: &Path) -> Result<(Self, JournalContents), JournalError> {
         let opened = OpenDirectory::open(directory)
             .map_err(|source| JournalError::io("open", &directory.join(FILE_NAME), source))?;
@@ -126,7 +127,7 @@ impl Journal {
     /// Like [`Journal::resume`], in an open directory.
     ///
     /// # Errors
-    /// - Those of [`JournalContents::read`].
+    /// - The errors of [`JournalContents::read`].
     /// - [`JournalError::HasOtherName`]: the journal has another hard link.
     /// - [`JournalError::Locked`]: another process is writing it.
     /// - [`JournalError::Io`]: a torn line cannot be moved.
@@ -177,7 +178,7 @@ impl Journal {
     /// any of them. Suits data that was measured earlier.
     ///
     /// # Errors
-    /// Those of [`Journal::append`].
+    /// The errors of [`Journal::append`].
     pub fn append_all<'a>(&mut self, entries: impl IntoIterator<Item = &'a JournalEntry>) -> Result<(), JournalError> {
         entries.into_iter().try_for_each(|entry| self.put(entry, MAX_LINE))?;
         self.sync()
@@ -249,7 +250,7 @@ fn line<T: Serialize>(
 /// Returns the text of a journal.
 ///
 /// # Errors
-/// Those of [`line`].
+/// The errors of [`line`].
 pub(super) fn text(path: &Path, header: &JournalHeader, entries: &[JournalEntry]) -> Result<Vec<u8>, JournalError> {
     let mut chain = JournalDigest::default();
     let mut text = line(&mut chain, header, path, MAX_HEADER)?;

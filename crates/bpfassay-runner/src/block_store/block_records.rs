@@ -84,7 +84,7 @@ impl BlockRecords {
         key(&plan.study, block, provenance, &self.started.qemu).map_err(|error| error.to_string())
     }
 
-    /// Makes the entry with these records, and its key. `plan` has `block`.
+    /// Creates the entry with these records, and its key. `plan` has `block`.
     ///
     /// # Errors
     /// The reason why there is no entry: something that determines the figures is not known.

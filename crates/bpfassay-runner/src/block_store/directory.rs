@@ -228,7 +228,7 @@ pub(super) fn names(key: &StoreKey) -> (String, String) {
     (key.chars().take(2).collect(), key + ENTRY)
 }
 
-/// Makes a new file in `drafts`, and returns it with its name.
+/// Creates a new file in `drafts`, and returns it with its name.
 fn draft(drafts: &OwnedFd) -> io::Result<(String, OwnedFd)> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let drafts: BorrowedFd<'_> = drafts.as_fd();

@@ -76,7 +76,7 @@ impl Objects {
     /// Opens the store at `url`.
     ///
     /// # Errors
-    /// Those of [`Objects::open`], and [`BlockStoreError::NoStore`] if there is none.
+    /// The errors of [`Objects::open`], and [`BlockStoreError::NoStore`] if there is none.
     pub(super) fn existing(url: &str) -> Result<Self, BlockStoreError> {
         Self::client(url)?.opened(false)
     }
@@ -284,7 +284,7 @@ fn cannot_compare(error: &BlockStoreError) -> bool {
     matches!(**source, Error::NotImplemented { .. } | Error::NotSupported { .. })
 }
 
-/// Makes an anonymous file with `bytes` in it.
+/// Creates an anonymous file with `bytes` in it.
 fn in_memory(bytes: &[u8]) -> std::io::Result<File> {
     let mut file = File::from(memfd_create("block", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;

@@ -115,7 +115,7 @@ impl BlockStore {
     /// Returns the entry of `key` if there is one. Other tasks continue meanwhile.
     ///
     /// # Errors
-    /// Those of [`BlockStore::kept`].
+    /// The errors of [`BlockStore::kept`].
     pub(super) async fn look_for(&self, key: &StoreKey) -> Result<LookedUp, BlockStoreError> {
         let contents = match &self.backend {
             StoreBackend::Directory(directory) => directory.contents(key)?,

@@ -44,7 +44,7 @@ pub(crate) struct Agent {
     pub(crate) limits: MachineLimits,
 }
 
-/// Makes the job for `block`, which `agent` executes.
+/// Creates the job for `block`, which `agent` executes.
 pub(super) fn job(agent: &Agent, study: &Study, block: &Block) -> Job {
     let spec = |run| {
         let spec = host_setup::spec(study, block, run);

@@ -131,7 +131,7 @@ impl ThisMachine {
     /// Begins the plan in a results directory ([`PlannedWork::begin`]).
     ///
     /// # Errors
-    /// Those of [`PlannedWork::begin`].
+    /// The errors of [`PlannedWork::begin`].
     pub fn begin(&self, directory: Option<&Path>) -> Result<PlannedWork, Error> {
         PlannedWork::begin(&self.plan, directory, self.provenance.clone())
     }

@@ -52,7 +52,7 @@ impl Rendezvous {
     /// Notes that `node` has ended `run`. Returns the answers to nodes.
     ///
     /// # Errors
-    /// Those of [`Self::waits`].
+    /// The errors of [`Self::waits`].
     pub(super) fn ended(&mut self, node: usize, run: &str) -> Result<Vec<Answer>, String> {
         let Some(this) = self.nodes.get_mut(node) else { return Err(format!("there is no node {}", node + 1)) };
         if this.waits.is_some() {

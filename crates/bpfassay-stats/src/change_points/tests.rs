@@ -7,7 +7,7 @@ use crate::{
     simulation::{Shape, share},
 };
 
-/// Makes a series of levels (log ratio, number of points). The noise has a deviation of 1 %, of
+/// Creates a series of levels (log ratio, number of points). The noise has a deviation of 1 %, of
 /// which replicates show nothing.
 fn series(generator: &mut Generator, shape: Shape, levels: &[(f64, usize)]) -> Vec<Option<Point>> {
     levels
@@ -17,17 +17,17 @@ fn series(generator: &mut Generator, shape: Shape, levels: &[(f64, usize)]) -> V
         .collect()
 }
 
-/// Makes a point with many replicates.
+/// Creates a point with many replicates.
 fn point(log_ratio: f64, variance: f64) -> Point {
     Point { log_ratio, variance, degrees_of_freedom: 20.0, layout: 0.0 }
 }
 
-/// Makes a point without replicates.
+/// Creates a point without replicates.
 fn single(log_ratio: f64) -> Point {
     Point { degrees_of_freedom: 0.0, ..point(log_ratio, 0.0) }
 }
 
-/// Makes a search for independent noise.
+/// Creates a search for independent noise.
 fn quick(alpha: f64) -> Search {
     Search { alpha, autocorrelation: 0.0, ..Search::new(1) }
 }
@@ -160,7 +160,7 @@ fn the_interval_of_a_step_covers_it() {
     assert!(covered as f64 / f64::from(single) >= 0.9, "{covered} of {single}");
 }
 
-/// Makes first-order autoregressive noise of deviation 1, like that of kernels that share most of
+/// Creates first-order autoregressive noise of deviation 1, like that of kernels that share most of
 /// their source.
 fn autocorrelated(generator: &mut Generator, n: usize, correlation: f64) -> Vec<f64> {
     let (mut noise, fresh) = (generator.normal(), (1.0 - correlation * correlation).sqrt());

@@ -42,7 +42,7 @@ pub(super) struct AptSandbox {
 }
 
 impl AptSandbox {
-    /// Makes a sandbox for `user` with room for `needed` bytes of `what`. Returns `None` if this
+    /// Creates a sandbox for `user` with room for `needed` bytes of `what`. Returns `None` if this
     /// process cannot become another user, or if the host's apt is configured not to use one.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::{
     test_support::left_in_tmp,
 };
 
-/// Makes a cache with two guests that share a segment. Returns their manifest.
+/// Creates a cache with two guests that share a segment. Returns their manifest.
 fn made() -> (tempfile::TempDir, Manifest) {
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::open(directory.path().join("cache")).unwrap();
@@ -104,7 +104,7 @@ fn what_is_bundled_is_the_same_in_another_cache() {
     assert_eq!(fs::read(&path).unwrap(), fs::read(&again).unwrap());
 }
 
-/// Makes two packages with files in the cache in `directory`.
+/// Creates two packages with files in the cache in `directory`.
 fn packages_in(directory: &Path) -> Vec<(Package, CachedFile)> {
     let cache = Cache::open(directory.join("cache")).unwrap();
     let package = |name: &str| {

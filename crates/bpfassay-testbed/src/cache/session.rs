@@ -40,7 +40,7 @@ pub(crate) struct CacheSession {
 }
 
 impl CacheSession {
-    /// Makes a directory in `tmp`, which is at `path`, with a name that begins with `prefix`. The
+    /// Creates a directory in `tmp`, which is at `path`, with a name that begins with `prefix`. The
     /// directory gets this name when its owner has locked it.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ fn name_of(path: &Path) -> io::Result<std::ffi::CString> {
     Ok(std::ffi::CString::new(path.file_name().unwrap_or_default().as_bytes())?)
 }
 
-/// Makes and locks the file that shows who owns the directory `path` in `tmp`.
+/// Creates and locks the file that shows who owns the directory `path` in `tmp`.
 fn own(tmp: BorrowedFd<'_>, path: &Path) -> io::Result<fs::File> {
     let directory = open_directory(tmp, name_of(path)?.as_c_str())?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -159,7 +159,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a directory, private to this user, in the system's directory for temporary files.
+    /// Creates a directory, private to this user, in the system's directory for temporary files.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be made.
@@ -170,7 +170,7 @@ impl Scratch {
         Ok(Self { directory, _session: None })
     }
 
-    /// Makes a directory inside that of `session`.
+    /// Creates a directory inside that of `session`.
     ///
     /// # Errors
     /// [`Error::Io`] if the directory cannot be made.

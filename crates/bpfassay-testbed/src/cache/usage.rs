@@ -200,7 +200,7 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(86_400);
 
-    /// Makes a cache with a package, a segment, a file and a tree, last used 40 days ago.
+    /// Creates a cache with a package, a segment, a file and a tree, last used 40 days ago.
     fn old() -> (tempfile::TempDir, Cache, Vec<Digest>) {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::open(directory.path().join("cache")).unwrap();

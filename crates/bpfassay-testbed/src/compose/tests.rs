@@ -17,7 +17,7 @@ fn parse(text: &str) -> Result<TestbedSpec, SpecError> {
     TestbedSpec::parse(Path::new("r.json"), text.as_bytes())
 }
 
-/// Makes a directory with a spec and everything that it names.
+/// Creates a directory with a spec and everything that it names.
 fn inputs() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir(directory.path().join("programs")).unwrap();

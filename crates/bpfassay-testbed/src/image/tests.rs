@@ -35,7 +35,7 @@ impl Bed {
         }
     }
 
-    /// Makes a kernel with a tree of these modules and their `.modinfo` (`;` for zero bytes).
+    /// Creates a kernel with a tree of these modules and their `.modinfo` (`;` for zero bytes).
     fn kernel(&self, modules: &[(&str, &str)], builtin: &str) -> BootableKernel {
         let tree = self.directory.path().join("tree");
         for (file, modinfo) in modules {

@@ -218,7 +218,7 @@ fn unpack(index: &AssetIndex, archive: Vec<u8>, file: &str) -> Result<[Vec<u8>; 
 /// Copies the programs of `index` from `place` into the cache, and records them.
 ///
 /// # Errors
-/// Those of [`read`] and of the cache.
+/// The errors of [`read`] and of the cache.
 pub(super) fn take(apt: &Apt<'_>, place: &AssetSource, index: AssetIndex) -> Result<()> {
     let cache = apt.cache();
     let [agent, tracer, ior] = read(apt, place, &index)?;

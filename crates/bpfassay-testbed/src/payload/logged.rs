@@ -43,7 +43,7 @@ impl LoggedBuild<'_> {
     /// Runs cargo, and reports its count of compiled units to `stage` as `step`.
     ///
     /// # Errors
-    /// Those of [`LoggedBuild::to_end`].
+    /// The errors of [`LoggedBuild::to_end`].
     pub(super) fn build(
         &self,
         command: Command,

@@ -14,7 +14,7 @@ use flate2::read::GzDecoder;
 use super::AssetSource;
 use crate::{Error, Result, cache::Digest};
 
-/// Sources of the guest's programs, besides the cache and a build of a checkout.
+/// Sources of the guest's programs, in addition to the cache and a build of a checkout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProgramSources {
     /// Places that offer programs, in the order in which they are asked.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{Error, Result, apt::Apt, cache::Digest, manifest::Component, stages::StageKind, toolchain::Toolchain};
 
-/// Most differences between two toolchains that are reported.
+/// Largest number of differences between two toolchains that are reported.
 const MAX_DIFFERENCES: usize = 8;
 
 /// A program that was built before, and the program that its sources give.

@@ -34,7 +34,7 @@ impl Chosen {
     /// else from the index. Returns `None` if `wanted` is empty.
     ///
     /// # Errors
-    /// Those of [`Chosen::of_index`], unless the lock has the packages.
+    /// The errors of [`Chosen::of_index`], unless the lock has the packages.
     pub(super) fn of(apt: &Apt<'_>, arch: Arch, wanted: &WantedPackages) -> Result<Option<Self>> {
         let Some((suite, names)) = of_one_suite(wanted)? else { return Ok(None) };
         if apt.options().is_locked()
@@ -74,7 +74,7 @@ impl Chosen {
     /// Returns the package files, from the cache or downloaded.
     ///
     /// # Errors
-    /// Those of [`Apt::fetch`].
+    /// The errors of [`Apt::fetch`].
     pub(super) fn files(&self, apt: &Apt<'_>) -> Result<Vec<CachedFile>> {
         let origin = match &self.from {
             From::Index(root) => PackageOrigin::Index(root),

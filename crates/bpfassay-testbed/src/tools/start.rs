@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks the files that start a tool besides its program: interpreters, dynamic linkers,
-//! libraries. Refuses a tool only if guests certainly lack a file.
+//! Checks the files that a tool's program needs to start: interpreters, dynamic linkers, libraries.
+//! Refuses a tool only if guests certainly lack a file.
 
 #![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
 

@@ -24,7 +24,7 @@ const KIND: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
 const REGULAR: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
-/// Most files with several names that wait for their content.
+/// Largest number of files with several names that wait for their content.
 const MOST_WAITING: usize = 1 << 16;
 
 /// The data of an entry that precede its content.

@@ -19,12 +19,12 @@ pub(super) const LEAD_MAGIC: [u8; 4] = [0xed, 0xab, 0xee, 0xdb];
 const LEAD: usize = 96;
 /// The first bytes of a header: magic number and version. Four reserved bytes follow.
 const HEADER_MAGIC: [u8; 4] = [0x8e, 0xad, 0xe8, 0x01];
-/// Most entries of a header, as in RPM (`HEADER_TAGS_MAX`).
+/// Largest number of entries of a header, as in RPM (`HEADER_TAGS_MAX`).
 const MOST_TAGS: u32 = 0xffff;
 /// Largest data of a header, in bytes. RPM permits 256 MiB. Kernels have some MiB.
 const MOST_DATA: u32 = 64 << 20;
 
-/// Most values of a tag that are read: one for each file.
+/// Largest number of values of a tag that are read: one for each file.
 const MOST_VALUES: usize = MOST_ENTRIES as usize;
 
 /// Numbers of tags (lib/rpmtag.h of RPM).

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use super::{UnpackFault, wrong};
 
-/// Most memory for decompression, in KiB. The presets of xz need less than 70,000.
+/// Largest amount of memory for decompression, in KiB. The presets of xz need less than 70,000.
 const MOST_MEMORY: u32 = 256 << 10;
 
 /// Decompresses `reader` in the format that its first bytes show, or passes it through if they show

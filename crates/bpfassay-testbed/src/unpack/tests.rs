@@ -60,7 +60,7 @@ fn header(tags: &[(u32, Value<'_>)]) -> Vec<u8> {
     [header, index, data].concat()
 }
 
-/// A package with `payload`, and with `tags` besides those that every package has.
+/// A package with `payload`, and with `tags` in addition to those that every package has.
 fn rpm(payload: &[u8], tags: Vec<(u32, Value<'_>)>) -> Vec<u8> {
     let digest = Digest::of(payload).to_string();
     let mut all = vec![

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{CountedUnit, ReportedFigure, Whose};
 
-/// Most parts that are shown.
+/// Largest number of parts that are shown.
 const MOST_PARTS: usize = 4;
 
 /// A larger number of operations is cut to this, because sets of more operations fit by chance.

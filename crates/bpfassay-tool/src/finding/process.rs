@@ -4,7 +4,7 @@
 use super::truth::{CallShare, ProcessNames, Truth};
 use crate::{Readings, ReportedFigure, Whose};
 
-/// Most names that are shown.
+/// Largest number of names that are shown.
 const MOST_NAMES: usize = 3;
 
 /// The kind of name that a tool uses for processes.

@@ -7,7 +7,7 @@ use bpfassay_protocol::Operation;
 
 use crate::{CountedUnit, TOOL_SCHEMA, Whose, read::MAX_ENTRIES};
 
-/// Most characters of untrusted text in a comment.
+/// Largest number of characters of untrusted text in a comment.
 const MOST_SHOWN: usize = 120;
 
 /// The parts of a drafted tool file.

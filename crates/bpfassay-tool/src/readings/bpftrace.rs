@@ -111,7 +111,7 @@ fn shown(bucket: &Value) -> Bucket {
     Bucket { up_to, count: bucket.get("count").and_then(Value::as_u64).unwrap_or(0) }
 }
 
-/// Makes labels from a key: the whole key and its parts.
+/// Creates labels from a key: the whole key and its parts.
 fn row_of(key: Option<&String>) -> TextRow<'_> {
     let mut row = TextRow::new();
     if let Some(key) = key {

@@ -100,7 +100,7 @@ impl Subject {
     /// A subject that is not known yet.
     pub(super) const NOBODY: Self = Self { cgroup: 0, mount: 0, place: Place::NOWHERE };
 
-    /// Makes the subject of the calling task; `None` if the call must not be counted. If the hook
+    /// Creates the subject of the calling task; `None` if the call must not be counted. If the hook
     /// does not know the mount, calls are counted under mount 0, unless the settings select a
     /// mount.
     #[inline(always)]

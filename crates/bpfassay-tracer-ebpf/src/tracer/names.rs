@@ -52,7 +52,7 @@ pub(super) fn wants(mount: Address) {
     let _ = WANTED_MOUNTS.insert(thread(), wanted, 0);
 }
 
-/// Makes the subject of a call. `argument` is the one that the prototype selects.
+/// Creates the subject of a call. `argument` is the one that the prototype selects.
 #[inline(always)]
 pub(super) fn subject(prototype: Prototype, argument: Address) -> Option<Subject> {
     let superblock: Address = match prototype.source {

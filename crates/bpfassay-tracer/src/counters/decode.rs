@@ -158,7 +158,7 @@ pub(crate) fn histogram<V: AsRef<[u8]>>(
     Ok(sum)
 }
 
-/// Makes a row.
+/// Creates a row.
 ///
 /// # Errors
 /// [`DecodeError::Operation`] if the number of the key's operation is too large.
@@ -281,7 +281,7 @@ mod tests {
         [key(7, 8, 21, operation), variant.to_ne_bytes().to_vec(), vec![0; 4]].concat()
     }
 
-    /// Makes a row in the same way as the reader.
+    /// Creates a row in the same way as the reader.
     fn row<V: AsRef<[u8]>>(key: &[u8], values: impl IntoIterator<Item = V>) -> Result<CounterRow, DecodeError> {
         row_of(super::key(key)?, sum(values)?, &[])
     }

@@ -45,7 +45,7 @@ fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 /// Returns the misses of one program.
 ///
 /// # Errors
-/// Those of [`of_all`].
+/// The errors of [`of_all`].
 pub(crate) fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
     let failed = |source| ReadError::Program { program: hooked.program.clone(), source };
     let recursion = || Ok(hooked.counted().map_err(failed)?.recursion_misses);

@@ -87,7 +87,7 @@ impl Ring {
     /// Reads every event in the buffer and discards all sums.
     ///
     /// # Errors
-    /// Those of [`Ring::drain_all`].
+    /// The errors of [`Ring::drain_all`].
     pub(crate) fn reset(&mut self) -> io::Result<()> {
         self.drain_all()?;
         *self.sums = Sums::default();

@@ -59,7 +59,7 @@ struct OfSet {
 }
 
 impl Summaries {
-    /// Makes readers from the maps of all sets, by [`set_map_name`].
+    /// Creates readers from the maps of all sets, by [`set_map_name`].
     ///
     /// # Errors
     /// [`ReadError::Map`] if a map is missing, or the kernel does not describe it.

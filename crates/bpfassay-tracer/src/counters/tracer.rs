@@ -74,7 +74,7 @@ impl Tracer {
         Ok(tracer)
     }
 
-    /// Makes a tracer from loaded programs.
+    /// Creates a tracer from loaded programs.
     fn over(
         mut loaded: LoadedConfiguration,
         configuration: ProbeConfiguration,

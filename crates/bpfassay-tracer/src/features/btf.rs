@@ -22,7 +22,7 @@ impl Drop for Types {
 }
 
 impl Types {
-    /// Makes an empty builder.
+    /// Creates an empty builder.
     ///
     /// # Errors
     /// There is not enough memory.

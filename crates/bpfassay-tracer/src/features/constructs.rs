@@ -222,7 +222,7 @@ fn tail_call(env: &ProbeEnv, before: Code, functions: &[(u32, bool)]) -> Result<
     returns(caller, 7)
 }
 
-/// Makes an array whose value is an object that the kernel recognises by the name of its type.
+/// Creates an array whose value is an object that the kernel recognises by the name of its type.
 fn special_map(name: &std::ffi::CStr, size: u32) -> Result<OwnedFd> {
     let types = Types::new()?;
     let int = types.integer(c"unsigned int", 4)?;
@@ -240,7 +240,7 @@ fn special_map(name: &std::ffi::CStr, size: u32) -> Result<OwnedFd> {
     sys::create(MapSpec { types: Some((types.as_fd(), int as u32, value as u32)), ..MapSpec::array(size) })
 }
 
-/// Makes a map whose value holds a pointer to one of the kernel's objects.
+/// Creates a map whose value holds a pointer to one of the kernel's objects.
 fn kptr() -> Result<OwnedFd> {
     let types = Types::new()?;
     let int = types.integer(c"unsigned int", 4)?;

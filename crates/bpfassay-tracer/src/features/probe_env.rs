@@ -186,7 +186,7 @@ impl<'a> ProgramBuilder<'a> {
         self.with_map(sys::constant(map, &bytes), |code, map| code.map_value(register, map))
     }
 
-    /// Makes a dynptr to 64 bytes of an array's value. The dynptr occupies 16 bytes at `slot` of
+    /// Creates a dynptr to 64 bytes of an array's value. The dynptr occupies 16 bytes at `slot` of
     /// the stack. Uses R0 to R4, and the helper `bpf_dynptr_from_mem` (Linux 5.19).
     pub(super) fn dynptr(self, slot: i32) -> Self {
         self.with_map(sys::create(MapSpec::array(64)), |code, map| {

@@ -31,7 +31,7 @@ pub(super) enum Failure {
 pub(super) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// Makes a failure from the kernel's error, and what failed.
+    /// Creates a failure from the kernel's error, and what failed.
     pub(super) fn kernel(what: impl fmt::Display, error: &io::Error) -> Self {
         let errno = error.raw_os_error();
         let message = match errno {
@@ -43,7 +43,7 @@ impl Failure {
         Self::Refused { errno, message: format!("{what}: {message}") }
     }
 
-    /// Makes a failure for something that the kernel does not have.
+    /// Creates a failure for something that the kernel does not have.
     pub(super) fn missing(message: impl Into<String>) -> Self {
         Self::Refused { errno: None, message: message.into() }
     }
@@ -90,7 +90,7 @@ pub(super) fn create(map: MapSpec<'_>) -> Result<OwnedFd> {
     map.create().map_err(|error| Failure::kernel("map", &error))
 }
 
-/// Makes a map with one value and freezes it, so that programs can treat the value as a constant.
+/// Creates a map with one value and freezes it, so that programs can treat the value as a constant.
 ///
 /// # Errors
 /// The kernel's error, at creating, setting or freezing the map.

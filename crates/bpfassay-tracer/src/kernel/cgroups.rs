@@ -54,8 +54,8 @@ pub(crate) struct Cgroups {
 }
 
 impl Cgroups {
-    /// Makes an instance for the hierarchy that is mounted at `root`. If there is none, no id has a
-    /// path.
+    /// Creates an instance for the hierarchy that is mounted at `root`. If there is none, no id has
+    /// a path.
     pub(crate) fn new(root: Option<PathBuf>) -> Self {
         Self { root, known: HashMap::new() }
     }
@@ -66,7 +66,7 @@ impl Cgroups {
         self.known.entry(id).or_insert_with(|| look_up(root?, id)).as_deref()
     }
 
-    /// Makes an instance that only has these names.
+    /// Creates an instance that only has these names.
     #[cfg(test)]
     pub(crate) fn of(known: impl IntoIterator<Item = (u64, &'static str)>) -> Self {
         Self { root: None, known: known.into_iter().map(|(id, path)| (id, Some(path.to_owned()))).collect() }

@@ -39,7 +39,7 @@ pub(crate) trait Kept: Sized {
 /// addition, so that different configurations do not read the kernel again and again.
 ///
 /// # Errors
-/// Those of `read`.
+/// The errors of `read`.
 pub(crate) fn look_up<V: Kept, E>(
     file: Option<&Path>,
     wanted: &BTreeSet<&str>,

@@ -52,7 +52,7 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    /// Makes an instance without any bytes.
+    /// Creates an instance without any bytes.
     pub(crate) const fn new(keeps_loaded: bool) -> Self {
         Self { buffer: Vec::new(), keeps_loaded }
     }

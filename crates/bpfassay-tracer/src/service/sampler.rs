@@ -92,7 +92,7 @@ impl Sampler<'_, Tracer> {
 }
 
 impl<'a, S: Source> Sampler<'a, S> {
-    /// Makes a sampler that reads `source`.
+    /// Creates a sampler that reads `source`.
     ///
     /// # Errors
     /// [`MountsError`] if the mount table cannot be read.

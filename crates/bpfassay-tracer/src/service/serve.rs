@@ -73,7 +73,7 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// The tracer's tasks besides executing commands.
+/// The tracer's tasks in addition to executing commands.
 #[derive(Debug)]
 pub(crate) struct Service {
     /// How often to write a sample without a command.

@@ -31,7 +31,7 @@ use bpfassay_vm::{
 
 use crate::common::{TestBoot, runs};
 
-/// Makes a module with one test per architecture from an async function of the architecture.
+/// Creates a module with one test per architecture from an async function of the architecture.
 macro_rules! on_every_architecture {
     ($($name:ident),+ $(,)?) => { $(
         mod $name {

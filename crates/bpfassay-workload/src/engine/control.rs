@@ -108,7 +108,7 @@ impl Control {
 }
 
 impl<S: Read + Write> Control<S> {
-    /// Makes a channel to `agent`.
+    /// Creates a channel to `agent`.
     #[cfg(test)]
     pub(crate) const fn over(agent: S) -> Self {
         Self { agent }

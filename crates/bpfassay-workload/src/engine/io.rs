@@ -253,7 +253,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Makes a buffer of `size` zero bytes; `None` if there is not enough memory.
+    /// Creates a buffer of `size` zero bytes; `None` if there is not enough memory.
     pub(crate) fn new(size: usize) -> Option<Self> {
         let layout = std::alloc::Layout::from_size_align(size.max(1), rustix::param::page_size()).ok()?;
         // SAFETY: the size is not zero.

@@ -160,7 +160,7 @@ impl<'o, I: Io> Phase<'_, 'o, I> {
         Ok(Offsets { options, tasks, task: self.task.into(), order, count, base: 0 })
     }
 
-    /// Makes the phase's transfers.
+    /// Creates the phase's transfers.
     pub(crate) fn run(&mut self, opened: &mut Opened) -> Result<Counts, EngineError> {
         let options = self.backend.options;
         let mut offsets = self.offsets()?;

@@ -117,7 +117,7 @@ const COMMANDS: [[u16; 2]; 2] = [[0, 1], [7, 8]];
 pub(crate) struct Context(libc::c_ulong);
 
 impl Context {
-    /// Makes a context.
+    /// Creates a context.
     ///
     /// # Errors
     /// The kernel's error, from `io_setup`.

@@ -16,14 +16,14 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Makes a buffer of `length` zeros.
+    /// Creates a buffer of `length` zeros.
     pub(crate) fn zeroed(length: usize) -> Self {
         let memory = vec![0; length + ALIGNMENT];
         let start = memory.as_ptr().align_offset(ALIGNMENT);
         Self { memory, start, length }
     }
 
-    /// Makes a buffer of `length` bytes of the data of `seed`.
+    /// Creates a buffer of `length` bytes of the data of `seed`.
     pub(crate) fn filled(length: usize, seed: u64) -> Self {
         let mut buffer = Self::zeroed(length);
         fill(&mut buffer, seed, 0);

@@ -36,7 +36,7 @@ fn offset(at: usize) -> off_t {
     at as off_t
 }
 
-/// Makes an empty regular file without opening it.
+/// Creates an empty regular file without opening it.
 pub(crate) fn make_file(name: &Path) -> io::Result<()> {
     let name = CString::new(name.as_os_str().as_bytes())?;
     // SAFETY: the name ends with a zero byte.

@@ -102,7 +102,7 @@ pub fn keep_busy(file: &Path, rounds: Option<u64>, mut out: impl io::Write) -> R
 /// Runs [`keep_busy`] without end, with the greeting on standard output.
 ///
 /// # Errors
-/// Those of [`keep_busy`].
+/// The errors of [`keep_busy`].
 pub fn run(file: &Path) -> Result<(), NeighbourError> {
     keep_busy(file, None, io::stdout().lock())
 }

@@ -111,7 +111,7 @@ impl<'a> Stage<'a> {
         PathsError::Call { path: self.path, call, problem: problem.into() }.into()
     }
 
-    /// Makes a file with this path's data, and opens it for reading with `flags`.
+    /// Creates a file with this path's data, and opens it for reading with `flags`.
     pub(crate) fn source(&self, flags: i32) -> Result<File, PathFailure> {
         let name = self.file("source");
         let mut data = Buffer::zeroed(self.size);
@@ -122,7 +122,7 @@ impl<'a> Stage<'a> {
         self.open("open", &name, OpenOptions::new().read(true), flags)
     }
 
-    /// Makes an empty file, and opens it for reading and writing with `flags`.
+    /// Creates an empty file, and opens it for reading and writing with `flags`.
     pub(crate) fn target(&self, flags: i32) -> Result<File, PathFailure> {
         let name = self.file("target");
         File::create(&name).map_err(self.failed("create", &name))?;

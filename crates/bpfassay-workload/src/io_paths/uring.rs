@@ -27,7 +27,7 @@ pub(crate) enum Memory {
 pub(crate) struct Ring(IoUring);
 
 impl Ring {
-    /// Makes a ring.
+    /// Creates a ring.
     ///
     /// # Errors
     /// The kernel's error, from `io_uring_setup`.

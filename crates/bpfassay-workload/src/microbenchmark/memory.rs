@@ -66,7 +66,7 @@ impl Drop for Segment {
     }
 }
 
-/// Makes an anonymous shared mapping, touches it and removes it.
+/// Creates an anonymous shared mapping, touches it and removes it.
 fn map(size: usize) -> io::Result<()> {
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping at a place of the kernel's choice, used and removed here only.

@@ -22,7 +22,7 @@ pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Makes a directory on the disk of the build, which usually allows `O_DIRECT`, unlike some /tmp.
+/// Creates a directory on the disk of the build, which usually allows `O_DIRECT`, unlike some /tmp.
 pub(crate) fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }

@@ -9,7 +9,7 @@ const STUDY: &str = "load";
 /// Executes the command: the study `load`.
 ///
 /// # Errors
-/// Those of `bpfassay run` for a study: see [`super::run::run`].
+/// The errors of `bpfassay run` for a study: see [`super::run::run`].
 pub(crate) async fn check(arguments: cli::CheckArgs, global: &cli::Global) -> CommandOutcome {
     let cli::CheckArgs { tools, targets, deny, execution, against } = arguments;
     let selection =

@@ -42,7 +42,7 @@ pub(crate) fn studies(arguments: &cli::Bundled) -> CommandOutcome {
 /// Prints the bundled tools.
 ///
 /// # Errors
-/// Those of [`studies`].
+/// The errors of [`studies`].
 pub(crate) fn tools(arguments: &cli::Bundled) -> CommandOutcome {
     let describe = |name: &str| bpfassay_tool::load(name).map(|tool| tool.file.description);
     print_named(&described(bpfassay_tool::bundled::NAMES, describe)?, arguments.json)

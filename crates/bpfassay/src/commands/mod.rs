@@ -54,7 +54,7 @@ use crate::{
 /// Executes the command line.
 ///
 /// # Errors
-/// - Those of the command
+/// - The errors of the command
 /// - An infrastructure failure, if the host has no descriptors or memory left for the asynchronous
 ///   runtime
 /// - An internal failure, if the runtime cannot be started for another reason
@@ -140,7 +140,7 @@ pub(crate) fn print(text: &str) -> Result<(), CommandFailure> {
 /// Prints a JSON text, whose strings keep their meaning.
 ///
 /// # Errors
-/// Those of [`print()`], and an internal failure if the text could not be made.
+/// The errors of [`print()`], and an internal failure if the text could not be made.
 fn print_json(text: Result<String, serde_json::Error>) -> Result<(), CommandFailure> {
     let text = text.map_err(|error| CommandFailure::new(INTERNAL, error))?;
     print(&(plain::json(&text).into_owned() + "\n"))

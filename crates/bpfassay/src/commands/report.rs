@@ -88,8 +88,8 @@ pub(crate) fn report(arguments: &cli::ReportArgs) -> CommandOutcome {
     Ok(SUCCESS)
 }
 
-/// Names the page of code coverage beside `report`; `None` if `report` is a device or a pipe, which
-/// has no place beside it.
+/// Names the page of code coverage next to `report`; `None` if `report` is a device or a pipe,
+/// which has no place next to it.
 fn coverage_file(report: &Path) -> Option<String> {
     let is_file = std::fs::metadata(report).map_or(true, |known| known.is_file());
     report.file_name().filter(|_| is_file).map(|name| code_coverage_file(&name.to_string_lossy()))

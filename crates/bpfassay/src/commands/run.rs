@@ -173,8 +173,8 @@ const fn again(asked: cli::AgainChoice) -> Again {
 /// Derives the results of the run in `directory`, which has just ended.
 ///
 /// # Errors
-/// Those of [`bpfassay_runner::conclude_in`]; an infrastructure failure, if the directory, or a
-/// file written there, no longer exists.
+/// The errors of [`bpfassay_runner::conclude_in`]; an infrastructure failure, if the directory, or
+/// a file written there, no longer exists.
 pub(super) fn concluded(directory: &OpenDirectory) -> Result<(Results, Option<String>), CommandFailure> {
     bpfassay_runner::conclude_in(directory).map_err(|error| match error {
         bpfassay_runner::Error::Journal(error @ JournalError::Io { .. }) => CommandFailure::infrastructure(error),
@@ -314,7 +314,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes results of a study whose first run failed by each of `kinds` in turn.
+    /// Creates results of a study whose first run failed by each of `kinds` in turn.
     fn failed(kinds: &[FailureKind]) -> Results {
         let mut study = bpfassay_study::load("quick").unwrap();
         study.design.replicates = u32::try_from(kinds.len().max(1)).unwrap();

@@ -135,7 +135,7 @@ async fn asked_to_end() {
 /// `quick` does not name it.
 ///
 /// # Errors
-/// Those of [`selection`]: a tool file or an image that cannot be used.
+/// The errors of [`selection`]: a tool file or an image that cannot be used.
 fn selection_of(arguments: &cli::ShellArgs, global: &cli::Global) -> Result<StudySelection, CommandFailure> {
     let kernel = match (&arguments.kernel, &arguments.cell) {
         (None, None) => Some("6.12".to_owned()),

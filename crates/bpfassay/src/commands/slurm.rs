@@ -54,7 +54,7 @@ pub(crate) fn slurm(arguments: &cli::Submit, global: &cli::Global) -> CommandOut
     merge::write(Merge::read(&submission.shards())?.complete()?, &merged)
 }
 
-/// Makes the job, with arguments that `run` accepts.
+/// Creates the job, with arguments that `run` accepts.
 fn job(arguments: &cli::Submit, global: &cli::Global) -> Result<SlurmJob, CommandFailure> {
     let failed =
         |error| CommandFailure::infrastructure(SlurmError::File { action: "find", path: ".".into(), source: error });

@@ -15,7 +15,8 @@ use crate::{
 /// Executes the command.
 ///
 /// # Errors
-/// - A usage failure, if results do not exist or are damaged, or were measured by different clocks
+/// - A usage failure, if results do not exist or are damaged, or were measured under different
+///   clocks
 /// - An infrastructure failure, if they cannot be read, or the trend cannot be printed
 pub(crate) fn trend(arguments: &cli::TrendArgs) -> CommandOutcome {
     let read = |directory: &std::path::PathBuf| {

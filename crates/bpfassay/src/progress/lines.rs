@@ -140,7 +140,7 @@ pub(super) mod tests {
     use super::*;
     use crate::progress::event_printer::MOST;
 
-    /// Makes a run whose names and messages are sequences for a terminal.
+    /// Creates a run whose names and messages are sequences for a terminal.
     pub(in crate::progress) fn hostile() -> RunEnded {
         let text = || "a\u{1b}[2J\n[   1 s] forged: measured\u{202e}".to_owned();
         RunEnded {

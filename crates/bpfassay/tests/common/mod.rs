@@ -162,7 +162,7 @@ pub(crate) fn uncounted(directory: &Path) -> Command {
     command
 }
 
-/// Makes programs in `directory` that replace QEMU and load no plugin, and returns a `PATH` with
+/// Creates programs in `directory` that replace QEMU and load no plugin, and returns a `PATH` with
 /// them. Under the instruction clock a boot then takes a fifth less CPU time, and the guest is the
 /// same (`direct.rs`).
 pub(crate) fn without_plugins(directory: &Path) -> String {
@@ -172,8 +172,9 @@ pub(crate) fn without_plugins(directory: &Path) -> String {
     format!("{}:{}", directory.display(), env::var("PATH").unwrap())
 }
 
-/// Makes a program in `directory` that starts the QEMU that the command would choose for guests of
-/// `arch`. It does something else if its arguments match `unless`, a clause of `case` in a shell.
+/// Creates a program in `directory` that starts the QEMU that the command would choose for guests
+/// of `arch`. It does something else if its arguments match `unless`, a clause of `case` in a
+/// shell.
 pub(crate) fn stand_in_for_qemu(directory: &Path, arch: &str, unless: &str) {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
     let qemu = qemu::program(arch.parse().unwrap(), directory).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes releases in the layout of `ci/release/make`, and runs `ci/action` with them.
+//! Creates releases in the layout of `ci/release/make`, and runs `ci/action` with them.
 
 use std::{
     env, fs,
@@ -13,7 +13,7 @@ pub(crate) fn program() -> String {
     format!("bpfassay-{}-{}-linux", env!("CARGO_PKG_VERSION"), env::consts::ARCH)
 }
 
-/// Makes a release in `directory` with `program`, and with the packed testbed `testbed`, whose
+/// Creates a release in `directory` with `program`, and with the packed testbed `testbed`, whose
 /// directory has the testbed's name.
 pub(crate) fn release(directory: &Path, program: &[u8], testbed: Option<&Path>) -> PathBuf {
     let release = directory.join("release");

@@ -26,8 +26,8 @@ const SERIES: [(&str, &str); 10] = [
     ("last", "7.2"),
 ];
 
-/// Makes a kernel that resets the machine first of all: a bzImage of the boot protocol 2.12, whose
-/// setup code writes to the port 0xcf9 of the chip set.
+/// Creates a kernel that resets the machine first of all: a bzImage of the boot protocol 2.12,
+/// whose setup code writes to the port 0xcf9 of the chip set.
 fn unbootable() -> Vec<u8> {
     let mut image = vec![0; 0x2000];
     let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
@@ -46,7 +46,7 @@ fn unbootable() -> Vec<u8> {
     image
 }
 
-/// Makes such a kernel with a payload that cannot be unpacked.
+/// Creates such a kernel with a payload that cannot be unpacked.
 fn damaged() -> Vec<u8> {
     let mut image = unbootable();
     image[0x24c] = 8;
@@ -70,7 +70,7 @@ fn done(repository: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// Makes a repository with a commit for each kernel of the series; returns the commits'
+/// Creates a repository with a commit for each kernel of the series; returns the commits'
 /// identifiers.
 fn repository(directory: &Path) -> Vec<String> {
     fs::create_dir(directory).unwrap();
@@ -90,7 +90,7 @@ fn repository(directory: &Path) -> Vec<String> {
     SERIES.iter().enumerate().map(commit).collect()
 }
 
-/// Makes a script that measures the kernel of the commit, compared with `base`.
+/// Creates a script that measures the kernel of the commit, compared with `base`.
 fn script(directory: &Path, arguments: &str) -> String {
     let script = directory.join("bisect.sh");
     let (bpfassay, study) = (env!("CARGO_BIN_EXE_bpfassay"), study("bisect.toml"));

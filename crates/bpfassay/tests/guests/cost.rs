@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cost of probe configurations, in a real guest by the instruction clock.
+//! The cost of probe configurations, in a real guest under the instruction clock.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and prints what it skips")]
 
 use std::collections::BTreeMap;

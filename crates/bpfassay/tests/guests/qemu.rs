@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::common::{bpfassay, guests_wanted, printed, results, stand_in_for_qemu, study};
 
-/// Runs `smoke` on one architecture by the instruction clock, with the QEMU of `source`, into
+/// Runs `smoke` on one architecture under the instruction clock, with the QEMU of `source`, into
 /// `source`; returns the results and the fingerprint.
 fn smoke(directory: &Path, source: &str) -> (Value, String) {
     // QEMU starts as another user.

@@ -124,7 +124,7 @@ fn what_a_store_has_is_not_measured_again() {
     assert_eq!((entries(&of("store")).len(), booted(&of("fresh"))), (4, 2));
     assert_eq!(fingerprint(&fresh), fingerprint(&first));
 
-    // The store is not used by the wall clock.
+    // The store is not used under the wall clock.
     let wall = go(&["--output", "wall", "--clock", "wall", "--replicates", "1"]);
     assert!(
         wall.contains("the store of blocks is not used, because figures of the wall clock are different each time"),

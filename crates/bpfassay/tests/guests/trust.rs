@@ -186,7 +186,7 @@ fn a_guest_that_is_killed_from_outside_is_booted_again(directory: &Path, whole: 
     assert_eq!(fingerprint(&printed), whole, "{printed}\n{shown}");
 }
 
-/// Makes the directory of a QEMU that prints its version and starts no guest.
+/// Creates the directory of a QEMU that prints its version and starts no guest.
 fn failing_qemu(directory: &Path) -> PathBuf {
     let bin = directory.join("bin");
     fs::create_dir_all(&bin).unwrap();

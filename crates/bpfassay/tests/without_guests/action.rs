@@ -16,7 +16,7 @@ use crate::common::{
     release::{Ended, action, program, release, sums},
 };
 
-/// Makes a program that writes the stored results instead of measuring, and is the built command
+/// Creates a program that writes the stored results instead of measuring, and is the built command
 /// otherwise.
 fn stand_in(directory: &Path, code: i32, prints: &str) -> String {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/quick/results.json.xz");
@@ -40,7 +40,7 @@ exit {code}
     )
 }
 
-/// Makes a release with such a program, an empty packed testbed, and the programs of a guest.
+/// Creates a release with such a program, an empty packed testbed, and the programs of a guest.
 fn of_stand_in(directory: &Path, code: i32, prints: &str) -> PathBuf {
     let packed = directory.join("testbed-quick");
     fs::create_dir(&packed).unwrap();

@@ -24,7 +24,7 @@ fn root() -> bool {
     root
 }
 
-/// Makes a directory that every user can enter, with a copy of the command.
+/// Creates a directory that every user can enter, with a copy of the command.
 fn open_to_all() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -19,7 +19,7 @@ use crate::common::{bpfassay, lacks, printed, report, results};
 /// Two phases of 4 MiB.
 const SCRIPT: &str = "IOR START\n    api=POSIX\n    blockSize=4m\n    transferSize=64k\n    writeFile=1\n    readFile=1\nRUN\nIOR STOP\n";
 
-/// Makes a study of these probes and this workload.
+/// Creates a study of these probes and this workload.
 fn study(probes: &str, workload: &str) -> String {
     format!(
         "schema = 1\nname = 'own'\ndescription = 'x'\nprobes = [{probes}]\n[[targets]]\narch = ['x86_64', 'aarch64', 'riscv64']\n\
@@ -83,7 +83,7 @@ left() { state >"$stage/after"; umount "$stage/mnt"; find "$cgroup" -depth -type
 struct Stage(tempfile::TempDir);
 
 impl Stage {
-    /// Makes a stage with this study, and with the tool at this port. `None`, with a message, if
+    /// Creates a stage with this study, and with the tool at this port. `None`, with a message, if
     /// such tests cannot run.
     fn new(study: &str, port: u16) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {

@@ -82,7 +82,7 @@ fn pipes_devices_and_files_without_end_are_no_input() {
     }
 }
 
-/// Makes a testbed of one guest for aarch64, whose files have only names as content.
+/// Creates a testbed of one guest for aarch64, whose files have only names as content.
 fn testbed(work: &Path) {
     spec(work);
     exits(work, &["testbed", "compose", "spec.json", "--output", "made", "--cache", "cache"], 0, "Linux 6.12.1");

@@ -149,7 +149,7 @@ fn a_manifest_s_names_are_shown_and_not_obeyed() {
     assert!(printed.contains("cannot be a kernel name"), "{printed}");
 }
 
-/// Makes results whose study has a hostile name.
+/// Creates results whose study has a hostile name.
 fn hostile_results() -> Value {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/quick/results.json.xz");
     needs("xz", "xz-utils");
@@ -215,7 +215,7 @@ fn code_coverage_has_a_page_beside_the_report() {
         let output = bpfassay(directory.path()).args(["report", "."]).args(arguments).output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
-    // Nothing is written beside standard output, and its page has no link.
+    // Nothing is written next to standard output, and its page has no link.
     let (code, page) = report(&["--output", "-"]);
     assert_eq!((code, fs::read_dir(directory.path()).unwrap().count()), (Some(0), 1));
     assert!(page.starts_with("<!doctype html>") && !page.contains("code-coverage.html"), "{}", page.len());

@@ -24,7 +24,7 @@ use crate::common::{bpfassay, printed};
 const TOOLCHAIN: [&str; 7] =
     ["rustc", "libc6-dev", "libelf-dev", "libgcc-16-dev", "libstd-rust-dev", "libzstd-dev", "zlib1g-dev"];
 
-/// Makes assets of dummy programs, as if they had been built from the checkout.
+/// Creates assets of dummy programs, as if they had been built from the checkout.
 fn assets(directory: &Path, archs: &[Arch]) -> PathBuf {
     let stage = Stage::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), &PACKAGES).unwrap();
     let cache = Cache::open(directory.join("builder")).unwrap();

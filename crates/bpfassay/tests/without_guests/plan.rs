@@ -49,7 +49,7 @@ fn ceems_ior_leaves_out_mpi_io_with_its_reason() {
     assert!(printed.contains("MPIIO"), "{printed}");
 }
 
-/// Makes a tree for `--ior` with `program` at `bin/ior`. It is a link like those of package
+/// Creates a tree for `--ior` with `program` at `bin/ior`. It is a link like those of package
 /// managers: absolute, and valid in the guest only.
 fn ior_tree(program: &[u8]) -> tempfile::TempDir {
     let tree = tempfile::tempdir().unwrap();

@@ -25,7 +25,7 @@ use crate::common::{printed, spec};
 /// A user who is not root.
 const USER: u32 = 1000;
 
-/// Makes an entry of a tar archive, in the form of ustar.
+/// Creates an entry of a tar archive, in the form of ustar.
 fn entry(kind: u8, path: &str, mode: u32, link: &str, content: &[u8]) -> Vec<u8> {
     let mut block = vec![0; 512];
     block[..path.len()].copy_from_slice(path.as_bytes());
@@ -50,7 +50,7 @@ fn link(path: &str, target: &str) -> Vec<u8> {
     entry(b'2', path, 0o777, target, b"")
 }
 
-/// Makes a Debian package with these entries.
+/// Creates a Debian package with these entries.
 fn deb(entries: &[Vec<u8>]) -> Vec<u8> {
     let control = "Package: a-stranger\nVersion: 1.0-1\nArchitecture: all\nMaintainer: x\nDescription: x\n";
     let archive = |entries: Vec<u8>| [entries, vec![0; 1024]].concat();
@@ -77,7 +77,7 @@ fn users() -> Vec<Option<u32>> {
     vec![None]
 }
 
-/// Makes a directory that belongs to `user` and that every user can enter, with a copy of the
+/// Creates a directory that belongs to `user` and that every user can enter, with a copy of the
 /// command.
 fn place(user: Option<u32>) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
@@ -156,8 +156,8 @@ fn a_kernel_package_moves_no_file_of_this_machine() {
     }
 }
 
-/// Makes a bundle in `directory` with a dummy guest, and with a QEMU that leaves a mark when it is
-/// started.
+/// Creates a bundle in `directory` with a dummy guest, and with a QEMU that leaves a mark when it
+/// is started.
 fn bundle_with_its_own_qemu(directory: &Path) -> (PathBuf, PathBuf, Package) {
     spec(directory);
     let mut compose = command(directory, None);

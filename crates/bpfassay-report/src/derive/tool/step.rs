@@ -310,7 +310,7 @@ fn place(line: &str, phrase: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Makes the refusal that the agent reports for a tool that did not become ready.
+    /// Creates the refusal that the agent reports for a tool that did not become ready.
     fn reported(message: &str) -> Refusal {
         let message = format!("ended with exit status 1 before it was ready; its last output: {message}");
         Refusal::new(Step::Load, message)

@@ -48,7 +48,7 @@ fn row(cgroup: u64, minor: u32, path: Option<&str>, operation: Operation, calls:
     }
 }
 
-/// Makes a sample at which the workload has made `calls` calls of 100 bytes, and the rest of the
+/// Creates a sample at which the workload has made `calls` calls of 100 bytes, and the rest of the
 /// system twice as many through pipes.
 fn sample(at_ns: u64, calls: u64) -> Sample {
     let rows = vec![
@@ -62,7 +62,7 @@ fn reading(at_ns: u64, calls: u64) -> Reading {
     Reading { monotonic_ns: at_ns, idle_ns: None, tracer: Some(sample(at_ns, calls)), mountstats: None }
 }
 
-/// Makes samples around a report, in both of which the reference tracer has `rows`.
+/// Creates samples around a report, in both of which the reference tracer has `rows`.
 fn beside(at_ns: u64, rows: &[CounterRow]) -> Option<Box<Reference>> {
     let at = |at_ns: u64| Sample { rows: rows.to_vec(), ..sample(at_ns, 0) };
     Some(Box::new(Reference { before: at(at_ns - 1), after: at(at_ns) }))
@@ -82,12 +82,13 @@ fn piece(at_ns: u64, text: &str, calls: Option<u64>) -> OutputPiece {
     OutputPiece { monotonic_ns: at_ns, source: Source::Output, endpoint: 0, text: text.to_owned(), reference }
 }
 
-/// Makes samples around a report during which the workload made its calls from `before` to `after`.
+/// Creates samples around a report during which the workload made its calls from `before` to
+/// `after`.
 fn around(at_ns: u64, before: u64, after: u64) -> Box<Reference> {
     Box::new(Reference { before: sample(at_ns - 1, before), after: sample(at_ns, after) })
 }
 
-/// Makes figures of a workload that runs from 1000 to 2000 and makes 50 calls.
+/// Creates figures of a workload that runs from 1000 to 2000 and makes 50 calls.
 fn figures(output: Vec<OutputPiece>) -> RunFigures {
     let seen = ToolFigures { output, ended: "ended".to_owned(), stop_ns: Some(1), ..ToolFigures::default() };
     RunFigures {

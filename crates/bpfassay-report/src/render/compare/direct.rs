@@ -14,7 +14,7 @@ use bpfassay_results::Figure;
 /// The number of functions listed for one direct cost; the JSON form has all.
 const LISTED: usize = 10;
 
-/// Makes a table of direct costs and one of functions; none if nothing was counted. `whole`
+/// Creates a table of direct costs and one of functions; none if nothing was counted. `whole`
 /// includes what did not change.
 pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<TextTable> {
     let cell_names = CellNames::of_comparison(comparison);

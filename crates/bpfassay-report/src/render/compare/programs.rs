@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Makes a table with a row for each program that differs; `None` if no program differs.
+/// Creates a table with a row for each program that differs; `None` if no program differs.
 pub(super) fn table(comparison: &Comparison) -> Option<TextTable> {
     let cell_names = CellNames::of_comparison(comparison);
     let is_timed = comparison.clock == Clock::Instructions;

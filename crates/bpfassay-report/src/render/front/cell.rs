@@ -81,7 +81,7 @@ impl<'a> CellTexts<'a> {
         is_good && cell.failures.is_empty()
     }
 
-    /// Makes the texts of `cell`; long ones become remarks.
+    /// Creates the texts of `cell`; long ones become remarks.
     pub(super) fn row(&self, cell: &CellResult, metrics: &[&str], remarks: &mut Remarks) -> MatrixRow {
         let state = self.state(cell);
         let is_measured = cell.runs.measured > 0 && cell.failures.is_empty();

@@ -185,8 +185,8 @@ fn overheads(results: &Results) -> Vec<Plot> {
     plots
 }
 
-/// Makes panels of curves for each target and file system, and returns the cells that are in none.
-/// A panel plots against the transfer size if there are several sizes. Targets of a series of
+/// Creates panels of curves for each target and file system, and returns the cells that are in
+/// none. A panel plots against the transfer size if there are several sizes. Targets of a series of
 /// kernels share panels: separate panels would be hard to compare.
 fn of_cells(results: &Results, of: PlottedFigure) -> (Vec<Plot>, Vec<&CellResult>) {
     let mut panels: Vec<(String, Vec<WithSize<'_>>)> = Vec::new();

@@ -107,7 +107,7 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// Makes a mark with the estimate's interval, if it has one.
+    /// Creates a mark with the estimate's interval, if it has one.
     pub(super) fn of(estimate: &Estimate) -> Self {
         let interval = estimate.bounds.interval().map(|interval| (interval.lower, interval.upper));
         Self { value: estimate.value, interval }

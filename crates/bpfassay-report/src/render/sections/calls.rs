@@ -10,7 +10,7 @@ use crate::{
 };
 use bpfassay_results::{CellMetric, CellResult, Figure, NO_CALL_TIMES, Overhead, Results, RunResult};
 
-/// Makes the table, if calls of any run were timed.
+/// Creates the table, if calls of any run were timed.
 pub(super) fn table(results: &Results) -> Option<TextTable> {
     if results.cells.iter().flat_map(|cell| &cell.metrics).all(|metric| metric.calls_of.is_none()) {
         return None;

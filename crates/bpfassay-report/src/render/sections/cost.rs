@@ -23,7 +23,7 @@ pub(super) fn open() -> String {
 pub(super) const OF_ROUNDS: &str = "n counts rounds within one boot: the interval holds within this boot and does not cover the spread between boots; \
     limits need two boots or more.";
 
-/// Makes the table, if the clock counts instructions and there is something to compare.
+/// Creates the table, if the clock counts instructions and there is something to compare.
 pub(super) fn table(results: &Results) -> Option<TextTable> {
     if results.plan.study.clock != Clock::Instructions {
         return None;

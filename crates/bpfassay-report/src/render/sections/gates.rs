@@ -11,7 +11,7 @@ use crate::{
 };
 use bpfassay_results::{CellResult, GateResult, Results};
 
-/// Makes the table, if the study has gates. A shard decides no gates, as its warnings say.
+/// Creates the table, if the study has gates. A shard decides no gates, as its warnings say.
 pub(super) fn table(results: &Results) -> Option<TextTable> {
     if results.plan.study.gates.is_empty() || results.plan.shard.is_some() {
         return None;

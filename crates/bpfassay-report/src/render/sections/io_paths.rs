@@ -28,7 +28,7 @@ type IoPathKey<'a> = (&'a str, &'a str, u64);
 
 type OfTarget<'a> = (&'a Target, Vec<&'a CellResult>);
 
-/// Makes one table per workload, file system, and group of targets with the same figures.
+/// Creates one table per workload, file system, and group of targets with the same figures.
 pub(super) fn tables(results: &Results) -> Vec<TextTable> {
     // Cells by case and file system, then by target, in the order of the plan.
     let mut groups: Vec<(IoPathKey<'_>, Vec<OfTarget<'_>>)> = Vec::new();

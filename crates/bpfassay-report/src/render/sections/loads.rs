@@ -12,7 +12,7 @@ use crate::render::{
 };
 use bpfassay_results::{Loaded, Results};
 
-/// Makes a row for each program of each tool, or one for a tool without programs.
+/// Creates a row for each program of each tool, or one for a tool without programs.
 pub(super) fn table(results: &Results) -> Option<TextTable> {
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Makes a row for each mount of each probe configuration.
+/// Creates a row for each mount of each probe configuration.
 pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
     let runs = by_cell(&results.runs);

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Makes a row for each node and operation of each probe configuration, and one for all nodes;
+/// Creates a row for each node and operation of each probe configuration, and one for all nodes;
 /// `None` if one machine measured.
 pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
@@ -50,7 +50,7 @@ fn row(cell_names: CellNames, cell: &CellResult, is_first: bool, figures: [Strin
     row
 }
 
-/// Makes the rows for the runs of one cell.
+/// Creates the rows for the runs of one cell.
 fn of_runs(runs: &[&RunDerived], remarks: &mut Remarks) -> Vec<[String; 8]> {
     let Some(first) = runs.first() else { return Vec::new() };
     let operations: Vec<Operation> = runs.iter().flat_map(|run| &run.bytes).map(|figure| figure.operation).fold(

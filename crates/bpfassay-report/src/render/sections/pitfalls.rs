@@ -17,7 +17,7 @@ struct AlikeFinding<'a> {
     places: Vec<(&'a Target, Vec<String>)>,
 }
 
-/// Makes the table, if there is something to show.
+/// Creates the table, if there is something to show.
 pub(super) fn table(results: &Results) -> Option<TextTable> {
     let mut remarks = Remarks::default();
     let mut groups: Vec<AlikeFinding<'_>> = Vec::new();
@@ -64,7 +64,7 @@ fn common(cell_names: &CellNames, cell: &CellResult, found: &CellFinding, remark
     ]
 }
 
-/// Makes a row for all targets with the same probe configurations.
+/// Creates a row for all targets with the same probe configurations.
 fn rows(group: &AlikeFinding<'_>) -> Vec<Vec<String>> {
     let mut merged: Vec<(Vec<&Target>, &[String])> = Vec::new();
     for (target, probes) in &group.places {

@@ -13,7 +13,7 @@ use crate::{
 };
 use bpfassay_results::{CellResult, Results};
 
-/// Makes the table, if program sets were attached.
+/// Creates the table, if program sets were attached.
 pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cells: Vec<&CellResult> = results.cells.iter().filter(|cell| cell.probe.sets != ProgramSets::NONE).collect();
     let mut columns: Vec<(&str, &str, MetricName)> = Vec::new();

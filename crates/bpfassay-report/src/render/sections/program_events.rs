@@ -36,7 +36,7 @@ struct EventCounts {
     not_measured: u64,
 }
 
-/// Makes the table, if program sets were attached.
+/// Creates the table, if program sets were attached.
 pub(super) fn table(results: &Results) -> Option<TextTable> {
     let mut places: Vec<(EventPlace<'_>, BTreeMap<ProgramEvent, EventCounts>)> = Vec::new();
     if !results.cells.iter().any(|cell| cell.probe.sets != ProgramSets::NONE) {

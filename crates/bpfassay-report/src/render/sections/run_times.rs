@@ -9,8 +9,8 @@ use crate::{
 };
 use bpfassay_results::{Figure, Results};
 
-/// Makes the table, if the kernel kept statistics: a row for each program that ran, and one for all
-/// of them.
+/// Creates the table, if the kernel kept statistics: a row for each program that ran, and one for
+/// all of them.
 pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();

@@ -17,7 +17,7 @@ fn tools(results: &Results) -> impl Iterator<Item = (&CellResult, &str, &ToolRes
     results.cells.iter().filter_map(|cell| Some((cell, cell.tool.as_deref()?, cell.tool_result.as_ref()?)))
 }
 
-/// Makes the table of what each tool reported and what really happened, if tools from tool files
+/// Creates the table of what each tool reported and what really happened, if tools from tool files
 /// were under test.
 pub(super) fn figures(results: &Results) -> Option<TextTable> {
     let mut rows = Vec::new();
@@ -92,7 +92,7 @@ fn difference(one: &Compared) -> String {
     difference + &moved + &differs + &alias + &values.unwrap_or_default()
 }
 
-/// Makes the table of each tool's findings.
+/// Creates the table of each tool's findings.
 pub(super) fn findings(results: &Results) -> Option<TextTable> {
     let mut remarks = Remarks::default();
     let mut rows = Vec::new();

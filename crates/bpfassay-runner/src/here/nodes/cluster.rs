@@ -56,7 +56,7 @@ pub(super) struct SharedSteps {
 }
 
 impl SharedSteps {
-    /// Makes the values for this process and the real IOR `ior`.
+    /// Creates the values for this process and the real IOR `ior`.
     ///
     /// # Errors
     /// The system's error if this program cannot be found, or if there are no random numbers.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processes of a node besides its agent: the stand-in for IOR, and the ranks of IOR.
+//! The processes of a node in addition to its agent: the stand-in for IOR, and the ranks of IOR.
 //!
 //! The agent starts a workload as its child, in the cgroup that its tracer counts. An MPI program,
 //! however, is started by a launcher that knows all nodes. So the agent starts a stand-in that only

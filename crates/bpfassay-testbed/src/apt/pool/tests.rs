@@ -254,7 +254,7 @@ fn a_server_that_does_not_answer_is_asked_for_one_file_only() {
     assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
-/// Makes a package that is large enough to be broken off, and a mirror that has it.
+/// Creates a package that is large enough to be broken off, and a mirror that has it.
 fn large() -> (Vec<u8>, Located, TestServer) {
     let content: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
     let package = located("a", &content);

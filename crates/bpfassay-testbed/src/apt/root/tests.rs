@@ -98,7 +98,7 @@ fn other_user(apt: &Apt<'_>) -> Option<u32> {
     line.split(':').nth(2).unwrap().parse().ok()
 }
 
-/// Makes a cache below a directory that only root can enter, like /root.
+/// Creates a cache below a directory that only root can enter, like /root.
 fn closed() -> (tempfile::TempDir, Cache) {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();

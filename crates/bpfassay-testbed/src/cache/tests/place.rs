@@ -7,7 +7,7 @@ use super::*;
 
 const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by bpfassay.\n";
 
-/// Makes a directory that somebody keeps files in, also in its `tmp`.
+/// Creates a directory that somebody keeps files in, also in its `tmp`.
 fn somebodys() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::create_dir_all(directory.path().join("tmp/work")).unwrap();
@@ -41,7 +41,7 @@ fn refused(directory: &Path, part: &str) {
     assert_eq!(everything(directory), before);
 }
 
-/// Makes a cache without a marker, with what a dead process left in `tmp`.
+/// Creates a cache without a marker, with what a dead process left in `tmp`.
 fn unmarked() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for part in ["objects", "trees", "records", "apt", "locks", "tmp/scratch-gone", "logs"] {

@@ -34,7 +34,7 @@ fn built(root: &Path) -> Built {
     Built { payload, toolchain, toolchain_key: Digest::of(b"toolchain"), asset: None }
 }
 
-/// Makes a directory with an asset.
+/// Creates a directory with an asset.
 fn offered() -> (TempDir, PathBuf, AssetIndex) {
     let work = tempfile::tempdir().unwrap();
     let built = built(&work.path().join("builder"));

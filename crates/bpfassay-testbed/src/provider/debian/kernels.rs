@@ -157,7 +157,7 @@ impl<'a> KernelProvider<'a> {
     /// Returns the build that a name means today, with its suite.
     ///
     /// # Errors
-    /// Those of [`Apt::root`]. Errors of apt if it cannot list the packages of a suite.
+    /// The errors of [`Apt::root`]. Errors of apt if it cannot list the packages of a suite.
     /// [`Error::Catalogue`] if no suite has a complete build of that name today.
     pub(crate) fn choose(&self, selection: &KernelSelection<'_>, force: bool) -> Result<(String, KernelBuild)> {
         let mut all = Vec::new();

@@ -27,7 +27,7 @@ const RELEASE: &str = "include/config/kernel.release";
 const BUILTIN: &str = "modules.builtin";
 /// Names of images in `arch/*/boot`. The first that exists in a directory is used.
 const IMAGES: [&str; 3] = ["bzImage", "Image", "Image.gz"];
-/// Most directories below `arch` that are searched. Linux has 21.
+/// Largest number of directories below `arch` that are searched. Linux has 21.
 const MAX_ARCHS: usize = 200;
 /// Largest file with a release that is read, in bytes. A kernel's release has at most 64.
 const MAX_RELEASE: u64 = 4096;

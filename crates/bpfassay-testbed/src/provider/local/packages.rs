@@ -30,9 +30,9 @@ use crate::{
 const KIND: &str = "kernel-packages";
 /// Change this version when the same packages give another tree than before.
 const KEY_VERSION: &str = "kernel of packages 2";
-/// Most entries of a directory of packages that are looked at.
+/// Largest number of entries of a directory of packages that are looked at.
 const MOST_FILES: usize = 4096;
-/// Most packages of one kernel. Vendors split a kernel into about ten.
+/// Largest number of packages of one kernel. Vendors split a kernel into about ten.
 const MOST_PACKAGES: usize = 64;
 /// Largest list of packages that is read back from the cache, in bytes.
 const MAX_LIST: u64 = 1 << 20;

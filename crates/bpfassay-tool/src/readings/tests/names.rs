@@ -35,7 +35,7 @@ fn names_and_values_of_labels_that_no_line_has_are_absent() {
     for (from, to, expected) in cases {
         assert_eq!(of_json(&right.replace(from, to), LINES), expected, "{to}");
     }
-    // A label beside other values does not count for this value.
+    // A label next to other values does not count for this value.
     let more = format!("{LINES}{{\"calls\":1}}\n");
     let figure = "{ value = 'calls', operations = 'read', where = { op = 'read' } }";
     assert_eq!(of_json(figure, &more), one("`op` beside `calls`", false, ""));

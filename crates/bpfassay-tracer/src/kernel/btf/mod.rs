@@ -33,7 +33,7 @@ pub(crate) fn read() -> io::Result<Vec<u8>> {
 /// occurs several times.
 ///
 /// # Errors
-/// Those of [`read`], and `InvalidData` for type information that cannot be parsed.
+/// The errors of [`read`], and `InvalidData` for type information that cannot be parsed.
 pub(crate) fn prototypes(
     kept: Option<&Path>,
     wanted: &BTreeSet<&str>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes refusals from aya's errors.
+//! Creates refusals from aya's errors.
 
 use std::{error::Error, io};
 
@@ -8,7 +8,7 @@ use bpfassay_protocol::tracer::{Refusal, Step};
 
 use crate::kernel::verifier::{reason, shorten};
 
-/// Makes a refusal from `error`, with the messages of aya and the verifier.
+/// Creates a refusal from `error`, with the messages of aya and the verifier.
 pub(super) fn refuse(step: Step, program: Option<&str>, error: &(dyn Error + 'static)) -> Refusal {
     let log = match error.downcast_ref() {
         Some(ProgramError::LoadError { verifier_log, .. }) => Some(verifier_log.to_string()),

@@ -36,7 +36,7 @@ pub(super) fn capture() -> Log {
 }
 
 impl Log {
-    /// Makes a refusal from `failure`, with the messages of libbpf and the verifier.
+    /// Creates a refusal from `failure`, with the messages of libbpf and the verifier.
     pub(super) fn refusal(self, failure: Failure) -> Refusal {
         let printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
         refusal(failure, &printed)

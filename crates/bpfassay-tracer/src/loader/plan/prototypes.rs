@@ -30,7 +30,7 @@ pub(crate) fn name_prototypes(options: &Options) -> Result<Vec<u8>, Failure> {
     Ok(table(&find(&hooks, options)?, options))
 }
 
-/// Makes that table from the prototypes that [`find`] returned.
+/// Creates that table from the prototypes that [`find`] returned.
 pub(crate) fn table(found: &BTreeMap<String, btf::Prototype>, options: &Options) -> Vec<u8> {
     let mut bytes = vec![0; bpfassay_tracer_common::Operation::ALL.len() * size_of::<Prototype>()];
     for &(function, operation) in &NAME_FUNCTIONS {
@@ -41,7 +41,7 @@ pub(crate) fn table(found: &BTreeMap<String, btf::Prototype>, options: &Options)
     bytes
 }
 
-/// Makes a failure of this program or of an object, not of the kernel.
+/// Creates a failure of this program or of an object, not of the kernel.
 pub(crate) fn failure(message: String) -> Failure {
     Failure { step: Step::Open, program: None, error: io::Error::other(message) }
 }

@@ -46,7 +46,7 @@ pub(crate) struct ReturnProbe {
 }
 
 impl ReturnProbe {
-    /// Makes a kretprobe on `function` that watches `maxactive` calls at once, and attaches
+    /// Creates a kretprobe on `function` that watches `maxactive` calls at once, and attaches
     /// `program` to it.
     ///
     /// # Errors

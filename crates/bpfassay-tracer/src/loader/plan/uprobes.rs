@@ -67,7 +67,7 @@ impl Files {
     /// Opens the files for `named`: see [`files`].
     ///
     /// # Errors
-    /// Those of [`files`], or a file that is not a 64-bit program or library.
+    /// The errors of [`files`], or a file that is not a 64-bit program or library.
     pub(crate) fn open(named: &[PathBuf]) -> io::Result<Self> {
         let mut all = Self::default();
         for path in files(named)? {
@@ -246,7 +246,7 @@ mod tests {
         );
     }
 
-    /// Makes an object with functions of one byte each, one after the other.
+    /// Creates an object with functions of one byte each, one after the other.
     fn functions(symbols: &[(&str, SymbolScope, bool)]) -> Vec<u8> {
         let mut object = write::Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
         let section = object.section_id(write::StandardSection::Text);

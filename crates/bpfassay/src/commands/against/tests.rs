@@ -8,8 +8,8 @@ use bpfassay_study::{Available, Narrowing, expand};
 use super::*;
 use crate::exit::{INFRASTRUCTURE, INTERNAL, UNEXPECTED};
 
-/// Makes results of a study on one kernel. Every run of the first boot failed; without a `failure`,
-/// nothing was run.
+/// Creates results of a study on one kernel. Every run of the first boot failed; without a
+/// `failure`, nothing was run.
 fn results(kernel: &str, failure: Option<FailureKind>) -> Results {
     let mut study = bpfassay_study::load("quick").unwrap();
     study.targets.truncate(1);
@@ -32,7 +32,7 @@ fn results(kernel: &str, failure: Option<FailureKind>) -> Results {
     bpfassay_report::derive(&JournalContents { header, entries, torn: None, digest: None })
 }
 
-/// Makes results in which runs of these cells were measured, though without figures.
+/// Creates results in which runs of these cells were measured, though without figures.
 fn measured(kernel: &str, cells: &[&str]) -> Results {
     let mut results = results(kernel, None);
     for cell in &mut results.cells {

@@ -176,7 +176,7 @@ fn like(path: &Path) -> Result<Like, CommandFailure> {
     Ok(Like::new(path, &file::read(path)?)?)
 }
 
-/// Makes the failure for kernels that were named in addition to those of `--like`.
+/// Creates the failure for kernels that were named in addition to those of `--like`.
 fn other_than_like() -> CommandFailure {
     let help = "leave --like out, or take the kernels of these results by their names";
     let report = miette::miette!(
@@ -186,7 +186,7 @@ fn other_than_like() -> CommandFailure {
     CommandFailure { code: USAGE, report }
 }
 
-/// Makes the failure for a run that is continued as another shard.
+/// Creates the failure for a run that is continued as another shard.
 fn other_shard(plan: &Plan, asked: Shard) -> CommandFailure {
     let is =
         plan.shard.map_or_else(|| "the whole of a study".to_owned(), |shard| format!("{} of a study", shard.phrase()));

@@ -10,7 +10,7 @@ const BY_PROCESS: &str =
     "{ value = 'n', operations = 'read', unit = 'calls', counting = 'cumulative', whose = 'process', label = 'c' }";
 const OF_SYSTEM: &str = "{ value = 'n', operations = 'read', unit = 'calls', counting = 'cumulative' }";
 
-/// Makes a run whose workload's cgroup did nothing before the workload began, unless `was_there`.
+/// Creates a run whose workload's cgroup did nothing before the workload began, unless `was_there`.
 fn run_of(output: Vec<OutputPiece>, was_there: bool) -> RunFigures {
     let mut figures = figures(output);
     if !was_there {

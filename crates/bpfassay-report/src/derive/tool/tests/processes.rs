@@ -7,7 +7,7 @@ use super::{super::truth::of_operation, *};
 
 const READS: &str = "{ value = 'n', operations = 'read', unit = 'calls', whose = 'process', label = 'c' }";
 
-/// Makes the row of a workload's thread that made `calls` calls.
+/// Creates the row of a workload's thread that made `calls` calls.
 fn read(process: u32, thread: u32, name: &str, calls: u64) -> CounterRow {
     CounterRow {
         task: Some(Task::new(process, thread, name)),
@@ -15,7 +15,7 @@ fn read(process: u32, thread: u32, name: &str, calls: u64) -> CounterRow {
     }
 }
 
-/// Makes rows of two processes, one of which has two threads, and of the agent's copy that became
+/// Creates rows of two processes, one of which has two threads, and of the agent's copy that became
 /// one of them.
 fn rows() -> Vec<CounterRow> {
     vec![
@@ -27,7 +27,7 @@ fn rows() -> Vec<CounterRow> {
     ]
 }
 
-/// Makes a run in which a tool prints its count for each name, before and after the workload made
+/// Creates a run in which a tool prints its count for each name, before and after the workload made
 /// the calls of `rows`.
 fn run_of(rows: &[CounterRow], names: &[(&str, u64)]) -> RunFigures {
     let print = |all: &dyn Fn(u64) -> u64| -> String {

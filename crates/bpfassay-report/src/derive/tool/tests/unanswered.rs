@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Makes a complete run of a tool that counts correctly.
+/// Creates a complete run of a tool that counts correctly.
 fn whole() -> RunFigures {
     let line = |calls: u64| format!("{{\"n\":{calls},\"mount\":\"/mnt\"}}\n");
     let mut figures = figures(vec![piece(900, &line(0), Some(10)), piece(2100, &line(50), Some(60))]);

@@ -5,7 +5,7 @@ use bpfassay_protocol::operation::Variant;
 
 use super::*;
 
-/// Makes a row of the workload's calls of fsync. Reference tracers of earlier versions have no
+/// Creates a row of the workload's calls of fsync. Reference tracers of earlier versions have no
 /// variant.
 fn fsync(variant: Option<Variant>, calls: u64, errors: u64) -> CounterRow {
     CounterRow {

@@ -45,8 +45,8 @@ impl<'a> KernelCells<'a> {
         self.series.contains(&target.arch)
     }
 
-    /// Makes one panel per workload case and metric, with a curve per probe configuration, for the
-    /// series to which `of_one` belongs. `of_one` has the cells of one target and file system.
+    /// Creates one panel per workload case and metric, with a curve per probe configuration, for
+    /// the series to which `of_one` belongs. `of_one` has the cells of one target and file system.
     /// Returns panels for the first target of the series only.
     pub(super) fn panels(&self, of_one: &[WithSize<'_>], of: PlottedFigure) -> Vec<Panel> {
         let Some((model, _)) = of_one.first() else { return Vec::new() };

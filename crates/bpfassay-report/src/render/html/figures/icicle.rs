@@ -19,7 +19,7 @@ const LETTER: f64 = 7.5;
 /// The width below which boxes are left out of the picture, but not of the list.
 const NARROWEST: f64 = 1.0;
 
-/// Makes one plot for each counted direct cost.
+/// Creates one plot for each counted direct cost.
 pub(super) fn icicles(results: &Results) -> Vec<Plot> {
     let of_cell = |cell: &CellResult| {
         let counted = cell.metrics.iter().filter_map(|metric| match metric.direct.as_ref()? {

@@ -16,7 +16,7 @@ fn module(name: &str) -> Vec<u8> {
     file(&format!("./lib/modules/{RELEASE}/kernel/fs/{name}.ko"), "x")
 }
 
-/// Makes a directory with a cache and `packages`, whose file names are their indexes.
+/// Creates a directory with a cache and `packages`, whose file names are their indexes.
 fn with(packages: &[&[Vec<u8>]]) -> (tempfile::TempDir, Cache, Vec<PathBuf>) {
     let work = tempfile::tempdir().unwrap();
     let cache = Cache::open(work.path().join("cache")).unwrap();
