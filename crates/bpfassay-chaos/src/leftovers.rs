@@ -68,7 +68,7 @@ fn processes(root: &Path) -> Vec<String> {
         thread::sleep(Duration::from_millis(10));
     }
     for process in &left {
-        // An error means that the process has exited meanwhile.
+        // An error means that the process has exited in the meantime.
         let _ = signal(process.id, rustix::process::Signal::KILL.as_raw());
     }
     let described = |process: ProcessLine| {

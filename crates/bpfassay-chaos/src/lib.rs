@@ -4,7 +4,7 @@
 //!
 //! The command and QEMU are real, with their processes, signals, sockets and files. The guest is
 //! scripted ([`agent`]) or real ([`guests`]). A scripted guest is quick, and its figures are known
-//! beforehand.
+//! in advance.
 //!
 //! A fault ([`fault`]) defines what is done and which outcomes are allowed. The checks ([`check`],
 //! [`leftovers`]) decide whether an allowed outcome occurred. When the study is resumed, it must

@@ -192,7 +192,7 @@ impl Conditions {
                 continue;
             }
             let path = format!("/proc/{pid}/stat");
-            // A process that has exited meanwhile needs no priority.
+            // A process that has exited in the meantime needs no priority.
             let Ok(text) = fs::read(&path) else { continue };
             let text = String::from_utf8_lossy(&text);
             let stat = stat::parse(&text).ok_or_else(|| Error::unexpected(&path, "fields as in proc(5)", &text))?;
@@ -245,8 +245,8 @@ impl Conditions {
 
     /// Listens for the kernel's own work, chooses the instant at which the phase begins, and waits
     /// until shortly before it. Returns that instant for [`begin_at`]: a tenth of a second of
-    /// `CLOCK_MONOTONIC` around which no such work is expected. The tool's output is read
-    /// meanwhile. Returns `None` at once with [`Scheduling::Kernel`].
+    /// `CLOCK_MONOTONIC` around which no such work is expected. The tool's output is read in the
+    /// meantime. Returns `None` at once with [`Scheduling::Kernel`].
     ///
     /// # Errors
     /// The clock or `/proc/stat` cannot be read, or the tool fails.
@@ -313,8 +313,8 @@ fn of_agent(error: io::Error) -> Error {
     Error::system("change the agent's own scheduling")(error)
 }
 
-/// Waits until `CLOCK_MONOTONIC` shows `instant`, in nanoseconds, and keeps the tool's output
-/// meanwhile.
+/// Waits until `CLOCK_MONOTONIC` shows `instant`, in nanoseconds, and keeps the tool's output in
+/// the meantime.
 fn wait_until(instant: u64, tool: Option<&mut tool::Running>) -> Result<()> {
     if let Some(tool) = tool {
         tool.rest(Duration::from_nanos(instant.saturating_sub(monotonic_ns()?)))?;

@@ -130,7 +130,7 @@ fn execute(
             (&mut *children, &mut *tracers),
             &mut notes,
         )
-        // If somebody replaced the directory meanwhile, the figures do not describe this file
+        // If somebody replaced the directory in the meantime, the figures do not describe this file
         // system.
         .and_then(|outcome| environment.test_dir.check().map(|()| outcome))
         .unwrap_or_else(|error| RunOutcome::Failed { message: with_causes(&error) });

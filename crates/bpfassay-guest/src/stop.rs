@@ -26,7 +26,7 @@ use crate::{
 /// How long the agent can take to end by itself, once all measured processes have been killed.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How often processes that the agent starts meanwhile are killed.
+/// How often processes that the agent starts in the meantime are killed.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// Why this agent must stop.

@@ -7,7 +7,7 @@ use bpfassay_protocol::{message::MAX_TASKS, tracer::Task};
 use rustix::process::Pid;
 
 /// Returns the threads of `processes`, sorted; `None` if there are more than [`MAX_TASKS`]. A
-/// thread that exits meanwhile can be missing.
+/// thread that exits in the meantime can be missing.
 pub(crate) fn of_processes(processes: impl IntoIterator<Item = Pid>) -> Option<Vec<Task>> {
     let mut tasks = Vec::new();
     for process in processes {

@@ -118,7 +118,7 @@ fn beneath(directory: &Path, name: &Path, flags: OFlags) -> io::Result<OwnedFd> 
     for _ in 0..16 {
         return match rustix::fs::openat2(&root, name, flags, Mode::empty(), resolve) {
             Ok(found) => Ok(found),
-            // Something on the path was renamed meanwhile, so the kernel cannot decide.
+            // Something on the path was renamed in the meantime, so the kernel cannot decide.
             Err(Errno::AGAIN) => continue,
             Err(Errno::XDEV) => Err(NoInput::Outside(directory.to_owned()).into()),
             Err(Errno::NOSYS) => Err(NoInput::NoOpenat2.into()),

@@ -266,7 +266,7 @@ pub struct Workload {
     /// with its cgroup. `None` leaves that to the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// Whether another process in a separate cgroup does I/O on the same mount meanwhile.
+    /// Whether another process in a separate cgroup does I/O on the same mount in the meantime.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub neighbour: bool,
     /// Mounts in the workload's mount namespace, in the order in which they are made. Without any,

@@ -220,7 +220,7 @@ fn logs(directory: &Path, derived: &Results) -> CheckedItem {
     }
 }
 
-/// Tells whether `log` is a regular file below `directory`, reached without symbolic links.
+/// Returns whether `log` is a regular file below `directory`, reached without symbolic links.
 fn is_file(directory: &Path, log: &str) -> io::Result<bool> {
     let mut parts: Vec<&str> = log.split('/').filter(|part| !part.is_empty()).collect();
     let Some(name) = parts.pop() else { return Ok(false) };

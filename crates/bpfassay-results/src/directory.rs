@@ -124,7 +124,7 @@ impl OpenDirectory {
     ///
     /// # Errors
     /// The errors of unlinkat(2) and openat(2): for a directory, and if a file of that name appears
-    /// meanwhile.
+    /// in the meantime.
     pub fn create(&self, name: &str) -> io::Result<File> {
         self.remove(name)?;
         self.create_new(name)

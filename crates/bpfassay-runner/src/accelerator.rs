@@ -106,7 +106,7 @@ impl HostSetup {
     }
 }
 
-/// Tells whether the guests of `plan` use the instruction clock on every host.
+/// Returns whether the guests of `plan` use the instruction clock on every host.
 ///
 /// They do if the study says so. If the study leaves the clock to the host, they do if `plan` has a
 /// foreign architecture. The host chooses the wall clock only if KVM works for all architectures,

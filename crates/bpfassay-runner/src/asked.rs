@@ -159,7 +159,7 @@ fn differs(what: &str, asked: &str, found: &str, has: bool) -> Option<String> {
     (!has).then(|| format!("{what}: {asked} was asked for, it has {found}"))
 }
 
-/// Tells whether the command line `found` has all parameters of `asked` in sequence, and no later
+/// Returns whether the command line `found` has all parameters of `asked` in sequence, and no later
 /// parameter that overrides one of them. A kernel can have built-in parameters (CONFIG_CMDLINE).
 fn holds(asked: &str, found: &str) -> bool {
     let words = |line: &str| line.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -172,7 +172,7 @@ fn holds(asked: &str, found: &str) -> bool {
     })
 }
 
-/// Tells whether a setting that was given the value `asked` can show `found`. The kernel also
+/// Returns whether a setting that was given the value `asked` can show `found`. The kernel also
 /// accepts octal and hexadecimal numbers, and separates several numbers by tabs.
 fn is_same_value(asked: &str, found: &str) -> bool {
     let is_same =

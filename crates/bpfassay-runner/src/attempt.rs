@@ -74,7 +74,8 @@ struct Pending {
 }
 
 impl Pending {
-    /// Tells whether the suspect is slow by itself, given the duration `alone_ms` of its run alone.
+    /// Returns whether the suspect is slow by itself, given the duration `alone_ms` of its run
+    /// alone.
     ///
     /// It is if the boot failed by a phase timeout and `alone_ms` is at least half of the time that
     /// the suspect had. No other run can then be blamed for a deadline that depends on the host's
@@ -262,7 +263,7 @@ impl Attempt {
         self.never_ready.as_ref()
     }
 
-    /// Tells whether a guest of the block was ready.
+    /// Returns whether a guest of the block was ready.
     pub(crate) fn was_ready(&self) -> bool {
         self.was_ready
     }

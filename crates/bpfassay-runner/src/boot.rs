@@ -125,12 +125,13 @@ impl<'a> RunningBoot<'a> {
         Now { unix_ms: unix_ms(), boot_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX) }
     }
 
-    /// Tells whether all runs have ended and the agent has reported this.
+    /// Returns whether all runs have ended and the agent has reported this.
     pub(crate) fn is_done(&self) -> bool {
         self.seen.done && self.seen.is_whole(&self.plan)
     }
 
-    /// Tells whether an incident that the kernel reports now can spoil a run or incriminate a tool.
+    /// Returns whether an incident that the kernel reports now can spoil a run or incriminate a
+    /// tool.
     pub(crate) fn is_spoilt_by_incident(&self) -> bool {
         // The host can read the report late. A boot that shows whether a run does harm alone
         // therefore lasts until the guest has ended.

@@ -138,7 +138,7 @@ fn unlike(path: &Path, problem: String) -> Error {
     Error::Unlike { path: path.to_owned(), problem }
 }
 
-/// Tells whether a segment is part of the testbed itself, not for tools or for a shell.
+/// Returns whether a segment is part of the testbed itself, not for tools or for a shell.
 fn is_own(segment: &Segment) -> bool {
     ![role::TOOLS, role::SHELL].contains(&segment.role.as_str())
 }

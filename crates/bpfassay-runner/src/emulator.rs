@@ -164,12 +164,12 @@ fn locked_version(arch: Arch) -> Result<Option<String>, Error> {
     Ok(qemu::package(&packages, arch).map(|package| package.version.to_string()))
 }
 
-/// Tells whether a QEMU says that it comes from this version of the Debian package.
+/// Returns whether a QEMU says that it comes from this version of the Debian package.
 fn is_of(version_text: &str, version: &str) -> bool {
     version_text.contains(&format!("(Debian {version})"))
 }
 
-/// Tells whether everything in `recorded` was measured with the current lock's QEMU: with its
+/// Returns whether everything in `recorded` was measured with the current lock's QEMU: with its
 /// packages, or with the host's QEMU of the same version.
 ///
 /// # Errors

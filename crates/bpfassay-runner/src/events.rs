@@ -165,7 +165,7 @@ impl<'a> EventObserver<'a> {
         }
     }
 
-    /// Tells whether `record` belongs to a block that was reused from a store.
+    /// Returns whether `record` belongs to a block that was reused from a store.
     fn is_reused(&self, record: &RunRecord) -> bool {
         self.change(|state| state.reused.contains(&record.block))
     }

@@ -58,12 +58,12 @@ pub(crate) fn of_ending(ending: &GuestEnding, log: &str) -> RunFailure {
     RunFailure { kind, phase: Some(ending.phase), excerpt, log: Some(log.to_owned()), after: None }
 }
 
-/// Tells whether the guest wrote nothing at all until its boot timeout.
+/// Returns whether the guest wrote nothing at all until its boot timeout.
 pub(crate) fn is_silent(failure: &RunFailure) -> bool {
     failure.kind == FailureKind::BootTimeout && failure.excerpt.iter().skip(1).any(|line| line == SILENT)
 }
 
-/// Tells whether a guest that ended for `reason` ended because of the host. QEMU ended by itself,
+/// Returns whether a guest that ended for `reason` ended because of the host. QEMU ended by itself,
 /// was ended or stopped by a signal, or stopped the guest because the host lacked something. Or the
 /// guest was not supervised any more.
 pub(crate) fn is_of_host(reason: &EndReason) -> bool {

@@ -179,7 +179,7 @@ impl HostSetup {
         Ok(MachineMemory::for_initramfs(target.arch, wanted, image.initramfs_bytes()).mib)
     }
 
-    /// Tells whether guests of `arch` are emulated.
+    /// Returns whether guests of `arch` are emulated.
     #[must_use]
     pub fn is_emulated(&self, arch: Arch) -> bool {
         self.qemu.get(&arch).is_none_or(|(_, choice)| choice.accelerator == Accelerator::Tcg)

@@ -280,7 +280,7 @@ fn logs(read: &[ReadResults]) -> Result<BTreeMap<String, PathBuf>, MergeError> {
     Ok(logs)
 }
 
-/// Tells whether `log` names a file directly in the directory of logs.
+/// Returns whether `log` names a file directly in the directory of logs.
 fn is_log(log: &str) -> bool {
     let mut parts = Path::new(log).components();
     let is_name = |part: Component<'_>| matches!(part, Component::Normal(_));

@@ -394,7 +394,7 @@ impl Guests {
         }
     }
 
-    /// Tells whether every node has reported that everything is done. The server never does.
+    /// Returns whether every node has reported that everything is done. The server never does.
     fn are_all_done(&self) -> bool {
         self.nodes().iter().all(|member| member.is_done)
     }

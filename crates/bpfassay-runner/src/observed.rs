@@ -24,7 +24,7 @@ impl BootPlan {
     }
 }
 
-/// Tells whether `run` has a tool under test, which can do harm. All others are baseline runs,
+/// Returns whether `run` has a tool under test, which can do harm. All others are baseline runs,
 /// including controls and most warm-ups.
 pub(crate) fn is_tool_run(run: &PlannedRun) -> bool {
     !run.spec.probe.is_baseline() || run.spec.tool.is_some()
@@ -86,7 +86,7 @@ impl ObservedBoot {
         self.runs.iter().filter(|run| run.ended_ms.is_some()).count()
     }
 
-    /// Tells whether all runs of `plan` have ended.
+    /// Returns whether all runs of `plan` have ended.
     pub(crate) fn is_whole(&self, plan: &BootPlan) -> bool {
         self.ended() == plan.runs.len()
     }
@@ -97,7 +97,7 @@ impl ObservedBoot {
         ended.filter(|(_, run)| is_tool_run(run)).map(|(at, _)| at).next_back()
     }
 
-    /// Tells whether `run` is a tool run of `plan` that has ended.
+    /// Returns whether `run` is a tool run of `plan` that has ended.
     pub(crate) fn has_ended_tool(&self, plan: &BootPlan, run: &str) -> bool {
         plan.runs.iter().take(self.ended()).any(|planned| planned.spec.id == run && is_tool_run(planned))
     }

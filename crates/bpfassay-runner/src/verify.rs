@@ -78,7 +78,7 @@ impl Verification {
         Ok(Some(Self { directory: store.entry(key), contents, plan }))
     }
 
-    /// Tells whether this very program measured the run.
+    /// Returns whether this very program measured the run.
     #[must_use]
     pub fn is_of_this_program(&self, store: &Store) -> bool {
         provenance::this_program(&store.cache) == self.contents.header.provenance.bpfassay

@@ -295,7 +295,7 @@ impl Search {
     }
 
     /// Returns the interval of a change's place, and the share at the place found. It scales the
-    /// residuals of both stretches to the same variance, draws them anew and finds the best cut
+    /// residuals of both stretches to the same variance, draws them again and finds the best cut
     /// again (a residual bootstrap: Hušková and Kirch, "Bootstrapping confidence intervals for the
     /// change-point of time series", J. Time Ser. Anal. 29(6), 2008).
     fn place(

@@ -11,7 +11,7 @@
 //! intervals (Jennison and Turnbull, "Interim analyses: the repeated confidence interval approach",
 //! JRSS B 51(3), 1989).
 //!
-//! The numbers of pairs at the looks are fixed beforehand, each look spends an equal share of 1 −
+//! The numbers of pairs at the looks are fixed in advance, each look spends an equal share of 1 −
 //! level, and its interval is the t interval at that share. The intervals of all looks hold at once
 //! with at least the requested level (Boole's inequality), whatever the rule to stop. They are as
 //! exact as a t interval for a fixed number of pairs.

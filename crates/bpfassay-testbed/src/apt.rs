@@ -171,7 +171,8 @@ impl<'a> Apt<'a> {
     }
 
     /// Holds back every download that has not begun until the returned value is dropped. Only
-    /// [`Apt::fetch_first`] downloads meanwhile. It is for files that everything else waits for.
+    /// [`Apt::fetch_first`] downloads in the meantime. It is for files that everything else waits
+    /// for.
     pub(crate) fn first(&self) -> First<'_> {
         self.turn.first()
     }

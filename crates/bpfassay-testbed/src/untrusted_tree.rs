@@ -239,7 +239,7 @@ impl UntrustedTree {
 }
 
 /// Removes everything below `directory` that is neither a directory nor a regular file, such as
-/// symbolic links. Follows no links. Nobody else may change the directory meanwhile.
+/// symbolic links. Follows no links. Nobody else may change the directory in the meantime.
 fn remove_links(directory: &Path) -> Result<()> {
     let mut left = vec![directory.to_owned()];
     while let Some(directory) = left.pop() {

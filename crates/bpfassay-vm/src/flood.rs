@@ -75,7 +75,7 @@ fn too_long(backlogs: &[(&'static str, Backlog)]) -> Option<&'static str> {
 
 fn kill(qemu: Option<&OwnedFd>) {
     if let Some(qemu) = qemu {
-        // QEMU may have exited by itself meanwhile.
+        // QEMU may have exited by itself in the meantime.
         let _ = pidfd_send_signal(qemu, Signal::KILL);
     }
 }

@@ -156,8 +156,8 @@ impl Backlog {
     /// # Errors
     /// The error of fstat(2).
     pub(crate) fn unread(&self) -> io::Result<u64> {
-        // The offset is read first. If it grows meanwhile, the result is too large by the bytes
-        // that were read in between.
+        // The offset is read first. If it grows in the meantime, the result is too large by the
+        // bytes that were read in between.
         let read = self.read.load(Ordering::Relaxed);
         Ok(rustix::fs::fstat(&*self.file)?.st_size.unsigned_abs().saturating_sub(read))
     }

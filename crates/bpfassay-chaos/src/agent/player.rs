@@ -173,7 +173,8 @@ impl Player<'_> {
             }
             Some(Action::Kill(signal)) => {
                 self.to_qemu(*signal)?;
-                // QEMU handles a caught signal with a delay. The guest does nothing meanwhile.
+                // QEMU handles a caught signal with a delay. The guest does nothing in the
+                // meantime.
                 Ok(hang())
             }
             Some(Action::Stop(for_ms)) => {

@@ -73,7 +73,7 @@ impl Workshop {
             let (_, path) = copy.keep().map_err(|error| error.error)?;
             fs::copy(&self.bpfassay, &path)?;
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-            // If another thread has made a copy meanwhile, that copy serves as well.
+            // If another thread has made a copy in the meantime, that copy serves as well.
             let _ = self.open.set(path);
         }
         Ok(self.open.get().unwrap_or(&self.bpfassay))

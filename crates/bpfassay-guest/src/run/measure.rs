@@ -197,7 +197,7 @@ impl Run<'_, '_> {
         // No file is removed until all nodes have closed their files.
         self.meetings.meet()?;
         let (after, _) = self.reading(Edge::After)?;
-        // A tool can have loaded programs meanwhile.
+        // A tool can have loaded programs in the meantime.
         self.send_programs()?;
         if let Some(tool) = &mut self.tool
             && self.tracer.is_some()
@@ -215,7 +215,7 @@ impl Run<'_, '_> {
     }
 
     /// Waits for the workload to end. Serves its barriers and reads the output of tracer and tool
-    /// meanwhile.
+    /// in the meantime.
     fn supervise(&mut self, running: &mut Running, cgroup: &Cgroup) -> Result<ExitStatus> {
         let mut lines = Lines::new(MAX_LINE);
         let mut listening = running.control.is_some();

@@ -13,7 +13,7 @@ pub(super) fn user() -> Facts {
         let entry = entry.map_err(|error| error.to_string())?;
         let name = entry.file_name();
         let Some(pid) = name.to_str().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())) else { continue };
-        // A process that has exited meanwhile does not count.
+        // A process that has exited in the meantime does not count.
         let Ok(text) = fs::read(entry.path().join("stat")) else { continue };
         let text = String::from_utf8_lossy(&text);
         let Some(stat) = stat::parse(&text) else { return Err(format!("/proc/{pid}/stat is not readable")) };

@@ -20,7 +20,7 @@ const ENDLESS: Duration = Duration::from_secs(2);
 const LEAST: usize = 10;
 
 impl Running {
-    /// Waits for `time` while no workload acts, and keeps the tool's output meanwhile.
+    /// Waits for `time` while no workload acts, and keeps the tool's output in the meantime.
     ///
     /// # Errors
     /// The output cannot be read, or the tool reports without end what its own output causes.

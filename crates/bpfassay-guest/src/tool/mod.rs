@@ -90,7 +90,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts `tool` in a cgroup named `name` at `environment` and waits until it is ready. If
-    /// `statistics`, the kernel keeps statistics of programs meanwhile.
+    /// `statistics`, the kernel keeps statistics of programs in the meantime.
     pub(crate) fn start(
         tool: &Tool,
         (environment, name): (&Environment, &str),
@@ -390,8 +390,8 @@ impl Running {
     }
 
     /// Stops the tool. Returns its figures, and the kernel's statistics of its programs if the
-    /// kernel keeps any. Output that arrives meanwhile is kept, with what `reference` returns then.
-    /// Returns an error if the tool had exited before.
+    /// kernel keeps any. Output that arrives in the meantime is kept, with what `reference` returns
+    /// then. Returns an error if the tool had exited before.
     pub(crate) fn stop(
         mut self,
         children: &mut Children,

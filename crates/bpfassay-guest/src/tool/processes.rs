@@ -9,7 +9,7 @@ use crate::{cgroup::Cgroup, error::Result};
 /// because the memory controller would make the workload slower.
 pub(super) fn resident(cgroup: &Cgroup) -> Result<u64> {
     let statuses = cgroup.processes()?.into_iter().filter_map(|pid| {
-        // A process that has exited meanwhile has no memory.
+        // A process that has exited in the meantime has no memory.
         fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).ok()
     });
     Ok(statuses.filter_map(|status| rss(&status)).sum())

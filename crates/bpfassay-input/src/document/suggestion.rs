@@ -21,7 +21,7 @@ pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> S
     nearest(name, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }
 
-/// Tells whether `name` is the name of a file rather than of something bundled. It is if it looks
+/// Returns whether `name` is the name of a file rather than of something bundled. It is if it looks
 /// like a path, or if a file of that name exists.
 #[must_use]
 pub fn is_file_name(name: &str) -> bool {

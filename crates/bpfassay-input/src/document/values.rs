@@ -81,7 +81,7 @@ impl<'d, 'i> Section<'d, 'i> {
         }
     }
 
-    /// Tells whether the table has `key`.
+    /// Returns whether the table has `key`.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.get(key).is_some()
@@ -148,31 +148,31 @@ impl<'d, 'i> Field<'d, 'i> {
         self.error(format!("expected {wanted}, found {found}"))
     }
 
-    /// Tells whether the value is a list.
+    /// Returns whether the value is a list.
     #[must_use]
     pub fn is_list(&self) -> bool {
         matches!(self.value.get_ref(), DeValue::Array(_))
     }
 
-    /// Tells whether the value is a table that has `key`.
+    /// Returns whether the value is a table that has `key`.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         matches!(self.value.get_ref(), DeValue::Table(table) if table.contains_key(key))
     }
 
-    /// Tells whether the value is a table.
+    /// Returns whether the value is a table.
     #[must_use]
     pub fn is_table(&self) -> bool {
         matches!(self.value.get_ref(), DeValue::Table(_))
     }
 
-    /// Tells whether the value is a boolean.
+    /// Returns whether the value is a boolean.
     #[must_use]
     pub fn is_boolean(&self) -> bool {
         matches!(self.value.get_ref(), DeValue::Boolean(_))
     }
 
-    /// Tells whether the value is a string.
+    /// Returns whether the value is a string.
     #[must_use]
     pub fn is_text(&self) -> bool {
         matches!(self.value.get_ref(), DeValue::String(_))

@@ -4,8 +4,8 @@
 //!
 //! The effects of one target, workload and file system are measured in the same boots, so they stop
 //! together. They stop at the first look at which the intervals of all requested overheads are
-//! narrow enough, or at the largest number of boots. The numbers of boots at looks are fixed
-//! beforehand, and each look spends an equal share of the error (see bpfassay-stats, `sequential`).
+//! narrow enough, or at the largest number of boots. The numbers of boots at looks are fixed in
+//! advance, and each look spends an equal share of the error (see bpfassay-stats, `sequential`).
 
 use std::{
     borrow::Cow,

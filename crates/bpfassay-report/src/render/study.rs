@@ -86,7 +86,7 @@ pub(super) fn doubts(results: &Results) -> Vec<String> {
     doubts
 }
 
-/// Tells whether the tracer's counts lack anything of what the workload did.
+/// Returns whether the tracer's counts lack anything of what the workload did.
 fn missing(bytes: &[ByteFigure]) -> MissingEvents {
     let errors = || bytes.iter().flat_map(|figure| [&figure.error, &figure.call_error]);
     match () {

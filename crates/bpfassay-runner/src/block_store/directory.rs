@@ -65,7 +65,7 @@ impl StoreDirectory {
         }
         let mut entries = fs::read_dir(directory).map_err(io("list", directory))?;
         if entries.next().is_some() {
-            // Another process may have made the store meanwhile.
+            // Another process may have made the store in the meantime.
             return match Self::existing(directory) {
                 Err(BlockStoreError::NoStore(path)) => Err(BlockStoreError::NotAStore(path)),
                 opened => opened,

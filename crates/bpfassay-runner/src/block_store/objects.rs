@@ -278,7 +278,7 @@ fn is_there(error: &BlockStoreError) -> bool {
     matches!(error, BlockStoreError::Objects { source, .. } if matches!(**source, Error::AlreadyExists { .. }))
 }
 
-/// Tells whether the store cannot put an object on the condition that it does not exist yet.
+/// Returns whether the store cannot put an object on the condition that it does not exist yet.
 fn cannot_compare(error: &BlockStoreError) -> bool {
     let BlockStoreError::Objects { source, .. } = error else { return false };
     matches!(**source, Error::NotImplemented { .. } | Error::NotSupported { .. })

@@ -27,7 +27,7 @@ pub struct BlockReuse {
 }
 
 impl BlockReuse {
-    /// Tells whether `plan` uses the store. Plans under the wall clock do only on request.
+    /// Returns whether `plan` uses the store. Plans under the wall clock do only on request.
     pub(crate) fn is_for(&self, plan: &Plan) -> bool {
         self.wall || plan.study.clock == Clock::Instructions
     }

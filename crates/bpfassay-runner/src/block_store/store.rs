@@ -112,7 +112,7 @@ impl BlockStore {
         self.found(key, self.contents(key)?)
     }
 
-    /// Returns the entry of `key` if there is one. Other tasks continue meanwhile.
+    /// Returns the entry of `key` if there is one. Other tasks continue in the meantime.
     ///
     /// # Errors
     /// The errors of [`BlockStore::kept`].

@@ -248,7 +248,7 @@ impl RunningBoot<'_> {
     }
 }
 
-/// Tells whether the limit on the size of files ended an agent.
+/// Returns whether the limit on the size of files ended an agent.
 fn is_at_file_size_limit(status: &Result<io::Result<ExitStatus>, Elapsed>) -> bool {
     matches!(status, Ok(Ok(status)) if status.signal() == Some(Signal::XFSZ.as_raw()))
 }

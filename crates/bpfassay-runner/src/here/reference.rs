@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds the probe for the reference tracer on this machine by attaching it. The refusals of
-//! guests' kernels, on the other hand, are known beforehand.
+//! guests' kernels, on the other hand, are known in advance.
 
 use std::{
     io,
@@ -35,8 +35,8 @@ pub(super) fn find(tracer: &Path) -> io::Result<Option<ProbeConfiguration>> {
     Ok(None)
 }
 
-/// Tells whether `tracer` attaches `probe`. Its standard input is empty, so it detaches at once and
-/// exits with 0 (`bpfassay_protocol::tracer`).
+/// Returns whether `tracer` attaches `probe`. Its standard input is empty, so it detaches at once
+/// and exits with 0 (`bpfassay_protocol::tracer`).
 fn attaches(tracer: &Path, probe: Probe) -> io::Result<bool> {
     let mut command = Command::new(tracer);
     command.args(["--probe", probe.name()]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -49,7 +49,7 @@ impl Outcomes {
         Ok(Some(RunTogether { run, outcome, nodes }))
     }
 
-    /// Tells whether the first node waits for the outcomes of others.
+    /// Returns whether the first node waits for the outcomes of others.
     pub(super) fn is_first_waiting(&self) -> bool {
         self.of.first().is_some_and(|first| !first.is_empty())
     }

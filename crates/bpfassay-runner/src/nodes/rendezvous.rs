@@ -62,7 +62,7 @@ impl Rendezvous {
         self.answers()
     }
 
-    /// Tells whether `node` failed in `run` because another node had ended it.
+    /// Returns whether `node` failed in `run` because another node had ended it.
     pub(super) fn has_lost(&self, node: usize, run: &str) -> bool {
         self.nodes.get(node).is_some_and(|node| node.lost.as_deref() == Some(run))
     }

@@ -44,13 +44,13 @@ impl JobAnswer {
     }
 }
 
-/// Tells whether the output of a failed program of Slurm says that no controller answers.
+/// Returns whether the output of a failed program of Slurm says that no controller answers.
 pub(crate) fn is_without_controller(printed: &str) -> bool {
     NO_CONTROLLER.iter().any(|text| printed.contains(text))
 }
 
 impl Queue {
-    /// Tells whether the job has ended.
+    /// Returns whether the job has ended.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -243,7 +243,7 @@ impl Cache {
             return Ok(false);
         }
         let _lock = self.lock("objects")?;
-        // Another process may have replaced the object meanwhile.
+        // Another process may have replaced the object in the meantime.
         if Digest::of_file(path).ok() != Some(*digest) {
             self.remove(&stamp_path(path))?;
             self.discard(path, &format!("its SHA-256 is {found}"))?;

@@ -77,7 +77,7 @@ pub(super) fn open(root: &Path) -> Result<(OwnedFd, CacheAccess)> {
     // can look like anything: its parts exist, but its marker did not yet when it was read.
     if !matches!(state(root, directory.as_fd()), Ok(PlaceState::Cache)) {
         let _alone = alone(directory.as_fd());
-        // Another process may have made the cache meanwhile.
+        // Another process may have made the cache in the meantime.
         let found = state(root, directory.as_fd())?;
         belongs_to_us(root, directory.as_fd())?;
         match found {

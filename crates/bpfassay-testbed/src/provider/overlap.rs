@@ -5,7 +5,7 @@
 //!
 //! This module decides only the order and the priority; callers provide the kernels and programs.
 //! Work that the first guest does not need yields the CPU to work that it needs, and to runs that
-//! are measured meanwhile.
+//! are measured in the meantime.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

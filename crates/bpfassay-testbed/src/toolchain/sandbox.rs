@@ -38,7 +38,7 @@ pub struct Sandbox<'a> {
 ///
 /// In a user namespace, a mount keeps the restrictions of its file system on the host. A remount
 /// has to repeat them, which the second attempt does. Debian has `chroot` in `/usr/sbin`, which is
-/// only in root's path. `/proc` is mounted anew where that is allowed. Containers that hide parts
+/// only in root's path. `/proc` is mounted again where that is allowed. Containers that hide parts
 /// of it do not allow that, so the host's is bound there.
 const SCRIPT: &str = r#"
 set -eu

@@ -10,7 +10,7 @@
 //! For details see `fexit.bpf.c` of the C programs. It keeps the turns in task storage, which needs
 //! the types of the map in BTF. Here they are in an LRU hash by thread, which loses no count. An
 //! evicted turn makes the next copy the first one. An eviction between two copies of one call is
-//! impossible unless [`TURNS`] other threads make their first call meanwhile.
+//! impossible unless [`TURNS`] other threads make their first call in the meantime.
 
 #![expect(non_snake_case, reason = "two underscores separate the parts of a program's name")]
 

@@ -25,8 +25,8 @@ pub(crate) struct NoPreempt(Option<Before>);
 
 impl NoPreempt {
     /// Raises the priority on preemptible kernels; does nothing on others. If the policy cannot be
-    /// changed (no `CAP_SYS_NICE`), readings happen without it: calls that programs miss meanwhile
-    /// are counted as missed.
+    /// changed (no `CAP_SYS_NICE`), readings happen without it: calls that programs miss in the
+    /// meantime are counted as missed.
     pub(crate) fn begin() -> Self {
         static PREEMPTIBLE: OnceLock<bool> = OnceLock::new();
         let needed = *PREEMPTIBLE.get_or_init(preemption::is_preemptible);

@@ -99,7 +99,7 @@ impl Ring {
     /// # Errors
     /// The kernel's error, if the buffer cannot be read.
     pub(crate) fn drain(&mut self) -> io::Result<&Sums> {
-        // SAFETY: the ring is valid; only the callback touches `sums` meanwhile.
+        // SAFETY: the ring is valid; only the callback touches `sums` in the meantime.
         let status = unsafe { libbpf_sys::ring_buffer__consume(self.ring.as_ptr()) };
         if status < 0 { Err(io::Error::from_raw_os_error(-status)) } else { Ok(&self.sums) }
     }

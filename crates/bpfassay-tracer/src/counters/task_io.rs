@@ -26,7 +26,7 @@ pub(crate) const LIVE_TASKS: &str = "live_tasks";
 /// Size of `struct task_account`: cgroup, then calls and bytes of both directions.
 const ACCOUNT: usize = 40;
 
-/// How often a reading is restarted because a task exited meanwhile.
+/// How often a reading is restarted because a task exited in the meantime.
 const ATTEMPTS: usize = 100;
 
 /// Sums of reads and writes, per cgroup.
@@ -101,7 +101,7 @@ impl TaskIo {
 
     /// Sums the accounts of existing tasks and of those that have exited. A task that exits between
     /// the two readings would be in both or in neither. Therefore the sums of exited tasks must not
-    /// change meanwhile.
+    /// change in the meantime.
     fn read(&self) -> Result<Sums, ReadError> {
         let mut before = self.gone()?;
         for _ in 0..ATTEMPTS {

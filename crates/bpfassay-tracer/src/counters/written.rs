@@ -32,7 +32,7 @@ impl Written {
         maps.iter().map(of).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Empties the maps. No program may run meanwhile.
+    /// Empties the maps. No program may run in the meantime.
     ///
     /// # Errors
     /// [`ReadError::Map`] if a map cannot be read or written.
@@ -110,7 +110,7 @@ mod tests {
         let mut reader = CounterMaps::new(maps).unwrap();
         let failures = |reader: &mut CounterMaps| reader.losses(&[]).unwrap().map_insert_failures;
         for cgroup in 1..4 {
-            // The key has a cgroup that each run makes anew.
+            // The key has a cgroup that each run makes again.
             let key = words(&[cgroup, 7, 3]);
             counters.update(&key, &words(&[1, 4096, 0])).unwrap();
             latencies.update(&key, &words(&[1; LATENCY_SLOTS])).unwrap();

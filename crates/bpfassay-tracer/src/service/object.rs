@@ -93,8 +93,8 @@ pub(crate) enum ObjectError {
 
 /// Loads, attaches and serves. Returns `Some` if the kernel refuses.
 pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
-    // Signals are blocked before anything is attached, so that nothing remains when one arrives
-    // meanwhile.
+    // Signals are blocked before anything is attached, so that nothing remains when one arrives in
+    // the meantime.
     let signals = signals::descriptor().map_err(ObjectError::Signals)?;
     let elf = match &args.object {
         ObjectSource::File(path) => Cow::Owned(read(path)?),

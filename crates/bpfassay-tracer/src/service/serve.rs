@@ -170,9 +170,9 @@ pub(crate) fn once<W: Write>(
     Ok(Served::Ended)
 }
 
-/// Attaches and detaches the programs of `configuration` by commands, and serves them meanwhile.
-/// They are loaded when they are first attached, and again if the kernel does not attach them a
-/// second time.
+/// Attaches and detaches the programs of `configuration` by commands, and serves them in the
+/// meantime. They are loaded when they are first attached, and again if the kernel does not attach
+/// them a second time.
 ///
 /// # Errors
 /// [`ServeError`] if input, output, a reading or the endpoint fails. A refusal by the kernel is not
@@ -280,8 +280,8 @@ fn serve<W: Write>(
     }
 }
 
-/// Detaches and writes the last line. `statistics` tells whether the kernel kept statistics
-/// meanwhile.
+/// Detaches and writes the last line. `statistics` tells whether the kernel kept statistics in the
+/// meantime.
 fn end<W: Write>(tracer: &mut Tracer, statistics: bool, output: &mut Output<W>) -> Result<(), ServeError> {
     let (statistics, events) =
         if statistics { (tracer.statistics()?, Some(tracer.events()?)) } else { (Vec::new(), None) };

@@ -95,7 +95,7 @@ pub(crate) fn shuffled(
     let mut offsets: Vec<u64> = match shared {
         None => (0..block / transfer).map(|index| index * transfer).collect(),
         Some(tasks) => {
-            // IOR draws once to count, seeds anew, and draws again to collect.
+            // IOR draws once to count, seeds again, and draws again to collect.
             *generator = Rand::new(seed);
             (0..block * tasks / transfer)
                 .map(|index| index * transfer)

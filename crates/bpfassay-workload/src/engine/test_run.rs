@@ -349,7 +349,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         PhaseName { phase: access.name().to_owned(), test: self.index, repetition }
     }
 
-    /// Reports to the agent that a phase begins, and holds all ranks meanwhile.
+    /// Reports to the agent that a phase begins, and holds all ranks in the meantime.
     fn begin(&mut self, access: Access, repetition: u32) -> Result<(), EngineError> {
         self.backend.moved = Moved::default();
         self.timed.clear();

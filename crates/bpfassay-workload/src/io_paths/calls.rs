@@ -153,7 +153,7 @@ impl Map {
     /// Stores every byte of `from`, which is as long as the mapping. The mapping must be writable.
     pub(crate) fn store(&mut self, from: &[u8]) {
         assert_eq!(from.len(), self.length);
-        // SAFETY: the mapping has this length, and nothing else reads it meanwhile.
+        // SAFETY: the mapping has this length, and nothing else reads it in the meantime.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.address.cast(), self.length) }
     }
 

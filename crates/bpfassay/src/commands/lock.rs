@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay testbed lock`: lists the package files of testbeds, and chooses them anew.
+//! `bpfassay testbed lock`: lists the package files of testbeds, and chooses them again.
 
 use std::{collections::BTreeSet, fmt::Write as _, io::ErrorKind};
 
@@ -25,7 +25,7 @@ use crate::{
 /// The largest lock that is read, in bytes; real ones have about 200,000.
 const MAX_LOCK: u64 = 16 << 20;
 
-/// Executes the command. An entry that cannot be chosen anew stays unchanged and is reported.
+/// Executes the command. An entry that cannot be chosen again stays unchanged and is reported.
 ///
 /// # Errors
 /// - A usage failure for a lock that cannot be read or parsed, and for a kernel that is not in the

@@ -115,7 +115,7 @@ async fn again(
 ) -> Result<Came, CommandFailure> {
     let verification = match Verification::of_block(blocks, key) {
         Ok(Some(verification)) => verification,
-        // Another process put the entry aside meanwhile.
+        // Another process put the entry aside in the meantime.
         Ok(None) => return Ok(Came::LeftOut("it is gone".to_owned())),
         Err(Error::BlockStore(error @ BlockStoreError::Damaged { .. })) => {
             return Ok(Came::Damaged(with_causes(&error)));

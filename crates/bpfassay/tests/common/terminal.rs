@@ -49,7 +49,7 @@ pub(crate) fn session(directory: &Path, arguments: &str, session: &str) -> (Stri
     }
     keyboard.write_all(b"exit\n").unwrap();
     drop(keyboard);
-    // The guest powers off; its output meanwhile is discarded.
+    // The guest powers off; its output in the meantime is discarded.
     std::io::copy(&mut screen, &mut std::io::sink()).unwrap();
     child.wait().unwrap();
     (shown, lines)

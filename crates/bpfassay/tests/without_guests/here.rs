@@ -259,7 +259,7 @@ fn the_tracer_and_a_tool_count_exactly_on_nfs_and_leave_nothing() {
 #[test]
 fn where_cgroup_v2_is_mounted_nowhere_it_is_mounted_for_the_agent_alone() {
     let Some(stage) = Stage::new(&study("'none', 'raw-tracepoint'", "script = 'small.ior'"), 19_435) else { return };
-    // The test's own mount is given up meanwhile.
+    // The test's own mount is given up in the meantime.
     let script = r#"mount -t tmpfs tmpfs "$stage/mnt"
 state >"$stage/before"
 echo $$ >"$cgroup/cgroup.procs"

@@ -17,8 +17,8 @@ use super::{
     truth::{mount_names, of_operation},
 };
 
-/// Tells whether the tool reports requested bytes as moved bytes, phase by phase, and which of its
-/// figures do.
+/// Returns whether the tool reports requested bytes as moved bytes, phase by phase, and which of
+/// its figures do.
 pub(super) fn evaluate(
     report: &Report,
     readings: &Readings,

@@ -332,7 +332,7 @@ fn what_a_tool_does_itself_is_left_out_where_it_is_declared_so() {
     let run = || {
         let reported = vec![piece(900, "{\"n\":0}\n", Some(10)), piece(2100, "{\"n\":50}\n", Some(60))];
         let mut figures = figures(reported);
-        // The tool reads from pipes and makes 100 calls meanwhile.
+        // The tool reads from pipes and makes 100 calls in the meantime.
         figures.tool.as_mut().unwrap().cgroup = 1;
         figures
     };

@@ -196,8 +196,8 @@ pub(super) fn of_phase(figures: &RunFigures, phase: &WorkloadPhase) -> ProcessNa
 }
 
 /// Returns the process whose calls of `operation` the workload counts in `phase`. If the reference
-/// tracer saw only one thread of the workload make such calls meanwhile, that thread determines the
-/// process; otherwise [`of_phase`] does.
+/// tracer saw only one thread of the workload make such calls in the meantime, that thread
+/// determines the process; otherwise [`of_phase`] does.
 pub(super) fn of_operation(
     figures: &RunFigures,
     cgroups: &SumsByCgroup,

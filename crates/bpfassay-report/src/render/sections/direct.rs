@@ -91,7 +91,7 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
     Some(TextTable { rows, remarks: remarks.0, legend, ..TextTable::new(title, columns) })
 }
 
-/// Tells whether tools' processes executed anything in user space during the phases, and why that
+/// Returns whether tools' processes executed anything in user space during the phases, and why that
 /// is not known for some.
 fn of_tools(results: &Results) -> (bool, Option<String>) {
     let metrics = results.cells.iter().flat_map(|cell| &cell.metrics);

@@ -144,7 +144,7 @@ impl Cluster {
     }
 }
 
-/// Tells whether the launcher is srun, whose options are known.
+/// Returns whether the launcher is srun, whose options are known.
 fn is_srun(launcher: &[String]) -> bool {
     launcher.first().is_some_and(|program| Path::new(program).file_name() == Some(OsStr::new("srun")))
 }

@@ -97,7 +97,7 @@ impl Joiner {
         })
     }
 
-    /// Tells whether the node at index `at` has reported that everything is done. The exit status
+    /// Returns whether the node at index `at` has reported that everything is done. The exit status
     /// does not show it: an agent that fails exits in the same way. Its failure is not joined while
     /// the others wait for an IOR that will not start.
     pub(super) fn is_done(&self, at: usize) -> bool {

@@ -441,7 +441,7 @@ async fn end(mut child: Child) {
         return;
     }
     for signal in [Signal::TERM, Signal::KILL] {
-        // The process group is gone if the program has ended meanwhile.
+        // The process group is gone if the program has ended in the meantime.
         let _ = group.map(|group| kill_process_group(group, signal));
         if matches!(timeout(KILLING, child.wait()).await, Ok(Ok(_))) {
             return;

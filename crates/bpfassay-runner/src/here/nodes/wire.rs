@@ -74,7 +74,7 @@ pub(super) struct WaitingStandIn {
 }
 
 impl WaitingStandIn {
-    /// Tells whether the stand-in belongs to `run`, whose agent made a directory for it.
+    /// Returns whether the stand-in belongs to `run`, whose agent made a directory for it.
     pub(super) fn is_of(&self, run: &str) -> bool {
         self.directory.file_name() == Some(OsStr::new(&run_name::of(run)))
     }
