@@ -33,8 +33,8 @@ pub enum ObjectError {
 /// variables and the offset of each variable.
 ///
 /// clang writes 0 for these numbers, because a linker decides them. They are in the section headers
-/// and in the symbols, from which libbpf 1.5 takes them, too (`btf_fixup_datasec`). Numbers other
-/// than 0 come from a linker and stay.
+/// and in the symbols, where libbpf 1.5 reads them, too (`btf_fixup_datasec`). Numbers other than 0
+/// come from a linker and stay.
 ///
 /// # Errors
 /// [`ObjectError`] for a file without readable BTF, or a global variable without a symbol.

@@ -114,7 +114,7 @@ fn a_small_file_does_not_stand_for_any_amount_of_text() {
     b.add("f", kind::FUNC, 0, proto, &[]);
     let bytes = b.build();
     assert_eq!(Btf::new(&bytes).unwrap().prototypes(&BTreeSet::from(["f"])), Err(BtfError::Bounds));
-    // The same goes for 100,000 functions with one prototype.
+    // The same holds for 100,000 functions with one prototype.
     let mut b = Builder::default();
     let long = b.add(&"x".repeat(60_000), kind::STRUCT, 0, 8, &[]);
     let proto = b.add("", kind::FUNC_PROTO, 1, 0, &[0, long]);

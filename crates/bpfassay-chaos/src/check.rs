@@ -78,8 +78,8 @@ fn outcome(expected: &AllowedOutcomes, run: &str, record: Option<&RunRecord>, st
     }
 }
 
-/// Returns what is wrong with the figures of one block. All figures must come from one boot that
-/// did all its runs in order, except for blamed runs.
+/// Returns what is wrong with the figures of one block. All figures must come from one boot. This
+/// boot must have done all its runs in order, except for blamed runs.
 fn figures(study: &TrialStudy, expected: &AllowedOutcomes, block: &Block, records: &RunRecords) -> Vec<String> {
     let was_in_boot = |run: &&PlannedRun| {
         let id = &run.spec.id;

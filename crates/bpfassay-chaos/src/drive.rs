@@ -23,7 +23,7 @@ use crate::{
 };
 use bpfassay_results::JournalContents;
 
-/// How long a command may take that has nothing to wait for.
+/// How long a command can take if it does not wait for anything.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Additional time for each guest that hangs: the longest deadline of the study and 10 s.
 const PER_HANG: Duration = Duration::from_secs(22);
@@ -40,7 +40,7 @@ const RESUMES: usize = 4;
 #[derive(Debug)]
 pub struct Driver {
     workshop: Workshop,
-    /// Why no file system can be mounted; `None` if one can be.
+    /// Why no file system can be mounted; `None` if mounting works.
     pub cannot_mount: Option<String>,
     references: Mutex<BTreeMap<StudyShape, RunRecords>>,
 }
@@ -177,7 +177,7 @@ impl<'a> RunningTrial<'a> {
     /// Resumes the study, or starts it if nothing was started.
     ///
     /// # Errors
-    /// If the remains of a study that had not started cannot be removed; otherwise those of
+    /// If the remains of a study that had not started cannot be removed; otherwise the errors of
     /// [`Self::command`].
     fn go_on(&mut self, again_failed: bool) -> Result<(), ChaosError> {
         let output = self.environment.output();
@@ -197,7 +197,7 @@ impl<'a> RunningTrial<'a> {
     ///
     /// # Errors
     /// If the file to damage cannot be read, written or repaired, or the script cannot be written;
-    /// otherwise those of [`Self::command`].
+    /// otherwise the errors of [`Self::command`].
     fn damaged(&mut self, damage: crate::trial::Damage, before: &RunRecords) -> Result<RunRecords, ChaosError> {
         if !self.environment.output().join("journal.jsonl").exists() {
             return Ok(before.clone());

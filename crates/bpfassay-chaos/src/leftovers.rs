@@ -13,7 +13,7 @@ use crate::process::{ProcessLine, marked, signal};
 
 /// How long processes may take to exit after the command, whose death kills them.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many looks in a row must find no process.
+/// How many consecutive searches must find no process.
 const LOOKS: u32 = 3;
 /// How deep cgroups are searched.
 const DEPTH: usize = 4;
@@ -60,7 +60,7 @@ fn processes(root: &Path) -> Vec<String> {
     loop {
         left = marked(&marker);
         // A process in execve(2) has no environment for a moment: the kernel replaces the memory
-        // first and writes the strings later. So one look that finds none proves nothing.
+        // first and writes the strings later. So one search that finds no process proves nothing.
         nobody = if left.is_empty() { nobody + 1 } else { 0 };
         if nobody == LOOKS || since.elapsed() > PATIENCE {
             break;

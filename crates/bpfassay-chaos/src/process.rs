@@ -8,8 +8,8 @@ use rustix::process::{Pid, Signal};
 /// Sends `signal` to `process`.
 ///
 /// # Errors
-/// `ESRCH` for process 0 and one that does not exist, `EINVAL` for a number that is not a signal,
-/// `EPERM` for a process of another user.
+/// `ESRCH` for process 0 and for a process that does not exist, `EINVAL` for a number that is not a
+/// signal, `EPERM` for a process of another user.
 pub fn signal(process: u32, signal: i32) -> io::Result<()> {
     let none = || io::Error::from(rustix::io::Errno::SRCH);
     let pid = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or_else(none)?;

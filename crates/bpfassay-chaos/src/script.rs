@@ -18,7 +18,7 @@ pub const FILE_NAME: &str = "script.json";
 pub struct AgentScript {
     /// The real QEMU.
     pub qemu: PathBuf,
-    /// Directory for the counts of actions and the driver's socket. Any user may write there.
+    /// Directory for the counts of actions and the driver's socket. Any user can write to it.
     pub state: PathBuf,
     /// Actions of the guest in addition to those of a correct guest.
     pub rules: Vec<Rule>,
@@ -61,7 +61,7 @@ pub enum BootPoint {
     Run(String, RunStep),
     /// Between this run and the next.
     After(String),
-    /// In the workload of the run that follows this one.
+    /// In the workload of the next run.
     DuringNext(String),
     /// After the agent's final message, before the guest powers off.
     Done,

@@ -9,7 +9,7 @@ use crate::{
     study::StudyShape,
 };
 
-/// A fault with its parameters, and what it may lead to.
+/// A fault with its parameters, and the allowed outcomes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FaultTrial {
     /// The shape of the study.
@@ -75,7 +75,7 @@ pub enum HostAction {
     Descriptors(u64),
     /// QEMU's program is removed.
     NoQemu,
-    /// The directory of console logs is moved away, and an empty file takes its place.
+    /// The directory of console logs is moved away, and an empty file replaces it.
     NoLogs,
     /// A plant replaces this file or directory of the results directory.
     Plant(String, Plant),

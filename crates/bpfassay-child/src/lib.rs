@@ -139,7 +139,7 @@ mod tests {
         assert!(text.lines().all(is_listed), "{text}");
     }
 
-    /// Starts a program on a thread. Tells whether it is gone within 2 s of the thread's end.
+    /// Starts a program on a thread. Tells whether it has ended within 2 s of the thread's end.
     fn is_gone(start: fn(&str) -> Child) -> bool {
         let (mut child, mut output) = thread::spawn(move || {
             let mut child = start("sleep");

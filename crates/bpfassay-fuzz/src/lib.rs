@@ -58,7 +58,7 @@ impl Target {
     /// Passes `input` to the entry point.
     ///
     /// # Panics
-    /// If a property does not hold: that is what fuzzing looks for.
+    /// If a property does not hold. Fuzzing searches for such inputs.
     pub fn run(&self, input: &[u8]) {
         match self.entry {
             Entry::Bytes(run) => run(input),

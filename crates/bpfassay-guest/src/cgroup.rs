@@ -25,8 +25,8 @@ use crate::{
 /// The longest time that the processes of a killed cgroup are waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A cgroup. [`Cgroup::remove`] removes one that [`Cgroup::make`] made. After a failure nothing
-/// calls `remove`; the cgroup is then removed with its processes when it is dropped.
+/// A cgroup. [`Cgroup::remove`] removes a cgroup that [`Cgroup::make`] created. After a failure
+/// nothing calls `remove`; the cgroup is then removed with its processes when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
     path: String,

@@ -25,7 +25,7 @@ use crate::{
     signals,
 };
 
-/// Reaps every child that has exited. A second instance would take this one's children.
+/// Reaps every child that has exited. A second instance would reap the first one's children.
 #[derive(Debug)]
 pub(crate) struct Children {
     signals: File,

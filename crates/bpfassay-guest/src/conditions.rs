@@ -103,7 +103,7 @@ const HUGE_PAGES: (&str, &str) =
     ("/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", "4294967295\n");
 
 /// Whether the kernel watches which memory is in use (`DAMON_STAT`, admin-guide/mm/damon/stat.rst).
-/// The thread that does so took 0.25 % of the instructions of some reads on Linux 7.2.
+/// The thread of DAMON used 0.25 % of the instructions of some reads on Linux 7.2.
 const MEMORY_STATISTICS: (&str, &str) = ("/sys/module/damon_stat/parameters/enabled", "N\n");
 
 /// Paths and values that the agent sets if there is an NFS server.

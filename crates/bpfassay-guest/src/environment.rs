@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Holds all files of runs on a running system that are not on the file system under test. It is
-/// locked while an agent measures. No other user can write there ([`test_dir::private`]), so names
+/// locked while an agent measures. No other user can write to it ([`test_dir::private`]), so names
 /// in it can be trusted.
 const WORK_HERE: &str = "/run/bpfassay-here";
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes a run's figures fit into one frame, and reports what was left out.
+//! Shortens a run's figures to fit into one frame, and reports what was left out.
 
 use bpfassay_protocol::{
     frame::{self, FrameError},

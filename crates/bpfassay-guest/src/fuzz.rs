@@ -22,7 +22,7 @@ use crate::{
     tracer, uevent,
 };
 
-/// Reads `/proc/self/mountinfo`. The mount that is found at a path is mounted there.
+/// Reads `/proc/self/mountinfo`. A mount that is found at a path has that path.
 pub fn mountinfo(text: &str) {
     for path in ["/mnt/nfs", "/", "/a b"] {
         if let Some(mount) = mountinfo::find(text, path) {

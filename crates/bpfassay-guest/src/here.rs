@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent on a running system. It measures on a file system that is mounted there, and reports
+//! The agent on a running system. It measures on a mounted file system of that system, and reports
 //! results in frames on standard output, as guests do through their port.
 //!
 //! The agent makes no mount that another process sees, inserts no module, changes no setting, and
@@ -211,7 +211,7 @@ fn fits(wanted: &FileSystem, mount: &MountFacts) -> Result<()> {
     )))
 }
 
-/// Checks that LOCALIO is as the job requests. `found` tells whether it is in use; `None` if the
+/// Checks that LOCALIO is as the job requests. `found` is whether it is in use; `None` if the
 /// kernel does not have it. The agent cannot switch it here, because that must happen before
 /// mounting.
 fn fits_localio(wanted: Option<bool>, found: Option<bool>) -> Result<()> {

@@ -30,7 +30,7 @@ pub(crate) struct Made {
     pub cgroup: String,
     /// Inode of the cgroup's directory.
     pub cgroup_inode: Option<u64>,
-    /// Whether [`Self::cgroup`] is a path from the root of a hierarchy that is mounted nowhere.
+    /// Whether [`Self::cgroup`] is a path from the root of a hierarchy without a mount.
     #[serde(default)]
     pub detached: bool,
 }

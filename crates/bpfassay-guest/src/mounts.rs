@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Mounts in addition to that of the file system under test: those of the whole guest, and those in
-//! a mount namespace of the workload.
+//! Mounts in addition to the file system under test: mounts of the whole guest, and mounts in a
+//! mount namespace of the workload.
 
 use std::{
     ffi::{CStr, CString},

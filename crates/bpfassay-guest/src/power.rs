@@ -21,6 +21,6 @@ pub(crate) fn off() -> ! {
 
 /// Writes a line to the console.
 pub(crate) fn say(text: &str) {
-    // If the console fails, the error can be reported nowhere.
+    // If the console fails, the error cannot be reported.
     let _ = writeln!(io::stderr(), "bpfassay-guest: {text}");
 }

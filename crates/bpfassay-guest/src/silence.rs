@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When the kernel works by itself, and which instant lies between such work.
+//! When the kernel does background work, and an instant between such work.
 //!
 //! Every 2 s the kernel updates pressure stall information (`psi_avgs_work`, kernel/sched/psi.c)
 //! and the memory controller's statistics (`flush_memcg_stats_dwork`, mm/memcontrol.c). Each of

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel's functions with their addresses. All of them are sent once per boot, those of BPF
+//! The kernel's functions with their addresses. Symbols are sent once per boot, and symbols of BPF
 //! programs while they are loaded.
 
 use std::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Directories by descriptor: what is emptied or removed is what was opened, whatever the path
-//! refers to by then.
+//! Directories by descriptor: the opened directory is emptied or removed, even if the path refers
+//! to another one now.
 
 use std::{
     ffi::{CStr, CString},

@@ -14,7 +14,7 @@ use rustix::net::{
 
 use crate::error::{Error, Result};
 
-/// Multicast group of uevents from the kernel. Those of udev are in group 2.
+/// Multicast group of uevents from the kernel. Messages of udev are in group 2.
 const KERNEL: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

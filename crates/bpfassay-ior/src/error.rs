@@ -32,7 +32,7 @@ pub enum OptionsError {
         /// A description of correct values.
         expected: &'static str,
     },
-    /// A flag that may be given only once. IOR counts flags, and often takes 2 for `off`.
+    /// A flag that may be given only once. IOR counts flags, and often treats 2 as `off`.
     #[error("IOR flag `{flag}` is given twice: once is enough, and IOR takes two for something else")]
     FlagTwice {
         /// The flag.

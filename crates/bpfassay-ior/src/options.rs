@@ -174,7 +174,7 @@ pub struct Options {
     pub collective: bool,
     /// `-C`: read back the data of a task at a constant distance.
     pub reorder_tasks: bool,
-    /// `-Q`: that distance, in nodes.
+    /// `-Q`: the distance in nodes.
     pub task_per_node_offset: i32,
     /// `-Z`: permutation of tasks before they read back.
     pub reorder_random: ReorderRandom,

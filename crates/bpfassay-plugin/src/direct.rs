@@ -100,12 +100,12 @@ pub fn direct(phases: &[Phase]) -> Vec<RunCount> {
 /// A phase of runs of the same cell.
 type OfCell<'a> = (&'a str, (&'a str, u32, u32));
 
-/// Returns, for each phase of each cell, the functions that come with each call in all runs with
-/// the same number of calls, including warm-ups.
+/// Returns, for each phase of each cell, the functions that are entered in each call in all runs
+/// with the same number of calls, including warm-ups.
 ///
-/// The kernel's own work can by chance come a whole number of times in one run, but not in all. It
-/// was seen on x86_64 6.1: 26 instructions per write of `check_new_pages`. The page allocator
-/// enters it for each page that the workload writes to, if it has to look for pages.
+/// Background work of the kernel can by chance happen a whole number of times in one run, but not
+/// in all runs. It was seen on x86_64 6.1: 26 instructions per write of `check_new_pages`. The page
+/// allocator enters it for each page that the workload writes to, if it has to look for pages.
 fn coming(phases: &[Phase]) -> BTreeMap<OfCell<'_>, BTreeSet<&str>> {
     let mut coming: BTreeMap<OfCell<'_>, BTreeSet<&str>> = BTreeMap::new();
     let counted = phases.iter().filter(|phase| !phase.is_warm_up);
@@ -201,7 +201,7 @@ fn path(profile: &Profile, baseline: &Baseline<'_>, coming: &BTreeSet<&str>, hit
             }
             Executed::Function(name) => match (role::of(name), baseline.mean(executed)) {
                 (Some(role), None) => (name.as_str(), role, count.instructions),
-                // The function is unknown, but comes only with the probe, and as often.
+                // The function is unknown, but is entered only with the probe, and as often.
                 (None, None) if coming.contains(name.as_str()) => (name.as_str(), Role::Trampoline, count.instructions),
                 (None, _) => return None,
                 (Some(role), Some(before)) => (name.as_str(), role, share(count, before, hits)?),
@@ -216,10 +216,10 @@ fn path(profile: &Profile, baseline: &Baseline<'_>, coming: &BTreeSet<&str>, hit
     path
 }
 
-/// Whether a function that only a phase with a probe entered, `entries` times, comes with the
-/// probe: a whole number of times per call, within 2 %. The kernel's own work in some phases has
-/// any number. It was seen on x86_64 7.2: 17 instructions per call of DAMON, which sorts its
-/// regions at times.
+/// Whether a function that only a phase with a probe entered, `entries` times, belongs to the
+/// probe: it is entered a whole number of times per call, within 2 %. The kernel's own work in some
+/// phases has any number. It was seen on x86_64 7.2: 17 instructions per call of DAMON, which sorts
+/// its regions at times.
 fn comes_with(entries: u64, hits: Hits) -> bool {
     hits.calls().map(|calls| entries as f64 / calls).is_some_and(|times| {
         let whole = times.round();

@@ -301,7 +301,7 @@ mod tests {
         let profile = functions.profile(&window);
         let of = |executed| profile[&executed].instructions;
         assert_eq!([Executed::User, Executed::Tool, Executed::Shared].map(of), [1 + 8 + 64, 2 + 4 + 16, 32]);
-        // Two lists later, the tool is gone.
+        // Two lists later, the tool has ended.
         functions.add(&Symbols::default());
         functions.add(&Symbols::default());
         assert_eq!(functions.profile(&window)[&Executed::User].instructions, 127);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Holds QEMU's main loop back while the virtual CPU executes code, so that a guest that counts
-//! instructions does not notice how fast the threads of the host run.
+//! Holds QEMU's main loop back while the virtual CPU executes code, so that a guest under the
+//! instruction clock does not depend on the speed of the host's threads.
 //!
 //! QEMU has one place where such a guest would notice. A virtual CPU that goes to sleep first marks
 //! itself as halted. Then it adds the instructions of its slice to the clock

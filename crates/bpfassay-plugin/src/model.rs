@@ -147,7 +147,7 @@ mod tests {
         let block = step(0, 0x1030, 0x60, Ending::Other);
         assert_eq!(model.execute(block), ([3, 0, 3, 0], None));
         assert_eq!(model.execute(block), ([0, 0, 0, 0], None));
-        // The data lies where code is: only the L2 cache has it.
+        // The data is at the address of code, so only the L2 cache has it.
         assert_eq!(model.access(0x1030, 8), [0, 1, 0, 0]);
         assert_eq!(model.access(0x1030, 8), [0, 0, 0, 0]);
         // An access across the end of a line.
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(model.execute(branch).1, None);
         assert_eq!(model.execute(target).1, Some(7), "branches are not taken before they ever were");
         assert_eq!(model.execute(branch).1, None);
-        // An exception came between: the next block is neither the target nor the code after it.
+        // An exception occurred: the next block is neither the target nor the code after it.
         assert_eq!(model.execute(step(9, 0x9000, 16, Ending::Other)).1, None);
         assert_eq!(Model::mispredicted(), [0, 0, 0, 1]);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads the plugin's output, which is untrusted: a guest may have taken QEMU over.
+//! Reads the plugin's output, which is untrusted: a guest may have compromised QEMU.
 
 use bpfassay_results::Misses;
 

@@ -42,7 +42,7 @@ pub enum Amount {
 macro_rules! paths {
     ($($variant:ident = $name:literal, $calls:literal, [$($operation:ident: $amount:ident),+], $note:literal;)+) => {
         names! {
-            /// One way to move data, or one operation on names. The order is that of execution.
+            /// One way to move data, or one operation on names. This is the order of execution.
             pub enum IoPath: "I/O path" {
                 $(#[doc = $note] $variant = $name),+
             }
@@ -156,7 +156,7 @@ paths! {
 
 impl IoPath {
     /// Returns the bytes that the path's calls request if they differ from the `returned` bytes.
-    /// This tells tools that count requested bytes from those that count moved ones.
+    /// This distinguishes tools that count requested bytes from tools that count moved bytes.
     #[must_use]
     pub const fn requested(self, returned: u64) -> Option<u64> {
         match self {

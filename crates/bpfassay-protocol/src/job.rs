@@ -183,10 +183,10 @@ pub struct RunSpec {
     /// How often the tracer samples between barriers, in milliseconds; `None` is only at barriers.
     pub sampling_interval_ms: Option<u64>,
     /// Whether the kernel keeps run counts and run times of programs (`kernel.bpf_stats_enabled`).
-    /// It costs two clock reads per event, hence a separate pass.
+    /// It costs two clock readings per event, so it has a separate pass.
     #[serde(default)]
     pub bpf_stats: bool,
-    /// Further arguments of the tracer, after those of the agent.
+    /// Further arguments of the tracer, after the agent's arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracer_arguments: Vec<String>,
     /// Another tool that runs in place of the tracer, or with the tracer as its reference.

@@ -29,12 +29,12 @@ names! {
         /// `fsync` and `fdatasync` (see [`Variant`]).
         Fsync = "fsync",
         /// Pages of a mapped file made readable by a page fault: the traceable part of reading
-        /// through a mapping. Bytes are those of whole pages, not of loads.
+        /// through a mapping. Bytes are whole pages, not loads.
         MapRead = "map-read",
         /// Pages of a mapped file made writable by a page fault. Bytes are as for `map-read`.
         MapWrite = "map-write",
-        /// `MPI_File_open`. The file and the mount are unknown, as for other calls of MPI-IO. The
-        /// calls that the library makes in turn count separately, as the operations above.
+        /// `MPI_File_open`. The file and the mount are unknown, as for other calls of MPI-IO.
+        /// System calls of the library count separately, as the operations above.
         MpiOpen = "mpi-open",
         /// `MPI_File_read` and its variants with `_at`, `_all`, `_shared` and `_ordered`. Bytes are
         /// those requested if the handle of the datatype contains its size, which predefined

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{names, operation::Totals};
 
 names! {
-    /// A set of programs. The order is that in which a study adds sets.
+    /// A set of programs. This is the order in which a study adds sets.
     pub enum ProgramSet: "program set" {
         /// Scheduling on CPUs: tracepoints `sched_wakeup`, `sched_wakeup_new`, `sched_switch`.
         Sched = "sched",
@@ -29,7 +29,7 @@ names! {
 }
 
 names! {
-    /// An event that a set counts. The order is that of `enum event` in the tracer's
+    /// An event that a set counts. The order is the same as of `enum event` in the tracer's
     /// `bpf/sets/summary.h`.
     pub enum ProgramEvent: "program event" {
         /// A task was taken off a CPU.

@@ -89,7 +89,7 @@ pub enum Ready {
     Line {
         /// The regular expression.
         pattern: String,
-        /// The stream of the line; `None` is either one.
+        /// The stream of the line; `None` is any stream.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stream: Option<Stream>,
     },

@@ -103,8 +103,8 @@ pub struct Comparison {
     pub correction: Correction,
     /// The part of the results that was compared.
     pub filter: Filter,
-    /// The cells that pass the filter: those of the new plan in its order, then those that are
-    /// gone.
+    /// The cells that pass the filter: cells of the new plan in its order, then cells that only the
+    /// base has.
     pub cells: Vec<CellComparison>,
     /// Other differences between the two results, such as the version of QEMU or the host.
     pub notes: Vec<String>,
@@ -342,7 +342,7 @@ pub fn compare(base: &Results, new: &Results, question: &Question) -> Result<Com
     let mut cells: Vec<CellComparison> =
         pairs.iter().map(|pair| cells::compare(&sides[0], &sides[1], pair, claim)).collect();
     pooled::settle(&mut cells, claim);
-    // The correction over all cells comes later: only cells that were asked for count as looks.
+    // The correction over all cells comes later: only requested cells count as looks.
     question.filter.apply(&mut cells)?;
     let mut family: Vec<&mut MetricComparison> = cells.iter_mut().flat_map(|cell| &mut cell.metrics).collect();
     let evidence: Vec<ChangeEvidence> =

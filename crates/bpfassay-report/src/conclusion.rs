@@ -4,8 +4,8 @@
 use bpfassay_results::{Outcome, Results, RunResult};
 use bpfassay_stats::Verdict;
 
-/// The conclusion from results. The first that applies is reported: what is known to be broken,
-/// then what went wrong, then what is not known.
+/// The conclusion from results. The first conclusion that applies is reported: known faults first,
+/// then failures, then unknown results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conclusion {
     /// A gate found a regression.

@@ -144,7 +144,7 @@ fn derive_ahead(
     }
     let mut cells = cells::derive(&context);
     pooled::derive(&context, &mut cells);
-    // The verdicts of a shard would be one family with those on what other shards measure.
+    // The verdicts of all shards form one family.
     let is_whole = plan.shard.is_none();
     if is_whole {
         gates::negligible(&context, &mut cells);

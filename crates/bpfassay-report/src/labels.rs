@@ -234,8 +234,8 @@ pub(crate) fn losses(losses: &Losses) -> Option<String> {
 }
 
 /// Formats losses with their scope: `events lost by the tracer, in the whole guest: 3 dropped
-/// events`. The kernel counts them per program over the whole guest; the bytes show whether the
-/// workload's events were among them.
+/// events`. The kernel counts them per program over the whole guest; the bytes show whether they
+/// include the workload's events.
 pub(crate) fn lost(losses: &Losses, missing: MissingEvents) -> Option<String> {
     let lost = self::losses(losses)?;
     Some(match missing {

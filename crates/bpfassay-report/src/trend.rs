@@ -64,7 +64,7 @@ pub struct TrendSeries {
     pub quantity: Quantity,
     /// The points in order.
     pub points: Vec<SeriesPoint>,
-    /// The changes of level; indices are those of `points`.
+    /// The changes of level; indices are indices into `points`.
     pub segmentation: Figure<Segmentation>,
 }
 

@@ -165,9 +165,9 @@ impl CellResult {
         self.probe.is_baseline() && self.tool.is_none()
     }
 
-    /// Counts measured runs that lack a figure which the workload has to report. Takes the metric
-    /// with the fewest values, and says why it lacks them. A summary that cannot be read, or
-    /// contradicts itself, gives no figure.
+    /// Counts measured runs that lack a figure which the workload has to report. Selects the metric
+    /// with the fewest values, and explains why values are missing. A summary that cannot be read,
+    /// or contradicts itself, gives no figure.
     #[must_use]
     pub fn without_figures(&self) -> Option<(u32, &str)> {
         let measured = self.runs.measured;

@@ -93,7 +93,7 @@ impl Direct {
     /// Sums up the instructions per call of `role`.
     #[must_use]
     pub fn of(&self, role: Role) -> f64 {
-        // `sum()` of nothing is -0, which would be printed as such.
+        // `sum()` of nothing is -0, and would be printed as -0.
         self.functions
             .iter()
             .filter(|function| function.role == role)

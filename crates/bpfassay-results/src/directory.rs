@@ -139,7 +139,7 @@ impl OpenDirectory {
         Ok(rustix::fs::openat(&self.descriptor, one(name)?, NEW | OFlags::RDWR | OFlags::APPEND, FILE)?.into())
     }
 
-    /// Replaces the file `name` by one with `bytes`, whole or not at all.
+    /// Replaces the file `name` by a file with `bytes`, completely or not at all.
     ///
     /// # Errors
     /// The errors of the system, and an error if `name` is not a regular file.

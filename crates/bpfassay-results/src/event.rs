@@ -88,7 +88,7 @@ pub enum Event {
     },
     /// A run ended; its record is in the journal.
     RunEnded(Box<RunEnded>),
-    /// The guest is gone.
+    /// The guest has ended.
     GuestEnded {
         /// [`bpfassay_study::Block::id`].
         block: String,

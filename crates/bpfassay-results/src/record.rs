@@ -36,7 +36,7 @@ pub enum JournalEntry {
     GuestReady(Box<GuestReady>),
     /// A run ended, measured or not.
     Run(Box<RunRecord>),
-    /// The guest is gone.
+    /// The guest has ended.
     BlockEnded(Box<BlockEnded>),
     /// The testbed grew while its first part was being measured. Reading merges this into the
     /// header, or into the last [`JournalEntry::Resumed`], so readers of a journal never see it.
@@ -171,7 +171,7 @@ pub struct GuestReady {
     pub nodes: Vec<NodeFacts>,
 }
 
-/// A guest is gone.
+/// A guest has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BlockEnded {

@@ -15,7 +15,7 @@ pub struct Sampled {
     pub case: String,
     /// Identifier of the file system.
     pub file_system: String,
-    /// Number of boots; while sampling goes on, the number at the next look.
+    /// Number of boots; while sampling continues, the number at the next look.
     pub boots: u32,
     /// The largest allowed number of boots.
     pub most: u32,

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The conclusion from how a boot ended. It is the last entry of a boot, after all records. Readers
-/// of the journal decide from verdicts alone how a block goes on. A resumed execution therefore
+/// of the journal decide from verdicts alone how a block continues. A resumed execution therefore
 /// decides like an uninterrupted one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]

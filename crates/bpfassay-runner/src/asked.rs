@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest as it was asked for and as results state it, and how the facts that the ready guest
-//! reports differ from that. Pure.
+//! The requested properties of a guest, as results state them, and how the facts that the ready
+//! guest reports differ from them. Pure.
 
 use bpfassay_protocol::{
     job::{FileSystem, Job, Scheduling},
@@ -18,11 +18,11 @@ const FEWER_CPUS: [&str; 4] = ["maxcpus", "nr_cpus", "possible_cpus", "nosmp"];
 /// Parameters that make a kernel use less memory than the machine has.
 const LESS_MEMORY: [&str; 2] = ["mem", "memmap"];
 
-/// A kernel leaves programs at least 1 / `MEMORY` of the machine's memory. KASAN takes an eighth of
-/// the memory for itself, other kernels up to a tenth.
+/// A kernel leaves programs at least 1 / `MEMORY` of the machine's memory. KASAN reserves an eighth
+/// of the memory, other kernels up to a tenth.
 const MEMORY: u64 = 2;
 
-/// The properties that one guest was asked to have.
+/// The requested properties of one guest.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedGuest {
     release: String,
@@ -44,7 +44,7 @@ impl AskedGuest {
         }
     }
 
-    /// Describes how the guest that reports `facts` differs from what was asked for, if it does.
+    /// Describes how the guest that reports `facts` differs from the request, if it does.
     pub(crate) fn difference(&self, facts: &GuestFacts) -> Option<String> {
         let found = [
             self.kernel(facts),
@@ -105,8 +105,8 @@ impl AskedGuest {
         asked.into_iter().filter_map(setting).collect()
     }
 
-    /// Compares Linux security modules if the guest can list them. The requested ones must be there
-    /// in the same order. A kernel can have others in addition.
+    /// Compares Linux security modules if the guest can list them. The requested parameters must be
+    /// present in the same order. A kernel can have others in addition.
     fn modules(&self, facts: &GuestFacts) -> Vec<String> {
         let line = self.machine.kernel_command_line();
         let (Some(asked), Some(found)) = (security_modules(&line), &facts.security_modules) else { return Vec::new() };
@@ -139,7 +139,7 @@ impl AskedGuest {
             }
         };
         let version = format!("NFS {}", nfs.version);
-        // Some kernels have no LOCALIO, whatever was asked for.
+        // Some kernels have no LOCALIO, even if it was requested.
         let localio = nfs.localio.zip(facts.localio);
         let state = |is_in_use: bool| if is_in_use { "in use" } else { "not in use" };
         [

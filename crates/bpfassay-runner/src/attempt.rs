@@ -18,7 +18,7 @@ use crate::{
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
 /// The block is given up after this many boots that failed before a tool ran. Two boots are enough
-/// if they failed in the same way. One is enough if its kernel was silent.
+/// if they failed in the same way. One boot is enough if its kernel was silent.
 const MOST_UNBLAMED: usize = 3;
 
 /// After a probe configuration or tool has ended this many boots of a block, its other runs in the

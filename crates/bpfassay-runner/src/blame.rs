@@ -45,10 +45,10 @@ pub(crate) enum HostFailure {
     Initramfs,
     /// QEMU could not be started, or gave no sign of life.
     Start,
-    /// QEMU ended by itself or was killed.
+    /// QEMU exited or was killed.
     Exit,
-    /// The guest lacks something that a repetition does not bring, such as a kernel module, or
-    /// differs from what was asked for. The boot is not repeated.
+    /// The guest lacks something that a repetition does not add, such as a kernel module, or
+    /// differs from the request. The boot is not repeated.
     Lacking,
 }
 

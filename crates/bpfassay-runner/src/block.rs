@@ -189,7 +189,7 @@ enum CutShort {
     Cancelled,
     /// The agent violated the protocol.
     ProtocolError(String),
-    /// The guest differs from what was asked for.
+    /// The guest differs from the request.
     Differs(String),
     /// The kernel reported an incident that spoils runs.
     KernelIncident(KernelIncident),
@@ -234,8 +234,8 @@ async fn watch(boot: &mut RunningBoot<'_>, guests: &mut Guests) -> Result<Watche
             VmEvent::Message(message) => {
                 if matches!(message, GuestMessage::Done | GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
                     // The guest cannot see whether its last message arrived, so it waits for a
-                    // shutdown request. An ended guest needs none. A guest that takes no input (the
-                    // instruction clock) waits in vain, but its own time passes at once.
+                    // shutdown request. An ended guest needs none. A guest without input (the
+                    // instruction clock) waits without an answer, but its own time passes at once.
                     guests.power_off();
                 }
                 if matches!(message, GuestMessage::Failed { .. } | GuestMessage::Unsound { .. }) {
@@ -328,8 +328,8 @@ fn host_failure(error: &dyn std::error::Error, class: HostFailure) -> BootEnd {
     BootEnd::Host { failure: failure::of_host(with_causes(error)), class }
 }
 
-/// The guest with this console log differs from what was asked for. The results would claim
-/// something that was not measured.
+/// The guest with this console log differs from the request. The results would claim something that
+/// was not measured.
 fn differs(difference: String, log: &str) -> BootEnd {
     let failure = RunFailure { log: Some(log.to_owned()), ..failure::of_host(difference) };
     BootEnd::Host { failure, class: HostFailure::Lacking }

@@ -115,7 +115,7 @@ pub enum BlockStoreError {
         /// Why not.
         problem: String,
     },
-    /// An entry is not what its name says, or not as it was written.
+    /// An entry does not match its name, or was changed after it was written.
     #[error("{} is damaged: {problem}", path.display())]
     Damaged {
         /// The entry.

@@ -73,12 +73,13 @@ pub enum Error {
     /// The testbed has no guest for a target of the plan.
     #[error("the testbed manifest has no guest for {0}")]
     NoGuest(Target),
-    /// The guests that a run was begun with are gone, and cannot be made again.
+    /// The guests with which a run began no longer exist, and cannot be built again.
     #[error("{what} that this run was begun with {} gone", if *is_kernel { "is" } else { "are" })]
     GuestsGone {
         /// The missing guests.
         what: &'static str,
-        /// The user's kernel image is gone; otherwise guests with tools under test are.
+        /// Whether the user's kernel image no longer exists; otherwise guests with tools under test
+        /// no longer exist.
         is_kernel: bool,
         /// The fault of the files.
         #[source]

@@ -170,7 +170,7 @@ impl<'a> EventObserver<'a> {
         self.change(|state| state.reused.contains(&record.block))
     }
 
-    /// Begins a boot for `runs` of `block`. Runs among them that had ended are to be done again.
+    /// Begins a boot for `runs` of `block`. Runs of this boot that had ended must be done again.
     fn begun_again(&self, block: &Block, runs: &[String]) {
         self.rounds().again(&block.id, runs);
         self.change(|state| {

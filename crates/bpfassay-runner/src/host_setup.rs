@@ -236,7 +236,7 @@ const SETTLE_MS: u64 = 12_000;
 /// Makes slab caches use single pages where objects fit (`slab_max_order`,
 /// admin-guide/kernel-parameters.txt). This is the name from before Linux 6.8, which later kernels
 /// accept, too. Larger blocks bypass the per-CPU lists of free pages, which the agent fills, and
-/// freeing one can drain these lists.
+/// freeing a larger block can drain these lists.
 const SINGLE_PAGES: &str = "slub_max_order=0";
 
 /// Factor for the deadlines under the instruction clock, in time of the host. QEMU is up to 3.7

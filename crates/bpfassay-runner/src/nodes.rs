@@ -80,7 +80,7 @@ pub(crate) struct Guests {
     due: VecDeque<GroupEvent>,
     /// Events of the first node after the end of a run that others have not ended yet.
     held: VecDeque<VmEvent>,
-    /// How the first node ended, while others have work left.
+    /// How the first node ended, while other nodes still have work.
     first_ended: Option<Box<GuestEnding>>,
     /// Index of the guest that ended first without finishing its work.
     broken: Option<usize>,
@@ -95,7 +95,7 @@ pub(crate) enum GroupEvent {
     Together(JointReport),
     /// The guests cannot be trusted any more.
     Violation(String),
-    /// A guest differs from what was asked for.
+    /// A guest differs from the request.
     Differs(String),
 }
 
@@ -103,7 +103,7 @@ pub(crate) enum GroupEvent {
 enum Wrong {
     /// The guest violated the protocol.
     Violation(String),
-    /// The guest differs from what was asked for.
+    /// The guest differs from the request.
     Differs(String),
 }
 
@@ -122,7 +122,7 @@ pub(crate) enum NotBooted {
     Vm(VmError),
     /// The server ended before it served.
     Server(Box<GroupEnding>),
-    /// The server differs from what was asked for.
+    /// The server differs from the request.
     Differs {
         difference: String,
         /// The console log, relative to the results directory.
@@ -402,7 +402,7 @@ impl Guests {
     fn answer(&self, answers: &[rendezvous::Answer]) {
         for answer in answers {
             if let Some(member) = self.members.get(answer.node) {
-                // A node that is gone is noticed by its end.
+                // A dead node is noticed when its connection ends.
                 let _ = member.guest.send(&HostMessage::Barrier { all_there: answer.all_there });
             }
         }

@@ -31,13 +31,13 @@ pub enum Happening<'a> {
     Phase(&'a Block, &'a str, Phase),
     /// A run ended. Its record is in the journal.
     RunEnded(&'a RunRecord),
-    /// The guest is gone.
+    /// The guest has ended.
     Ended(&'a Block, &'a BlockEnded),
     /// A line of the guest for the log.
     Log(&'a Block, &'a str),
     /// No further block is begun, for this reason.
     Paused(&'a str),
-    /// Whether guests are still being made. How long that takes is unknown.
+    /// Whether guests are still being built. How long that takes is unknown.
     MakingGuests(bool),
 }
 

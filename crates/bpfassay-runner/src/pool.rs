@@ -94,7 +94,8 @@ pub(crate) fn make_logs(directory: &OpenDirectory) -> Result<OpenDirectory, Runn
 }
 
 /// Executes `config`. Events go to `journal`, and console logs to [`LOGS`] in the same directory.
-/// Meanwhile `grow` adds guests. It returns what it could not add, whose blocks are left.
+/// At the same time, `grow` adds guests. It returns the guests that it could not add, and their
+/// blocks are not measured.
 ///
 /// When `cancel` is cancelled, all guests are stopped, and their blocks are left incomplete.
 ///
@@ -175,7 +176,7 @@ pub(crate) async fn execute(
     Ok(total)
 }
 
-/// Waits for the first block of `waiting` whose guest is there, and returns it with the set-up.
+/// Waits for the first block of `waiting` whose guest is ready, and returns it with the set-up.
 /// `None` if no block is left or no more guests come.
 async fn next(
     waiting: &Mutex<VecDeque<ToDo>>,
@@ -274,7 +275,7 @@ mod tests {
         for _ in 0..of(Arch::Riscv64) {
             assert_eq!(take().await, Some(Arch::Riscv64));
         }
-        // No other guest is there yet.
+        // No other guest is ready yet.
         assert!(tokio::time::timeout(Duration::from_millis(50), take()).await.is_err());
         let (taken, ()) = join(take(), async {
             sender.send_replace(with(&[Arch::Riscv64, Arch::X86_64], &targets));

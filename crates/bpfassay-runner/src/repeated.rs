@@ -59,7 +59,7 @@ impl RepeatedFailures {
         }
     }
 
-    /// Returns why no further block is to be begun, if the host fails all of them.
+    /// Returns why no further block begins, if the host fails all of them.
     pub(crate) fn pause(&self) -> Option<String> {
         let (failure, count) = self.host.filter(|(_, count)| *count >= MOST_OF_HOST)?;
         let what = match failure {

@@ -37,7 +37,7 @@ impl MeasuredRun<'_> {
         self.compared(Testbed::provide(store, &StudySelection::default(), plan, ShellUse::Without)?, plan)
     }
 
-    /// Takes the run's guests from a bundle.
+    /// Unpacks the run's guests from a bundle.
     ///
     /// # Errors
     /// [`Error::Testbed`] if the file is not a bundle, [`Error::NoGuest`] if it lacks a target,

@@ -71,12 +71,12 @@ impl Session {
         Self::with(store, plan, accelerator, jobs, (Arc::new(host_setup), manifest, None))
     }
 
-    /// Like [`Session::set_up`], but returns as soon as the first guests are there. The others are
-    /// made while the first are measured. This requires the instruction clock, whose figures do not
-    /// depend on the host's load.
+    /// Like [`Session::set_up`], but returns as soon as the first guests are ready. The others are
+    /// built while the first are measured. This requires the instruction clock, whose figures do
+    /// not depend on the host's load.
     ///
     /// # Errors
-    /// The errors of [`Session::set_up`], and those of making the first guests.
+    /// The errors of [`Session::set_up`], and errors of building the first guests.
     pub async fn set_up_early(
         mut parts: Parts,
         plan: Plan,
@@ -202,8 +202,8 @@ impl Session {
         Arc::clone(&self.state().host_setup)
     }
 
-    /// Adds guests part by part as they are made. The journal records each part before `ready` has
-    /// it. Returns what could not be made.
+    /// Adds guests part by part as they are built. The journal records each part before `ready` has
+    /// it. Returns the guests that could not be built.
     async fn grow(
         &self,
         mut parts: Parts,

@@ -18,7 +18,7 @@ pub struct HostResources {
 
 /// Returns how many boots run in parallel, each with `guests` guests of this size.
 ///
-/// It is the number `asked` for, or as many as fit. There are never more vCPUs than host CPUs,
+/// It is the requested number, or as many guests as fit. There are never more vCPUs than host CPUs,
 /// because guests would be measured while they wait for each other. Nor do they get more memory
 /// than is available. At least one boot runs, even if it does not fit.
 pub(crate) fn slots(

@@ -4,7 +4,7 @@
 //!
 //! Slurm's own programs are called (sbatch, squeue), so Slurm's access rules hold. Everything is
 //! recorded in one directory on a file system that all nodes share. Another call with that
-//! directory continues where the last one ended.
+//! directory continues where the last call ended.
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the directory of the job")]
 
@@ -36,7 +36,8 @@ use crate::{Merge, MergeError};
 
 /// Largest record that is read, in bytes.
 const MAX_RECORD: u64 = 1 << 20;
-/// How long a controller can be gone. A restarted one is back within a minute.
+/// How long a controller can be unreachable. A restarted controller is reachable again within a
+/// minute.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// Why a study cannot be measured as an array job.
 #[derive(Debug, thiserror::Error)]
@@ -388,7 +389,7 @@ mod tests {
         let other = SlurmJob { shards: 4, ..job() };
         let refused = Submission::prepare(&directory, other).unwrap_err().to_string();
         assert!(refused.contains("an array job of my studies/fast.toml in 8 shards"), "{refused}");
-        // Nothing is written into a directory with files of others.
+        // Nothing is written into a directory with other files.
         fs::write(work.path().join("a/other"), "").unwrap();
         let refused = Submission::prepare(&work.path().join("a"), job()).unwrap_err().to_string();
         assert!(refused.contains("files that are of no array job"), "{refused}");

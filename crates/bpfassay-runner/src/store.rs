@@ -15,7 +15,7 @@ use bpfassay_testbed::{
 
 use crate::{Error, QemuSource};
 
-/// Largest catalogue of a user that is read, in bytes. The bundled one has about 10,000.
+/// Largest catalogue of a user that is read, in bytes. The bundled catalogue has about 10,000.
 const MAX_CATALOGUE: u64 = 1 << 20;
 
 /// Locations of the cache and the guest's programs, and how packages can be fetched.
@@ -31,8 +31,8 @@ pub struct StoreOptions {
     pub programs: ProgramSources,
     /// Source of QEMU; `None` for the host, or else the lock.
     pub qemu: Option<QemuSource>,
-    /// Packages of a bundle's QEMU, which replace those of the lock. Empty without a bundle, or if
-    /// the bundle has no QEMU.
+    /// Packages of a bundle's QEMU, which replace the lock's packages of QEMU. Empty without a
+    /// bundle, or if the bundle has no QEMU.
     pub bundled_qemu: TrustedPackages,
 }
 

@@ -17,7 +17,7 @@ use bpfassay_results::NodeRun;
 type SumKey = (Device, u64, Operation, Option<Variant>);
 
 /// Sums the figures of all `nodes`. Counters are summed as if all nodes had the cgroup and the
-/// mount of the first node. Summary, times and the attached tracer are those of the first node.
+/// mount of the first node. Summary, times and the attached tracer come from the first node.
 ///
 /// # Errors
 /// There is no node, or a node's counters have other phases or another configuration.
@@ -35,7 +35,7 @@ pub(crate) fn figures(nodes: &[NodeRun]) -> Result<RunFigures, String> {
     all.whole = interval(nodes, &first.figures, &|figures| Some(&figures.whole));
     for (at, phase) in all.phases.iter_mut().enumerate() {
         phase.interval = interval(nodes, &first.figures, &|figures| Some(&figures.phases.get(at)?.interval));
-        // The activity is that of the first node's kernel only.
+        // The activity is the activity of the first node's kernel only.
         phase.activity = None;
         for other in nodes.iter().skip(1).filter_map(|node| node.figures.phases.get(at)) {
             add(phase, other);
@@ -74,7 +74,7 @@ fn add(phase: &mut WorkloadPhase, other: &WorkloadPhase) {
         sum_ns: sum.sum_ns.saturating_add(other.sum_ns),
         tail_ns: sum.tail_ns.saturating_add(other.tail_ns),
         max_ns: sum.max_ns.max(other.max_ns),
-        // The distribution does not follow from those of the nodes.
+        // The distribution does not follow from the distributions on the nodes.
         distribution: None,
     });
 }

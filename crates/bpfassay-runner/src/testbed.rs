@@ -62,7 +62,7 @@ impl Testbed {
         Self::of_manifest(manifest, plan)
     }
 
-    /// Like [`Testbed::provide`], but on a thread, which sends each guest as soon as it is made.
+    /// Like [`Testbed::provide`], but on a thread, which sends each guest as soon as it is built.
     #[must_use]
     pub fn provide_parts(store: Arc<Store>, selection: Arc<StudySelection>, plan: Plan) -> Parts {
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -77,7 +77,7 @@ impl Testbed {
                     add_tools(&store, &selection, &plan, &mut manifest)?;
                     Ok(manifest)
                 });
-                // If the receiver has given up, no more parts are made.
+                // If the receiver has given up, no more parts are built.
                 match sender.send(TestbedPart { targets, made }) {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
@@ -87,8 +87,8 @@ impl Testbed {
         Parts { store: made_for, receiver }
     }
 
-    /// Returns the guests that a run was begun with, if all their files exist and are sound; `None`
-    /// if they must be made again. `journal` is the file that `provenance` was read from.
+    /// Returns the guests with which a run began, if all their files exist and are sound; `None` if
+    /// the guests must be built again. `journal` is the file that `provenance` was read from.
     ///
     /// # Errors
     /// [`Error::GuestsGone`] if they cannot be made again from the plan alone.

@@ -121,8 +121,8 @@ impl Interrupted {
         Testbed::recorded(&self.contents.header.provenance, self.journal.path(), self.plan())
     }
 
-    /// Checks that `program`, this program, measured everything so far, unless `again` leaves
-    /// nothing to do. Figures of two programs cannot be combined.
+    /// Checks that `program`, this program, measured everything so far, unless no work is left
+    /// under `again`. Figures of two programs cannot be combined.
     ///
     /// # Errors
     /// [`Error::OtherProgram`] if another program measured.

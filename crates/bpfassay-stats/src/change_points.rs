@@ -8,7 +8,7 @@
 //! 2. **Candidates** (`partition`): optimal partitioning with known variances (Jackson et al., "An
 //!    algorithm for optimal partitioning of data on an interval", IEEE Signal Processing Letters
 //!    12(2), 2005), at a penalty of 3 ln n for each change, in units of that noise. It also finds
-//!    changes that go away again, such as a regression that a later kernel repaired.
+//!    temporary changes, such as a regression that a later kernel repaired.
 //! 3. **Tests**: the two levels at each candidate are compared like two results ([`crate::gate`]: a
 //!    change beyond the margin, by Student's t). The p-value is multiplied by the number of ways to
 //!    choose two neighbouring stretches, so that it holds however the candidates were found
@@ -226,9 +226,9 @@ impl Search {
         Ok(Measured { points, noise, candidates, tests, tests_of_whole })
     }
 
-    /// Returns the candidates that hold at `alpha`. The weakest one that does not hold is removed,
-    /// and its neighbours are tested again. Candidates that held next to a removed one still hold,
-    /// because the correction covers all these tests.
+    /// Returns the candidates that hold at `alpha`. The weakest change that does not hold is
+    /// removed, and its neighbours are tested again. Candidates that held next to a removed one
+    /// still hold, because the correction covers all these tests.
     fn hold(&self, measured: &Measured, alpha: f64) -> Result<Vec<Cut>, StatsError> {
         let unknown = Effect { log_ratio: 0.0, spread: Spread::OneObservation, n: 0 };
         let mut cuts: Vec<Cut> = measured.candidates.iter().map(|&at| Cut { at, p: 1.0, effect: unknown }).collect();

@@ -76,7 +76,7 @@ mod tests {
         assert!((interval.upper + 0.700_114_2).abs() < 1e-6, "{interval:?}");
     }
 
-    /// The variance of 1, 2, 3 and 6 is 14/3, and that of their mean 7/6.
+    /// The variance of 1, 2, 3 and 6 is 14/3, and the variance of their mean is 7/6.
     #[test]
     fn an_interval_shows_its_variance() {
         for level in [0.8, 0.95] {

@@ -79,10 +79,10 @@ impl Effect {
         Ok(Self { log_ratio, spread, n })
     }
 
-    /// Makes an effect from two independent sets of logarithms, such as those of two results: mean
-    /// of `baseline` − mean of `with`. The two sets can have different variances (Welch, "The
-    /// generalization of 'Student's' problem when several different population variances are
-    /// involved", Biometrika 34, 1947).
+    /// Computes an effect from two independent sets of logarithms, such as the logarithms of two
+    /// results: mean of `baseline` − mean of `with`. The two sets can have different variances
+    /// (Welch, "The generalization of 'Student's' problem when several different population
+    /// variances are involved", Biometrika 34, 1947).
     ///
     /// # Errors
     /// [`StatsError::Empty`] without figures; [`StatsError::NotFinite`] for a figure that is not

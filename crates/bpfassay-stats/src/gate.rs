@@ -4,14 +4,14 @@
 //! A gate is a limit on a ratio ("overhead at most 1.05"). Two one-sided tests decide, each at
 //! error rate α. *Pass* needs the hypothesis "above the limit" refuted, and *regression* the
 //! hypothesis "within the limit". If neither is refuted, the verdict is *inconclusive*: the data
-//! allow both. The approach is that of non-inferiority trials (ICH E9, "Statistical principles for
-//! clinical trials", 1998, section 3.3.2).
+//! allow both. The approach is the approach of non-inferiority trials (ICH E9, "Statistical
+//! principles for clinical trials", 1998, section 3.3.2).
 //!
 //! **Inconclusive is not pass**: an experiment too small to find a regression would always pass.
 //! Count passes by [`Verdict::Pass`] only. A study as a whole passes if every gate passes. The
 //! claim "all pass" then needs no correction (Berger, "Multiparameter hypothesis testing and
-//! acceptance sampling", Technometrics 24(4), 1982). The claim "some cell regresses" needs one:
-//! [`verdicts`] adjusts both kinds of p-values, so that each cell's verdict holds, too.
+//! acceptance sampling", Technometrics 24(4), 1982). The claim "some cell regresses" needs a
+//! correction: [`verdicts`] adjusts both kinds of p-values, so that each cell's verdict holds, too.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

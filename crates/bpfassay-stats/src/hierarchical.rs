@@ -96,7 +96,8 @@ mod tests {
         let found = Hierarchy::new(&DYESTUFF).unwrap();
         assert!(close(found.within_boots.unwrap(), 2451.25, 1e-9));
         assert!(close(found.between_boots.unwrap(), 1764.05, 1e-9));
-        // The ratio of these figures would be out of range, so the interval is that of a hundredth.
+        // The ratio of these figures would be out of range, so the interval is computed for a
+        // hundredth of it.
         let mean = effect(&DYESTUFF.map(|batch| batch.map(|value| value / 100.0)));
         assert!(close(mean.log_ratio, 15.275, 1e-12));
         assert!(close(half_width(&mean, 0.95), (15.773_266_471_914 - 14.776_733_528_086) / 2., 1e-9));

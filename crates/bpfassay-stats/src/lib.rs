@@ -10,8 +10,7 @@
 //! Each estimator documents its assumptions and cites its source. Tests compare it with published
 //! figures or with another implementation, and simulations check its error rates. A missing
 //! estimate is distinct from 0: one observation, no spread, no degrees of freedom ([`Bounds`]). The
-//! crate has no input or output; bpfassay-report knows what the figures mean and where they come
-//! from.
+//! crate has no input or output; bpfassay-report defines the meaning and the source of the figures.
 
 #![forbid(unsafe_code)]
 
@@ -100,7 +99,7 @@ pub enum StatsError {
         /// The rate.
         alpha: f64,
     },
-    /// A value that must be a probability is not one.
+    /// A value that must be a probability is not a probability.
     #[error("{p} is not a probability between 0 and 1")]
     Probability {
         /// The value.

@@ -37,7 +37,7 @@ pub struct Prior {
     /// The degrees of freedom for which the usual variance counts; infinite if variances differ by
     /// chance only.
     pub degrees_of_freedom: f64,
-    /// The largest possible degrees of freedom: those of all cells together.
+    /// The largest possible degrees of freedom: the degrees of freedom of all cells together.
     most: f64,
 }
 

@@ -164,7 +164,7 @@ mod tests {
 
     proptest! {
         /// Adjusted p-values are no smaller than raw ones, keep their order, and follow
-        /// permutations. Those of Holm are the larger ones.
+        /// permutations. The p-values of Holm are larger.
         #[test]
         fn adjusting_keeps_the_order(p in prop::collection::vec(0.0..=1.0f64, 1..30)) {
             let holm = Adjustment::Holm.adjust(&p).unwrap();

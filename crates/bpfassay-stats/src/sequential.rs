@@ -16,8 +16,8 @@
 //! with at least the requested level (Boole's inequality), whatever the rule to stop. They are as
 //! exact as a t interval for a fixed number of pairs.
 //!
-//! This method needs no property of the data beyond those of the t interval. Stein's two-stage
-//! procedure (Ann. Math. Statist. 16, 1945) relies on the deviation of the first few pairs alone.
+//! This method needs the same properties of the data as the t interval. Stein's two-stage procedure
+//! (Ann. Math. Statist. 16, 1945) relies on the deviation of the first few pairs alone.
 //! Time-uniform confidence sequences allow a look after every pair, but are wider at the few dozen
 //! pairs of a usual budget (Howard, Ramdas, McAuliffe and Sekhon, Ann. Statist. 49(2), 2021; for an
 //! unknown variance Wang and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian

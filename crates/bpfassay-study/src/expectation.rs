@@ -58,7 +58,7 @@ pub fn find<'a>(
     expectations.iter().find(|expectation| expectation.covers(target, probe))
 }
 
-/// The built-in expectations as TOML, in `[[expected]]` tables like those of a study.
+/// The built-in expectations as TOML, in `[[expected]]` tables as in a study.
 pub(crate) const BUILT_IN: &str = include_str!("../studies/expectations.toml");
 
 #[cfg(test)]

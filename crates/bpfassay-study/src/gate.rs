@@ -73,7 +73,8 @@ impl Gate {
         self.overhead.is_some() || self.overhead_per_call.is_some()
     }
 
-    /// Reads one table. `known` has the allowed names in `probes`, `workloads` those of the study.
+    /// Reads one table. `known` has the allowed names in `probes`, and `workloads` has the
+    /// workloads of the study.
     ///
     /// # Errors
     /// [`Reported`] if a key is unknown, a value is invalid, or a name is not in the study. The

@@ -72,9 +72,9 @@ pub(crate) struct Declared {
 
 /// The prices of `CEst`, KCachegrind's estimate from Cachegrind's counts: Ir + 10 Bm + 10 L1m + 100
 /// LLm. The formula is in `EventType` of KCachegrind's libcore/globalconfig.cpp, which also has
-/// terms for events of other tools. The table sizes for conditional and indirect branches are those
-/// in Cachegrind's cg_branchpred.c, which predicts no returns. The caches have typical sizes of a
-/// server core.
+/// terms for events of other tools. The table sizes for conditional and indirect branches are the
+/// sizes in Cachegrind's cg_branchpred.c, which predicts no returns. The caches have typical sizes
+/// of a server core.
 const CACHEGRIND: Declared = Declared {
     name: "cachegrind",
     geometry: Geometry {

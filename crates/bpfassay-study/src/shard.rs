@@ -99,7 +99,7 @@ impl From<Shard> for String {
 }
 
 impl Plan {
-    /// Restricts measuring to `shard`. Cells and blocks stay those of the whole plan.
+    /// Restricts measuring to `shard`. The plan keeps the cells and blocks of the whole plan.
     ///
     /// # Errors
     /// [`ExpandError::Shards`] if some shard would have no boots.
@@ -145,8 +145,8 @@ impl Plan {
         self.cells.iter().filter(|cell| measured.contains(cell.id.as_str())).collect()
     }
 
-    /// The measured part as a plan without shard: only the shard's cells and blocks. The digest
-    /// stays that of the whole plan.
+    /// The measured part as a plan without shard: only the shard's cells and blocks. The digest is
+    /// the digest of the whole plan.
     #[must_use]
     pub fn part(&self) -> Cow<'_, Self> {
         if self.shard.is_none() {

@@ -2,9 +2,9 @@
 //! Debian packages, fetched with the host's own apt configuration and private package indexes.
 //! Nothing on the host changes. A host without apt downloads files at known paths without it.
 //!
-//! Each suite and set of architectures has its own [`Root`], so that a suite that a mirror cannot
-//! give today does not affect the others. The archive, the proxies and the keys are the host's.
-//! This code names no mirror, but the build can compile one in ([`Defaults`]).
+//! Each suite and set of architectures has its own [`Root`], so that a suite that a mirror does not
+//! have at the moment does not affect other suites. The archive, the proxies and the keys are the
+//! host's. This code names no mirror, but the build can compile one in ([`Defaults`]).
 
 pub(crate) mod configuration;
 mod defaults;
@@ -69,7 +69,7 @@ pub struct FetchOptions {
     pub refresh: bool,
     /// Accept a mirror whose release file has expired.
     pub accept_stale: bool,
-    /// URI of a Debian archive to use instead of that in the host's apt sources.
+    /// URI of a Debian archive to use instead of the archive in the host's apt sources.
     pub mirror: Option<String>,
     /// Which program downloads.
     pub client: Downloader,

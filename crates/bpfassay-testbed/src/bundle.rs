@@ -39,7 +39,7 @@ const OBJECTS: &str = "objects";
 /// Limit on the list of packages, in bytes. A list has about 25,000.
 const MAX_EMULATOR: u64 = 1 << 20;
 
-/// Preset of xz. Higher ones take several times as long and save a few per cent: most
+/// Preset of xz. Higher presets need several times as long and save a few per cent: most
 /// architectures' kernels are already compressed.
 const PRESET: u32 = 1;
 /// Limit on memory for decompression, in KiB. Presets up to 9 of xz need less.

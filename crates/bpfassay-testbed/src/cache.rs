@@ -277,7 +277,7 @@ impl Cache {
         })
     }
 
-    /// Removes a file, or a directory with everything in it. A missing one is fine.
+    /// Removes a file, or a directory with everything in it. A missing file is not an error.
     ///
     /// # Errors
     /// [`Error::Io`] if the system refuses, or if `..` or a symbolic link in the path leaves the

@@ -45,7 +45,7 @@ pub struct CatalogueEntry {
     pub architectures: Vec<Arch>,
 }
 
-/// A known kernel that was asked for by name.
+/// A known kernel that was requested by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelSelection<'a> {
     /// The name as the user wrote it.
@@ -54,7 +54,7 @@ pub struct KernelSelection<'a> {
     pub arch: Arch,
     /// The tables to search, first choice first.
     pub entries: Vec<&'a CatalogueEntry>,
-    /// The upstream version, if the name is that of a build. `None` for a series.
+    /// The upstream version, if the name is the name of a build. `None` for a series.
     pub version: Option<String>,
     /// Debian's name of the kernel flavour for the architecture.
     pub flavour: &'a str,
@@ -273,7 +273,7 @@ fn series_of(name: &str) -> Option<&str> {
     [major, minor, last].into_iter().all(numeric).then_some(series)
 }
 
-/// Returns the most similar known name, if the similarity is above one half. The last one wins.
+/// Returns the most similar known name, if the similarity is above one half. The last entry counts.
 fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let name: String = name.chars().take(64).collect();
     known

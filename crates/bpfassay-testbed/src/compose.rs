@@ -37,7 +37,7 @@ pub const SPEC_FORMAT: u32 = 1;
 /// Limit on a spec, in bytes.
 const MAX_SPEC: u64 = 16 << 20;
 
-/// The directory below that of [`pack`] that has the files, named by digest.
+/// The directory below the directory of [`pack`] that has the files, named by digest.
 const FILES: &str = "files";
 
 /// The parts to compose guests from. Paths are absolute, or relative to the spec's directory.

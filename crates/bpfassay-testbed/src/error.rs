@@ -99,7 +99,7 @@ pub enum Error {
         /// Path of the cache.
         path: PathBuf,
     },
-    /// A directory that is not a cache and cannot be made one.
+    /// A directory that is not a cache and cannot become a cache.
     #[error(
         "{} cannot be the cache: {problem}; name a directory that is missing or empty, or a cache, with --cache or XDG_CACHE_HOME",
         path.display()
@@ -176,7 +176,7 @@ pub enum Error {
         /// The fault, and the expected content.
         problem: String,
     },
-    /// The file given as a kernel image is not one, or is damaged.
+    /// The file given as a kernel image is not a kernel image, or is damaged.
     #[error("{} {problem}", path.display())]
     UnusableImage {
         /// Path of the file.

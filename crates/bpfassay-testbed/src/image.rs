@@ -35,10 +35,10 @@ use crate::{
 /// Path of the [`ModuleSet`] in the modules segment: modules and their dependencies, as JSON.
 pub const MODULE_SET: &str = "/bpfassay/modules/set.json";
 
-/// Limit on a module set, in bytes. Real ones have about 3 KB.
+/// Limit on a module set, in bytes. Real module sets have about 3 KB.
 const MAX_MODULE_SET: u64 = 1 << 20;
 
-/// Limit on a kernel configuration, in bytes. Real ones have about 300 KB.
+/// Limit on a kernel configuration, in bytes. Real configurations have about 300 KB.
 pub(crate) const MAX_CONFIG: u64 = 16 << 20;
 
 /// Names of segments in the manifest.

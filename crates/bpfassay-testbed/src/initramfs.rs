@@ -69,7 +69,7 @@ pub enum ArchiveError {
         /// Bytes that were found while copying.
         found: u64,
     },
-    /// A file that should be an archive is not one.
+    /// A file that should be an archive is not an archive.
     #[error("{} is no initramfs segment of this project, or damaged: remove it and make it again", path.display())]
     Malformed {
         /// Path on the host.

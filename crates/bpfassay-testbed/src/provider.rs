@@ -33,8 +33,8 @@ use crate::{
     toolchain,
 };
 
-/// The providers, in the order in which they are asked whether they accept a request. The last one
-/// accepts every request.
+/// The providers, in the order in which they are asked whether they accept a request. The last
+/// provider accepts every request.
 static PROVIDERS: &[&dyn Provider] = &[&manifest::ManifestFile, &local::Local, &debian::DebianProvider];
 
 /// A source of guests.

@@ -87,7 +87,7 @@ pub fn boot_image(cache: &Cache, kernel: &BootableKernel) -> Result<File> {
 pub(crate) enum Unusable {
     /// The image has an unknown structure. QEMU may still boot it.
     NotUnderstood(String),
-    /// The kernel is damaged. Nothing can boot it, and its console would stay empty.
+    /// The kernel is damaged. No machine can boot it, and its console would stay empty.
     Damaged(String),
 }
 

@@ -145,7 +145,8 @@ impl Emulator {
     ///
     /// # Errors
     /// [`Error::Build`] if the lock has no QEMU for this host. [`Error::Offline`] if the cache
-    /// lacks a package of `bundled`. Those of [`Apt::fetch`] and of the cache. Errors of unpacking.
+    /// lacks a package of `bundled`. The errors of [`Apt::fetch`] and of the cache. Errors of
+    /// unpacking.
     pub fn prepare(apt: &Apt<'_>, TrustedPackages(bundled): &TrustedPackages) -> Result<Self> {
         if !bundled.is_empty() {
             let missing = |package: &&Package| apt.cache().object(&package.sha256).is_ok_and(|found| found.is_none());

@@ -31,7 +31,7 @@ const ATTEMPTS: u32 = 16;
 /// Treatment of symbolic links in a directory that is moved out of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// They are removed, because outside of the tree they would lead elsewhere.
+    /// They are removed, because outside of the tree they would have other targets.
     Removed,
     Kept,
 }
@@ -70,7 +70,8 @@ impl UntrustedTree {
     /// Opens the directory at `place`, through links that stay below the root.
     ///
     /// # Errors
-    /// The system's error: ENOENT if nothing exists there, ENOTDIR if it is not a directory.
+    /// The system's error: ENOENT if nothing exists at that place, ENOTDIR if it is not a
+    /// directory.
     pub(crate) fn directory(&self, place: &Path) -> Result<OwnedFd, Errno> {
         self.resolved(place, PLACE)
     }
@@ -87,7 +88,7 @@ impl UntrustedTree {
         Err(Errno::AGAIN)
     }
 
-    /// Opens the directory that contains `place`. Returns it with the name there.
+    /// Opens the directory that contains `place`. Returns the directory, and the name in it.
     fn parent<'a>(&self, place: &'a Path) -> Result<(OwnedFd, &'a OsStr), Errno> {
         let name = place.file_name().ok_or(Errno::INVAL)?;
         Ok((self.directory(place.parent().unwrap_or(Path::new("")))?, name))
@@ -130,7 +131,7 @@ impl UntrustedTree {
         Ok(names)
     }
 
-    /// Opens the regular file at `place` for reading. Does not follow a link there.
+    /// Opens the regular file at `place` for reading. Does not follow a link at that place.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be opened, or is not a regular file.

@@ -196,7 +196,7 @@ fn parts(key: &str) -> Vec<String> {
 }
 
 /// Checks that the script has the maps that figures in `report` name, and the keys that they need.
-/// Anything that could come from elsewhere is accepted.
+/// Everything that an imported file could define is accepted.
 ///
 /// # Errors
 /// [`ReadingsError::NoScriptMap`] for a map that is not in `text`; [`ReadingsError::NoScriptKey`]

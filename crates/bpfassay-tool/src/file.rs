@@ -72,7 +72,7 @@ pub struct Report {
     /// Form of the report.
     #[serde(flatten)]
     pub form: ReportForm,
-    /// For a tool that reports by itself: how long to wait for the next report before and after the
+    /// For a tool that prints reports: how long to wait for the next report before and after the
     /// workload, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_ms: Option<u64>,

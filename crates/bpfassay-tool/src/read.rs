@@ -57,7 +57,8 @@ impl LoadedFile {
 ///
 /// # Errors
 /// [`ToolError::Unknown`] if `name` is neither a bundled tool nor a file path; [`ToolError::Read`]
-/// if the file cannot be read; [`ToolError::IsTool`] for an ELF file; those of [`ToolFile::parse`].
+/// if the file cannot be read; [`ToolError::IsTool`] for an ELF file; the errors of
+/// [`ToolFile::parse`].
 pub fn load(name: &str) -> Result<LoadedFile, ToolError> {
     if let Some(text) = bundled::tool(name) {
         let mut file = ToolFile::parse(&format!("bundled tool {name}"), text)?;

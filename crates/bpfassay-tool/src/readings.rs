@@ -38,7 +38,7 @@ use self::{
 };
 use crate::{Counting, Lost, Report, ReportForm, ReportedFigure, Stream, ToolCapture, Whose};
 
-/// Limit for samples of one run. Further ones are not read.
+/// Limit for samples of one run. Further samples are not read.
 pub const MAX_SAMPLES: usize = 1 << 18;
 /// Longest line that is read, in bytes.
 pub(crate) const MAX_LINE: usize = 1 << 20;
@@ -67,7 +67,7 @@ pub struct Readings {
     pub reports: Vec<u64>,
     /// Number of lines, samples or entries that could not be read.
     pub unread: u64,
-    /// The first of the unread ones, and the reason.
+    /// The first line, sample or entry that could not be read, and the reason.
     pub first_unread: Option<String>,
     /// Values of histograms whose number of values is a figure.
     pub distributions: Vec<Distribution>,

@@ -121,7 +121,7 @@ mod tests {
                 "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
                 Some("Docker"),
             ),
-            // Services that the tool found, searched elsewhere, or did without.
+            // Services that the tool found, searched in other places, or worked without.
             ("reading /run/systemd/container\n/etc/tool.conf: no such file or directory", None),
             ("/etc/systemd/tool.conf: no such file or directory", None),
             ("listening, started by systemctl", None),

@@ -68,7 +68,7 @@ impl ToolFile {
     }
 }
 
-/// Checks the maps in `report` against those of `scripts`.
+/// Checks the maps in `report` against the maps of `scripts`.
 ///
 /// # Errors
 /// [`ToolError::Part`] if a script cannot be read or is not text; [`ToolError::Figures`] if it

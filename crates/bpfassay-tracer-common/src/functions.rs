@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions of user space that the probe `uprobe` hooks: those of the C library, and those of
+//! Functions of user space that the probe `uprobe` hooks: functions of the C library and of
 //! MPI-IO.
 
 /// The kind of value that a function returns.

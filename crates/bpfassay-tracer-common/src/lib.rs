@@ -3,7 +3,7 @@
 //! them.
 //!
 //! This crate defines names, sizes and layouts of maps, keys, values, events and settings, and
-//! numbers of operations. The eBPF programs in Rust use it. Those in C repeat it in
+//! numbers of operations. The eBPF programs in Rust use it. The programs in C repeat it in
 //! `bpfassay-tracer/src/bpf/counters.h`. A test of the tracer compares the BTF of the C programs
 //! with these types, and the operations with `bpfassay_protocol::Operation::COUNTED`.
 //!
@@ -45,7 +45,7 @@ pub const SLOTS: usize = 256;
 pub const LATENCY_KEYS: u32 = 1024;
 
 /// Counters of a latency histogram. Element `i` counts calls that took from 2^i up to 2^(i+1)
-/// nanoseconds. Element 0 also counts those of 0 ns, the last element all that took longer.
+/// nanoseconds. Element 0 also counts calls of 0 ns, and the last element counts all longer calls.
 pub const LATENCY_SLOTS: usize = 40;
 
 /// The most copies of a program that counts calls which move data: see [`Settings::copies`]. No
@@ -122,7 +122,7 @@ pub enum Operation {
     MpiOpen,
     /// `MPI_File_read` and its relatives.
     MpiRead,
-    /// `MPI_File_write` and its relatives.
+    /// `MPI_File_write` and its variants.
     MpiWrite,
 }
 

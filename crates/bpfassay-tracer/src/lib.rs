@@ -4,7 +4,7 @@
 //! It attaches one probe configuration, and counts calls, bytes and errors per (cgroup, mount,
 //! operation). It writes the counters as lines of JSON ([`bpfassay_protocol::tracer`]) on command
 //! or at an interval, and serves them to Prometheus. `bpfassay-tracer object` loads a user's object
-//! instead. The workload, comparisons of the counts, and verdicts are elsewhere.
+//! instead. Other crates have the workload, comparisons of the counts, and verdicts.
 //!
 //! Each module uses only those below it:
 //!

@@ -106,7 +106,7 @@ impl Confinement {
     }
 }
 
-/// Returns whether QEMU is to run as another user. Returns `Ok(false)` if this program is not root,
+/// Returns whether QEMU must run as another user. Returns `Ok(false)` if this program is not root,
 /// and `Err` if it is root but cannot change users.
 fn may_change_user() -> Result<bool, String> {
     if !rustix::process::geteuid().is_root() {

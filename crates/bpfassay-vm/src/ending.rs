@@ -32,7 +32,7 @@ pub struct GuestEnding {
 }
 
 impl GuestEnding {
-    /// Returns the end of a guest whose supervisor is gone. The runtime is shutting down, and has
+    /// Returns the end of a guest whose supervisor has ended. The runtime is shutting down, and has
     /// killed QEMU.
     pub(crate) fn abandoned() -> Self {
         Self {
@@ -88,7 +88,7 @@ pub enum EndReason {
         /// Seconds that the phase may take.
         seconds: u64,
     },
-    /// The guest made progress, but had not ended when the time for the whole boot was over.
+    /// The guest made progress, but had not ended at the deadline of the whole boot.
     TooLong {
         /// Seconds that a boot may take.
         seconds: u64,
@@ -131,7 +131,7 @@ pub enum EndReason {
 }
 
 impl EndReason {
-    /// Returns whether the guest did everything that it was to do.
+    /// Returns whether the guest did all its work.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Done)

@@ -5,7 +5,7 @@
 //! - [`Machine`] is the QEMU command line as a list of devices (pure).
 //! - [`Qemu`] finds a QEMU. [`accelerator`] chooses the accelerator by booting.
 //! - [`Guest`] runs a guest, with [`GuestDeadlines`] for its phases.
-//! - [`console`] reads the console and the kernel's reports there.
+//! - [`console`] reads the console and the kernel's reports on it.
 //! - [`GuestEnding`] tells how a guest ended.
 //!
 //! Other crates decide on the contents of a guest's root file system, on its runs, and on what an

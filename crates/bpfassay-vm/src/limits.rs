@@ -24,7 +24,7 @@ use tokio::process::Command;
 pub(crate) const FIRST_USER: u32 = 0x7b00_0000;
 /// Process ids are below this (`PID_MAX_LIMIT` of Linux).
 pub(crate) const PROCESS_IDS: u32 = 1 << 22;
-/// Limit of QEMU's open descriptors. The numbers of inherited ones are below it.
+/// Limit of QEMU's open descriptors. The numbers of inherited descriptors are below it.
 const DESCRIPTORS: u64 = 1024;
 /// Processes and threads that QEMU's separate user may have, in addition to one for each virtual
 /// CPU.

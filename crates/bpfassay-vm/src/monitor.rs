@@ -182,7 +182,7 @@ fn into_io(error: LinesCodecError) -> io::Error {
     }
 }
 
-/// Returns whether QEMU has exited or was killed. Its exit is reported elsewhere.
+/// Returns whether QEMU has exited or was killed. The supervisor reports its exit.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }

@@ -75,7 +75,7 @@ enum MessageStage {
         worked: bool,
     },
     Shell,
-    /// Over, with the last message.
+    /// Ended, with the last message.
     Over(String),
 }
 

@@ -125,7 +125,7 @@ impl Tail {
             if gone {
                 return Ok(0);
             }
-            // The supervisor, which reports QEMU's exit, is gone. After one more period, the file
+            // The supervisor, which reports QEMU's exit, has ended. After one more period, the file
             // counts as complete.
             if let Ok(Err(_)) = timeout(PERIOD, self.gone.changed()).await {
                 sleep(PERIOD).await;

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Environment variable with the directory of QEMU's modules (util/module.c of QEMU). Without it,
-/// QEMU looks at its built-in path.
+/// QEMU searches its built-in path.
 const MODULES: &str = "QEMU_MODULE_DIR";
 /// The directory of QEMU's modules, in a directory of libraries.
 const MODULES_IN_LIBRARIES: &str = "qemu";

@@ -176,7 +176,7 @@ fn prepare(command: &mut Command, descriptors: Vec<(OwnedFd, RawFd)>, limits: Qe
         limits.confine()?;
         // Set after the change of user, which clears it.
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The parent may have died before the call above. Then there would be no signal.
+        // The parent may have died before the call above. In that case, no signal would be sent.
         if getppid() != Some(parent) {
             return Err(io::Error::from(rustix::io::Errno::SRCH));
         }

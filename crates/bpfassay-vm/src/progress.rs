@@ -31,7 +31,8 @@ pub struct GuestDeadlines {
     /// Time from the agent's last message, or the order to power off, to QEMU's exit.
     pub power_off: Option<u64>,
     /// Time from QEMU's start to its exit, no matter what the guest does and how slowly its owner
-    /// takes events. Interactive guests have no limit. Others default to [`Self::LONGEST_BOOT`].
+    /// takes events. Interactive guests have no limit. For other guests, the default is
+    /// [`Self::LONGEST_BOOT`].
     pub whole_boot: Option<u64>,
 }
 

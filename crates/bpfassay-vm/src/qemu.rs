@@ -20,7 +20,7 @@ use crate::{Confinement, OwnRoot, VmError, confine, own_root};
 /// Time for QEMU to print its version.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The oldest supported QEMU, that of Debian 12. Its machine types are used.
+/// The oldest supported QEMU, from Debian 12. Its machine types are used.
 pub const MINIMUM: QemuVersion = QemuVersion { major: 7, minor: 2, micro: 0 };
 
 /// A QEMU program and its version.

@@ -288,7 +288,7 @@ fn is_suspended(qemu: Option<u32>) -> bool {
 fn deliver(permit: Result<Permit<'_, Delivery>, SendError<()>>, queue: &mut VecDeque<Delivery>) {
     match (permit, queue.pop_front()) {
         (Ok(permit), Some(event)) => permit.send(event),
-        // The owner is gone, which the closed stop requests also show.
+        // The owner has ended, which the closed stop requests also show.
         _ => queue.clear(),
     }
 }

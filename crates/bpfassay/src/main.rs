@@ -55,8 +55,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns `code`, or with `--bisect` the code that stops `git bisect run`, which would take `code`
-/// for a bad kernel.
+/// Returns `code`, or with `--bisect` the code that stops `git bisect run`, which would treat
+/// `code` as a bad kernel.
 fn not_of_bisect(code: u8) -> u8 {
     // A misspelt `--bisect` counts, too.
     let is_meant = |argument: std::ffi::OsString| argument.as_encoded_bytes().starts_with(b"--bis");

@@ -8,8 +8,8 @@
 //! - Foreign text is escaped where it is inserted ([`bpfassay_results::plain`]): by the renderers,
 //!   by [`log`] for fields of messages, by [`report`] for errors, and by the lines of progress.
 //! - [`EscapedStream`] passes no control character, so it escapes what the first mechanism missed.
-//!   If the command has colours, the few sequences that set them pass; foreign text has none left
-//!   by then.
+//!   If the command has colours, the few sequences that set them pass; foreign text has no
+//!   sequences left at this point.
 //!
 //! The exception is the guest's console under `bpfassay shell`, which is raw by nature.
 
@@ -40,7 +40,7 @@ impl<W: Write> Write for EscapedStream<W> {
     /// escaped, never passed.
     ///
     /// # Errors
-    /// That of the stream. It is then unknown how much of `bytes` was written.
+    /// The setting of the stream. It is then unknown how much of `bytes` was written.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.write_all(filtered(bytes, self.colours).as_bytes())?;
         Ok(bytes.len())

@@ -82,7 +82,7 @@ fn last_file<'a>(bytes: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
     let (mut at, mut found) = (0, None);
     while let Some(header) = bytes.get(at..at + HEADER) {
         if !header.starts_with(b"070701") {
-            // Zeros may lie between archives.
+            // Zeros can separate archives.
             at += 4;
             continue;
         }

@@ -25,7 +25,7 @@ const CONSOLE: i32 = 900;
 const AGENT: i32 = 901;
 /// Time between two messages of a correct agent. Real agents take longer.
 const PACE: Duration = Duration::from_millis(1);
-/// The least time from QEMU's start to the agent's first message. Real guests take seconds.
+/// The least time from QEMU's start to the agent's first message. Real guests need seconds.
 /// bpfassay needs some time for its first messages to QEMU's monitor, and QEMU must not have ended
 /// before.
 const BOOT: Duration = Duration::from_millis(500);
@@ -54,7 +54,8 @@ pub(crate) fn run(arguments: &[OsString]) -> io::Result<ExitCode> {
         ids: runs(&job).iter().map(|run| run.id.as_str()).collect(),
         runs: runs(&job),
         line: AgentLine { agent: File::from(inherited(AGENT)?), console: File::from(inherited(CONSOLE)?) },
-        // QEMU may be killed or stopped only from now on: the program that started it watches it.
+        // Only from now on can QEMU be killed or stopped, because the program that started QEMU
+        // watches it now.
         machine: PlayerMonitor::connect(monitor)?,
         past: FigureState::new(seed(arguments)),
         command_line: value(arguments, "-append").map(|line| line.to_string_lossy().into_owned()).unwrap_or_default(),

@@ -80,7 +80,8 @@ fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
     let mut player = Command::new(name);
     player.arg(PLAYER).args(&arguments[1..]).stdin(Stdio::from(OwnedFd::from(ours))).stdout(Stdio::null());
     player.spawn()?;
-    // Only QEMU has this end: it closes with QEMU, and a player that starts later notices.
+    // Only QEMU has this end of the socket. The end closes when QEMU exits, and a player that
+    // starts later notices this.
     rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
     qemu.args(machine(arguments, theirs.as_raw_fd()));
     Err(qemu.exec())

@@ -222,7 +222,7 @@ fn absurd_facts(draw: &mut Draw<'_>) -> FaultTrial {
         steps: (0..10_000).map(|number| (ESCAPES.to_owned(), u64::MAX - number)).collect(),
         ..GuestFacts::default()
     };
-    // These facts differ from what the job asked for.
+    // These facts differ from the facts that the job requested.
     super::host_of(&mut trial.expected, block.runs.iter().map(|run| &run.spec.id));
     trial.parameters = format!("once in {}", block.id);
     trial.rules.push(Rule { when: Moment::once(&block.id, BootPoint::SetUp), action: Action::Facts(Box::new(absurd)) });

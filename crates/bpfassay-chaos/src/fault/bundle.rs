@@ -102,7 +102,7 @@ fn own_qemu(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError>
     }
     let more = if drawn.yes { format!("{QEMU} --yes") } else { QEMU.to_owned() };
     run(&mut room, &packed(&content.entries())?, &more, drawn.ci)?;
-    // The check would find a mark, because it lies outside of the command's directories.
+    // The check would find a mark, because the mark is outside of the command's directories.
     room.check("first", &[CommandEnd::Code(2)])?;
     Ok(room.into_result())
 }
@@ -150,7 +150,7 @@ struct Outward {
     /// Whether the plant has a package to itself, before the package with the programs.
     is_apart: bool,
     is_last: bool,
-    /// Whether a file is to be created below the planted path.
+    /// Whether the trial creates a file below the planted path.
     is_entered: bool,
 }
 
@@ -172,7 +172,7 @@ fn tell(drawn: &Outward) -> String {
 }
 
 /// The user trusts the packages, so they are unpacked, but only into the cache. The programs would
-/// run as the user, so those of the trial do nothing.
+/// run as the user, so the programs of the trial do nothing.
 fn writes_out(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError> {
     let drawn = outward(&mut Random::new(choice));
     let mut content = workshop.bundle()?;

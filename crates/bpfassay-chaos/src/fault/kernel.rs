@@ -124,8 +124,8 @@ fn spoilt(draw: &mut Draw<'_>, line: &str, kind: &'static str) -> FaultTrial {
     trial.expected.lasts = true;
     trial.parameters = format!("always in {}", position.id());
     let points = vec![BootPoint::Run(position.id().to_owned(), RunStep::Workload)];
-    // The host may read the console before the agent's port, or after it. So the line comes neither
-    // near the start of the phase nor near its end.
+    // The host may read the console before the agent's port, or after it. So the line is printed
+    // neither near the start of the phase nor near its end.
     let action = Action::Send(vec![SentPiece::Pause(300), console(&[line]), SentPiece::Pause(300)], Then::GoesOn);
     trial.rules.push(Rule { when: Moment::always(None, points), action });
     trial

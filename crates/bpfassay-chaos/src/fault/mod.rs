@@ -31,7 +31,7 @@ use crate::{
 pub struct FaultKind {
     /// Name, in the form `kind/fault`.
     pub name: &'static str,
-    /// Weight of the fault when one is drawn.
+    /// Weight of the fault when a fault is drawn.
     pub weight: u64,
     /// Whether the fault needs a file system to be mounted.
     pub mounts: bool,
@@ -39,7 +39,7 @@ pub struct FaultKind {
     pub replicates: u32,
     /// The clock of the guests, if only one is possible.
     pub clock: Option<TrialClock>,
-    /// The course of the trial, if it is not that of a study that is interrupted and resumed.
+    /// The course of the trial, unless the trial interrupts and resumes a study.
     pub course: Option<Course>,
     /// Draws the parameters.
     draw: fn(&mut Draw<'_>) -> FaultTrial,
@@ -201,7 +201,7 @@ impl<'a> Draw<'a> {
         FaultTrial::quiet(self.study.shape)
     }
 
-    /// A trial whose course is not that of an interrupted study. `tell` describes the choice.
+    /// A trial that does not interrupt a study. `tell` describes the choice.
     fn choice<C>(&mut self, choose: fn(&mut Random) -> C, tell: fn(&C) -> String) -> FaultTrial {
         let mut trial = self.trial();
         trial.choice = self.random.bits();
@@ -259,7 +259,7 @@ impl<'a> Draw<'a> {
         let ways: &[u64] = if hangs { &[0, 1, 2, 3, 4] } else { &[0, 1, 2, 3, 4, 5] };
         let mut trial = self.broken_in(ways, action, kinds);
         if hangs {
-            // The boot that fails and one that confirms it; each may be repeated once.
+            // The boot that fails, and the confirming boot. Each can be repeated once.
             trial.expected.hangs = 4;
         }
         trial
@@ -274,7 +274,7 @@ impl<'a> Draw<'a> {
         let mut trial = self.trial();
         let expected = &mut trial.expected;
         let (when, parameters) = match self.random.pick(ways).copied().unwrap_or_default() {
-            // A run always does it, whatever ran before.
+            // A run always does the action, independent of earlier runs.
             0 => {
                 let position = self.tool_run();
                 let step = self.step(position);
@@ -283,7 +283,7 @@ impl<'a> Draw<'a> {
                 let points = vec![BootPoint::Run(position.id().to_owned(), step)];
                 (Moment::always(None, points), format!("always in {} at {step:?}", position.id()))
             }
-            // Something that a run left behind does it, in the middle of the next run.
+            // Something that a run left behind does the action, in the middle of the next run.
             1 => {
                 let position = self.run(|position| position.is_tool() && position.next().is_some());
                 expected.blame(position.id(), kinds, true);
@@ -291,7 +291,7 @@ impl<'a> Draw<'a> {
                 let points = vec![BootPoint::DuringNext(position.id().to_owned())];
                 (Moment::always(None, points), format!("always in the run after {}", position.id()))
             }
-            // Something that a run left behind does it between two runs.
+            // Something that a run left behind does the action between two runs.
             2 => {
                 let position = self.run(|position| position.is_tool() && position.next().is_some());
                 expected.blame(position.id(), kinds, true);

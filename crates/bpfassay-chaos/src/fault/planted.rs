@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Plants a stranger's files in a results directory: a link, a pipe or a hard link in the place of
-//! each file and directory that a run creates. The plants are there before a command, appear while
-//! it measures, or meet commands that read results. The command must not read or write what a link
-//! points to, and must not wait for ever.
+//! each file and directory that a run creates. The plants exist before a command starts, appear
+//! while the command measures, or are in results that commands read. The command must not read or
+//! write what a link points to, and must not wait for ever.
 
 use std::{
     fs, io,
@@ -129,7 +129,7 @@ impl Planting {
     /// Puts the plant at the drawn places of `out`.
     ///
     /// # Errors
-    /// The system's error if the plant cannot be put there.
+    /// The system's error if the plant cannot be created.
     fn put(&self, room: &mut Room<'_>, out: &Path, finished: &Path) -> Result<(), ChaosError> {
         for (number, place) in self.places(finished)?.iter().enumerate() {
             let host = room.host().join(format!("for-{number}"));

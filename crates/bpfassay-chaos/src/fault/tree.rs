@@ -136,7 +136,7 @@ struct PackageFault {
     /// A second plant, at another place.
     also: Option<(&'static str, &'static Planted)>,
     release: &'static str,
-    /// Whether a file is to be created below the planted path.
+    /// Whether the trial creates a file below the planted path.
     is_entered: bool,
     /// Whether the kernel's files come before the plant.
     is_last: bool,
@@ -264,7 +264,8 @@ const VALUES: &[&str] = &[
 struct ResultsFault {
     field: &'static str,
     value: &'static str,
-    /// Whether the guests seem to be of Debian's packages and are gone, so they are made again.
+    /// Whether the guests seem to come from Debian's packages and no longer exist, so they are
+    /// built again.
     is_debian: bool,
     is_user: bool,
 }

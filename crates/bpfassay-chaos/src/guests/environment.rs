@@ -277,8 +277,8 @@ ready = { line = "^ready" }
 "#;
 
 pub(super) fn study(arch: &'static str, clock: TrialClock, rounds: u32, replicates: u32) -> String {
-    // Deadlines are time of the host. Guests that count instructions get six times as much. A
-    // stopped QEMU is waited for until such a deadline.
+    // Deadlines are in the host's time. Under the instruction clock, deadlines are six times as
+    // long. A stopped QEMU is waited for until such a deadline.
     let (clock, boot, phase) = match clock {
         TrialClock::Instructions => ("instructions", "20s", "8s"),
         TrialClock::Wall => ("wall", "120s", "48s"),

@@ -27,8 +27,8 @@ use crate::{
 
 /// Time after which a command that is idle is killed. A command that waits for a pipe never ends.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a command must be idle to count as one that waits. A busy command on a loaded host may
-/// take longer, up to [`MOST`].
+/// How long a command must be idle to count as waiting. A busy command on a loaded host may take
+/// longer, up to [`MOST`].
 const IDLE: Duration = Duration::from_secs(20);
 /// How long a command may take in any case.
 const MOST: Duration = Duration::from_secs(600);
@@ -357,7 +357,7 @@ pub fn words(line: &str, paths: &[(&str, &Path)]) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    /// The ticks of a busy command grow. Those of a command that waits do not.
+    /// The ticks of a busy command grow. Ticks of a waiting command do not increase.
     #[test]
     fn a_command_that_waits_uses_no_cpu() {
         for (script, grows) in [("while :; do :; done", true), ("exec sleep 100", false)] {

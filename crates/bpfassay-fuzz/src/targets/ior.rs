@@ -20,7 +20,7 @@ pub(super) fn script(text: &str) {
     }
 }
 
-/// The arguments of each test must parse as the same test, unless one has a blank.
+/// The arguments of each test must parse as the same test, unless an argument has a blank.
 fn comes_back(plan: &Plan) {
     for test in &plan.tests {
         let args = test.to_args();

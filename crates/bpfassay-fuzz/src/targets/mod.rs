@@ -24,7 +24,8 @@ const OBJECTS: [&str; 2] =
 const MOUNTINFO: [&str; 1] = ["crates/bpfassay-guest/tests/golden/mountinfo-6.1"];
 const STUDIES: [&str; 2] = ["crates/bpfassay-study/studies", "vm-tests"];
 
-/// Every entry point for bytes from outside. A new one needs a function, a line here, and a corpus.
+/// Every entry point for bytes from outside. A new target needs a function, a line in this table,
+/// and a corpus.
 #[rustfmt::skip]
 pub const TARGETS: &[Target] = &[
     // Data that guests, tools and workloads send to the host.

@@ -65,7 +65,8 @@ fn written(contents: &JournalContents) -> io::Result<Vec<u8>> {
     fs::read(directory.path().join(journal::FILE_NAME))
 }
 
-/// A journal's lines without checksums: the header, then a record each. Invalid ones are skipped.
+/// A journal's lines without checksums: the header, then a record each. Invalid entries are
+/// skipped.
 pub(super) fn records(bytes: &[u8]) {
     contents(bytes).iter().for_each(follow);
 }

@@ -13,7 +13,8 @@ pub(super) fn study(text: &str) {
     let Ok(study) = Study::parse("s.toml", text, &|_| Ok(Some(SCRIPT.to_owned()))) else { return };
     let again = serde_json::to_vec(&study).ok().and_then(|text| serde_json::from_slice::<Study>(&text).ok());
     assert_eq!(again.as_ref(), Some(&study));
-    // The limits are those of bundled studies. The time for larger ones is measured elsewhere.
+    // The limits are the limits of bundled studies. Other tests measure the time for larger
+    // studies.
     let narrowing = Narrowing { replicates: Some(1), ..Narrowing::default() };
     if study.targets.len() * study.workloads.len() * study.file_systems.len() <= 32
         && study.design.rounds <= 8

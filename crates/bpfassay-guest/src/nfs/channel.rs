@@ -99,7 +99,7 @@ impl Cache {
     }
 }
 
-/// Returns whether mounts from this address are served: the guest's own address, and those of
+/// Returns whether mounts from this address are served: the guest's own address, and addresses of
 /// nodes.
 fn is_client(address: &[u8]) -> bool {
     let own = Ipv4Addr::LOCALHOST.to_string();

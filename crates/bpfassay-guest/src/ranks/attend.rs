@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process that stands for the workload on a node. It runs what the launcher on the first node
-//! requests, for as long as the first node holds it.
+//! The process that stands for the workload on a node. It runs the commands that the launcher on
+//! the first node requests, until the first node closes the connection.
 
 use std::{
     io::{self, Read as _},
@@ -106,7 +106,7 @@ fn serve(mut stream: TcpStream, progress: &Sender<Progress>) {
     let _ = progress.send(Progress::Began);
     let status = run(&command);
     let _ = progress.send(Progress::Ended(status));
-    // The launcher may have gone.
+    // The launcher may have ended.
     let _ = wire::send(&mut stream, &Ended { status });
 }
 

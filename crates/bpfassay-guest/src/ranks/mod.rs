@@ -2,10 +2,10 @@
 //! A real IOR with ranks on several nodes.
 //!
 //! An MPI launcher starts a daemon on each node through a configurable program. That program
-//! expects the name of a host and a command, and runs the command there, as rsh(1) does. Here it is
-//! this agent, as `remote`. On every node but the first, a process *attends* in the cgroup of the
-//! run, so that everything that the launcher starts on the node is counted. Each rank becomes IOR
-//! through `rank`, which leaves a file behind, so that the agent can count the ranks.
+//! expects the name of a host and a command, and runs the command on that host, as rsh(1) does.
+//! Here it is this agent, as `remote`. On every node but the first, a process *attends* in the
+//! cgroup of the run, so that everything that the launcher starts on the node is counted. Each rank
+//! becomes IOR through `rank`, which leaves a file behind, so that the agent can count the ranks.
 
 mod attend;
 mod hosts;
@@ -60,7 +60,7 @@ pub(crate) fn hold(first: Node) -> Result<Vec<TcpStream>> {
         .collect()
 }
 
-/// Does what `args` request if they are those of a process for ranks; `None` otherwise.
+/// Does what `args` request if they are arguments of a process for ranks; `None` otherwise.
 pub(crate) fn main(args: &[String]) -> Option<ExitCode> {
     match args {
         [name, socket] if name == attend::NAME => Some(attend::main(socket)),

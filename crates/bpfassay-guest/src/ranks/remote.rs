@@ -32,7 +32,7 @@ pub(super) fn main(host: &str, command: &[String]) -> ExitCode {
 /// Runs `command` through the process that attends at `address`. Returns the exit status.
 ///
 /// # Errors
-/// No process attends there, or the end of the command is not reported.
+/// No process attends on the node, or the end of the command is not reported.
 pub(super) fn run(address: SocketAddr, command: &[String]) -> io::Result<u8> {
     let stream = wire::connect(address, &Request::Run(command.join(" ")))?;
     Ok(wire::receive::<Ended>(&stream)?.status)

@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// Port on which a process that attends listens: that of rsh(1).
+/// Port on which a process that attends listens: the port of rsh(1).
 pub(super) const PORT: u16 = 514;
 
 /// Longest line, in bytes. Hydra's commands have some hundred bytes, Open MPI's some thousand.

@@ -370,7 +370,7 @@ impl Run<'_, '_> {
 #[derive(Clone, Copy)]
 enum Edge {
     Before,
-    /// Before a run that is held at its phases. Each phase has its own beginning.
+    /// Before a run that stops at barriers. Each phase has its own beginning.
     Untimed,
     After,
 }

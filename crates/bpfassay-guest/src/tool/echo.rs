@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Detects a tool that reports what its own output causes. Printing a line, or the agent's reading
 //! of it, is an event that the tool reports, so the tool prints the next line. Such a tool never
-//! pauses, and under the instruction clock no phase comes to an end.
+//! pauses, and under the instruction clock no phase ends.
 
 use std::{
     collections::BTreeSet,

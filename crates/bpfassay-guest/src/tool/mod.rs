@@ -314,8 +314,8 @@ impl Running {
         Ok(any)
     }
 
-    /// Waits for `times` more reports of a tool that reports by itself. Keeps what `reference`
-    /// returns before and after the last report. A report ends when the tool pauses.
+    /// Waits for `times` more reports of a tool that prints reports. Keeps what `reference` returns
+    /// before and after the last report. A report ends when the tool pauses.
     pub(crate) fn await_report(
         &mut self,
         times: u32,

@@ -72,7 +72,7 @@ impl Predictor {
                 self.push(behind);
                 false
             }
-            // An exception came before the branch.
+            // An exception occurred before the branch.
             Ending::Conditional { .. } | Ending::Call { .. } => false,
             Ending::IndirectCall => {
                 self.push(behind);

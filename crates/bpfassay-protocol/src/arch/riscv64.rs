@@ -21,7 +21,7 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     // This board has no versions. QEMU includes OpenSBI as its default firmware.
     machine_type: "virt",
     kvm_machine_type: "virt",
-    // The generic RV64GC, the only model of QEMU 7.2 apart from those of boards.
+    // The generic RV64GC, the only CPU model of QEMU 7.2 that is not of a board.
     cpu_model: "rv64",
     console: "ttyS0",
     // Use 39-bit addresses, like most CPUs (Documentation/admin-guide/kernel-parameters.txt; since

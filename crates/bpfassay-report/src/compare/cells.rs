@@ -45,8 +45,8 @@ pub(super) fn name_kernels(cells: &mut [CellComparison], sides: [&Results; 2]) {
     }
 }
 
-/// Pairs every cell of either result: those of the new results in their order, then those that are
-/// gone.
+/// Pairs every cell of both results: cells of the new results in their order, then cells that only
+/// the base has.
 pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question) -> Vec<CellPair<'a>> {
     let names = kernel_names(base, new, question);
     type PairKey<'a> = (Arch, &'a str, &'a str, &'a str, String);
@@ -65,7 +65,7 @@ pub(super) fn pair<'a>(base: &'a Results, new: &'a Results, question: &Question)
         pairs.push(CellPair { base: of_base.get(&key).copied(), new: Some(is) });
         found.insert(key);
     }
-    // A kernel is not gone if the new results have it and compare it with another kernel of the
+    // A kernel is not missing if the new results have it and compare it with another kernel of the
     // base.
     let is_elsewhere = |was: &CellResult| {
         names.get(&(was.target.arch, was.target.kernel.as_str())).is_some_and(|base| *base != was.target.kernel)
@@ -312,8 +312,8 @@ fn is_paired(base: &Results, new: &Results) -> bool {
     is.clock == Clock::Instructions && was.design.seed == is.design.seed && was.design.rounds == is.design.rounds
 }
 
-/// Returns the log of the time per byte by replicate and round. A tool's time is divided by that of
-/// the baseline of the same block and round.
+/// Returns the log of the time per byte by replicate and round. A tool's time is divided by the
+/// time of the baseline of the same block and round.
 fn logs(side: &Side<'_>, cell: &CellResult, metric: &str) -> BTreeMap<(u32, u32), f64> {
     let of = |cell: &CellResult| -> BTreeMap<(&str, u32), f64> {
         let log = |run: &RunResult| Some(metric_of(run, metric)?.speed()?.ln());

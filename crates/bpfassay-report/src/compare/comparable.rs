@@ -127,14 +127,14 @@ pub(crate) fn same_guests(base: &Results, new: &Results) -> Result<(), NotCompar
     if base == new { Ok(()) } else { Err(NotComparable::Machine { arch: "all".to_owned(), base, new }) }
 }
 
-/// Notes that one side is a shard of its study.
+/// Notes that one of the results is a shard of its study.
 fn of_shard((side, results): (&str, &Results)) -> Option<String> {
     let shard = results.plan.shard?.phrase();
     Some(format!("the {side}: {shard} of the study; what its other shards measure is left out of the comparison"))
 }
 
-/// Notes that only one side priced its direct costs, or that the models differ. Priced figures
-/// cannot be compared then. Counts of instructions do not depend on the model.
+/// Notes that only one of the results has priced direct costs, or that the models differ. Priced
+/// figures cannot be compared then. Counts of instructions do not depend on the model.
 fn models(base: &Results, new: &Results) -> Option<String> {
     let [was, is] = [base, new].map(|results| results.plan.study.model.as_ref());
     let described = |model: Option<&Model>| model.map_or_else(|| "no model".to_owned(), Model::described);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ratios of few pairs, with the variance pooled over all cells.
+//! Intervals of ratios from few pairs, with a variance that is pooled over all cells.
 
 use std::{collections::BTreeMap, f64::consts::SQRT_2};
 

@@ -185,8 +185,8 @@ pub(super) fn counted_between(figures: &RunFigures, operation: Operation, interv
     counted_by(figures, operation, interval, |reading| counted(figures, operation, reading))
 }
 
-/// Returns what the tracer counted for the workload on a mount other than that of the file system
-/// under test. Several mounts can belong to one file system and have its device.
+/// Returns what the tracer counted for the workload on another mount than the file system under
+/// test. Several mounts can belong to one file system and have its device.
 fn counted_on(figures: &RunFigures, operation: Operation, interval: &Interval, mount: &MountFacts) -> Figure<Totals> {
     if !figures.probe.is_baseline() && !figures.probe.probe.distinguishes_mounts() {
         return Figure::missing("the probe does not distinguish mounts");

@@ -169,8 +169,8 @@ impl<'a> CoveredPrograms<'a> {
     }
 }
 
-/// Adds `sums` of a program with the lines `lines` to those of all programs of the same name, up to
-/// the first contradiction within the journal.
+/// Adds `sums` of a program with the lines `lines` to the sums of all programs of the same name, up
+/// to the first contradiction within the journal.
 fn add(all: &mut MergedLines, lines: &ProgramLines, sums: &CoverageSums<'_>) -> Option<()> {
     let place = |index: u32| {
         let line = lines.lines.get(index as usize)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cost of a probe configuration: instructions beyond those of the baseline, per call and per
-//! MiB.
+//! The cost of a probe configuration: additional instructions compared with the baseline, per call
+//! and per MiB.
 
 use std::collections::BTreeMap;
 
@@ -60,8 +60,8 @@ pub(super) fn elapsed(interval: &Interval) -> Option<u64> {
 /// Returns the time in which a guest of `cpus` CPUs worked, in nanoseconds.
 ///
 /// The kernel counts how long each CPU was idle, and the guest's agent reads the sum. Under the
-/// instruction clock, CPUs take turns: one is idle while another works, so the sum does not tell
-/// how long all were idle.
+/// instruction clock, CPUs take turns: one is idle while another works, so the sum is not the time
+/// during which all were idle.
 ///
 /// # Errors
 /// Why the time is not known.

@@ -9,7 +9,7 @@ use bpfassay_study::Plan;
 use super::{code_coverage::Coverages, direct::BootCounts, runs};
 use bpfassay_results::{BlockStarted, Boot, Figure, JournalContents, JournalEntry, Provenance, RunDerived, RunResult};
 
-/// Returns the positions in the journal of the records that stand, and notes about the others.
+/// Returns the positions in the journal of the records that count, and notes about the others.
 pub(super) fn standing(contents: &JournalContents) -> (HashSet<usize>, Vec<String>) {
     let standing = contents.standing();
     let stands = |entry: &JournalEntry| match entry {
@@ -45,8 +45,8 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Derives what follows from single `entries` of a journal of `plan`, and takes the counts out
-    /// of them.
+    /// Derives what follows from single `entries` of a journal of `plan`, and removes the counts
+    /// from them.
     pub(super) fn of(plan: &Plan, entries: &mut [JournalEntry]) -> Self {
         let cells = plan.cells_by_id();
         let mut ahead = Self::default();
@@ -62,7 +62,7 @@ impl Ahead {
         ahead
     }
 
-    /// Adds the next entry and takes the counts out of it. If the entry is a record, `derived` has
+    /// Adds the next entry and removes the counts from it. If the entry is a record, `derived` has
     /// its figures.
     pub(super) fn take(&mut self, entry: &mut JournalEntry, derived: Option<Box<RunDerived>>) {
         match entry {

@@ -24,7 +24,7 @@ pub(super) fn derive(runs: &[&RunResult]) -> Vec<CellFinding> {
     found
 }
 
-/// Returns the findings from before and after counting, or those with the refusal.
+/// Returns the tracer's findings from before and after counting, or the findings with the refusal.
 fn of_run(run: &RunResult) -> Box<dyn Iterator<Item = &Finding> + '_> {
     match &run.record.outcome {
         Outcome::Measured(figures) => {

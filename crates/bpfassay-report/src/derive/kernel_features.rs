@@ -20,7 +20,7 @@ use bpfassay_results::{
 /// The operations of the workload's calls.
 const DATA: [Operation; 2] = [Operation::Read, Operation::Write];
 
-/// Derives the matrix, if the study asks for one.
+/// Derives the matrix, if the study requests one.
 pub(super) fn derive(context: &DeriveContext<'_>, boots: &[Boot], cells: &[CellResult]) -> Option<KernelFeatures> {
     let plan = context.plan;
     let mut targets: Vec<Target> = Vec::new();

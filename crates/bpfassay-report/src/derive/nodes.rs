@@ -31,7 +31,7 @@ pub(super) fn derive(nodes: &[NodeRun]) -> Vec<NodeFigures> {
     nodes.iter().map(of_node).collect()
 }
 
-/// Sums what the calls of the ranks on a node returned, over all phases.
+/// Sums the results of the calls of the ranks on a node, over all phases.
 fn moved(figures: &RunFigures, operation: Operation) -> Figure<Totals> {
     if figures.phases.is_empty() {
         return Figure::missing("IOR's summary is of all nodes");

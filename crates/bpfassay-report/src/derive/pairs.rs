@@ -55,7 +55,7 @@ pub(crate) fn accuracy_of<'a>(run: &'a RunResult, metric: &str) -> Option<&'a Ru
     run.derived.as_ref()?.accuracy.iter().find(|accuracy| &*accuracy.metric == metric)
 }
 
-/// Summarises the measured figures; if there are none, returns the first one's reason.
+/// Summarises the measured figures; if no figure was measured, returns the reason of the first.
 pub(super) fn summary<'a>(figures: impl Iterator<Item = &'a Figure<f64>>, why_none: &str) -> Figure<Summary> {
     let mut values = Vec::new();
     let mut reason = None;

@@ -107,7 +107,7 @@ struct PoolMember<'a> {
 
 /// Pools the variances of overheads. Overheads of the same metric, workload case and file system,
 /// whose observations are of the same kind, are one family with their A/A controls; the costs are
-/// another one. Sequential sampling stops by unpooled intervals, which are shown unchanged.
+/// another family. Sequential sampling stops by unpooled intervals, which are shown unchanged.
 pub(super) fn derive(context: &DeriveContext<'_>, cells: &mut [CellResult]) {
     if design(context.plan).is_some() {
         return;

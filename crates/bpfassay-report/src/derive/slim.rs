@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Removes raw figures from records that only serve to derive the run's own figures: those of
-//! 200,000 runs would take tens of gigabytes.
+//! Removes raw figures from records that only serve to derive the run's own figures: raw figures of
+//! 200,000 runs would use tens of gigabytes.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -26,8 +26,8 @@ pub(super) struct TakenParts {
     programs: Vec<Program>,
 }
 
-/// Removes from `record` of `cell` the raw figures that no figure of a cell and no report uses.
-/// Those of tools and of kernel features stay.
+/// Removes from `record` of `cell` the raw figures that no figure of a cell and no report uses. Raw
+/// figures of tools and of kernel features stay.
 pub(super) fn slim(plan: &Plan, cell: Option<&Cell>, record: &mut RunRecord) -> Option<TakenParts> {
     let cell = cell?;
     let Outcome::Measured(figures) = &mut record.outcome else { return None };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Evaluates another tool under test: compares its reports with what really happened, run by run.
+//! Evaluates a tool from a tool file: compares the tool's reports with what really happened, run by
+//! run.
 //!
 //! The truth comes from the bundled tracer if it counted in parallel with the tool. The bundled
 //! tracer was read before and after each report of the tool. Runs of the tool alone show what needs
@@ -97,12 +98,12 @@ fn of_refusal(refusal: &Refusal) -> Vec<FindingResult> {
     finding::evaluate(&evidence, &ValueLimits::default())
 }
 
-/// Evaluates a tool after whose run the guest had changed. This finding holds whatever the tool
-/// reported.
+/// Evaluates a tool after whose run the guest had changed. This finding does not depend on the
+/// reports of the tool.
 fn left_changed(failure: &RunFailure) -> Vec<FindingResult> {
     // The record of a failed run does not tell how the tool started.
     let mut findings = finding::evaluate(&Evidence::default(), &ValueLimits::default());
-    // The first line is the agent's statement; the others come from the console and prove nothing.
+    // The first line is the agent's statement; other lines come from the console and prove nothing.
     let status = FindingStatus::found(Certainty::Proven, failure.excerpt.iter().take(1).cloned().collect());
     outweigh(&mut findings, FindingResult { kind: finding::Kind::LeftBehind, status });
     findings
@@ -124,7 +125,7 @@ impl AgainstReference {
     }
 }
 
-/// Ranks a status against that of another run.
+/// Ranks a status for a comparison with the status of another run.
 const fn weight(status: &FindingStatus) -> u8 {
     match status {
         FindingStatus::Found { .. } => 2,
@@ -226,9 +227,9 @@ fn has_sign(tool: &UnderTest) -> bool {
     matches!(tool.file.source, Source::Object(_)) || tool.file.ready != Ready::Started
 }
 
-/// Determines how the start of a running tool went. A started process does not prove that programs
-/// are loaded, and loaded programs do not prove that they are attached. A link proves it, and so
-/// does any count.
+/// Determines the outcome of the start of a running tool. A started process does not prove that
+/// programs are loaded, and loaded programs do not prove that they are attached. A link proves it,
+/// and so does any count.
 fn start_of(tool: &UnderTest, seen: &ToolFigures, readings: Option<&Readings>) -> Start {
     let shows_all = match tool.file.ready {
         Ready::Line { .. } | Ready::Port(_) => true,

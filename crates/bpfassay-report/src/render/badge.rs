@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A badge, as JSON of the endpoint badge schema: what the results come to, in words.
+//! A badge, as JSON of the endpoint badge schema: a summary of the results in words.
 
 use serde::Serialize;
 

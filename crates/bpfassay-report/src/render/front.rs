@@ -30,7 +30,7 @@ const MOST_ROWS_IN_ALL: usize = 60;
 /// The longest list of workloads, in characters.
 const LONGEST_LIST: usize = 150;
 
-/// The place of the front, and its limits there.
+/// The format that shows the front, and the limits of this format.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FrontPlace {
     /// Whether `✔` and `✘` can be shown; else `yes` and `no`.

@@ -183,7 +183,7 @@ impl FindingItem {
 }
 
 fn finished(page: &impl Template) -> Result<String, std::fmt::Error> {
-    // The errors are those of writing. A template with an unknown name would not compile.
+    // The errors are errors of writing. A template with an unknown name would not compile.
     let page = page.render().map_err(|_| std::fmt::Error)?;
     Ok(escaped(page))
 }

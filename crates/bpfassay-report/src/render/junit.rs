@@ -30,8 +30,8 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
 /// Renders `results` as JUnit.
 ///
 /// An inconclusive gate is an error, and a regression is a failure; neither passes. The time of a
-/// cell is that of all its runs by the host's clock. The evidence of a tool's findings is in the
-/// output of the cell, and in the failure of a gate that denies them.
+/// cell is the time of all its runs by the host's clock. The evidence of a tool's findings is in
+/// the output of the cell, and in the failure of a gate that denies them.
 ///
 /// # Errors
 /// [`FormatError::Junit`], if the XML cannot be written, such as for a character that XML cannot

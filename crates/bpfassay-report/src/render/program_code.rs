@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The columns for loaded programs in tables: what the verifier and the compiler made of each
+//! The columns for loaded programs in tables: how the verifier and the JIT compiler treated each
 //! program.
 
 use bpfassay_protocol::tool::ProgramCode;

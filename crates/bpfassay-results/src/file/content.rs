@@ -77,7 +77,7 @@ impl ContentRange {
     /// anything.
     ///
     /// # Errors
-    /// [`ResultsError::Damaged`], and those of [`Self::open`].
+    /// [`ResultsError::Damaged`], and the errors of [`Self::open`].
     pub(super) fn check(&self) -> Result<(), ResultsError> {
         if self.is_packed {
             io::copy(&mut self.open()?.take(MAX_FILE), &mut io::sink()).map_err(|source| self.error(source))?;

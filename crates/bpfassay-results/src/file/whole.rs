@@ -35,7 +35,7 @@ impl<'a> WholeResults<'a> {
     /// Writes `results.json` into `directory`, as [`super::write_in`] does.
     ///
     /// # Errors
-    /// Fails if a record cannot be read; otherwise those of [`super::write_in`].
+    /// Fails if a record cannot be read; otherwise the errors of [`super::write_in`].
     pub fn write_in(&self, directory: &OpenDirectory) -> Result<Result<PathBuf, ResultsError>, JournalError> {
         let written = write_value(directory, self);
         self.failed.take().map_or(Ok(written), Err)

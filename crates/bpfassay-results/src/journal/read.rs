@@ -263,8 +263,8 @@ impl JournalLines<'_> {
                 return Ok(());
             }
         };
-        // The last batch can hold an earlier error. A receiver that found one has already stopped,
-        // so a failed send is fine.
+        // The last batch can hold an earlier error. A receiver that found an error has already
+        // stopped, so a failed send is fine.
         let _ = send(batch);
         read
     }

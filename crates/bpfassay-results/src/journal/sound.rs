@@ -115,8 +115,8 @@ impl<'a> Sound<'a> {
         }
         let is_in = self.known(&block.id)?.is_in(boot);
         match &record.outcome {
-            // A failed run possibly never began: its guest did not start, or was already gone. Boot
-            // 0 means that no start was tried.
+            // A failed run possibly never began: its guest did not start, or had already ended.
+            // Boot 0 means that no start was tried.
             Outcome::Failed(failure) if boot > 0 || failure.kind == FailureKind::NotTried => Ok(()),
             Outcome::Refused(Refusal { run: Some(earlier), .. }) if is_in => self.is_of(earlier, &block.id),
             Outcome::Measured(_) | Outcome::Refused(_) if is_in => Ok(()),

@@ -22,7 +22,7 @@ pub(super) struct BlockRecords {
 }
 
 impl BlockRecords {
-    /// Takes the records of the last boot from `entries`, which are about `block`.
+    /// Reads the records of the last boot in `entries`, which are about `block`.
     ///
     /// # Errors
     /// The reason why the block is not kept: the boot was partial, or something failed. A failure

@@ -52,7 +52,7 @@ pub(super) struct StoreDirectory {
 }
 
 impl StoreDirectory {
-    /// Opens the store in `directory`, or makes one in an empty or missing directory.
+    /// Opens the store in `directory`, or creates a store in an empty or missing directory.
     ///
     /// # Errors
     /// [`BlockStoreError::NotAStore`] if the directory has other things in it.
@@ -153,7 +153,7 @@ impl StoreDirectory {
             // The name must survive a crash, as the contents do.
             .and_then(|()| Ok(rustix::fs::fsync(&folder)?));
         done.map_err(|error| {
-            // The draft is gone already if it was renamed.
+            // The draft no longer exists if it was renamed.
             let _ = unlinkat(&drafts, &draft, AtFlags::empty());
             failed(error)
         })

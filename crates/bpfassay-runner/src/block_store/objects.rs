@@ -64,7 +64,7 @@ impl fmt::Debug for Objects {
 }
 
 impl Objects {
-    /// Opens the store at `url`, or makes one if there is nothing.
+    /// Opens the store at `url`, or creates a store if none exists.
     ///
     /// # Errors
     /// [`BlockStoreError::Objects`] if the store cannot be made or opened.
@@ -111,7 +111,7 @@ impl Objects {
         Self { url: url.to_owned(), store, prefix, failures: AtomicU32::new(0) }
     }
 
-    /// Checks that there is a store. A missing one is made if `make`.
+    /// Checks that there is a store. A missing marker is created if `make`.
     pub(super) fn opened(self, make: bool) -> Result<Self, BlockStoreError> {
         let mark = self.prefix.clone().join(MARK);
         match self.ask("look for a store in", self.url.clone(), self.store.head(&mark)) {

@@ -52,7 +52,8 @@ impl RunStore<'_> {
     /// reported and put aside.
     pub(crate) async fn look_up(&self, host_setup: &HostSetup, todo: &ToDo) -> Option<Vec<JournalEntry>> {
         let ToDo { block, past } = todo;
-        // The block is measured here if some of its records count, or if it is to be repeated.
+        // The block is measured by this run if some of its records count, or if it must be
+        // repeated.
         if self.with.fresh || past.attempt > 1 || !past.settled.is_empty() {
             return None;
         }

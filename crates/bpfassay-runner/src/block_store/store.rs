@@ -42,7 +42,7 @@ pub(super) enum LookedUp {
 }
 
 impl BlockStore {
-    /// Opens the store at `place`, or makes one if there is nothing.
+    /// Opens the store at `place`, or creates a store if none exists.
     ///
     /// # Errors
     /// [`BlockStoreError::NotAStore`] if a directory has other things in it.

@@ -39,7 +39,7 @@ impl<'a> Rounds<'a> {
         Self { plan, provenance, tables: BTreeMap::new(), places: HashMap::new() }
     }
 
-    /// Adds `blocks`, which are to be done now.
+    /// Adds `blocks`, which will be done now.
     pub(super) fn begin(&mut self, blocks: &[ToDo]) {
         for ToDo { block, past } in blocks {
             let measured = || block.runs.iter().filter(|run| !run.warm_up);

@@ -38,7 +38,7 @@ struct RunsLeft {
 #[derive(Debug)]
 pub(super) struct Remaining {
     jobs: NonZeroU32,
-    /// Whether guests are still being made.
+    /// Whether guests are still being built.
     makes_guests: bool,
     blocks: BTreeMap<String, RunsLeft>,
     by_cell: BTreeMap<String, Mean>,
@@ -68,7 +68,7 @@ impl Remaining {
         }
     }
 
-    /// Sets whether guests are still being made.
+    /// Sets whether guests are still being built.
     pub(super) fn making_guests(&mut self, makes_guests: bool) {
         self.makes_guests = makes_guests;
     }
@@ -96,7 +96,7 @@ impl Remaining {
         }
     }
 
-    /// Notes that a run of `cell` in `block` is to be done again in another guest.
+    /// Notes that a run of `cell` in `block` must be done again in another guest.
     pub(super) fn again(&mut self, block: &str, cell: &str) {
         if let Some(waiting) = self.blocks.get_mut(block) {
             waiting.cells.push(cell.to_owned());

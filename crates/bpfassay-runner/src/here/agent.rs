@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agent as a process of this system: starts it, gives it its job, and stops it.
+//! The agent as a process of this system: starts the agent, sends the job, and stops the agent.
 
 use std::{
     fs::File,

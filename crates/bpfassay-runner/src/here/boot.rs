@@ -115,7 +115,7 @@ impl RunningBoot<'_> {
         Ok(true)
     }
 
-    /// Records the block after the agent is gone. This system cannot reboot, so earlier records
+    /// Records the block after the agent has ended. This system cannot reboot, so earlier records
     /// stand.
     ///
     /// The exception is the run at index `spoilt`, which left the system changed. If there is a

@@ -10,15 +10,15 @@ use bpfassay_protocol::{probe::Probe, tracer::Refusal};
 use flate2::read::GzDecoder;
 use rustix::io::Errno;
 
-/// Largest configuration, in bytes. Those of distributions have about 300,000.
+/// Largest configuration, in bytes. Configurations of distributions have about 300,000.
 const MAX_CONFIG: u64 = 8 << 20;
 
 /// File in which security modules report the kernel's lockdown (`lockdown_read`,
 /// security/lockdown/lockdown.c).
 const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
-/// Bits of the capabilities that tracing needs (include/uapi/linux/capability.h). The first one
-/// includes the others.
+/// Bits of the capabilities that tracing needs (include/uapi/linux/capability.h). The first
+/// capability includes the others.
 const CAPABILITIES: [(u32, &str); 3] = [(21, "CAP_SYS_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
 
 /// Options for any eBPF program.
@@ -188,7 +188,7 @@ fn forced(set: &BTreeSet<String>, file: &str) -> Option<(String, String)> {
 }
 
 /// Returns the [`CAPABILITIES`] that are not effective in `status`, a `/proc/PID/status`. The list
-/// is empty if the first one is effective.
+/// is empty if the first capability is effective.
 fn incapable(status: &str) -> Vec<&'static str> {
     let effective = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
     let Some(effective) = effective else { return Vec::new() };

@@ -12,8 +12,8 @@ use std::{
 
 use bpfassay_protocol::{ProbeConfiguration, probe::Probe};
 
-/// Probes that count what calls return, by mount and cgroup. Those that count calls of the virtual
-/// file system come first, because most tools do the same.
+/// Probes that count what calls return, by mount and cgroup. Probes that count calls of the virtual
+/// file system come first, because most tools count these calls.
 const PROBES: [Probe; 4] = [Probe::Fexit, Probe::Kretprobe, Probe::RawTracepoint, Probe::Tracepoint];
 
 /// How long a probe can take to attach and detach.

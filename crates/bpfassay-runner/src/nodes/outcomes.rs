@@ -8,7 +8,7 @@ use bpfassay_results::NodeRun;
 
 use crate::{joint_report::RunTogether, sum};
 
-/// Outcomes that wait for those of other nodes.
+/// Outcomes that wait for the outcomes of other nodes.
 #[derive(Debug)]
 pub(super) struct Outcomes {
     of: Vec<VecDeque<NodeRunEnded>>,

@@ -120,7 +120,7 @@ pub enum WrongJob {
         .0.display()
     )]
     NoText(PathBuf),
-    /// Slurm would take the directory's name for another one.
+    /// Slurm would misread the directory's name.
     #[error(
         "{} has {what}, which Slurm takes for something else in the name of a log: \
          name another directory with --output",
@@ -211,7 +211,7 @@ impl SlurmJob {
     }
 
     /// Returns the script for sbatch, with results and logs in `directory`, an absolute path. It
-    /// continues a shard that was begun, so it can be submitted again until nothing is left to do.
+    /// continues a shard that was begun, so it can be submitted again until all boots are measured.
     pub(super) fn script(&self, directory: &Path) -> String {
         let quoted = |path: &Path| shell_command([path]);
         let program = quoted(&self.program);

@@ -17,8 +17,8 @@ pub(super) struct Observed {
     layout: f64,
 }
 
-/// The smallest variance of a point, that of one part in a million: a smaller one would be lost in
-/// rounding.
+/// The smallest variance of a point, for a deviation of one part in a million: a smaller variance
+/// would be lost in rounding.
 const LEAST: f64 = 1e-12;
 
 /// The number of neighbours whose median variance is the usual one.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loads and attaches tools, and does nothing else. Shows whether a tool starts, and what the
-//! verifier and the compiler make of its programs. The tool's reports are not compared. No time is
-//! measured, so there is no metric.
+//! Loads and attaches tools, and does nothing else. Shows whether a tool starts, and how the
+//! verifier and the JIT compiler treat its programs. The tool's reports are not compared. No time
+//! is measured, so there is no metric.
 
 use bpfassay_protocol::job::IorEngine;
 use schemars::JsonSchema;

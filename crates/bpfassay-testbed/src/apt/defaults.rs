@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Default places of packages. The mirror and the archive that the user names come first, then
-//! those of the host, then those that were compiled in.
+//! Default places of packages. The mirror and the archive that the user names come first, then the
+//! host's, then the compiled-in ones.
 
 use std::sync::Once;
 
@@ -31,7 +31,8 @@ pub enum NamedBy {
 /// A mirror of Debian's archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mirror {
-    /// The URI without the suite. Never print that of the host's apt: it can contain a password.
+    /// The URI without the suite. Never print the mirror of the host's apt: it can contain a
+    /// password.
     pub uri: String,
     /// Who names the mirror.
     pub by: NamedBy,
@@ -71,8 +72,8 @@ pub(super) fn report_archive(archive: &AssetSource) {
 }
 
 impl Apt<'_> {
-    /// Returns the mirror to take packages from: the one in the options, else the one of the host's
-    /// apt, else the one that was compiled in. Returns `None` if there is none.
+    /// Returns the mirror for packages: the mirror in the options, else the mirror of the host's
+    /// apt, else the compiled-in mirror. Returns `None` if there is none.
     ///
     /// # Errors
     /// The errors of reading apt's configuration. [`super::AptError::NoArchive`] if it names no
@@ -86,8 +87,8 @@ impl Apt<'_> {
         Ok(named(&options.mirror, NamedBy::User).or_else(|| named(&options.defaults.mirror, NamedBy::Default)))
     }
 
-    /// Returns the archive that keeps what mirrors drop, and who names it: the one in the options,
-    /// else the one that was compiled in.
+    /// Returns the archive of packages that mirrors have dropped, and who names it: the archive in
+    /// the options, else the compiled-in archive.
     #[must_use]
     pub fn archive(&self) -> Option<(&AssetSource, NamedBy)> {
         let options = self.options();

@@ -41,7 +41,7 @@ impl Apt<'_> {
     /// arrived and was checked is removed from `left`. A file without a URI stays.
     ///
     /// # Errors
-    /// An error of the server: the first one, after all files were asked for, or at once if the
+    /// An error of the server: the first error after all files were requested, or at once if the
     /// server does not answer. An error of this machine is returned at once.
     pub(super) fn transfer_directly(
         &self,

@@ -53,7 +53,7 @@ pub enum AptError {
         /// apt's message.
         detail: String,
     },
-    /// The mirror does not have what was asked for.
+    /// The mirror does not have the requested file.
     #[error(
         "the mirror of suite {suite} does not have what was asked for ({detail}): mirrors drop old suites; name a mirror that has it in the host's apt sources"
     )]

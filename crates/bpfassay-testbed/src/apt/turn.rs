@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The order of downloads. They wait for urgent ones, because a mirror or a line can give all
-//! downloads together no more than one alone.
+//! The order of downloads. They wait for urgent downloads, because parallel downloads share the
+//! bandwidth of the mirror or the line.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 

@@ -11,7 +11,7 @@ use std::{
 use super::{Cache, CacheAccess, CacheCheck, Digest, Hasher, create_parent, entries, stamp::Stamp};
 use crate::{Error, Result};
 
-/// Limit on a stamp, in bytes. Real ones have about 100.
+/// Limit on a stamp, in bytes. Real stamps have about 100.
 const MAX_STAMP: u64 = 1 << 12;
 
 /// A file in the cache.
@@ -59,7 +59,7 @@ impl Cache {
         self.root.join("objects").join(&name[..2]).join(&name[2..])
     }
 
-    /// Returns the object `digest`, if it exists. A damaged one is reported and removed.
+    /// Returns the object `digest`, if it exists. A damaged object is reported and removed.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be read, or [`Error::Damaged`] if a damaged one cannot be
@@ -123,7 +123,7 @@ impl Cache {
     /// # Errors
     /// - [`Error::Mismatch`]: the content has another digest than expected.
     /// - [`Error::DiskFull`], [`Error::Io`]: the content cannot be stored.
-    /// - What `failed` returns.
+    /// - The errors that `failed` returns.
     pub(crate) fn add_from(
         &self,
         what: &str,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Broken-off downloads in `tmp/partial`, for continuing them. Each is named by its final SHA-256.
 //!
-//! Nothing here is trusted: whoever takes a file compares the hash when it is complete. Files keep
-//! the server's modification time, by which a server knows whether its file is still the same.
+//! Nothing in this directory is trusted: the caller compares the hash of a complete file. Files
+//! keep the server's modification time, by which a server knows whether its file is still the same.
 
 use std::{
     fs, io,

@@ -39,7 +39,8 @@ pub const MARKER: &str = "bpfassay-cache";
 const MARKER_TEXT: &str = "bpfassay cache 1\n";
 const MARKER_START: &str = "bpfassay cache ";
 
-/// The directories of a cache. All are made at once, so that no other user can make one first.
+/// The directories of a cache. All directories are created at once, so that no other user can
+/// create one first.
 const PARTS: [&str; 7] = ["objects", "trees", "records", "apt", "locks", "tmp", "logs"];
 /// How many of them the first version of the cache had.
 const FIRST_PARTS: usize = 6;
@@ -54,10 +55,10 @@ enum PlaceState {
     Empty,
 }
 
-/// Opens the cache in `root`. Makes one if the directory is missing or empty.
+/// Opens the cache in `root`. Creates a cache if the directory is missing or empty.
 ///
 /// # Errors
-/// [`Error::NotACache`] if anything else is there. [`Error::Io`].
+/// [`Error::NotACache`] if the directory has other contents. [`Error::Io`].
 pub(super) fn open(root: &Path) -> Result<(OwnedFd, CacheAccess)> {
     match fs::metadata(root) {
         Ok(metadata) if !metadata.is_dir() => return Err(refusal(root, "it is no directory")),
@@ -189,7 +190,7 @@ fn check_part(root: &Path, directory: BorrowedFd<'_>, part: &str, make: bool) ->
             Err(refusal(root, problem))
         }
         Err(Errno::NOENT) if make => match rustix::fs::mkdirat(directory, part, Mode::from_raw_mode(0o755)) {
-            // Another process may have made it first: check that one.
+            // Another process may have created the cache first: check that cache.
             Ok(()) | Err(Errno::EXIST) => check_part(root, directory, part, false),
             Err(error) => Err(io_error("create", &path, error)),
         },

@@ -28,7 +28,8 @@ pub(super) fn open_directory(parent: BorrowedFd<'_>, name: impl rustix::path::Ar
     rustix::fs::openat(parent, name, flags, Mode::empty())
 }
 
-/// Removes the entry at `path` below `root`, with everything in it. A missing one is fine.
+/// Removes the entry at `path` below `root`, with everything in it. A missing entry is not an
+/// error.
 ///
 /// # Errors
 /// The system's errors. Also a path that leaves `root`, by `..` or a symbolic link.
@@ -55,8 +56,8 @@ pub(super) fn remove_below(root: BorrowedFd<'_>, path: &Path) -> io::Result<()> 
     Ok(remove_at(directory.as_fd(), &name)?)
 }
 
-/// Removes the entry `name` of `parent` with everything in it, however deep. A missing one is fine.
-/// Mounted file systems stay with their content, because they do not belong to the cache.
+/// Removes the entry `name` of `parent` with everything in it, however deep. A missing entry is not
+/// an error. Mounted file systems stay with their content, because they do not belong to the cache.
 ///
 /// # Errors
 /// The errors of unlinkat(2), openat2(2) and renameat(2) for the entry or its content. A mount
@@ -104,7 +105,8 @@ fn empty_into(top: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> Result<(), E
     remove_directory(top, name)
 }
 
-/// Removes the entry `name` of `parent`, unless it is a directory. Returns whether it is gone.
+/// Removes the entry `name` of `parent`, unless it is a directory. Returns whether it no longer
+/// exists.
 fn unlink(parent: BorrowedFd<'_>, name: &CStr) -> Result<bool, Errno> {
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),

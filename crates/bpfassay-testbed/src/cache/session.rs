@@ -85,7 +85,7 @@ fn own(tmp: BorrowedFd<'_>, path: &Path) -> io::Result<fs::File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = fs::File::from(rustix::fs::openat(&directory, OWNER, flags, Mode::from_raw_mode(0o600))?);
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    // For people who look.
+    // For people who read the file.
     writeln!(file, "{}", std::process::id())?;
     Ok(file)
 }
@@ -128,7 +128,8 @@ pub(crate) fn sweep(
     Ok(())
 }
 
-/// Opens the directory `name` if it is ours and its owner is gone, as the returned lock proves.
+/// Opens the directory `name` if it belongs to this user and its owner has ended, as the returned
+/// lock proves.
 fn abandoned(tmp: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<Option<OwnedFd>, Errno> {
     let stat = rustix::fs::statat(tmp, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let ours = stat.st_uid == rustix::process::geteuid().as_raw();
@@ -170,7 +171,7 @@ impl Scratch {
         Ok(Self { directory, _session: None })
     }
 
-    /// Creates a directory inside that of `session`.
+    /// Creates a directory inside the directory of `session`.
     ///
     /// # Errors
     /// [`Error::Io`] if the directory cannot be made.

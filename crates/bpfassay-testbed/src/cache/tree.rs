@@ -71,7 +71,7 @@ impl Cache {
     /// # Errors
     /// - [`Error::DiskFull`]: fewer than `needed` bytes are free.
     /// - [`Error::Io`], [`Error::Damaged`]: the cache cannot be read or written.
-    /// - What `fill` returns.
+    /// - The errors that `fill` returns.
     pub fn make_tree<E: From<Error>>(
         &self,
         kind: &str,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tells what takes space in a cache and when it was used, and removes what was not used for long.
+//! Lists what uses space in a cache and when it was last used, and removes what was not used for a
+//! long time.
 //!
 //! The time of last use is the modification time of a file that is read at each use: an object's
 //! stamp, or a tree's listing. Uses renew it at most once an hour. Earlier versions did not renew
@@ -23,7 +24,7 @@ const RESOLUTION: Duration = Duration::from_secs(3600);
 /// Kinds of items in a cache.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ItemKind {
-    /// A Debian package file. It is needed again only if what was unpacked from it is gone.
+    /// A Debian package file. It is needed again only if the unpacked files no longer exist.
     Package,
     /// An initramfs segment of guests.
     Segment,

@@ -19,8 +19,8 @@ pub(super) struct Installed {
 }
 
 impl Installed {
-    /// Finds every module file of the tree. `updates` and `extra` win over `kernel`, as with
-    /// depmod.
+    /// Finds every module file of the tree. `updates` and `extra` have precedence over `kernel`, as
+    /// with depmod.
     ///
     /// # Errors
     /// [`ModulesError::Read`] if the tree cannot be read, or has none of these directories.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks whether programs that were built before are what their sources give: builds them again
-//! from nothing and compares.
+//! without the cache and compares.
 
 use bpfassay_protocol::Arch;
 
@@ -56,8 +56,8 @@ impl BuiltBefore {
 }
 
 /// Builds the programs for `archs` again and compares them, byte for byte, with those that each
-/// place of `sources` offers. If there is no place, compares them with those in the cache. Uses no
-/// results of earlier builds, and keeps nothing of this build.
+/// place of `sources` offers. If there is no place, compares them with the programs in the cache.
+/// Uses no results of earlier builds, and keeps nothing of this build.
 ///
 /// # Errors
 /// [`Error::Build`] if there are no sources, a build fails, or programs to compare with are

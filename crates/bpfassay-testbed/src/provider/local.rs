@@ -114,7 +114,7 @@ impl LocalKernel {
     }
 
     /// Returns the modules that the configuration requires and that the kernel's packages lack.
-    /// `nfs` adds those of an NFS mount. Returns nothing if the kernel is not from packages.
+    /// `nfs` adds the modules of an NFS mount. Returns nothing if the kernel is not from packages.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Modules`] if the configuration or the modules cannot be read.

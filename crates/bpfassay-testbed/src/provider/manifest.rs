@@ -57,8 +57,8 @@ impl Provider for ManifestFile {
     }
 }
 
-/// Puts the real IOR of the request into the guests of its architecture. It replaces one that they
-/// have.
+/// Puts the real IOR of the request into the guests of its architecture. It replaces an IOR that
+/// these guests already have.
 ///
 /// # Errors
 /// [`crate::Error::Overlay`] for a directory tree without an IOR, and the errors of the cache.

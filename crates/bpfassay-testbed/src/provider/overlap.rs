@@ -4,8 +4,8 @@
 //! architecture are available.
 //!
 //! This module decides only the order and the priority; callers provide the kernels and programs.
-//! Work that the first guest does not need yields the CPU to work that it needs, and to runs that
-//! are measured in the meantime.
+//! Work for later guests yields the CPU to work for the first guest, and to runs that are measured
+//! in the meantime.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

@@ -8,8 +8,8 @@ use super::{ProgressStep, ProgressUnit};
 /// Shortest duration of a step before its remaining time is estimated, in seconds.
 const MATURE: f64 = 3.0;
 
-/// Shortest remaining time to report, in seconds. A shorter time is over before its estimate is
-/// right within a factor of two.
+/// Shortest remaining time to report, in seconds. A shorter step ends before its estimate is right
+/// within a factor of two.
 const SHORTEST: f64 = 5.0;
 
 /// Added to the nice value of threads that work for any guest but the first. At 19, the scheduler
@@ -22,7 +22,7 @@ thread_local! {
 
 /// Lowers the CPU priority of this thread, and of processes that it starts, from now on. Stages
 /// that this thread begins later get no time estimates. The priority stays low, because raising it
-/// takes a privilege.
+/// needs a privilege.
 pub fn yield_from_now() {
     if !YIELDS.replace(true) {
         // Affects only the calling thread (nice(2), "C library/kernel differences"). A failure

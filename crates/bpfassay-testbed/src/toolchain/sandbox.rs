@@ -39,7 +39,7 @@ pub struct Sandbox<'a> {
 /// In a user namespace, a mount keeps the restrictions of its file system on the host. A remount
 /// has to repeat them, which the second attempt does. Debian has `chroot` in `/usr/sbin`, which is
 /// only in root's path. `/proc` is mounted again where that is allowed. Containers that hide parts
-/// of it do not allow that, so the host's is bound there.
+/// of `/proc` do not allow this mount, so the sandbox gets a bind mount of the host's `/proc`.
 const SCRIPT: &str = r#"
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(&printed, b"running\n");
         caller.kill().unwrap();
         caller.wait().unwrap();
-        // The stream ends when the last process that holds it is gone.
+        // The stream ends when the last process that has it open has ended.
         assert_eq!(output.read_to_end(&mut Vec::new()).unwrap(), 0);
     }
 }

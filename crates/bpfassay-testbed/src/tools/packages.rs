@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Debian packages of tools: those of [`crate::testbed_lock`] if it has all of them, else the
-//! newest of an index.
+//! The Debian packages of tools: the packages of [`crate::testbed_lock`] if it has all of them,
+//! else the newest packages of an index.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,7 +100,7 @@ fn of_one_suite(wanted: &WantedPackages) -> Result<Option<(&str, &BTreeSet<Strin
     Ok(Some((suite, names)))
 }
 
-/// Warns that the packages `wanted` of the lock are gone.
+/// Warns that the packages `wanted` of the lock are no longer available.
 pub(super) fn warn_of_dropped(arch: Arch, wanted: &WantedPackages, detail: &str) {
     let names: Vec<&str> = wanted.values().flatten().map(String::as_str).collect();
     tracing::warn!(

@@ -42,7 +42,7 @@ struct CpioEntry {
 /// package's header.
 pub(super) fn read(reader: &mut dyn Read, table: &FileTable, take: &mut Taker<'_>) -> Result<(), UnpackFault> {
     let mut at = 0;
-    // The last of several names has the content. Earlier ones are empty.
+    // The last of several names has the content. Earlier entries of the file are empty.
     let mut waiting: BTreeMap<(u32, u32, u32), Vec<Vec<u8>>> = BTreeMap::new();
     let mut count = 0;
     while let Some(entry) = next(reader, &mut at, table)? {

@@ -65,7 +65,7 @@ pub(super) fn read(reader: &mut dyn Read, take: &mut Taker<'_>) -> Result<(), Un
     }
 }
 
-/// Data from extra headers before an entry, which override those of its header.
+/// Data from extra headers before an entry, which override the data of the entry's header.
 #[derive(Default)]
 struct Next {
     path: Option<Vec<u8>>,

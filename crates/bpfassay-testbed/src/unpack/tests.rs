@@ -352,7 +352,7 @@ fn what_is_no_package_or_too_large_is_refused() {
     assert!(error.to_string().contains("check that it exists"), "{error}");
 }
 
-/// The result must equal that of dpkg and tar, with each of dpkg's compressions.
+/// The result must equal the result of dpkg and tar, with each of dpkg's compressions.
 #[test]
 fn what_dpkg_packs_is_unpacked_as_by_dpkg() {
     if lacks("dpkg-deb", "dpkg") {

@@ -74,8 +74,8 @@ pub fn of_arch<T: SourceEntry>(list: &[T], arch: Arch) -> impl Iterator<Item = (
     list.iter().enumerate().filter(move |(_, entry)| entry.archs().is_empty() || entry.archs().contains(&arch))
 }
 
-/// The entry of `list` for `kernel` on `arch`, with its index. An entry that names the kernel wins
-/// over one that names none.
+/// The entry of `list` for `kernel` on `arch`, with its index. An entry that names the kernel has
+/// precedence over an entry that names none.
 #[must_use]
 pub fn of_target<'a, T: SourceEntry>(list: &'a [T], arch: Arch, kernel: &str) -> Option<(usize, &'a T)> {
     let is_named = |entry: &T| entry.kernels().iter().any(|series| is_of_series(kernel, series));

@@ -17,8 +17,8 @@ pub(super) struct Aliases(BTreeMap<(Whose, String), Option<String>>);
 
 impl Aliases {
     /// Finds aliases. An unknown name stands for an unreported subject if a figure under that name
-    /// is exactly what this subject alone lacks. If several subjects fit, the one whose last path
-    /// component is the name wins.
+    /// is exactly what this subject alone lacks. If several subjects fit, the subject whose last
+    /// path component is the name counts.
     pub(super) fn found(figures: &[ComparedFigure<'_>], truth: &Truth) -> Self {
         let mut found = Self::default();
         if !truth.is_whole_system {

@@ -42,7 +42,7 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// How the start of a tool went.
+/// The outcome of the start of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
     /// The tool became ready.
@@ -56,8 +56,8 @@ pub enum Start {
     },
     /// The tool or the kernel refused. The step tells loading from attaching.
     Refused(Refusal),
-    /// The tool ended or exceeded its deadline before it was ready. Nothing shows whether it had
-    /// loaded.
+    /// The tool ended or exceeded its deadline before it was ready. Nothing shows whether the tool
+    /// had loaded.
     NotReady {
         /// The observation: exit status, output tail.
         message: String,

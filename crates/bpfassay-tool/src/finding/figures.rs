@@ -213,7 +213,8 @@ pub(super) const NONE: &str = "no figure of it can be compared with the truth";
 pub(super) struct EvidenceTally {
     pub(super) evidence: Vec<EvidenceLine>,
     pub(super) evaluated: bool,
-    /// Why the kind is not clear although it was evaluated: the difference can come from others.
+    /// Why the kind is not clear although it was evaluated: the difference can come from other
+    /// processes.
     pub(super) open: Option<String>,
 }
 

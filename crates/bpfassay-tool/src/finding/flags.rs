@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that take the flags of vectored calls for the return value. A program that assumes the
+//! Programs that read the flags of vectored calls as the return value. A program that assumes the
 //! four arguments of `vfs_read` does this: `vfs_readv` and `vfs_writev` have five since Linux 4.6.
 //! Such a tool lacks the bytes of these calls, and counts the sum of their flags as bytes.
 
@@ -18,7 +18,7 @@ const TAKEN: &str = "takes argument 5 for a number of 64 bits, where the return 
 /// include/uapi/linux/fs.h). The kernel refuses others.
 const MOST: u64 = 0x1ff;
 
-/// The program that takes the flags of `operation` for the return value, if there is one.
+/// The program that reads the flags of `operation` as the return value, if there is one.
 fn program(checked: &[Checked], operation: Operation) -> Option<&Checked> {
     let (_, function) = FUNCTIONS.iter().find(|(of, _)| *of == operation)?;
     checked.iter().find(|one| {

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{ReportedFigure, Whose};
 
-/// Explains figures by cgroup or mount in which one subject has the amounts of several, and the
-/// others have nothing.
+/// Explains figures by cgroup or mount in which one subject has the amounts of several subjects,
+/// and the other subjects have nothing.
 pub(super) fn explain(tally: &mut EvidenceTally, differences: &mut Differences<'_>, whose: Whose) {
     let Differences { figure, comparisons, grown, .. } = differences;
     if figure.whose != whose {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Subjects that a tool reports nothing about, although it counts their operations elsewhere. The
-//! mount, cgroup or process is missed, and not the operation.
+//! Subjects that a tool reports nothing about, although it counts their operations for other
+//! subjects. The mount, cgroup or process is missed, and not the operation.
 
 use bpfassay_protocol::Operation;
 

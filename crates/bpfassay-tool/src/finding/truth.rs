@@ -20,7 +20,7 @@ pub struct Truth {
     /// All operations, each listed once.
     pub shares: Vec<CallShare>,
     /// The part of `shares` that a correct tool can lack. It includes operations after the tool's
-    /// last report and before the truth was read. It also includes those of the agent, kernel
+    /// last report and before the truth was read. It also includes calls of the agent, kernel
     /// threads and the tool itself.
     pub optional: Vec<CallShare>,
     /// The part of `shares` that a figure by process can lack: what the agent's fork did under the

@@ -32,7 +32,7 @@ pub(super) struct ToolDraft {
 pub(super) struct DraftFigure {
     pub(super) value: String,
     pub(super) labelled: Vec<(String, String)>,
-    /// The operations; empty if they are to be decided.
+    /// The operations; empty if the user must decide.
     pub(super) operations: Vec<Operation>,
     pub(super) unit: Option<CountedUnit>,
     pub(super) scale: u64,

@@ -77,7 +77,7 @@ pub(super) fn attribute(field: &Field<'_, '_>) -> Result<String, Reported> {
 
 fn named(field: &Field<'_, '_>, of: &str, may_be: impl Fn(char) -> bool) -> Result<String, Reported> {
     let text = field.text()?;
-    // A program that gets this name would take it for an option.
+    // A program that gets this name would parse it as an option.
     let is_option = text.starts_with('-');
     if (1..=100).contains(&text.len()) && !is_option && text.chars().all(may_be) {
         return Ok(text.to_owned());

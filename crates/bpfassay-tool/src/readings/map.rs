@@ -53,7 +53,7 @@ pub(super) fn read<'f>(
     Ok(())
 }
 
-/// Records a disappeared key in `all`. `samples` are its last ones.
+/// Records a disappeared key in `all`. `samples` are its last samples.
 fn vanish(all: &mut Vec<Vanished>, samples: Vec<Sample>, last_ns: u64, lacking_ns: u64) {
     for Sample { figure, subject, value, .. } in samples.into_iter().filter(|sample| sample.value > 0) {
         match all.iter_mut().find(|one| (one.figure, &one.subject) == (figure, &subject)) {

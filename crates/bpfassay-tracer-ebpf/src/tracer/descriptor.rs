@@ -16,7 +16,7 @@ use super::{
     opened::opened,
 };
 
-/// `EBADF`, the result of an open whose file has gone already.
+/// `EBADF`, the result of an open whose file is already closed.
 const BAD_DESCRIPTOR: i64 = -9;
 
 #[repr(C)]

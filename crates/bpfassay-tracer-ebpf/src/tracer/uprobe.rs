@@ -130,7 +130,7 @@ struct Call {
     wanted: u32,
 }
 
-/// Calls by thread, separate from those of the C library, which MPI-IO calls. LRU eviction removes
+/// Calls by thread, separate from calls of the C library, which MPI-IO calls. LRU eviction removes
 /// entries of threads that have exited.
 #[map(name = "pending_mpi")]
 static PENDING: LruHashMap<u32, Call> = LruHashMap::with_max_entries(8192, 0);

@@ -84,9 +84,9 @@ fn variant_of(operation: Operation, number: u32) -> Result<Option<Variant>, Deco
     }
 }
 
-/// Decodes the key of the layout with paths. Mount and device are those of the topmost mount that
-/// is now at the path. They are 0 if nothing is mounted at the path, as for truncated paths. A
-/// mount that another one covers is not distinguished from it.
+/// Decodes the key of the layout with paths. Mount and device are of the topmost mount that is now
+/// at the path. They are 0 if nothing is mounted at the path, as for truncated paths. A mount that
+/// another one covers is not distinguished from it.
 ///
 /// # Errors
 /// [`DecodeError::Size`] if `bytes` do not have the size of a key with a path.

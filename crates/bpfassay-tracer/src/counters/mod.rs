@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads what the attached programs count, and what they lost: maps and ring buffer, bytes to rows,
-//! misses. Attaching programs is elsewhere (`loader`).
+//! misses. The module `loader` attaches programs.
 
 pub(crate) mod decode;
 pub(crate) mod error;

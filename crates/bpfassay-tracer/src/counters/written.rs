@@ -110,7 +110,7 @@ mod tests {
         let mut reader = CounterMaps::new(maps).unwrap();
         let failures = |reader: &mut CounterMaps| reader.losses(&[]).unwrap().map_insert_failures;
         for cgroup in 1..4 {
-            // The key has a cgroup that each run makes again.
+            // The key has a cgroup, and each run creates a new one.
             let key = words(&[cgroup, 7, 3]);
             counters.update(&key, &words(&[1, 4096, 0])).unwrap();
             latencies.update(&key, &words(&[1; LATENCY_SLOTS])).unwrap();

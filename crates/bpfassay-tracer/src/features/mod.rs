@@ -3,7 +3,7 @@
 //! version.
 //!
 //! Each trial loads, creates or attaches one thing by its own system calls, and records the
-//! kernel's answer. Expectations of a kernel, and verdicts, are elsewhere.
+//! kernel's answer. The host has expectations of a kernel, and verdicts.
 
 pub(crate) mod attach;
 mod btf;

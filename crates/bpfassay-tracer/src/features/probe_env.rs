@@ -30,7 +30,7 @@ impl Kernel {
         self.find(name, Kind::Function, "function")
     }
 
-    /// Returns the id of a structure. The errors are those of [`Self::function`].
+    /// Returns the id of a structure. The errors are the errors of [`Self::function`].
     pub(super) fn structure(&self, name: &str) -> Result<u32> {
         self.find(name, Kind::Struct, "structure")
     }

@@ -2,8 +2,8 @@
 //! Loads and attaches the programs of a probe configuration.
 //!
 //! `plan` is the common part of the loaders. Each loader has a folder, with a function that accepts
-//! a probe configuration and [`Options`] and returns [`Loaded`], and a line in [`load`]. Reading
-//! what the programs count is elsewhere (`counters`).
+//! a probe configuration and [`Options`] and returns [`Loaded`], and a line in [`load`]. The module
+//! `counters` reads the counts of the programs.
 
 pub(crate) mod aya;
 pub(crate) mod libbpf;

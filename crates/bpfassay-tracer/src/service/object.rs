@@ -118,7 +118,7 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
         fs::create_dir_all(directory).map_err(|source| ObjectError::Pin { path: directory.clone(), source })?;
         loaded.pin(directory).map_err(|(path, source)| ObjectError::Pin { path, source })?;
     }
-    // The port opens after everything is attached: a client that can connect takes the program for
+    // The port opens after everything is attached: a client that can connect treats the program as
     // ready.
     let page = if maps.is_empty() { Page::Nothing } else { Page::Map };
     let mut endpoint = Endpoint::bind(Address::Tcp((Ipv4Addr::LOCALHOST, args.port).into()), page)?;

@@ -36,8 +36,8 @@ fn seconds_of_stall(ticks: u64) -> u64 {
 
 impl KernelIncident {
     /// Returns how long the incident had lasted at least, according to the report. Stalls, lockups
-    /// and hung tasks are reported long after they began. Returns `None` if the report does not
-    /// tell, or claims that it began before the kernel.
+    /// and hung tasks are reported long after they began. Returns `None` if the report has no
+    /// duration, or a duration longer than the uptime.
     #[must_use]
     pub fn lasted(&self) -> Option<Duration> {
         use KernelIncidentKind::{HungTask, RcuStall, SoftLockup};
@@ -187,7 +187,8 @@ mod tests {
                 &[],
                 Some(20),
             ),
-            // A clock of 100 Hz, and a shorter time limit with at most 1000 Hz.
+            // A kernel with 100 ticks per second, and a shorter time limit with at most 1000 ticks
+            // per second.
             (RcuStall, "rcu: INFO: rcu_preempt self-detected stall on CPU", &["(t=2105 jiffies g=1 q=2)"], Some(20)),
             (RcuStall, "rcu: INFO: rcu_preempt self-detected stall on CPU", &["(t=2003 jiffies g=1 q=2)"], Some(1)),
             // The report has no duration, or an impossible one.

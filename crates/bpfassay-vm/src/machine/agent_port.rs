@@ -19,9 +19,9 @@ pub(crate) struct AgentPort {
 impl MachineDevice for AgentPort {
     fn arguments(&self) -> Vec<OsString> {
         let mut all = channel("agent", descriptor::AGENT, self.clock).to_vec();
-        // Port 0 is reserved for a console, hence two ports. The bus is on PCI, which all three
-        // boards have. The `virtio-mmio` transport is a module in some distribution kernels and
-        // built into others.
+        // Port 0 is reserved for a console, so there are two ports. The bus is on PCI, which all
+        // three boards have. The `virtio-mmio` transport is a module in some distribution kernels
+        // and built into others.
         let mut bus = "virtio-serial-pci,id=serial,max_ports=2".to_owned();
         if self.clock == GuestClock::Instructions {
             // A host thread would read the guest's output some time later through an ioeventfd. The

@@ -33,8 +33,8 @@ pub(crate) struct KernelParams {
 impl MachineDevice for KernelParams {
     fn kernel_parameters(&self) -> Vec<String> {
         let mut parameters = vec![
-            // A panic resets the machine at once, and `-no-reboot` makes QEMU exit. The trace is on
-            // the console by then.
+            // A panic resets the machine at once, and `-no-reboot` makes QEMU exit. The trace is
+            // already on the console.
             "panic=-1",
             // After an oops no measurement is valid, and a guest with a dead nfsd thread would only
             // hang.

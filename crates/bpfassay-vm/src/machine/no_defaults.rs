@@ -5,8 +5,8 @@ use std::ffi::OsString;
 
 use crate::device::{MachineDevice, arguments};
 
-/// No default devices, no display, no NIC except that of `network.rs`, no user configuration. QEMU
-/// exits when the guest reboots.
+/// No default devices, no display, no NIC except the NIC of `network.rs`, no user configuration.
+/// QEMU exits when the guest reboots.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NoDefaults;
 

@@ -112,8 +112,8 @@ impl GuestWatch {
     /// Returns the next alarm and its instant.
     pub(super) fn next_alarm(&self) -> Option<(Instant, Alarm)> {
         let is_undecided = !self.classifier.is_decided();
-        // While the owner does not take events, the guest cannot report progress. The time of its
-        // phase is then paused, but not that of the boot.
+        // While the owner does not take events, the guest cannot report progress. The deadline of
+        // the phase is then paused, but not the deadline of the boot.
         let phase_end = self.end_of_phase().filter(|_| self.queue.len() < EVENT_BACKLOG && is_undecided);
         let phase_end = phase_end.filter(|end| self.last_look.is_none_or(|(_, asked_for)| asked_for != *end));
         let whole_boot_end = self.whole_boot.and_then(|seconds| self.started.checked_add(Duration::from_secs(seconds)));
@@ -137,7 +137,7 @@ impl GuestWatch {
             GuestEvent::Stopped(state) => self.end(EndReason::QemuStopped { state }, now),
             GuestEvent::MonitorClosed => self.open.monitor = false,
             GuestEvent::StopRequest(request) => {
-                // A missing request means that the owner is gone, and nothing needs the guest any
+                // A missing request means that the owner has ended, and nothing needs the guest any
                 // more.
                 let grace = request.map_or(Duration::ZERO, |StopRequest { grace }| grace);
                 self.open.stop_requests = !grace.is_zero();

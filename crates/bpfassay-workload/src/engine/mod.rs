@@ -46,7 +46,7 @@ use test_run::{Lead, TestRun};
 /// Exit status of a run that found wrong data (`-W`, `-R`).
 pub const DATA_ERRORS: u8 = 1;
 
-/// Exit status of a rank that stopped because another one failed. The run has the status of that
+/// Exit status of a rank that stopped because another rank failed. The run has the status of that
 /// other rank.
 const ABORTED: u8 = 6;
 
@@ -66,7 +66,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Runs all tests. Returns the exit status: 0, [`DATA_ERRORS`], or that of a rank's error
+    /// Runs all tests. Returns the exit status: 0, [`DATA_ERRORS`], or the status of a rank's error
     /// ([`EngineError::exit_status`]). The rank has written the error to standard error.
     ///
     /// The environment names the control channel (`bpfassay_protocol::control`). Several ranks are

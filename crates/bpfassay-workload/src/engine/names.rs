@@ -42,7 +42,7 @@ pub(crate) fn test_file(io: &mut impl Io, options: &Options, owner: Owner) -> Re
 
 /// Turns `/dir/file` into `/dir/RANK/file`. Checks and makes the directory in the same way as IOR.
 fn own_directory(io: &mut impl Io, root: &str, owner: Owner) -> Result<String, EngineError> {
-    // If no slash follows the first character, IOR takes that character for the directory.
+    // If no slash follows the first character, IOR uses that character as the directory.
     let cut = match root.rfind('/') {
         Some(at) => at + 1,
         None => root.chars().next().map_or(0, char::len_utf8),

@@ -137,7 +137,7 @@ impl Team {
             .collect())
     }
 
-    /// Returns the same ranks as those of one of several nodes.
+    /// Returns the same ranks as the ranks of one of several nodes.
     pub(crate) const fn on(mut self, node: NodeOf) -> Self {
         self.node = node;
         self
@@ -158,7 +158,7 @@ impl Team {
         self.size
     }
 
-    /// Returns the number of this rank among those of all nodes.
+    /// Returns the number of this rank among the ranks of all nodes.
     pub(crate) const fn task(&self) -> u32 {
         self.node.index * self.size + self.rank
     }
@@ -252,8 +252,8 @@ fn wake(generation: &AtomicU32) {
 }
 
 /// Runs `work` as every rank, each in its own process (a single rank in this process). Returns the
-/// exit status: 0, or that of the first rank that failed. Each rank has space for `times` call
-/// times.
+/// exit status: 0, or the status of the first rank that failed. Each rank has space for `times`
+/// call times.
 ///
 /// # Errors
 /// [`EngineError::Ranks`] if processes cannot be made, [`EngineError::Killed`] if one was killed.

@@ -73,7 +73,7 @@ pub(crate) fn totals(options: &Options, tasks: u32, result: &TestResult, is_writ
 
 pub(crate) fn parameters(options: &Options, index: u32, per_node: u32) -> Vec<Setting> {
     use Setting::{Number, Text};
-    // IOR's letters for the packets here differ from those of the option.
+    // IOR's letters for the packets here differ from the letters of the option.
     let letter = ["g", "t", "o", "i"].get(usize::from(options.packet.number())).copied().unwrap_or_default();
     let number = |key, value: bool| Number(key, value.into());
     vec![

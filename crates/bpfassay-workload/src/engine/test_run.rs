@@ -230,7 +230,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         Ok(())
     }
 
-    /// Waits until every rank has arrived, also those of other nodes: the agent makes rank 0 wait
+    /// Waits until every rank has arrived, also ranks of other nodes: the agent makes rank 0 wait
     /// for them.
     fn meet(&mut self) -> Result<(), EngineError> {
         self.team.barrier()?;
@@ -415,7 +415,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         let span = |from: usize, to: usize| (most(to) as f64 - least(from) as f64) / 1e9;
         let moved: u64 = numbers.iter().map(|numbers| numbers[1]).sum();
         let sizes = numbers.iter().map(|numbers| numbers[0]);
-        // The share of this node. All nodes have the same share of a file that they share.
+        // The share of this node. All nodes have equal parts of a file that they share.
         let nodes = u64::from(self.team.nodes());
         let expected = self.backend.aggregate / nodes;
         let on_disk = if options.file_per_process {

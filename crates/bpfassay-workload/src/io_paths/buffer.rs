@@ -58,7 +58,7 @@ pub(crate) fn first_difference(bytes: &[u8], seed: u64, offset: u64) -> Option<u
 }
 
 /// Returns the byte of `seed` at `position`, from the words of SplitMix64 (Steele, Lea and Flood
-/// 2014). Neither shifted data nor the data of another seed look right.
+/// 2014). Neither shifted data nor the data of another seed pass the check.
 fn at(seed: u64, position: u64) -> u8 {
     let mut word = (seed << 32).wrapping_add(position / 8 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

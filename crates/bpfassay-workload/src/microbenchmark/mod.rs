@@ -25,7 +25,7 @@ use crate::engine::{
     control::{self, Control},
 };
 
-/// The most operations: at a hundred nanoseconds each they take a day.
+/// Largest number of operations: at a hundred nanoseconds each they take a day.
 pub const MAX_OPERATIONS: u64 = 1_000_000_000_000;
 
 /// One run of a microbenchmark.
@@ -172,7 +172,7 @@ impl Line {
     }
 }
 
-/// Does `ours` in this thread and `theirs` in another one, both within the phase.
+/// Does `ours` in this thread and `theirs` in another thread, both within the phase.
 fn side_by_side(
     phase: &mut Phase,
     ours: impl FnOnce() -> Result<Events, MicrobenchmarkError>,

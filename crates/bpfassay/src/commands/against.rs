@@ -110,8 +110,8 @@ impl Judged {
         self.bisect
     }
 
-    /// Returns the exit code. `code` is that of the measurement itself; `by_host` tells that the
-    /// host failed, so part was not measured.
+    /// Returns the exit code. `code` is the exit code of the measurement itself. With `by_host`,
+    /// the host failed, so a part was not measured.
     pub(super) const fn code(&self, code: u8, by_host: bool) -> u8 {
         match (&self.judgement, self.bisect) {
             (_, true) if by_host => BISECT_ABORTED,
@@ -155,9 +155,9 @@ pub(super) fn for_bisect(outcome: CommandOutcome) -> CommandOutcome {
 /// system.
 type BootPlace<'a> = (Arch, &'a str, &'a str, &'a str);
 
-/// Judges the kernel of `new`, which `comparison` compares with another. A place where not even the
-/// baseline could be measured says nothing, because no tool is to blame. A regression elsewhere
-/// still counts.
+/// Judges the kernel of `new`, which `comparison` compares with another. If not even the baseline
+/// could be measured in a place, no tool is to blame, and the place does not count. A regression
+/// elsewhere still counts.
 fn judge(new: &Results, comparison: &Comparison) -> Judgement {
     let untestable = untestable(new);
     let is_testable = |cell: &&CellComparison| {

@@ -47,7 +47,7 @@ pub(crate) fn bundle(arguments: &cli::Bundle, global: &cli::Global) -> CommandOu
     Ok(SUCCESS)
 }
 
-/// Tells which QEMU is in the bundle, or must come from elsewhere.
+/// Describes the QEMU in the bundle, or the QEMU that the user must install.
 fn emulator(packages: &[Package], provenance: &Provenance) -> String {
     let archs = provenance.qemu.keys();
     let bundled: BTreeSet<&str> = archs.filter_map(|&arch| Some(package(packages, arch)?.version.as_str())).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay testbed cache`: lists what takes space in the cache, and removes what was not used for
-//! long.
+//! `bpfassay testbed cache`: lists what uses space in the cache, and removes what was not used for
+//! a long time.
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay doctor`: checks whether this host is fit, and tells what to do if not.
+//! `bpfassay doctor`: checks whether this host can measure, and names the remedy if not.
 
 use std::{collections::BTreeSet, fmt::Write};
 

@@ -70,7 +70,7 @@ pub(crate) fn probes(arguments: &cli::Bundled) -> CommandOutcome {
     print_named(&names, arguments.json)
 }
 
-/// Describes what a probe counts; its name tells what it hooks.
+/// Describes what a probe counts. The name of the probe describes its hooks.
 fn description(probe: Probe) -> String {
     let counts = match probe.counts() {
         Some(ByteMeaning::Requested) => "the bytes that calls request",

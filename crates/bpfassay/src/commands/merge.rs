@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay cluster merge`: makes one results directory from those of shards.
+//! `bpfassay cluster merge`: merges the results directories of shards into one.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
     exit::CommandOutcome,
 };
 
-/// Executes the command. The exit code is that of a run that measured everything.
+/// Executes the command. The exit code is the same as of a run that measured everything.
 ///
 /// # Errors
 /// - A usage failure, if the output directory exists, or shards are damaged, do not fit together,
@@ -26,8 +26,8 @@ pub(crate) fn merge(arguments: &cli::MergeArgs) -> CommandOutcome {
     write(merge, &arguments.output)
 }
 
-/// Writes merged results to `output` and reports them. The exit code is that of a run that measured
-/// as much.
+/// Writes merged results to `output` and reports them. The exit code is the same as of a run that
+/// measured the same boots.
 ///
 /// # Errors
 /// An infrastructure failure, if the results cannot be written or printed.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `bpfassay node`: the command that Slurm starts on each node for `here --slurm`, and the process
-//! that stands for IOR there.
+//! that is the stand-in for IOR on the node.
 
 use std::{
     io::Write as _,

@@ -130,9 +130,9 @@ async fn asked_to_end() {
     }
 }
 
-/// Selects the guest of a cell of a study, or else that of `quick` (same file system, same kernel
-/// parameters). The latter can have any kernel of the catalogue, or the user's image, even if
-/// `quick` does not name it.
+/// Selects the guest of a cell of a study, or else the guest of `quick` (same file system, same
+/// kernel parameters). The latter can have any kernel of the catalogue, or the user's image, even
+/// if `quick` does not name it.
 ///
 /// # Errors
 /// The errors of [`selection`]: a tool file or an image that cannot be used.

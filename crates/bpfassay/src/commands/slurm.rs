@@ -22,17 +22,17 @@ use crate::{
     output,
 };
 
-/// The directory of the merged results, inside that of the job.
+/// The directory of the merged results, inside the directory of the job.
 const MERGED: &str = "merged";
 
-/// Executes the command. The exit code is that of `cluster merge`, which has the verdicts of the
+/// Executes the command. The exit code is the exit code of `cluster merge`, which evaluates the
 /// whole study.
 ///
 /// # Errors
 /// - A usage failure, if arguments are wrong or the directory has another job
 /// - An infrastructure failure, if Slurm cannot be used, or shards are not measured after all
 ///   attempts
-/// - Those of `cluster merge`
+/// - The errors of `cluster merge`
 pub(crate) fn slurm(arguments: &cli::Submit, global: &cli::Global) -> CommandOutcome {
     let merged = arguments.output.join(MERGED);
     if merged.exists() {

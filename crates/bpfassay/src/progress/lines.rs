@@ -23,7 +23,7 @@ pub(super) fn booted_again(block: &str, boot: u32, confirming: Option<&str>) -> 
     }
 }
 
-/// Tells what went wrong with a guest, and what was at fault.
+/// Describes what went wrong with a guest, and what caused it.
 pub(super) fn ended_badly(block: &str, failure: Option<&RunFailure>, verdict: Option<&BootVerdict>) -> Option<String> {
     let verdict = verdict.filter(|verdict| !matches!(verdict, BootVerdict::Complete | BootVerdict::Interrupted))?;
     let failure = failure.map(|failure| RunFailure { log: None, ..failure.clone() }.to_string()).unwrap_or_default();
@@ -70,8 +70,8 @@ pub(super) struct Repeated {
 }
 
 impl Repeated {
-    /// Adds a run. Returns whether it never began and failed like the last reported run, so that it
-    /// needs no report.
+    /// Adds a run. Returns whether the run never began and failed like the last reported run, so
+    /// that it needs no report.
     pub(super) fn take(&mut self, ended: &RunEnded) -> bool {
         let is_same = self.last.as_ref().is_some_and(|(_, message, log)| {
             ended.outcome == Ending::Failed && ended.seconds == 0.0 && (message, log) == (&ended.message, &ended.log)

@@ -4,8 +4,8 @@
 
 use bpfassay_protocol::{message::RunFigures, run_name, tool::ToolFigures};
 
-/// The id of the root cgroup (`kernfs_create_root`, fs/kernfs/dir.c, 6.12). It holds a guest's
-/// agent and kernel threads, such as those of nfsd.
+/// The id of the root cgroup (`kernfs_create_root`, fs/kernfs/dir.c, 6.12). It contains a guest's
+/// agent and kernel threads, such as nfsd threads.
 pub(super) const ROOT: u64 = 1;
 
 pub(super) struct SumsByCgroup {
@@ -14,8 +14,8 @@ pub(super) struct SumsByCgroup {
 }
 
 impl SumsByCgroup {
-    /// Returns the cgroups of the run `id`. They lie below the root in a guest, and below the
-    /// cgroup that the agent made on a running system.
+    /// Returns the cgroups of the run `id`. In a guest, they are below the root cgroup. On a
+    /// running system, they are below the cgroup that the agent created.
     pub(super) fn of(id: &str, seen: &ToolFigures, figures: &RunFigures) -> Self {
         let path = |name: String| format!("{}/{name}", seen.cgroups.trim_end_matches('/'));
         let workload = (figures.cgroup, path(run_name::of(id)));

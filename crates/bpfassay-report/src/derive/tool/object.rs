@@ -23,7 +23,7 @@ pub(super) fn types(seen: &ToolFigures) -> Option<Vec<u8>> {
     })
 }
 
-/// Returns what the kernel made of the tool, with the loader's part of the verifier's log.
+/// Returns how the kernel loaded the tool, with the loader's part of the verifier's log.
 pub(super) fn loaded(seen: &ToolFigures) -> Loaded {
     let reported = lines(seen).into_iter().find_map(|line| match line {
         ObjectLine::Loaded(loaded) => Some(loaded),

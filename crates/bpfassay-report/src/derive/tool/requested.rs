@@ -39,7 +39,7 @@ pub(super) fn evaluate(
 }
 
 /// Returns the truth between the reports at the beginning and at the end of each such phase. The
-/// workload stands still at both.
+/// workload makes no calls while either report is made.
 fn truths(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgroups: &SumsByCgroup) -> Vec<Truth> {
     let reported = || seen.output.iter().filter(|piece| is_of(report, piece)).map(|piece| piece.monotonic_ns);
     let mut truths = Vec::new();

@@ -39,8 +39,8 @@ const OF_VERIFIER: &[&str] = &[
     "expected pointer to ctx, but got ",
 ];
 
-/// Messages that a loader prints only when the step failed. `failed to load` alone is not one of
-/// them: tools that lack a file print it, too.
+/// Messages that a loader prints only when the step failed. `failed to load` alone is not in the
+/// list: tools that lack a file print it, too.
 const LOADER_MESSAGES: &[LoaderMessages] = &[
     // The kernel's verifier (kernel/bpf/verifier.c; newer kernels replace the first text by the
     // second). Most loaders quote it.
@@ -245,8 +245,9 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
     },
 ];
 
-/// Determines how the start of a tool went. The failed step is known if the loader or the tool
-/// reports a step, an error number or the verifier's log; otherwise the printed text may name it.
+/// Determines the outcome of the start of a tool. The failed step is known if the loader or the
+/// tool reports a step, an error number or the verifier's log; otherwise the printed text may name
+/// it.
 pub(crate) fn started(refusal: &Refusal) -> Start {
     let is_reported = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
     if is_reported || refusal.step != Step::Load {

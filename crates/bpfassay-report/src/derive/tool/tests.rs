@@ -82,8 +82,8 @@ fn piece(at_ns: u64, text: &str, calls: Option<u64>) -> OutputPiece {
     OutputPiece { monotonic_ns: at_ns, source: Source::Output, endpoint: 0, text: text.to_owned(), reference }
 }
 
-/// Creates samples around a report during which the workload made its calls from `before` to
-/// `after`.
+/// Creates samples before and after a report. During the report, the number of the workload's calls
+/// rose from `before` to `after`.
 fn around(at_ns: u64, before: u64, after: u64) -> Box<Reference> {
     Box::new(Reference { before: sample(at_ns - 1, before), after: sample(at_ns, after) })
 }
@@ -136,8 +136,8 @@ fn the_whole_system_is_compared_from_report_to_report() {
         (162, 162, true)
     );
 
-    // The workload alone made 52 of these calls before the last report. A tool may count the
-    // agent's calls, those of kernel threads, and calls during its report, or leave them out.
+    // The workload alone made 52 of these calls before the last report. A tool can count calls of
+    // the agent, calls of kernel threads, and calls during its report, or leave them out.
     let reported = |calls: u64| {
         let mut last = piece(2100, &format!("{{\"n\":{calls}}}\n"), None);
         last.reference = Some(around(2100, 60, 62));
@@ -290,8 +290,8 @@ fn cgroups_are_known_by_their_paths() {
     }
 }
 
-/// On a running system, the cgroups of runs lie below that of the agent, and other programs work on
-/// mounts whose names are unknown here.
+/// On a running system, the cgroups of runs are below the cgroup of the agent, and other programs
+/// work on mounts whose names are unknown here.
 #[test]
 fn on_a_running_system_cgroups_have_longer_paths_and_others_have_mounts_of_their_own() {
     let by_cgroup = tool("{ value = 'n', operations = 'read', unit = 'calls', whose = 'cgroup' }");

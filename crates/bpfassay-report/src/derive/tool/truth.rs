@@ -26,7 +26,7 @@ use super::{
     is_of,
 };
 
-/// Name of the processes of bundled workloads, which is that of their program.
+/// Name of the processes of bundled workloads: the name of their program.
 const WORKLOAD: &str = "ior";
 
 /// The mount point of the cgroup file system in guests.
@@ -89,7 +89,7 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
     let threads = figures.phases.iter().flat_map(|phase| phase.tasks.iter().flatten());
     let threads: BTreeSet<&Task> = threads.collect();
     let threads = threads.into_iter().map(ProcessNames::from).collect();
-    // The agents of running systems report where the cgroups are, and those of guests do not.
+    // Agents of running systems report where the cgroups are, and agents of guests do not.
     let is_shared = !seen.cgroups.is_empty();
     Some(Truth {
         from_ns,

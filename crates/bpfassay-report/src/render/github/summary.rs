@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The summary of a job: what the results come to, and as many tables of the report as fit.
+//! The summary of a job: a summary of the results, and as many tables of the report as fit.
 
 use super::super::{
     markdown::{self, escape},

@@ -158,7 +158,7 @@ pub(super) struct Curves {
     pub(super) unit: &'static str,
     /// The value without an effect, if there is one.
     pub(super) reference: Option<f64>,
-    /// The range of the vertical axis; `None`: that of the marks.
+    /// The range of the vertical axis; `None`: the range of the marks.
     pub(super) axis: Option<Range<f64>>,
     /// Names of the points 0, 1, 2 … on the horizontal axis, if they are not numbers.
     pub(super) names: Vec<String>,
@@ -224,7 +224,7 @@ pub(super) fn curves(plot: &Curves, size: PlotSize) -> Option<String> {
     if !low.is_finite() || !high.is_finite() || low < -LARGEST || high > LARGEST {
         return None;
     }
-    // The library takes such small powers of ten for zero, and then searches the next one forever.
+    // The library treats such small powers of ten as zero, and then searches the next one forever.
     if plot.logarithmic && low < 1.0 / LARGEST {
         return None;
     }

@@ -176,7 +176,7 @@ fn one(cell: &CellResult, expected: &Expected, row: &PathCoverage) -> String {
     text
 }
 
-/// Returns the class of a cell that [`one`] wrote.
+/// Returns the CSS class of a cell with the text that [`one`] returned.
 fn class(text: &str) -> Option<&'static str> {
     match text {
         "all" => Some("good"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of what program sets saw of each workload: a row per event, over all configurations
-//! with the event's set.
+//! The table of what program sets counted of each workload: a row per event, over all
+//! configurations with the event's set.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Damaged, planted and half-written files are never accepted as entries. Entries that others write
-//! at the same time are.
+//! Damaged, planted and half-written files are never accepted as entries. Entries that other
+//! processes write at the same time are.
 
 use std::{
     fs,

@@ -18,7 +18,7 @@ use crate::slurm::{PATIENCE, is_without_controller};
 const BESIDE: &str = "--overlap";
 
 /// Slurm 22.05's srun prints this for some seconds after its controller was restarted, until the
-/// controller knows its nodes again. It also prints it if a step asks for too much.
+/// controller knows its nodes again. It also prints this text if a step requests too much.
 const RESTARTED: &str = "Memory required by task is not available";
 
 /// How long the controller can take until it knows its nodes.
@@ -110,9 +110,9 @@ impl Cluster {
         words
     }
 
-    /// Returns variables for a launcher that starts processes on the nodes by srun, as those of
-    /// MPICH and Open MPI do. They override the single node of this process's step, and let steps
-    /// share nodes with the relays.
+    /// Returns variables for a launcher that starts processes on the nodes by srun, as the
+    /// launchers of MPICH and Open MPI do. They override the single node of this process's step,
+    /// and let steps share nodes with the relays.
     pub(super) fn of_steps(&self) -> Vec<(&'static str, String)> {
         if is_srun(&self.launcher) {
             return Vec::new();

@@ -275,8 +275,8 @@ fn outcome(outcomes: Vec<(String, RunOutcome)>, ranks: &[u32], problem: Option<S
     }
 }
 
-/// Joins refusals into that of the first refusing node, whose message lists all different messages.
-/// `all` is the number of nodes.
+/// Joins refusals into the refusal of the first refusing node, whose message then lists all
+/// different messages. `all` is the number of nodes.
 fn refusal(refused: Vec<(String, Refusal)>, all: usize) -> Option<Refusal> {
     let mut messages: Vec<(&str, Vec<&str>)> = Vec::new();
     for (node, Refusal { message, .. }) in &refused {

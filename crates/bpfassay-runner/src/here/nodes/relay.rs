@@ -147,7 +147,7 @@ impl Relay {
         Ok(Self { agent, child, job, is_first, standing: None, waiting: None })
     }
 
-    /// Forwards messages in both directions until the agent is gone. Returns why the agent ended,
+    /// Forwards messages in both directions until the agent has ended. Returns why the agent ended,
     /// if it ended early.
     ///
     /// # Errors
@@ -224,11 +224,11 @@ impl Relay {
         Ok(())
     }
 
-    /// Tells the stand-in that IOR is over.
+    /// Tells the stand-in that IOR has ended.
     async fn over(&mut self, problem: Option<String>) {
         self.waiting = None;
         let Some((mut stream, _)) = self.standing.take() else { return };
-        // If the stand-in is gone, the agent ended it and reports why.
+        // If the stand-in has ended, the agent ended it and reports why.
         if let Ok(line) = wire::line(&FromRelay::Over { problem, is_first: self.is_first }) {
             let _ = stream.write_all(&line).await;
         }
@@ -262,7 +262,7 @@ impl Relay {
                     }
                     _ => FromRelay::NoRun,
                 };
-                // A rank that is gone makes IOR fail, and the launcher reports it.
+                // If a rank has ended, IOR fails, and the launcher reports this.
                 let _ = stream.write_all(&wire::line(&answer)?).await;
                 Ok(())
             }

@@ -42,7 +42,7 @@ const TAIL: u64 = 2048;
 /// Time between two requests to a controller of Slurm that does not answer.
 pub(super) const AGAIN: Duration = Duration::from_secs(2);
 
-/// The failure of a run on nodes that wait while another node does not measure it.
+/// The failure of a run on waiting nodes, if another node does not measure the run.
 const NOT_MEASURED: &str = "not measured: another node does not measure this run";
 
 /// The events so far.
@@ -383,7 +383,7 @@ impl<'a> RelayTeam<'a> {
         self.members.iter().map(|member| member.waiting.as_ref().map_or(0, |waiting| waiting.ranks)).collect()
     }
 
-    /// Tells all nodes that IOR is over.
+    /// Tells all nodes that IOR has ended.
     async fn over(&mut self, problem: Option<String>) {
         self.joiner.ran(self.ranks(), problem.clone());
         for member in &mut self.members {
@@ -392,7 +392,8 @@ impl<'a> RelayTeam<'a> {
         }
     }
 
-    /// Ends everything that was started. Agents remove what they made, unless their node is gone.
+    /// Ends everything that was started. Agents remove what they created, unless their node is
+    /// dead.
     pub(super) async fn stop(mut self) {
         if let Some(ior) = self.ior.take() {
             end(ior.child).await;
@@ -416,7 +417,8 @@ fn summary(waiting: &WaitingStandIn) -> Option<&String> {
     waiting.arguments.iter().find(|argument| argument.starts_with("summaryFile="))
 }
 
-/// Sends `order` to the relay of a node. The end of the relay's output shows if the relay is gone.
+/// Sends `order` to the relay of a node. The end of the relay's output shows whether the relay has
+/// ended.
 async fn send_to(member: &mut NodeRelay, order: &ToNode) {
     let Ok(line) = wire::line(order) else { return };
     if let Some(input) = &mut member.input
@@ -441,7 +443,7 @@ async fn end(mut child: Child) {
         return;
     }
     for signal in [Signal::TERM, Signal::KILL] {
-        // The process group is gone if the program has ended in the meantime.
+        // The process group no longer exists if the program has ended in the meantime.
         let _ = group.map(|group| kill_process_group(group, signal));
         if matches!(timeout(KILLING, child.wait()).await, Ok(Ok(_))) {
             return;

@@ -52,7 +52,7 @@ pub(super) enum FromNode {
     Message(Box<GuestMessage>),
     /// The agent has begun a run and waits for IOR.
     Waiting(WaitingStandIn),
-    /// The agent is gone. Nothing follows.
+    /// The agent has ended. Nothing follows.
     Ended {
         /// The agent's exit status as the system describes it. `None` if it exited with 0, after it
         /// had reported that everything is done, or a failure.

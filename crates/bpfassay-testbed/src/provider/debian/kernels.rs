@@ -32,8 +32,8 @@ pub struct KernelProvider<'a> {
     pub(super) catalogue: &'a Catalogue,
 }
 
-/// The build that was selected for a name. The cache keeps it, so that the name keeps its meaning
-/// until a refresh.
+/// The build that was selected for a name. The cache stores the choice, so that the name keeps its
+/// meaning until a refresh.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Choice {
@@ -73,8 +73,8 @@ impl<'a> KernelProvider<'a> {
     /// Returns the kernel `name` of `arch`, from the cache or by downloading and unpacking it.
     ///
     /// A name means the build in the catalogue's lock. It means the newest build instead if the
-    /// lock has none, if the mirror no longer has its files, or if
-    /// [`crate::apt::FetchOptions::newest`] asks for it. That choice then stays until
+    /// lock has no build, if the mirror no longer has its files, or if
+    /// [`crate::apt::FetchOptions::newest`] requests it. That choice then stays until
     /// [`crate::apt::FetchOptions::refresh`].
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl<'a> KernelProvider<'a> {
         let refresh = self.apt.options().refresh && !self.apt.options().offline;
         if !refresh && let Some(choice) = self.remembered(arch, name)? {
             match self.unpacked(arch, &choice, None) {
-                // The mirror may have dropped an old build since. The newest then takes its place.
+                // The mirror may have dropped an old build since. The newest then replaces it.
                 Err(Error::Apt(AptError::Missing { detail, .. })) => {
                     tracing::warn!("kernel {name} for {arch}, build {}, is gone ({detail})", choice.version);
                 }

@@ -39,7 +39,7 @@ pub fn is_build_tree(directory: &Path) -> bool {
 }
 
 /// Finds the kernel that was built in `tree` for one of `archs`, or for any architecture if that is
-/// empty. The modules are `modules`, or else those of the tree.
+/// empty. The modules are `modules`, or else the modules of the tree.
 ///
 /// # Errors
 /// - [`Error::LocalKernel`] if `tree` is not a build tree, or has images of several architectures.
@@ -144,7 +144,7 @@ fn own_modules(tree: &Path, config: &Config) -> Result<Option<LocalModules>> {
     }
     match (tree.join(BUILTIN).is_file(), config.is_set("CONFIG_MODULES")) {
         (true, _) => Ok(Some(LocalModules::Built(tree.to_owned()))),
-        // The built-in code is unknown then. The guest finds out what is missing.
+        // The built-in code is unknown then. The guest reports what is missing.
         (false, false) => Ok(None),
         (false, true) => lacks(format!("has no {BUILTIN}: run `make`")),
     }

@@ -100,8 +100,8 @@ impl Config {
         self.0.get(option).is_some_and(|value| value == "m")
     }
 
-    /// Returns the modules that guests need and that are not in `modules`. `nfs` adds those of an
-    /// NFS mount.
+    /// Returns the modules that guests need and that are not in `modules`. `nfs` adds the options
+    /// of an NFS mount.
     pub(super) fn absent(&self, modules: &BTreeSet<String>, nfs: bool) -> Vec<Absent> {
         let needed = GUEST_MODULES.into_iter().filter(|(option, module, need)| {
             self.is_module(option) && (nfs || *need != Need::Nfs) && !modules.contains(*module)
@@ -110,7 +110,7 @@ impl Config {
     }
 
     /// Returns the options that a kernel of this configuration and `release` lacks for guests and
-    /// probes. `nfs` adds those of an NFS mount.
+    /// probes. `nfs` adds the options of an NFS mount.
     #[must_use]
     pub fn lacks(&self, release: &str, nfs: bool) -> Vec<Lack> {
         let fragments =

@@ -76,7 +76,7 @@ pub fn packages_in(directory: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Unpacks the kernel in `packages`, of which there is at least one, into the cache, unless the
-/// cache has it. The modules are `modules`, or else those of the packages.
+/// cache has it. The modules are `modules`, or else the modules of the packages.
 ///
 /// # Errors
 /// - [`Error::Package`] if a file is not a package.

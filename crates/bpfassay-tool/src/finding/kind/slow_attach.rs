@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool takes long to become ready.
+//! The tool needs a long time to become ready.
 
 use crate::finding::{
     definition::{Definition, KindInputs},

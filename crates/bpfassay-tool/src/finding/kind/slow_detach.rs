@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool takes long to end.
+//! The tool needs a long time to end.
 
 use crate::finding::{
     certainty::Certainty,

@@ -28,9 +28,9 @@ pub(crate) fn read() -> io::Result<Vec<u8>> {
     fs::read(PATH)
 }
 
-/// Returns the prototypes of those of `wanted` that the kernel has. They come from the file `kept`
-/// if it is given and has them all. `usual`: see [`kept::look_up`]. A name of several functions
-/// occurs several times.
+/// Returns the prototypes of the `wanted` functions that the kernel has. They come from the file
+/// `kept` if it is given and has them all. `usual`: see [`kept::look_up`]. A name of several
+/// functions occurs several times.
 ///
 /// # Errors
 /// The errors of [`read`], and `InvalidData` for type information that cannot be parsed.

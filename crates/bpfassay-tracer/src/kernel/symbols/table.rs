@@ -35,7 +35,7 @@ impl Kept for Symbol {
     }
 }
 
-/// Reads lines `ADDRESS TYPE NAME [MODULE]` and keeps those of `wanted`.
+/// Reads lines `ADDRESS TYPE NAME [MODULE]` and keeps the lines of `wanted` names.
 ///
 /// # Errors
 /// The reader's error, if a line cannot be read.

@@ -81,7 +81,7 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms
         attach_order::key(options.attach_order, probes::attachment(&section).map_or("", |(_, target)| target))
     });
     let mut attached = AttachedPrograms::default();
-    // This comes before the first attachment: it takes a thousand reads, for which programs at
+    // This comes before the first attachment: it makes a thousand reads, for which programs at
     // entries would record calls whose returns are not watched yet.
     let watches_returns = |program: &ProgramMut<'_>| {
         matches!(probes::attachment(&program.section().to_string_lossy()), Some((Attachment::KretprobeMulti, _)))

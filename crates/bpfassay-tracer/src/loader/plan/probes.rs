@@ -60,8 +60,8 @@ const THREE_ARGUMENTS: [&str; 3] = ["mknod", "mknodat", "unlinkat"];
 /// Offset of a kprobe if the entry of a function is refused, in bytes.
 pub(crate) const BEHIND_FTRACE_SITE: Option<usize> = Arch::BUILT_FOR.facts().behind_ftrace_site;
 
-/// Functions that every configuration needs. If one is missing, the configuration is refused. Other
-/// functions that a kernel lacks are not counted, which is reported.
+/// Functions that every configuration needs. If a function is missing, the configuration is
+/// refused. Other functions that a kernel lacks are not counted, which is reported.
 pub(crate) const REQUIRED: [&str; 2] = ["vfs_read", "vfs_write"];
 
 /// System calls that are counted, by the names of their tracepoints. Some architectures lack some

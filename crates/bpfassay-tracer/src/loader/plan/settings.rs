@@ -11,16 +11,16 @@ use bpfassay_tracer_common::COPIES;
 use crate::kernel::{jit::has_jit, preemption};
 
 /// Returns the number of copies of programs that the kernel skips while they already run on the CPU
-/// (trampolines, raw tracepoints). It is one, unless tasks can be preempted inside them. The code
-/// that decides which copy counts needs the JIT compiler on some kernels (riscv64 7.2: "program
-/// requires BPF JIT compiler"). If it is missing, there is one copy, whose misses are reported as
-/// possible losses.
+/// (trampolines, raw tracepoints). One copy is enough, unless tasks can be preempted inside the
+/// programs. The code that decides which copy counts needs the JIT compiler on some kernels
+/// (riscv64 7.2: "program requires BPF JIT compiler"). If it is missing, there is one copy, whose
+/// misses are reported as possible losses.
 pub(crate) fn copies() -> u32 {
     if preemption::is_preemptible() && has_jit() { COPIES } else { 1 }
 }
 
-/// Returns whether programs can get the calling task. Some kernels refuse that to programs that the
-/// JIT compiler did not compile.
+/// Returns whether programs can get the calling task. Some kernels refuse this to programs without
+/// JIT compilation.
 pub(crate) fn is_task_known() -> bool {
     !Arch::BUILT_FOR.facts().current_task_needs_jit || has_jit()
 }

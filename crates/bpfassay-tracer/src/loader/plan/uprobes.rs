@@ -21,8 +21,8 @@ use object::{
 /// File name of the C library.
 const LIBC: &str = "libc.so.6";
 
-/// Returns where the C library is searched after `LD_LIBRARY_PATH`, as in libbpf. The last
-/// directory is that of Debian and its derivatives.
+/// Returns where the C library is searched after `LD_LIBRARY_PATH`, as in libbpf. Debian and its
+/// derivatives use the last directory.
 fn system_directories() -> [String; 3] {
     ["/usr/lib64".to_owned(), "/usr/lib".to_owned(), format!("/usr/lib/{}", Arch::BUILT_FOR.gnu_triplet())]
 }

@@ -111,7 +111,7 @@ impl Page {
     }
 }
 
-/// Returns the page as text, in a format. `None` after an error, which is reported elsewhere.
+/// Returns the page as text, in a format. `None` after an error, which has been reported.
 pub(crate) type Render<'a> = &'a mut dyn FnMut(Format) -> Option<String>;
 
 #[derive(Debug)]

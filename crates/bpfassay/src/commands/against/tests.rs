@@ -110,6 +110,6 @@ fn git_reads_no_fault_of_the_user_or_the_host_as_good_or_bad() {
     );
     let of_runner = bpfassay_runner::Error::Kernel(Box::new(not_built()));
     assert_eq!(for_bisect(Err(of_runner.into())).unwrap_err().code, BISECT_UNTESTABLE);
-    // Otherwise the exit code is that of wrong input.
+    // Otherwise the exit code is the code for wrong input.
     assert_eq!(CommandFailure::from(not_built()).code, USAGE);
 }

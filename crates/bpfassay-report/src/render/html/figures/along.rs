@@ -109,7 +109,7 @@ fn panel((name, metric): (&str, &str), kernels: &[&str], cells: &[&CellResult], 
 
 /// Plots figures of one architecture from kernel to kernel, with the levels between changes.
 pub(super) fn along_kernels(results: &Results) -> Vec<Plot> {
-    // Skip the search for changes, which takes a while.
+    // Skip the slow search for changes.
     if KernelCells::of(results).series.is_empty() {
         return Vec::new();
     }

@@ -116,7 +116,7 @@ impl Extent {
     }
 }
 
-/// Tells of each extent whether its marks are too noisy for the axis of the others.
+/// Returns for each extent whether its marks are too noisy for the axis of the others.
 pub(super) fn noisy(extents: &[Extent], reference: f64) -> Vec<bool> {
     let mut widths: Vec<f64> = extents.iter().map(|of| of.widest).collect();
     widths.sort_by(f64::total_cmp);
