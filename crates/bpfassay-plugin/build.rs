@@ -2,7 +2,7 @@
 //! Compiles the plugin for the machine that QEMU is to run on, once for each version of QEMU's
 //! plugin interface. For another architecture than the build machine's, cargo's linker for the
 //! target is used. If the plugin cannot be compiled, its file is empty, and the library reports
-//! that when it is asked for a plugin.
+//! that when it is requested a plugin.
 
 use std::{env, error::Error, ffi::OsString, fs, io, path::Path, process::Command};
 

@@ -3,7 +3,7 @@
 //!
 //! This crate has safe functions over commands of `bpf(2)`. Each sets the attributes that it needs
 //! (include/uapi/linux/bpf.h). Types of programs, maps and attachments are the kernel's numbers.
-//! Object files, BTF, perf events and the interpretation of answers are left to others.
+//! Other crates handle object files, BTF, perf events and the interpretation of answers.
 //!
 //! Unless documented otherwise, errors are the kernel's, as [`std::io::Error`] with their number.
 

@@ -61,7 +61,7 @@ fn parse(info: &Info) -> LinkInfo {
     }
 }
 
-/// The target of a link, apart from a descriptor that it may name.
+/// The target of a link, apart from a descriptor that it can name.
 #[derive(Debug, Clone, Copy)]
 pub enum LinkTarget<'a> {
     /// The target that the program itself names, or an iterator.

@@ -130,7 +130,7 @@ fn compare(
     for &slot in slots.iter().filter(|&&slot| slot > count || (slot == count && !returns_value)) {
         differs.push(format!("reads argument {} of {count}: {prototype}", slot + 1));
     }
-    // The return value comes after the last argument. A program may use a narrower last argument as
+    // The return value comes after the last argument. A program can use a narrower last argument as
     // a 64-bit number and read nothing after it. Then it assumes one argument less.
     if returns_value
         && differs.is_empty()

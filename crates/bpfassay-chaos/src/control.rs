@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// How long the driver may take.
+/// How long the driver can take.
 const PATIENCE: Duration = Duration::from_secs(20);
 const SOCKET: &str = "control";
 
@@ -33,10 +33,10 @@ pub fn ask(state: &Path, index: usize) -> io::Result<()> {
 pub struct ControlListener(UnixListener);
 
 impl ControlListener {
-    /// Creates the socket in `state`. Any user may connect.
+    /// Creates the socket in `state`. Any user can connect.
     ///
     /// # Errors
-    /// The system's error if the socket cannot be made in `state`.
+    /// The system's error if the socket cannot be created in `state`.
     pub fn bind(state: &Path) -> io::Result<Self> {
         let path = state.join(SOCKET);
         let listener = UnixListener::bind(&path)?;

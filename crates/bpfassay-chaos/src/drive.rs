@@ -29,9 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const PER_HANG: Duration = Duration::from_secs(22);
 /// How often the driver polls.
 const PERIOD: Duration = Duration::from_millis(5);
-/// Memory of the host that a guest may use in addition to its QEMU process, in KiB.
+/// Memory of the host that a guest can use in addition to its QEMU process, in KiB.
 const PER_GUEST: u64 = 256 << 10;
-/// Memory that the command itself may use, in KiB.
+/// Memory that the command itself can use, in KiB.
 const ITSELF: u64 = 96 << 10;
 /// How often a study is resumed before it must be complete.
 const RESUMES: usize = 4;
@@ -55,8 +55,8 @@ impl Driver {
     /// Runs the trial that was drawn.
     ///
     /// # Errors
-    /// If the environment cannot be made, the command cannot be started or supervised, or the study
-    /// without faults has violations.
+    /// If the environment cannot be created, the command cannot be started or supervised, or the
+    /// study without faults has violations.
     pub fn run(&self, drawn: &Drawn) -> Result<TrialResult, ChaosError> {
         if drawn.fault.mounts
             && let Some(reason) = &self.cannot_mount
@@ -73,7 +73,7 @@ impl Driver {
     /// Returns the records of the study without faults.
     ///
     /// # Errors
-    /// If the environment cannot be made, the command cannot be started, or the study without
+    /// If the environment cannot be created, the command cannot be started, or the study without
     /// faults has violations.
     fn reference(&self, study: &TrialStudy) -> Result<RunRecords, ChaosError> {
         // Other trials that need the reference wait for the lock.
@@ -220,7 +220,8 @@ impl<'a> RunningTrial<'a> {
     /// Runs the command to its end.
     ///
     /// # Errors
-    /// If the output files cannot be made, or the command cannot be started, waited for or killed.
+    /// If the output files cannot be created, or the command cannot be started, waited for or
+    /// killed.
     fn command(&mut self, args: &[PathBuf]) -> Result<(), ChaosError> {
         let mut child = self.environment.command(&self.driver.workshop.bpfassay)?.args(args).spawn()?;
         self.process = child.id();
@@ -318,7 +319,7 @@ impl<'a> RunningTrial<'a> {
     }
 }
 
-/// Whether `error` says that there was nothing left to act on.
+/// Whether `error` says that the target of the action no longer exists.
 fn is_too_late(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }

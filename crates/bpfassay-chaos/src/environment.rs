@@ -41,11 +41,12 @@ pub struct TrialEnvironment {
 }
 
 impl TrialEnvironment {
-    /// An environment for `study`. `stand_in` is a copy of this program that any user may execute.
+    /// An environment for `study`. `stand_in` is a copy of this program that any user can execute.
     /// `qemu` is the real QEMU.
     ///
     /// # Errors
-    /// [`ChaosError`] if a directory, a file or the small file system of the study cannot be made.
+    /// [`ChaosError`] if a directory, a file or the small file system of the study cannot be
+    /// created.
     pub fn new(
         study: &TrialStudy,
         stand_in: &Path,
@@ -54,7 +55,7 @@ impl TrialEnvironment {
     ) -> Result<Self, ChaosError> {
         let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
         let root = directory.path();
-        // QEMU may run as another user.
+        // QEMU can run as another user.
         fs::set_permissions(root, Permissions::from_mode(0o755))?;
         for (name, mode) in [("bin", 0o755), ("state", 0o1777), ("testbed", 0o755), ("home", 0o700)] {
             fs::create_dir(root.join(name))?;
@@ -122,7 +123,7 @@ impl TrialEnvironment {
     /// The command in this environment. Output goes to the files `stdout` and `stderr`.
     ///
     /// # Errors
-    /// The system's error if the output files cannot be made.
+    /// The system's error if the output files cannot be created.
     pub fn command(&self, bpfassay: &Path) -> io::Result<Command> {
         self.dressed(Command::new(bpfassay), "")
     }
@@ -131,7 +132,7 @@ impl TrialEnvironment {
     /// files `stdout` and `stderr` with `name` appended.
     ///
     /// # Errors
-    /// The system's error if the output files cannot be made.
+    /// The system's error if the output files cannot be created.
     pub fn dressed(&self, mut command: Command, name: &str) -> io::Result<Command> {
         let path = std::env::var("PATH").unwrap_or_default();
         command
@@ -315,7 +316,7 @@ impl HostActions<'_> {
             }
             HostAction::Descriptors(most) => {
                 let pid = i32::try_from(command).ok().and_then(Pid::from_raw);
-                // The hard limit, inherited from this program, stays: not even root may raise it
+                // The hard limit, inherited from this program, stays: not even root can raise it
                 // beyond fs.nr_open.
                 let limit = Rlimit { current: Some(*most), ..getrlimit(Resource::Nofile) };
                 prlimit(pid, Resource::Nofile, limit)?;

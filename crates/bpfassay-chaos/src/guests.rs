@@ -177,8 +177,8 @@ impl GuestDriver {
     /// Runs the trial of `seed`, among the faults whose name contains `only`.
     ///
     /// # Errors
-    /// If the environment cannot be made, the command cannot be started or supervised, or the study
-    /// without faults has violations.
+    /// If the environment cannot be created, the command cannot be started or supervised, or the
+    /// study without faults has violations.
     pub fn run(&self, seed: u64, only: &str) -> Result<Option<MadeTrial>, ChaosError> {
         let mut random = Random::new(seed);
         let at = random.below(1000);
@@ -221,11 +221,11 @@ impl GuestDriver {
         Ok((records, took))
     }
 
-    /// Runs the study with a misbehaving tool. Its runs may fail; all others must be measured.
+    /// Runs the study with a misbehaving tool. Its runs can fail; all others must be measured.
     ///
     /// # Errors
-    /// If the environment cannot be made, the command cannot be started or supervised, or it wrote
-    /// no readable journal.
+    /// If the environment cannot be created, the command cannot be started or supervised, or it
+    /// wrote no readable journal.
     fn with_tool(&self, tool: &ToolFault) -> Result<TrialResult, ChaosError> {
         let mut environment = GuestEnvironment::new(self, Some(tool))?;
         environment.command(&environment.begin(), None)?;
@@ -253,7 +253,7 @@ impl GuestDriver {
     /// Runs the study with a failure of the host.
     ///
     /// # Errors
-    /// If the environment or a damaged cache cannot be made, or the command not started or
+    /// If the environment or a damaged cache cannot be created, or the command not started or
     /// supervised.
     fn disturbed(&self, fault: HostFault, after: Duration, reference: &RunRecords) -> Result<TrialResult, ChaosError> {
         let mut environment = GuestEnvironment::new(self, None)?;

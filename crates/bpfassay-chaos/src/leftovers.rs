@@ -11,7 +11,7 @@ use std::{
 
 use crate::process::{ProcessLine, marked, signal};
 
-/// How long processes may take to exit after the command, whose death kills them.
+/// How long processes can take to exit after the command, whose death kills them.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many consecutive searches must find no process.
 const LOOKS: u32 = 3;

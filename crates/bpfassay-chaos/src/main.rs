@@ -119,8 +119,8 @@ fn seeds(arguments: &ChaosArguments) -> Result<Vec<u64>, ChaosError> {
 /// Returns how many trials had violations.
 ///
 /// # Errors
-/// If the plan of a study cannot be made, `bpfassay` or anything else that trials need is missing,
-/// or a trial itself fails.
+/// If the plan of a study cannot be created, `bpfassay` or anything else that trials need is
+/// missing, or a trial itself fails.
 fn run(arguments: &ChaosArguments) -> Result<u32, Box<dyn std::error::Error>> {
     let seeds = seeds(arguments)?;
     if arguments.list {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds the QEMU for tests as the command does: on `PATH`, or the one of `testbed.lock`.
 //!
-//! The QEMU of the lock lies in the user's cache. A test's QEMU may run as another user without
+//! The QEMU of the lock is in the user's cache. A test's QEMU can run as another user without
 //! access to the cache. So QEMU is copied, and a script starts the copy.
 
 use std::{
@@ -23,7 +23,7 @@ use bpfassay_testbed::{
 /// Why a test has no QEMU.
 #[derive(Debug, thiserror::Error)]
 pub enum QemuError {
-    /// The QEMU of the lock is not in the cache and cannot be made there.
+    /// The QEMU of the lock is not in the cache and cannot be created there.
     #[error("no {program} on PATH, and that of testbed.lock cannot be had: install QEMU, or make the cache reachable")]
     Lock {
         /// The program that `PATH` lacks.
@@ -43,7 +43,7 @@ pub enum QemuError {
     },
 }
 
-/// Finds the QEMU for guests of `arch`. Any user with access to `directory` may start the result.
+/// Finds the QEMU for guests of `arch`. Any user with access to `directory` can start the result.
 /// The QEMU of the lock is copied to `directory`, once.
 ///
 /// # Errors

@@ -132,9 +132,9 @@ pub enum SentPiece {
     Large(usize),
     /// Lines on the console.
     Console(Vec<String>),
-    /// So many MiB of lines on the console.
+    /// This many MiB of lines on the console.
     ConsoleFlood(u64),
-    /// So many MiB of messages for the log.
+    /// This many MiB of messages for the log.
     AgentFlood(u64),
     /// A pause in milliseconds.
     Pause(u64),
@@ -178,7 +178,7 @@ impl AgentScript {
         })
     }
 
-    /// Whether the rule `index` may act once more. All guests' boots share one count.
+    /// Whether the rule `index` can act once more. All guests' boots share one count.
     fn counts(&self, index: usize, times: Option<u32>) -> bool {
         let Some(times) = times else { return true };
         (0..times).any(|time| {

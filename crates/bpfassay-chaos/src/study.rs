@@ -51,7 +51,7 @@ impl fmt::Display for StudyShape {
     }
 }
 
-/// Why a trial cannot be made: an error of this program or of the host.
+/// Why a trial cannot be created: an error of this program or of the host.
 #[derive(Debug, thiserror::Error)]
 pub enum ChaosError {
     /// The study cannot be parsed or expanded, or a result is not what it must be.

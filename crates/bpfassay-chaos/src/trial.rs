@@ -95,11 +95,11 @@ pub enum Damage {
 pub struct AllowedOutcomes {
     /// Runs that may or must fail.
     pub blamed: BTreeMap<String, Blame>,
-    /// Runs that may fail as host failures or remain undone.
+    /// Runs that can fail as host failures or remain undone.
     pub by_host: BTreeSet<String>,
     /// Runs with false figures: their figures are not checked.
     pub lies: BTreeSet<String>,
-    /// How the command may end if it is interrupted; if empty, it must run to its end.
+    /// How the command can end if it is interrupted; if empty, it must run to its end.
     pub interrupted: Vec<CommandEnd>,
     /// Whether the command may be unable to record anything or to start.
     pub may_give_up: bool,

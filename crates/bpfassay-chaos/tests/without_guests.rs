@@ -55,7 +55,7 @@ fn violation(after: &str) -> String {
 /// Returns what `chaos` prints for a seed of `fault`, with a command that does `after` at its end.
 fn violation_of(fault: &str, after: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
-    // Another user may run the command.
+    // Another user can run the command.
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let command = spoiling(directory.path(), after);
     let output = chaos(&["--seed", "1", "--only", fault], &command);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Captures the output of a workload that is any program: standard output whole, up to a bound, and
-//! the tail of standard error.
+//! Captures the output of a workload of type `command`: standard output up to a limit, and the end
+//! of standard error.
 
 use std::{
     io::{self, ErrorKind, PipeReader, PipeWriter, Read},

@@ -90,7 +90,7 @@ const NETWORK_BUFFERS: (&str, &str) = ("/proc/sys/net/core/high_order_alloc_disa
 /// admin-guide/sysctl/vm.rst): not at all, because compaction would empty the lists of free pages.
 const COMPACTION: (&str, &str) = ("/proc/sys/vm/compaction_proactiveness", "0\n");
 
-/// How often the kernel looks for dirty memory to write back, in hundredths of a second
+/// How often the kernel searches dirty memory to write back, in hundredths of a second
 /// (`dirty_writeback_centisecs`, admin-guide/sysctl/vm.rst): never. The data of a phase is written
 /// back when the phase ends, the file is closed, or a limit of dirty memory is exceeded. A flusher
 /// thread that the timer wakes in the middle of some phases took 0.1 % of their instructions.

@@ -50,7 +50,7 @@ pub(crate) fn collect(mount: MountFacts, localio: Option<bool>, steps: Vec<(Stri
     })
 }
 
-/// Adds what the kernel has made of the settings and security modules that its command line names.
+/// Adds the values of the settings and security modules that the kernel's command line names.
 ///
 /// # Errors
 /// The kernel has a file system that shows its security modules, but it cannot be mounted, read or

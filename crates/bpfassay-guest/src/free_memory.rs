@@ -10,7 +10,7 @@
 //!
 //! How often that happens in a phase depends on what all earlier runs have left. Counted by
 //! function, this was nearly all of the difference between whole writes of equal runs. Therefore
-//! the lists may hold an eighth of the memory, and get more pages before a phase if they hold few,
+//! the lists can hold an eighth of the memory, and get more pages before a phase if they hold few,
 //! so that no pages are moved during the phase.
 
 use std::{

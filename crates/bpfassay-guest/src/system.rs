@@ -72,7 +72,7 @@ pub(crate) fn mount_rest() -> Result<Vec<&'static str>> {
 /// Returns whether the file system is mounted now.
 fn mount_one(early: &Early) -> Result<bool> {
     let Early { file_system, path, options, needed } = early;
-    // Directories of the kernel either exist or cannot be made. Others can be missing in the
+    // Directories of the kernel either exist or cannot be created. Others can be missing in the
     // initramfs.
     if let Err(error) = fs::create_dir_all(path) {
         return if *needed { Err(Error::file("make directory", path)(error)) } else { Ok(false) };

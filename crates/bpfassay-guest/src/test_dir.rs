@@ -70,7 +70,7 @@ impl TestDir {
     /// Creates a directory on a running system, with this name in the root directory of `mount`.
     ///
     /// # Errors
-    /// The directory cannot be made, or another one is found under its name afterwards.
+    /// The directory cannot be created, or another one is found under its name afterwards.
     pub(crate) fn here(mount: &MountFacts, name: CString) -> Result<Self> {
         let parent = tree::open(&mount.path).map_err(Error::file("open", &mount.path))?;
         let device = parent.metadata().map_err(Error::file("look at", &mount.path))?.dev();
@@ -241,7 +241,7 @@ fn ours(directory: &File, device: u64) -> io::Result<Option<String>> {
 /// exist.
 ///
 /// # Errors
-/// The directory cannot be made, is a link, or belongs to another user.
+/// The directory cannot be created, is a link, or belongs to another user.
 pub(crate) fn private(path: &str) -> Result<File> {
     let (parent, name) = path.rsplit_once('/').unwrap_or((".", path));
     let name = CString::new(name).map_err(|error| Error::file("make directory", path)(io::Error::from(error)))?;

@@ -101,7 +101,7 @@ pub enum ReorderRandom {
     /// No permutation.
     #[default]
     Off,
-    /// Each rank draws its own offset (`-Z`). Several may read the same file.
+    /// Each rank draws its own offset (`-Z`). Several can read the same file.
     Draw,
     /// One shuffle for all ranks (`-Z -Z`).
     Shuffle,

@@ -23,7 +23,7 @@ use crate::{
 const MAX_PROGRAMS: usize = 4096;
 const MAX_TEXT: usize = 4 << 20;
 const MAX_NUMBERS: usize = 1 << 20;
-/// Largest number of bytes of line tables that a guest may send.
+/// Largest number of bytes of line tables that a guest can send.
 const MAX_TABLES: usize = 64 << 20;
 /// Largest number of functions of one program (`BPF_MAX_SUBPROGS`).
 const MAX_FUNCTIONS: usize = 256;

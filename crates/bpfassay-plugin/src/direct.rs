@@ -230,7 +230,7 @@ fn comes_with(entries: u64, hits: Hits) -> bool {
 /// Returns the instructions on the path of a function that the baseline executes, too. `before` are
 /// the baseline's instructions and entries.
 ///
-/// A path enters the function a whole number of times for each call. A call may enter several
+/// A path enters the function a whole number of times for each call. A call can enter several
 /// programs: copies of one, or one at the call's beginning and one at its end. The code that leads
 /// to them is entered once for all. Any other difference varies between runs for other reasons.
 /// Exception vectors are not entered at their beginning: a path executes a whole number of their

@@ -179,7 +179,7 @@ impl Functions {
         let Some((start, name)) = next.checked_sub(1).and_then(|before| self.kernel.get(before)) else {
             return (Executed::Generated, true);
         };
-        // The pages after the last function of the kernel or a module may hold generated code.
+        // The pages after the last function of the kernel or a module can hold generated code.
         let is_last = self.kernel.get(next).is_none_or(|(_, after)| module(after) != module(name));
         let end = start.saturating_add(1).next_multiple_of(PAGE);
         match is_last && address >= end {

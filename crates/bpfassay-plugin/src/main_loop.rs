@@ -7,7 +7,7 @@
 //! (`icount_process_data`), and then it takes QEMU's lock. The main loop is woken at deadlines of
 //! the guest's timers (`icount_notify_aio_contexts`).
 //!
-//! The main loop may get the lock in the gap. It then finds the CPU halted and advances the clock
+//! The main loop can get the lock in the gap. It then finds the CPU halted and advances the clock
 //! to the next timer, starting from the time before the slice (`icount_start_warp_timer`). The
 //! slice is added on top, so the timer is late by as many instructions (QEMU 7.2:
 //! accel/tcg/tcg-accel-ops-rr.c, softmmu/icount.c). A busy host makes the gap longer.
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut c_void) -> c_int {
 }
 
 /// Finds QEMU's lock and the virtual CPUs' thread. `qemu_init_vcpu` waits, holding the lock, until
-/// the thread exists. The thread then waits, holding the same lock, until it may execute code.
+/// the thread exists. The thread then waits, holding the same lock, until it can execute code.
 ///
 /// # Safety
 /// The caller fulfils the conditions of pthread_cond_wait(3).

@@ -41,7 +41,7 @@ const USER: usize = 0;
 /// each run has processes at other addresses.
 const KERNELS_OWN: usize = BLOCKS / 2;
 
-/// The identity of a block. Other code of as many instructions may replace code that is gone.
+/// The identity of a block. Other code of as many instructions can replace code that is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct BlockKey {
     address: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernel functions that are known to be on probes' paths, and what they do. Names differ between
-//! kernels, so an entry may match nothing on most of them.
+//! kernels, so an entry can match nothing on most of them.
 
 use bpfassay_results::Role;
 

@@ -14,7 +14,7 @@ names! {
         MapType = "map-type",
         /// A helper. The feature's name includes the program type.
         Helper = "helper",
-        /// A kernel function that programs may call.
+        /// A kernel function that programs can call.
         Kfunc = "kfunc",
         /// A way to attach.
         AttachType = "attach-type",

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::names;
 
 names! {
-    /// A way in which tracing goes wrong without an error message.
+    /// A fault of tracing without an error message.
     pub enum Pitfall: "pitfall" {
         /// The kernel has no function of that name.
         SymbolMissing = "symbol-missing",

@@ -125,7 +125,7 @@ pub enum MountOf {
 pub struct Nfs {
     /// Protocol version of the mount.
     pub version: NfsVersion,
-    /// Whether LOCALIO may bypass the protocol, if the kernel has it; `None` is the kernel's
+    /// Whether LOCALIO can bypass the protocol, if the kernel has it; `None` is the kernel's
     /// default.
     pub localio: Option<bool>,
     /// Number of nfsd threads.
@@ -133,7 +133,7 @@ pub struct Nfs {
     /// Size of the exported tmpfs in MiB.
     pub size_mib: u32,
     /// The scheduling of kernel threads for this file system, if it differs from the study's. So
-    /// one study can compare two.
+    /// one study can compare two servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<Scheduling>,
 }
@@ -209,7 +209,7 @@ pub struct UntilSteady {
     pub skipped: u32,
     /// Number of repeats that must agree, at least 2.
     pub agreeing: u32,
-    /// How much the longest may exceed the shortest, in parts per million of the shortest.
+    /// How much the longest can exceed the shortest, in parts per million of the shortest.
     pub margin_ppm: u32,
     /// Maximum number of repeats.
     pub most: u32,
@@ -262,15 +262,15 @@ pub struct Workload {
     /// Whether the workload announces phases and waits at their barriers ([`crate::control`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub control: bool,
-    /// How long the workload may take by the guest's clock, in milliseconds, before it is killed
+    /// How long the workload can take by the guest's clock, in milliseconds, before it is killed
     /// with its cgroup. `None` leaves that to the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
     /// Whether another process in a separate cgroup does I/O on the same mount in the meantime.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub neighbour: bool,
-    /// Mounts in the workload's mount namespace, in the order in which they are made. Without any,
-    /// the workload is in the guest's namespace.
+    /// Mounts in the workload's mount namespace, in the order in which they are made. Without
+    /// mounts, the workload is in the guest's namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<ExtraMount>,
     /// Whether the baseline's run lists the kernel's features.
@@ -331,7 +331,7 @@ pub const SUMMARY: &str = "{summary}";
 /// The placeholder in a [`Workload`]'s arguments for the file that contains its [`Script`].
 pub const SCRIPT: &str = "{script}";
 
-/// Largest number of bytes that a program may write to standard output.
+/// Largest number of bytes that a program can write to standard output.
 pub const MAX_OUTPUT: usize = 1 << 20;
 
 names! {

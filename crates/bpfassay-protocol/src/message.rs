@@ -19,7 +19,7 @@ use crate::{
     tracer::{Attached, Device, Ended, ProgramStatistics, Refusal, Sample, Task},
 };
 
-/// Messages from a guest to the host. The host may end a guest that violates this order:
+/// Messages from a guest to the host. The host can end a guest that violates this order:
 ///
 /// 1. [`Self::Hello`], once.
 /// 2. [`Self::Phase`] with [`Phase::SetUp`] and without a run, once.
@@ -37,8 +37,8 @@ use crate::{
 /// workload. A run can fail before its first phase. A run has no phase if its tool was refused in
 /// an earlier run ([`Refusal::run`]).
 ///
-/// [`Self::Log`], [`Self::Symbols`] and [`Self::Source`] may come at any time after `Hello`.
-/// [`Self::Failed`] may come at any time, too, even in place of all other messages. Nothing follows
+/// [`Self::Log`], [`Self::Symbols`] and [`Self::Source`] can come at any time after `Hello`.
+/// [`Self::Failed`] can come at any time, too, even in place of all other messages. Nothing follows
 /// `Done`, `Unsound` or `Failed`. [`Phase::Boot`] is never announced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]

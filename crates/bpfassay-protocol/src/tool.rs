@@ -46,7 +46,7 @@ pub struct Tool {
     /// the workload. `None` means no waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_within_ms: Option<u64>,
-    /// How long the tool may take to become ready, in milliseconds of the guest's clock.
+    /// How long the tool can take to become ready, in milliseconds of the guest's clock.
     pub patience_ms: u64,
 }
 
@@ -124,7 +124,7 @@ names! {
 pub struct Stop {
     /// The signal that is sent first.
     pub signal: Signal,
-    /// How long the tool may take to end after the signal, in milliseconds of the guest's clock.
+    /// How long the tool can take to end after the signal, in milliseconds of the guest's clock.
     /// Then it is killed with its cgroup.
     pub grace_ms: u64,
 }

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Largest number of files that a new architecture may touch, including its own file.
+/// Largest number of files that a new architecture can touch, including its own file.
 const MOST: usize = 8;
 
 /// An architecture whose name is also a prefix in Linux, Debian, Rust and libbpf.

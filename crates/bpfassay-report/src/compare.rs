@@ -293,8 +293,8 @@ pub struct Ratio {
     /// The evidence for a change and against one, before the correction over all cells.
     pub evidence: ChangeEvidence,
     /// Whether runs of the same replicate and round were compared in pairs. Under the instruction
-    /// clock with the same seed they differ only in what the two results differ in. Otherwise the
-    /// two results are independent samples.
+    /// clock with the same seed such runs differ only by the difference between the two results.
+    /// Otherwise the two results are independent samples.
     pub paired: bool,
     /// The kind of one observation. If the rounds of one boot count, the effect of pairs includes
     /// the

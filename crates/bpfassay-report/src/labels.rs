@@ -197,7 +197,7 @@ pub(crate) enum MissingEvents {
     Some,
     /// The counts have every byte and call of the workload.
     None,
-    /// Nothing shows it.
+    /// It is not known whether the counts miss events.
     NotKnown,
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn of_one_name(file: File) -> io::Result<File> {
     }
 }
 
-/// Whether `error` means that the file has another name.
+/// Whether `error` means that the file has another hard link.
 pub(crate) fn has_other_name(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.to_string() == OTHER_NAME)
 }

@@ -32,7 +32,7 @@ pub struct EventLine {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// Guests are about to be booted. Repeated while sampling goes on until intervals are narrow.
+    /// Guests are about to be booted. Repeated while sampling continues until intervals are narrow.
     Started(Started),
     /// A guest is being booted for a block.
     Booting {
@@ -113,7 +113,7 @@ pub enum Event {
     /// Provisional figures of a block's cells. Sent after the first round, after all rounds, and
     /// whenever the number of rounds has doubled. Further rounds change the figures.
     Rows(Box<ProvisionalRows>),
-    /// A stage of setting up, measuring or reporting began, goes on, or ended. Most stages come
+    /// A stage of setting up, measuring or reporting began, continues, or ended. Most stages come
     /// before `started`, and stages run in parallel.
     Stage(StageReport),
     /// Durations of the stages. Sent after `concluded`, if `--timings` was given.
@@ -175,7 +175,7 @@ pub struct StageReport {
 pub enum StageState {
     /// The stage has begun.
     Begun,
-    /// The stage goes on.
+    /// The stage continues.
     Running,
     /// The stage is complete.
     Ended,
@@ -251,7 +251,7 @@ pub struct RunEnded {
     /// Whether the record comes from a store of blocks, and the run was not repeated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reused: bool,
-    /// For a run without figures: why it has none.
+    /// For a run without figures: the reason.
     pub message: Option<String>,
     /// Bytes and calls of the workload, and what the tracer counted.
     pub bytes: Vec<ByteFigure>,

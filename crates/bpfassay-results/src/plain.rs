@@ -89,8 +89,9 @@ pub fn excerpt(text: &str, most: usize) -> String {
     }
 }
 
-/// Shows `text` on one line, with at most `most` characters. A longer text loses its middle, for
-/// which `…` stands: programs print last why they end, so that two thirds are from the end.
+/// Shows `text` on one line, with at most `most` characters. The middle of a longer text is
+/// replaced by `…`. Programs print the reason for an error last, so two thirds of the result are
+/// from the end.
 #[must_use]
 pub fn ends(text: &str, most: usize) -> String {
     let start = most / 3;

@@ -218,15 +218,15 @@ pub struct RunRecord {
     pub round: u32,
     /// Whether this is the second baseline run of the round (A/A control).
     pub control: bool,
-    /// Whether the kernel kept statistics of programs during the run. Such runs are compared with
-    /// none.
+    /// Whether the kernel kept statistics of programs during the run. Such runs are not compared
+    /// with other runs.
     #[serde(default)]
     pub statistics: bool,
     /// Whether this is a warm-up, which no figure contains.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm_up: bool,
     /// Whether the bundled tracer counted together with another tool, as its reference tracer. Such
-    /// runs are compared with none.
+    /// runs are not compared with other runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_reference: bool,
     /// Number of the boot within the block, from 1.

@@ -19,7 +19,7 @@ pub struct Sampled {
     pub boots: u32,
     /// The largest allowed number of boots.
     pub most: u32,
-    /// Why sampling stopped; `None` while it goes on.
+    /// Why sampling stopped; `None` while it continues.
     pub end: Option<SamplingEnd>,
     /// The overhead with the widest interval at the last look.
     pub widest: Option<Widest>,

@@ -34,7 +34,7 @@ const ACCELERATORS: &str = "accelerator";
 pub enum AcceleratorTrial {
     /// Boots a guest, unless the cache has the outcome of a trial on this very host.
     Boot,
-    /// Looks only into the cache.
+    /// Uses only the cache.
     Recorded,
 }
 
@@ -45,7 +45,7 @@ impl HostSetup {
     /// - [`Error::NoPlugin`] if the study has a model and QEMU does not load the plugin.
     /// - [`Error::Vm`] if QEMU is missing, if demanded KVM does not work, or if it cannot be tried.
     /// - [`Error::Testbed`] if the cache cannot be read or written, or if QEMU has to come from
-    ///   `testbed.lock` and cannot be had.
+    ///   `testbed.lock` and is not available.
     pub async fn find(
         store: &Store,
         images: BTreeMap<Target, GuestImage>,

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Pauses before a boot that failed because of the host is repeated. If the boot after the last
-/// pause fails, too, the block is left to be resumed.
+/// pause fails, too, only a resumed run continues the block.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
 /// The block is given up after this many boots that failed before a tool ran. Two boots are enough
@@ -105,7 +105,7 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// Continues a block from what the journal has about it.
+    /// Continues a block from its entries in the journal.
     pub(crate) fn new(todo: &ToDo) -> Self {
         let Past { boots, attempt, history, settled } = &todo.past;
         let mut this = Self {

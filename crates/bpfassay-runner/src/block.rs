@@ -203,7 +203,7 @@ struct Watched {
     notes: Vec<String>,
 }
 
-/// Handles what the guest does until the guest ends or has to be ended.
+/// Handles the guest's events until the guest ends or must be killed.
 async fn watch(boot: &mut RunningBoot<'_>, guests: &mut Guests) -> Result<Watched, BlockError> {
     let cancel = boot.context.cancel;
     let mut notes = guests.unconfined();
@@ -257,7 +257,7 @@ async fn watch(boot: &mut RunningBoot<'_>, guests: &mut Guests) -> Result<Watche
                     break Some(CutShort::KernelIncident(incident));
                 }
                 Severity::SpoilsRun => note(&incident),
-                // The guest ends because of these, and its ending reports them.
+                // The guest ends because of these messages, and its ending reports them.
                 Severity::Fatal => {
                     died_ms.get_or_insert(boot.now().boot_ms);
                 }

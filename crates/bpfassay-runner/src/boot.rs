@@ -111,7 +111,7 @@ impl<'a> RunningBoot<'a> {
     /// Creates the file `log`, a path relative to the results directory, replacing any old file.
     ///
     /// # Errors
-    /// The system's error if the old file cannot be removed or the new one cannot be made.
+    /// The system's error if the old file cannot be removed or the new one cannot be created.
     pub(crate) fn make_log(&self, log: &str) -> io::Result<File> {
         self.context.logs.create(log.rsplit('/').next().unwrap_or(log))
     }

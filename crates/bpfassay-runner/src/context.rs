@@ -23,14 +23,14 @@ pub(crate) struct RunContext<'a> {
     pub(crate) journal: &'a Mutex<Journal>,
     pub(crate) observer: &'a dyn Observer,
     pub(crate) cancel: &'a CancellationToken,
-    /// Also receives every entry of a block that a store may keep.
+    /// Also receives every entry of a block that a store can keep.
     pub(crate) recorded: Option<&'a Mutex<Vec<JournalEntry>>>,
 }
 
 /// Why the whole execution must end.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockError {
-    /// Nothing can be recorded any more.
+    /// The journal cannot be written any more.
     #[error("the journal cannot be written, so nothing measured from here on would be kept")]
     Journal(#[from] JournalError),
     /// The host set-up lacks something.

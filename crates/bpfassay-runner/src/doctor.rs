@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks whether this host can make and boot guests, and says what to do if not.
+//! Checks whether this host can build and boot guests, and names the remedy if not.
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a scratch directory")]
 

@@ -64,7 +64,7 @@ impl Like {
     /// they must be made again.
     ///
     /// # Errors
-    /// [`Error::Unlike`] if the results lack a target, or if lost guests cannot be made again.
+    /// [`Error::Unlike`] if the results lack a target, or if lost guests cannot be built again.
     pub fn guests(&self, plan: &Plan) -> Result<Option<Manifest>, Error> {
         let mut manifest = self.manifest.clone();
         crate::testbed::keep_planned(&mut manifest, plan);

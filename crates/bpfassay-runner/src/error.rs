@@ -36,7 +36,7 @@ pub enum Error {
         /// Why not, and what to do.
         problem: String,
     },
-    /// Guests must be made again with a tool whose file is unknown.
+    /// Guests must be built again with a tool whose file is unknown.
     #[error("the guests must be made again, and the file of the tool {name} is not known here")]
     ToolUnknown {
         /// The tool.
@@ -88,7 +88,7 @@ pub enum Error {
     /// A provider made no guests and reported no error.
     #[error("no guests were made: report it")]
     NoParts,
-    /// Guests that were made again differ from the guests of the run.
+    /// Guests that were built again differ from the guests of the run.
     #[error("the guests of this run are gone, and those that can be made now are different")]
     OtherGuests,
     /// The user's catalogue cannot be used.
@@ -120,7 +120,7 @@ pub enum Error {
     /// The compiled-in catalogue of kernels is wrong: a fault of this library.
     #[error(transparent)]
     Catalogue(CatalogueError),
-    /// A testbed cannot be made or read.
+    /// A testbed cannot be built or read.
     #[error(transparent)]
     Testbed(#[from] bpfassay_testbed::Error),
     /// No QEMU was found for an architecture, or KVM was demanded and does not work.
@@ -180,7 +180,7 @@ pub enum Error {
     /// The host failed while a run was verified.
     #[error("host failure in block {0}: the figures were not compared")]
     VerifyHost(String),
-    /// A temporary directory cannot be made.
+    /// A temporary directory cannot be created.
     #[error("cannot make a temporary directory")]
     Temporary(#[source] std::io::Error),
     /// No study supports the architecture of this machine.

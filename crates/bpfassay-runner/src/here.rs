@@ -48,7 +48,7 @@ pub(crate) struct HereConfig<'a> {
 /// in flight and the rest of its block. The next block gets a new agent.
 ///
 /// # Errors
-/// [`RunnerError`] if the directory of logs cannot be made, an agent cannot be started, or the
+/// [`RunnerError`] if the directory of logs cannot be created, an agent cannot be started, or the
 /// journal cannot be written.
 pub(crate) async fn execute_here(
     config: HereConfig<'_>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Joint reports of several nodes, either guests of a boot or machines of a job. The boot that they
-//! measure for sees them as one guest.
+//! Joint reports of several nodes, either guests of a boot or machines of a job. Their boot treats
+//! them as one guest.
 
 use bpfassay_protocol::message::{GuestFacts, GuestMessage, RunOutcome};
 use bpfassay_results::{NodeFacts, NodeRun};

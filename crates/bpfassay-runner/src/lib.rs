@@ -4,7 +4,7 @@
 //! Each step is a call:
 //!
 //! - A [`StudySelection`] expands to a plan.
-//! - A [`Testbed`] has the plan's guests, which a provider of bpfassay-testbed makes or finds.
+//! - A [`Testbed`] has the plan's guests, which a provider of bpfassay-testbed builds or finds.
 //! - A [`Session`] is the host ready to boot them.
 //! - [`PlannedWork`] is what is left to do, in a results directory.
 //! - [`Session::execute`] does the work, including runs that sequential sampling adds.

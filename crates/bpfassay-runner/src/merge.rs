@@ -142,8 +142,8 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// Reads the results in `directories`, whose order makes no difference. Checks that they are
-    /// whole, have the same plan and the same guests, and share no boot.
+    /// Reads the results in `directories`, whose order makes no difference. Checks that the results
+    /// are complete, have the same plan and the same guests, and have no boot in common.
     ///
     /// # Errors
     /// [`MergeError`] with what does not fit, and in which directories.

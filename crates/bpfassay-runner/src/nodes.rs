@@ -408,7 +408,7 @@ impl Guests {
         }
     }
 
-    /// Holds events of the first node back until the run that it has ended has ended on all nodes.
+    /// Delays events of the first node until its last run has ended on all nodes.
     fn hold_or_push(&mut self, event: VmEvent) {
         match self.outcomes.is_first_waiting() {
             true => self.held.push_back(event),

@@ -69,7 +69,7 @@ pub(crate) struct Now {
 }
 
 impl ObservedBoot {
-    /// Returns what had been seen at `at_ms`, in milliseconds since the boot began.
+    /// Returns the observations until `at_ms`, in milliseconds since the boot began.
     pub(crate) fn at(&self, at_ms: u64) -> Self {
         let begun = self.runs.iter().take_while(|run| run.began_ms <= at_ms);
         let runs = begun.map(|run| ObservedRun { ended_ms: run.ended_ms.filter(|ended| *ended <= at_ms), ..*run });

@@ -29,7 +29,7 @@ pub enum RunnerError {
     /// Something that every block needs failed.
     #[error(transparent)]
     Block(#[from] BlockError),
-    /// A directory could not be made.
+    /// A directory could not be created.
     #[error("could not create {what}")]
     Directory {
         /// The directory.
@@ -87,7 +87,7 @@ pub(crate) struct RunnerConfig<'a> {
 /// Creates the directory of logs in the results directory `directory`, and opens it.
 ///
 /// # Errors
-/// [`RunnerError::Directory`] if the directory cannot be made, or a symbolic link has its name.
+/// [`RunnerError::Directory`] if the directory cannot be created, or a symbolic link has its name.
 pub(crate) fn make_logs(directory: &OpenDirectory) -> Result<OpenDirectory, RunnerError> {
     let what = directory.path().join(LOGS).display().to_string();
     directory.make_directory(LOGS).map_err(|source| RunnerError::Directory { what, source })

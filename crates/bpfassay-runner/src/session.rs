@@ -48,7 +48,7 @@ struct SessionState {
     manifest: Manifest,
     /// The current provenance.
     provenance: Arc<Provenance>,
-    /// The guests that are still being made.
+    /// The guests that are still being built.
     parts: Option<Parts>,
 }
 

@@ -52,7 +52,7 @@ impl StoreOptions {
         catalogue.with(&path.display().to_string(), &text).map_err(|error| failed(error.into()))
     }
 
-    /// Uses the QEMU in the file `bundle`, if it suits this host and no other was asked for.
+    /// Uses the QEMU in the file `bundle`, if it suits this host and no other was requested.
     ///
     /// A bundle can come from anybody, and its QEMU runs on this host. If the lock does not name
     /// all of its packages, `agree` gets the others, and returns an error unless the user trusts
@@ -105,7 +105,7 @@ impl Store {
     ///
     /// # Errors
     /// - [`Error::OwnCatalogue`] and [`Error::Catalogue`] as in [`StoreOptions::kernels`].
-    /// - [`Error::Cache`] if the directory cannot be made or written to.
+    /// - [`Error::Cache`] if the directory cannot be created or written to.
     /// - [`Error::Testbed`] if the directory is not a cache, or if no directory is known.
     pub fn open(options: &StoreOptions) -> Result<Self, Error> {
         let catalogue = options.kernels()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guests of a plan: a provider makes or finds them, and tools under test are added. Or they
+//! The guests of a plan: a provider builds or finds them, and tools under test are added. Or they
 //! are the guests that a run was begun with.
 
 use std::{

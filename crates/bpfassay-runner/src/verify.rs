@@ -114,12 +114,12 @@ impl Verification {
         host_packages(&self.contents.header.provenance)
     }
 
-    /// Returns the guests of the run, made again if necessary, or the guests of `bundle`.
+    /// Returns the guests of the run, built again if necessary, or the guests of `bundle`.
     ///
     /// # Errors
     /// - The errors of [`Testbed::recorded`] and [`Testbed::provide`].
     /// - [`Error::Testbed`] if the file is not a bundle, [`Error::NoGuest`] if it lacks a target.
-    /// - [`Error::OtherGuests`] if its guests, or those that can be made now, differ.
+    /// - [`Error::OtherGuests`] if its guests, or those that can be built now, differ.
     pub fn testbed(&self, store: &Store, bundle: Option<&Path>) -> Result<Testbed, Error> {
         let run = MeasuredRun { directory: &self.directory, recorded: &self.contents.header.provenance };
         match bundle {
@@ -135,7 +135,7 @@ impl Verification {
     ///
     /// # Errors
     /// - [`Error::VerifyHost`] if the host failed a block.
-    /// - [`Error::Temporary`] if a temporary directory cannot be made.
+    /// - [`Error::Temporary`] if a temporary directory cannot be created.
     /// - [`Error::Journal`] if the new journal cannot be written or read.
     /// - [`Error::Runner`] if the host cannot start or supervise guests.
     pub async fn execute(

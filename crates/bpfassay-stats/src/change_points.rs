@@ -137,7 +137,7 @@ const SHARE_OF_WHOLE: f64 = 0.25;
 struct Measured {
     points: Vec<Observed>,
     noise: Noise,
-    /// Places where the series may change.
+    /// Places where the series can change.
     candidates: Vec<usize>,
     /// The number of tests for which the choice of two neighbouring stretches counts.
     tests: f64,

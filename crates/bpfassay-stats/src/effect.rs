@@ -21,7 +21,7 @@
 //! nominal for so few pairs.
 //!
 //! Pairs are assumed to be independent of each other, and their log ratios about normal. The two
-//! runs of a pair may depend on each other in any way; pairing exists for that case.
+//! runs of a pair can depend on each other in any way; pairing exists for that case.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -17,7 +17,7 @@
 //! cells of 3 and 5 observations. Over all cells it is 0.94 to 0.96 for equal variances, variances
 //! that vary by a factor of e (one standard deviation), and variances that differ 10,000-fold. For
 //! the noisiest tenth of the cells it is at least 0.90. For equal variances, the median width is
-//! 0.6 (3 observations) and 0.8 (5) of that without pooling.
+//! 0.6 times (3 observations) and 0.8 times (5 observations) the width without pooling.
 
 use statrs::function::gamma::digamma;
 

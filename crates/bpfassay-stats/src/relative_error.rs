@@ -96,8 +96,8 @@ mod tests {
         assert!((relative_error(f64::from(1 << 20), mean).unwrap() - 1.25).abs() < 1e-9);
     }
 
-    /// A transfer of 10 s is sampled every 3 s, with all phases in steps of 1 ms: the mean relative
-    /// error is 1 + 3 / 10.
+    /// A transfer of 10 s is sampled every 3 s, with all offsets of the samples in steps of 1 ms:
+    /// the mean relative error is 1 + 3 / 10.
     #[test]
     fn the_bias_is_sampling_interval_over_duration() {
         let (duration, step) = (10_000_000_000, 3_000_000_000);

@@ -36,7 +36,7 @@ pub struct Available {
     /// Interfaces of the real IOR, for each architecture for which the user gave one (`--ior
     /// ARCH=DIR`).
     pub external_ior: BTreeMap<Arch, BTreeSet<Interface>>,
-    /// The targets of the testbed. `None` if a guest can be made for any target.
+    /// The targets of the testbed. `None` if a guest can be built for any target.
     pub targets: Option<BTreeSet<Target>>,
 }
 

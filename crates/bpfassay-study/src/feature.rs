@@ -86,7 +86,7 @@ pub struct Introduction {
 /// An exception to the introductions, for some kernels of a series.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deviation {
-    /// Kind and name of the feature; `kfunc *` stands for all names of that kind.
+    /// Kind and name of the feature; `kfunc *` means all names of that kind.
     pub feature: String,
     /// The architectures.
     pub archs: Vec<Arch>,

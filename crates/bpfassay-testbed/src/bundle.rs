@@ -84,7 +84,7 @@ pub enum BundleError {
 /// # Errors
 /// [`Error::Manifest`] if a file is missing or differs from the manifest. [`Error::Archive`] if a
 /// file changes in the meantime, or the disk is full. [`Error::Io`] if `path` exists or cannot be
-/// made.
+/// created.
 pub fn write(manifest: &Manifest, qemu: &[(Package, CachedFile)], path: &Path) -> Result<u64> {
     let create = |source| Error::io("create", path)(source);
     if path.symlink_metadata().is_ok() {

@@ -24,7 +24,7 @@ const RECORD: &str = "busybox";
 /// Returns busybox for `arch` and the package that it comes from. Takes it from the cache, or
 /// downloads the package of [`crate::testbed_lock`].
 ///
-/// If the lock has none, the mirror has dropped it, or another one was asked for, the newest is
+/// If the lock has none, the mirror has dropped it, or another one was requested, the newest is
 /// used. It stays in the cache until a refresh.
 ///
 /// # Errors

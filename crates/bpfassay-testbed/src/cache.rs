@@ -16,7 +16,7 @@
 //! file's stamp has the size and times from when its content was last hashed. A file is hashed
 //! again only when they differ: opening a prepared testbed reads no gigabytes. [`Cache::check`]
 //! hashes everything. A damaged file or directory is reported, removed, and treated as absent, so
-//! that it is made again when it is needed.
+//! that it is created again when it is needed.
 
 #![allow(
     clippy::disallowed_methods,
@@ -168,7 +168,7 @@ impl Cache {
     /// s which process holds it. In a read-only cache, this only waits until the lock is free.
     ///
     /// # Errors
-    /// [`Error::Io`] if the lock's file cannot be made or locked.
+    /// [`Error::Io`] if the lock's file cannot be created or locked.
     pub fn lock(&self, name: &str) -> Result<NameLock> {
         let path = self.root.join("locks").join(name);
         match self.access {
@@ -198,7 +198,7 @@ impl Cache {
     /// read-only cache, it is in the system's directory for temporary files.
     ///
     /// # Errors
-    /// [`Error::Io`] if the directory cannot be made.
+    /// [`Error::Io`] if the directory cannot be created.
     pub fn scratch(&self) -> Result<Scratch> {
         match self.access {
             CacheAccess::Whole => Scratch::in_session(self.session()?),

@@ -36,7 +36,7 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// A file system has too little space.
+    /// A file system does not have enough space.
     #[error(
         "no space left for {what} in {}: about {} needed, {} free; make room there, or name another \
          directory with --cache or XDG_CACHE_HOME",
@@ -238,7 +238,7 @@ pub enum Error {
         "cannot download {url} ({detail}): check the URL, the network and the proxies and certificates of the host"
     )]
     Download {
-        /// The URL that was asked for.
+        /// The URL that was requested.
         url: String,
         /// The reason.
         detail: String,

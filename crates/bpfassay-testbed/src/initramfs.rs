@@ -25,7 +25,7 @@ const BLOCK: u64 = 512;
 const HEADER: u64 = 110;
 const TRAILER: &str = "TRAILER!!!";
 
-/// Why an archive cannot be made or written.
+/// Why an archive cannot be created or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// A path cannot name an entry.

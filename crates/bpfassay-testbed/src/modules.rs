@@ -208,7 +208,7 @@ pub struct Module {
     pub after: Vec<String>,
 }
 
-/// The modules of one kernel that guests may need.
+/// The modules of one kernel that guests can need.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModuleSet {
@@ -227,14 +227,14 @@ pub struct ModuleSet {
 }
 
 impl ModuleSet {
-    /// Returns the set of a kernel without a module tree: nothing to insert. The guest finds out
+    /// Returns the set of a kernel without a module tree: nothing to insert. The guest reports
     /// whether something is missing.
     #[must_use]
     pub fn monolithic() -> Self {
         Self { monolithic: true, ..Self::default() }
     }
 
-    /// Reads the modules that guests may need from the tree at `tree`. Returns them with an archive
+    /// Reads the modules that guests can need from the tree at `tree`. Returns them with an archive
     /// that puts them into [`layout::MODULES`].
     ///
     /// # Errors

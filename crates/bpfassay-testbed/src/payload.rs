@@ -93,7 +93,7 @@ struct Building<'a> {
     reuse: Reuse,
 }
 
-/// Which results of earlier builds a build may use.
+/// Which results of earlier builds a build can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reuse {
     /// The cache and `BPFASSAY_PAYLOAD_TARGET`.

@@ -121,7 +121,7 @@ impl Toolchain {
     ///
     /// The newest packages are used instead if the lock has none for this host, if the mirror no
     /// longer has the locked files, or if [`crate::apt::FetchOptions::newest`] asks for it. The
-    /// result then stays in the cache until a refresh is asked for.
+    /// cache then keeps the result until a refresh is requested.
     ///
     /// # Errors
     /// [`Error`] of packages and of the cache, [`Error::Command`] if a package cannot be unpacked.

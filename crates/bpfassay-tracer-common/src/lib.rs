@@ -114,9 +114,9 @@ pub enum Operation {
     Rename,
     /// `fsync`, `fdatasync`.
     Fsync,
-    /// Pages of a mapping made readable.
+    /// Pages of a mapping that became readable.
     MapRead,
-    /// Pages of a mapping made writable.
+    /// Pages of a mapping that became writable.
     MapWrite,
     /// `MPI_File_open`.
     MpiOpen,

@@ -147,7 +147,7 @@ fn is_mapped(map: &str) -> bool {
     })
 }
 
-/// Returns the group whose members may use `device`, or `None` if every user may.
+/// Returns the group whose members can use `device`, or `None` if every user can.
 fn group_of_kvm(device: &Path) -> Result<Option<libc::gid_t>, String> {
     let found = fs::metadata(device).map_err(|error| format!("{}: {error}", device.display()))?;
     match (found.mode() & 0o006, found.mode() & 0o060, found.gid()) {
@@ -246,7 +246,7 @@ pub(crate) async fn printed(child: &mut Child) -> (String, String) {
 async fn beginning(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
     let mut kept = Vec::new();
     if let Some(mut stream) = stream {
-        // After an error, only the bytes before it are available.
+        // After a read error, only the earlier bytes are available.
         let _ = (&mut stream).take(MAX_OUTPUT).read_to_end(&mut kept).await;
         // The rest is read and dropped, so that it does not block the program.
         let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The interface of the parts of a machine. Each returns its QEMU arguments and kernel parameters,
-//! and depends on nothing else.
+//! The interface of the parts of a machine. Each device returns its QEMU arguments and kernel
+//! parameters, and does not depend on other devices.
 //!
 //! The parts are the files of `machine/`. [`crate::Machine`] lists them.
 

@@ -85,12 +85,12 @@ pub enum EndReason {
     },
     /// The agent had sent messages, but did not reach the end of its phase in time.
     PhaseTimeout {
-        /// Seconds that the phase may take.
+        /// Seconds that the phase can take.
         seconds: u64,
     },
     /// The guest made progress, but had not ended at the deadline of the whole boot.
     TooLong {
-        /// Seconds that a boot may take.
+        /// Seconds that a boot can take.
         seconds: u64,
     },
     /// The guest wrote more, or faster, than the host accepts.

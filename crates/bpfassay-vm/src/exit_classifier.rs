@@ -9,7 +9,7 @@ use crate::{EndReason, KernelIncident, KernelIncidentKind, monitor::Shutdown, pr
 
 /// Largest part that is kept of a guest's message about its end, in bytes.
 const MAX_MESSAGE: usize = 4096;
-/// Largest amount that an agent may log in one boot, in bytes. Correct agents log a few lines.
+/// Largest amount that an agent can log in one boot, in bytes. Correct agents log a few lines.
 const MAX_LOGGED: usize = 32 << 20;
 /// Largest number of differences that are kept of a guest that was changed.
 const MAX_DIFFERENCES: usize = 64;

@@ -5,8 +5,8 @@
 //! QEMU gets no new privileges, no core file, few descriptors, files of limited size, the root
 //! directory as its working directory, and an environment without the caller's secrets. If root
 //! started this program, QEMU also gets another user, which owns nothing, may have few processes,
-//! and is in no group except that of /dev/kvm if QEMU uses it. `confine.rs` finds out whether this
-//! host permits all that.
+//! and is in no group except that of /dev/kvm if QEMU uses it. `confine.rs` determines whether this
+//! host permits these limits.
 //!
 //! Address space (`RLIMIT_AS`) is not limited. QEMU reserves far more than it uses: up to 1 GiB for
 //! translated code, 64 MiB for each thread's heap, and the guest's memory with firmware. The amount
@@ -29,7 +29,7 @@ const DESCRIPTORS: u64 = 1024;
 /// Processes and threads that QEMU's separate user may have, in addition to one for each virtual
 /// CPU.
 const THREADS: u64 = 128;
-/// Largest file that QEMU may write, in bytes. It fits all output of a guest in one boot, whose
+/// Largest file that QEMU can write, in bytes. It fits all output of a guest in one boot, whose
 /// runs send at most 8 MiB each.
 pub(crate) const FILE_SIZE: u64 = 4 << 30;
 /// Environment variables that QEMU inherits: it needs them to find libraries and to start.

@@ -54,7 +54,7 @@ pub struct CommandLineTooLong {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Initramfs {
-    /// At this path.
+    /// The initramfs is at this path.
     Path(PathBuf),
     /// In the open file of the boot: [`crate::BootOptions::initramfs`].
     OpenFile,

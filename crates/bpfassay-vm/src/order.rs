@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The order in which an agent may send its messages. Pure.
+//! The order in which an agent can send its messages. Pure.
 //!
 //! - A boot: `Hello`, phase `set-up`, `Ready`, its runs one after the other, `Done`. A shell job
 //!   has the phase `shell` in place of runs.
@@ -7,7 +7,7 @@
 //!   `RunEnded`. A run that was measured had `workload` and `tear-down`. A run that fails or is
 //!   refused skips phases. It skips all of them if its tool was refused in an earlier run, which
 //!   the refusal names.
-//! - `Log`, `Symbols` and `Source` may come at any time after `Hello`. `Barrier` may come in a run,
+//! - `Log`, `Symbols` and `Source` can come at any time after `Hello`. `Barrier` can come in a run,
 //!   and before its first phase.
 //! - `Failed` ends every boot. `Unsound` ends a boot right after the run that it names. Nothing
 //!   comes after the last message.

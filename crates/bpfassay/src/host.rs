@@ -124,7 +124,7 @@ fn by_hand(packages: &[String], why: &str) -> CommandFailure {
     CommandFailure { code: INFRASTRUCTURE, report }
 }
 
-/// Makes sure that `packages` may be installed, by a question unless the user has agreed already.
+/// Makes sure that `packages` may be installed, with a question unless the user has agreed already.
 ///
 /// # Errors
 /// An infrastructure failure with the command to run: not root, or the user declines.

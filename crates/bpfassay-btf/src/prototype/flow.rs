@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-/// The use that a program makes of its context.
+/// How a program uses its context.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Accesses {
     /// Byte offsets of loads.
@@ -21,7 +21,7 @@ pub(super) struct Accesses {
     pub(super) escapes: Option<&'static str>,
 }
 
-/// Registers and stack slots that may hold a value.
+/// Registers and stack slots that can hold a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Holders {
     registers: u16,
@@ -185,7 +185,7 @@ fn step(instruction: &Instruction, state: &mut Holders, found: &mut Accesses) {
             if target == FRAME
                 && let Some(slot) = slot(offset)
             {
-                // A slot that may hold the context continues to do so, because a store may
+                // A slot that can hold the context continues to do so, because a store can
                 // overwrite only part of it.
                 state.stack |= u64::from(state.has(source)) << slot;
             } else if state.has(source) {

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// How long QEMU may take for a reply.
+/// How long QEMU can take for a reply.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Monitor commands that enable the board's power management (ICH9: registers at I/O port 0x600)

@@ -58,7 +58,7 @@ fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
     let script = AgentScript::read(&home(arguments))?;
     let mut qemu = Command::new(&script.qemu);
     if value(arguments, "-initrd").is_none() {
-        // There is no guest: QEMU is asked for its version, or tried.
+        // There is no guest: QEMU only prints its version, or is tried.
         return Err(qemu.args(&arguments[1..]).exec());
     }
     let job = job(arguments)?;

@@ -26,9 +26,9 @@ pub(super) const FAULTS: &[FaultKind] = &[
 
 /// The command.
 const RUN: &str = "run STUDY --offline --accelerator tcg --output OUT --bundle BUNDLE";
-/// How the command ends if the bundle is refused or has no QEMU that works.
+/// How the command ends if the bundle is refused or has no working QEMU.
 const REFUSED: &[CommandEnd] = &[CommandEnd::Code(2), CommandEnd::Code(3)];
-/// The most that a bundle or package may unpack to: 64 times its size and 64 MiB (SECURITY.md).
+/// The most that a bundle or package can unpack to: 64 times its size and 64 MiB (SECURITY.md).
 const MOST: (u64, u64) = (64, 64 << 20);
 
 /// A script that writes a mark and its environment to a file when it is started.

@@ -58,7 +58,7 @@ pub(super) const FAULTS: &[FaultKind] = &[
         spoilt(draw, "INFO: task nfsd:77 blocked for more than 120 seconds.", "hung_task")
     }),
     FaultKind::new("kernel/memory-eaten", |draw| spoilt(draw, OOM_LINE, "out_of_memory")),
-    // In the boot that confirms it, the host may read the line late, when everything is done.
+    // In the boot that confirms it, the host can read the line late, when everything is done.
     FaultKind::new("kernel/memory-eaten-late", |draw| {
         let mut trial = draw.trial();
         let position = draw.run(|position| position.is_tool() && position.tool_before().is_some());
@@ -124,7 +124,7 @@ fn spoilt(draw: &mut Draw<'_>, line: &str, kind: &'static str) -> FaultTrial {
     trial.expected.lasts = true;
     trial.parameters = format!("always in {}", position.id());
     let points = vec![BootPoint::Run(position.id().to_owned(), RunStep::Workload)];
-    // The host may read the console before the agent's port, or after it. So the line is printed
+    // The host can read the console before the agent's port, or after it. So the line is printed
     // neither near the start of the phase nor near its end.
     let action = Action::Send(vec![SentPiece::Pause(300), console(&[line]), SentPiece::Pause(300)], Then::GoesOn);
     trial.rules.push(Rule { when: Moment::always(None, points), action });

@@ -27,7 +27,7 @@ use crate::{
     trial::{AllowedOutcomes, CommandEnd, FaultTrial, HostAction, TrialResult},
 };
 
-/// One way in which something goes wrong.
+/// One fault.
 pub struct FaultKind {
     /// Name, in the form `kind/fault`.
     pub name: &'static str,
@@ -117,7 +117,7 @@ pub struct Drawn {
 /// Draws the fault of `seed` among those whose name contains `only`; `None` if there is none.
 ///
 /// # Errors
-/// [`ChaosError`] if the plan of the trial's study cannot be made.
+/// [`ChaosError`] if the plan of the trial's study cannot be created.
 pub fn draw(seed: u64, only: &str) -> Result<Option<Drawn>, ChaosError> {
     let faults: Vec<_> = all().into_iter().filter(|fault| fault.name.contains(only)).collect();
     let mut random = Random::new(seed);

@@ -65,7 +65,7 @@ const READERS: &[&str] = &[
     "run STUDY --offline --accelerator tcg --manifest MANIFEST --output NEW --against OUT",
 ];
 
-/// How a command may end that has a stranger's results directory.
+/// How a command with a stranger's results directory can end.
 const ENDS: &[CommandEnd] =
     &[CommandEnd::Code(0), CommandEnd::Code(2), CommandEnd::Code(3), CommandEnd::Code(4), CommandEnd::Code(6)];
 

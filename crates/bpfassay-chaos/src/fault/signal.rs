@@ -21,7 +21,7 @@ pub(super) const FAULTS: &[FaultKind] = &[
         at_moment(draw, &mut trial, HostAction::Pause(for_ms));
         trial
     }),
-    // The pause is longer than any phase of the study may take.
+    // The pause is longer than any phase of the study can take.
     FaultKind::new("signal/paused-for-long", |draw| {
         let mut trial = draw.trial();
         at_moment(draw, &mut trial, HostAction::Pause(14_000));
@@ -31,7 +31,7 @@ pub(super) const FAULTS: &[FaultKind] = &[
     .rare(),
 ];
 
-/// Returns how a command may end that received `signal`.
+/// Returns how a command that received `signal` can end.
 fn ends(signal: i32) -> Vec<CommandEnd> {
     if signal == KILL { vec![CommandEnd::Signal(KILL)] } else { vec![INTERRUPTED] }
 }

@@ -121,7 +121,7 @@ const COMMANDS: &[&str] = &[
     "plan STUDY --offline --kernel DIRECTORY",
 ];
 
-/// How a command may end that uses a stranger's file.
+/// How a command that uses a stranger's file can end.
 const ENDS: &[CommandEnd] = &[CommandEnd::Code(0), CommandEnd::Code(2), CommandEnd::Code(3), CommandEnd::Code(4)];
 
 fn link(room: &Path, name: &str) -> EntryNode {

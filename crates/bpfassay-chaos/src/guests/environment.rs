@@ -23,7 +23,7 @@ use crate::{
     trial::{AllowedOutcomes, CommandEnd, TrialResult},
 };
 
-/// How long a command may take. Hanging guests are waited for twice.
+/// How long a command can take. Hanging guests are waited for twice.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Perl code at the start of every tool's script.
@@ -63,7 +63,7 @@ impl<'a> GuestEnvironment<'a> {
     /// Creates a directory with the study and with `tool`, if there is one.
     ///
     /// # Errors
-    /// If a file or directory cannot be made.
+    /// If a file or directory cannot be created.
     pub(super) fn new(driver: &'a GuestDriver, tool: Option<&ToolFault>) -> Result<Self, ChaosError> {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::Builder::new().prefix("chaos-").tempdir()?;
@@ -142,7 +142,8 @@ impl<'a> GuestEnvironment<'a> {
     /// Runs the command to its end. `fault` happens at this time after the start.
     ///
     /// # Errors
-    /// If the output files cannot be made, or the command cannot be started, waited for or killed.
+    /// If the output files cannot be created, or the command cannot be started, waited for or
+    /// killed.
     pub(super) fn command(&mut self, args: &[PathBuf], fault: Option<(Duration, HostFault)>) -> Result<(), ChaosError> {
         let root = self.directory.path().to_owned();
         let path = std::env::var("PATH").unwrap_or_default();

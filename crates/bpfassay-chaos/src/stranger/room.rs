@@ -27,10 +27,10 @@ use crate::{
 
 /// Time after which a command that is idle is killed. A command that waits for a pipe never ends.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a command must be idle to count as waiting. A busy command on a loaded host may take
+/// How long a command must be idle to count as waiting. A busy command on a loaded host can take
 /// longer, up to [`MOST`].
 const IDLE: Duration = Duration::from_secs(20);
-/// How long a command may take in any case.
+/// How long a command can take in any case.
 const MOST: Duration = Duration::from_secs(600);
 /// How often the command is polled.
 const PERIOD: Duration = Duration::from_millis(5);
@@ -51,7 +51,7 @@ const HOST: &[&str] = &[
     "boot/config-6.9.9-host",
     "git/config",
 ];
-/// Names that the command may create in the room's directory.
+/// Names that the command can create in the room's directory.
 const OWN: &[&str] =
     &["bpfassay-results", "cache", "results", "state", "tmp", "home", "stdout", "stderr", "stdout-2", "stderr-2"];
 
@@ -75,7 +75,7 @@ impl<'a> Room<'a> {
     /// A new room in which the command runs as `user`.
     ///
     /// # Errors
-    /// If a directory or file of the room cannot be made.
+    /// If a directory or file of the room cannot be created.
     pub fn new(workshop: &'a Workshop, user: Option<u32>) -> Result<Self, ChaosError> {
         let environment = TrialEnvironment::new(workshop.study(), &workshop.stand_in, &workshop.qemu, None)?;
         environment.script(&[])?;
@@ -148,7 +148,7 @@ impl<'a> Room<'a> {
     /// `stderr` with `name` appended.
     ///
     /// # Errors
-    /// The system's error if an output file cannot be made.
+    /// The system's error if an output file cannot be created.
     pub fn command(&self, name: &str) -> io::Result<Command> {
         let program = self.workshop.program(self.user)?;
         let command = match self.user {
@@ -179,7 +179,7 @@ impl<'a> Room<'a> {
     }
 
     /// Runs the command with `args` to its end, or until it is killed because it waits or takes too
-    /// long. Guests may request `actions`.
+    /// long. Guests can request `actions`.
     ///
     /// # Errors
     /// If the command cannot be started or waited for.

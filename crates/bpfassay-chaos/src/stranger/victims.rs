@@ -14,7 +14,7 @@ use std::{
 /// A mark in every file of a host and nowhere else. It shows that a file of the host was read.
 pub const MARK: &str = "a line of this machine alone";
 
-/// The state of a path. Access times and link counts are left out because they may change.
+/// The state of a path. Access times and link counts are left out because they can change.
 #[derive(Debug, PartialEq, Eq)]
 struct PathState {
     inode: u64,
@@ -35,7 +35,7 @@ impl Victims {
     /// Creates `files` below `root` for `user`. Each contains [`MARK`].
     ///
     /// # Errors
-    /// The system's error if a file cannot be made.
+    /// The system's error if a file cannot be created.
     pub fn make(root: &Path, files: &[&str], user: Option<u32>) -> io::Result<()> {
         for name in files {
             let path = root.join(name);

@@ -25,11 +25,11 @@ const SHAPE: StudyShape = StudyShape { clock: TrialClock::Instructions, rounds: 
 pub struct Workshop {
     /// The command.
     pub bpfassay: PathBuf,
-    /// A copy of the command that any user may execute.
+    /// A copy of the command that any user can execute.
     open: OnceLock<PathBuf>,
     /// The real QEMU.
     pub qemu: PathBuf,
-    /// A copy of this program that any user may execute.
+    /// A copy of this program that any user can execute.
     pub stand_in: PathBuf,
     home: tempfile::TempDir,
     study: Arc<TrialStudy>,

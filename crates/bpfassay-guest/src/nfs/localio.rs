@@ -36,8 +36,8 @@ pub(crate) fn set(wanted: Option<bool>, link: &Link) -> Result<()> {
     }
 }
 
-/// Returns whether writes to the mount at `path` bypass the protocol; `None` if the kernel has no
-/// LOCALIO. A test write and the client's own count of WRITE calls decide.
+/// Returns whether writes to the mount at `path` bypass the NFS protocol; `None` if the kernel has
+/// no LOCALIO. A test write and the client's own count of WRITE calls decide.
 ///
 /// The write is made in any case: as the first write of the mount it makes client and server set up
 /// state, which belongs to no measurement. `client` is a part of the file's name, because several

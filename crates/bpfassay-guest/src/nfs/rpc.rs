@@ -18,7 +18,7 @@ const RPC_VERSION: u32 = 2;
 const AUTH_UNIX: u32 = 1;
 const MNT3ERR_NOENT: u32 = 2;
 
-/// Largest record that a peer may send, in bytes.
+/// Largest record that a peer can send, in bytes.
 pub(crate) const MAX_RECORD: usize = 64 << 10;
 
 /// The result of the mount protocol's MNT.

@@ -19,7 +19,7 @@ pub(crate) fn read() -> Result<Option<u64>> {
 }
 
 /// Returns the sum over all CPUs of `idle_sleeptime` and `iowait_sleeptime` (`print_cpu` in
-/// kernel/time/timer_list.c, Linux 6.12). `None` if the sum is 0: if the tick goes on while a CPU
+/// kernel/time/timer_list.c, Linux 6.12). `None` if the sum is 0: if the tick continues while a CPU
 /// is idle, the kernel counts nothing.
 pub(crate) fn total(text: &str) -> Option<u64> {
     let mut total = None;

@@ -12,7 +12,7 @@ const MAX_LENGTH: usize = 240;
 /// Values of a source by name, or an error message if the source cannot be read.
 pub(crate) type Facts = Result<BTreeMap<String, String>, String>;
 
-/// How far values of a source may differ.
+/// How far values of a source can differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tolerance {
     /// No difference is tolerated.

@@ -34,7 +34,7 @@ impl Kept {
         Ok(Self(BTreeMap::from([(sources::PROCESSES, process), (sources::BPF_OBJECTS, objects)])))
     }
 
-    /// Returns `before`, as the source `what` showed it, together with what is kept.
+    /// Returns `before`, as the source `what` showed it, together with the kept objects.
     pub(super) fn with<'a>(&self, what: &str, before: &'a Facts) -> Cow<'a, Facts> {
         match (before, self.0.get(what)) {
             (Ok(before), Some(kept)) if !kept.is_empty() => {

@@ -304,7 +304,7 @@ impl Running {
         wait_readable(&mut waiting, Some(longest)).map(drop)
     }
 
-    /// Keeps what the tool has printed. Returns whether it printed anything.
+    /// Stores the new output of the tool. Returns whether it printed anything.
     pub(crate) fn take(&mut self) -> Result<bool> {
         let taken = self.streams.take()?;
         let any = !taken.is_empty();
@@ -314,8 +314,8 @@ impl Running {
         Ok(any)
     }
 
-    /// Waits for `times` more reports of a tool that prints reports. Keeps what `reference` returns
-    /// before and after the last report. A report ends when the tool pauses.
+    /// Waits for `times` more reports of a tool that prints reports. Stores what `reference`
+    /// returns before and after the last report. A report ends when the tool pauses.
     pub(crate) fn await_report(
         &mut self,
         times: u32,

@@ -62,7 +62,7 @@ impl Display for Invalid {
     }
 }
 
-/// Stands for a value that could not be read. The document has a complaint about it.
+/// Represents a value that could not be read. The document has a complaint about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reported(pub(super) ());
 

@@ -9,7 +9,7 @@ const MOST: u32 = 1 << 20;
 /// included to detect an exception before the instruction: the next block is then a different one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Ending {
-    /// Nothing that is predicted: a direct jump, no branch, or a way into or out of the kernel.
+    /// Not predicted: a direct jump, no branch, or an entry into or exit from the kernel.
     Other,
     /// A conditional branch.
     Conditional { target: u64 },

@@ -27,7 +27,7 @@ pub(super) struct CellPair<'a> {
     pub(super) new: Option<&'a CellResult>,
 }
 
-/// Tells kernels apart that have one name in both results but differ, such as two that the user
+/// Distinguishes kernels that have one name in both results but differ, such as two that the user
 /// built: adds their versions and images to the names.
 pub(super) fn name_kernels(cells: &mut [CellComparison], sides: [&Results; 2]) {
     for cell in cells {
@@ -306,7 +306,8 @@ fn is_of_one_boot(logs: &BTreeMap<(u32, u32), f64>) -> bool {
     replicates.all(|other| Some(other) == first)
 }
 
-/// Whether runs of the same replicate and round differ only in what the two results differ in.
+/// Whether runs of the same replicate and round differ only by the difference between the two
+/// results.
 fn is_paired(base: &Results, new: &Results) -> bool {
     let [was, is] = [base, new].map(|results| &results.plan.study);
     is.clock == Clock::Instructions && was.design.seed == is.design.seed && was.design.rounds == is.design.rounds

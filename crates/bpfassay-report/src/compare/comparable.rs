@@ -28,7 +28,7 @@ pub enum NotComparable {
         /// The cells of each result.
         hint: String,
     },
-    /// One name stands for different work.
+    /// Both results use one name for different work.
     #[error("workload `{case}` on {file_system} is not the same in both ({difference}): run one study for both")]
     Workload {
         /// The case.

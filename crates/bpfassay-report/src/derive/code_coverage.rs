@@ -13,7 +13,7 @@ use bpfassay_results::{
 
 use super::packed::{packed, unpacked};
 
-/// The executions in the boots whose records stand, by block and boot.
+/// The executions in the boots whose records count, by block and boot.
 #[derive(Debug, Default)]
 pub(super) struct Coverages {
     blocks: HashMap<String, HashMap<u32, Figure<CoveredBoot>>>,

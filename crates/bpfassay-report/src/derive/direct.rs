@@ -21,7 +21,7 @@ use bpfassay_results::{
     RunResult, Work,
 };
 
-/// How far the plugin's count may differ from the clock's: a share of the clock's count, plus a
+/// How far the plugin's count can differ from the clock's: a share of the clock's count, plus a
 /// number of instructions. Blocks that are left early are counted whole
 /// (docs/explanation/direct-cost.md).
 const TOLERANCE: f64 = 0.001;
@@ -35,7 +35,7 @@ pub(crate) const OF_SEEDS: f64 = 0.0075;
 /// A boot and the phases of a run in that boot.
 type PhasesOfBoot = (u32, Box<[SlimPhaseCount]>);
 
-/// The counts of the boots whose records stand.
+/// The counts of the boots whose records count.
 #[derive(Debug, Default)]
 pub(super) struct BootCounts {
     /// The phases of each run, by boot.

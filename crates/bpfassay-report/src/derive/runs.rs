@@ -81,7 +81,7 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     Some(RunDerived { metrics, accuracy, bytes, coverage, events, losses, nodes })
 }
 
-/// How far the clock that IOR reads may deviate from the monotonic clock, as a share: as far as the
+/// How far the clock that IOR reads can deviate from the monotonic clock, as a share: as far as the
 /// kernel slews it, with some reserve.
 const CLOCKS_APART: f64 = 0.01;
 
@@ -278,7 +278,7 @@ fn sampled(
 
 /// Returns what sampling every `interval_ms` shows, from before the run to after it. The tracer
 /// ends with the run, so it takes no sample before or after it. The first and the last reading
-/// stand for a permanent monitor. Outside the run, the workload's counters stay at the values read
+/// represent a permanent monitor. Outside the run, the workload's counters stay at the values read
 /// at both ends.
 pub(crate) fn readings(figures: &RunFigures, operation: Operation, interval_ms: u64) -> Vec<CounterReading> {
     let reading = |sample: &tracer::Sample| CounterReading {

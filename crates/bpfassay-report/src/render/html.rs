@@ -62,7 +62,7 @@ struct CoveragePage {
     style: &'static str,
 }
 
-/// Where the lines of programs are.
+/// The page with the lines of programs.
 struct CoverageLink<'a> {
     /// The page next to this one, if there is one.
     page: Option<&'a str>,
@@ -188,7 +188,7 @@ fn finished(page: &impl Template) -> Result<String, std::fmt::Error> {
     Ok(escaped(page))
 }
 
-/// Counts what the matrix of features has.
+/// Counts the outcomes in the matrix of features.
 fn counts(results: &Results) -> Vec<SummaryCount> {
     let of_matrix = results.kernel_features.as_ref().map(|matrix| {
         [
@@ -268,7 +268,7 @@ fn repeat(results: &Results) -> String {
     args.iter().map(|argument| quoted(argument)).collect::<Vec<_>>().join(" ")
 }
 
-/// Quotes `argument` for a shell's command line: readers may copy it.
+/// Quotes `argument` for a shell's command line: readers can copy it.
 fn quoted(argument: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);
     if !argument.is_empty() && argument.chars().all(is_plain) {

@@ -286,7 +286,7 @@ fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> M
             (format!("{}: {} alike", first.kind, many.len()), Some(names))
         }
     };
-    // The kernel's message for the first feature stands for all of them.
+    // The kernel's message for the first feature represents all of them.
     let remark = |cell: &FeatureCell| match (cell.verdict, &cell.expected) {
         (FeatureVerdict::Refused, ExpectedFeature::Refused { reason, .. }) => {
             Some(format!("{}; {reason}", support_text(&cell.support)))

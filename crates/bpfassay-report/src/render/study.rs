@@ -109,7 +109,7 @@ pub(super) fn interpreted(results: &Results) -> HashSet<&str> {
     results.runs.iter().filter(is_interpreted).map(|run| run.record.cell.as_str()).collect()
 }
 
-/// Warns of what figures of the instruction clock leave out.
+/// Warns of costs that figures of the instruction clock leave out.
 const INSTRUCTIONS: &str = "the clock counts the guest's instructions, 1 ns each, not cycles: cache misses and traps are not priced, and time \
                             in which the guest waits passes at once, up to the next timer.";
 

@@ -33,7 +33,7 @@ use crate::common::{contents, made_up, matrix, not_supported, outcome, paths, qu
 
 /// Widths from a telephone to a desktop, in CSS pixels. WCAG 2.2, 1.4.10, requires 320.
 const WIDTHS: [u32; 4] = [320, 360, 800, 1600];
-/// The largest width at which not even a table may scroll sideways.
+/// The largest width at which not even a table can scroll sideways.
 const NARROW: u32 = 800;
 /// A4 within margins of 1 cm, in CSS pixels (96 per inch).
 const PAPER: u32 = 718;

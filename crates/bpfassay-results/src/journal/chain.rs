@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The chain of sums that holds a journal together.
+//! The chain of checksums over the lines of a journal.
 //!
 //! Every line is a JSON object whose first key is `sum`, a SHA-256 in hexadecimal. It covers two
 //! texts: the sum of the previous line (nothing for the first line), and the line's object without

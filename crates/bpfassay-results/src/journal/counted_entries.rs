@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds the entries of a journal that count: the record that stands for each run, whether it is
-//! settled, and how far each block got.
+//! Finds the entries of a journal that count: the record that counts for each run, whether it is
+//! settled, and the progress of each block.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,7 +86,7 @@ pub struct PastBoot {
     pub ended: Option<BlockEnded>,
 }
 
-/// The record that stands for a run.
+/// The record that counts for a run.
 #[derive(Debug, Clone, Copy)]
 struct Stands<'a> {
     record: &'a RunRecord,
@@ -163,7 +163,7 @@ impl<'a> CountedEntries<'a> {
         self.blocks.get_mut(block)?.history.last_mut().filter(|boot| boot.boot == number)
     }
 
-    /// The record that stands for `run`, provisional or settled.
+    /// The record that counts for `run`, provisional or settled.
     #[must_use]
     pub fn record(&self, run: &str) -> Option<&'a RunRecord> {
         self.runs.get(run).map(|stands| stands.record)
@@ -175,7 +175,7 @@ impl<'a> CountedEntries<'a> {
         self.runs.get(run).is_some_and(|stands| stands.settled && !stands.record.is_failed_by_host())
     }
 
-    /// All records that stand, by run.
+    /// All records that count, by run.
     #[must_use]
     pub fn records(&self) -> BTreeMap<&'a str, &'a RunRecord> {
         self.runs.iter().map(|(&run, stands)| (run, stands.record)).collect()
@@ -208,7 +208,7 @@ impl<'a> CountedEntries<'a> {
         let records = || block.runs.iter().filter_map(|run| self.record(&run.spec.id));
         let is_failed = |record: &RunRecord| matches!(record.outcome, Outcome::Failed(_));
         if again == Again::Failed && records().any(is_failed) {
-            // Boot numbers go on, everything else is dropped.
+            // Boot numbers continue, everything else is dropped.
             if past.boots > 0 {
                 past.attempt = past.attempt.saturating_add(1);
             }
@@ -243,7 +243,7 @@ impl JournalContents {
         CountedEntries::of(&self.entries)
     }
 
-    /// The record that stands for each run. Records of unfinished blocks are provisional.
+    /// The record that counts for each run. Records of unfinished blocks are provisional.
     #[must_use]
     pub fn records(&self) -> BTreeMap<&str, &RunRecord> {
         self.standing().records()

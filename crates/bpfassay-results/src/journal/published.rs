@@ -7,7 +7,7 @@ use super::JournalContents;
 use crate::{BlockEnded, BlockStarted, BootVerdict, JOURNAL_VERSION, JournalEntry, JournalHeader, Results, RunRecord};
 
 impl JournalContents {
-    /// Rebuilds what `results` keep of their journal: plan, provenance, and the record that stands
+    /// Rebuilds what `results` keep of their journal: plan, provenance, and the record that counts
     /// for each run. The course of boots, plugin counts and superseded records are missing, so
     /// results derived from this have less.
     #[must_use]

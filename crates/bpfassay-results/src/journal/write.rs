@@ -95,8 +95,8 @@ impl Journal {
         if directory.has(FILE_NAME).map_err(io)? {
             return Err(JournalError::Exists { path });
         }
-        // The file gets its name when the header is in it. A run killed before that has not begun,
-        // and can be started again.
+        // The file gets its name after the header is written. A run killed before that has not
+        // begun, and can be started again.
         let of_draft = directory.clone();
         let (draft, file) = Draft::new(&of_draft, FILE_NAME).map_err(io)?;
         lock(&file, &path)?;

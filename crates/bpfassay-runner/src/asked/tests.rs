@@ -27,7 +27,7 @@ fn asked(file_system: FileSystem, scheduling: Scheduling, parameters: &[&str]) -
     AskedGuest::new("6.12.107+deb13-arm64", &machine, &job)
 }
 
-/// Facts of a guest that is as it was asked for, with the figures of a real guest.
+/// Facts of a guest that is as it was requested, with the figures of a real guest.
 fn facts(asked: &AskedGuest) -> GuestFacts {
     let mount = |file_system: &str, options: &str| MountFacts {
         file_system: file_system.to_owned(),

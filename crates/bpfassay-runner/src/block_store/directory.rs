@@ -56,7 +56,7 @@ impl StoreDirectory {
     ///
     /// # Errors
     /// [`BlockStoreError::NotAStore`] if the directory has other things in it.
-    /// [`BlockStoreError::Io`] if the store cannot be made or opened.
+    /// [`BlockStoreError::Io`] if the store cannot be created or opened.
     pub(super) fn open(directory: &Path) -> Result<Self, BlockStoreError> {
         fs::create_dir_all(directory).map_err(io("make", directory))?;
         match Self::existing(directory) {

@@ -39,7 +39,7 @@ use crate::unix_ms;
 const MARK: &str = "store.json";
 /// Content of the marking object.
 const MARKED: &[u8] = b"{\"format\":1}\n";
-/// How often a request is repeated that may succeed later.
+/// How often a request is repeated that can succeed later.
 const REPETITIONS: usize = 2;
 /// How long after the first attempt a request can be repeated.
 const REPEATED_FOR: Duration = Duration::from_secs(30);
@@ -67,7 +67,7 @@ impl Objects {
     /// Opens the store at `url`, or creates a store if none exists.
     ///
     /// # Errors
-    /// [`BlockStoreError::Objects`] if the store cannot be made or opened.
+    /// [`BlockStoreError::Objects`] if the store cannot be created or opened.
     /// [`BlockStoreError::Client`] if the environment does not configure it properly.
     pub(super) fn open(url: &str) -> Result<Self, BlockStoreError> {
         Self::client(url)?.opened(true)

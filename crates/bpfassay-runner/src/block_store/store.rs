@@ -46,7 +46,7 @@ impl BlockStore {
     ///
     /// # Errors
     /// [`BlockStoreError::NotAStore`] if a directory has other things in it.
-    /// [`BlockStoreError::Io`] and [`BlockStoreError::Objects`] if the store cannot be made or
+    /// [`BlockStoreError::Io`] and [`BlockStoreError::Objects`] if the store cannot be created or
     /// opened. [`BlockStoreError::Client`] if this host cannot reach an object store.
     pub fn open(place: &StorePlace) -> Result<Self, BlockStoreError> {
         Self::of(place, StoreDirectory::open, Objects::open)

@@ -108,7 +108,7 @@ impl Remaining {
     ///
     /// The estimate of a run is the mean of its cell, or else of its target, or else of all runs;
     /// boots likewise. There is none before the first run has ended, nor while guests are being
-    /// made.
+    /// built.
     pub(super) fn seconds(&self) -> Option<f64> {
         if self.makes_guests {
             return None;

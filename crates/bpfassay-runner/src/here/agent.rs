@@ -76,7 +76,7 @@ pub(super) fn arguments(agent: &Agent) -> Vec<String> {
 /// Writes the job to an unnamed file.
 ///
 /// # Errors
-/// The system's error if the file cannot be made or written.
+/// The system's error if the file cannot be created or written.
 pub(super) fn unnamed(job: &Job) -> io::Result<File> {
     let mut file = tempfile::tempfile()?;
     file.write_all(&serde_json::to_vec(job)?)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The noise of a series: what replicates show, the declared layout term, and what neighbours show
-//! beyond both.
+//! The noise of a series: the spread of replicates, the declared layout term, and further
+//! differences between neighbours.
 
 use super::Point;
 use crate::{Spread, StatsError, summary::sorted_quantile};

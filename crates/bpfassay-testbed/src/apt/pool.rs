@@ -24,7 +24,7 @@ use crate::{Error, Result, cache::CachedFile};
 /// The directory of Debian's main archive in an archive of snapshots.
 const ARCHIVE_NAME: &str = "debian";
 
-/// A place that is asked for files.
+/// A place from which files are requested.
 #[derive(Debug, Clone, Copy)]
 enum PoolPlace<'a> {
     /// A place that the user names (`--from`).
@@ -132,7 +132,7 @@ impl Apt<'_> {
         }
     }
 
-    /// Takes those packages of `left` that `place` has. The others, and those with other content,
+    /// Downloads the packages of `left` that `place` has. The others, and those with other content,
     /// stay in `left`, and `asked` gets the reason. A reason that apt gave is also returned.
     ///
     /// # Errors
@@ -167,7 +167,7 @@ impl Apt<'_> {
                 return Ok(None);
             }
             Err(base) => {
-                // Packages with unknown paths are not asked for. They are put back below.
+                // Packages with unknown paths are not requested. They are put back below.
                 let unknown: Vec<_> = left.iter().copied().filter(|package| path_of(package).is_none()).collect();
                 left.retain(|package| path_of(package).is_some());
                 let uri_of = |package: &Package| path_of(package).map(|path| format!("{base}/{}", encoded(&path)));
@@ -196,7 +196,7 @@ impl Apt<'_> {
         Ok(Some(error))
     }
 
-    /// Takes those packages of `left` that `directory` has. Returns why others are left.
+    /// Copies the packages of `left` that `directory` has. Returns why other packages are left.
     fn take_from(
         &self,
         directory: &Path,

@@ -10,9 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The time format of archives of snapshots.
 const FORM: &str = "%Y%m%dT%H%M%SZ";
 
-/// Seconds between the date of a release file and the snapshot that is asked for its packages. A
-/// snapshot is taken some hours after that date. A package stays in the pool for more than a day
-/// after a release file stops listing it.
+/// Seconds between the date of a release file and the snapshot from which its packages are
+/// requested. A snapshot is taken some hours after that date. A package stays in the pool for more
+/// than a day after a release file stops listing it.
 const SETTLED: u64 = 12 * 3600;
 
 /// Seconds since 1970, UTC. An archive answers with its last snapshot before this time.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locks between concurrent processes and threads, with messages about who holds them.
+//! Locks between concurrent processes and threads, with messages that name the holder.
 
 use std::{
     fmt,

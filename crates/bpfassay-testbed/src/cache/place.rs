@@ -29,7 +29,7 @@ use rustix::{
 use super::CacheAccess;
 use crate::{Error, Result};
 
-/// Tells backup programs that the directory can be made again: <https://bford.info/cachedir/>.
+/// Tells backup programs that the directory can be created again: <https://bford.info/cachedir/>.
 const TAG: &str = "CACHEDIR.TAG";
 const SIGNATURE: &str = "Signature: 8a477f597d28d172789f06886806bc55";
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by bpfassay.\n";

@@ -32,7 +32,7 @@ pub(super) fn open_directory(parent: BorrowedFd<'_>, name: impl rustix::path::Ar
 /// error.
 ///
 /// # Errors
-/// The system's errors. Also a path that leaves `root`, by `..` or a symbolic link.
+/// The system's errors, also for a path that leaves `root` by `..` or a symbolic link.
 pub(super) fn remove_below(root: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let mut names = Vec::new();
     for component in path.components() {

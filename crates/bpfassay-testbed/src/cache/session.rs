@@ -44,7 +44,7 @@ impl CacheSession {
     /// directory gets this name when its owner has locked it.
     ///
     /// # Errors
-    /// [`Error::Io`] if the directory or its lock cannot be made or renamed.
+    /// [`Error::Io`] if the directory or its lock cannot be created or renamed.
     pub(crate) fn begin(tmp: OwnedFd, path: &Path, prefix: &str) -> Result<Self> {
         let made = tempfile::Builder::new().prefix(&format!("{BEGUN}{prefix}")).tempdir_in(path);
         let begun = made.map_err(Error::io("create a directory in", path))?;
@@ -174,7 +174,7 @@ impl Scratch {
     /// Creates a directory inside the directory of `session`.
     ///
     /// # Errors
-    /// [`Error::Io`] if the directory cannot be made.
+    /// [`Error::Io`] if the directory cannot be created.
     pub(super) fn in_session(session: Arc<CacheSession>) -> Result<Self> {
         let made = tempfile::Builder::new().prefix("scratch-").tempdir_in(session.path());
         let directory = made.map_err(Error::io("create a directory in", session.path()))?;

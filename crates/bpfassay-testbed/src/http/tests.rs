@@ -67,7 +67,7 @@ fn a_part_that_is_another_than_was_asked_for_begins_again() {
         let mut content = b"cont".to_vec();
         download(&url, &mut content, 7, &mut |_| ()).unwrap();
         assert_eq!(content, b"content", "{wrong}");
-        // A partial answer is refused if no part was asked for.
+        // A partial answer is refused if no part was requested.
         let url = answering(vec![wrong]);
         assert!(matches!(get(&url, 7), Err(HttpError::Refused(_))));
     }

@@ -125,7 +125,7 @@ impl WantedSources {
         Ok(Self { source, checkout: None, compiled_in: None, from })
     }
 
-    /// Returns whether the sources are a checkout. Its developers may want programs built with a
+    /// Returns whether the sources are a checkout. Its developers may need programs built with a
     /// newer toolchain.
     pub(super) fn is_of_checkout(&self) -> bool {
         self.checkout.is_some()

@@ -184,7 +184,7 @@ fn kernel(
 }
 
 impl Update {
-    /// Updates the packages of guests. Removes those that nothing asks for any more.
+    /// Updates the packages of guests. Removes packages that nothing needs any more.
     fn choose_tools(&mut self, apt: &Apt<'_>, old: &TestbedLock) -> Result<()> {
         let mut wanted = tools::bundled_packages()?;
         wanted.extend(Arch::ALL.iter().map(|&arch| (toolchain::SUITE.to_owned(), busybox::PACKAGE.to_owned(), arch)));

@@ -294,7 +294,7 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
                 let reason = "the ground truth does not cover the whole system: what others did may hide a difference";
                 explained.obstacles.push((counted, reason.to_owned()));
             }
-            // An excess is no finding then, because others can have caused it.
+            // An excess is then not a finding, because other processes can have caused it.
             comparisons.retain(|one| one.negative().is_some() || one.reported < one.at_least);
         }
         aliases.apply(figure, &mut comparisons, &grown);

@@ -66,7 +66,7 @@ impl Tracer {
     /// Loads and attaches the programs of `configuration`.
     ///
     /// # Errors
-    /// A [`Refusal`]. Nothing stays loaded then.
+    /// A [`Refusal`]. In that case, no program stays loaded.
     pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Self, Refusal> {
         let loaded = loader::load(configuration, options)?;
         let mut tracer = Self::over(loaded, configuration, options).map_err(unreadable)?;
@@ -142,7 +142,7 @@ impl Tracer {
     /// Attaches programs that were detached. They count from zero, as after loading.
     ///
     /// # Errors
-    /// A [`Refusal`]. Nothing stays attached then.
+    /// A [`Refusal`]. In that case, no program stays attached.
     pub(crate) fn attach_again(&mut self) -> Result<(), Refusal> {
         // Events that tasks were writing while the programs were detached are complete by now.
         self.counters.reset().and_then(|()| self.written.empty()).map_err(unreadable)?;

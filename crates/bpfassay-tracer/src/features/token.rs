@@ -38,7 +38,7 @@ pub(super) fn create() -> Result<()> {
     let not_tried = |error: io::Error| Failure::NotTried(format!("token: {error}"));
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(|error| not_tried(error.into()))?;
-    // SAFETY: this process has one thread, so the child may do anything.
+    // SAFETY: this process has one thread, so the child can do anything.
     match unsafe { libc::fork() } {
         -1 => Err(not_tried(io::Error::last_os_error())),
         0 => {

@@ -62,7 +62,7 @@ impl LoadedConfiguration {
     /// attached again. The time of loading is reported once.
     ///
     /// # Errors
-    /// A [`Refusal`]. Nothing stays attached then.
+    /// A [`Refusal`]. In that case, no program stays attached.
     pub(crate) fn attach(&mut self) -> Result<(Attached, AttachedPrograms), Refusal> {
         // This comes before anything is attached: the tracer's own hooks are not pitfalls.
         let before = self.before.take().unwrap_or_else(|| self.programs.look(&self.options, When::Before));
@@ -99,8 +99,8 @@ fn described(hooked: &Hooked) -> Result<bpfassay_protocol::tracer::Program, Refu
 /// Loads the programs of one probe configuration.
 ///
 /// # Errors
-/// A [`Refusal`] with the step that failed and the message of the kernel or the library. Nothing
-/// stays loaded then.
+/// A [`Refusal`] with the step that failed and the message of the kernel or the library. In that
+/// case, no program stays loaded.
 pub(crate) fn load(configuration: ProbeConfiguration, options: &Options) -> Result<LoadedConfiguration, Refusal> {
     descriptors::make_room();
     if configuration.probe == Probe::Programs {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The network of a job's nodes. Each node has a card, and the cables are inherited sockets. The
-//! server has a cable to each node and a hub. Nobody else can reach this network, and it reaches
-//! nobody.
+//! server has a cable to each node and a hub. Only these guests can reach this network, and they
+//! cannot reach other networks through it.
 
 use std::ffi::OsString;
 

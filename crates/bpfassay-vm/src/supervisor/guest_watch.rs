@@ -36,7 +36,7 @@ pub(super) enum GuestEvent {
     Stopped(String),
     MonitorClosed,
     StopRequest(Option<StopRequest>),
-    /// The instant of this alarm has come.
+    /// The time of this alarm is reached.
     Alarm(Instant, Alarm),
 }
 

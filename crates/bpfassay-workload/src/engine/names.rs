@@ -9,7 +9,7 @@ use bpfassay_ior::Options;
 /// The parameters of a test file's name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owner {
-    /// The rank that asks for the name.
+    /// The rank that requests the name.
     pub(crate) rank: u32,
     /// The rank that owns the file.
     pub(crate) task: u32,

@@ -269,7 +269,7 @@ pub(crate) fn launch(ranks: u32, times: u32, work: impl Fn(Team) -> u8) -> Resul
     let parent = rustix::process::getpid();
     let mut children = Vec::new();
     for team in teams.drain(..) {
-        // SAFETY: the program has one thread (see `bpfassay-ior`), so the child may do anything.
+        // SAFETY: the program has one thread (see `bpfassay-ior`), so the child can do anything.
         match unsafe { libc::fork() } {
             -1 => {
                 let source = io::Error::last_os_error();

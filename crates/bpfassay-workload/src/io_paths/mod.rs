@@ -6,7 +6,7 @@
 //!
 //! 1. Files are prepared.
 //! 2. The beginning of the phase is reported to the agent.
-//! 3. The path's calls are made, and nothing else that touches the file system.
+//! 3. Only the path's calls are made, and no other call on the file system.
 //! 4. The results of the calls are reported to the agent.
 //! 5. The data are checked.
 //!

@@ -67,7 +67,7 @@ pub(crate) async fn here(arguments: cli::Here) -> CommandOutcome {
     run::report(&directory, run::concluded(&opened)?, &end, arguments.message_format)
 }
 
-/// The environment variable for a command that runs again inside a job that was made for it.
+/// The environment variable for a command that runs again inside a job that it created.
 const MADE: &str = "BPFASSAY_SLURM_JOB_IS_OWN";
 
 /// Returns the nodes that measure together. If this machine is not the first node, the command is

@@ -132,7 +132,7 @@ pub(crate) fn results(arguments: &cli::ListedResults) -> CommandOutcome {
     for directory in directories {
         match below(directory) {
             Ok(below) => found.extend(below.into_iter().map(measured)),
-            // Nothing was measured here yet.
+            // No results exist in this directory yet.
             Err(error) if given.is_empty() && error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
                 let directory = output::path(directory);

@@ -184,7 +184,7 @@ pub(super) fn concluded(directory: &OpenDirectory) -> Result<(Results, Option<St
 
 /// How the run ended.
 pub(super) struct RunEnd {
-    /// How far the run came, and why it stopped.
+    /// What the run measured, and why it stopped.
     pub(super) summary: PoolSummary,
     /// How to continue, as the end of a sentence, if something is left to do.
     pub(super) how_to_continue: String,
@@ -192,7 +192,7 @@ pub(super) struct RunEnd {
     pub(super) against: Option<Against>,
 }
 
-/// Prints the results in `directory`, with their fingerprint and what is left to do.
+/// Prints the results in `directory`, with their fingerprint and the remaining work.
 ///
 /// # Errors
 /// - An infrastructure failure, if the results cannot be printed

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bpfassay testbed`: composes testbeds from what others built, checks and packs them.
+//! `bpfassay testbed`: composes testbeds from kernels and programs of other builders, and checks
+//! and packs testbeds.
 
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a directory that the user names")]
 

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::output::{self, Bar};
 
-/// The largest number of lines that a guest can have shown in one boot.
+/// The largest number of lines that are shown for a guest in one boot.
 const MOST_LOGGED: u32 = 20;
 /// The largest number of characters of such a line.
 const MOST_OF_LINE: usize = 200;
@@ -34,7 +34,7 @@ pub(super) const MOST: usize = 4000;
 pub(crate) struct EventPrinter {
     began: Instant,
     bar: ProgressBar,
-    /// The bar is first drawn at the first report, because questions come before.
+    /// The bar is first drawn at the first report, because the command asks its questions before.
     drawn: Once,
     /// The activity of each guest in flight, by block.
     in_flight: Mutex<BTreeMap<String, ShownGuest>>,
@@ -242,8 +242,8 @@ impl EventPrinter {
                 self.bar.set_position(0);
                 self.bar.set_length(started.runs);
             }
-            // Stages come as reports, rows are for programs, and the end is printed on standard
-            // output.
+            // Stages are reported separately, rows are for programs, and the end is printed on
+            // standard output.
             Event::Stage(_) | Event::Rows(_) | Event::Timings { .. } | Event::Concluded(_) => {}
             Event::Booting { block, target, boot, confirming } => {
                 let guest = ShownGuest { target: target.to_string(), doing: "booting".to_owned(), logged: 0 };

@@ -12,7 +12,8 @@ use bpfassay_vm::shell_command;
 
 use crate::output;
 
-/// The largest number of characters of why a run has no figures; the log has the rest.
+/// The largest length, in characters, of the reason why a run has no figures. The log has the whole
+/// reason.
 const MOST_OF_REASON: usize = 400;
 
 /// Tells why a block is booted again.

@@ -33,7 +33,7 @@ struct StageUnderWay {
 /// A line about a stage.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum StageLine {
-    /// For logs: on a terminal, the bar shows it.
+    /// For logs. On a terminal, the bar shows the stages.
     Log(String),
     /// For everybody.
     Both(String),

@@ -122,7 +122,8 @@ fn a_tool_is_measured_or_reported_with_the_reason() {
     assert_eq!(missing["type"], "failed", "{missing:#}");
     assert!(missing["excerpt"][0].as_str().unwrap().contains("cannot start /bpfassay/no-such-tool"), "{missing:#}");
 
-    // It is ended with all processes that it forked, whose number is limited; the later runs go on.
+    // It is ended with all processes that it forked, whose number is limited; the later runs
+    // continue.
     let stubborn = outcome("_stubborn");
     assert_eq!(stubborn["type"], "measured", "{stubborn:#}");
     let tool = &stubborn["tool"];

@@ -402,7 +402,7 @@ fn programs_for_here_must_be_executable_and_what_it_began_goes_on_in_no_guest() 
     exits_in(directory.path(), &["run", "--resume", "out", "--cache", "cache"], 2);
     fs::write(directory.path().join("out/journal.jsonl"), &journal).unwrap();
     exits_in(directory.path(), &["verify", "--files", "."], 2);
-    // The directory may belong to another user: nothing is written through a link in it.
+    // The directory can belong to another user: nothing is written through a link in it.
     fs::write(directory.path().join("precious"), "kept").unwrap();
     symlink(directory.path().join("precious"), directory.path().join("out/report.html")).unwrap();
     exits_in(directory.path(), &["report", "out"], 3);

@@ -227,7 +227,7 @@ fn code_coverage_has_a_page_beside_the_report() {
         assert!(fs::read_to_string(at(file)).unwrap().contains(&format!("<a href=\"{beside}\">")), "{file}");
         assert!(fs::read_to_string(at(beside)).unwrap().contains(" lines ran"), "{beside}");
     }
-    // The directory may belong to another user: nothing is written through a link in it.
+    // The directory can belong to another user: nothing is written through a link in it.
     fs::write(at("precious"), "kept").unwrap();
     fs::remove_file(at("code-coverage.html")).unwrap();
     std::os::unix::fs::symlink(at("precious"), at("code-coverage.html")).unwrap();

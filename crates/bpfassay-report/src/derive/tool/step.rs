@@ -246,7 +246,7 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
 ];
 
 /// Determines the outcome of the start of a tool. The failed step is known if the loader or the
-/// tool reports a step, an error number or the verifier's log; otherwise the printed text may name
+/// tool reports a step, an error number or the verifier's log; otherwise the printed text can name
 /// it.
 pub(crate) fn started(refusal: &Refusal) -> Start {
     let is_reported = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
@@ -256,7 +256,7 @@ pub(crate) fn started(refusal: &Refusal) -> Start {
     match step_of(&refusal.message) {
         Some(step) => {
             let printed = refused_program(&refusal.message);
-            // An earlier log belongs to a program without which the tool went on.
+            // An earlier log belongs to a program without which the tool continued.
             let reason = printed.reason.or_else(|| line_of_verifier(&refusal.message));
             let verifier = reason.filter(|_| step == Step::Load);
             Start::Refused(Refusal { step, program: printed.program, verifier, ..refusal.clone() })
@@ -265,7 +265,7 @@ pub(crate) fn started(refusal: &Refusal) -> Start {
     }
 }
 
-/// Finds the failed step in `message`. The last phrase counts: a tool that went on after one
+/// Finds the failed step in `message`. The last phrase counts: a tool that continued after one
 /// failure ended by a later one, and the cause comes last in a chain of errors.
 fn step_of(message: &str) -> Option<Step> {
     message.lines().rev().find_map(|line| {

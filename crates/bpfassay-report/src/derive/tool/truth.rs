@@ -2,7 +2,7 @@
 //! The ground truth of a tool's run, from the counts of the reference tracer.
 //!
 //! The truth has bounds. The reference tracer is read before and after the tool's report. A correct
-//! tool may count what the guest's agent does for both, or leave it out. A figure is a fault of the
+//! tool can count what the guest's agent does for both, or leave it out. A figure is a fault of the
 //! tool only outside these bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,7 +60,7 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
         }
     };
     let counts = |row: &CounterRow| !report.excludes_itself || row.cgroup != seen.cgroup;
-    // A tool may count what the agent, kernel threads and the tool itself do, or leave it out. The
+    // A tool can count what the agent, kernel threads and the tool itself do, or leave it out. The
     // same holds for what its file declares as left out.
     let is_others = |row: &CounterRow| {
         let path = row.path.as_deref();

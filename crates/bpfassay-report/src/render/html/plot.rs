@@ -20,7 +20,7 @@ use plotters::{
     },
 };
 
-/// Colours that stand for variables of the page's style; [`themed`] replaces them.
+/// Placeholder colours for variables of the page's style; [`themed`] replaces them.
 const INK: RGBColor = RGBColor(1, 1, 1);
 const GRID: RGBColor = RGBColor(2, 2, 2);
 /// The number of series that can be distinguished; further series reuse the colours.

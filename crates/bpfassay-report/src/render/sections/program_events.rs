@@ -14,7 +14,7 @@ use crate::{
 };
 use bpfassay_results::{EventFigure, Results, RunResult};
 
-/// The text if a set counted nothing of what it should have.
+/// The text if a set counted none of the expected events.
 const NOT_SEEN: &str = "NOT SEEN";
 
 /// Target, workload and file system.

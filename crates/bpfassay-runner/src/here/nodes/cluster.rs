@@ -47,7 +47,7 @@ pub struct Cluster {
 /// Values that all steps of one command share.
 #[derive(Debug, Clone)]
 pub(super) struct SharedSteps {
-    /// This program, which has the same path on all nodes.
+    /// The path of this program, which is the same on all nodes.
     pub(super) program: PathBuf,
     /// Identifies this command's relays.
     pub(super) token: String,

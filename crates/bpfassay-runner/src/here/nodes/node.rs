@@ -88,7 +88,7 @@ pub enum NodeError {
     /// There is nothing to measure, for this reason.
     #[error("{0}")]
     Problem(String),
-    /// The file of the summary cannot be made.
+    /// The file of the summary cannot be created.
     #[error("cannot make {}", path.display())]
     Summary {
         /// The file.

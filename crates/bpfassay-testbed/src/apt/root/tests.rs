@@ -17,7 +17,7 @@ use crate::{
 
 const DEB: &[u8] = b"what a package holds";
 
-/// The paths that were asked for, with the user id of the asking process.
+/// The paths that were requested, with the user id of the asking process.
 type Asked = Arc<Mutex<Vec<(String, u32)>>>;
 
 /// Serves a repository with one package. Returns its address.

@@ -141,7 +141,7 @@ mod tests {
         assert!(error.to_string().starts_with("kernel 6.1-x holds no vmlinuz"), "{error}");
     }
 
-    /// A package can have any content: its digest may come from somebody else's results.
+    /// A package can have any content: its digest can come from somebody else's results.
     #[test]
     fn nothing_of_this_machine_is_moved_or_taken_for_a_module() {
         let work = tempfile::tempdir().unwrap();

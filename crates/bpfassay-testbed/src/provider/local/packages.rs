@@ -2,9 +2,9 @@
 //! Kernels in packages of distributions: `--kernel image.deb,modules.deb`, `--kernel
 //! kernel-core.rpm`, `--kernel DIRECTORY-OF-PACKAGES`.
 //!
-//! The packages are unpacked into the cache, once. Nothing of them is installed or run. The
-//! kernel's files are found by their places, which are the same in all distributions: `boot/` in
-//! older packages, `lib/modules/RELEASE` in the others.
+//! The packages are unpacked into the cache, once. Packages are not installed, and nothing in them
+//! is run. The kernel's files are found by their places, which are the same in all distributions:
+//! `boot/` in older packages, `lib/modules/RELEASE` in the others.
 
 #![allow(
     clippy::disallowed_methods,

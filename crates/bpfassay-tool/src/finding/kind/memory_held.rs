@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool holds much memory.
+//! The tool uses much memory.
 
 use crate::finding::{
     definition::{Definition, KindInputs},

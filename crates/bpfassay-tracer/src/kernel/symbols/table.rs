@@ -64,7 +64,7 @@ pub(crate) fn read<'a>(
 }
 
 /// Returns the name in a line, if it is a function's. Most of a kernel's 200,000 lines are not
-/// functions, or not wanted. This check determines the cost of reading them.
+/// functions, or are not requested. This check determines the cost of reading them.
 fn function(line: &[u8]) -> Option<&str> {
     let rest = &line[line.iter().position(|&byte| byte == b' ')?..];
     // Weak functions are listed, too, if nothing overrides them.

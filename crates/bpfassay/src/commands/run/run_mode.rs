@@ -106,8 +106,8 @@ impl RunMode {
     }
 
     /// Whether guests can be measured while others are built: in a new run under the instruction
-    /// clock, where this does not change figures. A run with tools cannot be continued without the
-    /// tools' files, so it starts only with all guests.
+    /// clock, because this does not change figures. A run with tools cannot be continued without
+    /// the tools' files, so it starts only with all guests.
     pub(super) fn begins_early(&self, plan: &Plan, selection: &StudySelection, wish: AcceleratorWish) -> bool {
         matches!(self, Self::New)
             && is_counted(plan)

@@ -54,7 +54,7 @@ fn processes_are_known_by_ids_and_names() {
     let combined: Vec<(&str, u64)> = combined.iter().map(|(name, calls)| (name.as_str(), *calls)).collect();
     let right: [&[(&str, u64)]; 6] = [
         &[("20", 5), ("21", 70)],
-        // A tool may count what the agent's copy did, or leave it out.
+        // A tool can count what the agent's copy did, or leave it out.
         &[("20", 6), ("21", 70)],
         &[("20", 5), ("21", 40), ("22", 30)],
         &combined,
