@@ -219,7 +219,7 @@ impl Map {
     /// Undoes what programs wrote: deletes all keys of a hash map, and zeroes an array. Nothing may
     /// write to the map in the meantime.
     ///
-    /// Some maps are left as they are: those that programs cannot write to, and program arrays. The
+    /// Some maps are not changed: maps that programs cannot write to, and program arrays. The
     /// content of a ring buffer belongs to its reader. Task storage ends with the tasks.
     ///
     /// # Errors

@@ -158,7 +158,7 @@ fn write(bytes: &mut [u8], field: &Field, name: &str, value: &Constant) -> Resul
         (Constant::Text(_), _) => return Err(ContentsError::IsNumber(name.to_owned())),
         (&Constant::Number(value), _) => {
             let bits = 8 * u32::try_from(field.size).unwrap_or(u32::MAX).min(8);
-            // The number may be signed or unsigned: -1 stands for all ones in both cases.
+            // The number may be signed or unsigned: -1 means all ones in both cases.
             let range = -(1_i128 << (bits - 1))..1_i128 << bits;
             if !range.contains(&i128::from(value)) {
                 return Err(ContentsError::Number { field: name.to_owned(), bits, value });

@@ -94,7 +94,7 @@ pub enum Action {
     },
     /// QEMU gets this signal.
     Kill(i32),
-    /// QEMU and with it the guest are stopped, for so many milliseconds if `Some`.
+    /// QEMU and the guest are stopped, for this many milliseconds if `Some`.
     Stop(Option<u64>),
     /// The guest sends the pieces, then continues as given.
     Send(Vec<SentPiece>, Then),

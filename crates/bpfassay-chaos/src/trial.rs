@@ -65,7 +65,7 @@ pub enum WrittenDirectory {
 /// An action of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostAction {
-    /// The command gets this signal so many times, 50 ms apart.
+    /// The command gets this signal this many times, 50 ms apart.
     Signal(i32, u32),
     /// The command is stopped for so many milliseconds.
     Pause(u64),

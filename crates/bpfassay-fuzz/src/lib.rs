@@ -7,7 +7,7 @@
 //! through the module `fuzz` of their crate.
 //!
 //! A target's function accepts any bytes. It panics if a property does not hold that must hold for
-//! every input. Refusing an input is as good as reading it.
+//! every input. A reader can refuse an input or read it.
 
 pub mod corpus;
 pub mod mutate;

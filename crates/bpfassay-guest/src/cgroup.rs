@@ -203,7 +203,7 @@ pub(crate) fn below(path: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Makes the directory `path`. An empty directory that a killed agent left there is removed first.
+/// Makes the directory `path`. An empty directory that a killed agent left is removed first.
 fn make_anew(path: &str) -> io::Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

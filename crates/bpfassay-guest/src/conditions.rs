@@ -62,7 +62,7 @@ const ALONE: u64 = 1_000_000;
 
 /// How long the CPU is busy before [`ALONE`], in nanoseconds: several ticks, at 100 to 1000 Hz.
 /// Deferrable timers, such as that of the memory controller's statistics, only run at a tick of a
-/// busy CPU (`TIMER_DEFERRABLE`, include/linux/timer.h). Those that expired while the guest waited
+/// busy CPU (`TIMER_DEFERRABLE`, include/linux/timer.h). Timers that expired while the guest waited
 /// would run in the phase: 8,000 instructions, 0.07 % of a read.
 const BUSY: u64 = 40_000_000;
 

@@ -50,8 +50,8 @@ const MOST: u64 = 1 << 18;
 const NAME: &CStr = c"bpfassay-pages";
 
 /// Gives pages of files (`MIGRATE_MOVABLE`) to the lists before a run, if the lists hold less than
-/// half of what they can: allocates pages and frees them at once. Does nothing unless twice as much
-/// memory is free, because used memory must not be evicted for it.
+/// half of their capacity: allocates pages and frees them at once. Does nothing unless twice as
+/// much memory is free, because used memory must not be evicted for it.
 ///
 /// # Errors
 /// The kernel does not show how many pages are free, or refuses some.

@@ -127,7 +127,7 @@ pub fn tracer_line(line: &[u8]) {
 
 /// Reads the output of a tool, which is kept up to a bound.
 pub fn tool_output(bytes: &[u8]) {
-    // The first byte selects what is waited for; the others are the input.
+    // The first byte selects the awaited event; the others are the input.
     let Some((&first, text)) = bytes.split_first() else { return };
     let pattern = ["ready", "^(Tracing|Attaching).*$", "(?i)a+b*[0-9]{1,3}$"][usize::from(first) % 3];
     let Ok(ready) = output::ReadyPattern::new(pattern, None) else { return };

@@ -3,7 +3,7 @@
 //! results in frames on standard output, as guests do through their port.
 //!
 //! The agent makes no mount that another process sees, inserts no module, changes no setting, and
-//! reaps and kills only processes that it started. It removes what it made
+//! reaps and kills only processes that it started. It removes what it created
 //! ([`Environment::leave`]). Before each run it writes out and drops the system's page cache, as
 //! guests do.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records what an agent makes on a running system, in a place where only its user can write. The
+//! Records what an agent creates on a running system, in a place where only its user can write. The
 //! next agent removes what a killed agent left.
 
 use std::{

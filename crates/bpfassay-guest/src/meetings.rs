@@ -24,7 +24,7 @@ impl<'a> Meetings<'a> {
         Self { node, link, run, met: 0 }
     }
 
-    /// Returns whether this guest makes and removes what all nodes share.
+    /// Returns whether this guest creates and removes what all nodes share.
     pub(crate) fn is_first(&self) -> bool {
         self.node.is_none_or(Node::is_first)
     }

@@ -295,7 +295,7 @@ fn by_thread(spec: &RunSpec) -> bool {
 }
 
 /// Removes files of earlier runs and cached data, and makes the directories of this run. The first
-/// node makes what nodes share.
+/// node creates what nodes share.
 fn make_fresh(paths: &mut RunPaths<'_>, meetings: &mut Meetings<'_>) -> Result<()> {
     meetings.meet()?;
     if meetings.is_first() {

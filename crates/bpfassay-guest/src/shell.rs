@@ -26,7 +26,7 @@ use crate::{
 /// Directory for busybox's commands.
 const COMMANDS: &str = "/bpfassay/bin";
 
-/// Longer than anybody uses a shell. The wait ends earlier with the shell.
+/// Longer than any use of a shell. The wait ends earlier with the shell.
 const WATCH: Duration = Duration::from_secs(3600);
 
 /// Runs the shell until it ends.

@@ -2,10 +2,10 @@
 //! When the kernel does background work, and an instant between such work.
 //!
 //! Every 2 s the kernel updates pressure stall information (`psi_avgs_work`, kernel/sched/psi.c)
-//! and the memory controller's statistics (`flush_memcg_stats_dwork`, mm/memcontrol.c). Each of
-//! them keeps the other going. In one of three or four reads of 64 MiB from the page cache, this is
-//! 0.05 % of the instructions. On Linux 7.2, each idle thread of the NFS server wakes up every 5 s
-//! (`svc_recv`, net/sunrpc/svc_xprt.c).
+//! and the memory controller's statistics (`flush_memcg_stats_dwork`, mm/memcontrol.c). Each of the
+//! two keeps the other running. In one of three or four reads of 64 MiB from the page cache, this
+//! is 0.05 % of the instructions. On Linux 7.2, each idle thread of the NFS server wakes up every 5
+//! s (`svc_recv`, net/sunrpc/svc_xprt.c).
 //!
 //! None of this can be switched off. Therefore the agent counts context switches for one period
 //! before a phase, and begins the phase where such work is not expected for the longest time.

@@ -66,7 +66,7 @@ pub(crate) struct Tracer {
 
 struct Process {
     pid: Pid,
-    /// The tracer's arguments, without those that the agent adds.
+    /// The tracer's arguments, without the agent's additions.
     arguments: Vec<String>,
     /// Whether the tracer attaches and detaches by commands.
     keeps_loaded: bool,

@@ -63,7 +63,7 @@ impl Coverage {
     }
 
     /// Adds the finished `run`. `windows` are those of the run's phases, or the reason why there
-    /// are none. The programs are those that the guest listed last.
+    /// are none. The programs are the programs in the guest's last list.
     pub fn run(&mut self, run: &str, windows: Result<&[Window], String>) {
         let programs = match windows {
             Ok(windows) => self.executed(windows).map_or_else(Figure::missing, Figure::Value),

@@ -316,7 +316,7 @@ pub enum Program {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Summary {
-    /// A file that the workload writes. [`SUMMARY`] stands for it in the arguments.
+    /// A file that the workload writes. [`SUMMARY`] represents it in the arguments.
     File,
     /// Everything that the program writes to standard output, at most [`MAX_OUTPUT`] bytes.
     Output,

@@ -65,7 +65,7 @@ names! {
 }
 
 impl MapLayout {
-    /// The layouts that are compared with each other. `+*` stands for them in studies.
+    /// The layouts that are compared with each other. `+*` means all of them in studies.
     pub const COMPARED: [Self; 4] = [Self::Percpu, Self::HashShared, Self::LruShared, Self::Ringbuf];
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compares two results: what is new, gone, broken or slower. Pure.
+//! Compares two results: cells that are new, missing, broken or slower. Pure.
 
 mod cells;
 mod comparable;
@@ -119,7 +119,7 @@ impl Comparison {
         self.cells.iter().any(CellComparison::is_regression)
     }
 
-    /// Whether some figure of what is under test shows neither a change nor the absence of one.
+    /// Whether some figure under test shows neither a change nor the absence of a change.
     #[must_use]
     pub fn is_inconclusive(&self) -> bool {
         let of = |metric: &MetricComparison| [metric.change_of_tool(), metric.direct_change()];

@@ -74,8 +74,8 @@ fn with_marks(metric: &CellMetric, is_baseline: bool, digits: usize) -> Option<S
 /// The text for a figure that the spread of the runs leaves open.
 pub(crate) const NOT_KNOWN: &str = "not known";
 
-/// A detectable overhead beyond this ratio is useless: nobody asks whether a probe doubles the time
-/// of everything.
+/// A detectable overhead beyond this ratio is useless: such an overhead would double the time of a
+/// workload.
 const BEYOND: f64 = 2.0;
 
 fn is_beyond(detectable: f64) -> bool {

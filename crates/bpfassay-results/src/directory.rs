@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An open directory. Entries are reached by name relative to its descriptor, and never through a
-//! symbolic link: anybody could have created what lies in the directory.
+//! symbolic link: anybody could have created the entries of the directory.
 
 #![allow(
     clippy::disallowed_methods,

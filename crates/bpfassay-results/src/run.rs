@@ -35,7 +35,7 @@ pub struct RunDerived {
     pub accuracy: Vec<RunAccuracy>,
     /// Bytes of workload, tracer and mountstats, a row per operation and interval between barriers.
     pub bytes: Vec<ByteFigure>,
-    /// For the workload `io-paths`: what the tracer saw, a row per path and operation.
+    /// For the workload `io-paths`: what the tracer counted, a row per path and operation.
     #[serde(default)]
     pub coverage: Vec<PathCoverage>,
     /// Counts of program sets, a row per event and interval between barriers.

@@ -16,7 +16,7 @@ use bpfassay_testbed::{
 
 use crate::{Error, QemuSource};
 
-/// The provider that can make guests again from what results have.
+/// The provider that can build guests again from the facts in results.
 const DEBIAN: &str = "debian";
 
 /// The testbed of earlier results.

@@ -33,7 +33,7 @@ pub enum Error {
     ToolRefused {
         /// The tool.
         name: String,
-        /// Why not, and what to do.
+        /// The reason, and what to do.
         problem: String,
     },
     /// Guests must be built again with a tool whose file is unknown.

@@ -242,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// A set-up for guests of `archs` that has what the pool looks at.
+    /// A set-up for guests of `archs` with the fields that the pool reads.
     fn with(archs: &[Arch], targets: &[Target]) -> Arc<HostSetup> {
         let file = || File { path: "x".into(), size: 1, sha256: bpfassay_testbed::cache::Digest::of(b"") };
         let image = |target: &Target| {

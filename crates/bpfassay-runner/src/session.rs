@@ -112,7 +112,7 @@ impl Session {
     }
 
     /// Switches to the wall clock if the study leaves the clock to the host and KVM works for every
-    /// architecture. `selection` is what the plan was expanded from.
+    /// architecture. The plan was expanded from `selection`.
     ///
     /// # Errors
     /// The errors of [`StudySelection::expand`], which plans for the wall clock.

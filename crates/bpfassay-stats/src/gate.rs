@@ -173,8 +173,8 @@ impl ChangeEvidence {
     }
 }
 
-/// Tells what changed over a family of cells at error rate `alpha`, in the order of the cells. The
-/// p-values are adjusted.
+/// Determines what changed over a family of cells at error rate `alpha`, in the order of the cells.
+/// The p-values are adjusted.
 ///
 /// # Errors
 /// [`StatsError::Alpha`] for an `alpha` that is not between 0 and 0.5.

@@ -142,7 +142,7 @@ pub enum Besides {
 }
 
 /// Checks `tools` for guests of architecture `arch` before any guest is built. Does not look into
-/// packages. Accepts what is uncertain.
+/// packages. Accepts everything that is uncertain.
 ///
 /// # Errors
 /// [`Error::Tool`] and [`Error::ToolFile`] for a missing or invalid file, and for a program that a

@@ -148,8 +148,8 @@ pub struct ReportedFigure {
     /// this way).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub blank_is_zero: bool,
-    /// One line that says how the figure differs from these operations. Such a figure is shown next
-    /// to what happened, but its amounts give no finding.
+    /// One line that says how the figure differs from these operations. Such a figure is shown
+    /// together with the truth, but its amounts give no finding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs: Option<String>,
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Determines how far QEMU can be confined on this host, by starting it in each way.
+//! Determines how far QEMU can be confined on this host, by starting it with each kind of
+//! confinement.
 //!
 //! Every QEMU gets the limits of `limits.rs`, and QEMU's filter of system calls if that works. If
 //! root started this program, QEMU also runs as another user.

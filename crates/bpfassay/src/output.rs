@@ -136,9 +136,8 @@ fn is_ours(number: &str) -> bool {
     matches!(number.parse::<u8>(), Ok(0..=4 | 22..=24 | 30..=37 | 39 | 90..=97)) && !number.starts_with('+')
 }
 
-/// Prints clap's answer to the command line: help, or what is wrong. The answer quotes the
-/// arguments between its own colours; if an argument has control characters, the answer gets no
-/// colours.
+/// Prints clap's answer to the command line: help, or the error. The answer quotes the arguments
+/// between its own colours; if an argument has control characters, the answer gets no colours.
 pub(crate) fn print_clap(answer: &clap::Error) {
     let rendered = answer.render();
     let is_safe = std::env::args_os().all(|argument| !argument.to_string_lossy().contains(plain::is_hazard));

@@ -107,7 +107,7 @@ fn own_qemu(workshop: &Workshop, choice: u64) -> Result<TrialResult, ChaosError>
     Ok(room.into_result())
 }
 
-/// Places in QEMU's packages. `{t}` stands for the host's triplet.
+/// Places in QEMU's packages. `{t}` is replaced by the host's triplet.
 const PLACES: &[&str] = &[
     "usr",
     "usr/bin",

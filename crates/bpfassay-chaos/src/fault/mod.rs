@@ -372,7 +372,7 @@ impl<'a> Draw<'a> {
     }
 }
 
-/// How a command ends that was interrupted by a signal.
+/// How a command ends after a signal interrupted it.
 const INTERRUPTED: CommandEnd = CommandEnd::Code(130);
 
 /// All runs of the study.

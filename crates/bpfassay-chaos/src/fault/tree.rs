@@ -35,7 +35,7 @@ pub(super) const FAULTS: &[FaultKind] = &[
     FaultKind::of_strangers("tree/like", like, |draw| draw.choice(recorded, |like| format!("{like:?}"))),
 ];
 
-/// Places in a kernel's packages. `{r}` stands for the release.
+/// Places in a kernel's packages. `{r}` is replaced by the release.
 const PLACES: &[&str] = &[
     "usr",
     "usr/lib",
@@ -240,7 +240,7 @@ const FIELDS: &[&str] = &[
     "/provenance/0/manifest/provider/version",
 ];
 
-/// Values of such a field. `ROOM` stands for the trial's directory.
+/// Values of such a field. `ROOM` is replaced by the trial's directory.
 const VALUES: &[&str] = &[
     "ROOM/host/lib/modules/6.9.9-host",
     "ROOM/host/file",

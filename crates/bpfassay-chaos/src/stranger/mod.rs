@@ -5,7 +5,7 @@
 //! A room is the environment of a trial together with files of a host. However a command ends in a
 //! room, these conditions must hold:
 //!
-//! - The files of the host are unchanged, and nothing of them was read.
+//! - The files of the host are unchanged, and none of them was read.
 //! - Nothing was made outside of the command's directories.
 //! - The command ended in time with a documented exit code.
 //! - The cache is whole.

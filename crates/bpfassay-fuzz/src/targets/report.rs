@@ -89,7 +89,7 @@ fn follow(contents: &JournalContents) {
     show(&results);
 }
 
-/// `results.json`, and everything that is shown of it.
+/// `results.json`, and every rendering of it.
 pub(super) fn results(bytes: &[u8]) {
     with_directory(|directory| {
         let path = directory.join("results.json");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process that stands for the workload on a node. It runs the commands that the launcher on
-//! the first node requests, until the first node closes the connection.
+//! The stand-in for the workload on a node. It runs the commands that the launcher on the first
+//! node requests, until the first node closes the connection.
 
 use std::{
     io::{self, Read as _},

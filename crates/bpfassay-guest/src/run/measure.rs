@@ -171,7 +171,7 @@ impl Run<'_, '_> {
         self.conditions.begin_run()?;
         let part = Part::of(&spec.workload, self.environment);
         if matches!(part, Part::Launches(_)) {
-            // All others attend now, so the launcher finds each of them.
+            // All other nodes attend now, so the launcher finds each of them.
             self.meetings.meet()?;
         }
         let (before, _) = self.reading(if spec.workload.control { Edge::Untimed } else { Edge::Before })?;

@@ -28,7 +28,7 @@ pub struct Invalid {
 pub struct Complaint {
     /// The place, as a range of bytes of the text.
     pub span: Range<usize>,
-    /// The message. It says what is wrong and what would be right, and can quote the file.
+    /// The message. It describes the fault and the correct form, and can quote the file.
     pub message: String,
     /// A suggestion, such as the nearest known key.
     pub help: Option<String>,

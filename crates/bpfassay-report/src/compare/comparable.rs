@@ -61,7 +61,7 @@ pub enum NotComparable {
     /// The filter matches nothing.
     #[error("the filter takes nothing: {problem}")]
     Filter {
-        /// Why, and what names exist.
+        /// The reason, and the existing names.
         problem: String,
     },
     /// The question itself is invalid.
@@ -75,8 +75,8 @@ pub enum NotComparable {
 /// Returns notes on differences that leave the meaning of the figures unchanged.
 ///
 /// # Errors
-/// [`NotComparable`], if the two results differ in what their figures depend on, such as study,
-/// clock or engine.
+/// [`NotComparable`], if the two results differ in a property on which figures depend, such as
+/// study, clock or engine.
 pub(super) fn check(base: &Results, new: &Results, pairs: &[CellPair<'_>]) -> Result<Vec<String>, NotComparable> {
     let clocks = [base.plan.study.clock, new.plan.study.clock];
     if clocks[0] != clocks[1] {

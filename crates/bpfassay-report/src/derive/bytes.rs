@@ -72,8 +72,8 @@ pub(super) fn is_of(phase: &WorkloadPhase, reported: &PhaseReport) -> bool {
     *phase.name == *reported.name && (phase.test, phase.repetition) == (reported.test, reported.repetition)
 }
 
-/// Returns the phases that the summary reports without known barriers: there is nothing to show
-/// what was counted in them.
+/// Returns the phases that the summary reports without known barriers: the bytes that were counted
+/// in them are not known.
 fn without_barriers(figures: &RunFigures, workload: &WorkloadReports<'_>) -> impl Iterator<Item = ByteFigure> {
     let is_known = |one: &PhaseReport| {
         // IOR reports a read with comparison (-R) like any other read.

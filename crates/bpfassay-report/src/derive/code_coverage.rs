@@ -183,7 +183,7 @@ fn add(all: &mut MergedLines, lines: &ProgramLines, sums: &CoverageSums<'_>) -> 
             sum.text.clone_from(&line.text);
         }
     }
-    // Several branches of one column are told apart by their order among the instructions.
+    // Several branches of one column are distinguished by their order among the instructions.
     let mut seen = HashMap::new();
     for (branch, outcomes) in lines.branches.iter().zip(&sums.branches) {
         let ordinal = match seen.entry((branch.line, branch.column)) {

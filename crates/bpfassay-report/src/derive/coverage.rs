@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Coverage: what the tracer saw of each path of the workload `io-paths`.
+//! Coverage: what the tracer counted of each path of the workload `io-paths`.
 
 use bpfassay_protocol::{
     IoPath, Operation,
@@ -67,8 +67,8 @@ fn row(
     PathCoverage { path, operation: expected.operation, moved, traced, difference, refused: refused.ok().flatten() }
 }
 
-/// Returns the operations that count for `operation`: those that move data the same way, whatever
-/// name a tracer uses.
+/// Returns the operations that count for `operation`: operations that move data in the same
+/// direction, under any name that a tracer uses.
 fn counted_as(operation: Operation) -> &'static [Operation] {
     const IN: &[Operation] = &[Operation::Read, Operation::Readv, Operation::MapRead];
     const OUT: &[Operation] = &[Operation::Write, Operation::Writev, Operation::MapWrite];

@@ -58,9 +58,9 @@ fn next<'a>(bytes: &mut impl Iterator<Item = &'a u8>) -> Option<u64> {
     Some(number)
 }
 
-/// Packs what ran in a run. Each program has its index, the numbers of lines and branches, and how
-/// often each line ran. Each branch has 0, how often it jumped and how often it did not, or 1 if
-/// the outcomes are not known.
+/// Packs the executions in a run. Each program has its index, the numbers of lines and branches,
+/// and how often each line ran. Each branch has 0, how often it jumped and how often it did not, or
+/// 1 if the outcomes are not known.
 pub(super) fn packed(programs: &[ProgramExecutions]) -> Box<[u8]> {
     let of_branch =
         |&branch: &Option<[u64; 2]>| iter::once(u64::from(branch.is_none())).chain(branch.into_iter().flatten());

@@ -3,8 +3,8 @@
 //! run.
 //!
 //! The truth comes from the bundled tracer if it counted in parallel with the tool. The bundled
-//! tracer was read before and after each report of the tool. Runs of the tool alone show what needs
-//! no truth.
+//! tracer was read before and after each report of the tool. Runs of the tool alone show findings
+//! that need no truth.
 
 mod cgroups;
 mod object;
@@ -101,7 +101,7 @@ fn of_refusal(refusal: &Refusal) -> Vec<FindingResult> {
 /// Evaluates a tool after whose run the guest had changed. This finding does not depend on the
 /// reports of the tool.
 fn left_changed(failure: &RunFailure) -> Vec<FindingResult> {
-    // The record of a failed run does not tell how the tool started.
+    // The record of a failed run does not show how the tool started.
     let mut findings = finding::evaluate(&Evidence::default(), &ValueLimits::default());
     // The first line is the agent's statement; other lines come from the console and prove nothing.
     let status = FindingStatus::found(Certainty::Proven, failure.excerpt.iter().take(1).cloned().collect());

@@ -89,7 +89,7 @@ pub enum FormatError {
     /// No plot, or several, have the requested title.
     #[error(transparent)]
     Figure(#[from] NoFigure),
-    /// Nothing counted which lines of programs ran.
+    /// The executions of program lines were not counted.
     #[error(
         "these results have no code coverage: run a study under the instruction clock, with a QEMU that loads the plugin, and with \
          something under test"

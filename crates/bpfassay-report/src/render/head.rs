@@ -199,7 +199,7 @@ fn overheads(results: &Results, cells: &[&CellResult]) -> Option<String> {
 /// The finding about one overhead.
 enum OverheadFinding {
     Overhead(f64),
-    /// Nothing shows the uncertainty: there is one observation, or as good as one.
+    /// Nothing shows the uncertainty: there is only one observation, or effectively one.
     WithoutInterval(f64),
     Noise,
     Open,
@@ -208,7 +208,7 @@ enum OverheadFinding {
 #[derive(Default)]
 struct Range {
     ends: Option<(f64, f64)>,
-    /// The range of the overheads without an interval, whose number follows.
+    /// The range of the overheads without an interval. The next field is their number.
     bare: Option<(f64, f64)>,
     without_interval: usize,
     has_noise: bool,

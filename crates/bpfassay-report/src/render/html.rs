@@ -112,8 +112,8 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
     },
 };
 
-/// Renders `results` as an HTML page, which links to `code-coverage.html` next to it if something
-/// counted what ran.
+/// Renders `results` as an HTML page, which links to `code-coverage.html` next to it if executions
+/// were counted.
 ///
 /// # Errors
 /// [`std::fmt::Error`], which writing into memory never causes.
@@ -121,7 +121,7 @@ pub fn html(results: &Results) -> Result<String, std::fmt::Error> {
     page(results, Some(COVERAGE))
 }
 
-/// Renders the page of code coverage; `None` if nothing counted what ran.
+/// Renders the page of code coverage; `None` if executions were not counted.
 ///
 /// # Errors
 /// [`std::fmt::Error`], which writing into memory never causes.
@@ -153,7 +153,7 @@ fn page(results: &Results, coverage: Option<&str>) -> Result<String, std::fmt::E
     let tables: Vec<TextTable> = tables.collect();
     let workloads = front::workloads(results);
     let mut facts = head::facts(results);
-    // One workload is above the matrix.
+    // If there is only one workload, it is named above the matrix.
     facts.retain(|(name, _)| *name != head::WORKLOAD || workloads.is_some());
     facts.push(("fingerprint", fingerprint(results.runs.iter().map(|run| &run.record))));
     let has_coverage = results.cells.iter().any(|cell| cell.code_coverage.is_some());

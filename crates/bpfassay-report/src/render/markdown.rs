@@ -28,7 +28,7 @@ pub fn markdown(results: &Results) -> String {
     finished(texts.join("\n"))
 }
 
-/// Renders what stands above the tables: the conclusion in bold, the matrix, and facts about the
+/// Renders the part above the tables: the conclusion in bold, the matrix, and facts about the
 /// measurement.
 pub(super) fn head(results: &Results) -> String {
     let front = Front::of(results, &IN_REPORT);

@@ -12,7 +12,7 @@ use super::{
 };
 use bpfassay_results::Results;
 
-/// How the screen looks.
+/// The layout of the screen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Screen {
     /// Width of the terminal in columns. `None` without a terminal: tables are as wide as on one of

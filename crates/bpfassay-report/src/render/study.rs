@@ -150,7 +150,7 @@ pub(super) fn warnings(results: &Results) -> Vec<String> {
     limit_of_clock(results).into_iter().chain(warnings_but_of_clock(results)).collect()
 }
 
-/// Tells what overheads do not show, because of the study's clock.
+/// Describes costs that overheads do not show, because of the study's clock.
 pub(super) fn limit_of_clock(results: &Results) -> Option<String> {
     match results.plan.study.clock {
         Clock::Instructions => Some(INSTRUCTIONS.to_owned()),

@@ -11,7 +11,7 @@ use bpfassay_results::{CellResult, Results, RunFailure};
 
 /// A table with the texts above and below it.
 pub(super) struct TextTable {
-    /// The title, in lines; the last line tells several tables apart.
+    /// The title, in lines; the last line distinguishes several tables.
     pub(super) title: Vec<String>,
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,

@@ -21,7 +21,7 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
     render: |results, FormatOptions { width, .. }| Ok(text(results, Style { width }).into()),
 };
 
-/// How tables look.
+/// The layout of tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Style {
     /// Width of the terminal in columns, which no line exceeds. A row takes several lines if it
@@ -44,7 +44,7 @@ pub fn text(results: &Results, style: Style) -> String {
     finished(texts.join("\n"))
 }
 
-/// Renders what stands above the tables.
+/// Renders the part above the tables.
 fn head(results: &Results, style: Style) -> String {
     let head = head::head(results);
     let mut text = String::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The points of a series with their noise: what replicates show, and the layout term.
+//! The points of a series with their noise: the spread of replicates, and the layout term.
 
 use bpfassay_stats::{Spread, Summary, change_points::Point, difference::variance_of};
 use bpfassay_study::{Clock, Plan};

@@ -159,7 +159,7 @@ impl StoreDirectory {
         })
     }
 
-    /// Moves the entry of `key` aside, where nobody looks for it. Returns the new path.
+    /// Moves the entry of `key` aside, where no reader searches. Returns the new path.
     ///
     /// # Errors
     /// [`BlockStoreError::Io`] if the entry cannot be renamed.

@@ -187,7 +187,7 @@ impl BlockStore {
         Ok(key)
     }
 
-    /// Moves the entry of `key` aside, where nobody looks for it. Returns the new path.
+    /// Moves the entry of `key` aside, where no reader searches. Returns the new path.
     ///
     /// # Errors
     /// [`BlockStoreError::Io`] and [`BlockStoreError::Objects`] if the entry cannot be renamed.

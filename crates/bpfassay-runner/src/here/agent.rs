@@ -23,7 +23,8 @@ use tokio::process::{Child, Command};
 use super::{reason::MachineLimits, tools::ToolPlaces};
 use crate::host_setup;
 
-/// The agent reads its job from an unnamed file, which leaves nothing behind whoever dies.
+/// The agent reads its job from an unnamed file, which disappears when all processes have closed
+/// it.
 const JOB: &str = "/dev/stdin";
 
 /// Time limit for removing what an agent left, such as processes of a cgroup and files.

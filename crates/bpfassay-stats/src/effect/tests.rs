@@ -63,8 +63,9 @@ fn what_is_no_logarithm_is_refused() {
     assert!(Effect::independent(&[1.0, 2.0], &[f64::INFINITY]).is_err());
 }
 
-/// Rounds share an error that none of them shows. Intervals that include its variance cover the
-/// effect; others do not. 3,000 samples have a standard error of 0.004 for a share of 0.95.
+/// All rounds have the same error, so the rounds do not show it. Intervals that include its
+/// variance cover the effect; others do not. 3,000 samples have a standard error of 0.004 for a
+/// share of 0.95.
 #[test]
 fn a_known_variance_widens_the_interval() {
     let mut generator = Generator::new(7);

@@ -45,7 +45,7 @@ impl FileNames {
 }
 
 impl Apt<'_> {
-    /// Returns the checked files of `packages`. Those that the cache lacks are downloaded.
+    /// Returns the checked files of `packages`. Packages that the cache lacks are downloaded.
     ///
     /// # Errors
     /// - [`super::AptError`]: the mirror fails.

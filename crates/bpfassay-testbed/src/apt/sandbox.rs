@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The directory that apt downloads to if root runs it. The user that apt uses the network as can
-//! write to it. It is outside the cache, which this user may be unable to enter.
+//! The directory that apt downloads to if root runs it. The user under which apt uses the network
+//! can write to it. It is outside the cache, which this user may be unable to enter.
 //!
 //! That user parses what a mirror sends. Root copies it into the cache once its hash or signature
 //! was checked.

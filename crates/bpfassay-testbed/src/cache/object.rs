@@ -82,8 +82,8 @@ impl Cache {
         Ok(None)
     }
 
-    /// Stores what `write` writes. `what` names it in messages. `needed` is its size in bytes, or 0
-    /// if the size is not known.
+    /// Stores the bytes that `write` writes. `what` names it in messages. `needed` is its size in
+    /// bytes, or 0 if the size is not known.
     ///
     /// # Errors
     /// [`Error::DiskFull`] and [`Error::Io`] if it cannot be stored, and the error of `write`.

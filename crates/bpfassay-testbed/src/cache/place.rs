@@ -42,7 +42,7 @@ const MARKER_START: &str = "bpfassay cache ";
 /// The directories of a cache. All directories are created at once, so that no other user can
 /// create one first.
 const PARTS: [&str; 7] = ["objects", "trees", "records", "apt", "locks", "tmp", "logs"];
-/// How many of them the first version of the cache had.
+/// The number of these directories in the first version of the cache.
 const FIRST_PARTS: usize = 6;
 
 /// The state of a directory.

@@ -62,7 +62,7 @@ fn damage_that_the_file_system_does_not_show_is_found_by_the_full_check() {
     let object = cache.add_bytes("a", b"content").unwrap();
     let sound = cache.add_bytes("b", b"sound").unwrap();
     damage(&object.path);
-    // The fresh stamp stands for bits that changed below the file system.
+    // The fresh stamp simulates bits that changed below the file system.
     cache
         .write_small(&object.path.with_extension("stamp"), &stamp::Stamp::of(&fs::metadata(&object.path).unwrap()))
         .unwrap();

@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
-/// A kernel release with placeholders: `@` stands for the flavour, `*` for one or more characters
-/// other than a hyphen.
+/// A kernel release with placeholders: `@` matches the flavour, and `*` matches one or more
+/// characters other than a hyphen.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ReleasePattern(String);
 

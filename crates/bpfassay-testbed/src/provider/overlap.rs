@@ -125,7 +125,7 @@ enum Gathering<K, P> {
 type Handed<K, P> = (Vec<usize>, Result<(BTreeMap<usize, K>, P)>);
 
 impl<K, P: Clone> Gathered<K, P> {
-    /// Stores `part`. Returns what to hand out.
+    /// Stores `part`. Returns the guests that are ready to be passed on.
     fn take(&mut self, part: Gathering<K, P>) -> Option<Handed<K, P>> {
         match part {
             Gathering::Kernel(index, _) if !self.open.contains(&index) => return None,

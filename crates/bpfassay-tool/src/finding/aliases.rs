@@ -73,7 +73,7 @@ impl Aliases {
                 |one: &NumberComparison<'_>| one.reported == 0 && subject.as_deref() == Some(one.subject.shown());
             let place = comparisons.iter().position(is_meant);
             let (Some(place), Some(&value)) = (place, grown.get(&Some(name.clone()))) else { continue };
-            // The name can stand for several subjects that did something.
+            // The name can mean several subjects that did something.
             let has_its_name = |(at, one): (usize, &NumberComparison<'_>)| {
                 at != place && one.reported == 0 && one.at_least > 0 && is_last_component(name, one.subject.shown())
             };
@@ -87,8 +87,8 @@ impl Aliases {
     }
 }
 
-/// Whether `name` with the amount `value` can stand for a subject that was not reported by its own
-/// name. If a correct tool can leave out the subject, the amount alone is not enough evidence.
+/// Whether `name` with the amount `value` can mean a subject that was not reported by its own name.
+/// If a correct tool can leave out the subject, the amount alone is not enough evidence.
 fn may_stand_for(name: &str, value: u64, one: &NumberComparison<'_>) -> bool {
     let is_by_name = || is_last_component(name, one.subject.shown()) && one.may_be(value);
     one.reported == 0 && (one.lacks(value) || is_by_name())

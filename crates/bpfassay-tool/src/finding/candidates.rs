@@ -62,7 +62,7 @@ pub(super) struct Unseen<'c> {
 }
 
 impl Candidates {
-    /// Finds the candidates for what `figure` lacks in `one`.
+    /// Finds the candidates for the missing amount of `figure` in `one`.
     pub(super) fn of(figure: &ReportedFigure, one: &NumberComparison<'_>) -> Self {
         Self {
             left_out: LeftOutCalls::of(figure, one),

@@ -41,7 +41,7 @@ pub(super) struct NumberComparison<'t> {
 }
 
 impl NumberComparison<'_> {
-    /// Whether the tool's number can stand for `amount`.
+    /// Whether the tool's number can be a rounded form of `amount`.
     pub(super) const fn is(&self, amount: u64) -> bool {
         self.reported <= amount && amount - self.reported <= self.slack
     }

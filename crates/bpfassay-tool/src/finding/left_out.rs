@@ -43,8 +43,8 @@ pub(super) struct LeftOutCalls {
 }
 
 impl LeftOutCalls {
-    /// Finds the smallest sets that match what `figure` lacks in `one`. Returns several if more
-    /// than one set of that size matches.
+    /// Finds the smallest sets whose amount equals the missing amount of `figure` in `one`. Returns
+    /// several if more than one set of that size matches.
     pub(super) fn of(figure: &ReportedFigure, one: &NumberComparison<'_>) -> Vec<Self> {
         let all = sets(figure, one).into_iter().map(|set| Self { calls: amounts(figure, one, &set) });
         let is_whole = |set: &Self| set.calls.iter().all(|(_, amount)| *amount > 0);

@@ -38,7 +38,7 @@ pub(super) struct Judged {
     bisect: bool,
 }
 
-/// Whether the measured kernel is worse for what is under test.
+/// Whether the tools under test are worse on the measured kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Judgement {
     NoWorse,

@@ -59,7 +59,7 @@ fn emulator(packages: &[Package], provenance: &Provenance) -> String {
     not_in_it(provenance)
 }
 
-/// Tells what else a host needs for the measurement.
+/// Names what a host needs for the measurement in addition to the bundle.
 fn not_in_it(provenance: &Provenance) -> String {
     let versions: BTreeSet<&str> = provenance.qemu.values().map(|qemu| qemu.program.version.as_str()).collect();
     let versions: Vec<_> = versions.into_iter().map(plain::line).collect();

@@ -151,8 +151,8 @@ pub(crate) fn results(arguments: &cli::ListedResults) -> CommandOutcome {
     Ok(SUCCESS)
 }
 
-/// Returns directories with a journal: `directory`, or those in it, by name. It skips links, such
-/// as the one to the latest directory.
+/// Returns directories with a journal: `directory`, or directories in it, by name. It skips links,
+/// such as the one to the latest directory.
 fn below(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let has_journal = |directory: &Path| directory.join(FILE_NAME).is_file();
     if has_journal(directory) {

@@ -34,8 +34,8 @@ pub(crate) async fn node(arguments: NodeArgs) -> CommandOutcome {
     }
 }
 
-/// Runs the process that stands for IOR, if an agent started this process for that, as the name of
-/// the program shows. Returns `None` otherwise.
+/// Runs the stand-in for IOR, if an agent started this process as the stand-in, as the name of the
+/// program shows. Returns `None` otherwise.
 pub(crate) fn in_place_of_ior() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
     let relay = bpfassay_runner::relay_of(&PathBuf::from(arguments.next()?))?;

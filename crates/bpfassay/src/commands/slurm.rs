@@ -127,7 +127,7 @@ fn check(study: &str, run_arguments: &[String]) -> Result<cli::RunArgs, CommandF
         );
         CommandFailure { code: USAGE, report }
     };
-    // clap adds colours and usage; the first line tells what is wrong.
+    // clap adds colours and usage; the first line describes the error.
     let first_line = |error: clap::Error| {
         wrong(error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned())
     };

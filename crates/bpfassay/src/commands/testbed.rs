@@ -76,7 +76,7 @@ fn print(manifest: &Manifest, path: &Path) -> CommandOutcome {
     Ok(SUCCESS)
 }
 
-/// Formats the line of a target. The names come from whoever made the manifest.
+/// Formats the line of a target. The names come from the author of the manifest.
 pub(super) fn summary(target: &Target) -> String {
     line(target.arch, &target.name, &target.kernel.release)
 }

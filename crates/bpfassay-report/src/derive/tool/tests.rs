@@ -76,7 +76,7 @@ fn evidence(findings: &[FindingResult], kind: Kind) -> String {
     }
 }
 
-/// Makes what a tool printed when the workload had made `calls` calls.
+/// Returns the output of a tool after the workload had made `calls` calls.
 fn piece(at_ns: u64, text: &str, calls: Option<u64>) -> OutputPiece {
     let reference = calls.map(|calls| around(at_ns, calls, calls));
     OutputPiece { monotonic_ns: at_ns, source: Source::Output, endpoint: 0, text: text.to_owned(), reference }

@@ -64,7 +64,7 @@ struct LineSum {
     branches: Vec<Option<[u64; 2]>>,
 }
 
-/// Returns what ran; `None` if nothing counted it.
+/// Returns the coverage; `None` if nothing was counted.
 pub(super) fn covered(results: &Results) -> Option<Covered> {
     let mut sums = BTreeMap::<(String, String), Sum>::new();
     let mut missing = MissingCoverage::new();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The verdicts on a study's gates: those that are not a pass one by one, the others counted.
+//! The verdicts on a study's gates: verdicts that are not a pass one by one, and the number of the
+//! others.
 
 use std::collections::HashMap;
 

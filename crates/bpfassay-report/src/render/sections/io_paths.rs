@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables of the workload `io-paths`: what each probe configuration saw of each path. Targets with
-//! the same figures share one table.
+//! Tables of the workload `io-paths`: what each probe configuration counted of each path. Targets
+//! with the same figures share one table.
 
 use std::collections::BTreeMap;
 
@@ -132,7 +132,7 @@ fn moves(expected: &Expected) -> String {
     }
 }
 
-/// Formats what the runs of a cell saw, each text once.
+/// Formats what the runs of a cell counted, each text once.
 fn shown_as(cell: &CellResult, expected: &Expected, seen: &[&PathCoverage]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for row in seen {

@@ -17,7 +17,7 @@ pub(crate) fn for_this_kernel(options: &Options) -> Options {
     choose(options, |function| known.iter().any(|(name, _)| name == function))
 }
 
-/// Chooses names. Those that the user set remain.
+/// Chooses names. Functions that the user set remain.
 fn choose(options: &Options, has: impl Fn(&str) -> bool) -> Options {
     let renamed = NEWER.into_iter().filter(|(name, newer)| !has(name) && has(newer));
     let renamed = renamed.map(|(name, newer)| (name, newer.to_owned()));

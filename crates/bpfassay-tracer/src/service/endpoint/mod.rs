@@ -264,7 +264,7 @@ enum State {
     Asking(Vec<u8>),
     /// A response, and how much of it was sent.
     Answering(Vec<u8>, usize),
-    /// Everything was sent. The client's further bytes are discarded: so many so far.
+    /// Everything was sent. Number of further bytes of the client that were discarded.
     Draining(usize),
 }
 
@@ -280,7 +280,7 @@ impl Connection {
         }
     }
 
-    /// Does what can be done now. Returns whether there is more to do.
+    /// Does all work that does not block. Returns whether there is more to do.
     fn go_on(&mut self, now: Instant, render: Render<'_>) -> bool {
         loop {
             let done = match &mut self.state {

@@ -171,7 +171,7 @@ impl RunMode {
     }
 }
 
-/// Reads what measured the results at `path`.
+/// Reads the guests and QEMU that measured the results at `path`.
 fn like(path: &Path) -> Result<Like, CommandFailure> {
     Ok(Like::new(path, &file::read(path)?)?)
 }
