@@ -77,7 +77,7 @@ pub struct QemuFacts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin_api: Option<u32>,
     /// The package of a QEMU from `testbed.lock`, with the SHA-256 of the package file. `None` for
-    /// the host's QEMU. Figures do not depend on the source of the same program.
+    /// the host's QEMU. Figures do not depend on the place that the same program came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<Artefact>,
 }

@@ -292,7 +292,7 @@ pub(crate) fn panic_of_guest() -> RunFailure {
     }
 }
 
-/// Makes the outcome of `run`: x86_64 measures everything, aarch64 refuses fexit, riscv64 panics
+/// Returns the outcome of `run`: x86_64 measures everything, aarch64 refuses fexit, riscv64 panics
 /// under fexit.
 pub(crate) fn outcome(block: &Block, run: &PlannedRun) -> Outcome {
     let probe = run.spec.probe;

@@ -146,20 +146,20 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Makes the outcome of a call that returns bytes or an error.
+    /// Returns the outcome of a call that returns bytes or an error.
     #[inline(always)]
     pub(super) fn of_data(result: i64) -> Self {
         let bytes = if result < 0 { 0 } else { result as u64 };
         Self { bytes, errors: u64::from(result < 0), duration: NO_DURATION }
     }
 
-    /// Makes the outcome of a call that returns whether it failed.
+    /// Returns the outcome of a call that returns whether it failed.
     #[inline(always)]
     pub(super) fn of_status(failed: bool) -> Self {
         Self { bytes: 0, errors: u64::from(failed), duration: NO_DURATION }
     }
 
-    /// Makes the outcome of a call that requests so many bytes.
+    /// Returns the outcome of a call that requests this many bytes.
     #[inline(always)]
     pub(super) fn requested(bytes: u64) -> Self {
         Self { bytes, errors: 0, duration: NO_DURATION }

@@ -68,7 +68,7 @@ const NO_CAST: &[u8] = b"\0bpf_rdonly_none\0";
 /// without kfuncs. `None` if the object has no such calls.
 ///
 /// A program treats a weak kfunc as missing if the kernel has no kfunc of that name. Therefore the
-/// name is changed, in the string table of symbols and in that of the type information.
+/// name is changed, in the string tables of symbols and of the type information.
 pub(crate) fn without_casts(elf: &[u8]) -> Option<Vec<u8>> {
     let mut other = elf.to_vec();
     let mut at = 0;
