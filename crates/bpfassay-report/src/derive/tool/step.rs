@@ -245,9 +245,8 @@ const LOADER_MESSAGES: &[LoaderMessages] = &[
     },
 ];
 
-/// Determines the outcome of the start of a tool. The failed step is known if the loader or the
-/// tool reports a step, an error number or the verifier's log; otherwise the printed text can name
-/// it.
+/// Determines how a tool started. The failed step is known if the loader or the tool reports a
+/// step, an error number or the verifier's log; otherwise the printed text can name it.
 pub(crate) fn started(refusal: &Refusal) -> Start {
     let is_reported = refusal.errno.is_some() || refusal.verifier.is_some() || refusal.program.is_some();
     if is_reported || refusal.step != Step::Load {
