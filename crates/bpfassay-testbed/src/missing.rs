@@ -35,7 +35,8 @@ pub struct MissingParts {
 /// Estimated size of a kernel's tree and of its segments of guests, relative to its packages:
 /// measured for the kernels of the study `quick`.
 const KERNEL_GROWTH: u64 = 3;
-/// Estimated size of the guest programs of one architecture, with what their build leaves, in bytes.
+/// Estimated size of the guest programs of one architecture and of the files that their build
+/// leaves, in bytes.
 const PROGRAMS_SIZE: u64 = 30_000_000;
 
 impl MissingParts {
@@ -83,8 +84,8 @@ impl MissingParts {
         Ok(missing)
     }
 
-    /// Adds those of `packages` that the cache lacks, and the size of what is made from their sizes;
-    /// `None` if the packages are not known.
+    /// Adds the sizes of those `packages` that the cache lacks, and the size of the tree that `made`
+    /// computes from the size of all packages. `None` stands for unknown packages.
     fn add<'p>(
         &mut self,
         request: &GuestRequest<'_>,

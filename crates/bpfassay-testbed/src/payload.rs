@@ -171,8 +171,8 @@ struct RecordedPayload {
 /// Returns those of `archs` whose programs are not in the cache.
 ///
 /// # Errors
-/// [`Error::Stage`] if the checkout cannot be read, [`Error::Build`] if there are no sources, and the
-/// errors of the cache.
+/// [`Error::Stage`] if the checkout cannot be read, [`Error::Build`] if there are no sources, and
+/// the errors of the cache.
 pub(crate) fn missing(cache: &Cache, sources: &ProgramSources, archs: &[Arch]) -> Result<Vec<Arch>> {
     let WantedSources { source, .. } = WantedSources::find(sources)?;
     let mut missing = Vec::new();

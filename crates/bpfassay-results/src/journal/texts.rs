@@ -33,7 +33,8 @@ const MOST_MAKERS: usize = 4;
 /// Texts per thread that can wait for the consumer.
 const WAITING: usize = 16;
 
-/// Location and XXH3 sum of a record's text. The sum tells whether the text changed while it was read.
+/// Location and XXH3 sum of a record's text. The sum shows whether the text changed between two
+/// reads.
 #[derive(Debug, Clone)]
 pub struct TextPlace {
     source: TextSource,

@@ -151,8 +151,8 @@ impl RunMatrix {
         true
     }
 
-    /// Formats the matrix with lines of at most `width` columns. With too many rows, those under way
-    /// and those with faults come first. Empty with too many columns.
+    /// Formats the matrix with lines of at most `width` columns. If there are too many rows, only
+    /// rows under way and rows with faults are shown. Empty if there are too many columns.
     pub(super) fn text(&self, width: usize) -> String {
         let of_label = self.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or_default();
         if self.columns.len() > MOST_COLUMNS
@@ -178,7 +178,8 @@ impl RunMatrix {
     }
 }
 
-/// Returns the position of the element of `all` that `is_it`, which `make` appends if there is none.
+/// Returns the position of the first element of `all` for which `is_it` is true. Appends the result
+/// of `make` if there is none.
 fn position<T>(all: &mut Vec<T>, is_it: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> usize {
     all.iter().position(is_it).unwrap_or_else(|| {
         all.push(make());
