@@ -4,7 +4,7 @@
 use std::fmt;
 
 use bpfassay_stats::{Verdict, gate::GateEvidence};
-use bpfassay_study::{MetricName, Share};
+use bpfassay_study::{Budget, MetricName, Share};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +52,11 @@ pub enum Demand {
         /// The limit, in bytes.
         limit: u64,
     },
+    /// A figure of the tool's programs is at most the limit.
+    Budget {
+        /// The figure and its limit.
+        budget: Budget,
+    },
     /// Every tracer attaches, or is refused, as expected.
     Attach,
     /// The tool under test has no finding that the gate denies.
@@ -66,6 +71,7 @@ impl fmt::Display for Demand {
             Self::RelativeError { limit } => write!(f, "relative error within {limit}"),
             Self::ByteError { limit: 0 } => f.write_str("byte error 0"),
             Self::ByteError { limit } => write!(f, "byte error at most {limit}"),
+            Self::Budget { budget: Budget { figure, limit } } => write!(f, "at most {limit} {}", figure.words()),
             Self::Attach => f.write_str("attach as expected"),
             Self::Findings => f.write_str("no finding that is denied"),
         }

@@ -9,7 +9,11 @@ use bpfassay_tool::{file::is_of_series, finding::Kind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cell, Study, target::kernel_name};
+use crate::{
+    Cell, Study,
+    budget::{self, Budget, BudgetFigure},
+    target::kernel_name,
+};
 
 /// Limits on figures of the cells that the gate applies to. An empty list stands for all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -42,6 +46,9 @@ pub struct Gate {
     /// The absolute byte error is at most this in every phase of every run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub byte_error: Option<u64>,
+    /// Limits on the programs of a tool under test.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub budgets: Vec<Budget>,
     /// Whether attaching must go as expected: expected refusals happen, and nothing else is
     /// refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -51,6 +58,21 @@ pub struct Gate {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<Kind>,
 }
+
+/// The keys of a gate, without those of budgets.
+const KEYS: &[&str] = &[
+    "arch",
+    "kernels",
+    "probes",
+    "workloads",
+    "overhead",
+    "overhead_per_call",
+    "direct_cost",
+    "relative_error",
+    "byte_error",
+    "attach",
+    "deny",
+];
 
 impl Gate {
     /// Whether this gate of `study` applies to `cell`. A gate never applies to a baseline.
@@ -80,19 +102,8 @@ impl Gate {
     /// [`Reported`] if a key is unknown, a value is invalid, or a name is not in the study. The
     /// complaint is in the document.
     pub(crate) fn read(section: &Section<'_, '_>, known: &[String], workloads: &[&str]) -> Result<Self, Reported> {
-        section.only(&[
-            "arch",
-            "kernels",
-            "probes",
-            "workloads",
-            "overhead",
-            "overhead_per_call",
-            "direct_cost",
-            "relative_error",
-            "byte_error",
-            "attach",
-            "deny",
-        ]);
+        let budgets = BudgetFigure::ALL.iter().map(|(key, ..)| *key);
+        section.only(&KEYS.iter().copied().chain(budgets).collect::<Vec<_>>());
         let archs =
             section.or("arch", Vec::new(), |archs| archs.distinct("architecture", |field| field.name::<Arch>()));
         let kernels = section.or("kernels", Vec::new(), |kernels| kernels.distinct("kernel", kernel_name));
@@ -128,6 +139,7 @@ impl Gate {
             share => Ok(share),
         });
         let byte_error = section.optional("byte_error", |field| field.number(0..=i64::MAX as u64));
+        let budgets = budget::read(section);
         let attach = section.or("attach", false, Field::boolean);
         let deny = section
             .or("deny", Vec::new(), |field| Ok(Denied::kinds(&field.distinct("finding", Field::name::<Denied>)?)));
@@ -141,16 +153,18 @@ impl Gate {
             direct_cost: direct_cost?,
             relative_error: relative_error?,
             byte_error: byte_error?,
+            budgets: budgets?,
             attach: attach?,
             deny: deny?,
         };
         let has_limit = gate.limits_overheads() || gate.relative_error.is_some();
-        let has_count = gate.direct_cost.is_some() || gate.byte_error.is_some();
+        let has_count = gate.direct_cost.is_some() || gate.byte_error.is_some() || !gate.budgets.is_empty();
         if has_limit || has_count || gate.attach || !gate.deny.is_empty() {
             return Ok(gate);
         }
         Err(section.error(
-            "this gate has no limit: give `overhead`, `overhead_per_call`, `direct_cost`, `relative_error`, `byte_error`, `attach = true` or `deny`",
+            "this gate has no limit: give `overhead`, `overhead_per_call`, `direct_cost`, `relative_error`, `byte_error`, \
+             `verified_instructions`, `jited_bytes`, `attach_ms`, `attach = true` or `deny`",
         ))
     }
 }

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod budget;
 pub mod bundled;
 mod clock;
 mod digest;
@@ -34,6 +35,7 @@ pub mod target;
 pub mod workload;
 
 pub use bpfassay_input::document::{Invalid, nearest};
+pub use budget::{Budget, BudgetFigure};
 pub use clock::Clock;
 pub use error::{ExpandError, StudyError};
 pub use expand::{Available, expand};

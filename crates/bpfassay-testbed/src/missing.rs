@@ -84,8 +84,8 @@ impl MissingParts {
         Ok(missing)
     }
 
-    /// Adds the sizes of those `packages` that the cache lacks, and the size of the tree that `made`
-    /// computes from the size of all packages. `None` stands for unknown packages.
+    /// Adds the sizes of those `packages` that the cache lacks, and the size of the tree that
+    /// `made` computes from the size of all packages. `None` stands for unknown packages.
     fn add<'p>(
         &mut self,
         request: &GuestRequest<'_>,

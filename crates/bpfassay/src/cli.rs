@@ -86,7 +86,7 @@ pub(crate) enum CliCommand {
     Report(ReportArgs),
     /// Measure a run again, and fail unless every raw figure is the same
     ///
-    /// Figures are the same by the instruction clock. The option --files only checks that the
+    /// Figures are the same under the instruction clock. The option --files only checks that the
     /// results directory is intact.
     Verify(Verify),
     /// Boot a guest and give a shell in it

@@ -50,6 +50,7 @@ fn in_words(missing: &MissingParts, seconds: Option<f64>) -> String {
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let sizes = match (missing.download, missing.disk) {
+        (Some(0), Some(disk)) => format!("all packages are in the cache, takes about {} of disk space", human(disk)),
         (Some(download), Some(disk)) => {
             format!("downloads {} of packages, takes about {} of disk space", human(download), human(disk))
         }

@@ -168,7 +168,7 @@ fn machines(base: &Results, new: &Results, clock: Clock) -> Result<Vec<String>, 
     }
     let hosts = [&was, &is].map(|made| format!("{} ({} CPUs)", made.host.cpu_model, made.host.cpus));
     if clock == Clock::Wall && hosts[0] != hosts[1] {
-        notes.push(format!("measured by the wall clock on {} and on {}: the hosts differ", hosts[0], hosts[1]));
+        notes.push(format!("measured under the wall clock on {} and on {}: the hosts differ", hosts[0], hosts[1]));
     }
     Ok(notes)
 }

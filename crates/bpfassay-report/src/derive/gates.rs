@@ -8,7 +8,7 @@ use bpfassay_stats::{
     equivalence::Equivalence,
     gate::{GateEvidence, verdicts},
 };
-use bpfassay_study::{Clock, Correction, Gate, MetricName, Plan, Share};
+use bpfassay_study::{Budget, BudgetFigure, Clock, Correction, Gate, MetricName, Plan, Share};
 use bpfassay_tool::finding::{self, Kind};
 
 use super::{
@@ -111,6 +111,9 @@ fn evaluate(context: &DeriveContext<'_>, gate: &Gate, cell: &CellResult) -> Vec<
     if matches!(cell.attach, Attach::Refused { expected: true, .. }) {
         return rows;
     }
+    rows.extend(
+        gate.budgets.iter().map(|&budget| (Demand::Budget { budget }, None, self::budget(context, cell, budget))),
+    );
     for (metric, accuracy) in cell.rows() {
         let limit = if metric.calls_of.is_some() { gate.overhead_per_call } else { gate.overhead };
         if let Some(limit) = limit {
@@ -161,6 +164,44 @@ fn attach(cell: &CellResult) -> Evaluated {
     }
 }
 
+/// Decides by what the kernel made of the tool's programs in the first measured run. A figure that
+/// the kernel does not report leaves the verdict open.
+fn budget(context: &DeriveContext<'_>, cell: &CellResult, Budget { figure, limit }: Budget) -> Evaluated {
+    let Some(loaded) = cell.tool_result.as_ref().and_then(|tool| tool.loaded.as_ref()) else {
+        let reason = match cell.tool {
+            Some(_) => "not measured: the tool was not ready in any run",
+            None => "not measured: the programs of the bundled tracer are not recorded, only those of tools",
+        };
+        return Evaluated::new(Verdict::Inconclusive, reason);
+    };
+    let of_programs = || loaded.programs.iter().map(|program| (&program.name, program.code.as_ref()));
+    let unknown = |what: &str| Evaluated::new(Verdict::Inconclusive, format!("not known: {what}"));
+    let (found, words) = match figure {
+        BudgetFigure::AttachMs if is_emulated_time(context, cell) => {
+            return unknown("a guest that is emulated has no time under the wall clock");
+        }
+        BudgetFigure::AttachMs => (loaded.ready_ns.div_ceil(1_000_000), String::new()),
+        _ if loaded.programs.is_empty() => return unknown("the tool had no program in the kernel"),
+        BudgetFigure::VerifiedInstructions => {
+            let all: Option<Vec<_>> = of_programs().map(|(name, code)| Some((code?.verified?, name))).collect();
+            let Some((most, name)) = all.and_then(|all| all.into_iter().max()) else {
+                return unknown("the kernel does not report what the verifier processed (Linux 5.16 and later do)");
+            };
+            (most.into(), format!(" of {name}"))
+        }
+        BudgetFigure::JitedBytes => {
+            let all: Option<Vec<_>> = of_programs().map(|(_, code)| Some(u64::from(code?.jited_bytes))).collect();
+            match all {
+                Some(all) if all.iter().all(|&bytes| bytes > 0) => (all.iter().sum(), String::new()),
+                Some(_) => return unknown("the kernel interprets a program"),
+                None => return unknown("the kernel does not report the machine code of a program"),
+            }
+        }
+    };
+    let verdict = if found <= limit { Verdict::Pass } else { Verdict::Regression };
+    Evaluated::new(verdict, format!("{found} {}{words}", figure.words()))
+}
+
 /// Decides by the findings of a tool: one fault is enough for a regression. If the gate denies
 /// every kind, kinds that could not be evaluated are ignored. Kinds that the gate names must be
 /// evaluated.
@@ -193,11 +234,10 @@ fn overhead(context: &DeriveContext<'_>, cell: &CellResult, metric: &CellMetric,
         Figure::NotMeasured(reason) => return Evaluated::new(Verdict::Inconclusive, format!("not measured: {reason}")),
     };
     let found = ratio(&overhead.estimate);
-    let emulated = context.provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
-    if plan.study.clock == Clock::Wall && emulated && !plan.study.design.certainty.insist {
+    if is_emulated_time(context, cell) && !plan.study.design.certainty.insist {
         return Evaluated::new(
             Verdict::Inconclusive,
-            format!("{found} by the wall clock without KVM, which is not evaluated unless the study insists"),
+            format!("{found} under the wall clock without KVM, which is not evaluated unless the study insists"),
         );
     }
     if overhead.unit == Unit::Rounds {
@@ -220,6 +260,12 @@ fn overhead(context: &DeriveContext<'_>, cell: &CellResult, metric: &CellMetric,
     }
     let evidence = GateEvidence::new(&overhead.effect, limit.ratio());
     Evaluated::by(found, evidence.map(|evidence| evidence.over_looks(context.looks)))
+}
+
+/// Whether `cell` was measured under the wall clock in guests that are emulated.
+fn is_emulated_time(context: &DeriveContext<'_>, cell: &CellResult) -> bool {
+    context.plan.study.clock == Clock::Wall
+        && context.provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch))
 }
 
 fn relative_error(context: &DeriveContext<'_>, cell: &CellResult, accuracy: &CellAccuracy, limit: Share) -> Evaluated {

@@ -14,7 +14,7 @@ pub(crate) fn why_no_overhead(plan: &Plan, cell: &Cell) -> Option<String> {
     (plan.study.clock == Clock::Instructions && ranks > 1).then(|| {
         format!(
             "its {ranks} MPI ranks spin while they wait for each other, and the instruction clock counts that as time: measure it with one \
-             rank, by the embedded engine, or by the wall clock"
+             rank, by the embedded engine, or under the wall clock"
         )
     })
 }

@@ -240,7 +240,7 @@ pub(super) fn races(results: &Results) -> Option<String> {
     let cpus = study.guest.cpus;
     let counts = results.cells.iter().any(|cell| !cell.is_baseline() && cell.runs.measured > 0);
     (study.clock == Clock::Instructions && cpus > 1 && counts)
-        .then(|| format!("races between its {cpus} CPUs are not evaluated: by this clock they take turns"))
+        .then(|| format!("races between its {cpus} CPUs are not evaluated: under this clock they take turns"))
 }
 
 /// Judges the counts. A cell is exact only if every interval was compared and has every byte, and

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use bpfassay_protocol::tool::BpfObject;
 use bpfassay_study::{Cell, Clock, MetricName};
 
 use super::result_summary;
@@ -66,6 +67,7 @@ pub(super) fn doubts(results: &Results) -> Vec<String> {
     doubts.extend(activity::unusual(results));
     let interpreted = interpreted(results);
     for cell in &results.cells {
+        doubts.extend(close_to_limit(cell));
         if interpreted.contains(cell.cell.as_str()) {
             doubts.push(format!(
                 "{}: the kernel interpreted the programs (BPF JIT off): the overhead is that of the interpreter",
@@ -84,6 +86,22 @@ pub(super) fn doubts(results: &Results) -> Vec<String> {
         }
     }
     doubts
+}
+
+/// The largest number of instructions that the verifier processes for one program before it refuses
+/// the program (`BPF_COMPLEXITY_LIMIT_INSNS` of include/linux/bpf.h, since 5.2).
+const VERIFIER_LIMIT: u32 = 1_000_000;
+
+/// Lists the programs of `cell` that need 80 % or more of [`VERIFIER_LIMIT`]: another compiler or
+/// kernel can bring such a program above the limit.
+fn close_to_limit(cell: &CellResult) -> Vec<String> {
+    let Some(loaded) = cell.tool_result.as_ref().and_then(|tool| tool.loaded.as_ref()) else { return Vec::new() };
+    let line = |program: &BpfObject| {
+        let verified = program.code?.verified.filter(|&verified| verified >= VERIFIER_LIMIT / 5 * 4)?;
+        let of = format!("{verified} of the {VERIFIER_LIMIT} instructions that the verifier processes at most");
+        Some(format!("{}: {} needs {of}", cell.cell, program.name))
+    };
+    loaded.programs.iter().filter_map(line).collect()
 }
 
 /// Returns whether the tracer's counts lack anything of what the workload did.

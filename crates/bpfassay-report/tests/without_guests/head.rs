@@ -90,7 +90,7 @@ fn races_are_not_evaluated_where_cpus_take_turns() {
         let results =
             derive(&contents(&study, |_, run| Outcome::Measured(Box::new(figures(run.spec.probe, 100.0, 200.0)))));
         let lines = lines(&results);
-        let warned = "races between its 2 CPUs are not evaluated: by this clock they take turns";
+        let warned = "races between its 2 CPUs are not evaluated: under this clock they take turns";
         (lines[0].ends_with("; races not evaluated"), lines.iter().any(|line| line.contains(warned)))
     };
     assert_eq!(of("instructions", 2), (true, true));

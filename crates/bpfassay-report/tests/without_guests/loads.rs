@@ -14,9 +14,10 @@ use bpfassay_protocol::{
 use bpfassay_report::{
     compare::{Question, compare},
     derive,
-    render::{Style, comparison_text, text},
+    render::{Screen, Style, comparison_text, screen, text},
 };
 use bpfassay_results::{Outcome, Results};
+use bpfassay_stats::Verdict;
 use bpfassay_study::{Clock, Narrowing, Study};
 use bpfassay_tool::{ToolFile, UnderTest};
 
@@ -158,4 +159,46 @@ fn instructions_are_counted_only_where_something_is_measured_by_them() {
     // The wall clock has nothing to count, and neither has a study that only loads and attaches.
     assert_eq!((study("io-paths").clock, study("io-paths").counts_instructions()), (Clock::Wall, false));
     assert_eq!((study("load").clock, study("load").counts_instructions()), (Clock::Instructions, false));
+}
+
+#[test]
+fn budgets_are_decided_by_what_the_kernel_made_of_the_programs() {
+    let decided = |limits: &str, programs: &[BpfObject]| {
+        let mut study = study();
+        study.demand(limits).unwrap();
+        let results = results_with(&study, programs, &[]);
+        let gates = results.gates.into_iter().filter(|gate| gate.cell.starts_with("x86_64_6.12_"));
+        let found: Vec<_> = gates.map(|gate| (gate.verdict, gate.demand.to_string(), gate.found)).collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        found.into_iter().next().unwrap()
+    };
+    let programs = [program(7, "on_read", Some(800_001), 400), program(9, "on_write", Some(5), 56)];
+    let (verdict, demand, found) = decided("verified_instructions = 800000", &programs);
+    assert_eq!((verdict, &*demand), (Verdict::Regression, "at most 800000 instructions verified"));
+    assert_eq!(found, "800001 instructions verified of on_read");
+    assert_eq!(decided("verified_instructions = 800001", &programs).0, Verdict::Pass);
+    // The sum of all programs.
+    assert_eq!(decided("jited_bytes = 456", &programs).0, Verdict::Pass);
+    assert_eq!(decided("jited_bytes = 455", &programs).0, Verdict::Regression);
+    assert_eq!(decided("attach_ms = 1234", &programs).0, Verdict::Pass);
+    assert_eq!(decided("attach_ms = 1233", &programs).0, Verdict::Regression);
+    // One program that the kernel does not report, or that it interprets, leaves the verdict open.
+    let unknown = [programs[0].clone(), program(9, "on_write", None, 0)];
+    for limits in ["verified_instructions = 900000", "jited_bytes = 900000"] {
+        let (verdict, _, found) = decided(limits, &unknown);
+        assert!(verdict == Verdict::Inconclusive && found.starts_with("not known: "), "{limits}: {found}");
+    }
+    assert_eq!(decided("verified_instructions = 1", &[]).0, Verdict::Inconclusive);
+}
+
+#[test]
+fn a_program_close_to_the_verifiers_limit_is_named() {
+    let warned = |verified| {
+        let shown =
+            screen(&results(&[program(7, "on_read", Some(verified), 456)]), Screen { width: None, symbols: true });
+        shown.lines().filter(|line| line.contains("on_read")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(warned(799_999), Vec::<String>::new());
+    let [line] = &warned(800_000)[..] else { panic!("no line") };
+    assert!(line.contains("800000 of the 1000000 instructions that the verifier processes at most"), "{line}");
 }

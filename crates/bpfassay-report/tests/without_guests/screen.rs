@@ -172,7 +172,7 @@ fn an_overhead_that_is_not_shown_is_no_figure() {
     let one_round = shown(&derive(&contents(&study(None, 1, 1), outcome)));
     assert!(
         !one_round.contains("?: the overhead has no interval"),
-        "by the wall clock guests that are emulated have none"
+        "under the wall clock guests that are emulated have none"
     );
     let mut series = study(None, 1, 1);
     series.clock = Clock::Instructions;

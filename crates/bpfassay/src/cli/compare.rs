@@ -21,7 +21,7 @@ pub(crate) struct Compare {
     #[arg(value_name = "NEW")]
     pub(crate) new: PathBuf,
 
-    /// Changes up to this are negligible [default: 0.1%, by the instruction clock 0.02%]
+    /// Changes up to this are negligible [default: 0.1%, under the instruction clock 0.02%]
     #[arg(long, value_name = "SHARE")]
     pub(crate) margin: Option<Share>,
 

@@ -12,7 +12,7 @@ use super::{MessageFormat, examples};
 /// Requirements and effects of the command, for `--help`.
 const NOTES: &str = "\
 Needs root, a kernel with cgroup v2 (mounted anywhere, or nowhere), and the programs bpfassay-guest, bpfassay-tracer and bpfassay-ior in PATH. Time is \
-measured by the wall clock. The file system takes the place of the study's: any that is mounted. Mounts nothing that other \
+measured under the wall clock. The file system takes the place of the study's: any that is mounted. Mounts nothing that other \
 programs see and changes no setting; before each run the page cache is written out and dropped. Runs have a directory .bpfassay-here-… \
 in the file system and a cgroup, which are removed at the end, also where this program or the agent is killed.
 

@@ -101,7 +101,7 @@ pub(crate) struct Execution {
     #[arg(long, requires = "store", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) fresh: bool,
 
-    /// With --store: also use it by the wall clock. Boots of a similar host are then taken from it,
+    /// With --store: also use it under the wall clock. Boots of a similar host are then taken from it,
     /// although their figures would differ here
     #[arg(long, requires = "store", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) store_wall: bool,
@@ -152,6 +152,10 @@ pub(crate) struct CheckArgs {
     /// Fail if a tool has one of these findings, or `all`
     #[arg(long, value_name = "FINDING", value_delimiter = ',', help_heading = UNDER_TEST)]
     pub(crate) deny: Vec<Denied>,
+
+    /// Fail if a figure is beyond this limit, such as verified_instructions=800000; as for `run`
+    #[arg(long, value_name = "LIMITS", help_heading = UNDER_TEST, hide_short_help = true)]
+    pub(crate) gate: Vec<String>,
 
     #[command(flatten)]
     pub(crate) execution: Execution,

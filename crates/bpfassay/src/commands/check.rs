@@ -11,9 +11,9 @@ const STUDY: &str = "load";
 /// # Errors
 /// The errors of `bpfassay run` for a study: see [`super::run::run`].
 pub(crate) async fn check(arguments: cli::CheckArgs, global: &cli::Global) -> CommandOutcome {
-    let cli::CheckArgs { tools, targets, deny, execution, against } = arguments;
-    let selection =
-        cli::SelectionArgs { study: STUDY.to_owned(), tool: tools, targets, deny, ..cli::SelectionArgs::default() };
+    let cli::CheckArgs { tools, targets, deny, gate, execution, against } = arguments;
+    let study = STUDY.to_owned();
+    let selection = cli::SelectionArgs { study, tool: tools, targets, deny, gate, ..cli::SelectionArgs::default() };
     let again = cli::AgainChoice::default();
     super::run::run(cli::RunArgs { selection, execution, against, resume: None, like: None, again }, global).await
 }

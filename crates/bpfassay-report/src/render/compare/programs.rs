@@ -30,7 +30,7 @@ pub(super) fn table(comparison: &Comparison) -> Option<TextTable> {
     (!rows.is_empty()).then(|| TextTable {
         rows,
         legend: vec![
-            "base → new; programs that are the same are left out. verify: what the verifier took, which is not compared by the wall clock.".to_owned(),
+            "base → new; programs that are the same are left out. verify: what the verifier took, which is not compared under the wall clock.".to_owned(),
             LEGEND.to_owned(),
         ],
         ..TextTable::new("programs of which the kernel made something else", columns)
