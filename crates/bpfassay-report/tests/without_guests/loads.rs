@@ -196,7 +196,7 @@ fn a_program_close_to_the_verifiers_limit_is_named() {
     let warned = |verified| {
         let shown =
             screen(&results(&[program(7, "on_read", Some(verified), 456)]), Screen { width: None, symbols: true });
-        shown.lines().filter(|line| line.contains("on_read")).map(str::to_owned).collect::<Vec<_>>()
+        shown.lines().filter(|line| line.contains("on_read needs")).map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(warned(799_999), Vec::<String>::new());
     let [line] = &warned(800_000)[..] else { panic!("no line") };

@@ -41,7 +41,6 @@ const PAGES: &[HelpPage] = &[
             &["testbed", "fetch"],
             &["testbed", "lock"],
             &["testbed", "bundle"],
-            &["testbed", "cache"],
             &["testbed", "payload"],
             &["testbed", "compose"],
             &["testbed", "pack"],
@@ -51,8 +50,14 @@ const PAGES: &[HelpPage] = &[
     },
     HelpPage {
         file: "help-others.md",
-        title: "Options of `tool`, `cluster` and `generate`",
-        commands: &[&["tool", "init"], &["cluster", "submit"], &["cluster", "merge"], &["generate"]],
+        title: "Options of `tool`, `cluster`, `generate` and `testbed cache`",
+        commands: &[
+            &["tool", "init"],
+            &["cluster", "submit"],
+            &["cluster", "merge"],
+            &["generate"],
+            &["testbed", "cache"],
+        ],
         next: ("exit codes", "exit-codes.md"),
     },
 ];
