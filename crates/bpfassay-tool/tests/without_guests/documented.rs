@@ -111,7 +111,8 @@ fn example(source: &str, form: &str) -> String {
     let is_other = |line: &&str, kinds: &[&str], wanted: &str| {
         // A figure also has a key `map`.
         let begins = |kind: &str| if kind == "map" { "map = {".to_owned() } else { format!("{kind} = ") };
-        kinds.iter().any(|kind| *kind != wanted && line.starts_with(&begins(kind)))
+        let is_of = |kind: &str| line.starts_with(&begins(kind)) || line.starts_with(&format!("{kind}."));
+        kinds.iter().any(|kind| *kind != wanted && is_of(kind))
     };
     let is_out_of_place = |line: &&str| {
         is_other(line, &["binary", "debian", "guest", "nix", "script", "object"], source)
@@ -132,6 +133,8 @@ fn example(source: &str, form: &str) -> String {
             || line.starts_with("page = ")
             || (line.starts_with("map = \"") && form != "maps")
     };
+    // A list of tables has a line for each.
+    let text = text.replace("[\n  {", "[{").replace("},\n  {", "}, {").replace("},\n]", "}]");
     let lines = text.lines().filter(|line| !is_out_of_place(line));
     let text = lines.collect::<Vec<_>>().join("\n");
     let value = match form {

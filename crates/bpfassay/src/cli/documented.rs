@@ -116,8 +116,11 @@ fn commands_are_understood() {
     let Some(pages) = pages() else { return };
     let mut count = 0;
     for page in pages {
-        for line in page.code("sh").iter().flat_map(|block| block.lines()) {
-            count += check(&page.path.display().to_string(), line);
+        for block in page.code("sh") {
+            // A command can continue on the next line.
+            for line in block.replace("\\\n", " ").lines() {
+                count += check(&page.path.display().to_string(), line);
+            }
         }
     }
     assert!(count > 20, "only {count} commands were found");
