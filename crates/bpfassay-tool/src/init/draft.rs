@@ -9,6 +9,8 @@ use crate::{CountedUnit, TOOL_SCHEMA, Whose, read::MAX_ENTRIES};
 
 /// Largest number of characters of untrusted text in a comment.
 const MOST_SHOWN: usize = 120;
+/// Largest width of a comment, in columns.
+const WIDTH: usize = 100;
 
 /// The parts of a drafted tool file.
 #[derive(Debug, Default)]
@@ -81,7 +83,9 @@ impl ToolDraft {
         let name = short_name(&self.name);
         let mut lines = vec![
             format!("# Written by `bpfassay tool init` from a look at {}.", shown(&self.seen)),
-            "# Lines that begin with `#` and no blank are proposals: take the `#` away where they are right. docs/reference/tool-file.md explains every key.".to_owned(),
+            "# Lines that begin with `#` and no blank are proposals: remove the `#` from each line that is right. \
+             docs/reference/tool-file.md explains every key."
+                .to_owned(),
             format!("schema = {TOOL_SCHEMA}"),
             "[tool]".to_owned(),
             format!("name = {}", quoted(&name)),
@@ -95,12 +99,16 @@ impl ToolDraft {
             lines.extend(self.start.iter().cloned());
         }
         if !self.report.is_empty() {
-            lines.push("# What it reports. Without this part its figures are not checked, only that it loads, and what it costs.".to_owned());
+            lines.push(
+                "# What the tool reports. Without this part, bpfassay checks whether the tool loads and what it costs, but no \
+                 figures."
+                    .to_owned(),
+            );
             lines.push("#[report]".to_owned());
             lines.extend(self.report.iter().cloned());
             lines.extend(self.lines_of_figures());
         }
-        lines.join("\n") + "\n"
+        lines.iter().map(|line| wrapped(line) + "\n").collect()
     }
 
     fn lines_of_figures(&self) -> Vec<String> {
@@ -131,6 +139,24 @@ impl ToolDraft {
         lines.push("#]".to_owned());
         lines
     }
+}
+
+/// Breaks a comment between words, so that each line fits [`WIDTH`]. Proposals stay whole.
+fn wrapped(line: &str) -> String {
+    let Some(words) = line.strip_prefix("# ") else { return line.to_owned() };
+    let mut text = "#".to_owned();
+    let mut columns = 1;
+    for word in words.split(' ') {
+        let length = word.chars().count() + 1;
+        if columns > 1 && columns + length > WIDTH {
+            text.push_str("\n#");
+            columns = 1;
+        }
+        text.push(' ');
+        text.push_str(word);
+        columns += length;
+    }
+    text
 }
 
 /// Formats `text` as a TOML string.
