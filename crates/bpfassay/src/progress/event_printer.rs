@@ -323,8 +323,9 @@ mod tests {
     use std::io;
 
     use bpfassay_protocol::Arch;
+    use bpfassay_results::event::Ending;
     use bpfassay_results::plain;
-    use bpfassay_study::Target;
+    use bpfassay_study::{Available, Narrowing, Target};
     use bpfassay_testbed::stages::{ProgressState, StageKind};
     use indicatif::{ProgressDrawTarget, TermLike};
 
@@ -397,6 +398,30 @@ mod tests {
             });
         });
         assert!(written.contains("x86_64 7.2: booting · guest programs riscv64"), "{written}");
+    }
+
+    #[test]
+    fn a_terminal_has_a_matrix_in_place_of_lines_about_runs_as_expected() {
+        let study = bpfassay_study::load("quick").unwrap();
+        let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
+        let of_fexit = plan.runs().find(|(_, run)| run.cell.ends_with("x86_64_6.12_quick_nfs4.2_fexit")).unwrap();
+        let run = of_fexit.1.spec.id.clone();
+        let ended = |outcome, is_expected| {
+            Event::RunEnded(Box::new(RunEnded { run: run.clone(), outcome, is_expected, ..hostile() }))
+        };
+        let written = on_a_terminal(|shown| {
+            shown.show_matrix(&plan);
+            shown.take(&ended(Ending::Measured, true));
+        });
+        assert!(written.contains("1/2 measured") && !written.contains("measured in"), "{written}");
+        let written = on_a_terminal(|shown| {
+            shown.show_matrix(&plan);
+            shown.take(&ended(Ending::Failed, false));
+        });
+        assert!(written.contains("1/2 FAILED") && written.contains(": FAILED: "), "{written}");
+        // A log has lines.
+        let written = on_a_terminal(|shown| shown.take(&ended(Ending::Measured, true)));
+        assert!(written.contains("measured in"), "{written}");
     }
 
     #[test]

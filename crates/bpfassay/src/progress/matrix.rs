@@ -3,7 +3,7 @@
 //! whether its tool attaches and counts right so far. It has no overheads, because further runs
 //! change their intervals.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bpfassay_results::{
     event::{Ending, RunEnded},
@@ -42,6 +42,8 @@ struct CellSoFar {
     planned: usize,
     /// How each run ended; a repeated run has its last end.
     ended: HashMap<String, RunState>,
+    /// The number of runs in each state.
+    counts: BTreeMap<RunState, usize>,
 }
 
 /// How a run ended. The last one in this order is shown for a cell.
@@ -86,7 +88,7 @@ impl CellSoFar {
         if self.planned == 0 {
             return "-".to_owned();
         }
-        let words = self.ended.values().max().map_or("", |state| state.words());
+        let words = self.worst().map_or("", RunState::words);
         format!("{}/{} {words}", self.ended.len(), self.planned).trim_end().to_owned()
     }
 
@@ -95,7 +97,20 @@ impl CellSoFar {
     }
 
     fn is_bad(&self) -> bool {
-        self.ended.values().any(|state| *state >= RunState::Differs)
+        self.worst() >= Some(RunState::Differs)
+    }
+
+    /// Returns the last state in the order of [`RunState`] that a run has.
+    fn worst(&self) -> Option<RunState> {
+        self.counts.iter().rev().find(|(_, count)| **count > 0).map(|(state, _)| *state)
+    }
+
+    fn take(&mut self, ended: &RunEnded) {
+        let state = RunState::of(ended);
+        if let Some(count) = self.ended.insert(ended.run.clone(), state).and_then(|old| self.counts.get_mut(&old)) {
+            *count = count.saturating_sub(1);
+        }
+        *self.counts.entry(state).or_default() += 1;
     }
 }
 
@@ -147,7 +162,7 @@ impl RunMatrix {
     pub(super) fn take(&mut self, ended: &RunEnded) -> bool {
         let Some(place) = self.places.get(&ended.run).copied() else { return false };
         let Some(cell) = self.cell(place) else { return false };
-        cell.ended.insert(ended.run.clone(), RunState::of(ended));
+        cell.take(ended);
         true
     }
 
@@ -220,13 +235,15 @@ mod tests {
         assert!(matrix.take(&ended(&fexit[0], Ending::Measured, true)));
         // A run that is repeated counts once.
         assert!(matrix.take(&ended(&fexit[0], Ending::Measured, true)));
+        assert!(matrix.take(&ended(&fexit[1], Ending::Failed, false)));
+        assert!(matrix.take(&ended(&fexit[1], Ending::Measured, true)));
         assert!(matrix.take(&ended(&kprobe[0], Ending::Failed, false)));
         assert!(matrix.take(&ended(&kprobe[1], Ending::Measured, true)));
         assert!(!matrix.take(&ended("x86_64_6.12_quick_nfs4.2_1_w1_none", Ending::Measured, true)));
         let text = matrix.text(79);
         let line = text.lines().find(|line| line.contains("x86_64 6.12 ")).unwrap();
         let of = fexit.len();
-        assert!(line.contains(&format!("2/{of} FAILED")) && line.contains(&format!("1/{of} measured")), "{text}");
+        assert!(line.contains(&format!("2/{of} FAILED")) && line.contains(&format!("2/{of} measured")), "{text}");
         assert_eq!(text.matches(&format!("0/{of}")).count(), 2 * (plan.targets().len() - 1), "{text}");
         assert!(text.lines().all(|line| line.chars().count() < 79), "{text}");
     }
