@@ -117,10 +117,13 @@ impl EventPrinter {
         }
     }
 
-    /// Adds the end of a run to the matrix. Returns whether the matrix shows it.
-    fn is_in_matrix(&self, ended: &RunEnded) -> bool {
-        let is_in_matrix = locked(&self.matrix).as_mut().is_some_and(|matrix| matrix.take(ended));
-        self.draw_matrix() && is_in_matrix
+    /// Adds the end of a run to the matrix. Returns whether there is a matrix that fits the
+    /// terminal.
+    fn add_to_matrix(&self, ended: &RunEnded) -> bool {
+        if let Some(matrix) = locked(&self.matrix).as_mut() {
+            matrix.take(ended);
+        }
+        self.draw_matrix()
     }
 
     /// Formats the matrix for the bar. Returns whether there is one that fits the terminal.
@@ -212,8 +215,8 @@ impl EventPrinter {
         }
         self.line_of_repeated();
         locked(&self.repeated).reported(ended);
-        let is_in_matrix = self.is_in_matrix(ended);
-        if is_in_matrix && ended.is_expected {
+        // The bar counts baselines and warm-ups.
+        if self.add_to_matrix(ended) && ended.is_expected {
             return;
         }
         for line in lines_of(ended) {
@@ -412,6 +415,13 @@ mod tests {
         let written = on_a_terminal(|shown| {
             shown.show_matrix(&plan);
             shown.take(&ended(Ending::Measured, true));
+            let baseline = format!("{}-control", run.replace("fexit", "none"));
+            shown.take(&Event::RunEnded(Box::new(RunEnded {
+                run: baseline,
+                outcome: Ending::Measured,
+                is_expected: true,
+                ..hostile()
+            })));
         });
         assert!(written.contains("1/2 measured") && !written.contains("measured in"), "{written}");
         let written = on_a_terminal(|shown| {
