@@ -55,7 +55,7 @@ pub(crate) unsafe fn call<T>(command: Command, attributes: &mut T) -> io::Result
 /// The kernel's error.
 ///
 /// # Safety
-/// The errors of [`call`]. The command must return a new descriptor.
+/// The conditions of [`call`]. The command must return a new descriptor.
 pub(crate) unsafe fn open<T>(command: Command, attributes: &mut T) -> io::Result<OwnedFd> {
     // SAFETY: the caller vouches for the addresses. The kernel has just created the descriptor, so
     // it has no other owner.
