@@ -27,8 +27,8 @@ pub(super) struct RunMatrix {
     /// Names of what is measured: a tool, or the bundled tracer by its probe.
     columns: Vec<String>,
     rows: Vec<Row>,
-    /// Row and column of each run that is no warm-up, by the run's id.
-    places: HashMap<String, (usize, usize)>,
+    /// The runs of the cells that are no warm-ups, by their ids.
+    runs: HashMap<String, RunSoFar>,
 }
 
 struct Row {
@@ -36,14 +36,20 @@ struct Row {
     cells: Vec<CellSoFar>,
 }
 
+/// A run, and the place of its cell.
+struct RunSoFar {
+    row: usize,
+    column: usize,
+    /// How the run ended; a repeated run has its last end.
+    state: Option<RunState>,
+}
+
 /// The runs of one cell.
 #[derive(Default)]
 struct CellSoFar {
     planned: usize,
-    /// How each run ended; a repeated run has its last end.
-    ended: HashMap<String, RunState>,
-    /// The number of runs in each state.
-    counts: BTreeMap<RunState, usize>,
+    /// The number of ended runs in each state.
+    ended: BTreeMap<RunState, usize>,
 }
 
 /// How a run ended. The last one in this order is shown for a cell.
@@ -89,11 +95,15 @@ impl CellSoFar {
             return "-".to_owned();
         }
         let words = self.worst().map_or("", RunState::words);
-        format!("{}/{} {words}", self.ended.len(), self.planned).trim_end().to_owned()
+        format!("{}/{} {words}", self.ended(), self.planned).trim_end().to_owned()
+    }
+
+    fn ended(&self) -> usize {
+        self.ended.values().sum()
     }
 
     fn is_under_way(&self) -> bool {
-        !self.ended.is_empty() && self.ended.len() < self.planned
+        (1..self.planned).contains(&self.ended())
     }
 
     fn is_bad(&self) -> bool {
@@ -102,33 +112,22 @@ impl CellSoFar {
 
     /// Returns the last state in the order of [`RunState`] that a run has.
     fn worst(&self) -> Option<RunState> {
-        self.counts.iter().rev().find(|(_, count)| **count > 0).map(|(state, _)| *state)
-    }
-
-    fn take(&mut self, ended: &RunEnded) {
-        let state = RunState::of(ended);
-        if let Some(count) = self.ended.insert(ended.run.clone(), state).and_then(|old| self.counts.get_mut(&old)) {
-            *count = count.saturating_sub(1);
-        }
-        *self.counts.entry(state).or_default() += 1;
+        self.ended.iter().rev().find(|(_, count)| **count > 0).map(|(state, _)| *state)
     }
 }
 
 impl RunMatrix {
     /// Returns the matrix of the runs of `plan`, none of which has ended.
     pub(super) fn of(plan: &Plan) -> Self {
-        let has_several = |of: &dyn Fn(&Cell) -> String| {
-            let mut all = plan.cells.iter().map(of);
-            all.next().is_some_and(|first| all.any(|other| other != first))
-        };
-        let has_places = has_several(&|cell| format!("{} {}", cell.case, file_system_id(&cell.file_system)));
+        let place = |cell: &Cell| format!(" {} {}", cell.case, file_system_id(&cell.file_system));
+        let first = plan.cells.first().map(place);
+        let has_several = plan.cells.iter().any(|cell| Some(place(cell)) != first);
         let label = |cell: &Cell| {
-            let of_place = format!(" {} {}", cell.case, file_system_id(&cell.file_system));
-            let text = format!("{}{}", cell.target, if has_places { of_place.as_str() } else { "" });
-            excerpt(&text, LONGEST_LABEL)
+            let place = if has_several { place(cell) } else { String::new() };
+            excerpt(&format!("{}{place}", cell.target), LONGEST_LABEL)
         };
-        let (mut matrix, mut of_cells) =
-            (Self { columns: Vec::new(), rows: Vec::new(), places: HashMap::new() }, HashMap::new());
+        let mut matrix = Self { columns: Vec::new(), rows: Vec::new(), runs: HashMap::new() };
+        let mut of_cells = HashMap::new();
         for cell in plan.measured_cells().into_iter().filter(|cell| !cell.is_baseline()) {
             let title = cell.tool.clone().unwrap_or_else(|| cell.probe.to_string());
             let column = position(&mut matrix.columns, |known| *known == title, || title.clone());
@@ -145,25 +144,25 @@ impl RunMatrix {
         }
         let runs = plan.measured_blocks().into_iter().flat_map(|block| &block.runs);
         for run in runs.filter(|run| !run.warm_up) {
-            let Some(place) = of_cells.get(run.cell.as_str()) else { continue };
-            matrix.places.insert(run.spec.id.clone(), *place);
-            if let Some(cell) = matrix.cell(*place) {
+            let Some(&(row, column)) = of_cells.get(run.cell.as_str()) else { continue };
+            matrix.runs.insert(run.spec.id.clone(), RunSoFar { row, column, state: None });
+            if let Some(cell) = matrix.rows.get_mut(row).and_then(|row| row.cells.get_mut(column)) {
                 cell.planned += 1;
             }
         }
         matrix
     }
 
-    fn cell(&mut self, (row, column): (usize, usize)) -> Option<&mut CellSoFar> {
-        self.rows.get_mut(row)?.cells.get_mut(column)
-    }
-
     /// Adds the end of a run. Ignores baselines and warm-ups.
     pub(super) fn take(&mut self, ended: &RunEnded) {
-        let place = self.places.get(&ended.run).copied();
-        if let Some(cell) = place.and_then(|place| self.cell(place)) {
-            cell.take(ended);
+        let Some(run) = self.runs.get_mut(&ended.run) else { return };
+        let cell = self.rows.get_mut(run.row).and_then(|row| row.cells.get_mut(run.column));
+        let Some(CellSoFar { ended: counts, .. }) = cell else { return };
+        let state = RunState::of(ended);
+        if let Some(count) = run.state.replace(state).and_then(|before| counts.get_mut(&before)) {
+            *count = count.saturating_sub(1);
         }
+        *counts.entry(state).or_default() += 1;
     }
 
     /// Formats the matrix with lines of at most `width` columns. If there are too many rows, only
