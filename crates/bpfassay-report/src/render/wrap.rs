@@ -1,25 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Wraps lines to the width of a terminal.
 
+use textwrap::{Options, WordSeparator::AsciiSpace, WordSplitter::NoHyphenation, WrapAlgorithm::FirstFit};
+
 /// Adds `line`, wrapped between words if it is longer than `width`. All lines but the first are
 /// indented.
 pub fn push_wrapped(text: &mut String, line: &str, width: Option<u16>) {
-    let width = width.map_or(usize::MAX, usize::from);
-    let (first, rest) = line.split_at(line.len() - line.trim_start().len());
-    text.push_str(first);
-    let mut column = first.len();
-    for (index, word) in rest.split(' ').enumerate() {
-        let length = word.chars().count();
-        if index > 0 && column + 1 + length > width {
-            text.push_str("\n    ");
-            column = 4;
-        } else if index > 0 {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += length;
-    }
+    let options = Options::new(width.map_or(usize::MAX, usize::from)).subsequent_indent("    ").break_words(false);
+    let options = options.word_separator(AsciiSpace).word_splitter(NoHyphenation).wrap_algorithm(FirstFit);
+    text.push_str(&textwrap::fill(line, options));
     text.push('\n');
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The text of a drafted tool file.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use bpfassay_protocol::Operation;
+use textwrap::{Options, WordSeparator::AsciiSpace, WordSplitter::NoHyphenation, WrapAlgorithm::FirstFit};
 
 use crate::{CountedUnit, TOOL_SCHEMA, Whose, read::MAX_ENTRIES};
 
@@ -108,7 +109,7 @@ impl ToolDraft {
             lines.extend(self.report.iter().cloned());
             lines.extend(self.lines_of_figures());
         }
-        lines.iter().map(|line| wrapped(line) + "\n").collect()
+        lines.iter().flat_map(|part| part.lines()).flat_map(|line| [wrapped(line), Cow::Borrowed("\n")]).collect()
     }
 
     fn lines_of_figures(&self) -> Vec<String> {
@@ -142,21 +143,13 @@ impl ToolDraft {
 }
 
 /// Breaks a comment between words, so that each line fits [`WIDTH`]. Proposals stay whole.
-fn wrapped(line: &str) -> String {
-    let Some(words) = line.strip_prefix("# ") else { return line.to_owned() };
-    let mut text = "#".to_owned();
-    let mut columns = 1;
-    for word in words.split(' ') {
-        let length = word.chars().count() + 1;
-        if columns > 1 && columns + length > WIDTH {
-            text.push_str("\n#");
-            columns = 1;
-        }
-        text.push(' ');
-        text.push_str(word);
-        columns += length;
+fn wrapped(line: &str) -> Cow<'_, str> {
+    if !line.starts_with("# ") {
+        return Cow::Borrowed(line);
     }
-    text
+    let options = Options::new(WIDTH).subsequent_indent("# ").break_words(false);
+    let options = options.word_separator(AsciiSpace).word_splitter(NoHyphenation).wrap_algorithm(FirstFit);
+    Cow::Owned(textwrap::fill(line, options))
 }
 
 /// Formats `text` as a TOML string.
