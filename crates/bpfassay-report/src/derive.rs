@@ -36,14 +36,14 @@ pub(crate) use runs::readings;
 pub use streamed::{Streamed, StreamedError, derive_in};
 pub(crate) use tool::started;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use bpfassay_study::Plan;
 
 use self::{
     context::DeriveContext,
     entries::{Ahead, TakenEntries, standing, take},
-    lookup::{ByCell, by_cell},
+    lookup::{ByCell, by_cell, positions},
 };
 use bpfassay_results::{Boot, JournalContents, RESULTS_VERSION, Results, RunDerived, RunRecord, RunResult};
 
@@ -57,8 +57,7 @@ pub fn of_run(plan: &Plan, record: &RunRecord) -> Option<RunDerived> {
 /// Puts the runs of each cell in the order of `plan`. The journal has them in the order in which
 /// guests ended. That order is chance if several ran in parallel, and must not show in any figure.
 fn in_order(plan: &Plan, of_cell: &mut ByCell<'_>) {
-    let places: HashMap<&str, usize> =
-        plan.runs().zip(0..).map(|((_, run), place)| (run.spec.id.as_str(), place)).collect();
+    let places = positions(plan);
     for runs in of_cell.values_mut() {
         runs.sort_by_cached_key(|run| places.get(run.record.run.as_str()));
     }

@@ -21,21 +21,14 @@ use bpfassay_results::{
 /// more runs would take minutes and gigabytes.
 const MAX_DRIFT: usize = 4_000;
 
-/// The number of runs from which several threads derive cells.
-const MANY_RUNS: usize = 1_000;
-
-/// Derives every cell of the plan, in the order of the plan.
+/// Derives every cell of the plan on all CPUs, in the order of the plan.
 pub(super) fn derive(context: &DeriveContext<'_>) -> Vec<CellResult> {
     let derived = |cell: &Cell| {
         let baseline = context.baseline_of(cell).map(|baseline| context.runs_of(&baseline.id));
         derive_cell(context, cell, context.runs_of(&cell.id), baseline)
     };
     let cells = &context.plan.cells;
-    let runs: usize = cells.iter().map(|cell| context.runs_of(&cell.id).len()).sum();
     let threads = thread::available_parallelism().map_or(1, NonZero::get).min(cells.len());
-    if runs < MANY_RUNS || threads < 2 {
-        return cells.iter().map(derived).collect();
-    }
     // Neighbours have about the same number of runs, so each thread derives every n-th cell.
     let of_thread = |first| cells.iter().enumerate().skip(first).step_by(threads);
     let mut all: Vec<(usize, CellResult)> = thread::scope(|scope| {

@@ -14,7 +14,7 @@ use super::{
     code_coverage::Coverages,
     direct::BootCounts,
     levels::{Levels, looks},
-    lookup::{ByCell, RunPlace, place},
+    lookup::{ByCell, RunPlace, place, positions},
 };
 use bpfassay_results::{Provenance, RunResult};
 
@@ -66,7 +66,7 @@ impl<'a> DeriveContext<'a> {
             runs,
             baselines,
             planned,
-            order: plan.runs().zip(0..).map(|((_, run), index)| (run.spec.id.as_str(), index)).collect(),
+            order: positions(plan),
             detectable: Mutex::default(),
         }
     }

@@ -8,7 +8,7 @@ use bpfassay_stats::{
     equivalence::Equivalence,
     gate::{GateEvidence, verdicts},
 };
-use bpfassay_study::{Budget, BudgetFigure, Clock, Correction, Gate, MetricName, Plan, Share};
+use bpfassay_study::{Budget, BudgetFigure, Correction, Gate, MetricName, Plan, Share};
 use bpfassay_tool::finding::{self, Kind};
 
 use super::{
@@ -16,6 +16,7 @@ use super::{
     direct,
     levels::LEVEL,
     pairs::{accuracy_of, observations},
+    tool::is_timed,
 };
 use crate::labels;
 use bpfassay_results::{
@@ -177,7 +178,7 @@ fn budget(context: &DeriveContext<'_>, cell: &CellResult, Budget { figure, limit
     let of_programs = || loaded.programs.iter().map(|program| (&program.name, program.code.as_ref()));
     let unknown = |what: &str| Evaluated::new(Verdict::Inconclusive, format!("not known: {what}"));
     let (found, words) = match figure {
-        BudgetFigure::AttachMs if is_emulated_time(context, cell) => {
+        BudgetFigure::AttachMs if !is_timed(context.plan, context.provenance, cell.target.arch) => {
             return unknown("a guest that is emulated has no time under the wall clock");
         }
         BudgetFigure::AttachMs => (loaded.ready_ns.div_ceil(1_000_000), String::new()),
@@ -234,7 +235,7 @@ fn overhead(context: &DeriveContext<'_>, cell: &CellResult, metric: &CellMetric,
         Figure::NotMeasured(reason) => return Evaluated::new(Verdict::Inconclusive, format!("not measured: {reason}")),
     };
     let found = ratio(&overhead.estimate);
-    if is_emulated_time(context, cell) && !plan.study.design.certainty.insist {
+    if !is_timed(plan, context.provenance, cell.target.arch) && !plan.study.design.certainty.insist {
         return Evaluated::new(
             Verdict::Inconclusive,
             format!("{found} under the wall clock without KVM, which is not evaluated unless the study insists"),
@@ -260,12 +261,6 @@ fn overhead(context: &DeriveContext<'_>, cell: &CellResult, metric: &CellMetric,
     }
     let evidence = GateEvidence::new(&overhead.effect, limit.ratio());
     Evaluated::by(found, evidence.map(|evidence| evidence.over_looks(context.looks)))
-}
-
-/// Whether `cell` was measured under the wall clock in guests that are emulated.
-fn is_emulated_time(context: &DeriveContext<'_>, cell: &CellResult) -> bool {
-    context.plan.study.clock == Clock::Wall
-        && context.provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch))
 }
 
 fn relative_error(context: &DeriveContext<'_>, cell: &CellResult, accuracy: &CellAccuracy, limit: Share) -> Evaluated {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use bpfassay_study::{Block, Cell, Target, plan::file_system_id};
+use bpfassay_study::{Block, Cell, Plan, Target, plan::file_system_id};
 
 use bpfassay_results::RunResult;
 
@@ -19,6 +19,11 @@ pub(crate) fn by_cell(runs: &[RunResult]) -> ByCell<'_> {
         of_cell.entry(run.record.cell.as_str()).or_default().push(run);
     }
     of_cell
+}
+
+/// Returns the position of each run in the order of `plan`, by the run's id.
+pub(super) fn positions(plan: &Plan) -> HashMap<&str, u64> {
+    plan.runs().zip(0..).map(|((_, run), position)| (run.spec.id.as_str(), position)).collect()
 }
 
 pub(super) fn place(cell: &Cell) -> RunPlace<'_> {

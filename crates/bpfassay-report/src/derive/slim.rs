@@ -14,7 +14,7 @@ use bpfassay_protocol::{
 use bpfassay_results::{Outcome, RunRecord, RunResult};
 use bpfassay_study::{Cell, Plan};
 
-use super::activity::unusual_of;
+use super::{activity::unusual_of, lookup::positions};
 
 const EMPTY: Reading = Reading { monotonic_ns: 0, idle_ns: None, tracer: None, mountstats: None };
 
@@ -137,8 +137,7 @@ impl RemovedParts {
                 set_phases(runs, &indices, &|index| of(index).map(|_| Vec::new()));
             }
         }
-        let places: HashMap<&str, usize> =
-            plan.runs().zip(0..).map(|((_, run), place)| (run.spec.id.as_str(), place)).collect();
+        let places = positions(plan);
         let mut order: Vec<usize> = (0..runs.len()).collect();
         order.sort_by_cached_key(|&index| runs.get(index).and_then(|run| places.get(run.record.run.as_str())));
         let mut seen = HashSet::new();

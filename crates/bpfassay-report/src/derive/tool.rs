@@ -16,6 +16,7 @@ mod truth;
 use std::collections::BTreeMap;
 
 use bpfassay_protocol::{
+    Arch,
     message::RunFigures,
     probe::ByteMeaning,
     tool::{self, OutputPiece, Ready, ToolFigures},
@@ -36,15 +37,19 @@ use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, 
 use self::cgroups::SumsByCgroup;
 pub(crate) use self::step::started;
 
+/// Whether times in guests of `arch` mean something: they do not under the wall clock in guests that
+/// are emulated.
+pub(super) fn is_timed(plan: &Plan, provenance: &[Provenance], arch: Arch) -> bool {
+    plan.study.clock == Clock::Instructions || !provenance.iter().any(|provenance| provenance.is_emulated(arch))
+}
+
 /// Evaluates the tool of `cell` over all its runs; `None` for a cell without a tool from a tool
 /// file.
 pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: &[&RunResult]) -> Option<ToolResult> {
     let name = cell.tool.as_ref()?;
     let tool = plan.study.tool_files.iter().find(|tool| tool.file.name == *name)?;
     let object = tool.object(cell.target.arch, &cell.target.kernel);
-    // The host's time does not measure a tool in an emulated guest.
-    let is_timed = plan.study.clock == Clock::Instructions
-        || !provenance.iter().any(|provenance| provenance.is_emulated(cell.target.arch));
+    let is_timed = is_timed(plan, provenance, cell.target.arch);
     let series = Series::of(&cell.target.kernel);
     let mut result =
         ToolResult { findings: Vec::new(), figures: Vec::new(), not_compared: Vec::new(), run: None, loaded: None };
