@@ -80,7 +80,7 @@ impl Catalogue {
     /// # Errors
     /// None in a released program: a test checks both texts.
     pub fn bundled() -> Result<Self, CatalogueError> {
-        Ok(Self { lock: TestbedLock::bundled()?, ..Self::parse(BUNDLED.0, BUNDLED.1)? })
+        Ok(Self { lock: TestbedLock::bundled()?.clone(), ..Self::parse(BUNDLED.0, BUNDLED.1)? })
     }
 
     /// Parses TOML text, without a lock. `origin` names the text in messages.

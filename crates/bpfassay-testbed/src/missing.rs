@@ -5,11 +5,11 @@ use bpfassay_protocol::Arch;
 
 use crate::{
     Result,
-    apt::Package,
+    apt::Located,
+    cache::Cache,
     payload,
     provider::{GuestRequest, debian::KernelProvider, local},
     qemu::{self, Emulator},
-    testbed_lock::TestbedLock,
     toolchain::{self, Toolchain},
 };
 
@@ -49,57 +49,48 @@ impl MissingParts {
     pub fn of(request: &GuestRequest<'_>, qemu: bool) -> Result<Self> {
         let mut missing = Self { download: Some(0), disk: Some(0), ..Self::default() };
         let cache = request.apt.cache();
-        if qemu && Emulator::cached(cache)?.is_none() {
-            missing.qemu = true;
+        if qemu {
             let locked = qemu::locked()?;
-            missing.add(
-                request,
-                locked.as_ref().map(|locked| locked.packages.iter().map(|of| &of.package)),
-                |size| size.saturating_mul(qemu::GROWTH) / 2,
-            )?;
+            missing.qemu = !locked.as_ref().is_some_and(|locked| Emulator::is_cached(cache, locked));
+            if missing.qemu {
+                let packages = locked.as_ref().map(|locked| &*locked.packages);
+                missing.add(cache, packages, |size| size.saturating_mul(qemu::GROWTH) / 2)?;
+            }
         }
         if request.sources.are_made() {
             return Ok(missing);
         }
         let provider = KernelProvider::new(request.apt, request.catalogue);
         for (arch, name) in request.targets.iter().filter(|(_, name)| name != local::NAME) {
-            if provider.cached(*arch, name)?.is_none() {
+            if !provider.is_cached(*arch, name)? {
                 missing.kernels.push((*arch, name.clone()));
-                let locked = provider.locked(*arch, name);
-                missing.add(request, locked.map(|locked| locked.packages.iter().map(|of| &of.package)), |size| {
-                    size.saturating_mul(KERNEL_GROWTH)
-                })?;
+                let packages = provider.locked(*arch, name).map(|locked| &*locked.packages);
+                missing.add(cache, packages, |size| size.saturating_mul(KERNEL_GROWTH))?;
             }
         }
         missing.programs = payload::missing(cache, request.programs, &request.archs())?;
         missing.disk = missing.disk.map(|disk| disk + PROGRAMS_SIZE.saturating_mul(missing.programs.len() as u64));
-        if !missing.programs.is_empty() && !Toolchain::is_cached(request.apt)? {
-            missing.toolchain = true;
-            let lock = TestbedLock::bundled()?;
-            let locked = toolchain::host_arch().ok().and_then(|host| lock.toolchain(host));
-            let locked = locked.filter(|_| request.apt.options().is_locked());
-            missing
-                .add(request, locked.map(|locked| locked.packages.iter().map(|of| &of.package)), |_| toolchain::SIZE)?;
+        if !missing.programs.is_empty() {
+            let locked = Toolchain::locked(request.apt)?;
+            missing.toolchain = !locked.is_some_and(|locked| Toolchain::is_cached(request.apt, locked));
+            if missing.toolchain {
+                missing.add(cache, locked.map(|locked| &*locked.packages), |_| toolchain::SIZE)?;
+            }
         }
         Ok(missing)
     }
 
     /// Adds the sizes of those `packages` that the cache lacks, and the size of the tree that
     /// `made` computes from the size of all packages. `None` stands for unknown packages.
-    fn add<'p>(
-        &mut self,
-        request: &GuestRequest<'_>,
-        packages: Option<impl Iterator<Item = &'p Package>>,
-        made: impl Fn(u64) -> u64,
-    ) -> Result<()> {
+    fn add(&mut self, cache: &Cache, packages: Option<&[Located]>, made: impl Fn(u64) -> u64) -> Result<()> {
         let Some(packages) = packages else {
             (self.download, self.disk) = (None, None);
             return Ok(());
         };
         let (mut all, mut absent) = (0_u64, 0_u64);
-        for package in packages {
+        for Located { package, .. } in packages {
             all = all.saturating_add(package.size);
-            if request.apt.cache().object(&package.sha256)?.is_none() {
+            if cache.object(&package.sha256)?.is_none() {
                 absent = absent.saturating_add(package.size);
             }
         }
@@ -120,10 +111,10 @@ mod tests {
     use super::*;
     use crate::{
         apt::{Apt, FetchOptions},
-        cache::Cache,
         catalogue::Catalogue,
         payload::ProgramSources,
         provider::Sources,
+        testbed_lock::TestbedLock,
     };
 
     fn missing(targets: &[(Arch, &str)], qemu: bool) -> MissingParts {
@@ -149,8 +140,7 @@ mod tests {
             kernel.packages.iter().map(|located| located.package.size).sum()
         };
         let host = toolchain::host_arch().unwrap();
-        let of =
-            |packages: &[crate::apt::Located]| -> u64 { packages.iter().map(|located| located.package.size).sum() };
+        let of = |packages: &[Located]| -> u64 { packages.iter().map(|located| located.package.size).sum() };
         let tools = of(&lock.toolchain(host).unwrap().packages);
         let one = missing(&[(Arch::Aarch64, "6.12")], false);
         assert_eq!((one.programs, one.toolchain, one.qemu), (vec![Arch::Aarch64], true, false));

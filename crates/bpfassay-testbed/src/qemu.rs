@@ -203,6 +203,12 @@ impl Emulator {
         tree.map(|tree| Self::of(tree, packages)).transpose()
     }
 
+    /// Returns whether the cache has the QEMU `locked`. Does not check its files.
+    pub(crate) fn is_cached(cache: &Cache, locked: &LockedForHost) -> bool {
+        let packages: Vec<_> = locked.packages.iter().map(|located| located.package.clone()).collect();
+        cache.has_tree(KIND, &key(&packages))
+    }
+
     fn of(tree: Tree, packages: Vec<Package>) -> Result<Self> {
         let lacks = |what: &str| Error::Build {
             what: format!(

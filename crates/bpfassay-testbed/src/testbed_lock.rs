@@ -8,7 +8,7 @@
 
 mod update;
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::{collections::BTreeSet, fmt::Write as _, sync::OnceLock};
 
 use bpfassay_protocol::Arch;
 use serde::{Deserialize, Deserializer};
@@ -125,12 +125,13 @@ fn located<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Located>, D
 }
 
 impl TestbedLock {
-    /// Parses the lock that the program contains.
+    /// Returns the lock that the program contains, which is parsed once.
     ///
     /// # Errors
     /// None in a released program, because a test checks the text.
-    pub fn bundled() -> Result<Self, CatalogueError> {
-        Self::parse(BUNDLED.0, BUNDLED.1)
+    pub fn bundled() -> Result<&'static Self, CatalogueError> {
+        static PARSED: OnceLock<Result<TestbedLock, CatalogueError>> = OnceLock::new();
+        PARSED.get_or_init(|| Self::parse(BUNDLED.0, BUNDLED.1)).as_ref().map_err(Clone::clone)
     }
 
     /// Parses TOML text. `origin` names it in messages.

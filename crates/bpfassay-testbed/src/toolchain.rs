@@ -31,7 +31,7 @@ use crate::{
     cache::{CachedFile, Digest},
     manifest::Component,
     stages::{ProgressStep, RunningStage, StageKind, yield_from_now},
-    testbed_lock::TestbedLock,
+    testbed_lock::{LockedForHost, TestbedLock},
     unpack,
     untrusted_tree::UntrustedTree,
 };
@@ -141,9 +141,7 @@ impl Toolchain {
     fn prepare_or_tell(apt: &Apt<'_>, early: Option<&EarlyCaller<'_>>) -> Result<Self> {
         let cache = apt.cache();
         let host = host_arch()?;
-        if apt.options().is_locked()
-            && let Some(locked) = TestbedLock::bundled()?.toolchain(host)
-        {
+        if let Some(locked) = Self::locked(apt)? {
             let packages: Vec<_> = locked.packages.iter().map(|located| located.package.clone()).collect();
             let key = key(&packages);
             if let Some(tree) = cache.tree(KIND, &key)? {
@@ -177,16 +175,20 @@ impl Toolchain {
         })
     }
 
-    /// Returns whether the cache has the toolchain of the lock. Does not use the network.
+    /// Returns the toolchain of the lock for this host; `None` if the lock has none, or if the
+    /// options request other packages.
     ///
     /// # Errors
-    /// [`Error::Build`] on a host that the toolchain does not run on, [`Error::Io`] or
-    /// [`Error::Damaged`] if the cache cannot be read or repaired.
-    pub(crate) fn is_cached(apt: &Apt<'_>) -> Result<bool> {
-        let lock = TestbedLock::bundled()?;
-        let Some(locked) = lock.toolchain(host_arch()?) else { return Ok(false) };
+    /// [`Error::Build`] on a host that the toolchain does not run on.
+    pub(crate) fn locked(apt: &Apt<'_>) -> Result<Option<&'static LockedForHost>> {
+        let host = host_arch()?;
+        Ok(if apt.options().is_locked() { TestbedLock::bundled()?.toolchain(host) } else { None })
+    }
+
+    /// Returns whether the cache has the toolchain `locked`. Does not check its files.
+    pub(crate) fn is_cached(apt: &Apt<'_>, locked: &LockedForHost) -> bool {
         let packages: Vec<_> = locked.packages.iter().map(|located| located.package.clone()).collect();
-        Ok(apt.options().is_locked() && apt.cache().tree(KIND, &key(&packages))?.is_some())
+        apt.cache().has_tree(KIND, &key(&packages))
     }
 
     /// Returns the packages for the manifest.

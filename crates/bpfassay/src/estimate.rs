@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a run needs, said before it starts: downloads, disk space, and time on this machine. The
+//! Describes what a run needs before it starts: downloads, disk space, and time on this machine. The
 //! cache records how long earlier runs took.
 
 use bpfassay_results::plain;
-use bpfassay_runner::{Store, StudySelection, missing_parts};
+use bpfassay_runner::{PoolSummary, Store, StudySelection, missing_parts};
 use bpfassay_study::Plan;
 use bpfassay_testbed::{
     cache::Digest,
@@ -21,6 +21,7 @@ const RECORD: &str = "duration";
 /// lines. Uses no network.
 pub(crate) fn lines(store: &Store, selection: &StudySelection, plan: &Plan) -> Vec<String> {
     let runs: usize = plan.measured_blocks().iter().map(|block| block.runs.len()).sum();
+    let most = if plan.until().is_some() { "at most " } else { "" };
     let measuring = recorded(store, &key_of_runs(plan)).map(|of_run| of_run * runs as f64);
     let parts = match missing_parts(store, selection, plan) {
         Ok(missing) if missing.is_empty() => None,
@@ -28,8 +29,8 @@ pub(crate) fn lines(store: &Store, selection: &StudySelection, plan: &Plan) -> V
         Err(error) => Some(format!("what is to be downloaded is not known: {}", plain::line(&error.to_string()))),
     };
     let time = match measuring {
-        Some(seconds) => format!("{runs} runs: about {}, as the last run of this study here", duration(seconds)),
-        None => format!("{runs} runs: how long they take here is not known before a first run of this study"),
+        Some(seconds) => format!("{most}{runs} runs: about {}, as the last run of this study here", duration(seconds)),
+        None => format!("{most}{runs} runs: how long they take here is not known before a first run of this study"),
     };
     parts.into_iter().chain([time]).collect()
 }
@@ -70,10 +71,12 @@ fn built_in(store: &Store, missing: &MissingParts) -> Option<f64> {
     seconds.filter(|_| !stages.is_empty())
 }
 
-/// Records how long the stages of a run took, which measured `runs` runs, so that the next run can
-/// say it. Measuring beside other stages takes longer, and is not recorded. Neither is a duration
-/// that cannot be written.
-pub(crate) fn remember(store: &Store, stages: &Stages, plan: &Plan, runs: usize) {
+/// Records how long the stages of a run took, so that the next run can say it. Measuring is recorded
+/// if no other stage ran in parallel, no block was reused, and the run was not interrupted. A
+/// duration that cannot be written is left out.
+pub(crate) fn remember(store: &Store, stages: &Stages, plan: &Plan, summary: &PoolSummary) {
+    let runs = summary.measured + summary.refused + summary.failed;
+    let is_whole = summary.reused == 0 && !summary.cancelled && summary.paused.is_none();
     let timings = stages.timings();
     for timing in &timings {
         let is_beside_builds = || timings.iter().any(|other| other.kind != timing.kind && timing.overlaps(other));
@@ -82,7 +85,7 @@ pub(crate) fn remember(store: &Store, stages: &Stages, plan: &Plan, runs: usize)
             StageKind::Toolchain | StageKind::Programs => {
                 record(store, &key_of_stage(timing.kind, &timing.subject), seconds);
             }
-            StageKind::Measuring if runs > 0 && !is_beside_builds() => {
+            StageKind::Measuring if runs > 0 && is_whole && !is_beside_builds() => {
                 record(store, &key_of_runs(plan), seconds / runs as f64);
             }
             _ => {}

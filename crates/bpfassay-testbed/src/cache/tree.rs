@@ -64,6 +64,12 @@ impl Cache {
         self.open_tree(&home, false)
     }
 
+    /// Returns whether the cache has a tree for `key`. Does not check the files of the tree.
+    #[must_use]
+    pub fn has_tree(&self, kind: &str, key: &Digest) -> bool {
+        self.tree_path(kind, key).join(LISTING).is_file()
+    }
+
     /// Returns the tree for `key`, or makes it: `fill` gets an empty directory. `what` names the
     /// tree in messages. `needed` is its approximate size in bytes. If several processes need the
     /// tree, one makes it and the others wait.

@@ -101,8 +101,8 @@ pub(crate) struct Execution {
     #[arg(long, requires = "store", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) fresh: bool,
 
-    /// With --store: also use it under the wall clock. Boots of a similar host are then taken from it,
-    /// although their figures would differ here
+    /// With --store: also use it under the wall clock. Boots of a similar host are then taken from
+    /// it, although their figures would differ here
     #[arg(long, requires = "store", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) store_wall: bool,
 

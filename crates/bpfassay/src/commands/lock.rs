@@ -34,7 +34,7 @@ const MAX_LOCK: u64 = 16 << 20;
 pub(crate) fn lock(arguments: &cli::LockArgs, global: &cli::Global) -> CommandOutcome {
     if !arguments.update {
         let lock = TestbedLock::bundled().map_err(CommandFailure::usage)?;
-        super::print(&listed(&lock))?;
+        super::print(&listed(lock))?;
         return Ok(SUCCESS);
     }
     let old = match bpfassay_input::read_text(&arguments.file, MAX_LOCK) {

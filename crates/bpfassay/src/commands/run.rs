@@ -78,7 +78,10 @@ async fn measure(arguments: cli::RunArgs, global: &cli::Global) -> CommandOutcom
     missing.install_to_make(&stages)?;
     let asked = again(arguments.again);
     let store = mode.store(&options, &stages, asked)?;
-    estimate::lines(&store, &selection, &plan).iter().for_each(|line| display.line(line));
+    // Only a part of the runs is left of a continued run.
+    if !matches!(mode, RunMode::Resumed(_)) {
+        estimate::lines(&store, &selection, &plan).iter().for_each(|line| display.line(line));
+    }
     let (wish, jobs) = (arguments.execution.accelerator, arguments.execution.jobs);
     let selection = Arc::new(selection);
     let session = if mode.begins_early(&plan, &selection, wish) {
@@ -115,15 +118,12 @@ async fn measure(arguments: cli::RunArgs, global: &cli::Global) -> CommandOutcom
         here: None,
     });
     display.show_matrix(plan);
-    let planned = work.blocks.iter().map(|to_do| to_do.open().count()).sum();
     let measuring = stages.begin(StageKind::Measuring, "");
     let summary =
         session.execute(work, &EventObserver::new(plan, session.provenance(), &reporter), &stop::on_signals()).await?;
     measuring.end(true);
     display.finish();
-    if !summary.cancelled && summary.paused.is_none() {
-        estimate::remember(&store, &stages, plan, planned);
-    }
+    estimate::remember(&store, &stages, plan, &summary);
     let how_to_continue = format!("; continue with: bpfassay run --resume {}", shell_command([&directory]));
     let end = RunEnd { summary, how_to_continue, against };
     // Reporting ends as a stage before the results are printed, so that `concluded` stays the last
@@ -184,7 +184,7 @@ pub(super) fn concluded(directory: &OpenDirectory) -> Result<(Results, Option<St
 
 /// How the run ended.
 pub(super) struct RunEnd {
-    /// What the run measured, and why it stopped.
+    /// The numbers of measured, refused and failed runs, and why the run stopped.
     pub(super) summary: PoolSummary,
     /// How to continue, as the end of a sentence, if something is left to do.
     pub(super) how_to_continue: String,

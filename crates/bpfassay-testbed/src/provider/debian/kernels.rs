@@ -60,14 +60,29 @@ impl<'a> KernelProvider<'a> {
     /// [`CatalogueError::UnknownKernel`] if the catalogue lacks the name, [`Error::Io`] or
     /// [`Error::Damaged`] if the cache cannot be read or repaired.
     pub fn cached(&self, arch: Arch, name: &str) -> Result<Option<BootableKernel>> {
-        self.catalogue.find(arch, name)?;
-        let choice = match self.locked(arch, name) {
-            Some(locked) => Some(Choice::from(locked)),
-            None => self.remembered(arch, name)?,
-        };
-        let Some(choice) = choice else { return Ok(None) };
+        let Some(choice) = self.known(arch, name)? else { return Ok(None) };
         let tree = self.apt.cache().tree(TREES, &choice.tree_key())?;
         tree.map(|tree| choice.kernel(arch, name, &tree)).transpose()
+    }
+
+    /// Returns whether the kernel `name` of `arch` is in the cache. Does not use the network, and
+    /// does not check the files of the kernel.
+    ///
+    /// # Errors
+    /// [`CatalogueError::UnknownKernel`] if the catalogue lacks the name, [`Error::Io`] if the cache
+    /// cannot be read.
+    pub(crate) fn is_cached(&self, arch: Arch, name: &str) -> Result<bool> {
+        let choice = self.known(arch, name)?;
+        Ok(choice.is_some_and(|choice| self.apt.cache().has_tree(TREES, &choice.tree_key())))
+    }
+
+    /// Returns the build that `name` means without an index; `None` if only an index tells it.
+    fn known(&self, arch: Arch, name: &str) -> Result<Option<Choice>> {
+        self.catalogue.find(arch, name)?;
+        match self.locked(arch, name) {
+            Some(locked) => Ok(Some(Choice::from(locked))),
+            None => self.remembered(arch, name),
+        }
     }
 
     /// Returns the kernel `name` of `arch`, from the cache or by downloading and unpacking it.

@@ -109,7 +109,7 @@ fn pages_have_the_help_of_each_command() {
         let parts: Vec<&str> = command.get_subcommands().filter(is_shown).map(Command::get_name).collect();
         let paths =
             if parts.is_empty() { vec![vec![name]] } else { parts.iter().map(|part| vec![name, *part]).collect() };
-        let is_there = |path: &Vec<&str>| on_pages.iter().any(|known| known == path || path.starts_with(known));
+        let is_there = |path: &Vec<&str>| on_pages.iter().any(|known| path.starts_with(known));
         missing.extend(paths.into_iter().filter(|path| !is_there(path)).map(|path| path.join(" ")));
     }
     assert_eq!(missing, Vec::<String>::new(), "commands without a page");
