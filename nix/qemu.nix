@@ -2,7 +2,7 @@
 # Which QEMU boots guests: what a derivation needs for it, and the variables by which the command finds it.
 #
 # By default that of testbed.lock, for machines of this architecture: its packages, by SHA-256, as a directory in the form of Debian's archive.
-# The command itself unpacks them into its cache (crates/bpfassay-testbed/src/qemu.rs), as it does everywhere else, so that results name the same
+# The command itself unpacks them into its cache (crates/bpfassay-testbed/src/locked_qemu.rs), as it does everywhere else, so that results name the same
 # emulator and the same packages.
 #
 # given   another QEMU: a package with bin/qemu-system-ARCH, such as nixpkgs' own

@@ -7,14 +7,15 @@
 //!
 //! Unless documented otherwise, errors are the kernel's, as [`std::io::Error`] with their number.
 
+mod line_info;
 mod link;
 mod map;
 mod object;
 mod program;
-mod source;
 mod syscall;
 
 pub use crate::{
+    line_info::{LineInfo, ProgramSource, btf_bytes, program_source},
     link::{LinkInfo, LinkTarget, iterator, link_create, link_info, raw_tracepoint},
     map::{Entry, Map, MapSpec},
     object::{Kind, MapInfo, by_id, ids, map_info},
@@ -22,5 +23,4 @@ pub use crate::{
         FunctionInfo, LoadError, ProgramInfo, ProgramSpec, RunTime, enable_statistics, load, program_code,
         program_info, test_run, token,
     },
-    source::{LineInfo, ProgramSource, btf_bytes, program_source},
 };

@@ -3,7 +3,7 @@
 //!
 //! This crate reads prototypes of functions and the layout of maps' keys and values. It checks
 //! whether an object's programs match the prototypes of a kernel ([`prototype::check`]). It encodes
-//! contents that are set in an object before it runs ([`contents::encode`]).
+//! contents that are set in an object before it runs ([`object_contents::encode`]).
 //!
 //! All input is untrusted bytes: nothing panics, and work is bounded. The crate reads no files. One
 //! pass records the offset of each type, and only requested types are decoded, so a kernel's five
@@ -11,9 +11,9 @@
 
 #![forbid(unsafe_code)]
 
-pub mod contents;
 mod linked;
 mod map_types;
+pub mod object_contents;
 pub mod prototype;
 mod strings;
 

@@ -10,16 +10,16 @@
 //! If a program passes its context to a function or calculates with the address, the check is
 //! reported as incomplete.
 
-mod flow;
+mod value_flow;
 
 use std::collections::BTreeSet;
 
-pub use bpfassay_protocol::prototype::Checked;
+pub use bpfassay_protocol::checked_prototype::Checked;
 
 use bpfassay_protocol::Arch;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 
-use self::flow::{Accesses, accesses};
+use self::value_flow::{Accesses, accesses};
 use crate::{Btf, Prototype, Shape};
 
 /// Largest program that is checked, in bytes: 100,000 instructions.

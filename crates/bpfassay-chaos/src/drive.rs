@@ -12,13 +12,13 @@ use std::{
 };
 
 use crate::{
-    check::{self, RunRecords, StudyStage},
-    environment::TrialEnvironment,
+    chaos_environment::TrialEnvironment,
+    chaos_study::{ChaosError, StudyShape, TrialStudy},
+    command_process::peak_kib,
     fault::Drawn,
     leftovers::{StateBefore, files},
-    process::peak_kib,
+    outcome_check::{self, RunRecords, StudyStage},
     stranger::workshop::Workshop,
-    study::{ChaosError, StudyShape, TrialStudy},
     trial::{AllowedOutcomes, CommandEnd, FaultTrial, HostAction, TrialResult, WrittenDirectory},
 };
 use bpfassay_results::JournalContents;
@@ -142,7 +142,7 @@ impl<'a> RunningTrial<'a> {
         let undone = |records: &RunRecords| {
             self.study.plan.runs().any(|(_, run)| {
                 let record = records.get(&run.spec.id);
-                record.is_none_or(|record| check::kind(&record.outcome).as_deref() == Some("host"))
+                record.is_none_or(|record| outcome_check::kind(&record.outcome).as_deref() == Some("host"))
             })
         };
         let was_interrupted = self.result.ends.first().is_some_and(|end| expected.interrupted.contains(end));
@@ -158,7 +158,7 @@ impl<'a> RunningTrial<'a> {
         }
         self.environment.script(&[])?;
         for _ in 0..RESUMES {
-            if !records.values().any(|record| check::kind(&record.outcome).is_some()) {
+            if !records.values().any(|record| outcome_check::kind(&record.outcome).is_some()) {
                 break;
             }
             let whole = AllowedOutcomes { lies: expected.lies.clone(), ..AllowedOutcomes::default() };
@@ -168,7 +168,8 @@ impl<'a> RunningTrial<'a> {
                 break;
             }
         }
-        if check::fingerprint(&records, &expected.lies) != check::fingerprint(reference, &expected.lies) {
+        if outcome_check::fingerprint(&records, &expected.lies) != outcome_check::fingerprint(reference, &expected.lies)
+        {
             self.result.violations.push("in the end: not the fingerprint of the study without faults".to_owned());
         }
         Ok(self.result)
@@ -264,8 +265,8 @@ impl<'a> RunningTrial<'a> {
         let interrupted = may_be_interrupted && expected.interrupted.contains(&end);
         let gave_up = expected.may_give_up && end == CommandEnd::Code(3);
         let how_far = if interrupted || gave_up { StudyStage::Interrupted } else { StudyStage::Ended };
-        let mut wrong = check::records(self.study, expected, &records, how_far);
-        wrong.extend(check::end(self.study, expected, end, &records, may_be_interrupted));
+        let mut wrong = outcome_check::records(self.study, expected, &records, how_far);
+        wrong.extend(outcome_check::end(self.study, expected, end, &records, may_be_interrupted));
         self.wrong(stage, wrong);
         records
     }
@@ -287,7 +288,7 @@ impl<'a> RunningTrial<'a> {
         let unfinished = files(&output).into_iter().filter(|path| unfinished(path));
         wrong.extend(unfinished.map(|path| format!("left behind: half a file {}", path.display())));
         let printed = self.environment.printed();
-        if let Some(place) = check::control_character(&printed) {
+        if let Some(place) = outcome_check::control_character(&printed) {
             wrong.push(format!("a control character for the terminal: {place}"));
         }
         let limit = ITSELF + PER_GUEST * u64::from(self.trial.jobs);

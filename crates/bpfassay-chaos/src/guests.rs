@@ -2,7 +2,7 @@
 //! Trials with real guests: tools misbehave in them, the command gets signals, and QEMU is killed
 //! or stopped, at drawn times.
 
-mod environment;
+mod guest_environment;
 
 use std::{
     io,
@@ -11,11 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::environment::GuestEnvironment;
+use self::guest_environment::GuestEnvironment;
 use crate::{
-    check::{self, RunRecords, StudyStage},
-    random::Random,
-    study::ChaosError,
+    chaos_random::Random,
+    chaos_study::ChaosError,
+    outcome_check::{self, RunRecords, StudyStage},
     trial::{AllowedOutcomes, CommandEnd, TrialResult},
 };
 
@@ -235,11 +235,11 @@ impl GuestDriver {
             expected.blame(&run.spec.id, tool.kinds, false);
         }
         let (_, records) = environment.after("first", &expected, StudyStage::Ended);
-        let failed = records.values().filter(|record| check::kind(&record.outcome).is_some()).count();
+        let failed = records.values().filter(|record| outcome_check::kind(&record.outcome).is_some()).count();
         if tool.must && failed == 0 {
             environment.wrong("first", vec!["wrong verdict: no run of the tool failed".to_owned()]);
         }
-        let code = check::code(&plan, &records);
+        let code = outcome_check::code(&plan, &records);
         // A tool that is not ready or counts wrongly is a surprise of its own, with exit code 4.
         if !environment.result.ends.iter().all(|end| *end == CommandEnd::Code(code) || *end == CommandEnd::Code(4)) {
             environment.wrong(
@@ -276,11 +276,12 @@ impl GuestDriver {
         let (plan, mut records) = environment.after("first", &AllowedOutcomes::default(), stage);
         if !interrupted
             && let Some(plan) = &plan
-            && end != CommandEnd::Code(check::code(plan, &records))
+            && end != CommandEnd::Code(outcome_check::code(plan, &records))
         {
             environment.wrong("first", vec![format!("the command ended with {end:?}")]);
         }
-        let failed = |records: &RunRecords| records.values().any(|record| check::kind(&record.outcome).is_some());
+        let failed =
+            |records: &RunRecords| records.values().any(|record| outcome_check::kind(&record.outcome).is_some());
         if interrupted || failed(&records) {
             let args = if plan.is_none() {
                 environment.begin()
@@ -313,8 +314,8 @@ impl GuestDriver {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{environment::study, *};
-    use crate::study::TrialClock;
+    use super::{guest_environment::study, *};
+    use crate::chaos_study::TrialClock;
 
     #[test]
     fn names_are_unique() {

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::process::{ProcessLine, marked, signal};
+use crate::command_process::{ProcessLine, marked, signal};
 
 /// How long processes can take to exit after the command, whose death kills them.
 const PATIENCE: Duration = Duration::from_secs(5);

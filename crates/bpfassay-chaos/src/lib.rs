@@ -6,7 +6,7 @@
 //! scripted ([`agent`]) or real ([`guests`]). A scripted guest is quick, and its figures are known
 //! in advance.
 //!
-//! A fault ([`fault`]) defines what is done and which outcomes are allowed. The checks ([`check`],
+//! A fault ([`fault`]) defines what is done and which outcomes are allowed. The checks ([`outcome_check`],
 //! [`leftovers`]) decide whether an allowed outcome occurred. When the study is resumed, it must
 //! have the fingerprint of the study without faults.
 //!
@@ -14,19 +14,19 @@
 //! must stay as it was.
 
 pub mod agent;
-pub mod check;
-pub mod control;
+pub mod chaos_control;
+pub mod chaos_environment;
+pub mod chaos_random;
+pub mod chaos_study;
+pub mod chaos_summary;
+pub mod command_process;
 pub mod damaged_cache;
 pub mod drive;
-pub mod environment;
+pub mod fake_qemu;
 pub mod fault;
 pub mod guests;
 pub mod leftovers;
-pub mod process;
-pub mod qemu;
-pub mod random;
+pub mod outcome_check;
 pub mod script;
 pub mod stranger;
-pub mod study;
-pub mod summary;
 pub mod trial;

@@ -17,12 +17,12 @@ use std::{
 
 use bpfassay_chaos::{
     agent::stand_in,
+    chaos_study::ChaosError,
+    chaos_summary::{FaultSummary, TrialLine},
     drive::Driver,
     fault,
     guests::GuestDriver,
     stranger::workshop::Workshop,
-    study::ChaosError,
-    summary::{FaultSummary, TrialLine},
 };
 use clap::Parser;
 

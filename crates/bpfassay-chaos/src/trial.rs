@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    chaos_study::StudyShape,
     script::{Action, BootPoint, Moment, Rule},
     stranger::plant::Plant,
-    study::StudyShape,
 };
 
 /// A fault with its parameters, and the allowed outcomes.

@@ -10,8 +10,8 @@ use std::{
 pub(crate) use bpfassay_bpf::Kind;
 use bpfassay_bpf::{by_id, link_info, map_info, program_info};
 use bpfassay_protocol::{
-    tool::{BpfObject, ProgramCode},
-    tracer::ProgramStatistics,
+    tool_job::{BpfObject, ProgramCode},
+    tracer_messages::ProgramStatistics,
 };
 
 use crate::error::{Error, Result};

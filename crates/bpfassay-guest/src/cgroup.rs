@@ -17,9 +17,9 @@ use rustix::{
 };
 
 use crate::{
+    agent_link::wait_readable,
     error::{Error, Result},
-    link::wait_readable,
-    power,
+    power_off,
 };
 
 /// The longest time that the processes of a killed cgroup are waited for.
@@ -161,7 +161,7 @@ impl Drop for Cgroup {
         let path = self.path.clone();
         let removed = self.kill().and_then(|()| fs::remove_dir(&path).map_err(Error::file("remove cgroup", path)));
         if let Err(error) = removed {
-            power::say(&with_causes(&error));
+            power_off::say(&with_causes(&error));
         }
     }
 }

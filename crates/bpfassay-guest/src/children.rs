@@ -20,8 +20,8 @@ use rustix::{
 };
 
 use crate::{
+    agent_link::wait_readable,
     error::{Error, Result},
-    link::wait_readable,
     signals,
 };
 

@@ -25,14 +25,14 @@ use rustix::{
 };
 
 use crate::{
+    agent_link::Link,
     error::{Error, Result},
-    free_memory,
-    link::Link,
-    power,
+    free_memory, power_off,
     proc::stat::{self, Stat},
+    sent_symbols,
     silence::{self, Switches},
     steps::monotonic_ns,
-    symbols, system, tool,
+    system, tool,
 };
 
 /// Real-time priority of kworkers. It is above the server's, so that a request is sent whole before
@@ -119,7 +119,7 @@ pub(crate) struct Conditions {
     /// Whether the addresses of the machine code of loaded programs are sent to the host.
     symbols: bool,
     /// The addresses that the host has received.
-    sent: symbols::Sent,
+    sent: sent_symbols::Sent,
     /// Processes that have been examined already. The kind of a process does not change.
     seen: BTreeSet<u32>,
     /// Whether the kernel has been set up, which happens at the first phase with an NFS server.
@@ -134,7 +134,7 @@ impl Conditions {
             settle,
             scheduling: job.scheduling,
             symbols: job.symbols,
-            sent: symbols::Sent::default(),
+            sent: sent_symbols::Sent::default(),
             seen: BTreeSet::new(),
             is_set_up: false,
         }
@@ -150,7 +150,7 @@ impl Conditions {
     /// called before and after the phases of a run whose tracer or tool loads programs.
     ///
     /// # Errors
-    /// The errors of [`symbols::send_programs`] and of `under_test`.
+    /// The errors of [`sent_symbols::send_programs`] and of `under_test`.
     pub(crate) fn send_programs(
         &mut self,
         link: &Link,
@@ -160,7 +160,7 @@ impl Conditions {
             return Ok(());
         }
         let (programs, user) = under_test()?;
-        symbols::send_programs(link, &programs, user, &mut self.sent)
+        sent_symbols::send_programs(link, &programs, user, &mut self.sent)
     }
 
     /// Waits until the kernel has finished what earlier work left to it.
@@ -286,7 +286,7 @@ impl RealTime {
 impl Drop for RealTime {
     fn drop(&mut self) {
         if let Err(error) = set_policy(0, libc::SCHED_OTHER, 0) {
-            power::say(&with_causes(&of_agent(error)));
+            power_off::say(&with_causes(&of_agent(error)));
         }
     }
 }

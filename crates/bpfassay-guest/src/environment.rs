@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-use bpfassay_protocol::{layout, message::MountFacts, nodes::Node, with_causes};
+use bpfassay_protocol::{job_nodes::Node, layout, message::MountFacts, with_causes};
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -25,7 +25,7 @@ use crate::{
     hierarchy::{self, Hierarchy},
     made::{Made, Record},
     nfs::remove_tree,
-    stop,
+    stop_request,
     test_dir::{self, TestDir},
 };
 
@@ -145,9 +145,9 @@ impl Environment {
         matches!(self.test_dir, TestDir::Guest { .. })
     }
 
-    /// Watches for reasons to stop early ([`crate::stop`]).
+    /// Watches for reasons to stop early ([`crate::stop_request`]).
     pub(crate) fn watch(&self) -> Result<()> {
-        self.record.clone().map_or(Ok(()), |record| stop::watch(self.cgroups.clone(), record))
+        self.record.clone().map_or(Ok(()), |record| stop_request::watch(self.cgroups.clone(), record))
     }
 
     /// Removes what [`Environment::here`] made.

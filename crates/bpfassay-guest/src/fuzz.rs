@@ -7,18 +7,18 @@ use bpfassay_protocol::{
     frame,
     job::NfsVersion,
     message::{GuestMessage, Reading, RunOutcome},
-    tool::{MAX_CAPTURED, MAX_PIECES, Source},
+    tool_job::{MAX_CAPTURED, MAX_PIECES, Source},
 };
 
 use crate::{
-    bpf, cgroup, facts, figures, here, hierarchy,
-    lines::{Lines, Taken},
+    bpf, cgroup, facts, guest_shell, here_agent, hierarchy,
+    line_buffer::{Lines, Taken},
     nfs::{self, channel, rpc, upcall},
     phases::Phases,
-    proc::activity::Activity,
+    proc::cpu_activity::Activity,
     proc::{idle, meminfo, mountinfo, mountstats},
-    shell,
-    tool::{endpoint, output, processes, traces},
+    run_figures,
+    tool::{endpoint, tool_output, tool_processes, traces},
     tracer, uevent,
 };
 
@@ -48,10 +48,10 @@ pub fn kernel_texts(text: &str) {
     let _ = cgroup::populated(text);
     assert!(cgroup::processes(text).all(|process| process.as_raw_nonzero().get() > 0));
     let _ = bpf::memlock(text);
-    let _ = processes::rss(text);
-    let _ = processes::usage(text);
+    let _ = tool_processes::rss(text);
+    let _ = tool_processes::usage(text);
     let _ = hierarchy::of_version_2(text);
-    let _ = shell::console(text);
+    let _ = guest_shell::console(text);
     let names: usize = text.lines().map(|line| traces::name_of(line).len()).sum();
     assert!(names <= text.len());
     for version in [NfsVersion::V3, NfsVersion::V41, NfsVersion::V42] {
@@ -130,8 +130,8 @@ pub fn tool_output(bytes: &[u8]) {
     // The first byte selects the awaited event; the others are the input.
     let Some((&first, text)) = bytes.split_first() else { return };
     let pattern = ["ready", "^(Tracing|Attaching).*$", "(?i)a+b*[0-9]{1,3}$"][usize::from(first) % 3];
-    let Ok(ready) = output::ReadyPattern::new(pattern, None) else { return };
-    let mut output = output::Output::new(true, Some(ready));
+    let Ok(ready) = tool_output::ReadyPattern::new(pattern, None) else { return };
+    let mut output = tool_output::Output::new(true, Some(ready));
     for (at, piece) in (1u64..).zip(text.chunks(1 + usize::from(first))) {
         let source = [Source::Output, Source::Error, Source::Endpoint][at as usize % 3];
         output.take(at, source, piece, None);
@@ -152,7 +152,7 @@ pub fn http_answer(answer: &[u8]) {
 
 /// Reads the arguments of `bpfassay-guest here`, separated by NUL.
 pub fn here_arguments(text: &str) {
-    let _ = here::parse(text.split('\0').map(str::to_owned));
+    let _ = here_agent::parse(text.split('\0').map(str::to_owned));
 }
 
 /// Reports a run's outcome, which a tool and a workload fill. The frame is never larger than
@@ -160,7 +160,7 @@ pub fn here_arguments(text: &str) {
 pub fn run_outcome(text: &[u8]) {
     let Ok(outcome) = serde_json::from_slice::<RunOutcome>(text) else { return };
     for largest in [1 << 10, 8 << 10, frame::MAX_PAYLOAD] {
-        let Ok((bytes, _)) = figures::report("r1", outcome.clone(), largest) else { continue };
+        let Ok((bytes, _)) = run_figures::report("r1", outcome.clone(), largest) else { continue };
         assert!(bytes.len() <= largest);
         let mut decoder = frame::Decoder::default();
         decoder.push(&bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agent inside the guest: process 1 of its initramfs, from the first mount to power-off. As
 //! `bpfassay-guest here` it is a program on a running system, which measures on a file system that
-//! is mounted there (`here`).
+//! is mounted there (`here_agent`).
 //!
 //! The agent prepares the guest as the job describes (modules, loopback NFS), executes the job's
 //! runs one after the other, and reports to the host what happened. Other crates do the rest:
@@ -11,6 +11,8 @@
 //! - `bpfassay-workload`: I/O.
 //! - The crates of the host: evaluating figures.
 
+mod agent_link;
+mod agent_run;
 mod bpf;
 mod capture;
 mod cgroup;
@@ -19,35 +21,32 @@ mod conditions;
 mod environment;
 mod error;
 mod facts;
-mod figures;
 mod free_memory;
 #[doc(hidden)]
 pub mod fuzz;
-mod here;
+mod guest_shell;
+mod here_agent;
 mod hierarchy;
-mod lines;
-mod link;
+mod line_buffer;
 mod made;
-mod marker;
 mod meetings;
 mod modules;
-mod mounts;
+mod namespace_mounts;
 mod network;
 mod nfs;
 mod output_tail;
 mod phases;
-mod power;
+mod power_off;
 mod proc;
+mod program_lines;
 mod ranks;
-mod run;
-mod shell;
+mod run_figures;
+mod sent_symbols;
 mod signals;
 mod silence;
 mod soundness;
-mod source;
 mod steps;
-mod stop;
-mod symbols;
+mod stop_request;
 mod system;
 mod test_dir;
 mod threads;
@@ -56,10 +55,12 @@ mod tracer;
 mod tree;
 mod uevent;
 mod user_code;
+mod window_marker;
 mod workload;
 
 use std::{fs, process::ExitCode};
 
+use agent_link::Link;
 use bpfassay_protocol::{
     JOB_PATH, PROTOCOL_VERSION,
     job::{FileSystem, Job, Task},
@@ -69,7 +70,6 @@ use children::Children;
 use conditions::Conditions;
 use environment::Environment;
 use error::{Error, Result};
-use link::Link;
 use proc::mountinfo;
 use steps::Steps;
 use uevent::Listener;
@@ -83,12 +83,12 @@ const TMPFS_MOUNT_POINT: &str = "/mnt/tmpfs";
 pub fn main() -> ExitCode {
     if std::process::id() != 1 {
         let args: Vec<String> = std::env::args().skip(1).collect();
-        return ranks::main(&args).unwrap_or_else(|| here::main(args.into_iter()));
+        return ranks::main(&args).unwrap_or_else(|| here_agent::main(args.into_iter()));
     }
-    link::report_panics();
+    agent_link::report_panics();
     match live() {
-        Ok(()) => power::off(),
-        Err(error) => link::fail(&error),
+        Ok(()) => power_off::off(),
+        Err(error) => agent_link::fail(&error),
     }
 }
 
@@ -141,7 +141,7 @@ fn live() -> Result<()> {
             )));
         }
     };
-    mounts::make(&job.mounts, mount)?;
+    namespace_mounts::make(&job.mounts, mount)?;
     steps.ended("ready")?;
     let mut conditions = Conditions::of(&job);
     let fixed_threads = conditions.fix()?;
@@ -152,13 +152,13 @@ fn live() -> Result<()> {
         Task::Runs { runs } => {
             let environment = Environment::guest(mount, job.node);
             if job.symbols {
-                symbols::send_functions(link)?;
+                sent_symbols::send_functions(link)?;
             }
-            if let Some(last) = run::execute_all(runs, &environment, &mut conditions, link, &mut children)? {
+            if let Some(last) = agent_run::execute_all(runs, &environment, &mut conditions, link, &mut children)? {
                 return link.send_last(&last);
             }
         }
-        Task::Shell => shell::run(&facts, link, &mut children)?,
+        Task::Shell => guest_shell::run(&facts, link, &mut children)?,
         // The thread that receives the host's messages powers the guest off.
         Task::Serve => loop {
             std::thread::park();

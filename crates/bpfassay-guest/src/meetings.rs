@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Barriers at which the nodes of a job meet, through the host ([`bpfassay_protocol::nodes`]).
+//! Barriers at which the nodes of a job meet, through the host ([`bpfassay_protocol::job_nodes`]).
 
-use bpfassay_protocol::{message::GuestMessage, nodes::Node};
+use bpfassay_protocol::{job_nodes::Node, message::GuestMessage};
 
 use crate::{
+    agent_link::Link,
     error::{Error, Result},
-    link::Link,
 };
 
 /// The barriers of one run on this guest.

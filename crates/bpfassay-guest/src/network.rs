@@ -8,7 +8,7 @@ use std::{
     os::fd::{AsRawFd, OwnedFd},
 };
 
-use bpfassay_protocol::nodes::Node;
+use bpfassay_protocol::job_nodes::Node;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::error::{Error, Result};

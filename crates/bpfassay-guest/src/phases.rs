@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use bpfassay_protocol::{
     Operation,
-    calls::CallTimes,
+    call_list::CallTimes,
     control::PhaseName,
     message::{Interval, MountFacts, Reading, WorkloadPhase},
     operation::Totals,
     program_set::ProgramEvent,
-    tracer::Task,
+    tracer_messages::Task,
 };
 
-use crate::proc::activity::Activity;
+use crate::proc::cpu_activity::Activity;
 
 /// Largest number of phases of one workload: far more than any script has.
 const MAX_PHASES: usize = 100_000;

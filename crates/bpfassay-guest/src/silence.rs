@@ -17,7 +17,7 @@ use std::{
 
 use crate::{
     error::{Error, Result},
-    proc::activity,
+    proc::cpu_activity,
 };
 
 /// Time between two looks, in nanoseconds.
@@ -78,7 +78,7 @@ impl Switches {
         self.text.clear();
         let read = self.file.rewind().and_then(|()| self.file.read_to_string(&mut self.text));
         let _length = read.map_err(Error::file("read", STATISTICS))?;
-        activity::context_switches(&self.text)
+        cpu_activity::context_switches(&self.text)
             .ok_or_else(|| Error::unexpected(STATISTICS, "a line `ctxt N`", &self.text))
     }
 }

@@ -13,7 +13,7 @@ use rustix::{
     mount::{MountFlags, mount},
 };
 
-use bpfassay_protocol::nodes::Node;
+use bpfassay_protocol::job_nodes::Node;
 
 use crate::{
     error::{Error, Result},

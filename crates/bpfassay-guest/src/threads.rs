@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use bpfassay_protocol::{message::MAX_TASKS, tracer::Task};
+use bpfassay_protocol::{message::MAX_TASKS, tracer_messages::Task};
 use rustix::process::Pid;
 
 /// Returns the threads of `processes`, sorted; `None` if there are more than [`MAX_TASKS`]. A

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tracer as a child process: starting it, requesting readings, ending it, or keeping its
-//! programs loaded ([`pool`]).
+//! programs loaded ([`tracer_pool`]).
 
-pub(crate) mod pool;
+pub(crate) mod tracer_pool;
 
 use std::{
     collections::BTreeSet,
@@ -14,10 +14,10 @@ use std::{
 };
 
 use bpfassay_protocol::{
-    feature::Feature,
     job::RunSpec,
+    kernel_feature::Feature,
     probe::Probe,
-    tracer::{Attached, Ended, MAX_LINE, Refusal, Sample, TracerLine},
+    tracer_messages::{Attached, Ended, MAX_LINE, Refusal, Sample, TracerLine},
 };
 use rustix::{
     event::{PollFd, PollFlags},
@@ -25,11 +25,11 @@ use rustix::{
 };
 
 use crate::{
+    agent_link::wait_readable,
     children::{Children, ended_how, pid_of},
     environment::Environment,
     error::{Error, Result},
-    lines::{Lines, Taken},
-    link::wait_readable,
+    line_buffer::{Lines, Taken},
     output_tail,
     soundness::programs_of,
     workload,

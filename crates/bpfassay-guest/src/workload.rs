@@ -17,9 +17,8 @@ use std::{
 use bpfassay_protocol::{
     control::ENVIRONMENT,
     job::{DIRECTORY, Program, SCRIPT, SUMMARY, Summary, Workload},
-    layout,
-    nodes::{NODE, Node},
-    run_name,
+    job_nodes::{NODE, Node},
+    layout, run_name,
 };
 use rustix::process::Pid;
 
@@ -29,7 +28,7 @@ use crate::{
     children::pid_of,
     environment::Environment,
     error::{Error, Result},
-    mounts::{self, Namespace},
+    namespace_mounts::{self, Namespace},
     nfs::remove_tree,
     output_tail,
     ranks::{self, Part, Ranks},
@@ -385,7 +384,7 @@ pub(crate) fn spawn_in(
         // The process joins the cgroup before it executes the program, so that all of the program
         // counts.
         door.write_all(b"0")?;
-        namespace.enter().map_err(mounts::as_io)?;
+        namespace.enter().map_err(namespace_mounts::as_io)?;
         if let Some(fd) = inherited {
             // SAFETY: the descriptor is open in this process, a copy of the agent.
             if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 {

@@ -7,9 +7,9 @@ use crate::{
     OptionsError,
     directive::{self, SIZE, Target, bytes},
     error::shown,
-    options::{AccessOrder, Options, ReorderRandom},
-    output::Output,
-    script,
+    ior_options::{AccessOrder, Options, ReorderRandom},
+    ior_output::Output,
+    ior_script,
 };
 
 /// One command line of IOR.
@@ -48,7 +48,7 @@ impl Invocation {
         Ok(invocation)
     }
 
-    /// Returns the tests. `script` is the text of the file that [`Invocation::script`] names.
+    /// Returns the tests. `ior_script` is the text of the file that [`Invocation::script`] names.
     ///
     /// # Errors
     /// [`OptionsError`] if the script cannot be parsed, or a test breaks a rule
@@ -57,7 +57,7 @@ impl Invocation {
         let mut output = self.output.clone();
         let mut tests = match (&self.script, script) {
             (None, _) => vec![self.defaults.clone()],
-            (Some(_), Some(text)) => script::parse(text, &self.defaults, &mut output)?,
+            (Some(_), Some(text)) => ior_script::parse(text, &self.defaults, &mut output)?,
             (Some(name), None) => return Err(OptionsError::ScriptMissing { script: shown(name) }),
         };
         for (index, test) in tests.iter_mut().enumerate() {

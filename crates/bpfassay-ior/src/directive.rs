@@ -4,12 +4,12 @@
 use crate::{
     OptionsError,
     error::shown,
-    options::{AccessOrder, Api, MmapOptions, Options, Packet, PosixOptions, ReorderRandom},
-    output::{Output, SummaryFormat},
+    ior_options::{AccessOrder, Api, MmapOptions, Options, Packet, PosixOptions, ReorderRandom},
+    ior_output::{Output, SummaryFormat},
 };
 
 /// The destination of directives. IOR keeps the settings of the POSIX and MMAP interfaces separate
-/// (see [`super::script`]).
+/// (see [`super::ior_script`]).
 pub(crate) struct Target<'a> {
     pub(crate) options: &'a mut Options,
     pub(crate) output: &'a mut Output,

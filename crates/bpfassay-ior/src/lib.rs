@@ -12,14 +12,14 @@
 mod args;
 mod directive;
 mod error;
-mod options;
-mod output;
-mod script;
-mod summary;
+mod ior_options;
+mod ior_output;
+mod ior_script;
+mod ior_summary;
 
 pub use args::{Invocation, Plan};
 pub use error::OptionsError;
-pub use options::{AccessOrder, Api, MmapOptions, Options, Packet, PosixOptions, ReorderRandom};
-pub use output::{Output, SummaryFormat};
-pub use script::MAX_SCRIPT;
-pub use summary::{Access, MAX_SUMMARY, Moved, Repetition, Summary, SummaryError, TestSummary};
+pub use ior_options::{AccessOrder, Api, MmapOptions, Options, Packet, PosixOptions, ReorderRandom};
+pub use ior_output::{Output, SummaryFormat};
+pub use ior_script::MAX_SCRIPT;
+pub use ior_summary::{Access, MAX_SUMMARY, Moved, Repetition, Summary, SummaryError, TestSummary};

@@ -8,7 +8,7 @@
 //! - the plugin for each version of QEMU's interface ([`plugins`]),
 //! - a reader of the plugin's output ([`Windows`]),
 //! - the attribution of blocks to functions ([`Functions`]),
-//! - the direct cost of a probe ([`direct`]),
+//! - the direct cost of a probe ([`direct_windows`]),
 //! - the source lines of programs that ran ([`Coverage`]).
 //!
 //! All but the plugin itself is pure. Other crates load the plugin (`bpfassay-vm`), begin and end
@@ -17,11 +17,11 @@
 #![allow(clippy::duplicate_mod, reason = "the plugin is a library of its own, which has some of these files, too")]
 
 mod coverage;
-mod direct;
+mod direct_windows;
 mod executions;
 mod flow;
 mod format;
-mod functions;
+mod function_table;
 #[cfg(test)]
 mod marker;
 #[cfg(test)]
@@ -37,8 +37,8 @@ mod windows;
 
 pub use self::{
     coverage::Coverage,
-    direct::{Phase, direct},
-    functions::{Count, Executed, Functions, Profile},
+    direct_windows::{Phase, direct},
+    function_table::{Count, Executed, Functions, Profile},
     windows::{Block, NotAWindow, Window, Windows},
 };
 

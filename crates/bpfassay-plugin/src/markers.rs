@@ -1,1 +1,1 @@
-../../bpfassay-protocol/src/arch/markers.rs
+../../bpfassay-protocol/src/arch/marker_instructions.rs

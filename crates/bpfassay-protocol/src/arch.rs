@@ -6,7 +6,7 @@
 //! [`Arch::facts`]. A missing fact is a compile error, because [`ArchFacts`] has no defaults.
 
 mod aarch64;
-mod markers;
+mod marker_instructions;
 mod riscv64;
 mod x86_64;
 
@@ -149,6 +149,6 @@ mod tests {
         assert_eq!(Arch::BUILT_FOR.name(), std::env::consts::ARCH);
         // The plugin finds the markers by these names.
         let all: Vec<_> = Arch::ALL.iter().map(|arch| (arch.name(), arch.facts().markers)).collect();
-        assert_eq!(markers::ALL, all.as_slice());
+        assert_eq!(marker_instructions::ALL, all.as_slice());
     }
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Operation, calls::CallTimes, operation::Totals, program_set::ProgramEvent};
+use crate::{Operation, call_list::CallTimes, operation::Totals, program_set::ProgramEvent};
 
 /// The environment variable with the number of the descriptor.
 pub const ENVIRONMENT: &str = "BPFASSAY_CONTROL";

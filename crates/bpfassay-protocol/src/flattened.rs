@@ -9,11 +9,11 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{
     Operation,
-    calls::CallTimes,
+    call_list::CallTimes,
     message::{Interval, MountFacts, PhaseActivity, Reading, WorkloadPhase},
     operation::{Totals, Variant},
     program_set::ProgramEvent,
-    tracer::{CounterRow, Device, Task},
+    tracer_messages::{CounterRow, Device, Task},
 };
 
 /// The keys of a [`WorkloadPhase`].

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ProbeConfiguration, names, nodes::Node, tool::Tool};
+use crate::{ProbeConfiguration, job_nodes::Node, names, tool_job::Tool};
 
 /// The work of a guest from boot to power-off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -252,7 +252,7 @@ pub struct Workload {
     /// - [`DIRECTORY`] is the run's directory on the file system under test.
     /// - [`SUMMARY`] is the file for the summary, if the workload writes one.
     /// - [`SCRIPT`] is the file that contains [`Self::script`].
-    /// - [`crate::nodes::NODE`] is the node among several.
+    /// - [`crate::job_nodes::NODE`] is the node among several.
     pub arguments: Vec<String>,
     /// The IOR script for the workload to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,31 +11,31 @@
 #![forbid(unsafe_code)]
 
 pub mod arch;
-pub mod calls;
+pub mod call_list;
+pub mod checked_prototype;
 pub mod contents;
 pub mod control;
-pub mod feature;
-pub mod finding;
+pub mod finding_name;
 #[cfg(feature = "schema")]
 mod flattened;
 pub mod frame;
 pub mod io_path;
 pub mod job;
+pub mod job_nodes;
+pub mod kernel_feature;
 pub mod kernel_parameters;
 pub mod layout;
+pub mod loaded_object;
 pub mod mangle;
 pub mod message;
-pub mod nodes;
-pub mod object;
 pub mod operation;
 pub mod probe;
 pub mod program_set;
-pub mod prototype;
 pub mod run_name;
 pub mod source;
 pub mod symbols;
-pub mod tool;
-pub mod tracer;
+pub mod tool_job;
+pub mod tracer_messages;
 
 use std::{error::Error, iter, time::Duration};
 

@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Operation, ProbeConfiguration,
-    calls::CallTimes,
-    feature::Feature,
+    call_list::CallTimes,
     job::IorEngine,
+    kernel_feature::Feature,
     names,
     operation::Totals,
     program_set::ProgramEvent,
     source::ProgramSource,
     symbols::Symbols,
-    tool::ToolFigures,
-    tracer::{Attached, Device, Ended, ProgramStatistics, Refusal, Sample, Task},
+    tool_job::ToolFigures,
+    tracer_messages::{Attached, Device, Ended, ProgramStatistics, Refusal, Sample, Task},
 };
 
 /// Messages from a guest to the host. The host can end a guest that violates this order:
@@ -64,7 +64,7 @@ pub enum GuestMessage {
         /// The outcome of the run.
         outcome: Box<RunOutcome>,
     },
-    /// One of several nodes waits at a barrier of a run for the host's answer ([`crate::nodes`]).
+    /// One of several nodes waits at a barrier of a run for the host's answer ([`crate::job_nodes`]).
     Barrier {
         /// [`crate::job::RunSpec::id`].
         run: String,

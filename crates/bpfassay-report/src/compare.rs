@@ -13,7 +13,7 @@ use std::fmt;
 use bpfassay_protocol::{Arch, Operation};
 use bpfassay_stats::{
     Effect, Estimate, StatsError,
-    gate::{Change, ChangeEvidence, changes},
+    gate_decision::{Change, ChangeEvidence, changes},
 };
 use bpfassay_study::{Clock, Correction, MetricName, Share};
 use serde::{Deserialize, Serialize};

@@ -3,22 +3,22 @@
 
 pub(crate) mod activity;
 mod again;
+mod boot_coverage;
 mod bytes;
 mod calls;
 mod cells;
 mod code_coverage;
 mod context;
 mod cost;
-mod coverage;
 pub(crate) mod direct;
 mod entries;
-mod events;
 mod findings;
 pub(crate) mod gates;
 mod kernel_features;
 pub(crate) mod levels;
 pub(crate) mod lookup;
 mod losses;
+mod lost_events;
 mod nodes;
 mod packed;
 pub(crate) mod pairs;
@@ -29,12 +29,12 @@ pub(crate) mod sampling;
 mod slim;
 pub(crate) mod spinning;
 mod streamed;
-mod tool;
+mod tool_results;
 
 pub use again::overheads_again;
 pub(crate) use runs::readings;
 pub use streamed::{Streamed, StreamedError, derive_in};
-pub(crate) use tool::started;
+pub(crate) use tool_results::started;
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Texts of figures and outcomes for tables and messages.
 
-use bpfassay_protocol::tracer::{Losses, Refusal, Step};
+use bpfassay_protocol::tracer_messages::{Losses, Refusal, Step};
 use bpfassay_stats::{Bounds, Estimate, Interval, Summary, Verdict};
 use bpfassay_tool::finding::Start;
 

@@ -15,7 +15,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-pub mod check;
+pub mod check_results;
 pub mod compare;
 pub mod conclusion;
 pub mod derive;

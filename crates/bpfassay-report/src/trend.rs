@@ -2,7 +2,7 @@
 //! A series of kernels, tool versions or days: the figures along it, and where their level changed.
 //! Pure.
 
-mod noise;
+mod trend_noise;
 
 use std::{
     borrow::Borrow,
@@ -234,7 +234,7 @@ fn one(
             let cell = cells.and_then(|cells| cells.get(kernel));
             let figures = cell.and_then(|cell| Some((runs.get(cell.cell.as_str())?.as_slice(), cell.metric(&metric)?)));
             let (value, point) = match figures {
-                Some((runs, figures)) => noise::value(plan, runs, figures, quantity),
+                Some((runs, figures)) => trend_noise::value(plan, runs, figures, quantity),
                 None => (Figure::missing("not in the plan"), None),
             };
             series.points.push(SeriesPoint { label, value });

@@ -4,7 +4,8 @@
 use std::fmt;
 
 use bpfassay_protocol::{
-    Operation, ProbeConfiguration, finding::Finding, job::Better, probe::ByteMeaning, tool::BpfObject, tracer::Refusal,
+    Operation, ProbeConfiguration, finding_name::Finding, job::Better, probe::ByteMeaning, tool_job::BpfObject,
+    tracer_messages::Refusal,
 };
 use bpfassay_stats::{Effect, Estimate, Summary, drift::Drift};
 use bpfassay_study::{Expectation, MetricName, Target};

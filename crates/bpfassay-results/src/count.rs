@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use bpfassay_study::model::Prices;
+use bpfassay_study::cost_model::Prices;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

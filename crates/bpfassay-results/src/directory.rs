@@ -24,7 +24,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::disk::{self, checked, named, of_one_name};
+use crate::disk_space::{self, checked, named, of_one_name};
 
 /// Permissions of new files, before the umask.
 const FILE: Mode = Mode::from_raw_mode(0o666);
@@ -81,7 +81,7 @@ impl OpenDirectory {
     pub fn directory(&self, name: &str) -> io::Result<Self> {
         let opened = rustix::fs::openat(&self.descriptor, one(name)?, DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
         let descriptor = opened.map_err(|error| match error {
-            Errno::LOOP | Errno::NOTDIR => io::Error::new(io::ErrorKind::NotADirectory, disk::NO_DIRECTORY),
+            Errno::LOOP | Errno::NOTDIR => io::Error::new(io::ErrorKind::NotADirectory, disk_space::NO_DIRECTORY),
             error => error.into(),
         })?;
         Ok(Self { path: self.path.join(name), descriptor: Arc::new(descriptor) })
@@ -145,7 +145,7 @@ impl OpenDirectory {
     /// The errors of the system, and an error if `name` is not a regular file.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         match self.has_file(name) {
-            Ok(false) => return Err(io::Error::other(disk::NO_FILE)),
+            Ok(false) => return Err(io::Error::other(disk_space::NO_FILE)),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(true) | Err(_) => {}
         }
@@ -347,14 +347,14 @@ mod tests {
                 directory.append(name).unwrap_err(),
                 directory.replace(name, b"x").unwrap_err(),
             ] {
-                assert!(disk::is_no_file(&error), "{name}: {error}");
+                assert!(disk_space::is_no_file(&error), "{name}: {error}");
             }
             assert_eq!(directory.create_new(name).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
             directory.create(name).unwrap().write_all(b"ours").unwrap();
             assert!(at("out").join(name).symlink_metadata().unwrap().is_file(), "{name}");
         }
         fs::hard_link(at("victim"), at("out/name")).unwrap();
-        assert!(disk::has_other_name(&directory.append("name").unwrap_err()));
+        assert!(disk_space::has_other_name(&directory.append("name").unwrap_err()));
         assert!(directory.read("name").is_ok());
         directory.replace("name", b"ours").unwrap();
         assert!(directory.append("name").is_ok());

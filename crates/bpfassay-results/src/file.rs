@@ -9,8 +9,8 @@
 #![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
 
 mod content;
-mod layout;
-mod whole;
+mod file_layout;
+mod whole_file;
 
 use std::{
     io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
@@ -20,12 +20,12 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-pub use self::whole::WholeResults;
-use self::{content::ContentRange, layout::JsonLayout};
+pub use self::whole_file::WholeResults;
+use self::{content::ContentRange, file_layout::JsonLayout};
 use crate::{
     RESULTS_VERSION, Results,
     directory::{Draft, OpenDirectory},
-    disk,
+    disk_space,
     journal::hex,
 };
 
@@ -123,7 +123,7 @@ pub enum ResultsError {
 impl ResultsError {
     fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();
-        match disk::is_no_file(&source) {
+        match disk_space::is_no_file(&source) {
             true => Self::NotAFile { path },
             false => Self::Io { action, path, source },
         }

@@ -17,7 +17,7 @@ mod chain;
 mod counted_entries;
 mod provisioned;
 mod published;
-mod read;
+mod read_journal;
 mod sound;
 mod texts;
 mod write;
@@ -58,7 +58,7 @@ pub enum JournalError {
     /// A system call failed.
     #[error("cannot {action} {}{}", path.display(), advice(action, source))]
     Io {
-        /// The operation that failed, such as `create`, `read`, `append to`.
+        /// The operation that failed, such as `create`, `read_journal`, `append to`.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -197,7 +197,7 @@ impl JournalContents {
     /// # Errors
     /// The errors of [`JournalContents::read`].
     pub fn read_in(directory: &OpenDirectory) -> Result<Self, JournalError> {
-        read::read(directory)
+        read_journal::read(directory)
     }
 
     /// Reads a journal outside a results directory from `file`, at the current position. `path`
@@ -206,7 +206,7 @@ impl JournalContents {
     /// # Errors
     /// The errors of [`JournalContents::read`], and [`JournalError::TooLarge`] beyond `limit`.
     pub fn read_file(path: &std::path::Path, file: std::fs::File, limit: u64) -> Result<Self, JournalError> {
-        read::read_file(path, file, limit.min(MAX_FILE))
+        read_journal::read_file(path, file, limit.min(MAX_FILE))
     }
 
     /// Returns the text of a journal with these contents, which [`JournalContents::read_file`] can

@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::{
     ProbeConfiguration,
-    feature::{FeatureKind, Support},
+    kernel_feature::{FeatureKind, Support},
 };
 use bpfassay_study::{ExpectedFeature, Target};
 use schemars::JsonSchema;

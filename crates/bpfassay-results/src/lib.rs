@@ -6,8 +6,8 @@
 //!
 //! - [`record`], [`outcome`], [`journal`]: entries of the journal, reading and writing it
 //! - [`Results`], [`mod@file`]: results, reading and writing `results.json`
-//! - [`schema`]: JSON schemas
-//! - [`event`]: what `run` reports during a study
+//! - [`results_schema`]: JSON schemas
+//! - [`event`]: what `run_record` reports during a study
 //! - [`mod@fingerprint`]: whether two runs have the same raw figures
 //! - [`plain`]: text from outside, made safe to print
 //!
@@ -20,26 +20,26 @@
 mod cell;
 mod code_coverage;
 mod count;
-mod direct;
+mod direct_counts;
 pub mod directory;
-mod disk;
+mod disk_space;
 pub mod event;
 mod figure;
 pub mod file;
 pub mod fingerprint;
-mod gate;
+mod gate_result;
 pub mod journal;
 mod kernel_features;
-mod nodes;
+mod node_results;
 pub mod outcome;
 pub mod plain;
 pub mod provenance;
 pub mod reason;
 pub mod record;
 mod results;
-mod run;
+pub mod results_schema;
+mod run_record;
 mod sampling;
-pub mod schema;
 mod tagged;
 mod verdict;
 
@@ -52,25 +52,25 @@ pub use code_coverage::{
     ProgramLines, ProgramSource, RunCoverage, SourceBranch, SourceLine,
 };
 pub use count::{FunctionCount, Instructions, Misses, MissesPerCall, PhaseCount, PhaseMisses, Role, RunCount};
-pub use direct::{Direct, DirectFunction, NO_COUNTS, Priced, PricedRole};
+pub use direct_counts::{Direct, DirectFunction, NO_COUNTS, Priced, PricedRole};
 pub use directory::OpenDirectory;
 pub use event::Event;
 pub use figure::Figure;
 pub use file::ResultsError;
 pub use fingerprint::fingerprint;
-pub use gate::{Demand, GateResult};
+pub use gate_result::{Demand, GateResult};
 pub use journal::{
     Again, CountedEntries, JOURNAL_VERSION, Journal, JournalContents, JournalError, Past, PastBoot, ToDo,
 };
 pub use kernel_features::{
     ConfigurationCell, ConfigurationRow, Counted, FeatureCell, FeatureRow, FeatureVerdict, KernelFeatures, ProgramFacts,
 };
-pub use nodes::{NodeBytes, NodeFacts, NodeFigures, NodeRun};
+pub use node_results::{NodeBytes, NodeFacts, NodeFigures, NodeRun};
 pub use outcome::{AfterRun, FailureKind, Outcome, RunFailure};
 pub use provenance::Provenance;
 pub use record::{BlockEnded, BlockStarted, GuestReady, JournalEntry, JournalHeader, Reused, RunRecord};
 pub use results::{Boot, RESULTS_VERSION, Results};
-pub use run::{
+pub use run_record::{
     ByteFigure, Difference, EventFigure, MovedSource, NO_CALL_TIMES, PathCoverage, RepetitionAccuracy,
     RepetitionMetric, RunAccuracy, RunDerived, RunMetric, RunResult, Span, Work,
 };

@@ -5,7 +5,7 @@ use std::fmt;
 
 use bpfassay_protocol::{
     message::{Phase, RunFigures, RunOutcome},
-    tracer::Refusal,
+    tracer_messages::Refusal,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};

@@ -14,13 +14,13 @@ use bpfassay_testbed::{
 };
 use bpfassay_vm::{
     Accelerator, AcceleratorChoice, AcceleratorWish, Machine, Qemu,
-    accelerator::{self, AcceleratorKey},
+    acceleration::{self, AcceleratorKey},
 };
 
 use crate::{
     Error, HostSetup, Store,
     emulator::{self, FoundQemu},
-    plugin,
+    loaded_plugin,
 };
 
 /// How long a kernel can take to boot and shut down under KVM. It takes 2 s where KVM works.
@@ -91,7 +91,7 @@ impl HostSetup {
                 _ => choose(store, &found, image, wish, trial, &stage).await?,
             };
             if plan.study.clock == Clock::Instructions {
-                let plugin = plugin::find(&found).await;
+                let plugin = loaded_plugin::find(&found).await;
                 let refusal = plugin.as_ref().map_or_else(Some, |loaded| loaded.refusal.as_ref());
                 if let (Some(reason), Some(model)) = (refusal, &plan.study.model) {
                     let (model, reason) = (model.name.clone(), reason.clone());
@@ -113,7 +113,7 @@ impl HostSetup {
 /// and KVM only works for the host's own.
 #[must_use]
 pub fn is_counted(plan: &Plan) -> bool {
-    let has_foreign = || plan.targets().iter().any(|target| !accelerator::is_native(target.arch));
+    let has_foreign = || plan.targets().iter().any(|target| !acceleration::is_native(target.arch));
     plan.study.clock == Clock::Instructions && (!plan.study.clock_of_host || has_foreign())
 }
 
@@ -146,7 +146,7 @@ async fn choose(
     let scratch = store.cache.scratch()?;
     let machine = Machine::new(qemu.arch, image.kernel());
     let log = scratch.path().join("console.log");
-    let choice = accelerator::choose(qemu, &machine, wish, &log, KVM_PATIENCE).await?;
+    let choice = acceleration::choose(qemu, &machine, wish, &log, KVM_PATIENCE).await?;
     if wish == AcceleratorWish::Auto {
         store.cache.record(ACCELERATORS, &key, &choice)?;
     }

@@ -4,9 +4,9 @@
 
 use bpfassay_protocol::{
     job::{FileSystem, Job, Scheduling},
+    job_nodes::Node,
     kernel_parameters::{parameters, security_modules, sysctls},
     message::GuestFacts,
-    nodes::Node,
 };
 use bpfassay_vm::Machine;
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfassay_protocol::{message::GuestMessage, nodes::Node, with_causes};
+use bpfassay_protocol::{job_nodes::Node, message::GuestMessage, with_causes};
 use bpfassay_results::{RunFailure, ToDo};
 use bpfassay_study::{Block, Study};
 use bpfassay_vm::{
@@ -19,11 +19,11 @@ use crate::{
     attempt::Attempt,
     blame::{BootEnd, HostFailure},
     boot::{RunningBoot, Tally},
-    context::{BlockError, RunContext},
+    boot_nodes::{self, Booted, GroupEnding, GroupEvent, Guests, NotBooted},
     counting::BootCounting,
     failure,
     host_setup::{deadlines, whole_boot_seconds},
-    nodes::{self, Booted, GroupEnding, GroupEvent, Guests, NotBooted},
+    run_context::{BlockError, RunContext},
 };
 
 /// Highest number of notes that are kept for one boot.
@@ -72,7 +72,8 @@ pub(crate) async fn execute(
 /// [`HostSetupError`] if something that the command line needs was not prepared.
 pub(crate) fn command(host_setup: &HostSetup, study: &Study, block: &Block) -> Result<Vec<String>, HostSetupError> {
     let (qemu, _) = host_setup.qemu(block.target.arch)?;
-    let all = qemu.command_line().into_iter().chain(host_setup.machine(study, block, nodes::first(study))?.arguments());
+    let all =
+        qemu.command_line().into_iter().chain(host_setup.machine(study, block, boot_nodes::first(study))?.arguments());
     Ok(all.map(|argument| argument.to_string_lossy().into_owned()).collect())
 }
 
@@ -83,7 +84,7 @@ async fn once(boot: &mut RunningBoot<'_>, host_setup: &HostSetup) -> Result<(Boo
     boot.started(command(host_setup, study, block)?)?;
     let failed = |error: &dyn std::error::Error, class| Ok((host_failure(error, class), Vec::new()));
     let mut prepared = Vec::new();
-    for node in nodes::server(study).map(Some).into_iter().chain(nodes::of(study)) {
+    for node in boot_nodes::server(study).map(Some).into_iter().chain(boot_nodes::of(study)) {
         prepared.push(match prepare(boot, host_setup, node) {
             // A kernel that cannot serve the file system does not stop the other blocks.
             Err(error @ HostSetupError::Modules { .. }) => return failed(&error, HostFailure::Lacking),
@@ -97,14 +98,14 @@ async fn once(boot: &mut RunningBoot<'_>, host_setup: &HostSetup) -> Result<(Boo
     boot.since = Instant::now();
     let mut left = prepared.into_iter();
     let booted = async {
-        match nodes::server(study) {
+        match boot_nodes::server(study) {
             None => {
                 let Some(prepared) = left.next() else { unreachable!("a boot has a guest") };
                 Guests::one(prepared.boot(qemu)).await
             }
             Some(server) => {
-                let nodes = nodes::of(study).into_iter().flatten().collect();
-                let ranks = nodes::ranks(study, &block.case);
+                let nodes = boot_nodes::of(study).into_iter().flatten().collect();
+                let ranks = boot_nodes::ranks(study, &block.case);
                 // The nodes boot in the order in which they were prepared.
                 let boot = async |_, network| {
                     let Some(mut prepared) = left.next() else { unreachable!("a guest for each node") };

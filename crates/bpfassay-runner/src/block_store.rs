@@ -7,8 +7,8 @@
 //! (`block_records`, pure). The key follows from the entry itself, so a reader can check that the
 //! entry is what its name says. The chain of sums shows whether the entry is as it was written.
 //!
-//! Entries are written under another name and then renamed (`directory`), or put as a whole
-//! (`objects`, which sends requests through `client`). Several hosts can therefore use a store at
+//! Entries are written under another name and then renamed (`store_directory`), or put as a whole
+//! (`object_place`, which sends requests through `client`). Several hosts can therefore use a store at
 //! once, and a writer that is killed leaves nothing that looks like an entry. `reuse` describes how
 //! a run uses the store.
 //!
@@ -18,13 +18,13 @@
 mod block_records;
 #[cfg(feature = "object-stores")]
 mod client;
-mod directory;
 mod key;
 #[cfg_attr(not(feature = "object-stores"), path = "block_store/no_objects.rs")]
-mod objects;
-mod place;
+mod object_place;
 mod reuse;
-mod store;
+mod store_directory;
+mod store_place;
+mod store_records;
 #[cfg(test)]
 mod tests;
 
@@ -34,9 +34,9 @@ use bpfassay_results::JournalError;
 
 pub use self::{
     key::StoreKey,
-    place::{NotAStorePlace, StorePlace},
     reuse::BlockReuse,
-    store::BlockStore,
+    store_place::{NotAStorePlace, StorePlace},
+    store_records::BlockStore,
 };
 pub(crate) use self::{key::key, reuse::RunStore};
 

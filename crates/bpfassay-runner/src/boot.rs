@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, fs::File, io, time::Instant};
 
 use bpfassay_protocol::{
+    job_nodes::Node,
     message::{GuestMessage, Phase, RunOutcome},
-    nodes::Node,
 };
 use bpfassay_results::{
     BlockEnded, BlockStarted, BootVerdict, GuestReady, JournalEntry, NodeFacts, NodeRun, Outcome, RunFailure, RunRecord,
@@ -15,9 +15,9 @@ use bpfassay_study::Block;
 use crate::{
     Happening, PoolSummary,
     attempt::{BootConclusion, FailedRun},
-    context::{BlockError, LOGS, RunContext, unix_ms},
     counting::BootCounting,
     observed::{BootPlan, Now, ObservedBoot, shortened},
+    run_context::{BlockError, LOGS, RunContext, unix_ms},
 };
 
 /// Counts the outcomes of the runs, by each run's last record.

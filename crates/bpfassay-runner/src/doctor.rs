@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use bpfassay_protocol::{Arch, with_causes};
 use bpfassay_testbed::{
     apt::{Apt, NamedBy},
+    locked_qemu::Emulator,
     payload::{self, Buildable},
     provider::debian::KernelProvider,
-    qemu::Emulator,
     toolchain::HOST_PACKAGES,
 };
-use bpfassay_vm::{AcceleratorWish, Machine, Qemu, accelerator};
+use bpfassay_vm::{AcceleratorWish, Machine, Qemu, acceleration};
 
 use crate::{Error, KVM_PATIENCE, QemuSource, Store, StoreOptions, emulator, missing_packages};
 
@@ -148,7 +148,7 @@ fn packages(missing: Result<Vec<String>, Error>) -> HostCheck {
 }
 
 fn memory() -> HostCheck {
-    let host = crate::provenance::host();
+    let host = crate::run_provenance::host();
     let facts = host.facts(1);
     let available = host.room.available_mib;
     let memory = format!("memory: {available} MiB available; {} CPUs ({})", facts.cpus, facts.cpu_model);
@@ -290,7 +290,7 @@ async fn kvm(store: &Store) -> Result<HostCheck, Error> {
     let scratch = store.cache.scratch()?;
     let machine = Machine::new(arch, kernel.image.path);
     let log = scratch.path().join("console.log");
-    let choice = accelerator::choose(&qemu, &machine, AcceleratorWish::Auto, &log, KVM_PATIENCE).await?;
+    let choice = acceleration::choose(&qemu, &machine, AcceleratorWish::Auto, &log, KVM_PATIENCE).await?;
     Ok(match choice.accelerator {
         bpfassay_vm::Accelerator::Kvm => good(format!("KVM: works; {}", choice.reason)),
         bpfassay_vm::Accelerator::Tcg => {

@@ -67,7 +67,7 @@ impl Like {
     /// [`Error::Unlike`] if the results lack a target, or if lost guests cannot be built again.
     pub fn guests(&self, plan: &Plan) -> Result<Option<Manifest>, Error> {
         let mut manifest = self.manifest.clone();
-        crate::testbed::keep_planned(&mut manifest, plan);
+        crate::plan_testbed::keep_planned(&mut manifest, plan);
         if let Some(target) =
             plan.targets().iter().find(|target| manifest.target(target.arch, &target.kernel).is_none())
         {

@@ -16,7 +16,7 @@ use bpfassay_results::{
 };
 use bpfassay_testbed::{
     apt::{Package, is_of_another_distribution},
-    qemu::{self, Emulator},
+    locked_qemu::{self, Emulator},
     stages::yield_from_now,
 };
 use bpfassay_vm::{OwnRoot, Qemu, qemu::is_on_path};
@@ -78,7 +78,7 @@ impl QemuSource {
     pub(crate) fn resolved(asked: Option<Self>, arch: Arch) -> Result<Self, Error> {
         Ok(match asked {
             Some(source) => source,
-            None if is_on_path(arch) || qemu::locked()?.is_none() || is_of_another_distribution() => Self::Host,
+            None if is_on_path(arch) || locked_qemu::locked()?.is_none() || is_of_another_distribution() => Self::Host,
             None => Self::Lock,
         })
     }
@@ -159,9 +159,9 @@ pub(crate) async fn of_lock(emulator: &Emulator, arch: Arch) -> Result<FoundQemu
 
 /// Returns the version of the lock's package with QEMU for `arch`.
 fn locked_version(arch: Arch) -> Result<Option<String>, Error> {
-    let Some(locked) = qemu::locked()? else { return Ok(None) };
+    let Some(locked) = locked_qemu::locked()? else { return Ok(None) };
     let packages: Vec<_> = locked.packages.into_iter().map(|located| located.package).collect();
-    Ok(qemu::package(&packages, arch).map(|package| package.version.to_string()))
+    Ok(locked_qemu::package(&packages, arch).map(|package| package.version.to_string()))
 }
 
 /// Returns whether a QEMU says that it comes from this version of the Debian package.
@@ -175,10 +175,10 @@ fn is_of(version_text: &str, version: &str) -> bool {
 /// # Errors
 /// [`Error::Testbed`] if the compiled-in lock is invalid.
 pub(crate) fn is_of_lock(recorded: &Provenance) -> Result<bool, Error> {
-    let Some(locked) = qemu::locked()? else { return Ok(false) };
+    let Some(locked) = locked_qemu::locked()? else { return Ok(false) };
     let packages: Vec<_> = locked.packages.into_iter().map(|located| located.package).collect();
     let is_locked = |(arch, facts): (&Arch, &QemuFacts)| {
-        qemu::package(&packages, *arch).is_some_and(|package| match &facts.package {
+        locked_qemu::package(&packages, *arch).is_some_and(|package| match &facts.package {
             Some(recorded) => *recorded == artefact(package),
             None => is_of(&facts.program.version, &package.version),
         })
@@ -213,7 +213,7 @@ mod tests {
             assert_eq!(QemuSource::resolved(Some(QemuSource::Lock), arch).unwrap(), QemuSource::Lock);
             assert_eq!(QemuSource::resolved(Some(QemuSource::Host), arch).unwrap(), QemuSource::Host);
             let by_itself = QemuSource::resolved(None, arch).unwrap();
-            let has_none = !is_on_path(arch) && qemu::locked().unwrap().is_some();
+            let has_none = !is_on_path(arch) && locked_qemu::locked().unwrap().is_some();
             assert_eq!(by_itself == QemuSource::Lock, has_none && !is_of_another_distribution(), "{arch}");
         }
     }
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_lock_names_a_version_for_every_architecture() {
-        if qemu::locked().unwrap().is_none() {
+        if locked_qemu::locked().unwrap().is_none() {
             println!("skipped: testbed.lock has no QEMU for this host");
             return;
         }

@@ -6,7 +6,7 @@
 
 mod provisional;
 mod remaining;
-mod stages;
+mod stage_events;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use bpfassay_results::{
 };
 use bpfassay_study::{Block, Cell, Plan};
 
-pub use self::stages::{stage_event, timings_event};
+pub use self::stage_events::{stage_event, timings_event};
 use self::{provisional::Rounds, remaining::Remaining};
 use crate::{Happening, Observer};
 

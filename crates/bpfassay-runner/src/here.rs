@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executes a plan on this running system, without guests (`bpfassay-guest here`).
 
-mod agent;
-mod boot;
-mod machine;
+mod here_boot;
+mod here_machine;
+mod here_process;
+mod here_reason;
+mod here_tools;
 mod mount;
 mod nodes;
-mod reason;
 mod reference;
-mod tools;
 
 use std::sync::Mutex;
 
@@ -16,9 +16,9 @@ use bpfassay_results::Journal;
 use bpfassay_study::{Block, Study};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::agent::Agent;
+pub(crate) use self::here_process::Agent;
 pub use self::{
-    machine::{HereSelection, ThisMachine},
+    here_machine::{HereSelection, ThisMachine},
     nodes::{
         AllocationError, AllocationRequest, Cluster, NodeError, Placement, on_first_node, rank, relay, relay_of, stand,
     },
@@ -26,9 +26,9 @@ pub use self::{
 use crate::{
     Observer, PoolSummary, RunnerError,
     boot::{RunningBoot, Tally},
-    context::RunContext,
     observed::BootPlan,
     pool,
+    run_context::RunContext,
 };
 
 /// A plan for this system.

@@ -3,12 +3,12 @@
 
 use std::{collections::BTreeMap, fs::File, path::Path};
 
-use crate::{nodes, plugin::LoadedPlugin};
+use crate::{boot_nodes, loaded_plugin::LoadedPlugin};
 use bpfassay_plugin::Plugin;
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
     job::{Job, RunSpec, Scheduling, Task},
-    nodes::Node,
+    job_nodes::Node,
 };
 use bpfassay_study::{Addresses, Block, Model, Plan, PlannedRun, Study, Target};
 use bpfassay_testbed::{apt::Package, image::GuestImage};
@@ -46,7 +46,7 @@ pub enum HostSetupError {
         target: Target,
         /// The missing packages or programs.
         #[source]
-        source: Box<bpfassay_testbed::modules::ModulesError>,
+        source: Box<bpfassay_testbed::kernel_modules::ModulesError>,
     },
     /// The console log of a boot could not be made.
     #[error("could not make the console log {log} in the results directory")]
@@ -164,7 +164,7 @@ impl HostSetup {
     /// # Errors
     /// The errors of [`Self::machine`].
     pub fn machines(&self, study: &Study, block: &Block) -> Result<Vec<(Option<String>, Machine)>, HostSetupError> {
-        let all = nodes::of(study).into_iter().chain(nodes::server(study).map(Some));
+        let all = boot_nodes::of(study).into_iter().chain(boot_nodes::server(study).map(Some));
         all.map(|node| Ok((node.map(Node::name), self.machine(study, block, node)?))).collect()
     }
 
@@ -219,7 +219,7 @@ pub(crate) fn check_command_lines(plan: &Plan) -> Result<(), CommandLineTooLong>
     let study = &plan.study;
     for block in &plan.blocks {
         for accelerator in [Accelerator::Tcg, Accelerator::Kvm] {
-            for node in nodes::of(study).into_iter().chain(nodes::server(study).map(Some)) {
+            for node in boot_nodes::of(study).into_iter().chain(boot_nodes::server(study).map(Some)) {
                 machine_of(study, block, accelerator, node).check_command_line()?;
             }
         }

@@ -26,7 +26,7 @@
 //! Modules below the session:
 //!
 //! - `pool`: guests in parallel; `slots`: how many of them fit on the host.
-//! - `block`: one block from its first to its last boot; `boot`: one boot; `nodes`: its several
+//! - `block`: one block from its first to its last boot; `boot`: one boot; `boot_nodes`: its several
 //!   guests.
 //! - `host_setup`: the machine and job of a boot; `failure`: the named failure of an ending.
 //! - Pure decisions: `observed` (what a boot showed), `blame` (who is to blame for its end),
@@ -45,7 +45,7 @@ mod blame;
 mod block;
 mod block_store;
 mod boot;
-mod context;
+mod boot_nodes;
 mod counting;
 mod doctor;
 mod earlier_guests;
@@ -57,29 +57,28 @@ mod here;
 mod host_packages;
 mod host_setup;
 mod joint_report;
+mod loaded_plugin;
 mod merge;
-mod nodes;
 mod observed;
 mod observer;
-mod plugin;
+mod plan_testbed;
 mod pool;
-pub mod provenance;
 mod repeated;
 mod results_directory;
+mod run_context;
+pub mod run_provenance;
+mod runner_store;
 mod same_guests;
-mod selection;
 mod session;
 mod slots;
 mod slurm;
-mod store;
+mod study_selection;
 mod sum;
-mod testbed;
-mod verify;
+mod verification;
 mod work;
 
 pub use accelerator::{AcceleratorTrial, KVM_PATIENCE, is_counted};
 pub use block_store::{BlockReuse, BlockStore, BlockStoreError, NotAStorePlace, StoreKey, StorePlace};
-pub use context::{BlockError, LOGS, unix_ms};
 pub use doctor::{HostCheck, HostState, Remedy, examine_host};
 pub use earlier_guests::Like;
 pub use emulator::{NotAQemuSource, QemuSource};
@@ -91,16 +90,17 @@ pub use here::{
 };
 pub use host_packages::{install_command, install_packages, missing_packages};
 pub use host_setup::{HostSetup, HostSetupError};
+pub use loaded_plugin::LoadedPlugin;
 pub use merge::{Merge, MergeError};
 pub use observer::{Happening, Observer};
-pub use plugin::LoadedPlugin;
+pub use plan_testbed::{Parts, ShellUse, Testbed, missing_parts};
 pub use pool::{PoolSummary, RunnerError};
+pub use run_context::{BlockError, LOGS, unix_ms};
+pub use runner_store::{Store, StoreOptions};
 pub use same_guests::Bundling;
-pub use selection::StudySelection;
 pub use session::Session;
 pub use slots::HostResources as Room;
 pub use slurm::{SlurmError, SlurmEvent, SlurmJob, SlurmProgress, Submission, WrongJob};
-pub use store::{Store, StoreOptions};
-pub use testbed::{Parts, ShellUse, Testbed, missing_parts};
-pub use verify::{Verification, VerifyOutcome};
+pub use study_selection::StudySelection;
+pub use verification::{Verification, VerifyOutcome};
 pub use work::{DEFAULT_RESULTS, Interrupted, PlannedWork, conclude, conclude_in};

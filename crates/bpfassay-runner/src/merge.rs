@@ -19,7 +19,7 @@ use std::{
 };
 
 use bpfassay_report::{
-    check::{Soundness, check},
+    check_results::{Soundness, check},
     to_do,
 };
 use bpfassay_results::{Again, Journal, JournalContents, JournalEntry, JournalError, OpenDirectory, Results, plain};

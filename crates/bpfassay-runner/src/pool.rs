@@ -19,8 +19,8 @@ use crate::{
     Happening, HostSetup, Observer, block,
     block_store::RunStore,
     boot::{Tally, record_run},
-    context::{BlockError, LOGS, RunContext, unix_ms},
     repeated::RepeatedFailures,
+    run_context::{BlockError, LOGS, RunContext, unix_ms},
 };
 
 /// Why a plan could not be executed completely. The journal has the earlier records.

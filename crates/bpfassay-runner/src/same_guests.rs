@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 
 use bpfassay_results::{JournalContents, Provenance, provenance::TargetArtefacts};
 use bpfassay_study::{Plan, Target};
-use bpfassay_testbed::{apt::Package, bundle, cache::CachedFile, manifest::Manifest, provider, qemu::Emulator};
+use bpfassay_testbed::{
+    apt::Package, cache::CachedFile, guest_bundle, locked_qemu::Emulator, manifest::Manifest, provider,
+};
 
 use crate::{
-    Error, ShellUse, Store, StudySelection, Testbed, emulator, provenance, testbed::keep_planned, work::check_ids,
+    Error, ShellUse, Store, StudySelection, Testbed, emulator, plan_testbed::keep_planned, run_provenance,
+    work::check_ids,
 };
 
 /// A run that was measured before.
@@ -43,12 +46,12 @@ impl MeasuredRun<'_> {
     /// [`Error::Testbed`] if the file is not a bundle, [`Error::NoGuest`] if it lacks a target,
     /// [`Error::OtherGuests`] if its guests differ.
     pub(crate) fn testbed_of_bundle(&self, plan: &Plan, store: &Store, bundle: &Path) -> Result<Testbed, Error> {
-        self.compared(Testbed::of_manifest(bundle::unpack(&store.cache, bundle)?, plan)?, plan)
+        self.compared(Testbed::of_manifest(guest_bundle::unpack(&store.cache, bundle)?, plan)?, plan)
     }
 
     /// Returns `testbed` if it has the recorded artefacts.
     fn compared(&self, testbed: Testbed, plan: &Plan) -> Result<Testbed, Error> {
-        let now = provenance::targets(&testbed.manifest, plan);
+        let now = run_provenance::targets(&testbed.manifest, plan);
         let is_planned = |target: &Target| plan.targets().iter().any(|planned| **planned == *target);
         let then: Vec<_> = self.recorded.targets.iter().filter(|made| is_planned(&made.target)).collect();
         // An interrupted run may have had only a part of its guests.
@@ -139,7 +142,7 @@ impl Bundling {
     ) -> Result<(Manifest, u64), Error> {
         let mut manifest = testbed.manifest;
         keep_planned(&mut manifest, self.plan());
-        let size = bundle::write(&manifest, qemu, path)?;
+        let size = guest_bundle::write(&manifest, qemu, path)?;
         Ok((manifest, size))
     }
 

@@ -21,11 +21,10 @@ use crate::{
     Store, StoreKey, StoreOptions, StudySelection, Testbed,
     block::command,
     block_store::{self, RunStore},
-    context::RunContext,
+    plan_testbed::{TestbedPart, targets_of},
     pool::{self, RunnerConfig},
-    provenance, slots,
-    testbed::{TestbedPart, targets_of},
-    unix_ms,
+    run_context::RunContext,
+    run_provenance, slots, unix_ms,
 };
 
 /// A host that is ready to measure a plan.
@@ -97,7 +96,7 @@ impl Session {
         jobs: Option<u32>,
         (host_setup, manifest, parts): (Arc<HostSetup>, Manifest, Option<Parts>),
     ) -> Result<Self, Error> {
-        let host = provenance::host();
+        let host = run_provenance::host();
         let memory = host_setup.images.keys().map(|target| host_setup.memory_mib(&plan.study, target));
         let memory = memory.collect::<Result<Vec<_>, _>>()?;
         let largest = memory.into_iter().max().unwrap_or(plan.study.guest.memory_mib);
@@ -106,7 +105,7 @@ impl Session {
             slots::slots(host.room, guest.guests(), (guest.cpus, largest), jobs)
         };
         let facts = host.facts(slots.get());
-        let provenance = provenance::collect(&store.cache, &host_setup, &manifest, &plan, facts)?;
+        let provenance = run_provenance::collect(&store.cache, &host_setup, &manifest, &plan, facts)?;
         let state = SessionState { host_setup, manifest, provenance: Arc::new(provenance.clone()), parts };
         Ok(Self { plan, slots, provenance, accelerator, state: Mutex::new(state), reuse: None })
     }
@@ -242,7 +241,7 @@ impl Session {
         }
     }
 
-    /// Adds the guests of `made` for `targets`, and their artefacts to `provenance`.
+    /// Adds the guests of `made` for `targets`, and their artefacts to `run_provenance`.
     async fn add(
         &self,
         store: &Store,
@@ -257,7 +256,7 @@ impl Session {
         };
         let added = before.with(store, images, &self.plan, self.accelerator, AcceleratorTrial::Boot).await?;
         let manifest = joined(vec![before_manifest, manifest], &targets_of(&self.plan));
-        *provenance = provenance::collect(&store.cache, &added, &manifest, &self.plan, provenance.host.clone())?;
+        *provenance = run_provenance::collect(&store.cache, &added, &manifest, &self.plan, provenance.host.clone())?;
         let host_setup = Arc::new(added);
         let mut state = self.state();
         (state.host_setup, state.manifest) = (Arc::clone(&host_setup), manifest);

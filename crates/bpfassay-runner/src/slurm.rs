@@ -8,8 +8,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the directory of the job")]
 
-mod job;
 mod queue;
+mod slurm_job;
 
 use std::{
     fs,
@@ -21,13 +21,13 @@ use std::{
 };
 
 pub(crate) use self::queue::is_without_controller;
-use self::{
-    job::{JobRecord, RECORD, SCRIPT, elements},
-    queue::{JobAnswer, submitted},
-};
 pub use self::{
-    job::{SlurmJob, WrongJob},
     queue::SlurmProgress,
+    slurm_job::{SlurmJob, WrongJob},
+};
+use self::{
+    queue::{JobAnswer, submitted},
+    slurm_job::{JobRecord, RECORD, SCRIPT, elements},
 };
 use bpfassay_results::OpenDirectory;
 use bpfassay_study::{Plan, Shard};
@@ -153,7 +153,7 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// Prepares `directory` for `job`: writes the script and the record unless they exist. A script
+    /// Prepares `directory` for `slurm_job`: writes the script and the record unless they exist. A script
     /// that somebody changed stays as it is.
     ///
     /// # Errors
@@ -373,7 +373,7 @@ mod tests {
 
     use bpfassay_study::{Available, Narrowing};
 
-    use super::{job::tests::job, *};
+    use super::{slurm_job::tests::job, *};
 
     #[test]
     fn a_directory_has_one_job_and_a_script_that_was_changed_stays() {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use bpfassay_protocol::{
     Operation,
-    calls::CallTimes,
-    finding::Finding,
+    call_list::CallTimes,
+    finding_name::Finding,
     message::{Interval, MountFacts, MountStats, Reading, RunFigures, WorkloadPhase},
     operation::{Totals, Variant},
-    tracer::{CounterRow, Device, Ended, Losses, ProgramStatistics, Sample},
+    tracer_messages::{CounterRow, Device, Ended, Losses, ProgramStatistics, Sample},
 };
 use bpfassay_results::NodeRun;
 

@@ -8,7 +8,7 @@
 
 #![forbid(unsafe_code)]
 
-mod bytes;
+mod packed_bytes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

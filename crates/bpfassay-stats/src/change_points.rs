@@ -9,7 +9,7 @@
 //!    algorithm for optimal partitioning of data on an interval", IEEE Signal Processing Letters
 //!    12(2), 2005), at a penalty of 3 ln n for each change, in units of that noise. It also finds
 //!    temporary changes, such as a regression that a later kernel repaired.
-//! 3. **Tests**: the two levels at each candidate are compared like two results ([`crate::gate`]: a
+//! 3. **Tests**: the two levels at each candidate are compared like two results ([`crate::gate_decision`]: a
 //!    change beyond the margin, by Student's t). The p-value is multiplied by the number of ways to
 //!    choose two neighbouring stretches, so that it holds however the candidates were found
 //!    (Boole's inequality). The factor is at most 2 n², since these tests overlap: the smallest
@@ -41,8 +41,8 @@ use self::{
     partition::{best_cut, partition},
 };
 use crate::{
-    Adjustment, Effect, Estimate, Spread, StatsError, gate::ChangeEvidence, interval::check_level, random::Generator,
-    summary::sorted_quantile,
+    Adjustment, Effect, Estimate, Spread, StatsError, gate_decision::ChangeEvidence, interval::check_level,
+    random::Generator, sample_summary::sorted_quantile,
 };
 
 /// One point of a series: an estimate and its uncertainty.

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     StatsError,
     interval::{Bounds, Estimate, Interval, check_level, t_cdf, t_quantile},
-    summary::mean_and_deviation,
+    sample_summary::mean_and_deviation,
 };
 
 /// The natural logarithm of a ratio, and its error.

@@ -3,7 +3,7 @@
 //!
 //! - Effects of figures: [`effect`] (paired and independent log ratios: the relative overhead),
 //!   [`hierarchical`] (boots with iterations), [`mod@relative_error`], [`difference`]
-//! - Answers about effects: [`gate`] (verdicts, changes), [`equivalence`], [`moderated`] and
+//! - Answers about effects: [`gate_decision`] (verdicts, changes), [`equivalence`], [`moderated`] and
 //!   [`multiplicity`] (families), [`change_points`] (series)
 //! - About the experiment: [`power`], [`sequential`], [`drift`]
 //!
@@ -19,7 +19,7 @@ pub mod difference;
 pub mod drift;
 pub mod effect;
 pub mod equivalence;
-pub mod gate;
+pub mod gate_decision;
 pub mod hierarchical;
 pub mod interval;
 pub mod moderated;
@@ -27,17 +27,17 @@ pub mod multiplicity;
 pub mod power;
 pub mod random;
 pub mod relative_error;
+pub mod sample_summary;
 pub mod sequential;
 #[cfg(test)]
 mod simulation;
-pub mod summary;
 
 pub use effect::{Effect, Spread};
-pub use gate::Verdict;
+pub use gate_decision::Verdict;
 pub use interval::{Bounds, Estimate, Interval};
 pub use multiplicity::Adjustment;
 pub use relative_error::relative_error;
-pub use summary::{Summary, summarise};
+pub use sample_summary::{Summary, summarise};
 
 /// Why there is no estimate.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

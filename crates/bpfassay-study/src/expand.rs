@@ -6,20 +6,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
     job::{FileSystem, RunSpec},
-    tool::Tool,
+    tool_job::Tool,
 };
 
-mod tools;
+mod tool_runs;
 
-use self::tools::{reference_runs, tools_for, tools_left_out};
+use self::tool_runs::{reference_runs, tools_for, tools_left_out};
 use crate::{
     ExpandError, Interface, IorSpec, Study, Target, WarmUp, WarmUpRule, WorkloadKind,
-    digest::digest_and_length,
     error::list,
     narrow::{keep_cells, narrow},
-    nodes,
+    node_design,
     plan::{Block, Cell, LeftOut, Narrowing, Plan, PlannedRun, file_system_id},
     shuffle::shuffle,
+    study_digest::digest_and_length,
     workload::{Case, OnTarget},
 };
 
@@ -51,7 +51,7 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
         return Err(ExpandError::NoBuild { pattern: pattern.to_string() });
     }
     // A tool can be added after the study was read.
-    nodes::check(study).map_err(|problem| ExpandError::Nodes { study: study.name.clone(), problem })?;
+    node_design::check(study).map_err(|problem| ExpandError::Nodes { study: study.name.clone(), problem })?;
     let mut narrowed = narrow(study, narrowing)?;
     let mut left_out = std::mem::take(&mut narrowed.left_out);
     if let Some(at_hand) = &available.targets {

@@ -4,7 +4,7 @@
 
 use bpfassay_protocol::{
     Arch, ProbeConfiguration,
-    tracer::{Refusal, Step},
+    tracer_messages::{Refusal, Step},
 };
 use bpfassay_tool::file::is_of_series;
 use schemars::JsonSchema;

@@ -260,7 +260,7 @@ fn features(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
         })?;
         let is_known = |name: &String| {
             name.split_once(' ').is_some_and(|(kind, name)| {
-                kind.parse::<bpfassay_protocol::feature::FeatureKind>().is_ok()
+                kind.parse::<bpfassay_protocol::kernel_feature::FeatureKind>().is_ok()
                     && !name.is_empty()
                     && !name.contains(' ')
             })

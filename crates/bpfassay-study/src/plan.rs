@@ -10,7 +10,7 @@ use bpfassay_protocol::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Interface, Shard, Share, Study, Target, digest::digest_and_length};
+use crate::{Interface, Shard, Share, Study, Target, study_digest::digest_and_length};
 
 /// Default number of nfsd threads, and default size of a file system.
 pub(crate) const DEFAULT_THREADS: u32 = 8;

@@ -7,7 +7,7 @@ use bpfassay_protocol::{
     Arch, ProbeConfiguration,
     job::{ExtraMount, FileSystem, Scheduling, UntilSteady},
     message::Phase,
-    tool::Tool,
+    tool_job::Tool,
 };
 use bpfassay_tool::UnderTest;
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Clock, ExpandError, Expectation, FeatureExpectations, Gate, Model, Share, Target, VerdictCertainty, WorkloadSpec,
-    digest::digest_and_length, target::check_kernel_name,
+    study_digest::digest_and_length, target::check_kernel_name,
 };
 
 /// Extra time of a phase's deadline beyond the deadline of a tool or program in it. The guest uses

@@ -6,22 +6,22 @@
 //! have at the moment does not affect other suites. The archive, the proxies and the keys are the
 //! host's. This code names no mirror, but the build can compile one in ([`Defaults`]).
 
+mod apt_defaults;
+mod apt_failure;
+mod apt_package;
+mod apt_sandbox;
+mod apt_source;
+mod apt_turn;
 pub(crate) mod configuration;
-mod defaults;
-mod direct;
+mod direct_fetch;
 mod download;
 pub(crate) mod dpkg;
-mod failure;
-pub(crate) mod host;
+pub(crate) mod host_apt;
 mod mirror;
-mod package;
-mod pool;
+mod package_pool;
 mod release;
 mod root;
-mod sandbox;
 mod snapshot;
-mod source;
-mod turn;
 mod url;
 
 use std::{
@@ -31,23 +31,23 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use self::turn::DownloadTurn;
-pub(crate) use self::turn::First;
+use self::apt_turn::DownloadTurn;
+pub(crate) use self::apt_turn::First;
 pub use self::{
-    defaults::{Defaults, Mirror, NamedBy},
-    direct::Downloader,
+    apt_defaults::{Defaults, Mirror, NamedBy},
+    apt_failure::AptError,
+    apt_package::{IndexedPackage, Located, Package, ParseError, parse_index, parse_print_uris},
+    apt_source::{AssetSource, NotAnAssetSource, is_url},
+    direct_fetch::Downloader,
     dpkg::missing_host_packages,
-    failure::AptError,
-    host::is_of_another_distribution,
-    package::{IndexedPackage, Located, Package, ParseError, parse_index, parse_print_uris},
+    host_apt::is_of_another_distribution,
     release::ReleaseFile,
     root::{IndexState, Root},
     snapshot::{NotASnapshot, SnapshotTime},
-    source::{AssetSource, NotAnAssetSource, is_url},
 };
 pub(crate) use self::{
+    apt_package::{is_path, is_plain},
     download::PackageOrigin,
-    package::{is_path, is_plain},
 };
 use crate::{
     Error, Result,
@@ -97,7 +97,7 @@ impl FetchOptions {
 pub struct Apt<'a> {
     cache: &'a Cache,
     options: FetchOptions,
-    host: Arc<OnceLock<host::HostArchive>>,
+    host: Arc<OnceLock<host_apt::HostArchive>>,
     /// Names of the roots that this value fetched, or one that [`Apt::during`] made of it.
     updated: Arc<Mutex<BTreeSet<String>>>,
     /// Which downloads wait for others.
@@ -182,11 +182,12 @@ impl<'a> Apt<'a> {
         self.updated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn host(&self) -> Result<&host::HostArchive> {
+    fn host(&self) -> Result<&host_apt::HostArchive> {
         if let Some(host) = self.host.get() {
             return Ok(host);
         }
-        let host = host::HostArchive::read(self.options.mirror.as_deref(), self.options.defaults.mirror.as_deref())?;
+        let host =
+            host_apt::HostArchive::read(self.options.mirror.as_deref(), self.options.defaults.mirror.as_deref())?;
         Ok(self.host.get_or_init(|| host))
     }
 }

@@ -23,16 +23,16 @@
     reason = "the cache is a directory of the user's own, and names in it are digests and fixed words"
 )]
 
+mod build_record;
+mod cache_lock;
+mod cache_session;
+mod cached_object;
+mod cached_tree;
 mod digest;
-mod lock;
-mod object;
 mod partial;
 mod place;
-mod record;
 mod removal;
-mod session;
 mod stamp;
-mod tree;
 mod usage;
 
 use std::{
@@ -45,17 +45,17 @@ use std::{
 use etcetera::BaseStrategy;
 
 pub use self::{
+    cache_lock::NameLock,
+    cache_session::Scratch,
+    cached_object::{CachedFile, ObjectWriter},
+    cached_tree::{Tree, TreeFile},
     digest::{Digest, Hasher, NotADigest},
-    lock::NameLock,
-    object::{CachedFile, ObjectWriter},
     place::MARKER,
-    session::Scratch,
-    tree::{Tree, TreeFile},
     usage::{Item, ItemKind},
 };
 pub(crate) use self::{
-    session::{CacheSession, sweep},
-    tree::digest_of_directory,
+    cache_session::{CacheSession, sweep},
+    cached_tree::digest_of_directory,
 };
 use crate::{Error, Result};
 
@@ -123,14 +123,14 @@ impl Cache {
         let (directory, access) = place::open(&root)?;
         let path = root.join("locks/in-use");
         let in_use = match access {
-            CacheAccess::Whole => lock::take(&path, lock::Mode::Shared)?,
-            CacheAccess::ReadOnly => lock::await_maker(&path),
+            CacheAccess::Whole => cache_lock::take(&path, cache_lock::Mode::Shared)?,
+            CacheAccess::ReadOnly => cache_lock::await_maker(&path),
         };
         let cache = Self { root, directory, session: Mutex::default(), in_use, access };
         if access == CacheAccess::Whole {
             let _alone = cache.lock(SESSIONS)?;
             let (tmp, path) = cache.tmp()?;
-            sweep(tmp.as_fd(), &path, session::PREFIX, true, |dead| {
+            sweep(tmp.as_fd(), &path, cache_session::PREFIX, true, |dead| {
                 for scratch in entries(dead, |kind| kind.is_dir()).unwrap_or_default() {
                     cache.keep_abandoned(&scratch);
                 }
@@ -149,7 +149,7 @@ impl Cache {
         self.require_access("what is to be made")?;
         let _alone = self.lock(SESSIONS)?;
         let (tmp, path) = self.tmp()?;
-        Ok(Arc::clone(session.insert(Arc::new(CacheSession::begin(tmp, &path, session::PREFIX)?))))
+        Ok(Arc::clone(session.insert(Arc::new(CacheSession::begin(tmp, &path, cache_session::PREFIX)?))))
     }
 
     fn tmp(&self) -> Result<(OwnedFd, PathBuf)> {
@@ -172,8 +172,8 @@ impl Cache {
     pub fn lock(&self, name: &str) -> Result<NameLock> {
         let path = self.root.join("locks").join(name);
         match self.access {
-            CacheAccess::Whole => lock::take(&path, lock::Mode::Exclusive),
-            CacheAccess::ReadOnly => Ok(lock::await_maker(&path)),
+            CacheAccess::Whole => cache_lock::take(&path, cache_lock::Mode::Exclusive),
+            CacheAccess::ReadOnly => Ok(cache_lock::await_maker(&path)),
         }
     }
 

@@ -7,14 +7,14 @@
 
 pub(crate) mod build_name;
 pub(crate) mod error;
-mod pattern;
+mod release_pattern;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::Arch;
 use serde::Deserialize;
 
-pub use self::{error::CatalogueError, pattern::ReleasePattern};
+pub use self::{error::CatalogueError, release_pattern::ReleasePattern};
 use crate::testbed_lock::TestbedLock;
 
 /// The bundled catalogue: name of the source file, and text.

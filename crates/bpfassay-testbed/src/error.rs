@@ -7,13 +7,13 @@ use bpfassay_protocol::Arch;
 
 use crate::{
     apt::AptError,
-    bundle::BundleError,
     cache::Digest,
     catalogue::CatalogueError,
     compose::SpecError,
-    initramfs::{ArchiveError, tree::OverlayError},
+    guest_bundle::BundleError,
+    initramfs::{ArchiveError, initramfs_tree::OverlayError},
+    kernel_modules::ModulesError,
     manifest::ManifestError,
-    modules::ModulesError,
     payload::{AssetError, StageError},
     unpack::PackageError,
 };

@@ -9,8 +9,9 @@ use std::{
 
 use crate::{
     apt::{self, AptError},
-    initramfs::{entries::Entries, find, tree},
-    payload, pvh, tools, unpack,
+    guest_tools,
+    initramfs::{cpio_entries::Entries, find, initramfs_tree},
+    payload, pvh, unpack,
 };
 
 /// Searches an initramfs. Everything found must be part of it.
@@ -54,17 +55,17 @@ pub fn bz_image(image: &[u8]) {
 
 /// Finds a program's architecture, and the interpreter that starts it.
 pub fn program(bytes: &[u8]) {
-    let _ = tree::machine(bytes);
-    let started_by = tools::closure::started_by(bytes);
+    let _ = initramfs_tree::machine(bytes);
+    let started_by = guest_tools::closure::started_by(bytes);
     assert!(started_by.is_none_or(|path| path.len() <= 3 * bytes.len()));
 }
 
 /// Parses output of apt and dpkg: index targets, configuration, errors, and installed packages.
 pub fn apt_output(text: &str) {
-    if let Some(archive) = apt::host::find_archive(text) {
+    if let Some(archive) = apt::host_apt::find_archive(text) {
         assert!(text.contains(&archive));
     }
-    for line in apt::host::settings(text) {
+    for line in apt::host_apt::settings(text) {
         assert!(line.starts_with("Acquire::") && !line.contains('\n'));
     }
     let error = AptError::from_output("forky", text, 3);

@@ -23,13 +23,13 @@ use crate::{
     apt::Apt,
     busybox,
     cache::{Cache, CachedFile, Digest, Hasher},
-    initramfs::{Archive, ArchiveError, FileContent, NewcNode, find, tree::Overlay},
+    initramfs::{Archive, ArchiveError, FileContent, NewcNode, find, initramfs_tree::Overlay},
     kernel::{BootableKernel, Modules},
+    kernel_modules::{ModuleSet, ModulesError, Signatures, signature},
     manifest::{self, Component, Segment},
-    modules::{ModuleSet, ModulesError, Signatures, signature},
-    names::KernelRelease,
     payload::Payload,
     pvh,
+    safe_names::KernelRelease,
 };
 
 /// Path of the [`ModuleSet`] in the modules segment: modules and their dependencies, as JSON.
@@ -104,7 +104,7 @@ pub fn modules_segment(cache: &Cache, kernel: &BootableKernel) -> Result<Option<
         Signatures::Cut => "unsigned, without enum values",
     };
     // The segment also depends on which modules this version of the program selects.
-    let wanted = crate::modules::wanted().collect::<Vec<_>>().join(" ");
+    let wanted = crate::kernel_modules::wanted().collect::<Vec<_>>().join(" ");
     let key = Digest::of_parts([KEY_VERSION, role::MODULES, kept, &modules.key.to_string(), &wanted]);
     let what = format!("the modules of kernel {}", kernel.release);
     let object = segment(cache, &key, &what, || modules_archive(modules, signatures))?;

@@ -5,9 +5,9 @@
 //! numbered in order. The length of an archive is a multiple of 512, so that archives can be
 //! concatenated. The kernel unpacks one after the other, and a later file replaces an earlier one.
 
-pub(crate) mod entries;
+pub(crate) mod cpio_entries;
 pub mod find;
-pub mod tree;
+pub mod initramfs_tree;
 
 use std::{
     collections::BTreeMap,

@@ -13,7 +13,6 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod apt;
-pub mod bundle;
 pub mod busybox;
 pub mod cache;
 pub mod catalogue;
@@ -21,24 +20,25 @@ pub mod compose;
 pub mod error;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod guest_bundle;
+pub mod guest_tools;
 pub mod http;
 pub mod image;
 pub mod initramfs;
 pub mod kernel;
+pub mod kernel_modules;
+pub mod locked_qemu;
 pub mod manifest;
 pub mod missing;
-pub mod modules;
-pub mod names;
 pub mod payload;
 pub mod provider;
 pub mod pvh;
-pub mod qemu;
+pub mod safe_names;
 pub mod stages;
 #[cfg(test)]
 mod test_support;
 pub mod testbed_lock;
 pub mod toolchain;
-pub mod tools;
 pub mod unpack;
 mod untrusted_tree;
 

@@ -7,9 +7,9 @@ use crate::{
     Result,
     apt::Located,
     cache::Cache,
+    locked_qemu::{self, Emulator},
     payload,
     provider::{GuestRequest, debian::KernelProvider, local},
-    qemu::{self, Emulator},
     toolchain::{self, Toolchain},
 };
 
@@ -40,7 +40,7 @@ const KERNEL_GROWTH: u64 = 3;
 const PROGRAMS_SIZE: u64 = 30_000_000;
 
 impl MissingParts {
-    /// Finds what the cache lacks for `request`, and for QEMU of the lock if `qemu` is set. Uses no
+    /// Finds what the cache lacks for `request`, and for QEMU of the lock if `locked_qemu` is set. Uses no
     /// network, and ignores packages of tools.
     ///
     /// # Errors
@@ -50,11 +50,11 @@ impl MissingParts {
         let mut missing = Self { download: Some(0), disk: Some(0), ..Self::default() };
         let cache = request.apt.cache();
         if qemu {
-            let locked = qemu::locked()?;
+            let locked = locked_qemu::locked()?;
             missing.qemu = !locked.as_ref().is_some_and(|locked| Emulator::is_cached(cache, locked));
             if missing.qemu {
                 let packages = locked.as_ref().map(|locked| &*locked.packages);
-                missing.add(cache, packages, |size| size.saturating_mul(qemu::GROWTH) / 2)?;
+                missing.add(cache, packages, |size| size.saturating_mul(locked_qemu::GROWTH) / 2)?;
             }
         }
         if request.sources.are_made() {

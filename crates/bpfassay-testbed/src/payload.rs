@@ -12,12 +12,12 @@
 
 mod asset;
 mod asset_source;
+mod build_environment;
 mod ebpf;
-mod environment;
-mod files;
 mod logged;
-mod sources;
-mod verify;
+mod payload_files;
+mod payload_sources;
+mod payload_verify;
 
 use std::{
     fs,
@@ -36,14 +36,14 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::logged::end;
 pub use self::{
     asset::{AssetError, AssetIndex, FileHash},
-    files::write_files,
-    sources::{Buildable, ProgramSources, checkout, unpacked},
-    verify::{ComparedProgram, Verified, verify},
+    payload_files::write_files,
+    payload_sources::{Buildable, ProgramSources, checkout, unpacked},
+    payload_verify::{ComparedProgram, Verified, verify},
 };
 use self::{
-    environment::{BuildEnvironment, log},
+    build_environment::{BuildEnvironment, log},
     logged::LoggedBuild,
-    sources::{Checkout, WantedSources},
+    payload_sources::{Checkout, WantedSources},
 };
 use crate::{
     Error, Result,
@@ -51,7 +51,7 @@ use crate::{
     cache::{Cache, CachedFile, Digest},
     manifest::{Component, ProgramAsset},
     stages::{ProgressStep, StageKind},
-    toolchain::{self, EarlyCaller, Sandbox, Toolchain, sandbox},
+    toolchain::{self, EarlyCaller, Sandbox, Toolchain, toolchain_sandbox},
 };
 
 /// Packages and programs that go into the guest.
@@ -186,7 +186,7 @@ pub(crate) fn missing(cache: &Cache, sources: &ProgramSources, archs: &[Arch]) -
 
 /// Provides the programs for `archs` and passes each to `ready` as soon as it is available, until
 /// `ready` asks to stop. The order is: programs in the cache, then programs that a place of
-/// `sources` offers, then programs that must be built, in the order of `archs`. If some
+/// `payload_sources` offers, then programs that must be built, in the order of `archs`. If some
 /// architectures fail, the others are still provided. Reports what takes time as stages.
 ///
 /// # Errors
@@ -332,7 +332,7 @@ pub fn prepare(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Resul
     Ok(all)
 }
 
-/// Copies the programs for `arch` from `source` into the cache, from the first place of `sources`
+/// Copies the programs for `arch` from `source` into the cache, from the first place of `payload_sources`
 /// that offers them. If `toolchain` is given, they must have been built with it.
 fn offered(
     apt: &Apt<'_>,
@@ -462,7 +462,8 @@ fn build_programs(building: &Building<'_>, arch: Arch) -> Result<()> {
     for program in [AGENT, TRACER, IOR] {
         command.args(["--package", program.package]);
     }
-    let run = LoggedBuild { program: sandbox::PROGRAM, package: sandbox::PACKAGE, log: &building.log };
+    let run =
+        LoggedBuild { program: toolchain_sandbox::PROGRAM, package: toolchain_sandbox::PACKAGE, log: &building.log };
     run.build(command, ProgressStep::Compile, building.apt.stage(), "build the guest's programs")
 }
 

@@ -7,7 +7,7 @@
 
 pub mod debian;
 pub mod local;
-mod manifest;
+mod manifest_provider;
 mod overlap;
 
 use std::{
@@ -35,7 +35,7 @@ use crate::{
 
 /// The providers, in the order in which they are asked whether they accept a request. The last
 /// provider accepts every request.
-static PROVIDERS: &[&dyn Provider] = &[&manifest::ManifestFile, &local::Local, &debian::DebianProvider];
+static PROVIDERS: &[&dyn Provider] = &[&manifest_provider::ManifestFile, &local::Local, &debian::DebianProvider];
 
 /// A source of guests.
 pub trait Provider: Sync {
@@ -90,11 +90,11 @@ impl Sources {
     /// hash files.
     ///
     /// # Errors
-    /// The errors of [`Manifest::load`] and [`crate::bundle::manifest`].
+    /// The errors of [`Manifest::load`] and [`crate::guest_bundle::manifest`].
     pub fn made_before(&self) -> Result<Option<Manifest>> {
         match (&self.bundle, &self.manifest) {
             _ if self.recorded.is_some() => Ok(self.recorded.clone()),
-            (Some(bundle), _) => crate::bundle::manifest(bundle).map(Some),
+            (Some(bundle), _) => crate::guest_bundle::manifest(bundle).map(Some),
             (None, Some(manifest)) => Manifest::load(manifest, Check::Size).map(Some),
             (None, None) => Ok(None),
         }

@@ -23,8 +23,8 @@ use crate::{
     Error, Result,
     cache::{Cache, Digest},
     kernel::BootableKernel,
+    kernel_modules::decompress::{DecompressError, decompress},
     manifest::File,
-    modules::decompress::{DecompressError, decompress},
 };
 
 /// Largest kernel image that is read, in bytes.

@@ -18,7 +18,7 @@ use crate::{
     apt::{Located, Package, SnapshotTime, is_path, is_plain},
     cache::Digest,
     catalogue::{build_name::build_name, error::CatalogueError},
-    names::{KernelRelease, PackageArchitecture, PackageName, PackageVersion},
+    safe_names::{KernelRelease, PackageArchitecture, PackageName, PackageVersion},
 };
 
 /// Name and text of the lock that the program contains.

@@ -9,7 +9,7 @@
 //!
 //! The host needs no compiler for the guests. [`HOST_PACKAGES`] lists what it does need.
 
-pub mod sandbox;
+pub mod toolchain_sandbox;
 
 use std::{
     panic::resume_unwind,
@@ -36,7 +36,7 @@ use crate::{
     untrusted_tree::UntrustedTree,
 };
 
-pub use sandbox::{Sandbox, SandboxMount};
+pub use toolchain_sandbox::{Sandbox, SandboxMount};
 
 /// The Debian suite of the toolchain: the oldest whose Rust and clang are new enough.
 pub const SUITE: &str = "forky";

@@ -11,11 +11,11 @@
 mod ar;
 mod cpio;
 mod deb;
-mod directory;
 mod file_table;
 mod rpm;
 pub(crate) mod stream;
 mod tar;
+mod unpacked_directory;
 
 use std::{
     fs::File,
@@ -23,11 +23,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use self::directory::UnpackDirectory;
+use self::unpacked_directory::UnpackDirectory;
 use crate::{
     Error, Result,
     cache::free_space,
-    names::{NotAName, PackageArchitecture, PackageName, PackageVersion},
+    safe_names::{NotAName, PackageArchitecture, PackageName, PackageVersion},
     untrusted_tree::UntrustedTree,
 };
 

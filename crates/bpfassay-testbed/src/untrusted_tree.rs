@@ -19,7 +19,7 @@ use rustix::{
 
 use crate::{
     Error, Result,
-    initramfs::{Archive, tree},
+    initramfs::{Archive, initramfs_tree},
 };
 
 /// Resolves paths in the tree. Its root is also the root of absolute symbolic links.
@@ -231,10 +231,10 @@ impl UntrustedTree {
     /// Returns an archive of the whole tree. Links stay links, and are not followed.
     ///
     /// # Errors
-    /// The errors of [`tree::add_directory`].
+    /// The errors of [`initramfs_tree::add_directory`].
     pub(crate) fn archive(&self) -> Result<Archive> {
         let mut archive = Archive::default();
-        tree::add_directory(&mut archive, &self.path, "")?;
+        initramfs_tree::add_directory(&mut archive, &self.path, "")?;
         Ok(archive)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{io, path::PathBuf};
 
-use bpfassay_btf::contents::ContentsError;
+use bpfassay_btf::object_contents::ContentsError;
 use bpfassay_input::document::Invalid;
 
 use crate::ReadingsError;

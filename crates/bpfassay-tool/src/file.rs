@@ -2,21 +2,21 @@
 //! The contents of a tool file.
 
 mod form;
-mod source;
+mod tool_source;
 
 use std::collections::BTreeMap;
 
 use bpfassay_protocol::{
     Operation,
     operation::Variant,
-    tool::{Ready, Stop, Stream},
+    tool_job::{Ready, Stop, Stream},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
     form::{MetricsPage, ReportForm},
-    source::{
+    tool_source::{
         Binary, Debian, DebianPackage, Nix, Object, Script, Source, SourceEntry, is_of_series, of_arch, of_target,
     },
 };

@@ -9,18 +9,18 @@ mod absent;
 mod aliases;
 mod candidates;
 mod certainty;
-mod comparison;
 mod course;
 mod definition;
 mod evidence;
-mod figures;
+mod finding_comparison;
+mod finding_figures;
+mod finding_source;
 mod flags;
 mod kind;
 mod left_out;
 mod merged;
 mod missed;
-mod process;
-mod source;
+mod process_key;
 mod status;
 mod truth;
 
@@ -31,7 +31,7 @@ use self::definition::KindInputs;
 pub use self::{
     certainty::Certainty,
     evidence::{Detach, Evidence, KernelFacts, Start, ValueLimits},
-    figures::{Compared, NotCompared, Values, compared, moved, not_compared, requested},
+    finding_figures::{Compared, NotCompared, Values, compared, moved, not_compared, requested},
     kind::{Kind, KindAdvice},
     status::FindingStatus,
     truth::{CallShare, ProcessNames, Truth},
@@ -52,7 +52,7 @@ pub struct FindingResult {
 #[must_use]
 pub fn evaluate(evidence: &Evidence<'_>, limits: &ValueLimits) -> Vec<FindingResult> {
     let explain: Vec<_> = Kind::ALL.iter().map(|kind| kind.definition().explain).collect();
-    let figures = figures::explain(evidence, &explain);
+    let figures = finding_figures::explain(evidence, &explain);
     let status = |(place, kind): (usize, &Kind)| {
         let definition = kind.definition();
         let known = KindInputs { evidence, limits, figures: &figures, sources: &definition.sources, place };

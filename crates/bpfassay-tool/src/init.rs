@@ -8,13 +8,13 @@
 
 #![allow(clippy::disallowed_methods, reason = "the user of this command names the program")]
 
-mod bpftrace;
+mod bpftrace_draft;
 mod draft;
-mod endpoint;
+mod endpoint_draft;
 mod guess;
-mod metrics;
-mod object;
-mod program;
+mod metrics_draft;
+mod object_draft;
+mod program_draft;
 
 use std::{
     io,
@@ -105,8 +105,8 @@ pub enum InitError {
 /// [`InitError`] if the source cannot be read, is not a tool, or cannot be named in a tool file.
 pub fn tool_file(source: &str, folder: Option<&Path>) -> Result<String, InitError> {
     let draft = if source.starts_with("http://") || source.starts_with("https://") {
-        let (url, page) = endpoint::ask(source)?;
-        metrics::draft(&format!("port-{}", url.port), source, Some(&url), &page)
+        let (url, page) = endpoint_draft::ask(source)?;
+        metrics_draft::draft(&format!("port-{}", url.port), source, Some(&url), &page)
     } else {
         let path = Path::new(source);
         let bytes = bpfassay_input::read(path, MAX_SOURCE)
@@ -123,13 +123,13 @@ fn look(path: &Path, named: &str, bytes: &[u8]) -> Result<ToolDraft, InitError> 
     let stem = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if elf::is_object(bytes) {
         return match elf::no_object(bytes, &[]) {
-            None => Ok(object::draft(&stem, named, bytes)),
+            None => Ok(object_draft::draft(&stem, named, bytes)),
             Some(why) => Err(InitError::Unusable { path: path.to_owned(), why }),
         };
     }
     if let Some(arch) = elf::machine(bytes) {
         return match elf::no_program(bytes, arch) {
-            None => Ok(program::draft(&stem, named, arch, bytes)),
+            None => Ok(program_draft::draft(&stem, named, arch, bytes)),
             Some(why) => Err(InitError::Unknown { path: path.to_owned(), why: format!("it {why}") }),
         };
     }
@@ -139,13 +139,13 @@ fn look(path: &Path, named: &str, bytes: &[u8]) -> Result<ToolDraft, InitError> 
     }
     let text = std::str::from_utf8(bytes).map_err(|_| unknown("it is no text"))?;
     if bpftrace_script::is_script(&stem, text) {
-        return Ok(bpftrace::draft(&stem, named, text));
+        return Ok(bpftrace_draft::draft(&stem, named, text));
     }
     if text.starts_with("#!") {
-        return Ok(program::script(&stem, named, text));
+        return Ok(program_draft::script(&stem, named, text));
     }
-    if metrics::is_page(text) {
-        return Ok(metrics::draft(&stem, named, None, text));
+    if metrics_draft::is_page(text) {
+        return Ok(metrics_draft::draft(&stem, named, None, text));
     }
     Err(unknown("it is a text of another kind"))
 }

@@ -9,7 +9,7 @@
 //! - parses captured bytes to samples ([`read`])
 //! - evaluates samples and ground truth to findings ([`finding::evaluate`])
 //! - drafts a tool file from a tool ([`init::tool_file`])
-//! - parses pages of a bare object's maps ([`capture::Dump::of_answer`])
+//! - parses pages of a bare object's maps ([`recorded_output::Dump::of_answer`])
 //!
 //! Everything except [`load`] and [`init`] is pure: the guest only starts, watches and stops a
 //! tool. Other crates copy tools into guests, run them, and provide the ground truth.
@@ -21,23 +21,22 @@
 
 mod bpftrace_script;
 pub mod bundled;
-pub mod capture;
 pub mod elf;
 mod error;
 pub mod file;
 pub mod finding;
-pub mod guest;
+pub mod guest_request;
 pub mod helper;
 pub mod init;
 mod pattern;
 mod read;
 pub mod readings;
+pub mod recorded_output;
 mod service;
 mod supply;
 mod under_test;
 
-pub use bpfassay_protocol::tool::{Ready, Signal, Stop, Stream};
-pub use capture::ToolCapture;
+pub use bpfassay_protocol::tool_job::{Ready, Signal, Stop, Stream};
 pub use error::ToolError;
 pub use file::{
     Binary, CountedUnit, Counting, Debian, DebianPackage, Lost, MetricsPage, Nix, Object, Report, ReportForm,
@@ -46,6 +45,7 @@ pub use file::{
 pub use pattern::ToolPattern;
 pub use read::{LoadedFile, arguments, load, program_source, suite};
 pub use readings::{Readings, ReadingsError, Sample, Vanished, read};
+pub use recorded_output::ToolCapture;
 pub use service::MissingService;
 pub use supply::Supply;
 pub use under_test::{MAX_OBJECT, UnderTest};

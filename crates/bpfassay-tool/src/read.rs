@@ -6,9 +6,9 @@
     reason = "the tool file that the user names, and whether a directory is beside it"
 )]
 
-mod contents;
+mod contents_keys;
 mod places;
-mod report;
+mod report_keys;
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use bpfassay_protocol::Arch;
 use self::places::{argument, attribute, in_the_guest, package, relative};
 use crate::{
     Binary, Debian, DebianPackage, MissingService, Nix, Object, Ready, Script, Source, Stop, Supply, TOOL_SCHEMA,
-    ToolError, ToolFile, ToolPattern, bundled, elf, file::is_of_series, guest,
+    ToolError, ToolFile, ToolPattern, bundled, elf, file::is_of_series, guest_request,
 };
 
 /// Size limit of a tool file, in bytes.
@@ -127,7 +127,7 @@ impl ToolFile {
         };
         let start = root.or("start", default.clone(), |field| start(field, default, is_object));
         let stop = root.or("stop", Stop::default(), stop);
-        let report = root.optional("report", |field| report::read(field, is_object));
+        let report = root.optional("report", |field| report_keys::read(field, is_object));
         let (name, description) = tool?;
         let StartPart { arguments, environment, needs, ready, deadline_ms } = start?;
         Ok(Self {
@@ -227,7 +227,7 @@ fn files(field: &Field<'_, '_>) -> Result<Vec<String>, Reported> {
     let files = field.distinct("file", |file| {
         let path = relative(file)?;
         match path.split('/').next() {
-            Some(first) if guest::is_reserved(first) => Err(file.error(format!(
+            Some(first) if guest_request::is_reserved(first) => Err(file.error(format!(
                 "`{first}` has another meaning in the directory of a tool: give the file another name"
             ))),
             _ => Ok(path),
@@ -312,7 +312,7 @@ fn source(field: &Field<'_, '_>, known: &[&'static str], more: &[&str], by_kerne
         }
         "object" => per_target(&field, &["path", "programs", "set", "rodata"], by_kernel, |section, archs, kernels| {
             let programs = section.or("programs", Vec::new(), |field| field.distinct("program", function));
-            let contents = contents::read(section);
+            let contents = contents_keys::read(section);
             let path = section.need("path", relative);
             Ok(Object {
                 archs: archs.to_vec(),

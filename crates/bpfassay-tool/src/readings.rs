@@ -4,18 +4,18 @@
 //! Each form parses its bytes to rows of named texts. This module finds the figures and subjects in
 //! the rows of all forms.
 
+mod bpf_map;
 mod bpftrace;
 mod buckets;
+mod column_table;
 mod distribution;
-mod events;
 mod histogram;
 mod json;
-mod lines;
-mod map;
-mod names;
+mod matched_lines;
 mod number;
 mod openmetrics;
-mod table;
+mod process_names;
+mod tool_events;
 
 use std::{
     borrow::Cow,
@@ -23,18 +23,18 @@ use std::{
 };
 
 pub(crate) use self::{
-    bpftrace::MAX_KEYS, map::check as check_maps, number::sum, openmetrics::sample as metrics_sample,
+    bpf_map::check as check_maps, bpftrace::MAX_KEYS, number::sum, openmetrics::sample as metrics_sample,
 };
 pub use self::{
     distribution::{Bucket, Distribution},
-    names::AbsentName,
     number::{negative, shown},
+    process_names::AbsentName,
 };
 use self::{
     histogram::LinePatterns,
-    lines::{TimedLine, lines},
-    names::RowNames,
+    matched_lines::{TimedLine, lines},
     number::{scaled, whole},
+    process_names::RowNames,
 };
 use crate::{Counting, Lost, Report, ReportForm, ReportedFigure, Stream, ToolCapture, Whose};
 
@@ -169,19 +169,21 @@ pub fn read(report: &Report, capture: &ToolCapture, object: Option<&[u8]>) -> Re
     let printed = |stream: Stream| lines(&capture.pieces, stream).filter(move |line| !is_lost(line, stream));
     match &report.form {
         ReportForm::JsonLines { stream, ignore } => json::read(&mut sink, printed(*stream), ignore.as_ref()),
-        ReportForm::Table { stream, line, ignore } => table::read(&mut sink, printed(*stream), line, ignore.as_ref()),
+        ReportForm::Table { stream, line, ignore } => {
+            column_table::read(&mut sink, printed(*stream), line, ignore.as_ref())
+        }
         ReportForm::Histogram { stream, heading, time, ignore } => {
             let settings = LinePatterns { heading: heading.as_ref(), time: time.as_ref(), ignore: ignore.as_ref() };
             histogram::read(&mut sink, printed(*stream), &settings);
         }
         ReportForm::Events { stream, line, ignore } => {
-            events::read(&mut sink, printed(*stream), line.as_ref(), ignore.as_ref());
+            tool_events::read(&mut sink, printed(*stream), line.as_ref(), ignore.as_ref());
         }
         ReportForm::BpftraceJson { stream } => bpftrace::read(&mut sink, printed(*stream)),
         ReportForm::Openmetrics { .. } | ReportForm::OpenmetricsPages { .. } => {
             openmetrics::read(&mut sink, &report.form, &capture.pages);
         }
-        ReportForm::Map { .. } | ReportForm::Maps { .. } => map::read(&mut sink, report, &capture.dumps, object)?,
+        ReportForm::Map { .. } | ReportForm::Maps { .. } => bpf_map::read(&mut sink, report, &capture.dumps, object)?,
     }
     if let Some(lost) = &report.lost {
         count_lost(&mut sink, lost, capture);

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, io};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use bpfassay_btf::contents;
+use bpfassay_btf::object_contents;
 use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -115,7 +115,7 @@ impl LoadedFile {
                 let source = io::Error::new(io::ErrorKind::InvalidData, "is no ELF file");
                 return Err(supply.unread(path)(source));
             }
-            if let Err(source) = contents::encode(&bytes, &object.contents) {
+            if let Err(source) = object_contents::encode(&bytes, &object.contents) {
                 return Err(ToolError::Contents { name, path, source: Box::new(source) });
             }
             let Some(report) = report else { continue };

@@ -4,27 +4,27 @@
 
 use std::{collections::BTreeSet, ffi::OsString, io, os::unix::ffi::OsStringExt as _};
 
-use bpfassay_protocol::{probe::Probe, tracer::Step};
+use bpfassay_protocol::{probe::Probe, tracer_messages::Step};
 
 use crate::{
-    cli::{args::Request, object as object_args},
+    cli::{object_args, tracer_args::Request},
     counters::{decode, ring, sets, task_io},
     diagnostics::before,
     features,
     kernel::{
-        kept, mounts, preemption,
-        symbols::table::{self, Symbol},
-        tracefs::{lists, profile},
+        kept_facts, mountinfo, preemption,
+        symbols::symbol_table::{self, Symbol},
+        tracefs::{profile, tracefs_lists},
     },
     loader::{
         aya,
-        libbpf::log,
+        libbpf::libbpf_log,
         plan::{probes, refusal::Failure, uprobes},
     },
     service::{
-        command::{Command, Commands},
-        endpoint::{Address, http},
-        object as service_object,
+        endpoint::{Address, http_request},
+        object_service as service_object,
+        service_command::{Command, Commands},
     },
 };
 
@@ -33,7 +33,7 @@ const WANTED: [&str; 4] = ["vfs_read", "vfs_write", "lookup", "nfs_file_read"];
 
 /// Reads `/proc/self/mountinfo`.
 pub fn mountinfo(text: &[u8]) {
-    let table = mounts::Table::parse(text);
+    let table = mountinfo::Table::parse(text);
     let at = table.at("/mnt");
     assert!(at.is_none_or(|(id, device)| table.path(id, device) == Some("/mnt")));
 }
@@ -61,17 +61,19 @@ pub fn commands(bytes: &[u8]) {
 /// is found.
 pub fn kernel_lists(text: &[u8]) {
     let wanted = BTreeSet::from(WANTED);
-    assert!(table::read(text, WANTED).is_ok_and(|found| found.keys().all(|name| wanted.contains(name.as_str()))));
-    assert!(lists::traceable(text, &wanted).is_ok_and(|found| found.is_subset(&wanted)));
+    assert!(
+        symbol_table::read(text, WANTED).is_ok_and(|found| found.keys().all(|name| wanted.contains(name.as_str())))
+    );
+    assert!(tracefs_lists::traceable(text, &wanted).is_ok_and(|found| found.is_subset(&wanted)));
     let text = String::from_utf8_lossy(text);
-    let _ = lists::blacklist(&text);
-    let _ = lists::enabled(&text).values().map(ToString::to_string).count();
-    let _ = lists::kprobes(&text);
+    let _ = tracefs_lists::blacklist(&text);
+    let _ = tracefs_lists::enabled(&text).values().map(ToString::to_string).count();
+    let _ = tracefs_lists::kprobes(&text);
     for function in WANTED {
         let _ = profile::missed_in_profile(&text, "libbpf", 1, function);
     }
     for line in text.lines() {
-        let _ = features::attach::offset_in_file(line, 0x5000);
+        let _ = features::attach_trials::offset_in_file(line, 0x5000);
     }
     let _ = preemption::decide(Some(&text), "") | preemption::decide(None, &text);
 }
@@ -80,26 +82,26 @@ pub fn kernel_lists(text: &[u8]) {
 pub fn symbol_cache(text: &str) {
     const STATE: &str = "4fc5d7f0-0000-0000-0000-000000000000 nfs,nfsd";
     let text = format!("{STATE}\n{text}");
-    let Some(symbols) = kept::parse::<Symbol>(&text, STATE) else { return };
-    assert_eq!(kept::parse(&kept::write(&symbols, STATE, &text), STATE), Some(symbols));
+    let Some(symbols) = kept_facts::parse::<Symbol>(&text, STATE) else { return };
+    assert_eq!(kept_facts::parse(&kept_facts::write(&symbols, STATE, &text), STATE), Some(symbols));
 }
 
 /// Reads a request to the tracer's endpoint. Whether the request is complete does not depend on
 /// what follows its head.
 pub fn http_request(bytes: &[u8]) {
-    let wanted = http::read(bytes, "/metrics");
+    let wanted = http_request::read(bytes, "/metrics");
     if wanted.is_none() {
-        assert!(bytes.len() < http::MAX_HEAD, "{} bytes are waited behind", bytes.len());
+        assert!(bytes.len() < http_request::MAX_HEAD, "{} bytes are waited behind", bytes.len());
     }
-    if bytes.len() < http::MAX_HEAD && wanted.is_some() {
-        assert_eq!(http::read(&[bytes, b"body"].concat(), "/metrics"), wanted);
+    if bytes.len() < http_request::MAX_HEAD && wanted.is_some() {
+        assert_eq!(http_request::read(&[bytes, b"body"].concat(), "/metrics"), wanted);
     }
 }
 
 /// Reads output of libbpf and the verifier. The refusal has a bounded length.
 pub fn verifier_log(text: &str) {
     let failure = Failure { step: Step::Load, program: None, error: io::ErrorKind::PermissionDenied.into() };
-    let refusal = log::refusal(failure, text);
+    let refusal = libbpf_log::refusal(failure, text);
     assert!(refusal.message.len() <= 4096 && refusal.verifier.is_none_or(|line| line.len() <= 4096));
 }
 
@@ -140,7 +142,7 @@ pub fn object(elf: &[u8]) {
     let _ = uprobes::interpreter(elf);
     let _ = service_object::types(elf);
     for &probe in [Probe::Kprobe, Probe::Fexit].iter() {
-        let _ = aya::attach::sections_of(elf, probe);
+        let _ = aya::aya_attach::sections_of(elf, probe);
     }
 }
 
@@ -153,6 +155,6 @@ pub fn names(text: &str) {
         }
         let _ = probes::copy_of(line);
         let _ = probes::attachment(line);
-        let _ = aya::attach::function_of(line, Probe::Fexit);
+        let _ = aya::aya_attach::function_of(line, Probe::Fexit);
     }
 }

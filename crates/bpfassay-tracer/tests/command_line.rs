@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bpfassay_protocol::tracer::{Step, TracerLine};
+use bpfassay_protocol::tracer_messages::{Step, TracerLine};
 
 fn tracer(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bpfassay-tracer"));

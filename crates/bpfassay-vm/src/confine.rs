@@ -21,12 +21,12 @@ use tokio::{
 use crate::{
     Accelerator, VmError,
     device::MachineDevice,
+    host_load,
     limits::{FIRST_USER, PROCESS_IDS, QemuLimits},
-    load,
-    machine::{board::Board, no_defaults::NoDefaults, plugin::TranslatorPlugin, sandbox::SyscallFilter},
+    machine::{board::Board, no_defaults::NoDefaults, plugin_device::TranslatorPlugin, sandbox::SyscallFilter},
     own_root::{self, OwnRoot},
-    process,
     qemu::PluginUse,
+    qemu_process,
 };
 
 /// Longest duration of a trial.
@@ -174,7 +174,8 @@ async fn try_start(
         &Board { arch, accelerator: Accelerator::Tcg },
         &TranslatorPlugin { on: plugin.is_some_and(|(_, plugin_use)| plugin_use == PluginUse::Counts), model: None },
     ];
-    let inherited = plugin.map(|(plugin, _)| load::plugin(plugin)).transpose().map_err(|error| error.to_string())?;
+    let inherited =
+        plugin.map(|(plugin, _)| host_load::plugin(plugin)).transpose().map_err(|error| error.to_string())?;
     let mut inherited: Vec<_> = inherited.into_iter().flat_map(|(inherited, _)| inherited).collect();
     let started = own_root::command(program, own_root, &limits);
     let (mut command, root) = started.map_err(|error| with_causes(&error))?;
@@ -186,7 +187,7 @@ async fn try_start(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    let mut child = process::spawn(command, inherited, limits).await.map_err(|error| error.to_string())?;
+    let mut child = qemu_process::spawn(command, inherited, limits).await.map_err(|error| error.to_string())?;
     let quit = b"{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"quit\"}\n";
     let attempt = async {
         if let Some(mut stdin) = child.stdin.take() {
@@ -224,7 +225,7 @@ pub(crate) async fn print(
         let limits = QemuLimits { groups: own_user.then(Vec::new), cpus: 1 };
         let (mut command, root) = own_root::command(program, own_root, &limits)?;
         command.arg(argument).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-        let mut child = process::spawn(command, root.into_iter().collect(), limits).await?;
+        let mut child = qemu_process::spawn(command, root.into_iter().collect(), limits).await?;
         Ok(timeout(patience, printed(&mut child)).await.ok().map(|(stdout, _)| stdout))
     };
     if may_change_user().unwrap_or(false) {

@@ -5,7 +5,7 @@ use std::{io, process::ExitStatus, time::Duration};
 
 use bpfassay_protocol::message::GuestMessage;
 
-use crate::{EndReason, KernelIncident, KernelIncidentKind, monitor::Shutdown, progress::GuestProgress};
+use crate::{EndReason, KernelIncident, KernelIncidentKind, boot_progress::GuestProgress, monitor::Shutdown};
 
 /// Largest part that is kept of a guest's message about its end, in bytes.
 const MAX_MESSAGE: usize = 4096;

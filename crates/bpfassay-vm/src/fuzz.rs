@@ -3,7 +3,7 @@
 //! its input to one reader, and asserts what always holds for the result.
 
 use crate::{
-    accelerator,
+    acceleration,
     console::{LineCutter, Watch},
     qemu::{self, QemuVersion},
 };
@@ -40,5 +40,5 @@ pub fn qemu_version(text: &str) {
 
 /// Parses the host's `/proc/cpuinfo`. The result is at most one byte longer than the input.
 pub fn cpuinfo(text: &str) {
-    assert!(accelerator::processor(text).len() <= text.len() + 1);
+    assert!(acceleration::processor(text).len() <= text.len() + 1);
 }

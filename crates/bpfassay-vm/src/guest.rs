@@ -17,15 +17,14 @@ use tokio::{
 
 use crate::{
     BootedFor, GuestDeadlines, GuestEnding, Initramfs, Machine, Qemu, QemuVersion, VmError, VmEvent,
+    bounded_output::{Backlog, Tail},
     console::ConsoleLog,
     device::descriptor,
-    event::{Delivery, StopRequest},
-    flood,
+    flood, host_load,
     limits::QemuLimits,
-    load,
     monitor::MonitorClient,
-    output::{Backlog, Tail},
-    process, supervisor,
+    qemu_process, supervisor,
+    vm_event::{Delivery, StopRequest},
 };
 
 /// Time for a QEMU that has refused its guest to exit.
@@ -134,11 +133,11 @@ fn loaded(
     options: &BootOptions,
     limits: &QemuLimits,
 ) -> Result<(Vec<Inherited>, Option<File>), VmError> {
-    let kernel = load::open("kernel", &machine.kernel, limits)?;
+    let kernel = host_load::open("kernel", &machine.kernel, limits)?;
     let initrd = match (&machine.initrd, &options.initramfs) {
         (None, _) => None,
-        (Some(Initramfs::Path(path)), _) => Some(load::open("initramfs", path, limits)?),
-        (Some(Initramfs::OpenFile), Some(file)) => Some(load::inherit("initramfs", file, limits)?),
+        (Some(Initramfs::Path(path)), _) => Some(host_load::open("initramfs", path, limits)?),
+        (Some(Initramfs::OpenFile), Some(file)) => Some(host_load::inherit("initramfs", file, limits)?),
         (Some(Initramfs::OpenFile), None) => return Err(VmError::NoInitramfs),
     };
     let mut loaded = vec![(kernel, descriptor::KERNEL)];
@@ -151,7 +150,7 @@ fn loaded(
         None if machine.plugin => return Err(VmError::NoPlugin),
         None => None,
         Some(plugin) => {
-            let (inherited, counts) = load::plugin(plugin)?;
+            let (inherited, counts) = host_load::plugin(plugin)?;
             loaded.extend(inherited);
             machine.plugin.then_some(counts)
         }
@@ -191,7 +190,7 @@ impl Guest {
         }
         let mut process = {
             let program = (qemu.program.as_path(), qemu.own_root.as_ref());
-            process::start(program, machine.arguments(), machine.clock, loaded, limits).await?
+            qemu_process::start(program, machine.arguments(), machine.clock, loaded, limits).await?
         };
         let started = tokio::time::Instant::now();
         let process_id = process.child.id();
@@ -206,7 +205,7 @@ impl Guest {
         ];
         let backlogs = backlogs.into_iter().filter_map(|(from, backlog)| Some((from, backlog?))).collect();
         let (flood_guard, floods) = flood::watch(backlogs, process_id)?;
-        let stderr = process::keep_stderr(process.child.stderr.take());
+        let stderr = qemu_process::keep_stderr(process.child.stderr.take());
         let Some((monitor, notices)) = MonitorClient::connect(process.monitor).await? else {
             let status = match timeout(REFUSAL_PATIENCE, process.child.wait()).await {
                 Ok(status) => status.map_or_else(|error| error.to_string(), |status| status.to_string()),

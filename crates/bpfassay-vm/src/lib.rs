@@ -3,7 +3,7 @@
 //! ended.
 //!
 //! - [`Machine`] is the QEMU command line as a list of devices (pure).
-//! - [`Qemu`] finds a QEMU. [`accelerator`] chooses the accelerator by booting.
+//! - [`Qemu`] finds a QEMU. [`acceleration`] chooses the accelerator by booting.
 //! - [`Guest`] runs a guest, with [`GuestDeadlines`] for its phases.
 //! - [`console`] reads the console and the kernel's reports on it.
 //! - [`GuestEnding`] tells how a guest ended.
@@ -16,44 +16,44 @@
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-pub mod accelerator;
-mod agent;
-mod clock;
+pub mod acceleration;
+mod agent_port;
+mod boot_progress;
+mod bounded_output;
 mod confine;
 pub mod console;
 pub mod device;
-mod ending;
 mod error;
-mod event;
 mod exit_classifier;
 mod flood;
 #[doc(hidden)]
 pub mod fuzz;
 mod guest;
+mod guest_clock;
+mod guest_ending;
+mod guest_terminal;
+mod host_load;
 mod limits;
-mod load;
 mod machine;
 mod monitor;
 mod order;
-mod output;
 mod own_root;
-mod process;
-mod progress;
 pub mod qemu;
+mod qemu_process;
 mod supervisor;
-mod terminal;
+mod vm_event;
 
-pub use accelerator::{AcceleratorChoice, AcceleratorWish};
-pub use clock::GuestClock;
+pub use acceleration::{AcceleratorChoice, AcceleratorWish};
+pub use boot_progress::GuestDeadlines;
+pub use bounded_output::file_for_initramfs;
 pub use confine::Confinement;
 pub use console::{KernelIncident, KernelIncidentKind, Severity};
-pub use ending::{EndReason, GuestEnding};
 pub use error::VmError;
-pub use event::VmEvent;
 pub use guest::{BootOptions, Guest, cables};
+pub use guest_clock::GuestClock;
+pub use guest_ending::{EndReason, GuestEnding};
 pub use machine::{Accelerator, Aslr, CommandLineTooLong, Initramfs, Machine, MachineMemory, shell_command};
 pub use order::{BootedFor, MessageOrder, OutOfOrder};
-pub use output::file_for_initramfs;
 pub use own_root::OwnRoot;
-pub use progress::GuestDeadlines;
 pub use qemu::{PluginUse, Qemu, QemuVersion};
+pub use vm_event::VmEvent;

@@ -4,16 +4,16 @@
 
 pub(crate) mod agent_port;
 pub(crate) mod board;
-pub(crate) mod boot;
 pub(crate) mod clock_and_seed;
 pub(crate) mod console;
 pub(crate) mod cpu;
+pub(crate) mod kernel_boot;
 pub(crate) mod kernel_params;
-pub(crate) mod memory;
-pub(crate) mod monitor;
-pub(crate) mod network;
+pub(crate) mod memory_device;
+pub(crate) mod monitor_device;
+pub(crate) mod network_device;
 pub(crate) mod no_defaults;
-pub(crate) mod plugin;
+pub(crate) mod plugin_device;
 pub(crate) mod sandbox;
 
 use std::{
@@ -21,15 +21,15 @@ use std::{
     path::PathBuf,
 };
 
-use bpfassay_protocol::{Arch, nodes::Node};
+use bpfassay_protocol::{Arch, job_nodes::Node};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::{
-    agent_port::AgentPort, board::Board, boot::BootFiles, clock_and_seed::ClockAndSeed, console::Console, cpu::Cpu,
-    kernel_params::KernelParams,
+    agent_port::AgentPort, board::Board, clock_and_seed::ClockAndSeed, console::Console, cpu::Cpu,
+    kernel_boot::BootFiles, kernel_params::KernelParams,
 };
-pub use self::{board::Accelerator, kernel_params::Aslr, memory::MachineMemory};
+pub use self::{board::Accelerator, kernel_params::Aslr, memory_device::MachineMemory};
 use crate::{
     GuestClock,
     device::{MachineDevice, descriptor, path_of},
@@ -146,11 +146,11 @@ impl Machine {
             Box::new(Cpu { arch, accelerator, count: cpus }),
             Box::new(MachineMemory { mib: memory_mib }),
             Box::new(ClockAndSeed { clock, seed }),
-            Box::new(plugin::TranslatorPlugin { on: plugin, model: self.model.clone() }),
-            Box::new(monitor::Monitor),
+            Box::new(plugin_device::TranslatorPlugin { on: plugin, model: self.model.clone() }),
+            Box::new(monitor_device::Monitor),
             Box::new(Console { arch, verbose, clock }),
             Box::new(AgentPort { clock }),
-            Box::new(network::Network { node: self.node }),
+            Box::new(network_device::Network { node: self.node }),
             Box::new(KernelParams { arch, accelerator, clock, cpus, aslr }),
         ]
     }

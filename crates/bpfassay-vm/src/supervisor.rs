@@ -34,15 +34,15 @@ use self::{
 };
 use crate::{
     BootedFor, EndReason, GuestDeadlines, GuestEnding, KernelIncident, VmEvent,
-    agent::{self, PortEvent},
+    agent_port::{self, PortEvent},
+    bounded_output::OutputFile,
     console::{
         ConsoleLog,
         reader::{self, ConsoleReport},
     },
-    event::{Delivery, StopRequest},
     flood,
     monitor::{MonitorClient, Notice},
-    output::OutputFile,
+    vm_event::{Delivery, StopRequest},
 };
 
 /// Largest number of events that wait for the guest's owner before reading of the agent's port
@@ -191,7 +191,7 @@ impl PortTasks {
             console: tokio::spawn(console),
             incidents,
             enough,
-            listener: tokio::spawn(agent::listen(agent_read, port_event_sender, asked)),
+            listener: tokio::spawn(agent_port::listen(agent_read, port_event_sender, asked)),
             port_events,
             writers: [
                 tokio::spawn(write_all(console_write, console_input)),

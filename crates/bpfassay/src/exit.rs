@@ -326,7 +326,7 @@ pub(crate) fn finish(outcome: CommandOutcome) -> ExitCode {
 /// Whether `error` is about a user's kernel that is not built or is damaged, as can happen in a
 /// bisection.
 const fn is_of_kernel(error: &bpfassay_testbed::Error) -> bool {
-    use bpfassay_testbed::{Error, modules::ModulesError};
+    use bpfassay_testbed::{Error, kernel_modules::ModulesError};
     matches!(
         error,
         Error::NotBuilt { .. }

@@ -154,7 +154,7 @@ pub(crate) fn json(event: &Event) -> Option<String> {
 /// bundled study: a name alone finds only these.
 pub(crate) fn bundled(plan: &Plan) -> Option<&str> {
     let name = plan.study.name.as_str();
-    bpfassay_study::bundled::study(name)?;
+    bpfassay_study::bundled_studies::study(name)?;
     let study = bpfassay_study::load(name).ok()?;
     // A user's file can have the same name.
     (study.workloads == plan.study.workloads && study.targets == plan.study.targets).then_some(name)

@@ -9,12 +9,12 @@ use bpfassay_study::{Narrowing, Plan};
 use bpfassay_testbed::{
     apt,
     cache::{Cache, Digest},
+    locked_qemu::TrustedPackages,
     payload::ProgramSources,
     provider::{
         Sources,
         local::{Config, LocalKernel, Need, is_build_tree, packages_in},
     },
-    qemu::TrustedPackages,
     unpack::is_package,
 };
 

@@ -8,8 +8,8 @@
 //! for power management and reset.
 
 mod arguments;
-pub mod figures;
-pub mod machine;
+pub mod lying_figures;
+pub mod lying_machine;
 pub mod player;
 pub mod send;
 pub mod stand_in;

@@ -11,12 +11,12 @@ use rustix::process::{Signal, getppid};
 
 use super::{
     arguments::{home, inherited, job, runs, seed, value},
-    figures::{FigureState, facts},
-    machine::PlayerMonitor,
+    lying_figures::{FigureState, facts},
+    lying_machine::PlayerMonitor,
     send::AgentLine,
 };
 use crate::{
-    control,
+    chaos_control,
     script::{Action, AgentScript, BootPoint, RunStep, SentPiece, Then},
 };
 
@@ -169,7 +169,7 @@ impl Player<'_> {
         match self.script.action(point, &self.ids) {
             None | Some(Action::Refuse { .. }) => Ok(Life::GoesOn),
             Some(Action::Host(index)) => {
-                control::ask(&self.script.state, *index)?;
+                chaos_control::ask(&self.script.state, *index)?;
                 Ok(Life::GoesOn)
             }
             Some(Action::Kill(signal)) => {
@@ -232,7 +232,7 @@ impl Player<'_> {
 
     fn to_qemu(&self, signal: i32) -> io::Result<()> {
         let qemu = getppid().map_or(0, |pid| pid.as_raw_pid().unsigned_abs());
-        crate::process::signal(qemu, signal)
+        crate::command_process::signal(qemu, signal)
     }
 }
 

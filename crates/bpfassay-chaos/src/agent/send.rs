@@ -94,7 +94,7 @@ impl AgentLine {
             let limit = qemu.and_then(|qemu| file_size_limit(qemu.as_raw_pid().unsigned_abs()));
             if limit.is_some_and(|limit| metadata.len() + bytes.len() as u64 > limit) {
                 let qemu = qemu.map_or(0, |pid| pid.as_raw_pid().unsigned_abs());
-                return crate::process::signal(qemu, rustix::process::Signal::XFSZ.as_raw());
+                return crate::command_process::signal(qemu, rustix::process::Signal::XFSZ.as_raw());
             }
         }
         file.write_all(bytes)

@@ -70,9 +70,9 @@ fn start(arguments: &[OsString]) -> io::Result<std::convert::Infallible> {
             std::process::exit((*status).into());
         }
         Some(Action::Kill(signal)) => {
-            crate::process::signal(std::process::id(), *signal)?;
+            crate::command_process::signal(std::process::id(), *signal)?;
         }
-        Some(Action::Host(index)) => crate::control::ask(&script.state, *index)?,
+        Some(Action::Host(index)) => crate::chaos_control::ask(&script.state, *index)?,
         _ => {}
     }
     let (ours, theirs) = UnixStream::pair()?;

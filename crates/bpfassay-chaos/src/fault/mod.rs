@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The faults: one file per kind, with a table that has one line per fault.
 
-mod agent;
-mod bundle;
+mod agent_fault;
+mod bundle_fault;
 mod disk;
-mod kernel;
+mod kernel_fault;
 mod planted;
-mod qemu;
+mod qemu_fault;
 mod signal;
-mod tree;
+mod tree_fault;
 mod twice;
 
 use std::{
@@ -20,10 +20,10 @@ use std::{
 use bpfassay_study::Block;
 
 use crate::{
-    random::Random,
+    chaos_random::Random,
+    chaos_study::{ChaosError, StudyShape, TrialClock, TrialStudy, is_tool_run},
     script::{Action, BootPoint, Moment, Rule, RunStep, Then},
     stranger::workshop::Workshop,
-    study::{ChaosError, StudyShape, TrialClock, TrialStudy, is_tool_run},
     trial::{AllowedOutcomes, CommandEnd, FaultTrial, HostAction, TrialResult},
 };
 
@@ -83,13 +83,13 @@ impl FaultKind {
 
 /// The tables of all kinds.
 const KINDS: &[&[FaultKind]] = &[
-    agent::FAULTS,
-    kernel::FAULTS,
-    qemu::FAULTS,
+    agent_fault::FAULTS,
+    kernel_fault::FAULTS,
+    qemu_fault::FAULTS,
     signal::FAULTS,
     disk::FAULTS,
-    tree::FAULTS,
-    bundle::FAULTS,
+    tree_fault::FAULTS,
+    bundle_fault::FAULTS,
     planted::FAULTS,
     twice::FAULTS,
 ];

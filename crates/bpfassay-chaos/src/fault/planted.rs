@@ -11,7 +11,8 @@ use std::{
 
 use super::FaultKind;
 use crate::{
-    random::Random,
+    chaos_random::Random,
+    chaos_study::{ChaosError, TrialStudy},
     script::{Action, BootPoint, Moment, Rule, RunStep},
     stranger::{
         plant::Plant,
@@ -19,7 +20,6 @@ use crate::{
         victims::give,
         workshop::{Workshop, copy},
     },
-    study::{ChaosError, TrialStudy},
     trial::{CommandEnd, HostAction, TrialResult},
 };
 

@@ -14,15 +14,15 @@ use rustix::process::Signal;
 
 use super::FaultKind;
 use crate::{
-    process::signal,
-    random::Random,
+    chaos_random::Random,
+    chaos_study::ChaosError,
+    command_process::signal,
     stranger::{
-        bundle::packed,
-        package::{PackageForm, file, image},
+        hostile_bundle::packed,
+        hostile_package::{PackageForm, file, image},
         room::{Room, words},
         workshop::Workshop,
     },
-    study::ChaosError,
     trial::{CommandEnd, TrialResult},
 };
 

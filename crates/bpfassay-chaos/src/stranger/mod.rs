@@ -10,8 +10,8 @@
 //! - The command ended in time with a documented exit code.
 //! - The cache is whole.
 
-pub mod bundle;
-pub mod package;
+pub mod hostile_bundle;
+pub mod hostile_package;
 pub mod plant;
 pub mod room;
 pub mod victims;

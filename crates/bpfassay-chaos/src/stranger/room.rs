@@ -18,10 +18,10 @@ use super::{
     workshop::Workshop,
 };
 use crate::{
-    check,
-    environment::TrialEnvironment,
+    chaos_environment::TrialEnvironment,
+    chaos_study::ChaosError,
     leftovers::StateBefore,
-    study::ChaosError,
+    outcome_check,
     trial::{CommandEnd, HostAction, TrialResult, WrittenDirectory},
 };
 
@@ -259,7 +259,7 @@ impl<'a> Room<'a> {
         wrong.extend(copies.map(|path| format!("the host was read into {}", path.display())));
         wrong.extend(whole::damage(&self.cache()));
         let printed = self.environment.printed();
-        if let Some(place) = check::control_character(&printed) {
+        if let Some(place) = outcome_check::control_character(&printed) {
             wrong.push(format!("a control character for the terminal: {place}"));
         }
         let last = self.processes.last().copied().unwrap_or_default();

@@ -10,10 +10,10 @@ use std::{
 
 use bpfassay_testbed::Arch;
 
-use super::{bundle::BundleContent, room::Room};
+use super::{hostile_bundle::BundleContent, room::Room};
 use crate::{
-    qemu,
-    study::{ArtificialTestbed, ChaosError, StudyShape, TrialClock, TrialStudy},
+    chaos_study::{ArtificialTestbed, ChaosError, StudyShape, TrialClock, TrialStudy},
+    fake_qemu,
     trial::CommandEnd,
 };
 
@@ -48,7 +48,7 @@ impl Workshop {
         let stand_in = home.path().join("chaos");
         fs::copy(std::env::current_exe()?, &stand_in)?;
         fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755))?;
-        let qemu = qemu::program(Arch::X86_64, home.path())?;
+        let qemu = fake_qemu::program(Arch::X86_64, home.path())?;
         let study = Arc::new(TrialStudy::new(SHAPE)?);
         let (finished, bundle) = (Mutex::default(), Mutex::default());
         Ok(Self { bpfassay, open: OnceLock::new(), qemu, stand_in, home, study, finished, bundle })

@@ -6,10 +6,10 @@ use bpfassay_protocol::{
     control::PhaseEvent,
     frame::{Decoder, encode},
     job::Job,
+    loaded_object::{MapPage, ObjectLine},
     mangle,
     message::{GuestMessage, HostMessage, RunFigures},
-    object::{MapPage, ObjectLine},
-    tracer::TracerLine,
+    tracer_messages::TracerLine,
 };
 use serde::{Serialize, de::DeserializeOwned};
 

@@ -9,8 +9,8 @@ use bpfassay_testbed::{
     cache::Digest,
     catalogue::{Catalogue, ReleasePattern},
     compose::TestbedSpec,
+    kernel_modules::{ModInfo, decompress, enum_values, signature},
     manifest::Manifest,
-    modules::{ModInfo, decompress, enum_values, signature},
     payload::AssetIndex,
     provider::{
         debian::{builds, compare_versions},

@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use bpfassay_protocol::Arch;
 use bpfassay_tool::{
     Readings, Stream, ToolCapture, ToolFile,
-    capture::{CapturedPage, CapturedPiece, Dump},
     file::Report,
     finding::Kind,
     read,
+    recorded_output::{CapturedPage, CapturedPiece, Dump},
 };
 
 /// A tool file: a valid one must survive a round trip, and gives a tool specification or a message.

@@ -8,7 +8,7 @@
 
 use std::{fmt::Write, net::Ipv4Addr};
 
-use bpfassay_protocol::nodes::Node;
+use bpfassay_protocol::job_nodes::Node;
 
 /// The last second that a 32-bit counter can hold: entries do not expire while a guest lives.
 const NEVER: i64 = 0x7fff_ffff;

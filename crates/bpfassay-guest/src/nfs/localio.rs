@@ -9,8 +9,8 @@ use std::{
 };
 
 use crate::{
+    agent_link::Link,
     error::{Error, Result},
-    link::Link,
     proc::mountstats,
     system,
 };

@@ -18,15 +18,15 @@ use std::{
 
 use bpfassay_protocol::{
     job::{Nfs, NfsVersion},
-    nodes::Node,
+    job_nodes::Node,
 };
 use channel::Export;
 use rpc::Exported;
 use services::{MOUNT_PORT, Services};
 
 use crate::{
+    agent_link::Link,
     error::{Error, Result},
-    link::Link,
     steps::{Steps, boottime_ns},
     system::{mount_with, read, write},
 };

@@ -12,8 +12,8 @@ use std::{
 
 use super::rpc::{self, Exported};
 use crate::{
+    agent_link,
     error::{Error, Result},
-    link,
 };
 
 /// Where the kernel first looks for a port mapper (net/sunrpc/rpcb_clnt.c).
@@ -64,7 +64,7 @@ impl Services {
                         .map_err(Error::system("start a thread"))
                 });
                 if let Err(error) = accepted {
-                    link::fail(&error);
+                    agent_link::fail(&error);
                 }
             }
         };

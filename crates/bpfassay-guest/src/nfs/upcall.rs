@@ -21,8 +21,8 @@ use rustix::{
 
 use super::channel::{Cache, Export};
 use crate::{
+    agent_link::{self, wait_readable},
     error::{Error, Result},
-    link::{self, wait_readable},
 };
 
 /// Mount point of rpc_pipefs.
@@ -41,7 +41,7 @@ pub(crate) fn start(export: Export<'static>) -> Result<()> {
     let mut server = Server::new(export)?;
     let run = move || match server.run() {
         Ok(never) => match never {},
-        Err(error) => link::fail(&error),
+        Err(error) => agent_link::fail(&error),
     };
     thread::Builder::new().name("upcalls".to_owned()).spawn(run).map_err(Error::system("start a thread"))?;
     Ok(())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Parses files of /proc that the agent reads.
 
-pub(crate) mod activity;
+pub(crate) mod cpu_activity;
 pub(crate) mod idle;
 pub(crate) mod meminfo;
 pub(crate) mod mountinfo;

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use bpfassay_protocol::{mangle::unescape, message::MountFacts, tracer::Device};
+use bpfassay_protocol::{mangle::unescape, message::MountFacts, tracer_messages::Device};
 use rustix::process::Pid;
 
 use crate::error::{Error, Result};

@@ -16,7 +16,7 @@ use std::{
 };
 
 use super::wire::{self, Ended, Request};
-use crate::power;
+use crate::power_off;
 
 /// First argument of a process that attends.
 pub(super) const NAME: &str = "attend";
@@ -33,7 +33,7 @@ enum Progress {
 /// Attends on the socket with the number `socket`.
 pub(super) fn main(socket: &str) -> ExitCode {
     let Ok(number @ 3..) = socket.parse::<i32>() else {
-        power::say("the number of a socket is missing");
+        power_off::say("the number of a socket is missing");
         return ExitCode::from(2);
     };
     // SAFETY: the agent has opened it for this process alone, and nothing here has used it yet.
@@ -41,7 +41,7 @@ pub(super) fn main(socket: &str) -> ExitCode {
     match attend(listener) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            power::say(&problem);
+            power_off::say(&problem);
             ExitCode::FAILURE
         }
     }
@@ -99,8 +99,8 @@ fn check(progress: &Receiver<Progress>) -> Result<(), String> {
 fn serve(mut stream: TcpStream, progress: &Sender<Progress>) {
     let command = match wire::receive(&stream) {
         Ok(Request::Run(command)) => command,
-        Ok(Request::Hold) => return power::say("a second agent holds this node"),
-        Err(error) => return power::say(&format!("a request of the launcher cannot be read: {error}")),
+        Ok(Request::Hold) => return power_off::say("a second agent holds this node"),
+        Err(error) => return power_off::say(&format!("a request of the launcher cannot be read: {error}")),
     };
     // The receiver lives as long as this process.
     let _ = progress.send(Progress::Began);
@@ -116,13 +116,13 @@ fn run(command: &str) -> u8 {
         let mut words = words.into_iter();
         Some((words.next()?, words.collect::<Vec<String>>()))
     }) else {
-        power::say(&format!("no command: {command:?}"));
+        power_off::say(&format!("no command: {command:?}"));
         return NOT_STARTED;
     };
     match Command::new(&program).args(arguments).stdin(Stdio::null()).status() {
         Ok(status) => of_shell(status),
         Err(error) => {
-            power::say(&format!("cannot start {program}: {error}"));
+            power_off::say(&format!("cannot start {program}: {error}"));
             NOT_STARTED
         }
     }

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use bpfassay_protocol::{layout, nodes::Node};
+use bpfassay_protocol::{job_nodes::Node, layout};
 
 use super::{part::Ranks, remote};
 use crate::error::{Error, Result};

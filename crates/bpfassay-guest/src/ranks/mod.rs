@@ -19,7 +19,7 @@ use std::{
     process::ExitCode,
 };
 
-use bpfassay_protocol::{layout, nodes::Node};
+use bpfassay_protocol::{job_nodes::Node, layout};
 
 pub(crate) use self::{
     hosts::{HOSTS, RSH, launcher_environment, names},

@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::{
     job::{Program, Workload},
-    nodes::Node,
+    job_nodes::Node,
 };
 
 use super::rank;

@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     error::{Error, Result},
-    power,
+    power_off,
 };
 
 /// First argument of the process of a rank.
@@ -24,7 +24,7 @@ pub(super) fn main(directory: &str, program: &str, arguments: &[String]) -> Exit
         Ok(_) => Error::Spawn { program: program.to_owned(), source: Command::new(program).args(arguments).exec() },
         Err(source) => Error::file("make", path.display().to_string())(source),
     };
-    power::say(&bpfassay_protocol::with_causes(&error));
+    power_off::say(&bpfassay_protocol::with_causes(&error));
     ExitCode::from(127)
 }
 

@@ -3,10 +3,10 @@
 
 use std::{io, net::SocketAddr, process::ExitCode};
 
-use bpfassay_protocol::nodes::Node;
+use bpfassay_protocol::job_nodes::Node;
 
 use super::wire::{self, Ended, PORT, Request};
-use crate::power;
+use crate::power_off;
 
 /// First argument of such a process.
 pub(super) const NAME: &str = "remote";
@@ -17,13 +17,13 @@ const UNREACHED: u8 = 255;
 /// Runs `command` on the node with the name or address `host`, and exits with the command's status.
 pub(super) fn main(host: &str, command: &[String]) -> ExitCode {
     let Some(node) = named(host) else {
-        power::say(&format!("there is no node {host:?}"));
+        power_off::say(&format!("there is no node {host:?}"));
         return ExitCode::from(UNREACHED);
     };
     match run((node.address(), PORT).into(), command) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            power::say(&format!("cannot run a command on {}: {error}", node.name()));
+            power_off::say(&format!("cannot run a command on {}: {error}", node.name()));
             ExitCode::from(UNREACHED)
         }
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::compare::Facts;
+use super::state_comparison::Facts;
 
 /// How many readings are made. The closest one counts, because an emulated CPU can pause between
 /// reading two clocks.

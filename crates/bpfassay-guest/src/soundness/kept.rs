@@ -10,7 +10,7 @@ use std::{
 
 use rustix::process::Pid;
 
-use super::{compare::Facts, objects, processes, sources};
+use super::{objects, processes, sources, state_comparison::Facts};
 
 /// Facts by the name of their source.
 #[derive(Debug, Clone, Default)]

@@ -3,11 +3,11 @@
 //! measuring ends, and the tool that ran last is blamed.
 
 mod clocks;
-mod compare;
 mod kept;
 mod objects;
 mod processes;
 mod sources;
+mod state_comparison;
 
 use std::{
     thread,
@@ -16,8 +16,8 @@ use std::{
 
 pub(crate) use self::kept::{Kept, programs_of};
 use self::{
-    compare::{Facts, bounded, compare},
     sources::{SOURCES, Source, Stage},
+    state_comparison::{Facts, bounded, compare},
 };
 use crate::{children::Children, environment::Environment, error::Result};
 

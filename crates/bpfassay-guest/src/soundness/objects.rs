@@ -8,7 +8,7 @@ use std::{
 
 use bpfassay_protocol::with_causes;
 
-use super::compare::Facts;
+use super::state_comparison::Facts;
 use crate::bpf::{self, Kind};
 
 /// Files of tracefs that list, one per line, what was created, enabled or chosen, and the name for

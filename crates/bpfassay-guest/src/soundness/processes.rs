@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Display, fs};
 
-use super::compare::Facts;
+use super::state_comparison::Facts;
 use crate::proc::stat;
 
 /// Returns all processes that are not kernel threads, by process id, with their names.

@@ -7,9 +7,8 @@ use bpfassay_protocol::with_causes;
 use rustix::param::page_size;
 
 use super::{
-    clocks,
-    compare::{Facts, Tolerance},
-    objects, processes,
+    clocks, objects, processes,
+    state_comparison::{Facts, Tolerance},
 };
 use crate::{
     environment::Environment,

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfassay_protocol::tool::Endpoint;
+use bpfassay_protocol::tool_job::Endpoint;
 
 /// How long one response can take.
 const PATIENCE: Duration = Duration::from_secs(5);

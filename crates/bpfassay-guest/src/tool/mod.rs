@@ -5,10 +5,10 @@
 
 mod echo;
 pub(crate) mod endpoint;
-pub(crate) mod output;
-pub(crate) mod processes;
 mod strangers;
 mod terminal;
+pub(crate) mod tool_output;
+pub(crate) mod tool_processes;
 pub(crate) mod traces;
 
 use std::{
@@ -20,8 +20,8 @@ use std::{
 
 use bpfassay_protocol::{
     nanoseconds,
-    tool::{self, BpfObject, Ready, Reference, Source, Tool, ToolFigures},
-    tracer::{ProgramStatistics, Refusal, Sample, Step},
+    tool_job::{self, BpfObject, Ready, Reference, Source, Tool, ToolFigures},
+    tracer_messages::{ProgramStatistics, Refusal, Sample, Step},
 };
 use rustix::{
     event::{PollFd, PollFlags},
@@ -30,18 +30,18 @@ use rustix::{
 };
 
 use self::{
-    output::{Output, ReadyPattern, Streams},
     strangers::Held,
+    tool_output::{Output, ReadyPattern, Streams},
     traces::Traces,
 };
 use crate::{
+    agent_link::wait_readable,
     bpf::{self, Kind},
     cgroup::Cgroup,
     children::{Children, ended_how, pid_of},
     environment::Environment,
     error::{Error, Result},
-    link::wait_readable,
-    mounts::Namespace,
+    namespace_mounts::Namespace,
     steps::monotonic_ns,
     workload::{PATH, spawn_in},
 };
@@ -89,7 +89,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `tool` in a cgroup named `name` at `environment` and waits until it is ready. If
+    /// Starts `tool_job` in a cgroup named `name` at `environment` and waits until it is ready. If
     /// `statistics`, the kernel keeps statistics of programs in the meantime.
     pub(crate) fn start(
         tool: &Tool,
@@ -278,17 +278,17 @@ impl Running {
         self.figures.programs = bpf::objects(Kind::Program, now.programs_since(&self.before))?;
         self.figures.maps = bpf::objects(Kind::Map, now.maps_since(&self.before))?;
         self.figures.links = now.links_since(&self.before);
-        self.figures.resident_bytes[0] = processes::resident(&self.cgroup)?;
-        self.figures.processor_us.ready = processes::processor_us(&self.cgroup)?;
+        self.figures.resident_bytes[0] = tool_processes::resident(&self.cgroup)?;
+        self.figures.processor_us.ready = tool_processes::processor_us(&self.cgroup)?;
         Ok(())
     }
 
     /// Waits for a while, to see what the tool does without a workload.
     pub(crate) fn idle(&mut self) -> Result<()> {
         let begun = Instant::now();
-        self.figures.processor_us.ready = processes::processor_us(&self.cgroup)?;
+        self.figures.processor_us.ready = tool_processes::processor_us(&self.cgroup)?;
         self.rest(IDLE)?;
-        self.figures.processor_us.idle = processes::processor_us(&self.cgroup)?;
+        self.figures.processor_us.idle = tool_processes::processor_us(&self.cgroup)?;
         self.figures.processor_us.idle_ns = nanoseconds(begun.elapsed());
         Ok(())
     }
@@ -367,7 +367,7 @@ impl Running {
         Some(interval.saturating_sub(self.asked.elapsed()))
     }
 
-    fn endpoints(&self) -> impl Iterator<Item = &tool::Endpoint> {
+    fn endpoints(&self) -> impl Iterator<Item = &tool_job::Endpoint> {
         self.tool.endpoint.iter().chain(&self.tool.more_endpoints)
     }
 
@@ -408,8 +408,8 @@ impl Running {
             self.end(children)?;
             return Err(error);
         }
-        self.figures.resident_bytes[1] = processes::resident(&self.cgroup)?;
-        self.figures.processor_us.stopped = processes::processor_us(&self.cgroup)?;
+        self.figures.resident_bytes[1] = tool_processes::resident(&self.cgroup)?;
+        self.figures.processor_us.stopped = tool_processes::processor_us(&self.cgroup)?;
         let programs = self.programs()?;
         self.figures.recursion_misses = bpf::recursion_misses(programs.iter().copied())?;
         self.figures.missed_probes = bpf::missed_probes(self.links()?)?;
@@ -486,13 +486,13 @@ impl Running {
     }
 }
 
-const fn signal(signal: tool::Signal) -> Signal {
+const fn signal(signal: tool_job::Signal) -> Signal {
     match signal {
-        tool::Signal::Int => Signal::INT,
-        tool::Signal::Term => Signal::TERM,
-        tool::Signal::Quit => Signal::QUIT,
-        tool::Signal::Hup => Signal::HUP,
-        tool::Signal::Usr1 => Signal::USR1,
-        tool::Signal::Kill => Signal::KILL,
+        tool_job::Signal::Int => Signal::INT,
+        tool_job::Signal::Term => Signal::TERM,
+        tool_job::Signal::Quit => Signal::QUIT,
+        tool_job::Signal::Hup => Signal::HUP,
+        tool_job::Signal::Usr1 => Signal::USR1,
+        tool_job::Signal::Kill => Signal::KILL,
     }
 }

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use bpfassay_protocol::tool::{BpfObject, LeftBehind};
+use bpfassay_protocol::tool_job::{BpfObject, LeftBehind};
 
 use super::strangers::Held;
 use crate::{

@@ -34,7 +34,7 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     // arch/arm64/include/asm/ptrace.h (6.12): `regs[0]` to `regs[7]`.
     argument_offsets: &[0, 8, 16, 24, 32, 40, 48, 56],
     syscall_arguments: ["pt_regs.orig_x0", "pt_regs.regs+8", "pt_regs.regs+16"],
-    markers: super::markers::AARCH64,
+    markers: super::marker_instructions::AARCH64,
     behind_ftrace_site: None,
     static_programs_move: false,
     current_task_needs_jit: false,

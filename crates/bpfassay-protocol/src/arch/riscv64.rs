@@ -43,7 +43,7 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     // arch/riscv/include/asm/ptrace.h (6.12): `a0`, the eleventh register, to `a7`.
     argument_offsets: &[80, 88, 96, 104, 112, 120, 128, 136],
     syscall_arguments: ["pt_regs.orig_a0", "pt_regs.a1", "pt_regs.a2"],
-    markers: super::markers::RISCV64,
+    markers: super::marker_instructions::RISCV64,
     // The first eight bytes of a function are its ftrace site (`auipc` and `jalr`, or no-ops).
     // Linux 6.12 refuses kprobes on the site with EINVAL and does not use ftrace for them; 7.2
     // accepts them. The next instruction is the first of the function proper: arguments are still

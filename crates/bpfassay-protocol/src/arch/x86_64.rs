@@ -39,7 +39,7 @@ pub(super) const FACTS: ArchFacts = ArchFacts {
     // arch/x86/include/asm/ptrace.h (6.12) and the System V ABI: di, si, dx, cx, r8, r9.
     argument_offsets: &[112, 104, 96, 88, 72, 64],
     syscall_arguments: ["pt_regs.di", "pt_regs.si", "pt_regs.dx"],
-    markers: super::markers::X86_64,
+    markers: super::marker_instructions::X86_64,
     behind_ftrace_site: None,
     static_programs_move: true,
     current_task_needs_jit: false,

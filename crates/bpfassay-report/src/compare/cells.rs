@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use bpfassay_protocol::Arch;
-use bpfassay_stats::{Effect, StatsError, gate::Change};
+use bpfassay_stats::{Effect, StatsError, gate_decision::Change};
 use bpfassay_study::{Clock, Target};
 
 use super::{CellComparison, Claim, Fate, Measure, MetricComparison, Question, Ratio, direct, programs};

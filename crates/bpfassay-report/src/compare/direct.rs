@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_stats::gate::Change;
+use bpfassay_stats::gate_decision::Change;
 use serde::{Deserialize, Serialize};
 
 use crate::derive::direct::OF_SEEDS;

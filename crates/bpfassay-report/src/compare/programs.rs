@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_protocol::tool::ProgramCode;
+use bpfassay_protocol::tool_job::ProgramCode;
 use bpfassay_results::{CellResult, Loaded};
 use bpfassay_study::Clock;
 use serde::{Deserialize, Serialize};

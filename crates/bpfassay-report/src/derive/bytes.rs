@@ -6,7 +6,7 @@ use bpfassay_protocol::{
     message::{Interval, MountFacts, MountStats, Reading, RunFigures, WorkloadPhase},
     operation::{Direction, Totals},
     probe::Probe,
-    tracer::{self, CounterRow, Device},
+    tracer_messages::{self, CounterRow, Device},
 };
 use bpfassay_study::{Interface, PhaseReport};
 
@@ -201,7 +201,7 @@ fn counted_on(figures: &RunFigures, operation: Operation, interval: &Interval, m
     }
     counted_by(figures, operation, interval, |reading| {
         let rows = &reading.tracer.as_ref()?.rows;
-        let of_mount = tracer::sum(rows, |row| is_own(&row) && row.mount == mount.id);
+        let of_mount = tracer_messages::sum(rows, |row| is_own(&row) && row.mount == mount.id);
         Some(of_mount.get(&operation).copied().unwrap_or_default())
     })
 }
@@ -237,12 +237,12 @@ fn counted(figures: &RunFigures, operation: Operation, reading: &Reading) -> Opt
 /// device: calls by path that failed before there was a file, and all calls for a probe that does
 /// not follow paths. In the workload's cgroup and between its barriers, they belong to the
 /// workload.
-pub(super) fn of_key(figures: &RunFigures, operation: Operation, sample: &tracer::Sample) -> Totals {
+pub(super) fn of_key(figures: &RunFigures, operation: Operation, sample: &tracer_messages::Sample) -> Totals {
     let anywhere = !figures.probe.probe.distinguishes_mounts();
     let is_there = |device| {
         anywhere || device == figures.mount.device || device == Device::UNKNOWN && operation.direction().is_none()
     };
-    tracer::sum(&sample.rows, |row| row.cgroup == figures.cgroup && is_there(row.device))
+    tracer_messages::sum(&sample.rows, |row| row.cgroup == figures.cgroup && is_there(row.device))
         .get(&operation)
         .copied()
         .unwrap_or_default()

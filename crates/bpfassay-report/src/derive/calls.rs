@@ -3,7 +3,7 @@
 //! close.
 
 use bpfassay_protocol::{
-    calls::CallTimes,
+    call_list::CallTimes,
     message::{RunFigures, WorkloadPhase},
 };
 use bpfassay_results::{Figure, NO_CALL_TIMES, RunMetric, Work};

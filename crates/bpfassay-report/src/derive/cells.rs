@@ -92,7 +92,7 @@ fn derive_cell(
         metrics,
         accuracy,
         findings: super::findings::derive(&runs),
-        tool_result: super::tool::derive(plan, context.provenance, cell, all),
+        tool_result: super::tool_results::derive(plan, context.provenance, cell, all),
         code_coverage: if cell.is_baseline() { None } else { context.coverages.of_cell(&runs) },
     }
 }

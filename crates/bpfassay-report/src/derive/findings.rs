@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Collects the pitfalls that the tracer found, per cell.
 
-use bpfassay_protocol::finding::Finding;
+use bpfassay_protocol::finding_name::Finding;
 
 use bpfassay_results::{CellFinding, Outcome, RunResult};
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bpfassay_stats::{
     Adjustment, Effect, Estimate, StatsError, Verdict,
     equivalence::Equivalence,
-    gate::{GateEvidence, verdicts},
+    gate_decision::{GateEvidence, verdicts},
 };
 use bpfassay_study::{Budget, BudgetFigure, Correction, Gate, MetricName, Plan, Share};
 use bpfassay_tool::finding::{self, Kind};
@@ -16,7 +16,7 @@ use super::{
     direct,
     levels::LEVEL,
     pairs::{accuracy_of, observations},
-    tool::is_timed,
+    tool_results::is_timed,
 };
 use crate::labels;
 use bpfassay_results::{

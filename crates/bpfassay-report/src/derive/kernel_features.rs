@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use bpfassay_protocol::{
     Operation, ProbeConfiguration,
-    feature::{Feature, FeatureKind, Support},
+    kernel_feature::{Feature, FeatureKind, Support},
     message::RunFigures,
-    tracer::Attached,
+    tracer_messages::Attached,
 };
 use bpfassay_study::{ExpectedFeature, Plan, Series, Target};
 
@@ -266,7 +266,7 @@ const fn farther(left: i64, right: i64) -> i64 {
 }
 
 fn programs(attached: &Attached) -> ProgramFacts {
-    let sum = |of: fn(&bpfassay_protocol::tracer::Program) -> u32| {
+    let sum = |of: fn(&bpfassay_protocol::tracer_messages::Program) -> u32| {
         attached.programs.iter().map(|program| u64::from(of(program))).sum()
     };
     ProgramFacts {

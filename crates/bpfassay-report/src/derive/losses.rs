@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Losses of a tracer.
 
-use bpfassay_protocol::{message::RunFigures, tracer};
+use bpfassay_protocol::{message::RunFigures, tracer_messages};
 use bpfassay_results::Figure;
 
 /// Returns the events that the tracer reports as lost over the whole run.
-pub(super) fn of(figures: &RunFigures) -> Figure<tracer::Losses> {
+pub(super) fn of(figures: &RunFigures) -> Figure<tracer_messages::Losses> {
     match (&figures.whole.after.tracer, figures.probe.is_baseline()) {
         (_, true) => Figure::missing("the baseline attaches nothing"),
         (Some(sample), false) => Figure::Value(sample.losses.clone()),

@@ -4,7 +4,7 @@
 use bpfassay_protocol::{
     Operation,
     message::{RunFigures, WorkloadPhase},
-    tracer,
+    tracer_messages,
 };
 use bpfassay_stats::{
     relative_error,
@@ -13,7 +13,7 @@ use bpfassay_stats::{
 };
 use bpfassay_study::{Cell, Metric, PhaseReport, Plan};
 
-use super::{bytes, calls, cost, coverage, events, losses, nodes, pairs::run_metric};
+use super::{boot_coverage, bytes, calls, cost, losses, lost_events, nodes, pairs::run_metric};
 use bpfassay_results::{
     Figure, Outcome, RepetitionAccuracy, RepetitionMetric, RunAccuracy, RunDerived, RunMetric, RunRecord,
 };
@@ -29,8 +29,8 @@ pub(super) fn derive(plan: &Plan, cell: &Cell, record: &RunRecord) -> Option<Run
     }
     let kind = plan.study.workload(&cell.case)?;
     let losses = losses::of(figures);
-    let events = events::derive(figures);
-    let coverage = if kind.bytes_per_path().is_some() { coverage::derive(figures) } else { Vec::new() };
+    let events = lost_events::derive(figures);
+    let coverage = if kind.bytes_per_path().is_some() { boot_coverage::derive(figures) } else { Vec::new() };
     if !kind.counts_bytes() {
         let outcome = bpfassay_study::MetricInput {
             summary: &figures.summary,
@@ -281,7 +281,7 @@ fn sampled(
 /// represent a permanent monitor. Outside the run, the workload's counters stay at the values read
 /// at both ends.
 pub(crate) fn readings(figures: &RunFigures, operation: Operation, interval_ms: u64) -> Vec<CounterReading> {
-    let reading = |sample: &tracer::Sample| CounterReading {
+    let reading = |sample: &tracer_messages::Sample| CounterReading {
         at_ns: sample.monotonic_ns,
         bytes: bytes::of_key(figures, operation, sample).bytes,
     };

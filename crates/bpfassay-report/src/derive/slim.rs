@@ -9,7 +9,7 @@ use std::{
 
 use bpfassay_protocol::{
     message::{Interval, MountFacts, PhaseActivity, Reading, RunFigures, WorkloadPhase},
-    tracer::Program,
+    tracer_messages::Program,
 };
 use bpfassay_results::{Outcome, RunRecord, RunResult};
 use bpfassay_study::{Cell, Plan};

@@ -7,7 +7,7 @@ mod programs;
 
 use std::collections::BTreeSet;
 
-use bpfassay_stats::gate::Change;
+use bpfassay_stats::gate_decision::Change;
 use bpfassay_study::Clock;
 
 use super::{

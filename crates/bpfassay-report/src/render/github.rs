@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Annotations and the summary of a job for GitHub Actions, and for forges that understand both.
 
-mod summary;
+mod job_summary;
 
 use std::collections::HashMap;
 
@@ -95,7 +95,7 @@ pub fn github(results: &Results) -> Github {
     }
     let title = format!("bpfassay, study {}", results.plan.title());
     push(&mut annotations, Level::Notice, &title, &[standing(results).words]);
-    Github { annotations: finished(annotations), summary: finished(summary::summary(results)) }
+    Github { annotations: finished(annotations), summary: finished(job_summary::summary(results)) }
 }
 
 fn push(text: &mut String, level: Level, title: &str, lines: &[String]) {

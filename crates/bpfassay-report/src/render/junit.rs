@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use bpfassay_stats::gate::Change;
+use bpfassay_stats::gate_decision::Change;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::{

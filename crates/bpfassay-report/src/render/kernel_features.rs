@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The matrix "works, breaks, differs", before it is text or Markdown.
 
-mod lay_out;
+mod feature_layout;
 
 use std::collections::BTreeSet;
 
-use bpfassay_protocol::feature::Support;
+use bpfassay_protocol::kernel_feature::Support;
 use bpfassay_study::{ExpectedFeature, Target};
 
-pub(super) use self::lay_out::text;
+pub(super) use self::feature_layout::text;
 use super::{
     study,
     table::{Remarks, TextTable},

@@ -2,7 +2,7 @@
 //! The columns for loaded programs in tables: how the verifier and the JIT compiler treated each
 //! program.
 
-use bpfassay_protocol::tool::ProgramCode;
+use bpfassay_protocol::tool_job::ProgramCode;
 
 pub(super) const COLUMNS: [&str; 5] = ["verified", "states", "peak", "xlated", "JITed [B]"];
 

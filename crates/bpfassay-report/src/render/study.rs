@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use bpfassay_protocol::tool::BpfObject;
+use bpfassay_protocol::tool_job::BpfObject;
 use bpfassay_study::{Cell, Clock, MetricName};
 
 use super::result_summary;

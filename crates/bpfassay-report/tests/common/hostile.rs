@@ -66,7 +66,11 @@ pub(crate) fn subjects() -> Vec<(&'static str, Results)> {
         // A refusal that is not expected.
         (_, Outcome::Refused(_)) => {
             let verifier = Some("R1 invalid mem access".to_owned());
-            Outcome::Refused(bpfassay_protocol::tracer::Refusal { errno: Some(7), verifier, ..not_supported() })
+            Outcome::Refused(bpfassay_protocol::tracer_messages::Refusal {
+                errno: Some(7),
+                verifier,
+                ..not_supported()
+            })
         }
         (_, outcome) => outcome,
     });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Made-up results with more content than the plain study.
 
-use bpfassay_protocol::{Arch, probe::Probe, tool::ToolFigures};
+use bpfassay_protocol::{Arch, probe::Probe, tool_job::ToolFigures};
 use bpfassay_report::derive;
 use bpfassay_results::{JournalEntry, Outcome, Results};
 use bpfassay_study::{Clock, Gate, Study, Target};

@@ -4,7 +4,7 @@
 
 use bpfassay_protocol::{
     Arch, Operation,
-    feature::{Feature, FeatureKind, Support},
+    kernel_feature::{Feature, FeatureKind, Support},
     message::RunFigures,
     probe::Probe,
 };
@@ -63,9 +63,10 @@ fn exact(probe: Probe) -> RunFigures {
     let (cgroup, device) = (figures.cgroup, figures.mount.device);
     for phase in &mut figures.phases {
         for operation in [Operation::Read, Operation::Write] {
-            let of = |sample: &bpfassay_protocol::tracer::Sample| {
-                let ours = |row: &bpfassay_protocol::tracer::CounterRow| row.cgroup == cgroup && row.device == device;
-                bpfassay_protocol::tracer::sum(&sample.rows, ours).get(&operation).copied().unwrap_or_default()
+            let of = |sample: &bpfassay_protocol::tracer_messages::Sample| {
+                let ours =
+                    |row: &bpfassay_protocol::tracer_messages::CounterRow| row.cgroup == cgroup && row.device == device;
+                bpfassay_protocol::tracer_messages::sum(&sample.rows, ours).get(&operation).copied().unwrap_or_default()
             };
             if let (Some(before), Some(after)) = (&phase.interval.before.tracer, &phase.interval.after.tracer) {
                 phase.moved.insert(operation, of(after) - of(before));

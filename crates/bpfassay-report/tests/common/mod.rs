@@ -25,7 +25,7 @@ use bpfassay_protocol::{
     message::{GuestFacts, Interval, MountFacts, MountStats, Phase, Reading, RunFigures, WorkloadPhase},
     operation::Totals,
     probe::Probe,
-    tracer::{Attached, CounterRow, Device, Ended, Losses, Program, Refusal, Sample, Step},
+    tracer_messages::{Attached, CounterRow, Device, Ended, Losses, Program, Refusal, Sample, Step},
 };
 use bpfassay_results::{
     BlockEnded, BlockStarted, BootVerdict, FailureKind, GuestReady, JOURNAL_VERSION, JournalContents, JournalEntry,

@@ -9,7 +9,7 @@ use bpfassay_protocol::{
     message::{Interval, Reading, RunFigures, WorkloadPhase},
     operation::Totals,
     probe::Probe,
-    tracer::{CounterRow, Sample},
+    tracer_messages::{CounterRow, Sample},
 };
 use bpfassay_report::derive;
 use bpfassay_results::{JournalContents, Outcome, Results};

@@ -8,7 +8,7 @@
 )]
 
 use bpfassay_protocol::{
-    calls::{CallDistribution, CallTimes},
+    call_list::{CallDistribution, CallTimes},
     probe::Probe,
 };
 use bpfassay_report::{
@@ -18,7 +18,7 @@ use bpfassay_report::{
     trend::{Quantity, trend},
 };
 use bpfassay_results::{CellMetric, Outcome, Results};
-use bpfassay_stats::{Verdict, gate::Change};
+use bpfassay_stats::{Verdict, gate_decision::Change};
 use bpfassay_study::{Clock, Gate, Study};
 
 use crate::common::{contents, figures, study};

@@ -164,7 +164,7 @@ fn a_guest_that_takes_many_runs_with_it_is_one_annotation() {
 fn many(times: usize) -> Results {
     let mut results = derive(&contents(&study(None, 3, 1), |block, run| match outcome(block, run) {
         Outcome::Refused(_) => {
-            Outcome::Refused(bpfassay_protocol::tracer::Refusal { errno: Some(7), ..not_supported() })
+            Outcome::Refused(bpfassay_protocol::tracer_messages::Refusal { errno: Some(7), ..not_supported() })
         }
         outcome => outcome,
     }));

@@ -9,7 +9,7 @@
 
 use bpfassay_protocol::{
     Operation,
-    finding::{Finding, Pitfall},
+    finding_name::{Finding, Pitfall},
     job::Scheduling,
     probe::Probe,
 };
@@ -20,7 +20,7 @@ use bpfassay_report::{
     trend::trend,
 };
 use bpfassay_results::{Outcome, Pooled, Results};
-use bpfassay_stats::gate::Change;
+use bpfassay_stats::gate_decision::Change;
 use bpfassay_study::{Block, Clock, PlannedRun, Study, Target};
 
 use crate::common::{contents, figures, not_supported, outcome, study, study_of};

@@ -8,7 +8,7 @@
 )]
 
 use bpfassay_protocol::{
-    Arch, ProbeConfiguration, job::IorEngine, probe::Probe, tool::Tool, tracer::ProgramStatistics,
+    Arch, ProbeConfiguration, job::IorEngine, probe::Probe, tool_job::Tool, tracer_messages::ProgramStatistics,
 };
 use bpfassay_report::{
     compare::{Question, compare},
@@ -16,7 +16,7 @@ use bpfassay_report::{
     render::{Style, html, markdown, text},
 };
 use bpfassay_results::{Basis, CellMetric, Cost, Demand, Figure, Outcome, Results, SamplingEnd};
-use bpfassay_stats::{Bounds, Verdict, gate::Change, random::Generator};
+use bpfassay_stats::{Bounds, Verdict, gate_decision::Change, random::Generator};
 use bpfassay_study::{
     Available, Clock, EngineChoice, Gate, Interface, Narrowing, Plan, Study, Target, WorkloadKind, expand,
 };

@@ -308,7 +308,9 @@ fn a_summary_that_is_none_leaves_exact_bytes_and_reasons() {
 fn refusals_are_expected_only_as_declared() {
     let attach = |errno| {
         let results = derive(&contents(&study(None, 1, 1), |block, run| match outcome(block, run) {
-            Outcome::Refused(refusal) => Outcome::Refused(bpfassay_protocol::tracer::Refusal { errno, ..refusal }),
+            Outcome::Refused(refusal) => {
+                Outcome::Refused(bpfassay_protocol::tracer_messages::Refusal { errno, ..refusal })
+            }
             other => other,
         }));
         results.cells.into_iter().find(|cell| cell.cell == "aarch64_6.1_w_nfs4.2_fexit").unwrap().attach

@@ -20,7 +20,7 @@ use bpfassay_results::{
     CellMetric, Direct, Figure, FunctionCount, Instructions, JournalContents, JournalEntry, Outcome, PhaseCount,
     Results, Role, RunCount, RunResult,
 };
-use bpfassay_stats::{Verdict, gate::Change};
+use bpfassay_stats::{Verdict, gate_decision::Change};
 use bpfassay_study::{Clock, Gate, PlannedRun, Study};
 
 use crate::common::{contents, figures, pprof::read, quick, study};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The first lines of a report claim no more than the runs show.
 
-use bpfassay_protocol::{Operation, probe::Probe, tracer::Losses};
+use bpfassay_protocol::{Operation, probe::Probe, tracer_messages::Losses};
 use bpfassay_report::{
     derive,
     render::{Style, text},

@@ -16,7 +16,7 @@ use std::{
 };
 
 use bpfassay_report::{
-    check::{Soundness, check},
+    check_results::{Soundness, check},
     derive,
 };
 use bpfassay_results::{

@@ -7,7 +7,7 @@
     reason = "helpers of tests; clippy.toml spares only the test functions themselves"
 )]
 
-use bpfassay_protocol::{Operation, feature::FeatureKind, operation::Totals, probe::Probe};
+use bpfassay_protocol::{Operation, kernel_feature::FeatureKind, operation::Totals, probe::Probe};
 use bpfassay_report::{
     derive,
     render::{Style, markdown, text},

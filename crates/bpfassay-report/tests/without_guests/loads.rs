@@ -8,8 +8,8 @@
 )]
 
 use bpfassay_protocol::{
-    object::{LoadedObject, ObjectLine, VerifiedProgram},
-    tool::{BpfObject, OutputPiece, ProgramCode, Source, ToolFigures, VerifierStatistics},
+    loaded_object::{LoadedObject, ObjectLine, VerifiedProgram},
+    tool_job::{BpfObject, OutputPiece, ProgramCode, Source, ToolFigures, VerifierStatistics},
 };
 use bpfassay_report::{
     compare::{Question, compare},

@@ -11,7 +11,7 @@
 use bpfassay_protocol::{
     Operation,
     message::{Interval, RunFigures},
-    tracer::Losses,
+    tracer_messages::Losses,
 };
 use bpfassay_report::{
     derive,

@@ -14,7 +14,7 @@ use bpfassay_protocol::{
     message::{Interval, Reading, RunFigures, WorkloadPhase},
     operation::Totals,
     program_set::{EventRow, ProgramEvent},
-    tracer::Sample,
+    tracer_messages::Sample,
 };
 use bpfassay_report::{
     derive,

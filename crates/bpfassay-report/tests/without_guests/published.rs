@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use bpfassay_report::{
-    check::{Soundness, check},
+    check_results::{Soundness, check},
     overheads_again,
 };
 use bpfassay_results::{Figure, Overhead, Results, file};

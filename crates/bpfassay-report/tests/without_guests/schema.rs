@@ -12,7 +12,7 @@ use std::path::Path;
 use bpfassay_report::derive;
 use bpfassay_results::{
     ResultsError, file,
-    schema::{events_schema, results_schema},
+    results_schema::{events_schema, results_schema},
 };
 
 use crate::common::{contents, outcome, quick, study};

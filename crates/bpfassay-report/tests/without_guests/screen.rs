@@ -4,7 +4,7 @@
 
 use bpfassay_protocol::Arch;
 use bpfassay_report::{
-    check::check,
+    check_results::check,
     derive,
     render::{Screen, github, html, markdown, screen},
 };

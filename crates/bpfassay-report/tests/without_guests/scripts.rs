@@ -19,7 +19,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bpfassay_protocol::tracer::ProgramStatistics;
+use bpfassay_protocol::tracer_messages::ProgramStatistics;
 use bpfassay_report::derive;
 use bpfassay_results::{Outcome, Results};
 use bpfassay_study::{Clock, Study};

@@ -11,7 +11,7 @@ use std::{cell::Cell, collections::BTreeMap};
 
 use bpfassay_protocol::{
     Arch,
-    finding::{Finding, Pitfall},
+    finding_name::{Finding, Pitfall},
     message::{Phase, PhaseActivity, WarmUp},
     probe::Probe,
 };

@@ -11,7 +11,7 @@ use std::{
 use lzma_rust2::XzReader;
 
 use super::{FILE_NAME, MAX_FILE, PACKED_NAME, ResultsError};
-use crate::{directory::OpenDirectory, disk};
+use crate::{directory::OpenDirectory, disk_space};
 
 /// Memory limit for decompression, in KiB: four times what `xz -9` needs.
 const MAX_MEMORY: u32 = 256 << 10;
@@ -56,7 +56,7 @@ impl ContentRange {
         let failed = |source| self.error(source);
         let file = match &self.within {
             Some((directory, name)) => directory.read(name),
-            None => disk::regular(&self.path),
+            None => disk_space::regular(&self.path),
         };
         let file = file.map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
@@ -90,7 +90,9 @@ impl ContentRange {
     pub(super) fn error(&self, source: io::Error) -> ResultsError {
         match source.raw_os_error() {
             None if source.kind() == io::ErrorKind::FileTooLarge => ResultsError::Unpacks { path: self.path.clone() },
-            None if self.is_packed && !disk::is_no_file(&source) => ResultsError::Damaged { path: self.path.clone() },
+            None if self.is_packed && !disk_space::is_no_file(&source) => {
+                ResultsError::Damaged { path: self.path.clone() }
+            }
             _ => ResultsError::io("read", &self.path, source),
         }
     }

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet, hash_map};
 
-use bpfassay_protocol::tracer::Refusal;
+use bpfassay_protocol::tracer_messages::Refusal;
 use bpfassay_study::{Block, Plan, PlannedRun};
 
 use crate::{BlockEnded, BootVerdict, FailureKind, JournalEntry, Outcome, RunRecord};

@@ -18,7 +18,7 @@ use twox_hash::XxHash3_128;
 
 use super::{
     FILE_NAME, JournalContents, JournalError, MAX_FILE,
-    read::{self, EntryText},
+    read_journal::{self, EntryText},
 };
 use crate::{
     JournalEntry, RunRecord,
@@ -88,7 +88,7 @@ impl Texts {
             };
             (make(plan, entry), text)
         };
-        let contents = read::read_each(&path, journal, MAX_FILE, &make, |entry, (of_entry, text)| {
+        let contents = read_journal::read_each(&path, journal, MAX_FILE, &make, |entry, (of_entry, text)| {
             let text = text.transpose().map_err(|source| JournalError::Json { path: path.clone(), source })?;
             let place = text.map(|text| texts.keep(directory, text)).transpose();
             keep(entry, of_entry, place.map_err(|source| JournalError::io("append to", &path, source))?);
@@ -125,7 +125,7 @@ impl Texts {
         make: impl Fn(String) -> T + Sync,
         mut take: impl FnMut(Result<T, JournalError>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let makers = read::threads(MOST_MAKERS);
+        let makers = read_journal::threads(MOST_MAKERS);
         thread::scope(|scope| {
             let made: Vec<_> = (0..makers)
                 .map(|first| {
@@ -190,7 +190,7 @@ fn spool(directory: &OpenDirectory) -> io::Result<File> {
 mod tests {
     use std::fs;
 
-    use bpfassay_protocol::tracer::{Refusal, Step};
+    use bpfassay_protocol::tracer_messages::{Refusal, Step};
     use bpfassay_study::Available;
 
     use super::*;

@@ -15,7 +15,8 @@ use std::{
 use serde::Serialize;
 
 use super::{
-    FILE_NAME, JournalContents, JournalDigest, JournalError, MAX_FILE, MAX_HEADER, MAX_LINE, TORN_FILE_NAME, read,
+    FILE_NAME, JournalContents, JournalDigest, JournalError, MAX_FILE, MAX_HEADER, MAX_LINE, TORN_FILE_NAME,
+    read_journal,
 };
 use crate::{
     JournalEntry, JournalHeader,
@@ -139,7 +140,7 @@ impl Journal {
         };
         let mut file = directory.append(FILE_NAME).map_err(io("open", &path))?;
         lock(&file, &path)?;
-        let contents = read::read_file(&path, file.try_clone().map_err(io("read", &path))?, MAX_FILE)?;
+        let contents = read_journal::read_file(&path, file.try_clone().map_err(io("read", &path))?, MAX_FILE)?;
         if let Some(torn) = &contents.torn {
             let length = file.metadata().map_err(io("read", &path))?.len();
             let whole = length - torn.bytes as u64;

@@ -7,7 +7,7 @@ use bpfassay_protocol::with_causes;
 use bpfassay_results::{JournalEntry, Provenance, ToDo, provenance::HostFacts};
 use bpfassay_study::{Block, Clock, Plan};
 
-use super::{BlockStore, BlockStoreError, StoreKey, block_records::BlockRecords, key::key, store::LookedUp};
+use super::{BlockStore, BlockStoreError, StoreKey, block_records::BlockRecords, key::key, store_records::LookedUp};
 use crate::{HostSetup, block::command};
 
 /// A store of blocks, and how a run uses it.

@@ -18,7 +18,9 @@ use bpfassay_testbed::{
 };
 use bpfassay_vm::{Accelerator, AcceleratorChoice, Confinement, Qemu, QemuVersion};
 
-use super::{BlockReuse, BlockStore, RunStore, StoreKey, StorePlace, block_records::BlockRecords, store::LookedUp};
+use super::{
+    BlockReuse, BlockStore, RunStore, StoreKey, StorePlace, block_records::BlockRecords, store_records::LookedUp,
+};
 use crate::{
     HostSetup, block,
     merge::tests::{measured, whole_plan},

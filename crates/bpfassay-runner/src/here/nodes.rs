@@ -2,7 +2,7 @@
 //! Several nodes of a cluster that measure together: agents with tracers, and IOR across them.
 //!
 //! The command runs on the first node of a Slurm allocation. srun starts a relay on each node
-//! ([`relay`]). The relay starts the node's agent, as [`super::agent`] does on one machine, and
+//! ([`relay`]). The relay starts the node's agent, as [`super::here_process`] does on one machine, and
 //! forwards its messages through srun's standard streams. There are no ports, and whoever can start
 //! steps of the job is trusted.
 //!
@@ -15,9 +15,9 @@ mod block_on_nodes;
 mod cluster;
 mod join;
 mod node;
+mod node_wire;
 mod relay;
 mod team;
-mod wire;
 
 pub use self::{
     allocation::{AllocationError, AllocationRequest, Placement, on_first_node},

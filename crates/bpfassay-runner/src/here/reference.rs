@@ -36,7 +36,7 @@ pub(super) fn find(tracer: &Path) -> io::Result<Option<ProbeConfiguration>> {
 }
 
 /// Returns whether `tracer` attaches `probe`. Its standard input is empty, so it detaches at once
-/// and exits with 0 (`bpfassay_protocol::tracer`).
+/// and exits with 0 (`bpfassay_protocol::tracer_messages`).
 fn attaches(tracer: &Path, probe: Probe) -> io::Result<bool> {
     let mut command = Command::new(tracer);
     command.args(["--probe", probe.name()]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

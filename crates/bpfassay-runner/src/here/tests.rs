@@ -6,7 +6,7 @@ use bpfassay_protocol::{
     job::{Job, Task},
     message::{GuestMessage, Phase, RunOutcome},
     probe::Probe,
-    tracer::{Refusal, Step},
+    tracer_messages::{Refusal, Step},
 };
 use bpfassay_results::{
     FailureKind, JOURNAL_VERSION, JournalContents, JournalEntry, JournalHeader, OpenDirectory, Outcome, Provenance,
@@ -14,7 +14,7 @@ use bpfassay_results::{
 };
 use bpfassay_study::{Available, Narrowing, Plan, WarmUp};
 
-use super::{reason::MachineLimits, tools::ToolPlaces, *};
+use super::{here_reason::MachineLimits, here_tools::ToolPlaces, *};
 use crate::Happening;
 
 /// A plan with one boot of the baseline and fexit.

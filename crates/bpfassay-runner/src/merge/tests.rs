@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use bpfassay_protocol::{
     message::GuestFacts,
-    tracer::{Refusal, Step},
+    tracer_messages::{Refusal, Step},
 };
 use bpfassay_results::{
     BlockEnded, BlockStarted, BootVerdict, GuestReady, JOURNAL_VERSION, JournalHeader, Outcome, Provenance, RunRecord,

@@ -3,7 +3,7 @@
 //! differences between neighbours.
 
 use super::Point;
-use crate::{Spread, StatsError, summary::sorted_quantile};
+use crate::{Spread, StatsError, sample_summary::sorted_quantile};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observed {

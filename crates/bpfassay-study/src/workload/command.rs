@@ -9,7 +9,7 @@ use bpfassay_protocol::{
     Arch, Operation,
     job::{Better, Program, Summary, Workload},
 };
-use bpfassay_tool::{Source, Supply, ToolPattern, arguments, guest, program_source};
+use bpfassay_tool::{Source, Supply, ToolPattern, arguments, guest_request, program_source};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -264,7 +264,7 @@ impl WorkloadBehaviour for CommandSpec {
     }
 
     fn supply<'a>(&'a self, name: &str, folder: Option<&'a std::path::Path>) -> Option<Supply<'a>> {
-        Some(Supply { name: guest::of_workload(name), source: &self.source, files: &[], needs: &[], folder })
+        Some(Supply { name: guest_request::of_workload(name), source: &self.source, files: &[], needs: &[], folder })
     }
 }
 
@@ -272,8 +272,8 @@ impl CommandSpec {
     /// Builds what a guest of architecture `arch` runs for the workload `name`.
     fn run(&self, name: &str, arch: Arch) -> Result<Workload, String> {
         // Sources of workloads never depend on the kernel.
-        let (name, any) = (guest::of_workload(name), "");
-        let mut command = guest::command(&name, &self.source, &self.arguments, arch, any)?.into_iter();
+        let (name, any) = (guest_request::of_workload(name), "");
+        let mut command = guest_request::command(&name, &self.source, &self.arguments, arch, any)?.into_iter();
         let path = command.next().ok_or("its source names no program")?;
         Ok(Workload {
             program: Program::Path { path },

@@ -8,7 +8,7 @@ use bpfassay_ior::{Access, Api, Invocation, Options, OptionsError, Plan, Summary
 use bpfassay_protocol::{
     Operation, UnknownName,
     job::{DIRECTORY, IorEngine, Program, SCRIPT, SUMMARY, Script, Workload},
-    nodes::NODE,
+    job_nodes::NODE,
     with_causes,
 };
 use schemars::JsonSchema;
@@ -18,9 +18,9 @@ use super::{
     Case, CaseNames, Metric, OnTarget, PhaseReport, ReadTable, ScriptFinder, TypeKey, WorkloadBehaviour, WorkloadKind,
     WorkloadTable, bundled,
 };
-use crate::{Clock, bundled as bundled_files, error::list};
+use crate::{Clock, bundled_studies as bundled_files, error::list};
 
-mod figures;
+mod ior_figures;
 mod kept_files;
 
 pub(super) const TYPES: &[TypeKey] = &[TypeKey { name: "ior", read }];
@@ -272,7 +272,7 @@ impl WorkloadBehaviour for IorSpec {
 
     fn phases(&self, summary: &str) -> Option<Result<Vec<PhaseReport>, String>> {
         let summary = Summary::parse(summary.as_bytes()).map_err(|error| with_causes(&error));
-        let summary = summary.and_then(|summary| figures::check(&summary).map(|()| summary));
+        let summary = summary.and_then(|summary| ior_figures::check(&summary).map(|()| summary));
         Some(summary.map(|summary| {
             let reports =
                 summary.tests.iter().flat_map(|test| test.results.iter().map(move |result| (test.id, result)));

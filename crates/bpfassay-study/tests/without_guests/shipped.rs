@@ -10,7 +10,7 @@
 use std::path::Path;
 
 use bpfassay_protocol::Arch;
-use bpfassay_study::{Available, Interface, Narrowing, Study, WorkloadKind, bundled, expand, load};
+use bpfassay_study::{Available, Interface, Narrowing, Study, WorkloadKind, bundled_studies, expand, load};
 use bpfassay_tool::UnderTest;
 
 fn is_sound(study: &Study, available: &Available) {
@@ -30,7 +30,7 @@ fn is_sound(study: &Study, available: &Available) {
 
 #[test]
 fn bundled_studies() {
-    for name in bundled::NAMES {
+    for name in bundled_studies::NAMES {
         let study = load(name).unwrap();
         assert_eq!(&study.name, name, "a bundled study has the name of its file");
         is_sound(&study, &Available::default());
@@ -39,12 +39,12 @@ fn bundled_studies() {
 
 #[test]
 fn bundled_scripts() {
-    for script in bundled::script_names() {
+    for script in bundled_studies::script_names() {
         let text = format!(
             "schema = 1\nname = \"s\"\ndescription = \"d\"\nprobes = \"none\"\ntargets = {{ arch = \"x86_64\", kernels = \"6.1\" }}\n\
              file_systems = {{ type = \"tmpfs\", size_mib = 1000 }}\nworkloads = {{ script = \"{script}\" }}\ndesign = {{ replicates = 1, seed = 1 }}\n"
         );
-        let find = |name: &str| Ok(bundled::script(name).map(str::to_owned));
+        let find = |name: &str| Ok(bundled_studies::script(name).map(str::to_owned));
         let study = Study::parse(script, &text, &find).unwrap_or_else(|error| panic!("{script}: {error}"));
         let WorkloadKind::Ior(ior) = &study.workloads[0].kind else { panic!("{script}") };
         assert!(!ior.tests.is_empty());
@@ -75,7 +75,8 @@ fn the_example_of_the_description() {
     let pages = [include_str!("../../FORMAT.md"), include_str!("../../../../docs/reference/study-file-design.md")];
     let block = |page: &'static str| page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let example = pages.map(block).concat();
-    let study = Study::parse("FORMAT.md", &example, &|name| Ok(bundled::script(name).map(str::to_owned))).unwrap();
+    let study =
+        Study::parse("FORMAT.md", &example, &|name| Ok(bundled_studies::script(name).map(str::to_owned))).unwrap();
     is_sound(&study, &Available::default());
     // The defaults in the example are the real ones.
     assert_eq!(study.deadlines, bpfassay_study::Deadlines::default());

@@ -6,7 +6,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use super::{AptError, MAX_TEXT, host::HostArchive};
+use super::{AptError, MAX_TEXT, host_apt::HostArchive};
 use crate::{Error, Result};
 
 const CONFIGURATION: &str = "apt.conf";

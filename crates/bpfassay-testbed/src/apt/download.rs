@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use super::{Apt, AptError, First, Located, Package, Root, sandbox::AptSandbox};
+use super::{Apt, AptError, First, Located, Package, Root, apt_sandbox::AptSandbox};
 use crate::{Error, Result, cache::CachedFile, error::human, stages::ProgressStep};
 
 /// The origin of package files.

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Apt, AptError, cannot_start, sandbox::warn_of_root};
+use super::{Apt, AptError, apt_sandbox::warn_of_root, cannot_start};
 use crate::{Error, Result, cache::free_space};
 
 /// How often a mirror is asked before the download fails.

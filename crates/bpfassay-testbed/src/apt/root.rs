@@ -14,12 +14,13 @@ use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Apt, AptError, IndexedPackage, Located, MAX_TEXT, ReleaseFile, SnapshotTime, cannot_start,
+    Apt, AptError, IndexedPackage, Located, MAX_TEXT, ReleaseFile, SnapshotTime,
+    apt_sandbox::AptSandbox,
+    cannot_start,
     configuration::{apt_command, follow_move, is_configured, write_configuration},
     mirror::ATTEMPTS,
     parse_index, parse_print_uris, program,
     release::Age,
-    sandbox::AptSandbox,
     tail,
 };
 use crate::{Error, Result, cache::Digest, stages::ProgressStep};

@@ -5,11 +5,12 @@
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a scratch directory")]
 
 use super::{
-    Apt, AptError, cannot_start,
-    host::{self, download_user},
+    Apt, AptError,
+    apt_sandbox::{AptSandbox, warn_of_root},
+    cannot_start,
+    host_apt::{self, download_user},
     mirror::ATTEMPTS,
     root::APT_HELPER,
-    sandbox::{AptSandbox, warn_of_root},
 };
 use crate::{Error, Result};
 
@@ -35,7 +36,7 @@ impl Apt<'_> {
         let mut attempt = 1;
         loop {
             // apt-helper has no size limit.
-            let mut command = host::command("prlimit");
+            let mut command = host_apt::command("prlimit");
             command.arg(format!("--fsize={limit}")).args(["--core=0", "--", APT_HELPER, "-q"]);
             if let Some(sandbox) = &sandbox {
                 sandbox.confine_download(&mut command);

@@ -7,7 +7,7 @@ use bpfassay_protocol::{
 };
 
 use super::*;
-use crate::{modules::ModuleLayout, test_support::lacks};
+use crate::{kernel_modules::ModuleLayout, test_support::lacks};
 
 const NFS: FileSystem =
     FileSystem::Nfs(Nfs { version: NfsVersion::V42, localio: None, threads: 8, size_mib: 64, scheduling: None });
@@ -42,7 +42,7 @@ impl Bed {
             let path = tree.join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             let modinfo = modinfo.replace(';', "\0");
-            fs::write(path, crate::modules::tests::module(Some(modinfo.as_bytes()))).unwrap();
+            fs::write(path, crate::kernel_modules::tests::module(Some(modinfo.as_bytes()))).unwrap();
         }
         fs::write(tree.join("modules.builtin"), builtin).unwrap();
         let image = self.cache.add_bytes("a kernel", b"kernel").unwrap();

@@ -28,8 +28,8 @@ use crate::{
     apt::Apt,
     cache::Digest,
     initramfs::{Archive, FileContent, NewcNode, find::find_in},
+    kernel_modules::decompress,
     manifest::{Component, ProgramAsset},
-    modules::decompress,
 };
 
 /// Format version of the index.

@@ -21,7 +21,7 @@ use crate::{
     Error, Result,
     cache::{Cache, Digest},
     stages::ProgressStep,
-    toolchain::sandbox,
+    toolchain::toolchain_sandbox,
 };
 
 /// The package with the programs. Each of its binaries is one object.
@@ -120,7 +120,7 @@ fn build(building: &Building<'_>, arch: Arch) -> Result<()> {
     let mut command = building.root.command("/usr/bin/cargo", "/src", &variables);
     command.args(["build", "--frozen", "--profile", PROFILE, "--bins", "--target", TARGET, "--package", PACKAGE]);
     let log = building.log.with_extension("ebpf.log");
-    let run = LoggedBuild { program: sandbox::PROGRAM, package: sandbox::PACKAGE, log: &log };
+    let run = LoggedBuild { program: toolchain_sandbox::PROGRAM, package: toolchain_sandbox::PACKAGE, log: &log };
     run.build(command, ProgressStep::CompileEbpf, building.apt.stage(), "build the tracer's eBPF programs in Rust")
 }
 

@@ -2,16 +2,16 @@
 //! The default provider: kernels from Debian's packages, with the guest's programs of this project.
 
 mod builds;
-mod kernels;
+mod debian_kernels;
 mod listing;
-mod unpack;
+mod unpack_kernel;
 mod version;
 
 use bpfassay_protocol::Arch;
 
 pub use self::{
     builds::{KernelBuild, builds},
-    kernels::KernelProvider,
+    debian_kernels::KernelProvider,
     listing::{Cached, SeriesListing},
     version::compare_versions,
 };

@@ -7,7 +7,7 @@
 mod build_tree;
 mod config;
 mod header;
-mod packages;
+mod kernel_packages;
 mod zboot;
 
 use std::{
@@ -25,7 +25,7 @@ pub use self::{
     build_tree::is_build_tree,
     config::{Absent, Config, Lack, Need},
     header::{ImageKind, identify},
-    packages::packages_in,
+    kernel_packages::packages_in,
     zboot::unpack as unpack_zboot,
 };
 use super::{GuestRequest, PartReceiver, Provider, Sources, with_checkout};
@@ -34,10 +34,10 @@ use crate::{
     apt::{Apt, Package},
     cache::{Cache, Digest, Hasher},
     kernel::{BootableKernel, Modules},
+    kernel_modules::{self, ModuleLayout, decompress::decompress},
     manifest,
-    modules::{self, ModuleLayout, decompress::decompress},
-    names::KernelRelease,
     pvh::{Unusable, extract},
+    safe_names::KernelRelease,
 };
 
 /// Name of the local kernel in results.
@@ -86,10 +86,10 @@ impl LocalModules {
 
 impl LocalKernel {
     /// Finds the kernel at `path`, which is an image or a build tree. The kernel must be for one of
-    /// `archs`, unless that is empty. The modules come from `modules`, or else from the build tree.
+    /// `archs`, unless that is empty. The modules come from `kernel_modules`, or else from the build tree.
     ///
     /// # Errors
-    /// [`Error::LocalKernel`] if `path` is a directory but not a build tree, or if `modules` is not
+    /// [`Error::LocalKernel`] if `path` is a directory but not a build tree, or if `kernel_modules` is not
     /// a directory. [`Error::NotBuilt`] if the build tree lacks results of a build. Does not look
     /// into an image.
     pub fn find(path: &Path, modules: Option<&Path>, archs: &[Arch]) -> Result<Self> {
@@ -102,7 +102,7 @@ impl LocalKernel {
     }
 
     /// Unpacks the kernel in package files of a distribution (`.deb` or `.rpm`) into `cache`,
-    /// unless the cache has it. The modules come from `modules`, or else from the packages.
+    /// unless the cache has it. The modules come from `kernel_modules`, or else from the packages.
     ///
     /// # Errors
     /// - [`Error::Package`] if a file is not a package.
@@ -110,7 +110,7 @@ impl LocalKernel {
     ///   modules that guests need.
     /// - [`Error::DiskFull`] or [`Error::Io`] if the cache cannot store the kernel.
     pub fn of_packages(cache: &Cache, files: &[PathBuf], modules: Option<&Path>) -> Result<Self> {
-        packages::find(cache, files, LocalModules::installed(modules)?)
+        kernel_packages::find(cache, files, LocalModules::installed(modules)?)
     }
 
     /// Returns the modules that the configuration requires and that the kernel's packages lack.
@@ -125,7 +125,7 @@ impl LocalKernel {
             return Ok(Vec::new());
         };
         let (tree, _) = find_modules(directory, self.release.as_deref())?;
-        Ok(Config::read(config)?.absent(&modules::names(&tree)?, nfs))
+        Ok(Config::read(config)?.absent(&kernel_modules::names(&tree)?, nfs))
     }
 }
 

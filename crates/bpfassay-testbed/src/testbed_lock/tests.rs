@@ -2,7 +2,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{catalogue::Catalogue, qemu, toolchain};
+use crate::{catalogue::Catalogue, locked_qemu, toolchain};
 
 const PACKAGE: &str = "{ name = \"linux-image-a\", version = \"6.12.1-1\", architecture = \"amd64\", size = 3, \
      sha256 = \"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881\", path = \"pool/main/l/linux/a.deb\" }";
@@ -120,10 +120,10 @@ fn the_bundled_lock_has_every_package_that_builds_ask_for() {
 #[test]
 fn the_bundled_lock_has_qemu_for_every_host_that_builds_guests() {
     let lock = TestbedLock::bundled().unwrap();
-    for host in qemu::HOSTS {
+    for host in locked_qemu::HOSTS {
         let locked = lock.qemu(host).unwrap();
-        assert_eq!(locked.suite, qemu::SUITE);
-        for name in qemu::names() {
+        assert_eq!(locked.suite, locked_qemu::SUITE);
+        for name in locked_qemu::names() {
             assert!(locked.packages.iter().any(|located| located.package.name == name), "{name} for {host}");
         }
         for Located { package, snapshot, .. } in &locked.packages {

@@ -14,8 +14,9 @@ use crate::{
     apt::{Apt, IndexedPackage, Located, Root, SnapshotTime},
     busybox,
     catalogue::Catalogue,
+    guest_tools, locked_qemu,
     provider::debian::KernelProvider,
-    qemu, toolchain, tools,
+    toolchain,
 };
 
 /// The part of the lock to update.
@@ -41,7 +42,7 @@ pub enum LockPart {
 impl FromStr for LockPart {
     type Err = std::convert::Infallible;
 
-    /// Parses `toolchain`, `qemu`, `tools`, `snapshots`, the name of a series (`6.12`), or one with
+    /// Parses `toolchain`, `locked_qemu`, `guest_tools`, `snapshots`, the name of a series (`6.12`), or one with
     /// a build (`6.12=6.12.107`).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(match text.split_once('=') {
@@ -135,14 +136,14 @@ pub fn update(
         }
     }
     if wanted.is_empty() || wanted.contains(&LockPart::Qemu) {
-        for architecture in qemu::HOSTS {
+        for architecture in locked_qemu::HOSTS {
             let what = format!("QEMU for {architecture}");
-            match qemu::choose(apt, architecture) {
+            match locked_qemu::choose(apt, architecture) {
                 Ok(mut packages) => {
                     let old = old.qemu(architecture).map(|old| &*old.packages);
                     keep_snapshots(old.unwrap_or_default(), &mut packages);
                     update.note(&what, old, &packages);
-                    let suite = qemu::SUITE.to_owned();
+                    let suite = locked_qemu::SUITE.to_owned();
                     update.lock.set_qemu(LockedForHost { architecture, suite, packages });
                 }
                 Err(error) => update.failed.push((what, error)),
@@ -186,7 +187,7 @@ fn kernel(
 impl Update {
     /// Updates the packages of guests. Removes packages that nothing needs any more.
     fn choose_tools(&mut self, apt: &Apt<'_>, old: &TestbedLock) -> Result<()> {
-        let mut wanted = tools::bundled_packages()?;
+        let mut wanted = guest_tools::bundled_packages()?;
         wanted.extend(Arch::ALL.iter().map(|&arch| (toolchain::SUITE.to_owned(), busybox::PACKAGE.to_owned(), arch)));
         self.lock.of_guests.retain(|of| wanted.contains(&(of.suite.clone(), of.name.clone(), of.architecture)));
         for (suite, name, architecture) in wanted {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The forms of reports.
 
-use bpfassay_protocol::tool::Stream;
+use bpfassay_protocol::tool_job::Stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

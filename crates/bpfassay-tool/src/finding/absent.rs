@@ -4,7 +4,7 @@
 
 use super::{
     certainty::{Certainty, EvidenceLine},
-    comparison::NumberComparison,
+    finding_comparison::NumberComparison,
 };
 use crate::{Readings, ReportedFigure, readings::AbsentName};
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    comparison::{ComparedFigure, GrowthBySubject, NumberComparison},
+    finding_comparison::{ComparedFigure, GrowthBySubject, NumberComparison},
     truth::Truth,
 };
 use crate::{ReportedFigure, Whose};

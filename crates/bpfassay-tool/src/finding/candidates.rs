@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpfassay_protocol::Operation;
 
 use super::{
-    certainty::Certainty, comparison::NumberComparison, left_out::LeftOutCalls, process::ProcessKey, truth::total,
+    certainty::Certainty, finding_comparison::NumberComparison, left_out::LeftOutCalls, process_key::ProcessKey,
+    truth::total,
 };
 use crate::{CountedUnit, ReportedFigure, Whose};
 

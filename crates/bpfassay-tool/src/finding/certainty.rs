@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::comparison::NumberComparison;
+use super::finding_comparison::NumberComparison;
 
 /// How certain it is that a tool has a fault. The most certain evidence decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

@@ -4,8 +4,8 @@
 use super::{
     certainty::EvidenceLine,
     evidence::{Evidence, KernelFacts, ValueLimits},
-    figures::{EvidenceTally, Explain, Explained},
-    source::KindSources,
+    finding_figures::{EvidenceTally, Explain, Explained},
+    finding_source::KindSources,
     status::FindingStatus,
 };
 use crate::{Readings, Report};

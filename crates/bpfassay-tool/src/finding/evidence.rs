@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use bpfassay_protocol::{prototype::Checked, tracer::Refusal};
+use bpfassay_protocol::{checked_prototype::Checked, tracer_messages::Refusal};
 
 use super::truth::Truth;
 use crate::{Readings, Report, helper};

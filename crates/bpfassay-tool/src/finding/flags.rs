@@ -3,9 +3,9 @@
 //! four arguments of `vfs_read` does this: `vfs_readv` and `vfs_writev` have five since Linux 4.6.
 //! Such a tool lacks the bytes of these calls, and counts the sum of their flags as bytes.
 
-use bpfassay_protocol::{Operation, prototype::Checked};
+use bpfassay_protocol::{Operation, checked_prototype::Checked};
 
-use super::{candidates::names, comparison::NumberComparison};
+use super::{candidates::names, finding_comparison::NumberComparison};
 use crate::{CountedUnit, ReportedFigure};
 
 /// Operations and the kernel functions that execute them.

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use bpfassay_protocol::{Operation, operation::Variant};
 
 use super::{
-    comparison::NumberComparison,
-    process::ProcessKey,
+    finding_comparison::NumberComparison,
+    process_key::ProcessKey,
     truth::{CallShare, Truth},
 };
 use crate::{CountedUnit, ReportedFigure, Whose};

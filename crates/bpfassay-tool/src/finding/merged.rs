@@ -4,8 +4,8 @@
 use super::{
     aliases::is_last_component,
     certainty::{Certainty, EvidenceLine},
-    comparison::{GrowthBySubject, NumberComparison},
-    figures::{Differences, EvidenceTally},
+    finding_comparison::{GrowthBySubject, NumberComparison},
+    finding_figures::{Differences, EvidenceTally},
 };
 use crate::{ReportedFigure, Whose};
 

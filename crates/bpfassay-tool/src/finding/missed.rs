@@ -4,7 +4,7 @@
 
 use bpfassay_protocol::Operation;
 
-use super::{aliases::unknown, comparison::NumberComparison, figures::Differences};
+use super::{aliases::unknown, finding_comparison::NumberComparison, finding_figures::Differences};
 use crate::Whose;
 
 /// The operations of `one`, an unreported subject, that the figure reports for other subjects.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-use bpfassay_protocol::{Operation, tracer::Task};
+use bpfassay_protocol::{Operation, tracer_messages::Task};
 
 mod absent;
 mod certainty;

@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-use bpfassay_protocol::{Operation, operation::Variant, tracer::Task};
+use bpfassay_protocol::{Operation, operation::Variant, tracer_messages::Task};
 
-use super::process::ProcessKey;
+use super::process_key::ProcessKey;
 use crate::{CountedUnit, ReportedFigure, Whose};
 
 /// The ground truth of one run.

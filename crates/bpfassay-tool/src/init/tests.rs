@@ -271,7 +271,7 @@ proptest! {
     fn whatever_labels_are_the_proposals_are_valid(label in "[a-z_]{1,10}", value in "[^\n]{0,40}") {
         let value = value.replace('\\', "\\\\").replace('"', "\\\"");
         let page = format!("reads_total{{{label}=\"{value}\",op=\"{value}\"}} 1\n");
-        let text = metrics::draft("x", "x", None, &page).text();
+        let text = metrics_draft::draft("x", "x", None, &page).text();
         read(&text);
         if text.contains("{ value") {
             read(&accepted(&text));

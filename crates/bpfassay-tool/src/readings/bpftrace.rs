@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::{Bucket, SampleSink, TextRow, json::scalar, lines::TimedLine};
+use super::{Bucket, SampleSink, TextRow, json::scalar, matched_lines::TimedLine};
 
 /// Largest number of key parts with labels.
 pub(crate) const MAX_KEYS: usize = 16;

@@ -11,7 +11,7 @@
 //!
 //! A figure is the number of values, named `usecs.count`. Labels are groups of the line above.
 
-use super::{Bucket, SampleSink, TextRow, lines::TimedLine, number::whole};
+use super::{Bucket, SampleSink, TextRow, matched_lines::TimedLine, number::whole};
 use crate::ToolPattern;
 
 /// A bucket of a histogram.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::{SampleSink, TextRow, lines::TimedLine};
+use super::{SampleSink, TextRow, matched_lines::TimedLine};
 use crate::ToolPattern;
 
 /// Limit for fields of a line. serde_json limits nesting to 128 levels.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     Stream, ToolFile,
-    capture::{CapturedPage, CapturedPiece, Dump},
+    recorded_output::{CapturedPage, CapturedPiece, Dump},
 };
 
 /// Parses `report` as the part `[report]` of a tool file; with `object`, of a bare object.

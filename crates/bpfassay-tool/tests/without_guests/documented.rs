@@ -13,10 +13,10 @@ use std::{fs, path::Path};
 
 use bpfassay_tool::{
     ReportForm, Stream, ToolCapture, ToolFile,
-    capture::{CapturedPage, CapturedPiece},
     finding::Kind,
     init::tool_file,
     read,
+    recorded_output::{CapturedPage, CapturedPiece},
 };
 
 /// Code blocks of a page: language and text.

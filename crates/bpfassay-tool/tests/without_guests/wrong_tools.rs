@@ -11,9 +11,9 @@ use bpfassay_btf::prototype;
 use bpfassay_protocol::Arch;
 use bpfassay_tool::{
     ReportForm, Source, ToolCapture,
-    capture::Dump,
     finding::{Evidence, FindingStatus, Kind, ValueLimits, evaluate},
     load, read,
+    recorded_output::Dump,
 };
 
 /// Prototypes of Linux 6.12.

@@ -2,10 +2,10 @@
 //! The command line: options, and the exit status. `service` contains what happens while programs
 //! count.
 
-pub(crate) mod args;
-mod exit;
 mod help;
-pub(crate) mod object;
+pub(crate) mod object_args;
+pub(crate) mod tracer_args;
+mod tracer_exit;
 
 use std::{
     env,
@@ -14,18 +14,18 @@ use std::{
 };
 
 use bpfassay_bpf::enable_statistics;
-use bpfassay_protocol::{object::ObjectLine, tracer::TracerLine};
+use bpfassay_protocol::{loaded_object::ObjectLine, tracer_messages::TracerLine};
 
 use self::{
-    args::Request,
-    exit::{REFUSED, USAGE, complain, print},
     help::HELP,
+    tracer_args::Request,
+    tracer_exit::{REFUSED, USAGE, complain, print},
 };
 use crate::{
     features,
     service::{
         endpoint::{Endpoint, Page},
-        object as object_service,
+        object_service,
         serve::{self, Output, Served, Service},
     },
 };
@@ -34,7 +34,7 @@ use crate::{
 #[must_use]
 pub fn main() -> ExitCode {
     let mut args = env::args_os().skip(1).peekable();
-    if args.next_if(|arg| arg == object::NAME).is_some() {
+    if args.next_if(|arg| arg == object_args::NAME).is_some() {
         return run_object(args);
     }
     let args = match Request::parse(args) {
@@ -85,11 +85,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Runs the mode `object`.
+/// Runs the mode `object_args`.
 fn run_object(args: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
-    let config = match object::Request::parse(args) {
-        Ok(object::Request::Load(config)) => config,
-        Ok(object::Request::Help) => return print(object::HELP),
+    let config = match object_args::Request::parse(args) {
+        Ok(object_args::Request::Load(config)) => config,
+        Ok(object_args::Request::Help) => return print(object_args::HELP),
         Err(error) => return complain(&error, USAGE),
     };
     match object_service::run(&config) {

@@ -9,7 +9,7 @@ use std::{
 use bpfassay_protocol::{
     Operation,
     operation::{Totals, Variant},
-    tracer::{CounterRow, Device, Task},
+    tracer_messages::{CounterRow, Device, Task},
 };
 use bpfassay_tracer_common::{
     Histogram, Key, LATENCY_SLOTS, NAME_BYTES, PATH_BYTES, Pair, PathKey, SLOTS, Slot, ThreadKey, Value, VariantKey,
@@ -17,7 +17,7 @@ use bpfassay_tracer_common::{
 };
 
 use super::error::DecodeError;
-use crate::kernel::mounts::Mounts;
+use crate::kernel::mountinfo::Mounts;
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowKey {
@@ -265,7 +265,7 @@ mod tests {
     use bpfassay_tracer_common::{Event, KEYS, Prototype, Settings, THREAD_KEYS, map};
 
     use super::*;
-    use crate::loader::plan::objects;
+    use crate::loader::plan::object_files;
 
     fn key(cgroup: u64, device: u32, mount: u64, operation: u32) -> Vec<u8> {
         let mut bytes = vec![0; size_of::<Key>()];
@@ -313,7 +313,7 @@ mod tests {
     fn c_and_rust_agree_on_every_structure_and_operation() {
         for &probe in Probe::ALL.iter().filter(|probe| !matches!(probe, Probe::None | Probe::Programs)) {
             for &map in MapLayout::ALL {
-                let elf = objects::find(probe, map).unwrap().elf;
+                let elf = object_files::find(probe, map).unwrap().elf;
                 let btf = Btf::from_raw("object", elf).unwrap().unwrap();
                 assert_same_layout!(&btf, "counter_key", Key { cgroup, mount, device, operation });
                 if map == MapLayout::Ringbuf {

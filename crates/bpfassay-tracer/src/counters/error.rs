@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::{Operation, program_set::ProgramEvent};
 
-use crate::kernel::mounts::MountsError;
+use crate::kernel::mountinfo::MountsError;
 
 /// A failed reading of the counters.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bpfassay_bpf::Map;
-use bpfassay_protocol::tracer::{CounterRow, Losses};
+use bpfassay_protocol::tracer_messages::{CounterRow, Losses};
 use bpfassay_tracer_common::{COPIES, Operation, PathKey, map, tally};
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
         misses,
         ring::Ring,
     },
-    kernel::mounts::Mounts,
+    kernel::mountinfo::Mounts,
     loader::plan::hooked::Hooked,
 };
 

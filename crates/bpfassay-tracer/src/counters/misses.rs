@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 
 use super::error::ReadError;
 use crate::{
-    kernel::{bpf, tracefs::profile},
+    kernel::{bpf_objects, tracefs::profile},
     loader::plan::{
         hooked::{Hooked, Kind, KprobeMode},
         return_probe,
@@ -55,7 +55,7 @@ pub(crate) fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
         Kind::RawTracepoint => Ok(Misses { probes: None, recursion: recursion()? }),
         Kind::KprobeMulti | Kind::Tracepoint | Kind::Kprobe(KprobeMode::Perf) => {
             let probes = match &hooked.link_fd {
-                Some(link) => bpf::link_missed(link.as_fd()).map_err(failed)?,
+                Some(link) => bpf_objects::link_missed(link.as_fd()).map_err(failed)?,
                 None => None,
             };
             // The field is older than the count for kprobes, which arrived in 6.7 together with the

@@ -2,6 +2,7 @@
 //! Reads what the attached programs count, and what they lost: maps and ring buffer, bytes to rows,
 //! misses. The module `loader` attaches programs.
 
+pub(crate) mod counting_tracer;
 pub(crate) mod decode;
 pub(crate) mod error;
 mod maps;
@@ -10,5 +11,4 @@ mod no_preempt;
 pub(crate) mod ring;
 pub(crate) mod sets;
 pub(crate) mod task_io;
-pub(crate) mod tracer;
 pub(crate) mod written;

@@ -11,7 +11,7 @@ use bpfassay_bpf::Map;
 use bpfassay_protocol::{
     operation::Totals,
     program_set::{EventRow, ProgramEvent, ProgramSet},
-    tracer::Losses,
+    tracer_messages::Losses,
 };
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
     error::{DecodeError, ReadError},
     misses,
 };
-use crate::loader::plan::{hooked::Hooked, options::set_map_name};
+use crate::loader::plan::{hooked::Hooked, tracer_options::set_map_name};
 
 /// The map from [`Key`] to [`Value`], per CPU.
 pub(crate) const SUMMARIES: &str = "summaries";
@@ -173,7 +173,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::loader::plan::{objects, probes};
+    use crate::loader::plan::{object_files, probes};
 
     fn members(btf: &Btf<'_>, name: &str) -> (Vec<(String, u32)>, usize) {
         let found = btf.type_by_name::<Struct<'_>>(name).unwrap_or_else(|| panic!("no struct {name}"));
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn c_and_rust_agree_in_every_object() {
         for &set in ProgramSet::ALL {
-            let elf = objects::of_set(set).expect("every set has an object");
+            let elf = object_files::of_set(set).expect("every set has an object");
             let btf = Btf::from_raw("object", elf).unwrap().unwrap();
             let expected = [("cgroup", offset_of!(Key, cgroup)), ("process", offset_of!(Key, process))]
                 .into_iter()
@@ -217,7 +217,7 @@ mod tests {
         use object::{Object as _, ObjectSection as _};
 
         for &set in ProgramSet::ALL {
-            let file = object::File::parse(objects::of_set(set).unwrap()).unwrap();
+            let file = object::File::parse(object_files::of_set(set).unwrap()).unwrap();
             let of_text = |section: &object::Section<'_, '_>| {
                 section.kind() == object::SectionKind::Text && section.size() > 0 && section.name() != Ok(".text")
             };

@@ -12,7 +12,7 @@ use bpfassay_bpf::{Map, iterator};
 use bpfassay_protocol::{
     Operation,
     operation::Totals,
-    tracer::{CounterRow, Device},
+    tracer_messages::{CounterRow, Device},
 };
 
 use crate::counters::error::ReadError;

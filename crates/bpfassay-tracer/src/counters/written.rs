@@ -55,15 +55,15 @@ mod tests {
     use libbpf_rs::{MapType, ObjectBuilder};
 
     use super::*;
-    use crate::{counters::maps::CounterMaps, loader::plan::objects};
+    use crate::{counters::maps::CounterMaps, loader::plan::object_files};
 
     /// Every map of every object is emptied, or holds no counts. Another kind of map fails this
     /// test and needs a decision.
     #[test]
     fn no_object_has_a_map_that_would_keep_counts() {
         let probes = Probe::ALL.iter().flat_map(|&probe| MapLayout::ALL.iter().map(move |&map| (probe, map)));
-        let objects = probes.filter_map(|(probe, map)| objects::find(probe, map)).map(|object| object.elf);
-        for elf in objects.chain(ProgramSet::ALL.iter().filter_map(|&set| objects::of_set(set))) {
+        let objects = probes.filter_map(|(probe, map)| object_files::find(probe, map)).map(|object| object.elf);
+        for elf in objects.chain(ProgramSet::ALL.iter().filter_map(|&set| object_files::of_set(set))) {
             let open = ObjectBuilder::default().name("bpfassay").and_then(|builder| builder.open_memory(elf)).unwrap();
             for map in open.maps() {
                 let name = map.name().to_string_lossy().into_owned();

@@ -2,8 +2,8 @@
 //! Pitfalls that are visible after counting.
 
 use bpfassay_protocol::{
-    finding::{Finding, Pitfall},
-    tracer::Losses,
+    finding_name::{Finding, Pitfall},
+    tracer_messages::Losses,
 };
 
 use super::{finding, tidy};

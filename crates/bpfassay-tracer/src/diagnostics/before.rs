@@ -4,18 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_btf::Prototype;
-use bpfassay_protocol::finding::{Finding, Pitfall};
+use bpfassay_protocol::finding_name::{Finding, Pitfall};
 use object::{Object as _, ObjectSection as _};
 
 use super::{expected, finding, tidy};
 use crate::{
     kernel::{
         btf,
-        symbols::{self, table::Symbol},
-        tracefs::lists::{self, Enabled},
+        symbols::{self, symbol_table::Symbol},
+        tracefs::tracefs_lists::{self, Enabled},
         unread::{Unread, unread},
     },
-    loader::plan::{options::Options, usual},
+    loader::plan::{tracer_options::Options, usual},
 };
 
 /// The detail of a function that the compiler inlined everywhere.
@@ -128,10 +128,10 @@ fn look<'a>(hooks: &[Hook<'a>], options: &Options, when: When) -> Facts<'a> {
     let (kept, usual) = (options.symbol_cache.as_deref(), usual::functions());
     Facts {
         symbols: symbols::of_kernel(kept, &wanted, &usual),
-        traceable: (when == When::Refused).then(|| lists::read_traceable(&wanted)),
-        blacklist: lists::read_blacklist(),
-        enabled: lists::read_enabled(),
-        kprobes: lists::read_kprobes(),
+        traceable: (when == When::Refused).then(|| tracefs_lists::read_traceable(&wanted)),
+        blacklist: tracefs_lists::read_blacklist(),
+        enabled: tracefs_lists::read_enabled(),
+        kprobes: tracefs_lists::read_kprobes(),
         prototypes: btf::prototypes(kept, &wanted, &usual).map_err(unread(btf::PATH)),
     }
 }
@@ -152,9 +152,9 @@ fn evaluate(hooks: &[Hook<'_>], facts: &Facts<'_>) -> Vec<Finding> {
         findings.push(finding(Pitfall::NotChecked, what, format!("cannot be read ({why})")));
     }
 
-    let blacklist = facts.blacklist.as_deref().map(lists::blacklist).unwrap_or_default();
-    let enabled = facts.enabled.as_deref().map(lists::enabled).unwrap_or_default();
-    let kprobes = facts.kprobes.as_deref().map(lists::kprobes).unwrap_or_default();
+    let blacklist = facts.blacklist.as_deref().map(tracefs_lists::blacklist).unwrap_or_default();
+    let enabled = facts.enabled.as_deref().map(tracefs_lists::enabled).unwrap_or_default();
+    let kprobes = facts.kprobes.as_deref().map(tracefs_lists::kprobes).unwrap_or_default();
     for hook in hooks {
         let prototypes: Vec<&Prototype> = facts
             .prototypes

@@ -120,7 +120,7 @@ fn sections_name_functions_and_ways() {
     for other in ["tp/syscalls/sys_enter_read", "uprobe/read", ".maps", "license", "fexit", "kprobe/"] {
         assert_eq!(hook(other), None, "{other}");
     }
-    let elf = crate::loader::plan::objects::find(
+    let elf = crate::loader::plan::object_files::find(
         bpfassay_protocol::probe::Probe::Fexit,
         bpfassay_protocol::probe::MapLayout::Percpu,
     );

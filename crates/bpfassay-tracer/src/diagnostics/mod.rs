@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pitfalls: causes of wrong or fragile figures that produce no error. They are searched for before
-//! counting begins and after it has ended ([`bpfassay_protocol::finding`]).
+//! counting begins and after it has ended ([`bpfassay_protocol::finding_name`]).
 //!
 //! This is what can be determined:
 //!
@@ -23,7 +23,7 @@ pub(crate) use self::{
     before::{When, absent, look_for, look_for_hooks},
 };
 
-use bpfassay_protocol::finding::{Finding, Pitfall};
+use bpfassay_protocol::finding_name::{Finding, Pitfall};
 
 /// Sorts findings and removes duplicates.
 fn tidy(mut findings: Vec<Finding>) -> Vec<Finding> {

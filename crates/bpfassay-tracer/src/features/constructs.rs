@@ -6,17 +6,17 @@
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use bpfassay_bpf::{FunctionInfo, MapSpec, ProgramSpec};
-use bpfassay_protocol::feature::FeatureKind;
+use bpfassay_protocol::kernel_feature::FeatureKind;
 use libbpf_sys as bpf;
 
 use super::{
-    btf::Types,
     insn::{
         Atomic, Code,
         Reg::{Fp, R0, R1, R2, R3, R4, R5, R6},
     },
     probe_env::{Context, ProbeEnv, ProgramBuilder},
-    sys::{self, Failure, Result},
+    trial_calls::{self, Failure, Result},
+    type_builder::Types,
 };
 use crate::loader::plan::usual::SYSCALL_PREFIX;
 
@@ -91,7 +91,7 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
     // This is only loaded: the budget of the loop is millions of iterations.
     ("may-goto", |env| {
         let code = Code::default().mov(R0, 0).may_go(1).go(-2).exit();
-        sys::load(env.program(Context::RawTracepoint)?, &code).map(drop)
+        trial_calls::load(env.program(Context::RawTracepoint)?, &code).map(drop)
     }),
     ("subprogram", |env| runs(env, Code::default().call(1).exit().mov(R0, 7).exit(), 7)),
     ("global-function", global_function),
@@ -105,7 +105,7 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
         let builder = ProgramBuilder::new(kernel).with(|code| code.mov(R1, 64)).kfunc("bpf_throw").complete()?;
         returns(builder.load(env.program(Context::Syscall)?)?, 64)
     }),
-    ("sleepable-lsm", |env| sys::load(env.program(Context::Lsm)?, &Code::default().exit_zero()).map(drop)),
+    ("sleepable-lsm", |env| trial_calls::load(env.program(Context::Lsm)?, &Code::default().exit_zero()).map(drop)),
     ("sleepable-fentry", |env| {
         let program = ProgramSpec {
             attach: bpf::BPF_TRACE_FENTRY,
@@ -115,17 +115,17 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
             flags: bpf::BPF_F_SLEEPABLE,
             ..ProgramSpec::new(bpf::BPF_PROG_TYPE_TRACING)
         };
-        sys::load(program, &Code::default().exit_zero()).map(drop)
+        trial_calls::load(program, &Code::default().exit_zero()).map(drop)
     }),
     ("sleepable-uprobe", |_| {
         let program = ProgramSpec { flags: bpf::BPF_F_SLEEPABLE, ..ProgramSpec::new(bpf::BPF_PROG_TYPE_KPROBE) };
-        sys::load(program, &Code::default().exit_zero()).map(drop)
+        trial_calls::load(program, &Code::default().exit_zero()).map(drop)
     }),
     ("timer", |env| {
         let (map, program) = (special_map(c"bpf_timer", 16)?, env.program(Context::Fexit)?);
         // CLOCK_MONOTONIC is 1.
         let code = Code::default().map_value(R1, map.as_fd()).map(R2, map.as_fd()).mov(R3, 1);
-        sys::load(program, &code.helper(bpf::BPF_FUNC_timer_init).exit_zero()).map(drop)
+        trial_calls::load(program, &code.helper(bpf::BPF_FUNC_timer_init).exit_zero()).map(drop)
     }),
     ("work-queue", |env| {
         let kernel = env.kernel()?;
@@ -153,8 +153,8 @@ const CONSTRUCTS: &[(&str, Trial)] = &[
     ("percpu-kptr", percpu_kptr),
     ("arena", |env| {
         let map = MapSpec { key: 0, flags: bpf::BPF_F_MMAPABLE, kind: bpf::BPF_MAP_TYPE_ARENA, ..MapSpec::array(0) };
-        let map = sys::create(map)?;
-        sys::settle_arena(map.as_fd())?;
+        let map = trial_calls::create(map)?;
+        trial_calls::settle_arena(map.as_fd())?;
         ProgramBuilder::new(env.kernel()?)
             // One page, on any node of memory (-1).
             .with(|code| code.map(R1, map.as_fd()).mov(R2, 0).mov(R3, 1).mov(R4, -1).mov(R5, 0))
@@ -173,11 +173,11 @@ pub(super) fn try_all(env: &mut ProbeEnv) {
 
 /// Loads `code`, runs it once, and compares the return value with `expected`.
 fn runs(env: &ProbeEnv, code: Code, expected: u32) -> Result<()> {
-    returns(sys::load(env.program(Context::RawTracepoint)?, &code)?, expected)
+    returns(trial_calls::load(env.program(Context::RawTracepoint)?, &code)?, expected)
 }
 
 fn returns(program: OwnedFd, expected: u32) -> Result<()> {
-    match sys::test_run(&program)? {
+    match trial_calls::test_run(&program)? {
         value if value == expected => Ok(()),
         value => Err(Failure::missing(format!("it ran, but returned {value} in place of {expected}"))),
     }
@@ -194,7 +194,7 @@ fn load_typed(env: &ProbeEnv, code: &Code, functions: &[(u32, bool)]) -> Result<
     }
     let types = types.load()?;
     let program = ProgramSpec { types: Some((types.as_fd(), &infos)), ..env.program(Context::RawTracepoint)? };
-    sys::load(program, code)
+    trial_calls::load(program, code)
 }
 
 /// Tries a function that the verifier checks separately from its callers.
@@ -214,11 +214,12 @@ fn callback(env: &ProbeEnv) -> Result<()> {
 /// instructions `before`.
 fn tail_call(env: &ProbeEnv, before: Code, functions: &[(u32, bool)]) -> Result<()> {
     let kind = env.program(Context::RawTracepoint)?;
-    let called = sys::load(kind, &Code::default().mov(R0, 7).exit())?;
-    let map = sys::create(MapSpec { kind: bpf::BPF_MAP_TYPE_PROG_ARRAY, ..MapSpec::array(4) })?;
+    let called = trial_calls::load(kind, &Code::default().mov(R0, 7).exit())?;
+    let map = trial_calls::create(MapSpec { kind: bpf::BPF_MAP_TYPE_PROG_ARRAY, ..MapSpec::array(4) })?;
     let code = before.map(R2, map.as_fd()).mov(R3, 0).helper(bpf::BPF_FUNC_tail_call).mov(R0, 1).exit();
-    let caller = if functions.is_empty() { sys::load(kind, &code)? } else { load_typed(env, &code, functions)? };
-    sys::update(&map, 0, called.as_raw_fd() as u32)?;
+    let caller =
+        if functions.is_empty() { trial_calls::load(kind, &code)? } else { load_typed(env, &code, functions)? };
+    trial_calls::update(&map, 0, called.as_raw_fd() as u32)?;
     returns(caller, 7)
 }
 
@@ -237,7 +238,7 @@ fn special_map(name: &std::ffi::CStr, size: u32) -> Result<OwnedFd> {
     let value = types.structure(c"value", size)?;
     types.member(c"special", special, 0)?;
     let types = types.load()?;
-    sys::create(MapSpec { types: Some((types.as_fd(), int as u32, value as u32)), ..MapSpec::array(size) })
+    trial_calls::create(MapSpec { types: Some((types.as_fd(), int as u32, value as u32)), ..MapSpec::array(size) })
 }
 
 /// Creates a map whose value holds a pointer to one of the kernel's objects.
@@ -249,7 +250,7 @@ fn kptr() -> Result<OwnedFd> {
     let value = types.structure(c"value", 8)?;
     types.member(c"task", pointer, 0)?;
     let types = types.load()?;
-    sys::create(MapSpec { types: Some((types.as_fd(), int as u32, value as u32)), ..MapSpec::array(8) })
+    trial_calls::create(MapSpec { types: Some((types.as_fd(), int as u32, value as u32)), ..MapSpec::array(8) })
 }
 
 /// Allocates and drops an object of the program's own type, one per CPU.

@@ -2,13 +2,13 @@
 //! Helpers that tracers use, in the program types in which they use them.
 
 use bpfassay_bpf::LoadError;
-use bpfassay_protocol::feature::FeatureKind;
+use bpfassay_protocol::kernel_feature::FeatureKind;
 use libbpf_sys as bpf;
 
 use super::{
     insn::Code,
     probe_env::{Context, ProbeEnv},
-    sys::{self, Failure, Result},
+    trial_calls::{self, Failure, Result},
 };
 
 /// The program types in which every helper is tried.
@@ -111,7 +111,7 @@ fn available(env: &ProbeEnv, context: Context, id: u32) -> Result<()> {
                 Some(line) => Err(Failure::Refused { errno: error.raw_os_error(), message: line.trim().to_owned() }),
                 // The kernel rejects the arguments of the call, so it has accepted the helper.
                 None if log.contains("(85) call") => Ok(()),
-                None => Err(sys::refusal(&error, &log)),
+                None => Err(trial_calls::refusal(&error, &log)),
             }
         }
     }

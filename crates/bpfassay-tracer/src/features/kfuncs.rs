@@ -3,13 +3,13 @@
 //! valid arguments is loaded.
 
 use bpfassay_bpf::MapSpec;
-use bpfassay_protocol::feature::FeatureKind;
+use bpfassay_protocol::kernel_feature::FeatureKind;
 use libbpf_sys as bpf;
 
 use super::{
     insn::Reg::{Fp, R0, R1, R2, R3, R4, R5, R6},
     probe_env::{Context, ProbeEnv, ProgramBuilder},
-    sys::Result,
+    trial_calls::Result,
 };
 
 type Build = for<'a> fn(ProgramBuilder<'a>) -> ProgramBuilder<'a>;

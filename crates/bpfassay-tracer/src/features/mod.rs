@@ -5,19 +5,19 @@
 //! Each trial loads, creates or attaches one thing by its own system calls, and records the
 //! kernel's answer. The host has expectations of a kernel, and verdicts.
 
-pub(crate) mod attach;
-mod btf;
+pub(crate) mod attach_trials;
 mod constructs;
 mod helpers;
 mod insn;
 mod kfuncs;
 mod probe_env;
-mod sys;
-mod system;
+mod system_features;
 mod token;
+mod trial_calls;
+mod type_builder;
 mod types;
 
-use bpfassay_protocol::feature::Feature;
+use bpfassay_protocol::kernel_feature::Feature;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// Tries everything, in the order of display. This takes about a second. Nothing that it creates
@@ -31,10 +31,10 @@ pub(crate) fn try_all() -> Vec<Feature> {
     let _ = setrlimit(Resource::Memlock, unlimited);
     let mut env = probe_env::ProbeEnv::new();
     types::try_all(&mut env);
-    attach::try_all(&mut env);
+    attach_trials::try_all(&mut env);
     constructs::try_all(&mut env);
     helpers::try_all(&mut env);
     kfuncs::try_all(&mut env);
-    system::try_all(&mut env);
+    system_features::try_all(&mut env);
     env.into_features()
 }

@@ -4,12 +4,12 @@
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use bpfassay_bpf::{MapSpec, ProgramSpec};
-use bpfassay_protocol::feature::{Feature, FeatureKind, Support};
+use bpfassay_protocol::kernel_feature::{Feature, FeatureKind, Support};
 use libbpf_sys as bpf;
 
 use super::{
     insn::{Code, Reg},
-    sys::{self, Failure, Result},
+    trial_calls::{self, Failure, Result},
 };
 use crate::kernel::btf::ids::{Ids, Kind};
 
@@ -134,7 +134,7 @@ impl ProbeEnv {
 
     /// Records whether something worked.
     pub(super) fn tried<T>(&mut self, kind: FeatureKind, name: impl Into<String>, tried: Result<T>) {
-        self.record(kind, name, sys::support(tried));
+        self.record(kind, name, trial_calls::support(tried));
     }
 
     /// Returns everything that was recorded.
@@ -176,20 +176,20 @@ impl<'a> ProgramBuilder<'a> {
 
     /// `register` = a new map.
     pub(super) fn map(self, register: Reg, map: MapSpec<'_>) -> Self {
-        self.with_map(sys::create(map), |code, map| code.map(register, map))
+        self.with_map(trial_calls::create(map), |code, map| code.map(register, map))
     }
 
     /// `register` = the address of a string that the verifier knows to be constant.
     pub(super) fn constant_string(self, register: Reg, text: &str) -> Self {
         let bytes = [text.as_bytes(), b"\0"].concat();
         let map = MapSpec { flags: bpf::BPF_F_RDONLY_PROG, ..MapSpec::array(bytes.len() as u32) };
-        self.with_map(sys::constant(map, &bytes), |code, map| code.map_value(register, map))
+        self.with_map(trial_calls::constant(map, &bytes), |code, map| code.map_value(register, map))
     }
 
     /// Creates a dynptr to 64 bytes of an array's value. The dynptr occupies 16 bytes at `slot` of
     /// the stack. Uses R0 to R4, and the helper `bpf_dynptr_from_mem` (Linux 5.19).
     pub(super) fn dynptr(self, slot: i32) -> Self {
-        self.with_map(sys::create(MapSpec::array(64)), |code, map| {
+        self.with_map(trial_calls::create(MapSpec::array(64)), |code, map| {
             code.map_value(Reg::R1, map)
                 .mov(Reg::R2, 64)
                 .mov(Reg::R3, 0)
@@ -234,6 +234,6 @@ impl<'a> ProgramBuilder<'a> {
     /// Something that the program needs is missing, or the verifier's reason.
     pub(super) fn load(self, program: ProgramSpec<'_>) -> Result<OwnedFd> {
         let whole = self.complete()?;
-        sys::load(program, &whole.code.exit_zero())
+        trial_calls::load(program, &whole.code.exit_zero())
     }
 }

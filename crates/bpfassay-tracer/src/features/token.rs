@@ -28,7 +28,7 @@ use rustix::{
     thread::{UnshareFlags, unshare_unsafe},
 };
 
-use super::sys::{Failure, Result};
+use super::trial_calls::{Failure, Result};
 
 /// Creates a token, and a map with the token.
 ///

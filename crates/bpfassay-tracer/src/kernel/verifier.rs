@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The verifier's log of a program: the reason for a refusal, and statistics.
 
-use bpfassay_protocol::tool::VerifierStatistics;
+use bpfassay_protocol::tool_job::VerifierStatistics;
 
 /// Longest line of a log, or longest message, that is reported, in bytes.
 pub(crate) const MAX_LINE: usize = 4096;

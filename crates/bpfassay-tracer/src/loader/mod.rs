@@ -13,18 +13,17 @@ use std::{collections::BTreeMap, io, mem, os::fd::OwnedFd};
 
 use bpfassay_protocol::{
     ProbeConfiguration,
-    finding::Finding,
+    finding_name::Finding,
     probe::{Loader, Probe},
-    tracer::{Attached, Refusal, Step},
+    tracer_messages::{Attached, Refusal, Step},
 };
 
 use self::plan::{
     descriptors,
     hooked::{AttachedPrograms, Hooked},
     loaded::{Loaded, Programs, Since},
-    objects,
-    options::Options,
-    renamed,
+    object_files, renamed,
+    tracer_options::Options,
 };
 use crate::diagnostics::{self, When};
 
@@ -88,7 +87,7 @@ impl LoadedConfiguration {
     }
 }
 
-fn described(hooked: &Hooked) -> Result<bpfassay_protocol::tracer::Program, Refusal> {
+fn described(hooked: &Hooked) -> Result<bpfassay_protocol::tracer_messages::Program, Refusal> {
     hooked.describe().map_err(|error: io::Error| Refusal {
         program: Some(hooked.program.clone()),
         errno: error.raw_os_error(),
@@ -107,7 +106,7 @@ pub(crate) fn load(configuration: ProbeConfiguration, options: &Options) -> Resu
         if let Some(why) = not_for_sets(configuration, options) {
             return Err(Refusal::new(Step::Open, why.to_owned()));
         }
-        let loaded = libbpf::sets::load(configuration)?;
+        let loaded = libbpf::libbpf_sets::load(configuration)?;
         return Ok(LoadedConfiguration::new((configuration, options), loaded, Vec::new()));
     }
     if options.mount != 0 && !configuration.probe.distinguishes_mounts() {
@@ -128,7 +127,7 @@ pub(crate) fn load(configuration: ProbeConfiguration, options: &Options) -> Resu
     let options = &renamed::for_this_kernel(options);
     match configuration.loader {
         Loader::Libbpf => {
-            let Some(object) = objects::find(configuration.probe, configuration.map) else {
+            let Some(object) = object_files::find(configuration.probe, configuration.map) else {
                 let message = format!("this build of the tracer has no programs for `{configuration}`");
                 return Err(Refusal::new(Step::Open, message));
             };
@@ -139,8 +138,8 @@ pub(crate) fn load(configuration: ProbeConfiguration, options: &Options) -> Resu
                 .map_err(|refusal| with_findings(refusal, diagnostics::look_for(object.elf, options, When::Refused)))
         }
         Loader::Aya => {
-            let elf = objects::in_rust(configuration.map).ok_or_else(|| aya::no_programs(configuration))?;
-            let sections = aya::attach::sections_of(elf, configuration.probe);
+            let elf = object_files::in_rust(configuration.map).ok_or_else(|| aya::no_programs(configuration))?;
+            let sections = aya::aya_attach::sections_of(elf, configuration.probe);
             let look = |when| diagnostics::look_for_hooks(sections.iter().map(String::as_str), options, when);
             let before = look(When::Before);
             let loaded = aya::load(configuration, elf, &sections, options);

@@ -12,10 +12,10 @@ use std::{
 
 use bpfassay_protocol::{
     Operation,
-    finding::Pitfall,
+    finding_name::Pitfall,
     operation::Totals,
     probe::ByteMeaning,
-    tracer::{Attached, Losses},
+    tracer_messages::{Attached, Losses},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(crate) struct Labels {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Series {
     pub(crate) totals: Totals,
-    /// Calls by duration ([`bpfassay_protocol::tracer::CounterRow::latency`]).
+    /// Calls by duration ([`bpfassay_protocol::tracer_messages::CounterRow::latency`]).
     pub(crate) latency: Vec<u64>,
 }
 

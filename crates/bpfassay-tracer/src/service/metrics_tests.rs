@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-use bpfassay_protocol::finding::Finding;
+use bpfassay_protocol::finding_name::Finding;
 use proptest::prelude::*;
 
 use super::*;

@@ -6,15 +6,15 @@ use std::{collections::BTreeMap, os::fd::BorrowedFd};
 use bpfassay_protocol::{
     Operation,
     program_set::EventRow,
-    tracer::{Attached, CounterRow, Device, Losses, Sample},
+    tracer_messages::{Attached, CounterRow, Device, Losses, Sample},
 };
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
-    counters::{error::ReadError, tracer::Tracer},
+    counters::{counting_tracer::Tracer, error::ReadError},
     kernel::{
-        cgroups::Cgroups,
-        mounts::{Mounts, MountsError},
+        kernel_cgroups::Cgroups,
+        mountinfo::{Mounts, MountsError},
     },
     service::metrics::{Labels, Series, Snapshot},
 };

@@ -10,7 +10,7 @@ use std::{
 
 use bpfassay_protocol::{
     ProbeConfiguration,
-    tracer::{Ended, Refusal, TracerLine},
+    tracer_messages::{Ended, Refusal, TracerLine},
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -19,14 +19,14 @@ use rustix::{
 };
 
 use crate::{
-    counters::{error::ReadError, tracer::Tracer},
-    loader::plan::{loaded::Since, options::Options},
+    counters::{counting_tracer::Tracer, error::ReadError},
+    loader::plan::{loaded::Since, tracer_options::Options},
     service::{
-        command::{Command, CommandError, Commands},
         endpoint::{Endpoint, ListenError},
         metrics,
         sampler::Sampler,
-        signals,
+        service_command::{Command, CommandError, Commands},
+        stop_signals,
     },
 };
 
@@ -105,8 +105,8 @@ struct Input {
 
 impl Input {
     fn new(keeps_loaded: bool) -> Result<Self, ServeError> {
-        let signals =
-            signals::descriptor().map_err(|source| ServeError::Setup { what: "block SIGINT and SIGTERM", source })?;
+        let signals = stop_signals::descriptor()
+            .map_err(|source| ServeError::Setup { what: "block SIGINT and SIGTERM", source })?;
         Ok(Self { stdin: io::stdin(), commands: Some(Commands::new(keeps_loaded)), signals })
     }
 

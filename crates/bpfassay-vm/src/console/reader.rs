@@ -9,7 +9,7 @@ use std::sync::{
 use tokio::sync::mpsc;
 
 use super::{ConsoleLog, KernelIncident, LineCutter, Watch};
-use crate::output::OutputFile;
+use crate::bounded_output::OutputFile;
 
 pub(crate) struct ConsoleReport {
     pub(crate) incidents: Vec<KernelIncident>,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bpfassay_protocol::{
     ProbeConfiguration,
     message::{Interval, MountFacts, Reading, RunFigures},
-    tracer::Refusal,
+    tracer_messages::Refusal,
 };
 use proptest::prelude::*;
 

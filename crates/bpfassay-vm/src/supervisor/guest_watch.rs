@@ -13,11 +13,11 @@ use super::{
 };
 use crate::{
     BootedFor, EndReason, GuestDeadlines, KernelIncident, MessageOrder, VmEvent,
-    agent::PortEvent,
-    event::{Delivery, StopRequest},
+    agent_port::PortEvent,
+    boot_progress::GuestProgress,
     exit_classifier::ExitClassifier,
     monitor::Shutdown,
-    progress::GuestProgress,
+    vm_event::{Delivery, StopRequest},
 };
 
 /// An alarm this late means that the host was suspended: this program, and possibly QEMU, was

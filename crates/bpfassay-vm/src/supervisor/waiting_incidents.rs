@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{KernelIncident, VmEvent, event::Delivery};
+use crate::{KernelIncident, VmEvent, vm_event::Delivery};
 
 /// The incidents, in order, each with the number of the question whose answer it awaits.
 #[derive(Default)]

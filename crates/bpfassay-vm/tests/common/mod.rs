@@ -51,7 +51,7 @@ impl TestBoot {
         let directory = tempfile::tempdir().unwrap();
         // QEMU's user must be able to enter the directory.
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let program = bpfassay_chaos::qemu::program(arch, directory.path()).unwrap();
+        let program = bpfassay_chaos::fake_qemu::program(arch, directory.path()).unwrap();
         let qemu = Qemu::find(arch, Some(&program)).await.unwrap();
         let mut options = BootOptions::new(directory.path().join("console.log"));
         options.deadlines = GuestDeadlines { boot: Some(60), ..GuestDeadlines::default() };

@@ -19,7 +19,7 @@ use std::{
 use bpfassay_protocol::{Arch, frame, message::GuestMessage};
 use bpfassay_vm::{
     Accelerator, AcceleratorWish, EndReason, GuestClock, VmError, VmEvent,
-    accelerator::{AcceleratorKey, choose, is_native},
+    acceleration::{AcceleratorKey, choose, is_native},
 };
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},

@@ -5,7 +5,7 @@ use std::{ffi::CStr, io};
 
 use super::{
     EngineError,
-    control::Moved,
+    control_channel::Moved,
     io::{Advice, File, Io, Lock, Map},
 };
 use bpfassay_ior::{AccessOrder, Api, Options};

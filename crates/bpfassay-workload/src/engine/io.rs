@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The system calls of a test. They are behind a trait so that they can be recorded
-//! ([`super::record`]) or replaced in tests.
+//! ([`super::write_record`]) or replaced in tests.
 //!
 //! They go through the functions of the C library, as in the real IOR: these decide which system
 //! call is made on which architecture.

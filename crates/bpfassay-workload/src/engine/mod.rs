@@ -10,23 +10,23 @@
 //! after a failure.
 
 mod backend;
-pub(crate) mod control;
+pub(crate) mod control_channel;
+mod data_pattern;
 mod error;
-mod host;
+mod file_names;
+mod host_facts;
 mod io;
-mod json;
-mod names;
-mod pattern;
+mod ior_random;
+mod json_writer;
 mod phase;
-mod random;
 pub(crate) mod ranks;
-mod record;
-mod report;
+mod report_writer;
 mod result;
+mod results_table;
 mod rows;
-mod table;
 mod test_run;
 mod timed;
+mod write_record;
 
 use std::{fmt::Arguments, io::Write as _, path::PathBuf};
 
@@ -35,13 +35,13 @@ pub use ranks::{MAX_RANKS, NodeOf};
 
 use backend::Backend;
 use bpfassay_ior::{Api, Options, OptionsError, Plan};
-use control::{Control, Moved};
+use control_channel::{Control, Moved};
 use io::{Io, Kernel};
 use ranks::Team;
-use record::Recorder;
-use report::Report;
+use report_writer::Report;
 use result::TestResult;
 use test_run::{Lead, TestRun};
+use write_record::Recorder;
 
 /// Exit status of a run that found wrong data (`-W`, `-R`).
 pub const DATA_ERRORS: u8 = 1;
@@ -81,7 +81,7 @@ impl Run {
         for test in &self.plan.tests {
             self.check_tasks(test)?;
         }
-        let descriptor = control::descriptor()?;
+        let descriptor = control_channel::descriptor()?;
         if descriptor.is_none() && self.node != NodeOf::ALONE {
             let rule = "ranks of several nodes meet through the agent of a guest, and none started this program";
             return Err(OptionsError::Rule { rule }.into());

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::{
     EngineError,
     backend::{Backend, Direction, Opened},
+    data_pattern::Pattern,
     io::{Buffer, Io},
-    pattern::Pattern,
-    random::{Rand, Rand64, shuffled},
+    ior_random::{Rand, Rand64, shuffled},
     ranks::Team,
     timed::{Timed, is_timed},
 };

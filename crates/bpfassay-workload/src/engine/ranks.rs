@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-pub use bpfassay_protocol::calls::MAX_RANKS;
+pub use bpfassay_protocol::call_list::MAX_RANKS;
 use rustix::thread::futex;
 
 use super::EngineError;

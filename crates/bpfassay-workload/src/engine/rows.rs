@@ -2,7 +2,7 @@
 //! The contents of all forms of results: rows, totals and settings of a test.
 
 use super::{
-    host::{self, Host},
+    host_facts::{self, Host},
     io::Space,
     result::{Figures, Spread, TestResult, rates, spread},
 };
@@ -154,9 +154,9 @@ pub(crate) fn setup(options: &Options, tasks: u32, per_node: u32) -> Vec<Setting
         text("dataAccess", "CPU"),
         text("GPUDirect", "0"),
         Number("repetitions", options.repetitions.into()),
-        Text("xfersize", host::human(options.transfer_size)),
-        Text("blocksize", host::human(options.block_size)),
-        Text("aggregate filesize", host::human(options.aggregate_size(tasks).unwrap_or_default())),
+        Text("xfersize", host_facts::human(options.transfer_size)),
+        Text("blocksize", host_facts::human(options.block_size)),
+        Text("aggregate filesize", host_facts::human(options.aggregate_size(tasks).unwrap_or_default())),
     ]);
     if options.verbose > 0 {
         setup.push(Number("verbose", options.verbose.into()));

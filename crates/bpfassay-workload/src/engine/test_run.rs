@@ -10,13 +10,13 @@ use bpfassay_protocol::control::{PhaseEvent, PhaseName};
 use super::{
     EngineError,
     backend::Backend,
-    control::{Control, Moved},
+    control_channel::{Control, Moved},
+    data_pattern::Pattern,
+    file_names::{self, Owner},
     io::{Buffer, Io},
-    names::{self, Owner},
-    pattern::Pattern,
     phase::{Access, Counts, Phase},
     ranks::Team,
-    report::Report,
+    report_writer::Report,
     result::{Figures, Point, TestResult},
     timed::Timed,
     warn,
@@ -107,7 +107,7 @@ impl<'a, I: Io> TestRun<'a, I> {
 
     fn file_name(&mut self) -> Result<CString, EngineError> {
         let owner = Owner { rank: self.rank(), task: self.task(), repetition: self.repetition };
-        names::test_file(&mut self.backend.io, self.backend.options, owner)
+        file_names::test_file(&mut self.backend.io, self.backend.options, owner)
     }
 
     /// Runs the test. Returns the receiver of the calls and, on rank 0, the result.

@@ -7,7 +7,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use bpfassay_ior::{Api, Options};
 use bpfassay_protocol::{
-    calls::{CallDistribution, CallTimes},
+    call_list::{CallDistribution, CallTimes},
     nanoseconds,
 };
 

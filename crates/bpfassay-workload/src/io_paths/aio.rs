@@ -13,7 +13,7 @@ use std::{
 use bpfassay_protocol::operation::Direction;
 use libc::{aiocb, c_long, iovec};
 
-use super::calls::{bytes, pieces};
+use super::path_calls::{bytes, pieces};
 
 /// The number of requests in flight at once.
 pub(crate) const DEPTH: usize = 4;

@@ -14,7 +14,7 @@ use bpfassay_protocol::Operation;
 
 use super::{
     buffer::Buffer,
-    calls,
+    path_calls,
     stage::{PathFailure, Stage, refused},
     uring::Ring,
 };
@@ -81,7 +81,7 @@ pub(crate) fn into_file(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
         stage.each("splice", moved, &[Operation::Write], |range| {
             // Bytes that an earlier call left in the pipe are not written again.
             writer.write_all(&data[range.start + held..range.end])?;
-            let length = calls::splice(reader.as_raw_fd(), target.as_raw_fd(), range.len())?;
+            let length = path_calls::splice(reader.as_raw_fd(), target.as_raw_fd(), range.len())?;
             held = range.len() - length;
             Ok(length)
         })

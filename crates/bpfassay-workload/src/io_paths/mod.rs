@@ -18,12 +18,12 @@
 
 mod aio;
 mod buffer;
-mod calls;
 mod copy;
 mod error;
 pub mod mounts;
-mod names;
 pub mod neighbour;
+mod path_calls;
+mod path_names;
 mod stage;
 mod together;
 mod uring;
@@ -40,12 +40,12 @@ pub use self::error::PathsError;
 use self::{
     aio::{Context, DEPTH},
     buffer::Buffer,
-    calls::Map,
     copy::Sink,
+    path_calls::Map,
     stage::{PathFailure, Stage, refused},
     uring::{Memory, Ring},
 };
-use crate::engine::control::{self, Control};
+use crate::engine::control_channel::{self, Control};
 
 /// The most bytes per path.
 pub const MAX_SIZE: u64 = 1 << 30;
@@ -71,7 +71,7 @@ impl Run {
             .ok()
             .filter(|_| (4096..=MAX_SIZE).contains(&self.size) && self.size.is_multiple_of(4096))
             .ok_or(PathsError::Size { size: self.size })?;
-        let mut control = control::descriptor()?.map(Control::take);
+        let mut control = control_channel::descriptor()?.map(Control::take);
         let mut paths = Vec::new();
         for &path in IoPath::ALL {
             let directory = self.directory.join(path.name());
@@ -110,19 +110,21 @@ fn run_path(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     use Direction::{In, Out};
     match stage.path {
         IoPath::FirstTouch => together::reading(stage),
-        IoPath::Read => reading(stage, 0, "read", Operation::Read, |file, into, _| calls::read(file, into)),
-        IoPath::Write => writing(stage, 0, "write", Operation::Write, |file, from, _| calls::write(file, from)),
-        IoPath::Pread => reading(stage, 0, "pread64", Operation::Read, calls::pread),
+        IoPath::Read => reading(stage, 0, "read", Operation::Read, |file, into, _| path_calls::read(file, into)),
+        IoPath::Write => writing(stage, 0, "write", Operation::Write, |file, from, _| path_calls::write(file, from)),
+        IoPath::Pread => reading(stage, 0, "pread64", Operation::Read, path_calls::pread),
         IoPath::Pwrite => writing(stage, 0, "pwrite64", Operation::Write, pwrite),
-        IoPath::Readv => reading(stage, 0, "readv", Operation::Readv, |file, into, _| calls::readv(file, into)),
-        IoPath::Writev => writing(stage, 0, "writev", Operation::Writev, |file, from, _| calls::writev(file, from)),
-        IoPath::Preadv => reading(stage, 0, "preadv", Operation::Readv, calls::preadv),
-        IoPath::Pwritev => writing(stage, 0, "pwritev", Operation::Writev, calls::pwritev),
+        IoPath::Readv => reading(stage, 0, "readv", Operation::Readv, |file, into, _| path_calls::readv(file, into)),
+        IoPath::Writev => {
+            writing(stage, 0, "writev", Operation::Writev, |file, from, _| path_calls::writev(file, from))
+        }
+        IoPath::Preadv => reading(stage, 0, "preadv", Operation::Readv, path_calls::preadv),
+        IoPath::Pwritev => writing(stage, 0, "pwritev", Operation::Writev, path_calls::pwritev),
         IoPath::Preadv2 => reading_with(stage, 0),
         IoPath::Pwritev2 => writing_with(stage, 0),
         IoPath::Preadv2Nowait => reading_with(stage, libc::RWF_NOWAIT),
         IoPath::Pwritev2Dsync => writing_with(stage, libc::RWF_DSYNC),
-        IoPath::DirectRead => reading(stage, libc::O_DIRECT, "pread64", Operation::Read, calls::pread),
+        IoPath::DirectRead => reading(stage, libc::O_DIRECT, "pread64", Operation::Read, path_calls::pread),
         IoPath::DirectWrite => writing(stage, libc::O_DIRECT, "pwrite64", Operation::Write, pwrite),
         IoPath::MapRead => map_read(stage),
         IoPath::MapWrite => map_write(stage),
@@ -144,40 +146,40 @@ fn run_path(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
         IoPath::IoUringDirectWrite => io_uring(stage, Out, Memory::Plain, libc::O_DIRECT),
         IoPath::IoUringSplice => copy::by_ring(stage),
         IoPath::SendfileFile => copy::between_files(stage, "sendfile", |source, target, length| {
-            calls::sendfile(std::os::fd::AsRawFd::as_raw_fd(target), source, length)
+            path_calls::sendfile(std::os::fd::AsRawFd::as_raw_fd(target), source, length)
         }),
         IoPath::SendfilePipe => sendfile(stage, &Sink::Pipe),
         IoPath::SendfileSocket => sendfile(stage, &Sink::Socket),
         IoPath::SpliceIn => copy::out_of_file(stage, "splice", &Sink::Pipe, |file, pipe, _, length| {
-            calls::splice(std::os::fd::AsRawFd::as_raw_fd(file), pipe, length)
+            path_calls::splice(std::os::fd::AsRawFd::as_raw_fd(file), pipe, length)
         }),
         IoPath::SpliceOut => copy::into_file(stage),
-        IoPath::CopyFileRange => copy::between_files(stage, "copy_file_range", calls::copy_file_range),
+        IoPath::CopyFileRange => copy::between_files(stage, "copy_file_range", path_calls::copy_file_range),
         IoPath::Fallocate => fallocate(stage),
         IoPath::ShortRead => short_read(stage),
         IoPath::EndOfFile => end_of_file(stage),
         IoPath::FailedRead => failed_read(stage),
         IoPath::FailedWrite => failed_write(stage),
-        IoPath::Open => names::open(stage),
-        IoPath::FailedOpen => names::failed_open(stage),
-        IoPath::Create => names::create(stage),
-        IoPath::FailedCreate => names::failed_create(stage),
-        IoPath::Mknod => names::mknod(stage),
-        IoPath::Mkdir => names::mkdir(stage),
-        IoPath::FailedMkdir => names::failed_mkdir(stage),
-        IoPath::Rename => names::rename(stage),
-        IoPath::FailedRename => names::failed_rename(stage),
-        IoPath::Unlink => names::unlink(stage),
-        IoPath::FailedUnlink => names::failed_unlink(stage),
-        IoPath::Rmdir => names::rmdir(stage),
-        IoPath::FailedRmdir => names::failed_rmdir(stage),
-        IoPath::Fsync => names::fsync(stage),
-        IoPath::FailedFsync => names::failed_fsync(stage),
+        IoPath::Open => path_names::open(stage),
+        IoPath::FailedOpen => path_names::failed_open(stage),
+        IoPath::Create => path_names::create(stage),
+        IoPath::FailedCreate => path_names::failed_create(stage),
+        IoPath::Mknod => path_names::mknod(stage),
+        IoPath::Mkdir => path_names::mkdir(stage),
+        IoPath::FailedMkdir => path_names::failed_mkdir(stage),
+        IoPath::Rename => path_names::rename(stage),
+        IoPath::FailedRename => path_names::failed_rename(stage),
+        IoPath::Unlink => path_names::unlink(stage),
+        IoPath::FailedUnlink => path_names::failed_unlink(stage),
+        IoPath::Rmdir => path_names::rmdir(stage),
+        IoPath::FailedRmdir => path_names::failed_rmdir(stage),
+        IoPath::Fsync => path_names::fsync(stage),
+        IoPath::FailedFsync => path_names::failed_fsync(stage),
     }
 }
 
 fn pwrite(file: &fs::File, from: &[u8], at: usize) -> io::Result<usize> {
-    calls::pwrite(file, from, at as libc::off_t)
+    path_calls::pwrite(file, from, at as libc::off_t)
 }
 
 /// Reads a file from beginning to end, call by call.
@@ -214,11 +216,11 @@ fn writing(
 }
 
 fn reading_with(stage: &mut Stage<'_>, flags: i32) -> Result<(), PathFailure> {
-    reading(stage, 0, "preadv2", Operation::Readv, |file, into, at| calls::preadv2(file, into, at, flags))
+    reading(stage, 0, "preadv2", Operation::Readv, |file, into, at| path_calls::preadv2(file, into, at, flags))
 }
 
 fn writing_with(stage: &mut Stage<'_>, flags: i32) -> Result<(), PathFailure> {
-    writing(stage, 0, "pwritev2", Operation::Writev, |file, from, at| calls::pwritev2(file, from, at, flags))
+    writing(stage, 0, "pwritev2", Operation::Writev, |file, from, at| path_calls::pwritev2(file, from, at, flags))
 }
 
 fn map_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
@@ -312,13 +314,13 @@ fn io_uring(stage: &mut Stage<'_>, direction: Direction, kind: Memory, flags: i3
 }
 
 fn sendfile(stage: &mut Stage<'_>, sink: &Sink) -> Result<(), PathFailure> {
-    copy::out_of_file(stage, "sendfile", sink, |file, sink, _, length| calls::sendfile(sink, file, length))
+    copy::out_of_file(stage, "sendfile", sink, |file, sink, _, length| path_calls::sendfile(sink, file, length))
 }
 
 fn fallocate(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let target = stage.target(0)?;
     stage.phase(|stage, moved| {
-        calls::fallocate(&target, stage.size).map_err(refused("fallocate"))?;
+        path_calls::fallocate(&target, stage.size).map_err(refused("fallocate"))?;
         moved.count_bytes(Operation::Write, 0);
         Ok(())
     })
@@ -332,7 +334,7 @@ fn short_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
         // Each call reads the last bytes of the file, as many as the size of its range, and
         // requests twice as many (`IoPath::requested`).
         stage.each("pread64", moved, &[Operation::Read], |range| {
-            calls::pread(&source, &mut data[..2 * range.len()], stage.size - range.len())
+            path_calls::pread(&source, &mut data[..2 * range.len()], stage.size - range.len())
         })
     })?;
     let last = stage.size - (stage.size - 1) / stage::CHUNK * stage::CHUNK;
@@ -346,8 +348,8 @@ fn end_of_file(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let source = stage.source(0)?;
     let mut data = [0; 4096];
     stage.phase(|stage, moved| {
-        for _ in 0..names::COUNT {
-            let result = calls::pread(&source, &mut data, stage.size);
+        for _ in 0..path_names::COUNT {
+            let result = path_calls::pread(&source, &mut data, stage.size);
             moved.count(Operation::Read, &result);
             match result {
                 Ok(0) => {}
@@ -363,15 +365,15 @@ fn failed_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let name = stage.file(".");
     let directory = fs::File::open(&name).map_err(stage.failed("open", &name))?;
     let mut data = [0; 512];
-    names::failing(stage, "read", Operation::Read, libc::EISDIR, || calls::read(&directory, &mut data))
+    path_names::failing(stage, "read", Operation::Read, libc::EISDIR, || path_calls::read(&directory, &mut data))
 }
 
 fn failed_write(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     let target = stage.target(0)?;
     let data = [0; 512];
     // The sum of offset and length does not fit into `loff_t` (rw_verify_area, fs/read_write.c).
-    names::failing(stage, "pwrite64", Operation::Write, libc::EINVAL, || {
-        calls::pwrite(&target, &data, libc::off_t::MAX - 100)
+    path_names::failing(stage, "pwrite64", Operation::Write, libc::EINVAL, || {
+        path_calls::pwrite(&target, &data, libc::off_t::MAX - 100)
     })
 }
 

@@ -18,12 +18,12 @@ use serde::Serialize;
 use super::{
     MAX_SIZE,
     buffer::{Buffer, first_difference},
-    calls,
+    path_calls,
     stage::{CHUNK, Moved},
 };
 use crate::engine::{
     EngineError,
-    control::{self, Control},
+    control_channel::{self, Control},
 };
 
 /// Name of the file on each mount.
@@ -96,7 +96,7 @@ impl Run {
     /// # Errors
     /// [`MountsError`]: a file cannot be written or read, or has other data.
     pub fn start(&self) -> Result<(), MountsError> {
-        let control = control::descriptor()?.map(Control::take);
+        let control = control_channel::descriptor()?.map(Control::take);
         self.with_control(control)
     }
 
@@ -163,8 +163,10 @@ impl<'a> Opened<'a> {
             while at < length {
                 let end = length.min(at + CHUNK);
                 let (action, result) = match operation {
-                    Operation::Write => ("write", calls::pwrite(&self.file, &self.written[at..end], at as libc::off_t)),
-                    _ => ("read", calls::pread(&self.file, &mut self.read[at..end], at)),
+                    Operation::Write => {
+                        ("write", path_calls::pwrite(&self.file, &self.written[at..end], at as libc::off_t))
+                    }
+                    _ => ("read", path_calls::pread(&self.file, &mut self.read[at..end], at)),
                 };
                 moved.count(operation, &result);
                 at += match result.map_err(failed(action, self.name))? {

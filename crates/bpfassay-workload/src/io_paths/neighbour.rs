@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     buffer::{Buffer, first_difference},
-    calls,
+    path_calls,
 };
 
 /// Size of the file, in bytes.
@@ -67,9 +67,9 @@ pub fn keep_busy(file: &Path, rounds: Option<u64>, mut out: impl io::Write) -> R
         while at < SIZE {
             let end = SIZE.min(at + TRANSFER);
             let result = if (at / TRANSFER).is_multiple_of(2) {
-                calls::pwrite(&opened, &data[at..end], at as libc::off_t)
+                path_calls::pwrite(&opened, &data[at..end], at as libc::off_t)
             } else {
-                calls::pwritev(&opened, &data[at..end], at)
+                path_calls::pwritev(&opened, &data[at..end], at)
             };
             at += result.map_err(failed("write"))?;
         }
@@ -78,9 +78,9 @@ pub fn keep_busy(file: &Path, rounds: Option<u64>, mut out: impl io::Write) -> R
             let end = SIZE.min(at + TRANSFER);
             let part = &mut buffer[..end - at];
             let result = if (at / TRANSFER).is_multiple_of(2) {
-                calls::pread(&opened, part, at)
+                path_calls::pread(&opened, part, at)
             } else {
-                calls::preadv(&opened, part, at)
+                path_calls::preadv(&opened, part, at)
             };
             let moved = match result.map_err(failed("read"))? {
                 0 => return Err(failed("read")(io::ErrorKind::UnexpectedEof.into())),

@@ -21,7 +21,7 @@ use super::{
     PathsError,
     buffer::{Buffer, fill, first_difference},
 };
-use crate::engine::control::Control;
+use crate::engine::control_channel::Control;
 
 /// Bytes per call.
 pub(crate) const CHUNK: usize = 16 << 10;

@@ -52,11 +52,13 @@ fn each_phase_moves_what_the_table_expects() {
                 match amount {
                     Amount::Whole => assert_eq!((bytes, errors), (size as u64, 0), "{path}"),
                     Amount::Pages => assert_eq!((totals.calls, bytes, errors), (0, size as u64, 0), "{path}"),
-                    Amount::Nothing => assert_eq!((totals.calls, bytes, errors), (names::COUNT as u64, 0, 0), "{path}"),
+                    Amount::Nothing => {
+                        assert_eq!((totals.calls, bytes, errors), (path_names::COUNT as u64, 0, 0), "{path}")
+                    }
                     Amount::Errors => {
                         assert_eq!(
                             (totals.calls, bytes, errors),
-                            (names::COUNT as u64, 0, names::COUNT as u64),
+                            (path_names::COUNT as u64, 0, path_names::COUNT as u64),
                             "{path}"
                         );
                     }

@@ -8,8 +8,8 @@ use bpfassay_protocol::Operation;
 
 use super::{
     buffer::{Buffer, first_difference},
-    calls,
     error::PathsError,
+    path_calls,
     stage::{PathFailure, Stage},
 };
 use crate::engine::{EngineError, ranks::Team};
@@ -93,7 +93,7 @@ fn one(
     let (mut calls, mut at, mut errno) = (0, 0, 0);
     while at < range.len() && errno == 0 {
         calls += 1;
-        match calls::preadv(file, &mut memory[at..], range.start + at) {
+        match path_calls::preadv(file, &mut memory[at..], range.start + at) {
             // An early end of the file shows as wrong data.
             Ok(0) => break,
             Ok(bytes) => at += bytes,

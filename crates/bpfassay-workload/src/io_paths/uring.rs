@@ -12,7 +12,7 @@ use bpfassay_protocol::operation::Direction;
 use io_uring::{IoUring, opcode, squeue::Entry, types::Fd};
 use libc::iovec;
 
-use super::{aio::DEPTH, calls::pieces};
+use super::{aio::DEPTH, path_calls::pieces};
 
 /// How a request names its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

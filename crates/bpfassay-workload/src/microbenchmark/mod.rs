@@ -22,7 +22,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use crate::engine::{
     EngineError,
-    control::{self, Control},
+    control_channel::{self, Control},
 };
 
 /// Largest number of operations: at a hundred nanoseconds each they take a day.
@@ -108,7 +108,7 @@ impl Run {
         if let Some((least, most, _)) = self.microbenchmark.sizes() {
             within("the size", least.into(), most.into(), self.size.into())?;
         }
-        let mut phase = Phase { control: control::descriptor()?.map(Control::take), elapsed_ns: 0 };
+        let mut phase = Phase { control: control_channel::descriptor()?.map(Control::take), elapsed_ns: 0 };
         match self.microbenchmark {
             Microbenchmark::Futex => futex::run(self.operations, &mut phase),
             Microbenchmark::Tcp => tcp::run(self.operations, self.size as usize, &mut phase),

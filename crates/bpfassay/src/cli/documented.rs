@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bpfassay_study::{Available, Narrowing, Study, bundled, expand};
+use bpfassay_study::{Available, Narrowing, Study, bundled_studies, expand};
 use clap::{CommandFactory as _, Parser as _};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
@@ -105,7 +105,7 @@ fn check(place: &str, line: &str) -> usize {
             _ => continue,
         };
         let is_file = study.ends_with(".toml");
-        assert!(is_file || bundled::NAMES.contains(&study.as_str()), "{place}: {line}");
+        assert!(is_file || bundled_studies::NAMES.contains(&study.as_str()), "{place}: {line}");
         count += 1;
     }
     count
@@ -171,7 +171,7 @@ fn studies_expand() {
     for page in pages {
         for text in page.code("toml").iter().filter(|text| text.starts_with("schema = ")) {
             let name = page.path.display().to_string();
-            let study = Study::parse(&name, text, &|script| Ok(bundled::script(script).map(str::to_owned)))
+            let study = Study::parse(&name, text, &|script| Ok(bundled_studies::script(script).map(str::to_owned)))
                 .unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
             let plan = expand(&study, &Narrowing::default(), &Available::default()).unwrap();
             assert!(!plan.cells.is_empty() && plan.left_out.is_empty(), "{name}: {text}");

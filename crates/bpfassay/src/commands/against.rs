@@ -10,7 +10,7 @@ use bpfassay_report::{
     render::{Style, comparison_text},
 };
 use bpfassay_results::{Attach, CellResult, Results, file};
-use bpfassay_stats::gate::Change;
+use bpfassay_stats::gate_decision::Change;
 use bpfassay_study::Plan;
 
 use super::compare::filter;

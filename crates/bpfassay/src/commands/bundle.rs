@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use bpfassay_results::{Provenance, plain};
 use bpfassay_runner::{Bundling, QemuSource, Store, StoreOptions};
-use bpfassay_testbed::{apt::Package, error::human, qemu::package};
+use bpfassay_testbed::{apt::Package, error::human, locked_qemu::package};
 
 use crate::{
     cli,

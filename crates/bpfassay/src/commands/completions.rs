@@ -67,7 +67,7 @@ fn values(argument: &Arg, kernels: &[&'static str]) -> Option<Vec<&'static str>>
         (_, "FINDING") => Kind::ALL.iter().map(|kind| kind.name()).chain(["all"]).collect(),
         (_, "CLOCK") => Clock::NAMES.iter().map(|(name, _)| *name).collect(),
         (_, "ACCESS") => Operation::ALL.iter().map(|operation| operation.name()).collect(),
-        ("study", _) => or_files(bpfassay_study::bundled::NAMES),
+        ("study", _) => or_files(bpfassay_study::bundled_studies::NAMES),
         ("tool" | "tools", _) => or_files(bpfassay_tool::bundled::NAMES),
         _ => return None,
     })

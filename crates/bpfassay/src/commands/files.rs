@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use bpfassay_report::check::{Soundness, check as check_directory};
+use bpfassay_report::check_results::{Soundness, check as check_directory};
 
 use crate::exit::{CommandOutcome, INFRASTRUCTURE, SUCCESS, USAGE};
 

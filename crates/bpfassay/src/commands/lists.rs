@@ -36,7 +36,7 @@ struct Described {
 /// internal failure, which a test excludes.
 pub(crate) fn studies(arguments: &cli::Bundled) -> CommandOutcome {
     let describe = |name: &str| bpfassay_study::load(name).map(|study| study.description);
-    print_named(&described(bpfassay_study::bundled::NAMES, describe)?, arguments.json)
+    print_named(&described(bpfassay_study::bundled_studies::NAMES, describe)?, arguments.json)
 }
 
 /// Prints the bundled tools.
@@ -235,7 +235,7 @@ mod tests {
             assert!(description(*probe).len() > 10);
         }
         let of = |name: &&'static str| bpfassay_study::load(name).unwrap().description;
-        assert!(bpfassay_study::bundled::NAMES.iter().map(of).all(|text| !text.is_empty()));
+        assert!(bpfassay_study::bundled_studies::NAMES.iter().map(of).all(|text| !text.is_empty()));
         let of = |name: &&'static str| bpfassay_tool::load(name).unwrap().file.description;
         assert!(bpfassay_tool::bundled::NAMES.iter().map(of).all(|text| !text.is_empty()));
     }

@@ -9,7 +9,7 @@ use bpfassay_testbed::{
     Arch,
     apt::Located,
     error::human,
-    qemu,
+    locked_qemu,
     testbed_lock::{self, TestbedLock},
     toolchain,
 };
@@ -100,7 +100,7 @@ fn listed(lock: &TestbedLock) -> String {
         && let Some(qemu) = lock.qemu(host)
     {
         let version = Arch::ALL.iter().find_map(|&arch| {
-            qemu.packages.iter().map(|located| &located.package).find(|package| qemu::is_package(package, arch))
+            qemu.packages.iter().map(|located| &located.package).find(|package| locked_qemu::is_package(package, arch))
         });
         let (count, size) = (qemu.packages.len(), size(&qemu.packages));
         let version = version.map_or("", |package| &package.version);

@@ -12,8 +12,8 @@ use crate::{
 /// An infrastructure failure, if the schema cannot be printed.
 pub(crate) fn schema(arguments: &Schema) -> CommandOutcome {
     let text = match arguments.file {
-        SchemaOf::Events => bpfassay_results::schema::events_schema(),
-        SchemaOf::Results => bpfassay_results::schema::results_schema(),
+        SchemaOf::Events => bpfassay_results::results_schema::events_schema(),
+        SchemaOf::Results => bpfassay_results::results_schema::results_schema(),
         SchemaOf::Manifest => {
             serde_json::to_string_pretty(&bpfassay_testbed::manifest::Manifest::schema()).map(|text| text + "\n")
         }

@@ -14,7 +14,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use bpfassay_chaos::qemu;
+use bpfassay_chaos::fake_qemu;
 use serde_json::Value;
 
 /// Returns the command, in the working directory `directory`.
@@ -177,7 +177,7 @@ pub(crate) fn without_plugins(directory: &Path) -> String {
 /// shell.
 pub(crate) fn stand_in_for_qemu(directory: &Path, arch: &str, unless: &str) {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
-    let qemu = qemu::program(arch.parse().unwrap(), directory).unwrap();
+    let qemu = fake_qemu::program(arch.parse().unwrap(), directory).unwrap();
     let script = format!("#!/bin/sh\ncase \" $* \" in {unless};; esac\nexec '{}' \"$@\"\n", qemu.display());
     let program = directory.join(format!("qemu-system-{arch}"));
     fs::write(&program, script).unwrap();

@@ -7,7 +7,7 @@
 
 use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
 
-use bpfassay_chaos::qemu;
+use bpfassay_chaos::fake_qemu;
 use bpfassay_testbed::Arch;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ use crate::common::{bpfassay, guests_wanted, printed, results, stand_in_for_qemu
 fn smoke(directory: &Path, source: &str) -> (Value, String) {
     // QEMU starts as another user.
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
-    let hosts = qemu::program(Arch::Riscv64, directory).unwrap();
+    let hosts = fake_qemu::program(Arch::Riscv64, directory).unwrap();
     let path = format!("{}:{}", hosts.parent().unwrap().display(), env::var("PATH").unwrap());
     let output = bpfassay(directory)
         .arg("run")

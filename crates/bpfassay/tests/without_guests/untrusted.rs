@@ -15,8 +15,8 @@ use std::{
 
 use bpfassay_testbed::{
     apt::Package,
-    bundle,
     cache::{Cache, Digest},
+    guest_bundle,
     manifest::{Check, Manifest},
 };
 
@@ -190,11 +190,11 @@ fn bundle_with_its_own_qemu(directory: &Path) -> (PathBuf, PathBuf, Package) {
         sha256: Digest::of(&bytes),
     };
     let path = directory.join("stranger.bundle");
-    bundle::write(&manifest, &[(package.clone(), object)], &path).unwrap();
+    guest_bundle::write(&manifest, &[(package.clone(), object)], &path).unwrap();
     (path, mark, package)
 }
 
-/// Returns a run in `own` with the guests of `bundle`.
+/// Returns a run in `own` with the guests of `guest_bundle`.
 fn run(work: &Path, own: &Path, user: Option<u32>, bundle: &Path) -> Command {
     let mut run = command(work, user);
     run.current_dir(own).args(["run", "quick", "--arch", "aarch64", "--kernel", "6.12", "--offline"]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Direct costs of two results, and the functions that differ.
 
-use bpfassay_stats::gate::Change;
+use bpfassay_stats::gate_decision::Change;
 
 use crate::{
     compare::{CellComparison, Comparison, DirectChange},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs of tools for which the kernel produced different code.
 
-use bpfassay_protocol::tool::ProgramCode;
+use bpfassay_protocol::tool_job::ProgramCode;
 use bpfassay_study::Clock;
 
 use crate::{

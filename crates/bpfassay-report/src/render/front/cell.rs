@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use bpfassay_protocol::{probe::ByteMeaning, tracer::Refusal};
+use bpfassay_protocol::{probe::ByteMeaning, tracer_messages::Refusal};
 use bpfassay_study::Clock;
 
 use super::super::{

@@ -2,7 +2,7 @@
 //! The table of tools that were only loaded and attached, with their programs as the kernel held
 //! them.
 
-use bpfassay_protocol::tool::BpfObject;
+use bpfassay_protocol::tool_job::BpfObject;
 
 use crate::render::{
     attach::attach,

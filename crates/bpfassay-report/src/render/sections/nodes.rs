@@ -2,7 +2,7 @@
 //! The table of nodes: what each probe configuration counted on each node of a cluster, and on all
 //! nodes next to what IOR moved.
 
-use bpfassay_protocol::{Operation, operation::Totals, tracer::Losses};
+use bpfassay_protocol::{Operation, operation::Totals, tracer_messages::Losses};
 use bpfassay_results::{CellResult, Figure, NodeBytes, NodeFigures, Results, RunDerived, RunResult};
 
 use crate::{

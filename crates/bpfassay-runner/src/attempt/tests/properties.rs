@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bpfassay_protocol::tracer::{Refusal, Step};
+use bpfassay_protocol::tracer_messages::{Refusal, Step};
 use bpfassay_results::{
     Again, BlockEnded, BlockStarted, GuestReady, JOURNAL_VERSION, JournalContents, JournalEntry, JournalHeader,
     Outcome, Provenance,

@@ -14,7 +14,7 @@ use bpfassay_results::ToDo;
 use object_store::{ObjectStore, ObjectStoreExt as _, memory::InMemory, path::Path as ObjectPath};
 
 use super::*;
-use crate::block_store::{BlockStoreError, MAX_ENTRY, RunStore, objects::Objects};
+use crate::block_store::{BlockStoreError, MAX_ENTRY, RunStore, object_place::Objects};
 
 const URL: &str = "s3://bucket/ci";
 

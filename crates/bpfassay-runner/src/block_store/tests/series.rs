@@ -49,7 +49,7 @@ async fn run(directory: &Path, plan: &Plan, provenance: &Provenance, with: &Bloc
         reuse: Some(RunStore { with, plan, provenance: &provenance }),
     };
     let seen = Seen::default();
-    let none = async |_: &crate::context::RunContext<'_>| Ok(Vec::new());
+    let none = async |_: &crate::run_context::RunContext<'_>| Ok(Vec::new());
     let summary = pool::execute(config, none, journal, &seen, &CancellationToken::new()).await.unwrap();
     (summary, seen.0.into_inner().unwrap())
 }

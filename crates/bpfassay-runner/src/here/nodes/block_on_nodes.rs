@@ -21,13 +21,13 @@ use super::{
 };
 use crate::{
     boot::RunningBoot,
-    context::BlockError,
     failure,
     here::{
-        agent::{Agent, job},
-        boot::far,
+        here_boot::far,
+        here_process::{Agent, job},
     },
     host_setup::deadlines,
+    run_context::BlockError,
 };
 
 /// How a block ends.

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::wire::WaitingStandIn;
+use super::node_wire::WaitingStandIn;
 use crate::slurm::{PATIENCE, is_without_controller};
 
 /// Lets a step share processors with other steps, and from Slurm 22.05 on also memory.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use bpfassay_protocol::{
     message::{GuestFacts, GuestMessage, RunFigures, RunOutcome},
-    tracer::Refusal,
+    tracer_messages::Refusal,
 };
 use bpfassay_results::{NodeFacts, NodeRun};
 

@@ -32,7 +32,7 @@ use rustix::{
     mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen},
 };
 
-use super::wire::{self, FromRelay, MAX_LOCAL, ToRelay};
+use super::node_wire::{self, FromRelay, MAX_LOCAL, ToRelay};
 
 /// Prefix of IOR's argument that names the summary file.
 const SUMMARY: &str = "summaryFile=";
@@ -190,10 +190,10 @@ fn ask(name: &str, question: &ToRelay, patience: Option<Duration>) -> Result<Fro
     let connected = address(name).and_then(|address| UnixStream::connect_addr(&address)).and_then(of_this_user);
     let mut stream = connected.map_err(|source| NodeError::NoRelay { name: name.to_owned(), source })?;
     let answer =
-        stream.set_read_timeout(patience).and_then(|()| stream.write_all(&wire::line(question)?)).and_then(|()| {
+        stream.set_read_timeout(patience).and_then(|()| stream.write_all(&node_wire::line(question)?)).and_then(|()| {
             let mut line = Vec::new();
             BufReader::new(stream).take(MAX_LOCAL as u64).read_until(b'\n', &mut line)?;
-            wire::message(&line)
+            node_wire::message(&line)
         });
     answer.map_err(NodeError::Relay)
 }

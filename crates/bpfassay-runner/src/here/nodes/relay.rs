@@ -31,13 +31,13 @@ use tokio::{
 
 use super::{
     node::{NodeError, address, of_ranks, of_stand, program_of_stand},
-    wire::{self, Begin, FromNode, FromRelay, MAX_LINE, MAX_LOCAL, ToNode, ToRelay, WaitingStandIn},
+    node_wire::{self, Begin, FromNode, FromRelay, MAX_LINE, MAX_LOCAL, ToNode, ToRelay, WaitingStandIn},
 };
 use crate::here::{
-    agent::{Agent, arguments, ask_to_stop, clear, kill, start, unnamed},
-    machine::{AGENT, PAYLOAD},
-    reason::MachineLimits,
-    tools::ToolPlaces,
+    here_machine::{AGENT, PAYLOAD},
+    here_process::{Agent, arguments, ask_to_stop, clear, kill, start, unnamed},
+    here_reason::MachineLimits,
+    here_tools::ToolPlaces,
 };
 
 /// How long a stopping agent can take to remove what it made. Slurm kills the rest of a step after
@@ -79,7 +79,7 @@ fn listen(name: &str) -> io::Result<tokio::net::UnixListener> {
 /// Sends `message` to the command.
 fn send(message: &FromNode) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(&wire::line(message)?)?;
+    out.write_all(&node_wire::line(message)?)?;
     out.flush()
 }
 
@@ -93,7 +93,7 @@ fn orders() -> mpsc::Receiver<io::Result<ToNode>> {
             let mut line = Vec::new();
             let order = match input.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line) {
                 Ok(0) => return,
-                Ok(_) => wire::message(&line),
+                Ok(_) => node_wire::message(&line),
                 Err(error) => Err(error),
             };
             let is_end = order.is_err();
@@ -229,7 +229,7 @@ impl Relay {
         self.waiting = None;
         let Some((mut stream, _)) = self.standing.take() else { return };
         // If the stand-in has ended, the agent ended it and reports why.
-        if let Ok(line) = wire::line(&FromRelay::Over { problem, is_first: self.is_first }) {
+        if let Ok(line) = node_wire::line(&FromRelay::Over { problem, is_first: self.is_first }) {
             let _ = stream.write_all(&line).await;
         }
     }
@@ -243,7 +243,7 @@ impl Relay {
             return Ok(());
         }
         let mut stream = BufReader::new(stream);
-        let greeted = tokio::time::timeout(GREETING, wire::next(&mut stream, MAX_LOCAL)).await;
+        let greeted = tokio::time::timeout(GREETING, node_wire::next(&mut stream, MAX_LOCAL)).await;
         let Ok(Ok(Some(greeting))) = greeted else { return Ok(()) };
         let mut stream = stream.into_inner();
         match greeting {
@@ -263,7 +263,7 @@ impl Relay {
                     _ => FromRelay::NoRun,
                 };
                 // If a rank has ended, IOR fails, and the launcher reports this.
-                let _ = stream.write_all(&wire::line(&answer)?).await;
+                let _ = stream.write_all(&node_wire::line(&answer)?).await;
                 Ok(())
             }
         }

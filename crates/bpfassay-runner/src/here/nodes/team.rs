@@ -24,7 +24,7 @@ use tokio::{
 use super::{
     cluster::{Cluster, SharedSteps, patience},
     join::{Joined, Joiner},
-    wire::{self, Begin, FromNode, MAX_LINE, ToNode, WaitingStandIn},
+    node_wire::{self, Begin, FromNode, MAX_LINE, ToNode, WaitingStandIn},
 };
 
 /// How long relays can take to end. It is longer than the time that a relay gives its agent.
@@ -150,14 +150,14 @@ impl<'a> RelayTeam<'a> {
         };
         let begin = Begin { mount: mount.to_owned(), job: job.clone(), is_first: at == 0 };
         // If srun has ended already, its exit status shows why.
-        let _ = input.write_all(&wire::line(&ToNode::Begin(Box::new(begin)))?).await;
+        let _ = input.write_all(&node_wire::line(&ToNode::Begin(Box::new(begin)))?).await;
         let member =
             NodeRelay { node: node.to_owned(), srun, input: Some(input), waiting: None, programs: None, ended: None };
         self.members.push(member);
         tokio::spawn(async move {
             let mut output = BufReader::new(output);
             loop {
-                let next = wire::next(&mut output, MAX_LINE).await;
+                let next = node_wire::next(&mut output, MAX_LINE).await;
                 let is_last = !matches!(next, Ok(Some(_)));
                 if sender.send((at, next)).await.is_err() || is_last {
                     return;
@@ -420,7 +420,7 @@ fn summary(waiting: &WaitingStandIn) -> Option<&String> {
 /// Sends `order` to the relay of a node. The end of the relay's output shows whether the relay has
 /// ended.
 async fn send_to(member: &mut NodeRelay, order: &ToNode) {
-    let Ok(line) = wire::line(order) else { return };
+    let Ok(line) = node_wire::line(order) else { return };
     if let Some(input) = &mut member.input
         && input.write_all(&line).await.is_err()
     {

@@ -11,7 +11,7 @@ use std::{
 
 use super::*;
 use crate::{
-    apt::{FetchOptions, Located, Mirror, NamedBy, Package, PackageOrigin, host::HostArchive},
+    apt::{FetchOptions, Located, Mirror, NamedBy, Package, PackageOrigin, host_apt::HostArchive},
     cache::Cache,
 };
 

@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     apt::{Downloader, FetchOptions, NotAnAssetSource},
     cache::Cache,
-    payload::{Payload, ProgramSources, offered as taken, pack, recorded, sources::WantedSources},
+    payload::{Payload, ProgramSources, offered as taken, pack, payload_sources::WantedSources, recorded},
 };
 
 const ARCH: Arch = Arch::Riscv64;

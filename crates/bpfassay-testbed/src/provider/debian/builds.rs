@@ -5,7 +5,7 @@ use super::compare_versions;
 use crate::{
     apt::{IndexedPackage, Located},
     catalogue::{CatalogueEntry, build_name::build_name},
-    names::KernelRelease,
+    safe_names::KernelRelease,
 };
 
 /// One build of a kernel in a suite.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bpfassay_protocol::Arch;
 
-use super::{KernelBuild, compare_versions, kernels::KernelProvider};
-use crate::{Error, Result, apt::Root, names::KernelRelease};
+use super::{KernelBuild, compare_versions, debian_kernels::KernelProvider};
+use crate::{Error, Result, apt::Root, safe_names::KernelRelease};
 
 /// One series of kernels on one architecture.
 #[derive(Debug, Clone, PartialEq, Eq)]

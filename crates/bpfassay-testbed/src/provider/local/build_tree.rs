@@ -16,8 +16,8 @@ use crate::{
     Error, Result,
     cache::Digest,
     kernel::Modules,
-    modules::{ModuleLayout, ModulesError, built},
-    names::KernelRelease,
+    kernel_modules::{ModuleLayout, ModulesError, built},
+    safe_names::KernelRelease,
 };
 
 const CONFIG: &str = ".config";

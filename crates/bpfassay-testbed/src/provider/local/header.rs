@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::{Arch, arch::ImageFormat};
 
-use crate::names::KernelRelease;
+use crate::safe_names::KernelRelease;
 
 /// The kind of an image that QEMU can boot.
 #[derive(Debug, Clone, PartialEq, Eq)]

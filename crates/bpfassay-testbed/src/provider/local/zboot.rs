@@ -11,7 +11,7 @@
 
 use bpfassay_protocol::with_causes;
 
-use crate::modules::decompress::decompress;
+use crate::kernel_modules::decompress::decompress;
 
 /// Positions in the zboot header: the mark, offset and size of the payload in bytes, and the name
 /// of the compression.

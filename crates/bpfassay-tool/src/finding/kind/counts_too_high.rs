@@ -3,11 +3,11 @@
 
 use crate::finding::{
     certainty::Certainty,
-    comparison::{NumberComparison, shown},
     definition::Definition,
-    figures::{Differences, EvidenceTally, NONE},
+    finding_comparison::{NumberComparison, shown},
+    finding_figures::{Differences, EvidenceTally, NONE},
+    finding_source::EVERY_FIGURE,
     left_out::besides,
-    source::EVERY_FIGURE,
 };
 
 pub(super) const FINDING: Definition = Definition {

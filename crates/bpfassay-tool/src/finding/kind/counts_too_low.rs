@@ -6,12 +6,12 @@ use crate::{
     finding::{
         candidates::Candidates,
         certainty::Certainty,
-        comparison::{NumberComparison, shown},
         course::eviction,
         definition::Definition,
-        figures::{Differences, EvidenceTally, NONE},
+        finding_comparison::{NumberComparison, shown},
+        finding_figures::{Differences, EvidenceTally, NONE},
+        finding_source::EVERY_FIGURE,
         missed::shown_of_others,
-        source::EVERY_FIGURE,
     },
 };
 

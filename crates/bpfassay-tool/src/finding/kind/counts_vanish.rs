@@ -9,8 +9,8 @@ use crate::{
         certainty::Certainty,
         course::{NEEDS_TWO, eviction, of, reports_all, series},
         definition::{Definition, KindInputs},
-        figures::{Differences, EvidenceTally},
-        source::{KindSources, Source},
+        finding_figures::{Differences, EvidenceTally},
+        finding_source::{KindSources, Source},
         status::FindingStatus,
     },
 };

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tool does not attach.
 
-use bpfassay_protocol::tracer::Step;
+use bpfassay_protocol::tracer_messages::Step;
 
 use super::does_not_load::{NO_SIGN, step_unknown};
 use crate::finding::{
     certainty::Certainty,
     definition::{Definition, KindInputs},
     evidence::{Start, lines_of},
-    source::{KindSources, Source},
+    finding_source::{KindSources, Source},
     status::FindingStatus,
 };
 

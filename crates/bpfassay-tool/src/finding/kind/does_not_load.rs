@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tool does not load.
 
-use bpfassay_protocol::tracer::Step;
+use bpfassay_protocol::tracer_messages::Step;
 
 use crate::finding::{
     certainty::Certainty,
     definition::{Definition, KindInputs},
     evidence::{Start, lines_of},
-    source::{KindSources, Source},
+    finding_source::{KindSources, Source},
     status::FindingStatus,
 };
 

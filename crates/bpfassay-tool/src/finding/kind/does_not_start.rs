@@ -7,7 +7,7 @@ use crate::{
         certainty::Certainty,
         definition::{Definition, KindInputs},
         evidence::Start,
-        source::{KindSources, Source},
+        finding_source::{KindSources, Source},
         status::FindingStatus,
     },
     service::missing,

@@ -5,10 +5,10 @@ use crate::{
     CountedUnit,
     finding::{
         certainty::Certainty,
-        comparison::{NumberComparison, shown},
         definition::{Definition, KindInputs},
-        figures::{Differences, EvidenceTally},
-        source::{KindSources, Source},
+        finding_comparison::{NumberComparison, shown},
+        finding_figures::{Differences, EvidenceTally},
+        finding_source::{KindSources, Source},
         status::FindingStatus,
         truth::CallShare,
     },

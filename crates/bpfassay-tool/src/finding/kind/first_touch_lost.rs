@@ -4,10 +4,10 @@
 use crate::finding::{
     candidates::Candidates,
     certainty::Certainty,
-    comparison::shown,
     definition::Definition,
-    figures::{Differences, EvidenceTally},
-    source::EVERY_FIGURE,
+    finding_comparison::shown,
+    finding_figures::{Differences, EvidenceTally},
+    finding_source::EVERY_FIGURE,
 };
 
 pub(super) const FINDING: Definition = Definition {

@@ -3,7 +3,7 @@
 
 use crate::finding::{
     definition::{Definition, KindInputs},
-    source::{KindSources, Source},
+    finding_source::{KindSources, Source},
     status::FindingStatus,
 };
 

@@ -4,7 +4,7 @@
 use crate::finding::{
     certainty::Certainty,
     definition::{Definition, KindInputs},
-    source::{KindSources, Source},
+    finding_source::{KindSources, Source},
     status::FindingStatus,
 };
 

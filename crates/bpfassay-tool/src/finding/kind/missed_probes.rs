@@ -5,11 +5,11 @@ use crate::{
     CountedUnit, ReportedFigure,
     finding::{
         certainty::Certainty,
-        comparison::{ComparedFigure, NumberComparison, shown},
         definition::{Definition, KindInputs},
         evidence::KernelFacts,
-        figures::{Differences, EvidenceTally},
-        source::{KindSources, Source},
+        finding_comparison::{ComparedFigure, NumberComparison, shown},
+        finding_figures::{Differences, EvidenceTally},
+        finding_source::{KindSources, Source},
         status::FindingStatus,
     },
 };

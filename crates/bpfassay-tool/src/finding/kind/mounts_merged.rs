@@ -3,7 +3,7 @@
 
 use crate::{
     Whose,
-    finding::{definition::Definition, merged, source::KindSources},
+    finding::{definition::Definition, finding_source::KindSources, merged},
 };
 
 pub(super) const FINDING: Definition = Definition {

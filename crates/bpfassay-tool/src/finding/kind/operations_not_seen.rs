@@ -3,19 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_protocol::{Operation, prototype::Checked};
+use bpfassay_protocol::{Operation, checked_prototype::Checked};
 
 use crate::{
     CountedUnit, Report, ReportedFigure,
     finding::{
         candidates::{Candidates, Unseen, names},
         certainty::Certainty,
-        comparison::{NumberComparison, shown},
         definition::{Definition, KindInputs},
-        figures::{Differences, EvidenceTally, NONE},
+        finding_comparison::{NumberComparison, shown},
+        finding_figures::{Differences, EvidenceTally, NONE},
+        finding_source::EVERY_FIGURE,
         flags, left_out,
         missed::shown_of_others,
-        source::EVERY_FIGURE,
         status::FindingStatus,
         truth::Truth,
     },

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program does not match the prototype of the function that it traces.
 
-use bpfassay_protocol::prototype::Checked;
+use bpfassay_protocol::checked_prototype::Checked;
 
 use crate::finding::{
     certainty::Certainty,
     definition::{Definition, KindInputs},
     evidence::Start,
+    finding_source::{KindSources, Source},
     flags,
-    source::{KindSources, Source},
     status::FindingStatus,
 };
 

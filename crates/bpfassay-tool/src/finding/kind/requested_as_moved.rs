@@ -5,10 +5,10 @@ use crate::{
     CountedUnit,
     finding::{
         certainty::Certainty,
-        comparison::shown,
         definition::Definition,
-        figures::{Differences, EvidenceTally},
-        source::KindSources,
+        finding_comparison::shown,
+        finding_figures::{Differences, EvidenceTally},
+        finding_source::KindSources,
     },
 };
 

@@ -5,7 +5,7 @@ use crate::finding::{
     certainty::Certainty,
     definition::{Definition, KindInputs},
     evidence::Detach,
-    source::{KindSources, Source},
+    finding_source::{KindSources, Source},
     status::FindingStatus,
 };
 

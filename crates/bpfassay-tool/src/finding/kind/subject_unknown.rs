@@ -6,10 +6,10 @@ use crate::{
     finding::{
         aliases::unknown,
         certainty::Certainty,
-        comparison::NumberComparison,
         definition::Definition,
-        figures::{Differences, EvidenceTally},
-        source::KindSources,
+        finding_comparison::NumberComparison,
+        finding_figures::{Differences, EvidenceTally},
+        finding_source::KindSources,
     },
 };
 

@@ -5,7 +5,7 @@ use crate::finding::{
     absent,
     certainty::Certainty,
     definition::{Definition, KindInputs},
-    source::{KindSources, Source},
+    finding_source::{KindSources, Source},
     status::FindingStatus,
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Missing bytes of vectored calls whose flags a program takes for the return value.
 
-use bpfassay_protocol::prototype::Checked;
+use bpfassay_protocol::checked_prototype::Checked;
 
 use super::*;
 

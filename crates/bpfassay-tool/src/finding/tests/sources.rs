@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A missing source clears no finding: tests every kind with every source, and partial answers.
 
-use bpfassay_protocol::prototype::Checked;
+use bpfassay_protocol::checked_prototype::Checked;
 
 use super::*;
-use crate::finding::source::{KindSources, Source};
+use crate::finding::finding_source::{KindSources, Source};
 
 /// Complete data on a run of a tool without any finding.
 #[derive(Clone)]

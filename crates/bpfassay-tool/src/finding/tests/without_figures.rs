@@ -2,8 +2,8 @@
 //! Findings without figures: how the tool started, what the kernel saw, and what could not be read.
 
 use bpfassay_protocol::{
-    prototype::Checked,
-    tracer::{Refusal, Step},
+    checked_prototype::Checked,
+    tracer_messages::{Refusal, Step},
 };
 
 use super::*;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel's type information.
 
+mod function_prototypes;
 pub(crate) mod ids;
-pub(crate) mod offsets;
-mod prototypes;
+pub(crate) mod member_offsets;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,8 +13,8 @@ use std::{
 
 use bpfassay_btf::{Btf, Prototype};
 
-use self::prototypes::Prototypes;
-use super::kept;
+use self::function_prototypes::Prototypes;
+use super::kept_facts;
 
 /// The file that contains the kernel's type information.
 pub(crate) const PATH: &str = bpfassay_btf::KERNEL;
@@ -29,7 +29,7 @@ pub(crate) fn read() -> io::Result<Vec<u8>> {
 }
 
 /// Returns the prototypes of the `wanted` functions that the kernel has. They come from the file
-/// `kept` if it is given and has them all. `usual`: see [`kept::look_up`]. A name of several
+/// `kept_facts` if it is given and has them all. `usual`: see [`kept_facts::look_up`]. A name of several
 /// functions occurs several times.
 ///
 /// # Errors
@@ -39,7 +39,7 @@ pub(crate) fn prototypes(
     wanted: &BTreeSet<&str>,
     usual: &[String],
 ) -> io::Result<Vec<(String, Prototype)>> {
-    let mut known = kept::look_up(kept, wanted, usual, |wanted| {
+    let mut known = kept_facts::look_up(kept, wanted, usual, |wanted| {
         let bytes = read()?;
         let found = Btf::new(&bytes).and_then(|btf| btf.prototypes(wanted));
         let found = found.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
@@ -57,7 +57,7 @@ pub(crate) fn prototypes(
     Ok(each.collect())
 }
 
-/// Returns the message for an error of [`read`] or [`prototypes`].
+/// Returns the message for an error of [`read`] or [`function_prototypes`].
 pub(crate) fn cannot(error: &io::Error) -> String {
     format!("cannot read the kernel's type information in {PATH}: {error}; the kernel needs CONFIG_DEBUG_INFO_BTF")
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel's symbol table, `/proc/kallsyms`.
 
-pub(crate) mod table;
+pub(crate) mod symbol_table;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,16 +10,16 @@ use std::{
     path::Path,
 };
 
-use self::table::Symbol;
+use self::symbol_table::Symbol;
 use super::{
-    kept,
+    kept_facts,
     unread::{Unread, unread},
 };
 
 const KALLSYMS: &str = "/proc/kallsyms";
 
-/// Returns the entries of the table for `wanted`. They come from the file `kept` if it is given and
-/// has them all. `usual`: see [`kept::look_up`].
+/// Returns the entries of the table for `wanted`. They come from the file `kept_facts` if it is given and
+/// has them all. `usual`: see [`kept_facts::look_up`].
 ///
 /// # Errors
 /// [`Unread`] if the table cannot be read.
@@ -28,8 +28,8 @@ pub(crate) fn of_kernel(
     wanted: &BTreeSet<&str>,
     usual: &[String],
 ) -> Result<BTreeMap<String, Symbol>, Unread> {
-    kept::look_up(kept, wanted, usual, |wanted| {
+    kept_facts::look_up(kept, wanted, usual, |wanted| {
         let lines = File::open(KALLSYMS).map(|file| BufReader::with_capacity(1 << 16, file));
-        lines.and_then(|lines| table::read(lines, wanted.iter().copied())).map_err(unread(KALLSYMS))
+        lines.and_then(|lines| symbol_table::read(lines, wanted.iter().copied())).map_err(unread(KALLSYMS))
     })
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! tracefs, and the lists of probes in debugfs.
 
-pub(crate) mod lists;
 pub(crate) mod profile;
+pub(crate) mod tracefs_lists;
 
 use std::{
     fs, io,

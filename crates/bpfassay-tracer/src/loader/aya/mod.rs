@@ -3,10 +3,10 @@
 //!
 //! One object contains the programs of every probe for one map layout. The loader selects those of
 //! one probe by their names (`PROBE__FUNCTION`). The offsets of the kernel's structures come from
-//! the kernel's BTF ([`btf::offsets`]) and are written into the object as a read-only global.
+//! the kernel's BTF ([`btf::member_offsets`]) and are written into the object as a read-only global.
 
-pub(crate) mod attach;
-mod refusal;
+pub(crate) mod aya_attach;
+mod aya_refusal;
 
 use std::{
     collections::BTreeMap,
@@ -20,22 +20,22 @@ use ::aya::{
 };
 use bpfassay_protocol::{
     ProbeConfiguration,
-    finding::Finding,
+    finding_name::Finding,
     probe::Probe,
-    tracer::{Refusal, Step},
+    tracer_messages::{Refusal, Step},
 };
 use bpfassay_tracer_common::{Settings, map};
 
-use self::refusal::refuse;
+use self::aya_refusal::refuse;
 use crate::{
     diagnostics::{self, When},
     kernel::btf,
     loader::plan::{
         hooked::AttachedPrograms,
         loaded::{Loaded, Programs, Since},
-        options::Options,
         prototypes::name_prototypes,
         settings,
+        tracer_options::Options,
     },
 };
 
@@ -56,7 +56,7 @@ pub(crate) fn load(
     options: &Options,
 ) -> Result<Loaded, Refusal> {
     let start = Since::now();
-    let offsets = btf::offsets::of_kernel().map_err(|error| refuse(Step::Open, None, &error))?;
+    let offsets = btf::member_offsets::of_kernel().map_err(|error| refuse(Step::Open, None, &error))?;
     // In other probes, no task is preempted inside a program.
     let copies = match configuration.probe {
         Probe::Fexit | Probe::RawTracepoint | Probe::Tracepoint => settings::copies(),
@@ -72,13 +72,13 @@ pub(crate) fn load(
     let task_known = u64::from(settings::is_task_known());
     loader.override_global(TASK_KNOWN, &task_known, true);
     size_maps(&mut loader, copies, options);
-    let mut ebpf = loader.load(elf).map_err(|error| refuse(refusal::step_of(&error), None, &error))?;
+    let mut ebpf = loader.load(elf).map_err(|error| refuse(aya_refusal::step_of(&error), None, &error))?;
     let btf = Btf::from_sys_fs().map_err(|error| refuse(Step::Open, None, &error))?;
-    let mut names = attach::programs_of(&ebpf, configuration.probe, copies, options);
+    let mut names = aya_attach::programs_of(&ebpf, configuration.probe, copies, options);
     if names.is_empty() {
         return Err(no_programs(configuration));
     }
-    let findings = attach::load(&mut ebpf, configuration.probe, &mut names, options, &btf)?;
+    let findings = aya_attach::load(&mut ebpf, configuration.probe, &mut names, options, &btf)?;
     let load_ns = start.nanoseconds();
     let maps = maps(&ebpf).map_err(|error| refuse(Step::Load, None, &error))?;
     let sections = sections.to_vec();
@@ -98,7 +98,7 @@ struct LoadedPrograms {
 
 impl Programs for LoadedPrograms {
     fn attach(&mut self, options: &Options) -> Result<AttachedPrograms, Refusal> {
-        let mut attached = attach::all(&mut self.ebpf, self.probe, &self.names, options)?;
+        let mut attached = aya_attach::all(&mut self.ebpf, self.probe, &self.names, options)?;
         if !settings::is_task_known() && attached.hooked.iter().any(|hooked| hooked.program.contains("__sys_fsync")) {
             attached.findings.push(settings::fsync_without_mount());
         }

@@ -9,15 +9,15 @@ use std::{
 };
 
 use bpfassay_bpf::program_info;
-use bpfassay_btf::contents::Encoded;
+use bpfassay_btf::object_contents::Encoded;
 use bpfassay_protocol::{
+    loaded_object::{LoadedObject, VerifiedProgram},
     nanoseconds,
-    object::{LoadedObject, VerifiedProgram},
-    tracer::{Refusal, Step},
+    tracer_messages::{Refusal, Step},
 };
 use libbpf_rs::{Link, MapCore as _, MapFlags, Object, ObjectBuilder, OpenObject, Program};
 
-use super::{log, sys};
+use super::{libbpf_log, sys};
 use crate::{kernel::verifier::statistics, loader::plan::refusal::Failure};
 
 /// A loaded object with its programs attached.
@@ -50,17 +50,17 @@ const OBJECT: &str = "object";
 /// # Errors
 /// A [`Refusal`]. Nothing stays attached.
 pub(crate) fn bring_up(elf: &[u8], programs: &[String], contents: &Encoded) -> Result<Bare, Refusal> {
-    let log = log::capture();
+    let log = libbpf_log::capture();
     match load_and_attach(elf, programs, contents, Logged::Statistics) {
         // A log of statistics does not contain the reason. A kernel that refuses the log refuses
         // the program, too.
         Err(failure) if failure.step == Step::Load => {}
         done => return done.map_err(|failure| log.refusal(failure)),
     }
-    let log = log::capture();
+    let log = libbpf_log::capture();
     load_and_attach(elf, programs, contents, Logged::Nothing).map_err(|failure| {
         let mut refusal = log.refusal(failure);
-        if log::name_of("map", &refusal.message).is_some_and(|map| is_unsized(elf, map)) {
+        if libbpf_log::name_of("map", &refusal.message).is_some_and(|map| is_unsized(elf, map)) {
             refusal.message.push_str("; its size (max_entries) is 0 in the object: the loader of the tool may set it");
         }
         refusal

@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, ffi::CString};
 use crate::{
     kernel::btf,
     loader::plan::{
-        options::Options,
+        tracer_options::Options,
         usual::{self, SYSCALL_PREFIX},
     },
 };

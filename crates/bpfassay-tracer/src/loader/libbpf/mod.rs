@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The loader `libbpf`: objects written in C with CO-RE, loaded through libbpf-rs.
 
-pub(crate) mod attach;
 pub(crate) mod bare;
 mod fprobe_capacity;
-pub(crate) mod log;
+pub(crate) mod libbpf_attach;
+pub(crate) mod libbpf_log;
+pub(crate) mod libbpf_sets;
 pub(crate) mod prepare;
-pub(crate) mod sets;
 mod sys;
 
 use std::{
@@ -16,8 +16,8 @@ use std::{
 };
 
 use bpfassay_protocol::{
-    finding::Finding,
-    tracer::{Refusal, Step},
+    finding_name::Finding,
+    tracer_messages::{Refusal, Step},
 };
 use libbpf_rs::{MapCore as _, Object, ObjectBuilder, OpenObject};
 
@@ -26,10 +26,10 @@ use crate::{
     loader::plan::{
         hooked::AttachedPrograms,
         loaded::{Loaded, Programs, Since},
-        objects,
-        options::Options,
+        object_files,
         probes::{self, Attachment},
         refusal::Failure,
+        tracer_options::Options,
     },
 };
 
@@ -46,14 +46,18 @@ const ENOTSUPP: i32 = 524;
 ///
 /// # Errors
 /// A [`Refusal`] if the object cannot be opened or the kernel refuses a map or a program.
-pub(crate) fn load(object: &objects::Object, options: &Options, absent: &BTreeSet<&str>) -> Result<Loaded, Refusal> {
-    let mut log = log::capture();
+pub(crate) fn load(
+    object: &object_files::Object,
+    options: &Options,
+    absent: &BTreeSet<&str>,
+) -> Result<Loaded, Refusal> {
+    let mut log = libbpf_log::capture();
     let mut outcome = load_object(object.elf, options, absent);
     if let Err(Failure { step: Step::Load, error, .. }) = &outcome
         && error.raw_os_error() == Some(ENOTSUPP)
-        && let Some(elf) = objects::without_casts(object.elf)
+        && let Some(elf) = object_files::without_casts(object.elf)
     {
-        log = log::capture();
+        log = libbpf_log::capture();
         outcome = load_object(&elf, options, absent);
     }
     let elf = object.elf;
@@ -99,8 +103,8 @@ struct LoadedObject {
 
 impl Programs for LoadedObject {
     fn attach(&mut self, options: &Options) -> Result<AttachedPrograms, Refusal> {
-        let log = log::capture();
-        attach::all(&self.object, options).map_err(|failure| log.refusal(failure))
+        let log = libbpf_log::capture();
+        libbpf_attach::all(&self.object, options).map_err(|failure| log.refusal(failure))
     }
 
     fn look(&self, options: &Options, when: When) -> Vec<Finding> {

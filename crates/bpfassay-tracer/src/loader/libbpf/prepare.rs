@@ -4,16 +4,16 @@
 
 use std::{collections::BTreeSet, ffi::OsStr};
 
-use bpfassay_protocol::finding::Finding;
+use bpfassay_protocol::finding_name::Finding;
 use bpfassay_tracer_common::{Settings, map};
 use libbpf_rs::OpenObject;
 
 use crate::loader::plan::{
-    options::Options,
     probes::{self, Attachment, REQUIRED},
     prototypes::{self, failure},
     refusal::Failure,
     settings::{copies, fsync_without_mount, is_task_known, not_counted},
+    tracer_options::Options,
 };
 
 /// Sections of [`Settings`] and of prototypes ([`prototypes::table`]), which are separate maps.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bpfassay_bpf::{RunTime, program_info};
-use bpfassay_protocol::{finding::Finding, tracer::Program};
+use bpfassay_protocol::{finding_name::Finding, tracer_messages::Program};
 
 /// One attached program.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 
 use std::{collections::BTreeMap, os::fd::OwnedFd, time::Duration};
 
-use bpfassay_protocol::{finding::Finding, nanoseconds, tracer::Refusal};
+use bpfassay_protocol::{finding_name::Finding, nanoseconds, tracer_messages::Refusal};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{hooked::AttachedPrograms, options::Options};
+use super::{hooked::AttachedPrograms, tracer_options::Options};
 use crate::diagnostics::When;
 
 /// The result of a loader: programs that are loaded but not attached.

@@ -131,7 +131,7 @@ mod tests {
     use object::{Object as _, ObjectSection as _};
 
     use super::*;
-    use crate::loader::plan::objects;
+    use crate::loader::plan::object_files;
 
     #[test]
     fn copies_are_known_by_their_names() {
@@ -145,7 +145,7 @@ mod tests {
     fn every_program_of_every_object_can_be_attached() {
         for &probe in bpfassay_protocol::probe::Probe::ALL {
             for &map in bpfassay_protocol::probe::MapLayout::ALL {
-                let Some(found) = objects::find(probe, map) else { continue };
+                let Some(found) = object_files::find(probe, map) else { continue };
                 let file = object::File::parse(found.elf).unwrap();
                 let mut programs = 0;
                 for section in file.sections().filter(|section| section.kind() == object::SectionKind::Text) {

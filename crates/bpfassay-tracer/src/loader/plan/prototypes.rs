@@ -7,10 +7,10 @@ use std::{
 };
 
 use bpfassay_btf::{self as btf, Shape};
-use bpfassay_protocol::tracer::Step;
+use bpfassay_protocol::tracer_messages::Step;
 use bpfassay_tracer_common::Prototype;
 
-use super::{options::Options, probes::Attachment, refusal::Failure, usual};
+use super::{probes::Attachment, refusal::Failure, tracer_options::Options, usual};
 use crate::kernel;
 
 /// Functions whose arguments differ between kernels, with the operation under which they are

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use bpfassay_protocol::tracer::Step;
+use bpfassay_protocol::tracer_messages::Step;
 
 /// A failed step, before it becomes a refusal.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    options::Options,
+    tracer_options::Options,
     usual::{self, NEWER, SYSCALL_PREFIX, SYSCALLS},
 };
 use crate::kernel::btf;

@@ -18,7 +18,7 @@ use std::{
 
 use crate::{
     kernel::{
-        bpf,
+        bpf_objects,
         perf::{self, Event},
         tracefs,
     },
@@ -60,7 +60,7 @@ impl ReturnProbe {
         let id = tracefs::event_id(&format!("{PREFIX}/{}", line.name))?;
         let event = perf::open(Event::Tracepoint(id))?;
         let link = attach_to(program, event.as_fd())?;
-        let counts = link.as_ref().map(|link| bpf::link_missed(link.as_fd())).transpose()?.flatten().is_some();
+        let counts = link.as_ref().map(|link| bpf_objects::link_missed(link.as_fd())).transpose()?.flatten().is_some();
         let kind = Kind::Kprobe(if counts { KprobeMode::Perf } else { KprobeMode::Tracefs });
         Ok(Self { link, kind, _event: event, _line: line })
     }

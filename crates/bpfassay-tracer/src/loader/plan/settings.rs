@@ -4,7 +4,7 @@
 
 use bpfassay_protocol::{
     Arch,
-    finding::{Finding, Pitfall},
+    finding_name::{Finding, Pitfall},
 };
 use bpfassay_tracer_common::COPIES;
 

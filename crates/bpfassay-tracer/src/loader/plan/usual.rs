@@ -68,19 +68,19 @@ mod tests {
 
     use super::*;
     use crate::loader::plan::{
-        objects,
-        options::Options,
+        object_files,
         probes::{self, Attachment},
         renamed,
+        tracer_options::Options,
     };
 
     #[test]
     fn exactly_the_functions_that_bundled_programs_hook_are_listed() {
         let mut hooked: BTreeSet<String> = BTreeSet::new();
         let probes = Probe::ALL.iter().flat_map(|&probe| MapLayout::ALL.iter().map(move |&map| (probe, map)));
-        let objects = probes.filter_map(|(probe, map)| objects::find(probe, map)).map(|object| object.elf);
+        let objects = probes.filter_map(|(probe, map)| object_files::find(probe, map)).map(|object| object.elf);
         let options = renamed::for_this_kernel(&Options::default());
-        for elf in objects.chain(ProgramSet::ALL.iter().filter_map(|&set| objects::of_set(set))) {
+        for elf in objects.chain(ProgramSet::ALL.iter().filter_map(|&set| object_files::of_set(set))) {
             let object = object::read::elf::ElfFile64::<object::Endianness>::parse(elf).unwrap();
             for section in object.sections().filter_map(|section| section.name().ok()) {
                 if let Some((

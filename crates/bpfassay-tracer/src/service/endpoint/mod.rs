@@ -6,7 +6,7 @@
 //! buffers, a deadline, and one response. There are at most [`MAX_CONNECTIONS`] connections.
 //! Further clients wait in the kernel's queue.
 
-pub(crate) mod http;
+pub(crate) mod http_request;
 
 use std::{
     fmt, fs, io,
@@ -29,7 +29,7 @@ use rustix::{
     net::{SendFlags, Shutdown, SocketFlags, accept_with, send, shutdown},
 };
 
-use self::http::Wanted;
+use self::http_request::Wanted;
 use crate::service::metrics::Format;
 
 /// The most clients that are served at a time.
@@ -88,7 +88,7 @@ pub(crate) enum ListenError {
 pub(crate) enum Page {
     /// The counters, for Prometheus.
     Metrics,
-    /// A map of an object, as JSON ([`bpfassay_protocol::object::MapPage`]).
+    /// A map of an object, as JSON ([`bpfassay_protocol::loaded_object::MapPage`]).
     Map,
     /// No page: a client only learns that the program runs.
     Nothing,
@@ -307,12 +307,12 @@ impl Connection {
         }
         asked.extend_from_slice(&bytes[..read]);
         let page = self.page;
-        let answer = match http::read(asked, page.path()) {
+        let answer = match http_request::read(asked, page.path()) {
             None => return Ok(true),
-            Some(Wanted::Refusal { status, head }) => http::refusal(status, page.path(), head),
+            Some(Wanted::Refusal { status, head }) => http_request::refusal(status, page.path(), head),
             Some(Wanted::Page { format, head }) => match render(format) {
-                Some(text) => http::page(page.content_type(format), &text, head),
-                None => http::refusal(http::Status::Unavailable, page.path(), head),
+                Some(text) => http_request::page(page.content_type(format), &text, head),
+                None => http_request::refusal(http_request::Status::Unavailable, page.path(), head),
             },
         };
         self.state = State::Answering(answer, 0);

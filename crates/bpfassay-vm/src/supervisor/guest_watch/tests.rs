@@ -8,7 +8,7 @@ use tokio::sync::{
 };
 
 use super::*;
-use crate::{KernelIncidentKind, agent::Received};
+use crate::{KernelIncidentKind, agent_port::Received};
 
 const SECOND: Duration = Duration::from_secs(1);
 

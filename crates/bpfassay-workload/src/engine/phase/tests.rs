@@ -5,7 +5,7 @@ use bpfassay_ior::Packet;
 
 use super::*;
 use crate::engine::{
-    control::Moved,
+    control_channel::Moved,
     io::{Advice, File, Lock, Map, Space},
 };
 

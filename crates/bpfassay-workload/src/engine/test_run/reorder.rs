@@ -4,7 +4,7 @@
 use bpfassay_ior::ReorderRandom;
 
 use super::TestRun;
-use crate::engine::{EngineError, io::Io, random::Rand};
+use crate::engine::{EngineError, io::Io, ior_random::Rand};
 
 impl<I: Io> TestRun<'_, I> {
     /// Returns the seed of `-z`. The default is the time of the first phase. If there is a file per

@@ -7,7 +7,7 @@ use std::{path::Path, sync::Arc};
 use bpfassay_results::{Again, file};
 use bpfassay_runner::{
     Interrupted, Like, PlannedWork, QemuSource, Session, ShellUse, Store, StoreOptions, StudySelection, Testbed,
-    is_counted, provenance::this_program,
+    is_counted, run_provenance::this_program,
 };
 use bpfassay_study::{Plan, Shard};
 use bpfassay_testbed::stages::Stages;

@@ -6,7 +6,7 @@ use bpfassay_protocol::{
     message::{Interval, MountFacts, MountStats, Phase, Reading},
     operation::Totals,
     probe::Probe,
-    tracer::{CounterRow, Device, Losses, Sample, Step},
+    tracer_messages::{CounterRow, Device, Losses, Sample, Step},
 };
 
 use super::*;

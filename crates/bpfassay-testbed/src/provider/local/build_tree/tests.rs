@@ -2,7 +2,7 @@
 use super::*;
 use crate::{
     cache::Cache,
-    modules::{ModuleSet, Signatures, tests::module},
+    kernel_modules::{ModuleSet, Signatures, tests::module},
     provider::local::{arm64_image, prepare},
 };
 

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Evaluates a tool from a tool file: compares the tool's reports with what really happened, run by
+//! run.
+//!
+//! The truth comes from the bundled tracer if it counted in parallel with the tool. The bundled
+//! tracer was read before and after each report of the tool. Runs of the tool alone show findings
+//! that need no truth.
+
+mod cgroups;
+mod refused_program;
+mod requested;
+mod step;
+mod tool_object;
+mod truth;
+
+use std::collections::BTreeMap;
+
+use bpfassay_protocol::{
+    Arch,
+    message::RunFigures,
+    probe::ByteMeaning,
+    tool_job::{self, OutputPiece, Ready, ToolFigures},
+    tracer_messages::Refusal,
+};
+use bpfassay_study::{Cell, Clock, Plan, Series, WorkloadSpec};
+use bpfassay_tool::{
+    Readings, Report, Source, Stream, ToolCapture, UnderTest,
+    finding::{
+        self, Certainty, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, NotCompared, Start,
+        ValueLimits,
+    },
+    recorded_output::{CapturedPage, CapturedPiece, Dump},
+};
+
+use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, ToolResult};
+
+use self::cgroups::SumsByCgroup;
+pub(crate) use self::step::started;
+
+/// Whether times in guests of `arch` mean something: they do not under the wall clock in guests that
+/// are emulated.
+pub(super) fn is_timed(plan: &Plan, provenance: &[Provenance], arch: Arch) -> bool {
+    plan.study.clock == Clock::Instructions || !provenance.iter().any(|provenance| provenance.is_emulated(arch))
+}
+
+/// Evaluates the tool of `cell` over all its runs; `None` for a cell without a tool from a tool
+/// file.
+pub(super) fn derive(plan: &Plan, provenance: &[Provenance], cell: &Cell, runs: &[&RunResult]) -> Option<ToolResult> {
+    let name = cell.tool.as_ref()?;
+    let tool = plan.study.tool_files.iter().find(|tool| tool.file.name == *name)?;
+    let object = tool.object(cell.target.arch, &cell.target.kernel);
+    let is_timed = is_timed(plan, provenance, cell.target.arch);
+    let series = Series::of(&cell.target.kernel);
+    let mut result =
+        ToolResult { findings: Vec::new(), figures: Vec::new(), not_compared: Vec::new(), run: None, loaded: None };
+    let mut not_compared: Option<Vec<NotCompared>> = None;
+    let mut against: BTreeMap<ByteMeaning, AgainstReference> = BTreeMap::new();
+    for run in runs {
+        let findings = match &run.record.outcome {
+            Outcome::Failed(failure) if failure.kind == FailureKind::Unsound => left_changed(failure),
+            Outcome::Failed(_) => continue,
+            Outcome::Refused(refusal) => of_refusal(refusal),
+            Outcome::Measured(figures) => {
+                if let (None, Some(seen)) = (&result.loaded, &figures.tool) {
+                    result.loaded = Some(tool_object::loaded(seen));
+                }
+                let (findings, beside) = of_run(tool, object.as_deref(), is_timed, series, &run.record.run, figures);
+                let known = not_compared.get_or_insert_with(|| beside.not_compared.clone());
+                known.retain(|one| beside.not_compared.iter().any(|still| still.index == one.index));
+                if let Some(meaning) = figures.probe.probe.counts()
+                    && run.record.has_reference
+                    && !beside.figures.is_empty()
+                {
+                    against.insert(meaning, AgainstReference { run: Some(run.record.run.clone()), ..beside });
+                }
+                findings
+            }
+        };
+        merge(&mut result.findings, findings);
+    }
+    let not_compared = not_compared.unwrap_or_default();
+    if let Some(report) = &tool.file.report {
+        finding::leave_open(&mut result.findings, report, &not_compared);
+    }
+    let workload = plan.study.workload(&cell.case);
+    if workload.is_some_and(WorkloadSpec::compares_tools) {
+        result.not_compared = not_compared;
+    }
+    let returned = against.remove(&ByteMeaning::Returned).unwrap_or_default();
+    let requested = against.remove(&ByteMeaning::Requested).unwrap_or_default();
+    let with_moved = |one: Compared| Compared { moved: returned.moved_of(&one), ..one };
+    result.figures = requested.figures.into_iter().map(with_moved).collect();
+    result.run = returned.run.or(requested.run);
+    result.figures.extend(returned.figures);
+    Some(result)
+}
+
+/// Evaluates a tool that did not start: why, and whether an object fits the kernel's prototypes.
+fn of_refusal(refusal: &Refusal) -> Vec<FindingResult> {
+    let start = started(refusal);
+    let prototypes = refusal.prototypes.as_ref().map(|prototypes| prototypes.0.as_slice());
+    let evidence = Evidence { start: Some(&start), prototypes, ..Evidence::default() };
+    finding::evaluate(&evidence, &ValueLimits::default())
+}
+
+/// Evaluates a tool after whose run the guest had changed. This finding does not depend on the
+/// reports of the tool.
+fn left_changed(failure: &RunFailure) -> Vec<FindingResult> {
+    // The record of a failed run does not show how the tool started.
+    let mut findings = finding::evaluate(&Evidence::default(), &ValueLimits::default());
+    // The first line is the agent's statement; other lines come from the console and prove nothing.
+    let status = FindingStatus::found(Certainty::Proven, failure.excerpt.iter().take(1).cloned().collect());
+    outweigh(&mut findings, FindingResult { kind: finding::Kind::LeftBehind, status });
+    findings
+}
+
+/// A tool's figures compared with a reference tracer's counts.
+#[derive(Default)]
+struct AgainstReference {
+    figures: Vec<Compared>,
+    /// The bytes that calls moved, for figures of requested bytes, by figure and subject.
+    moved: BTreeMap<(String, Option<String>), u64>,
+    not_compared: Vec<NotCompared>,
+    run: Option<String>,
+}
+
+impl AgainstReference {
+    fn moved_of(&self, one: &Compared) -> Option<u64> {
+        self.moved.get(&(one.figure.clone(), one.subject.clone())).copied()
+    }
+}
+
+/// Ranks a status for a comparison with the status of another run.
+const fn weight(status: &FindingStatus) -> u8 {
+    match status {
+        FindingStatus::Found { .. } => 2,
+        FindingStatus::Clear => 1,
+        FindingStatus::NotEvaluated { .. } => 0,
+    }
+}
+
+/// Replaces the known finding of the same kind by `found`, if `found` weighs more.
+fn outweigh(known: &mut [FindingResult], found: FindingResult) {
+    let of_kind = known.iter_mut().find(|known| known.kind == found.kind);
+    if let Some(known) = of_kind.filter(|known| weight(&found.status) > weight(&known.status)) {
+        *known = found;
+    }
+}
+
+/// Merges the findings of two runs. A fault in any run outweighs the absence of one, which
+/// outweighs that a kind was not evaluated.
+fn merge(known: &mut Vec<FindingResult>, new: Vec<FindingResult>) {
+    if known.is_empty() {
+        *known = new;
+        return;
+    }
+    for (known, new) in known.iter_mut().zip(new) {
+        // The last run has a reference tracer, and so the best reason why a kind was not evaluated.
+        let (before, now) = (weight(&known.status), weight(&new.status));
+        if now > before || now == 0 && before == 0 {
+            *known = new;
+        }
+    }
+}
+
+/// Evaluates the run `id` of the tool.
+fn of_run(
+    tool: &UnderTest,
+    object: Option<&[u8]>,
+    is_timed: bool,
+    series: Option<Series>,
+    id: &str,
+    figures: &RunFigures,
+) -> (Vec<FindingResult>, AgainstReference) {
+    let Some(seen) = &figures.tool else { return (Vec::new(), AgainstReference::default()) };
+    let report = tool.file.report.as_ref();
+    let kernel = kernel_facts(tool, seen, is_timed, series);
+    let types = tool_object::types(seen);
+    let object = object.or(types.as_deref());
+    let read = report.map(|report| bpfassay_tool::read(report, &capture(report, seen), object)).transpose();
+    let (mut readings, unreadable) = match read {
+        Ok(Some(mut readings)) => {
+            // A script prints a map only when it has entries.
+            readings.absent.retain(|one| one.is_value || !tool.file.names_maps_of_scripts());
+            (Some(readings), None)
+        }
+        Ok(None) => (None, None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let cgroups = SumsByCgroup::of(id, seen, figures);
+    let truth = report.and_then(|report| truth::of(report, seen, figures, &cgroups));
+    if let (Some(readings), Some(truth)) = (&mut readings, &truth) {
+        readings.newcomers = truth::newcomers(truth, figures, &cgroups);
+    }
+    let prototypes = tool_object::prototypes(seen);
+    let (of_phases, requested) = report
+        .zip(readings.as_ref())
+        .map(|(report, readings)| requested::evaluate(report, readings, seen, figures, &cgroups))
+        .unwrap_or_default();
+    let start = start_of(tool, seen, readings.as_ref());
+    let evidence = Evidence {
+        start: Some(&start),
+        prototypes: prototypes.as_deref(),
+        report,
+        readings: readings.as_ref(),
+        truth: truth.as_ref(),
+        requested: Some(&requested),
+        kernel: Some(&kernel),
+    };
+    let mut findings = finding::evaluate(&evidence, &ValueLimits::default());
+    for found in of_phases {
+        outweigh(&mut findings, found);
+    }
+    if let Some(reason) = unreadable {
+        let status = FindingStatus::found(Certainty::Proven, vec![reason]);
+        outweigh(&mut findings, FindingResult { kind: finding::Kind::Unreadable, status });
+    }
+    let mut beside = AgainstReference::default();
+    if let Some(report) = report {
+        beside.not_compared = finding::not_compared(report, readings.as_ref(), truth.as_ref());
+    }
+    if let (Some(report), Some(readings), Some(truth)) = (report, &readings, &truth) {
+        beside.figures = finding::compared(report, readings, truth);
+        let moved = finding::moved(report, truth).into_iter();
+        beside.moved = moved.map(|(figure, name, bytes)| ((figure, name.map(str::to_owned)), bytes)).collect();
+    }
+    (findings, beside)
+}
+
+/// Whether the tool itself shows when it is ready. The loader of a bare object does.
+fn has_sign(tool: &UnderTest) -> bool {
+    matches!(tool.file.source, Source::Object(_)) || tool.file.ready != Ready::Started
+}
+
+/// Determines the outcome of the start of a running tool. A started process does not prove that
+/// programs are loaded, and loaded programs do not prove that they are attached. A link proves it,
+/// and so does any count.
+fn start_of(tool: &UnderTest, seen: &ToolFigures, readings: Option<&Readings>) -> Start {
+    let shows_all = match tool.file.ready {
+        Ready::Line { .. } | Ready::Port(_) => true,
+        Ready::Programs { .. } | Ready::Started => matches!(tool.file.source, Source::Object(_)),
+    };
+    let counted = readings.is_some_and(|readings| readings.samples.iter().any(|sample| sample.value != 0));
+    match shows_all {
+        true => Start::Ready,
+        false => Start::Running {
+            loaded: counted || !seen.programs.is_empty(),
+            attached: counted || seen.links.is_some_and(|links| links > 0),
+        },
+    }
+}
+
+/// `BPF_MAP_TYPE_LRU_HASH` and `BPF_MAP_TYPE_LRU_PERCPU_HASH` of include/uapi/linux/bpf.h.
+const EVICTING: [u32; 2] = [9, 10];
+
+fn kernel_facts(tool: &UnderTest, seen: &ToolFigures, is_timed: bool, series: Option<Series>) -> KernelFacts {
+    let left = &seen.left_behind;
+    let mut left_behind: Vec<String> = Vec::new();
+    for (what, names) in [("program", &left.programs), ("map", &left.maps), ("probe event", &left.events)] {
+        left_behind.extend(names.iter().map(|name| format!("{what} {name}")));
+    }
+    left_behind.extend(left.links.filter(|&links| links > 0).map(|links| format!("{links} links")));
+    let objects = || seen.programs.iter().chain(&seen.maps);
+    let in_kernel = objects().filter_map(|object| object.memory_bytes);
+    let unknown = objects().filter(|object| object.memory_bytes.is_none()).count();
+    let resident = seen.resident_bytes.iter().copied().max().unwrap_or(0);
+    let memory_lacks = match unknown {
+        0 if resident == 0 => Some("the memory of its processes is not known".to_owned()),
+        0 => None,
+        _ => Some(format!("the kernel does not report the memory of {unknown} of its programs and maps")),
+    };
+    let time = &seen.processor_us;
+    let idle = time.idle.checked_sub(time.ready).filter(|_| is_timed && time.idle_ns > 0);
+    KernelFacts {
+        missed_probes: seen.missed_probes,
+        recursion_misses: seen.recursion_misses,
+        programs: seen.programs.iter().map(|program| program.kind).collect(),
+        evicting: seen.maps.iter().filter(|map| EVICTING.contains(&map.kind)).map(|map| map.name.clone()).collect(),
+        links: seen.links,
+        kernel: series.map(Series::version),
+        left_behind: Some(left_behind),
+        left_lacks: left.links.is_none().then(|| "the kernel does not list links".to_owned()),
+        memory_bytes: Some(in_kernel.fold(resident, u64::saturating_add)),
+        memory_lacks,
+        idle_cpu: idle.map(|used| (used.saturating_mul(1000), time.idle_ns)),
+        attach_ns: (is_timed && has_sign(tool)).then_some(seen.ready_ns),
+        detach: is_timed.then(|| match seen.stop_ns {
+            Some(took) => Detach::After(took),
+            None => Detach::Killed(seen.ended.clone()),
+        }),
+    }
+}
+
+/// Whether this piece of output holds figures. If several endpoints answer, each piece does.
+fn is_of(report: &Report, piece: &OutputPiece) -> bool {
+    piece.source == report.form.stream().map_or(tool_job::Source::Endpoint, source)
+}
+
+/// Returns the source of the output that a tool writes to this stream.
+const fn source(stream: Stream) -> tool_job::Source {
+    match stream {
+        Stream::Stdout => tool_job::Source::Output,
+        Stream::Stderr => tool_job::Source::Error,
+    }
+}
+
+fn capture(report: &Report, seen: &ToolFigures) -> ToolCapture {
+    let mut capture = ToolCapture { cut: seen.dropped_bytes > 0, ..ToolCapture::default() };
+    let lost = report.lost.as_ref().map(|lost| lost.stream);
+    for piece in &seen.output {
+        let (at_ns, bytes) = (piece.monotonic_ns, || piece.text.clone().into_bytes());
+        let wanted = report.form.stream().into_iter().chain(lost).find(|stream| source(*stream) == piece.source);
+        if let Some(stream) = wanted {
+            capture.pieces.push(CapturedPiece { at_ns, stream, bytes: bytes() });
+        }
+        if !is_of(report, piece) || report.form.stream().is_some() {
+            continue;
+        }
+        if report.form.maps().is_empty() {
+            let place = usize::try_from(piece.endpoint).unwrap_or(usize::MAX);
+            capture.pages.push(CapturedPage { at_ns, place, body: bytes() });
+            continue;
+        }
+        match Dump::of_answer(at_ns, piece.text.as_bytes()) {
+            Ok((dumps, is_cut)) => {
+                capture.cut |= is_cut;
+                capture.dumps.extend(dumps);
+            }
+            // A reading that cannot be used counts as missing.
+            Err(_) => capture.cut = true,
+        }
+    }
+    capture
+}
+
+#[cfg(test)]
+mod tests;
