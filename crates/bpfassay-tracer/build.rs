@@ -73,7 +73,7 @@ fn main() -> Result<()> {
             units.push(Unit { source, map, object: object.clone() });
             writeln!(
                 list,
-                "    Object {{ probe: {probe:?}, map: {map:?}, elf: &Aligned(*include_bytes!({object:?})).0 }},"
+                "    ObjectFile {{ probe: {probe:?}, map: {map:?}, elf: &Aligned(*include_bytes!({object:?})).0 }},"
             )?;
         }
     }

@@ -12,9 +12,9 @@ use serde::Serialize;
 use crate::{
     aged::Aged,
     bytes::{Data, Family, data, low_half},
-    event::{CallEvent, Event, SystemCall, When, decode},
-    functions::{Direction, Shape},
-    span::{Identifiers, Of, Span, Value},
+    event::{CallEvent, SpanEvent, SystemCall, When, decode},
+    functions::{DataDirection, Shape},
+    span::{AttributeValue, Identifiers, Of, Span},
 };
 
 /// Most files that are open at once. Beyond that, the oldest count as never closed.
@@ -63,7 +63,7 @@ struct OpenFile {
 #[derive(Debug)]
 pub struct Assembler<R> {
     identifiers: Identifiers,
-    clock: Clock,
+    clock: ClockOffset,
     libraries: Vec<Family>,
     rank: R,
     ranks: Aged<u32, Option<u32>>,
@@ -73,12 +73,12 @@ pub struct Assembler<R> {
 
 /// The difference between the time of day and the clock of events, which starts at boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Clock {
+pub struct ClockOffset {
     /// The difference in nanoseconds.
     pub offset: u64,
 }
 
-impl Clock {
+impl ClockOffset {
     fn time(self, monotonic: u64) -> u64 {
         monotonic.saturating_add(self.offset)
     }
@@ -87,7 +87,7 @@ impl Clock {
 impl<R: FnMut(u32) -> Option<u32>> Assembler<R> {
     /// An assembler that derives identifiers from `seed`. `libraries` has the families by the
     /// library numbers in events. `rank` finds the rank of a process.
-    pub fn new(seed: [u8; 16], clock: Clock, libraries: Vec<Family>, rank: R) -> Self {
+    pub fn new(seed: [u8; 16], clock: ClockOffset, libraries: Vec<Family>, rank: R) -> Self {
         Self {
             identifiers: Identifiers::new(seed),
             clock,
@@ -107,8 +107,8 @@ impl<R: FnMut(u32) -> Option<u32>> Assembler<R> {
     /// Passes the spans that follow from one ring-buffer record to `out`.
     pub fn take(&mut self, record: &[u8], out: &mut impl FnMut(Span)) {
         match decode(record) {
-            Some(Event::System(event)) => self.system_call(&event, out),
-            Some(Event::Call(event)) => match self.libraries.get(event.library as usize) {
+            Some(SpanEvent::System(event)) => self.system_call(&event, out),
+            Some(SpanEvent::Call(event)) => match self.libraries.get(event.library as usize) {
                 Some(&family) => self.call(event, family, out),
                 None => self.seen.malformed += 1,
             },
@@ -208,12 +208,12 @@ impl<R: FnMut(u32) -> Option<u32>> Assembler<R> {
     }
 
     /// Returns the attributes that every span has.
-    fn common(&mut self, when: When) -> Vec<(&'static str, Value)> {
+    fn common(&mut self, when: When) -> Vec<(&'static str, AttributeValue)> {
         let mut attributes = Vec::with_capacity(16);
-        attributes.push(("process.pid", Value::Number(when.process.into())));
-        attributes.push(("thread.id", Value::Number(when.thread.into())));
+        attributes.push(("process.pid", AttributeValue::Number(when.process.into())));
+        attributes.push(("thread.id", AttributeValue::Number(when.thread.into())));
         if let Some(rank) = self.rank(when.process) {
-            attributes.push(("mpi.rank", Value::Number(rank.into())));
+            attributes.push(("mpi.rank", AttributeValue::Number(rank.into())));
         }
         attributes
     }
@@ -221,15 +221,16 @@ impl<R: FnMut(u32) -> Option<u32>> Assembler<R> {
     fn call_span(&mut self, event: &CallEvent, family: Family, data: &Data, file: Option<When>) -> Span {
         let When { process, thread, begin, end } = event.when;
         let mut attributes = self.common(event.when);
-        attributes.push(("mpi.library", Value::Text(family.name().into())));
-        attributes.push(("mpi.result", Value::Number(event.result.into())));
-        let mut number = |name, value: Option<i64>| attributes.extend(value.map(|value| (name, Value::Number(value))));
+        attributes.push(("mpi.library", AttributeValue::Text(family.name().into())));
+        attributes.push(("mpi.result", AttributeValue::Number(event.result.into())));
+        let mut number =
+            |name, value: Option<i64>| attributes.extend(value.map(|value| (name, AttributeValue::Number(value))));
         number("mpi.io.offset", data.offset);
         number("mpi.io.count", data.count);
         number("mpi.io.requested", data.requested.and_then(|bytes| i64::try_from(bytes).ok()));
         if let Some((bytes, source)) = data.moved {
-            attributes.push(("mpi.io.bytes.moved", Value::unsigned(bytes)));
-            attributes.push(("mpi.io.bytes.source", Value::Text(source.name().into())));
+            attributes.push(("mpi.io.bytes.moved", AttributeValue::unsigned(bytes)));
+            attributes.push(("mpi.io.bytes.source", AttributeValue::Text(source.name().into())));
         }
         let root = file.unwrap_or(event.when);
         Span {
@@ -251,16 +252,16 @@ impl<R: FnMut(u32) -> Option<u32>> Assembler<R> {
         let opened = event.handle.and_then(|handle| self.files.get_mut((process, handle))).map(|file| file.when);
         let root = opened.map_or((thread, event.call_begin), |file| (file.thread, file.begin));
         let mut attributes = self.common(event.when);
-        attributes.push(("file.inode", Value::Text(event.inode.to_string().into())));
+        attributes.push(("file.inode", AttributeValue::Text(event.inode.to_string().into())));
         let (major, minor) = event.device;
-        attributes.push(("file.device", Value::Text(format!("{major}:{minor}").into())));
+        attributes.push(("file.device", AttributeValue::Text(format!("{major}:{minor}").into())));
         if let Some(offset) = event.offset {
-            attributes.push(("syscall.offset", Value::unsigned(offset)));
+            attributes.push(("syscall.offset", AttributeValue::unsigned(offset)));
         }
         if let Some(requested) = event.requested {
-            attributes.push(("syscall.requested", Value::unsigned(requested)));
+            attributes.push(("syscall.requested", AttributeValue::unsigned(requested)));
         }
-        attributes.push(("syscall.result", Value::Number(event.result)));
+        attributes.push(("syscall.result", AttributeValue::Number(event.result)));
         out(Span {
             trace: self.identifiers.of(Of::Trace, process, root.0, root.1),
             id: self.identifiers.span(Of::SystemCall, process, thread, begin),
@@ -276,12 +277,12 @@ impl<R: FnMut(u32) -> Option<u32>> Assembler<R> {
     fn file_span(&mut self, file: OpenFile, closed: bool) -> Span {
         let When { process, thread, begin, .. } = file.when;
         let mut attributes = self.common(file.when);
-        attributes.push(("mpi.library", Value::Text(file.family.name().into())));
-        attributes.push(("mpi.io.mode", Value::Number(file.mode)));
-        attributes.push(("mpi.io.calls", Value::unsigned(file.calls)));
-        attributes.push(("mpi.io.bytes.read", Value::unsigned(file.read)));
-        attributes.push(("mpi.io.bytes.written", Value::unsigned(file.written)));
-        attributes.push(("mpi.io.closed", Value::Flag(closed)));
+        attributes.push(("mpi.library", AttributeValue::Text(file.family.name().into())));
+        attributes.push(("mpi.io.mode", AttributeValue::Number(file.mode)));
+        attributes.push(("mpi.io.calls", AttributeValue::unsigned(file.calls)));
+        attributes.push(("mpi.io.bytes.read", AttributeValue::unsigned(file.read)));
+        attributes.push(("mpi.io.bytes.written", AttributeValue::unsigned(file.written)));
+        attributes.push(("mpi.io.closed", AttributeValue::Flag(closed)));
         path_attributes(file.path.as_ref(), &mut attributes);
         Span {
             trace: self.identifiers.of(Of::Trace, process, thread, begin),
@@ -305,17 +306,17 @@ impl OpenFile {
         else {
             return;
         };
-        let sum = if direction == Direction::Read { &mut self.read } else { &mut self.written };
+        let sum = if direction == DataDirection::Read { &mut self.read } else { &mut self.written };
         *sum = sum.saturating_add(bytes);
     }
 }
 
 /// Adds the path of a file. OpenTelemetry's strings are UTF-8, so other bytes are replaced.
-fn path_attributes(path: Option<&(Vec<u8>, bool)>, attributes: &mut Vec<(&'static str, Value)>) {
+fn path_attributes(path: Option<&(Vec<u8>, bool)>, attributes: &mut Vec<(&'static str, AttributeValue)>) {
     if let Some((path, whole)) = path {
-        attributes.push(("file.path", Value::Text(Cow::Owned(String::from_utf8_lossy(path).into_owned()))));
+        attributes.push(("file.path", AttributeValue::Text(Cow::Owned(String::from_utf8_lossy(path).into_owned()))));
         if !whole {
-            attributes.push(("file.path.truncated", Value::Flag(true)));
+            attributes.push(("file.path.truncated", AttributeValue::Flag(true)));
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 fn assembler() -> Assembler<impl FnMut(u32) -> Option<u32>> {
-    Assembler::new([7; 16], Clock { offset: 1000 }, vec![Family::Mpich], |process| process.checked_sub(67))
+    Assembler::new([7; 16], ClockOffset { offset: 1000 }, vec![Family::Mpich], |process| process.checked_sub(67))
 }
 
 /// The flags for status and handle.
@@ -26,7 +26,7 @@ fn spans(records: &[Vec<u8>]) -> (Vec<Span>, Seen) {
     (spans, assembler.seen())
 }
 
-fn attribute<'a>(span: &'a Span, name: &str) -> Option<&'a Value> {
+fn attribute<'a>(span: &'a Span, name: &str) -> Option<&'a AttributeValue> {
     span.attributes.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
 }
 
@@ -58,14 +58,14 @@ fn a_file_is_a_tree() {
     }
     assert_eq!(system.parent, Some(write.id));
     assert_eq!((file.begin, file.end, write.begin, system.end), (1010, 1070, 1030, 1045));
-    assert_eq!(attribute(file, "file.path"), Some(&Value::Text("/scratch/a".into())));
-    assert_eq!(attribute(file, "mpi.io.bytes.written"), Some(&Value::Number(25)));
-    assert_eq!(attribute(file, "mpi.io.calls"), Some(&Value::Number(3)));
-    assert_eq!(attribute(file, "mpi.io.closed"), Some(&Value::Flag(true)));
-    assert_eq!(attribute(write, "mpi.io.offset"), Some(&Value::Number(4096)));
-    assert_eq!(attribute(write, "mpi.io.bytes.moved"), Some(&Value::Number(25)));
-    assert_eq!(attribute(system, "syscall.result"), Some(&Value::Number(25)));
-    assert!(spans.iter().all(|span| attribute(span, "mpi.rank") == Some(&Value::Number(3))));
+    assert_eq!(attribute(file, "file.path"), Some(&AttributeValue::Text("/scratch/a".into())));
+    assert_eq!(attribute(file, "mpi.io.bytes.written"), Some(&AttributeValue::Number(25)));
+    assert_eq!(attribute(file, "mpi.io.calls"), Some(&AttributeValue::Number(3)));
+    assert_eq!(attribute(file, "mpi.io.closed"), Some(&AttributeValue::Flag(true)));
+    assert_eq!(attribute(write, "mpi.io.offset"), Some(&AttributeValue::Number(4096)));
+    assert_eq!(attribute(write, "mpi.io.bytes.moved"), Some(&AttributeValue::Number(25)));
+    assert_eq!(attribute(system, "syscall.result"), Some(&AttributeValue::Number(25)));
+    assert!(spans.iter().all(|span| attribute(span, "mpi.rank") == Some(&AttributeValue::Number(3))));
     assert_eq!(seen, Seen { calls: 3, files: 1, system_calls: 1, bytes: 25, ..Seen::default() });
 }
 
@@ -103,7 +103,7 @@ fn an_opening_that_fails_is_no_file() {
     failed[120..124].copy_from_slice(&35i32.to_ne_bytes());
     let (spans, seen) = spans(&[failed]);
     assert_eq!((spans.len(), spans[0].failed, spans[0].parent), (1, true, None));
-    assert_eq!(attribute(&spans[0], "mpi.result"), Some(&Value::Number(35)));
+    assert_eq!(attribute(&spans[0], "mpi.result"), Some(&AttributeValue::Number(35)));
     assert_eq!((seen.calls, seen.files), (1, 0));
 }
 
@@ -112,7 +112,7 @@ fn files_that_are_not_closed_are_reported_as_such() {
     let not_closed = |records: &[Vec<u8>]| {
         let (spans, seen) = spans(records);
         let files: Vec<&Span> = spans.iter().filter(|span| span.name == FILE).collect();
-        assert!(files.iter().all(|span| attribute(span, "mpi.io.closed") == Some(&Value::Flag(false))));
+        assert!(files.iter().all(|span| attribute(span, "mpi.io.closed") == Some(&AttributeValue::Flag(false))));
         assert_eq!(files.len() as u64, seen.files_not_closed);
         seen.files_not_closed
     };
@@ -144,7 +144,7 @@ fn bytes_that_are_not_known_are_counted() {
 }
 
 /// A step of a program: kind of record, length, handle, function.
-fn record() -> impl Strategy<Value = (u8, u64, u64, usize)> {
+fn record() -> impl Strategy<AttributeValue = (u8, u64, u64, usize)> {
     (0..5u8, 0..1000u64, 0..3u64, 4..FUNCTIONS.len())
 }
 

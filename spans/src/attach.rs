@@ -18,9 +18,9 @@ use crate::{functions::FUNCTIONS, library::Library};
 
 /// Bytes with the alignment of the words that libelf reads.
 #[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
+struct AlignedWords<T: ?Sized>(T);
 
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/spans.o")));
+static OBJECT: &AlignedWords<[u8]> = &AlignedWords(*include_bytes!(concat!(env!("OUT_DIR"), "/spans.o")));
 
 /// Longest log of libbpf and the verifier in bytes. The start of a longer one is dropped.
 const MAX_LOG: usize = 64 << 10;
@@ -58,7 +58,7 @@ fn hint(step: &str, log: &str) -> String {
 
 /// Counts of missing events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Lost {
+pub(crate) struct MissingEvents {
     /// Events for which the ring buffer had no room.
     pub ring_full: u64,
     /// Calls for which the map of calls had no room.
@@ -73,7 +73,7 @@ pub(crate) struct Lost {
     pub missed: Option<u64>,
 }
 
-impl Lost {
+impl MissingEvents {
     /// Whether nothing was lost, as far as known.
     #[must_use]
     pub(crate) fn is_nothing(&self) -> bool {
@@ -258,7 +258,7 @@ impl Programs {
     ///
     /// # Errors
     /// The kernel's error if a count cannot be read.
-    pub(crate) fn lost(&self) -> io::Result<Lost> {
+    pub(crate) fn lost(&self) -> io::Result<MissingEvents> {
         let map =
             self.object.maps().find(|map| map.name() == "tallies").ok_or_else(|| io::Error::other("no tallies"))?;
         let tally = |number: u32| -> io::Result<u64> {
@@ -274,7 +274,7 @@ impl Programs {
                 missed = missed.zip(of_one).map(|(sum, one)| sum.wrapping_add(one));
             }
         }
-        Ok(Lost {
+        Ok(MissingEvents {
             ring_full: tally(0)?,
             calls_full: tally(1)?,
             unmatched: tally(2)?,
@@ -371,8 +371,10 @@ mod tests {
 
     #[test]
     fn a_loss_is_something() {
-        assert!(Lost::default().is_nothing());
-        for lost in [Lost { ring_full: 1, ..Lost::default() }, Lost { missed: Some(1), ..Lost::default() }] {
+        assert!(MissingEvents::default().is_nothing());
+        for lost in
+            [MissingEvents { ring_full: 1, ..Lost::default() }, MissingEvents { missed: Some(1), ..Lost::default() }]
+        {
             assert!(!lost.is_nothing());
         }
     }

@@ -25,14 +25,14 @@ impl Family {
 
 /// The source of a number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum ByteSource {
     /// The status that the library filled in: the bytes moved.
     Status,
     /// Count and datatype of a successful call whose caller ignores the status.
     Arguments,
 }
 
-impl Source {
+impl ByteSource {
     /// Name of the source in spans.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -53,13 +53,13 @@ pub struct Data {
     /// Bytes that the caller asked for.
     pub requested: Option<u64>,
     /// Bytes that were moved, and the source of that number.
-    pub moved: Option<(u64, Source)>,
+    pub moved: Option<(u64, ByteSource)>,
 }
 
 /// Returns the data of `call` to a library of `family`.
 #[must_use]
 pub fn data(call: &CallEvent, family: Family) -> Data {
-    let status = call.status.and_then(|status| in_status(status, family)).map(|bytes| (bytes, Source::Status));
+    let status = call.status.and_then(|status| in_status(status, family)).map(|bytes| (bytes, ByteSource::Status));
     match call.function.shape {
         Shape::Data { at, completes, .. } => {
             let [_, second, third, fourth, fifth, _] = call.arguments;
@@ -70,7 +70,7 @@ pub fn data(call: &CallEvent, family: Family) -> Data {
                 .and_then(|size| size.checked_mul(u64::try_from(count).ok()?))
                 .filter(|&bytes| i64::try_from(bytes).is_ok());
             let ignored = requested.filter(|_| call.status.is_none() && call.result == 0);
-            let moved = status.or(ignored.map(|bytes| (bytes, Source::Arguments))).filter(|_| completes);
+            let moved = status.or(ignored.map(|bytes| (bytes, ByteSource::Arguments))).filter(|_| completes);
             Data { offset, count: Some(count), requested, moved }
         }
         Shape::End(_) => Data { moved: status, ..Data::default() },
@@ -117,10 +117,10 @@ mod tests {
     use super::*;
     use crate::{
         event::When,
-        functions::{FUNCTIONS, Function},
+        functions::{FUNCTIONS, MpiFunction},
     };
 
-    fn function(name: &str) -> &'static Function {
+    fn function(name: &str) -> &'static MpiFunction {
         FUNCTIONS.iter().find(|function| function.short == name).unwrap()
     }
 
@@ -147,10 +147,10 @@ mod tests {
         let of = |status: [u64; 3], family| data(&call("read_at", [1, 512, 2, 100, BYTE, 9], Some(status)), family);
         let found = of([60, 0, 0], Family::Mpich);
         assert_eq!((found.offset, found.count, found.requested), (Some(512), Some(100), Some(100)));
-        assert_eq!(found.moved, Some((60, Source::Status)));
+        assert_eq!(found.moved, Some((60, ByteSource::Status)));
         // The lowest bit of the upper half says whether the call was cancelled.
-        assert_eq!(of([7 | 3 << 32, 0, 0], Family::Mpich).moved, Some((7 + (1 << 32), Source::Status)));
-        assert_eq!(of([0, 0, 60], Family::OpenMpi).moved, Some((60, Source::Status)));
+        assert_eq!(of([7 | 3 << 32, 0, 0], Family::Mpich).moved, Some((7 + (1 << 32), ByteSource::Status)));
+        assert_eq!(of([0, 0, 60], Family::OpenMpi).moved, Some((60, ByteSource::Status)));
         assert_eq!(of([0, 0, u64::MAX], Family::OpenMpi).moved, None);
     }
 
@@ -159,14 +159,14 @@ mod tests {
         let garbage = 0xdead_0000_0000_0000;
         let found = data(&call("write", [1, 2, 10 | garbage, DOUBLE | garbage, 1, 0], None), Family::Mpich);
         assert_eq!((found.offset, found.count), (None, Some(10)));
-        assert_eq!((found.requested, found.moved), (Some(80), Some((80, Source::Arguments))));
+        assert_eq!((found.requested, found.moved), (Some(80), Some((80, ByteSource::Arguments))));
         let failed = CallEvent { result: 35, ..call("write", [1, 2, 10, DOUBLE, 1, 0], None) };
         assert_eq!(data(&failed, Family::Mpich).moved, None);
         // A derived datatype of MPICH.
         let derived = data(&call("write", [1, 2, 10, 0x8c00_0000, 1, 0], None), Family::Mpich);
         assert_eq!((derived.requested, derived.moved), (None, None));
         let large = CallEvent { type_size: Some(8), ..call("write_c", [1, 2, 1 << 40, 0x7f00_0000_0000, 0, 0], None) };
-        assert_eq!(data(&large, Family::OpenMpi).moved, Some((1 << 43, Source::Arguments)));
+        assert_eq!(data(&large, Family::OpenMpi).moved, Some((1 << 43, ByteSource::Arguments)));
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
         let begun = data(&call("iwrite_at", [1, 0, 2, 10, BYTE, 7], None), Family::Mpich);
         assert_eq!((begun.requested, begun.moved), (Some(10), None));
         let ended = data(&call("write_at_all_end", [1, 2, 3, 0, 0, 0], Some([10, 0, 0])), Family::Mpich);
-        assert_eq!((ended.requested, ended.moved), (None, Some((10, Source::Status))));
+        assert_eq!((ended.requested, ended.moved), (None, Some((10, ByteSource::Status))));
         assert_eq!(data(&call("sync", [1; 6], None), Family::Mpich), Data::default());
     }
 

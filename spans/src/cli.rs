@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use crate::{
     attach::Way,
     export::Limits,
-    otlp::{Endpoint, Protocol, Target},
+    otlp::{OtlpReceiver, Protocol, ReceiverUri},
 };
 
 /// Traces MPI-IO: each call becomes a span of OpenTelemetry. Traces all processes that use an MPI
@@ -21,7 +21,7 @@ use crate::{
     after_help = "Exit status: 0 where every event became a span that the receiver took, 4 where some were lost (the last line counts them), 3 where the \
                   kernel refuses the programs, 2 for invalid arguments, 1 for everything else."
 )]
-pub(crate) struct Arguments {
+pub(crate) struct SpansArguments {
     /// Do something other than tracing.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     pub libraries: Vec<PathBuf>,
     /// The receiver, http://HOST:PORT [default: the usual port on this machine].
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
-    pub endpoint: Option<Endpoint>,
+    pub endpoint: Option<ReceiverUri>,
     /// How spans are sent.
     #[arg(long, value_enum, default_value = "grpc", env = "OTEL_EXPORTER_OTLP_PROTOCOL")]
     pub protocol: Protocol,
@@ -92,7 +92,7 @@ fn ring_bytes(text: &str) -> Result<u32, String> {
     if is_possible { Ok(bytes) } else { Err("it is not a power of two from 65536 to 1073741824".to_owned()) }
 }
 
-impl Arguments {
+impl SpansArguments {
     /// Returns the limits for sending spans.
     #[must_use]
     pub(crate) fn limits(&self) -> Limits {
@@ -109,13 +109,13 @@ impl Arguments {
     ///
     /// # Errors
     /// If a default of [`Protocol::usual_endpoint`] is not an address, which does not happen.
-    pub(crate) fn target(&self) -> Result<Target, String> {
+    pub(crate) fn target(&self) -> Result<OtlpReceiver, String> {
         let endpoint = match &self.endpoint {
             Some(endpoint) => endpoint.clone(),
             None => self.protocol.usual_endpoint().parse()?,
         };
         let timeout = Duration::from_secs(self.timeout);
-        Ok(Target { endpoint, protocol: self.protocol, timeout, service: self.service.clone() })
+        Ok(OtlpReceiver { endpoint, protocol: self.protocol, timeout, service: self.service.clone() })
     }
 }
 
@@ -125,8 +125,8 @@ mod tests {
 
     use super::*;
 
-    fn parse(arguments: &[&str]) -> Result<Arguments, clap::Error> {
-        Arguments::try_parse_from([&["bpfassay-spans", "--library", "libmpi.so"], arguments].concat())
+    fn parse(arguments: &[&str]) -> Result<SpansArguments, clap::Error> {
+        SpansArguments::try_parse_from([&["bpfassay-spans", "--library", "libmpi.so"], arguments].concat())
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
         let Ok(page) = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/how-to/spans.md")) else {
             return;
         };
-        let command = Arguments::command();
+        let command = SpansArguments::command();
         let of = |command: &clap::Command| -> Vec<String> {
             command.get_arguments().filter_map(|argument| argument.get_long().map(str::to_owned)).collect()
         };
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn values_that_cannot_be_are_refused() {
-        assert!(Arguments::try_parse_from(["bpfassay-spans"]).is_err());
+        assert!(SpansArguments::try_parse_from(["bpfassay-spans"]).is_err());
         for wrong in [
             ["--ring-bytes", "100000"],
             ["--ring-bytes", "4096"],
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(parse(&["--ring-bytes", "65536"]).unwrap().ring_bytes, 65536);
         assert!(parse(&["darshan", "--spans", "a", "--parsed", "b"]).is_err(), "it traces nothing");
         let darshan =
-            Arguments::try_parse_from(["bpfassay-spans", "darshan", "--spans", "a", "--parsed", "b"]).unwrap();
+            SpansArguments::try_parse_from(["bpfassay-spans", "darshan", "--spans", "a", "--parsed", "b"]).unwrap();
         assert!(matches!(darshan.command, Some(Command::Darshan { .. })));
     }
 }

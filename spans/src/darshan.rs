@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, Read as _},
 };
 
-use crate::functions::Direction;
+use crate::functions::DataDirection;
 
 /// Longest line, in bytes.
 const MAX_LINE: u64 = 64 << 10;
@@ -25,8 +25,8 @@ pub(crate) struct Amounts {
 }
 
 impl Amounts {
-    pub(crate) fn add(&mut self, direction: Direction, bytes: u64) {
-        let sum = if direction == Direction::Read { &mut self.read } else { &mut self.written };
+    pub(crate) fn add(&mut self, direction: DataDirection, bytes: u64) {
+        let sum = if direction == DataDirection::Read { &mut self.read } else { &mut self.written };
         *sum = sum.saturating_add(bytes);
     }
 }
@@ -120,8 +120,8 @@ fn seconds(value: &str) -> Result<f64, String> {
 impl Log {
     fn record(&mut self, rank: Option<u32>, counter: &str, value: &str) -> Result<(), String> {
         let direction = match counter {
-            "MPIIO_BYTES_READ" => Direction::Read,
-            "MPIIO_BYTES_WRITTEN" => Direction::Write,
+            "MPIIO_BYTES_READ" => DataDirection::Read,
+            "MPIIO_BYTES_WRITTEN" => DataDirection::Write,
             "MPIIO_F_OPEN_START_TIMESTAMP" => {
                 let time = seconds(value)?;
                 // The value is 0 if the file was not opened.
@@ -162,8 +162,8 @@ impl Log {
         }
         let (direction, bin) =
             match (counter.strip_prefix("HEATMAP_READ_BIN_"), counter.strip_prefix("HEATMAP_WRITE_BIN_")) {
-                (Some(bin), _) => (Direction::Read, bin),
-                (_, Some(bin)) => (Direction::Write, bin),
+                (Some(bin), _) => (DataDirection::Read, bin),
+                (_, Some(bin)) => (DataDirection::Write, bin),
                 _ => return Ok(()),
             };
         let bin: usize = bin.parse().ok().filter(|&bin| bin < MAX_BINS).ok_or("the number of the bin")?;

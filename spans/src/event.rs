@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decodes the records of the ring buffer: the structures of src/bpf/spans.bpf.c.
 
-use crate::functions::{Function, by_number};
+use crate::functions::{MpiFunction, by_number};
 
 /// Longest file name, in bytes, including the final zero.
 const PATH_BYTES: usize = 1024;
@@ -35,7 +35,7 @@ pub struct When {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallEvent {
     /// The function.
-    pub function: &'static Function,
+    pub function: &'static MpiFunction,
     /// The calling thread, and the time.
     pub when: When,
     /// The library's handle of the file; `None` if it could not be read or there is none.
@@ -68,7 +68,7 @@ pub struct SystemCall {
     /// The file handle of the MPI call.
     pub handle: Option<u64>,
     /// The MPI function that was called.
-    pub function: &'static Function,
+    pub function: &'static MpiFunction,
     /// When the MPI call began.
     pub call_begin: u64,
     /// The inode number of the file.
@@ -85,7 +85,7 @@ pub struct SystemCall {
 
 /// A decoded record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum SpanEvent {
     /// A call of MPI.
     Call(CallEvent),
     /// A system call that reads or writes.
@@ -111,12 +111,12 @@ impl Words<'_> {
 
 /// Decodes a record; `None` if no program writes such a record.
 #[must_use]
-pub fn decode(record: &[u8]) -> Option<Event> {
+pub fn decode(record: &[u8]) -> Option<SpanEvent> {
     let mut words = Words(record);
     match (words.u32()?, record.len()) {
-        (KIND_CALL, CALL_BYTES) => call(words).map(Event::Call),
-        (KIND_OPEN, OPEN_BYTES) => call(words).map(Event::Call),
-        (KIND_SYSTEM_CALL, SYSTEM_CALL_BYTES) => system_call(words).map(Event::System),
+        (KIND_CALL, CALL_BYTES) => call(words).map(SpanEvent::Call),
+        (KIND_OPEN, OPEN_BYTES) => call(words).map(SpanEvent::Call),
+        (KIND_SYSTEM_CALL, SYSTEM_CALL_BYTES) => system_call(words).map(SpanEvent::System),
         _ => None,
     }
 }
@@ -224,7 +224,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_call_has_its_arguments() {
-        let Some(Event::Call(call)) = decode(&call_record(1, "read_at", 5, 9, 5, b"")) else { panic!() };
+        let Some(SpanEvent::Call(call)) = decode(&call_record(1, "read_at", 5, 9, 5, b"")) else { panic!() };
         assert_eq!((call.function.name, call.when.process, call.when.thread), ("MPI_File_read_at", 70, 71));
         assert_eq!((call.when.begin, call.when.end, call.handle), (5, 9, Some(0xbeef)));
         assert_eq!((call.arguments[1], call.arguments[5]), (4096, 6));
@@ -234,7 +234,7 @@ pub(crate) mod tests {
     #[test]
     fn an_opened_file_has_a_name() {
         let path = |path: &[u8]| match decode(&call_record(2, "open", 5, 9, 12, path)) {
-            Some(Event::Call(call)) => call.path,
+            Some(SpanEvent::Call(call)) => call.path,
             other => panic!("{other:?}"),
         };
         assert_eq!(path(b"/scratch/a\0"), Some((b"/scratch/a".to_vec(), true)));
@@ -245,7 +245,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_system_call_names_the_call_around_it() {
-        let Some(Event::System(call)) = decode(&system_record(3, 12, 6, 5, -5)) else { panic!() };
+        let Some(SpanEvent::System(call)) = decode(&system_record(3, 12, 6, 5, -5)) else { panic!() };
         assert_eq!((call.name, call.function.short, call.call_begin), ("pwrite64", "read_c", 5));
         assert_eq!((call.device, call.offset, call.requested, call.result), ((8, 1), Some(4096), None, -5));
     }
@@ -271,7 +271,7 @@ pub(crate) mod tests {
             let mut record = kind.to_ne_bytes().to_vec();
             record.extend(rest);
             record.resize(size, 0xff);
-            if let Some(Event::Call(call)) = decode(&record) {
+            if let Some(SpanEvent::Call(call)) = decode(&record) {
                 prop_assert!(call.path.is_none_or(|(path, _)| path.len() < PATH_BYTES));
                 prop_assert!(call.when.begin <= call.when.end);
             }

@@ -91,9 +91,9 @@ const GLANCE: Duration = Duration::from_millis(20);
 
 /// The deadline for sending the rest.
 #[derive(Debug, Default)]
-struct End(Mutex<Option<Instant>>);
+struct SendDeadline(Mutex<Option<Instant>>);
 
-impl End {
+impl SendDeadline {
     fn get(&self) -> Option<Instant> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,7 +112,7 @@ impl End {
 pub struct Exporter {
     queue: SyncSender<Span>,
     worker: JoinHandle<Sent>,
-    end: Arc<End>,
+    end: Arc<SendDeadline>,
     flush: Duration,
     waited: AtomicU64,
 }
@@ -128,7 +128,7 @@ impl Exporter {
     ) -> io::Result<Self> {
         let (queue, spans) = sync_channel(limits.queue);
         let (ready, made) = sync_channel(1);
-        let end = Arc::new(End::default());
+        let end = Arc::new(SendDeadline::default());
         let seen = Arc::clone(&end);
         let worker = thread::Builder::new().name("exporter".to_owned()).spawn(move || match transport() {
             Ok(transport) => {
@@ -178,7 +178,7 @@ impl Exporter {
 /// Limits the remaining time of an [`Exporter`].
 #[derive(Debug)]
 pub struct Hurry {
-    end: Arc<End>,
+    end: Arc<SendDeadline>,
     flush: Duration,
 }
 
@@ -198,7 +198,7 @@ impl Hurry {
 struct Worker<T> {
     transport: T,
     limits: Limits,
-    end: Arc<End>,
+    end: Arc<SendDeadline>,
     sent: Sent,
 }
 

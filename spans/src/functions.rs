@@ -3,7 +3,7 @@
 
 /// The direction in which a function moves data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub enum DataDirection {
     /// It reads.
     Read,
     /// It writes.
@@ -24,19 +24,19 @@ pub enum Shape {
     /// ([file], \[offset], buffer, count, datatype, …)
     Data {
         /// The direction of the data.
-        direction: Direction,
+        direction: DataDirection,
         /// Whether an offset follows the file.
         at: bool,
         /// Whether all data are moved on return, and the last argument is a status.
         completes: bool,
     },
     /// (file, buffer, status): the data of the preceding call are moved on return.
-    End(Direction),
+    End(DataDirection),
 }
 
 /// A function of MPI-IO.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Function {
+pub struct MpiFunction {
     /// The MPI name.
     pub name: &'static str,
     /// The part of the name that the programs in src/bpf use.
@@ -48,14 +48,14 @@ pub struct Function {
     pub large_count: bool,
 }
 
-const fn plain(name: &'static str, short: &'static str, shape: Shape) -> Function {
-    Function { name, short, shape, large_count: false }
+const fn plain(name: &'static str, short: &'static str, shape: Shape) -> MpiFunction {
+    MpiFunction { name, short, shape, large_count: false }
 }
 
 macro_rules! table {
     ($($kind:ident($direction:ident): $($short:literal)*;)*) => {
         /// All functions, by number. The list in src/bpf/spans.bpf.c has the same order.
-        pub const FUNCTIONS: &[Function] = &[
+        pub const FUNCTIONS: &[MpiFunction] = &[
             plain("MPI_Init", "init", Shape::Init),
             plain("MPI_Init_thread", "init_thread", Shape::Init),
             plain("MPI_File_open", "open", Shape::Open),
@@ -67,10 +67,10 @@ macro_rules! table {
             plain("MPI_File_seek", "seek", Shape::Other),
             plain("MPI_File_seek_shared", "seek_shared", Shape::Other),
             plain("MPI_File_get_size", "get_size", Shape::Other),
-            $($(Function {
+            $($(MpiFunction {
                 name: concat!("MPI_File_", $short),
                 short: $short,
-                shape: table!(@ $kind Direction::$direction),
+                shape: table!(@ $kind DataDirection::$direction),
                 large_count: matches!($short.as_bytes(), [.., b'_', b'c']),
             },)*)*
         ];
@@ -122,7 +122,7 @@ impl Shape {
 
 /// Returns the function with this number.
 #[must_use]
-pub fn by_number(number: u32) -> Option<&'static Function> {
+pub fn by_number(number: u32) -> Option<&'static MpiFunction> {
     FUNCTIONS.get(usize::try_from(number).ok()?)
 }
 

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    assemble::{Assembler, Clock, FILE},
+    assemble::{Assembler, ClockOffset, FILE},
     bytes::Family,
     darshan, library, process,
     span::Span,
-    witness::{self, Line, Pair},
+    witness::{self, ComparedFigures, Line},
 };
 
 /// Records of the ring buffer, each after its length in two bytes.
@@ -18,7 +18,7 @@ use crate::{
 /// # Panics
 /// If spans are not sound, or a call is lost.
 pub fn events(mut bytes: &[u8]) {
-    let mut assembler = Assembler::new([7; 16], Clock { offset: 1 }, vec![Family::Mpich, Family::OpenMpi], Some);
+    let mut assembler = Assembler::new([7; 16], ClockOffset { offset: 1 }, vec![Family::Mpich, Family::OpenMpi], Some);
     let mut spans: Vec<Span> = Vec::new();
     let mut records = 0_u64;
     while let Some((length, rest)) = bytes.split_first_chunk() {
@@ -63,7 +63,7 @@ pub fn environment(bytes: &[u8]) {
 /// If a log with bytes equals no spans.
 pub fn darshan(text: &[u8]) {
     let Ok(log) = darshan::read(text) else { return };
-    let (equal, read, written) = sums(&witness::Calls::default(), &log);
+    let (equal, read, written) = sums(&witness::SpanCalls::default(), &log);
     assert_eq!((read.spans, written.spans), (0, 0));
     assert_eq!(equal, read.darshan == Some(0) && written.darshan == Some(0));
 }
@@ -79,7 +79,7 @@ pub fn otlp(text: &[u8]) {
 }
 
 /// Returns the last line of a comparison.
-fn sums(calls: &witness::Calls, log: &darshan::Log) -> (bool, Pair, Pair) {
+fn sums(calls: &witness::SpanCalls, log: &darshan::Log) -> (bool, ComparedFigures, ComparedFigures) {
     match witness::compare(calls, log).pop() {
         Some(Line::Compared { equal, read, written, .. }) => (equal, read, written),
         other => unreachable!("the last line has the sums: {other:?}"),

@@ -90,16 +90,16 @@ impl Library {
 
 /// The relevant symbols of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Symbols {
+pub(crate) struct FileSymbols {
     family: Option<Family>,
     places: BTreeMap<usize, BTreeSet<u64>>,
 }
 
-pub(crate) fn symbols(elf: &[u8]) -> Result<Symbols, object::Error> {
+pub(crate) fn symbols(elf: &[u8]) -> Result<FileSymbols, object::Error> {
     let wanted: BTreeMap<&str, usize> =
         FUNCTIONS.iter().enumerate().map(|(number, function)| (function.name, number)).collect();
     let object = ElfFile64::<Endianness>::parse(elf)?;
-    let mut found = Symbols { family: None, places: BTreeMap::new() };
+    let mut found = FileSymbols { family: None, places: BTreeMap::new() };
     for symbol in object.dynamic_symbols().chain(object.symbols()) {
         // Imported symbols have no section.
         let (Some(section), Ok(name)) = (symbol.section_index(), symbol.name()) else { continue };

@@ -21,9 +21,9 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    assemble::{Assembler, Clock, Seen},
-    attach::{Lost, Programs, Refused, Way},
-    cli::{Arguments, Command},
+    assemble::{Assembler, ClockOffset, Seen},
+    attach::{MissingEvents, Programs, Refused, Way},
+    cli::{Command, SpansArguments},
     darshan::{self, DarshanError},
     export::{Exporter, Sent},
     library::{self, Library, LibraryError},
@@ -72,11 +72,11 @@ fn system(action: &'static str) -> impl FnOnce(io::Error) -> RunError {
 /// A line of the output.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-enum Line<'a> {
+enum OutputLine<'a> {
     /// Calls are traced from now on.
     Attached { functions: usize, uprobes: Way, libraries: Vec<Named<'a>> },
     /// The counts of what was seen, and the fate of the spans.
-    Finished { complete: bool, seen: Seen, lost: Lost, sent: Sent, waited: u64 },
+    Finished { complete: bool, seen: Seen, lost: MissingEvents, sent: Sent, waited: u64 },
 }
 
 #[derive(Debug, Serialize)]
@@ -89,7 +89,7 @@ struct Named<'a> {
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = SpansArguments::parse();
     let outcome = match &arguments.command {
         Some(Command::Darshan { spans, parsed }) => compare(spans, parsed),
         None => run(&arguments),
@@ -131,7 +131,7 @@ fn compare(spans: &Path, parsed: &Path) -> Result<bool, RunError> {
 }
 
 /// Traces until a signal arrives. Returns whether nothing was lost.
-fn run(arguments: &Arguments) -> Result<bool, RunError> {
+fn run(arguments: &SpansArguments) -> Result<bool, RunError> {
     if arguments.libraries.len() > library::MOST {
         return Err(RunError::TooMany(arguments.libraries.len()));
     }
@@ -165,7 +165,11 @@ fn run(arguments: &Arguments) -> Result<bool, RunError> {
         family: library.family.name(),
         functions: library.places.len(),
     });
-    print(&Line::Attached { functions: programs.functions(), uprobes: programs.way(), libraries: named.collect() })?;
+    print(&OutputLine::Attached {
+        functions: programs.functions(),
+        uprobes: programs.way(),
+        libraries: named.collect(),
+    })?;
 
     let read = system("read the ring buffer");
     let mut outcome = Ok(());
@@ -184,7 +188,7 @@ fn run(arguments: &Arguments) -> Result<bool, RunError> {
     let (seen, waited) = (assembler.seen(), exporter.waited());
     let sent = exporter.finish().map_err(system("send the rest"))?;
     let complete = lost.is_nothing() && seen.malformed == 0 && sent.rejected == 0 && sent.unsent == 0;
-    print(&Line::Finished { complete, seen, lost, sent, waited })?;
+    print(&OutputLine::Finished { complete, seen, lost, sent, waited })?;
     Ok(complete)
 }
 
@@ -223,12 +227,12 @@ fn watch_signals(stop: &Arc<AtomicBool>, hurry: crate::export::Hurry) -> io::Res
 
 /// Returns the current difference between the time of day and the clock of events. Later changes of
 /// the time of day do not affect it, so all spans of a run share one clock.
-fn clock() -> Clock {
+fn clock() -> ClockOffset {
     let nanoseconds = |time: Timespec| {
         u64::try_from(time.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000) + u64::try_from(time.tv_nsec).unwrap_or(0)
     };
     let monotonic = nanoseconds(clock_gettime(ClockId::Monotonic));
-    Clock { offset: nanoseconds(clock_gettime(ClockId::Realtime)).saturating_sub(monotonic) }
+    ClockOffset { offset: nanoseconds(clock_gettime(ClockId::Realtime)).saturating_sub(monotonic) }
 }
 
 fn seed() -> io::Result<[u8; 16]> {

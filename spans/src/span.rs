@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 /// A value of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
+pub enum AttributeValue {
     /// A number.
     Number(i64),
     /// A text.
@@ -16,7 +16,7 @@ pub enum Value {
     Flag(bool),
 }
 
-impl Value {
+impl AttributeValue {
     /// Converts a number such as a count of bytes. Numbers that are too large, which no file has,
     /// become the largest one.
     #[must_use]
@@ -43,7 +43,7 @@ pub struct Span {
     /// Whether the function reported an error.
     pub failed: bool,
     /// Attributes with unique names.
-    pub attributes: Vec<(&'static str, Value)>,
+    pub attributes: Vec<(&'static str, AttributeValue)>,
 }
 
 /// The kind of thing that an identifier names.
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn large_numbers_are_the_largest() {
-        assert_eq!(Value::unsigned(7), Value::Number(7));
-        assert_eq!(Value::unsigned(u64::MAX), Value::Number(i64::MAX));
+        assert_eq!(AttributeValue::unsigned(7), AttributeValue::Number(7));
+        assert_eq!(AttributeValue::unsigned(u64::MAX), AttributeValue::Number(i64::MAX));
     }
 }

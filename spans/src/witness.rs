@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     darshan::{Amounts, Log},
-    functions::{Direction, FUNCTIONS, Shape},
+    functions::{DataDirection, FUNCTIONS, Shape},
 };
 
 /// Longest line of spans, in bytes. A line is a message from a receiver.
@@ -109,7 +109,7 @@ impl Number {
 struct Call {
     trace: u128,
     rank: Option<u32>,
-    direction: Direction,
+    direction: DataDirection,
     begin: u64,
     end: u64,
     bytes: u64,
@@ -117,7 +117,7 @@ struct Call {
 
 /// The calls that spans contain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Calls {
+pub(crate) struct SpanCalls {
     calls: Vec<Call>,
     /// When each rank first opened a file, in nanoseconds since 1970.
     first_open: BTreeMap<Option<u32>, u64>,
@@ -131,8 +131,8 @@ pub(crate) struct Calls {
 ///
 /// # Errors
 /// [`SpansError`] if a line cannot be read or parsed.
-pub(crate) fn read(mut text: impl BufRead) -> Result<Calls, SpansError> {
-    let mut found = Calls::default();
+pub(crate) fn read(mut text: impl BufRead) -> Result<SpanCalls, SpansError> {
+    let mut found = SpanCalls::default();
     let mut bytes = Vec::new();
     for line in 1.. {
         bytes.clear();
@@ -155,7 +155,7 @@ pub(crate) fn read(mut text: impl BufRead) -> Result<Calls, SpansError> {
     Ok(found)
 }
 
-impl Calls {
+impl SpanCalls {
     fn add(&mut self, span: &Span) -> Result<(), SpansError> {
         let Some(function) = FUNCTIONS.iter().find(|function| function.name == span.name) else { return Ok(()) };
         let of = |name: &str| span.attributes.iter().find(|each| each.key == name)?.value.int.as_ref()?.get();
@@ -193,7 +193,7 @@ fn is_log(path: &str) -> bool {
 
 /// A figure of the spans and the figure of Darshan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(crate) struct Pair {
+pub(crate) struct ComparedFigures {
     pub(crate) spans: u64,
     /// `None` if Darshan has no such figure.
     pub(crate) darshan: Option<u64>,
@@ -204,16 +204,16 @@ pub(crate) struct Pair {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Line {
     /// All bytes that a rank requested.
-    Rank { rank: u32, read: Pair, written: Pair },
+    Rank { rank: u32, read: ComparedFigures, written: ComparedFigures },
     /// The bytes of a rank in a time bin. The first bin begins when Darshan starts. The bytes of a
     /// call are spread over all bins that it spans.
-    Bin { rank: u32, bin: usize, read: Pair, written: Pair },
+    Bin { rank: u32, bin: usize, read: ComparedFigures, written: ComparedFigures },
     /// All bytes, and whether they and the bytes of each rank in Darshan's record are equal. Also
     /// counts the calls without a rank or a known number of bytes.
     Compared {
         equal: bool,
-        read: Pair,
-        written: Pair,
+        read: ComparedFigures,
+        written: ComparedFigures,
         /// The width of a bin in seconds.
         #[serde(skip_serializing_if = "Option::is_none")]
         width: Option<f64>,
@@ -224,13 +224,13 @@ pub(crate) enum Line {
     },
 }
 
-fn pairs(ours: Amounts, theirs: Option<Amounts>) -> (Pair, Pair) {
-    let pair = |spans, darshan| Pair { spans, darshan };
+fn pairs(ours: Amounts, theirs: Option<Amounts>) -> (ComparedFigures, ComparedFigures) {
+    let pair = |spans, darshan| ComparedFigures { spans, darshan };
     (pair(ours.read, theirs.map(|amounts| amounts.read)), pair(ours.written, theirs.map(|amounts| amounts.written)))
 }
 
 /// Compares spans with a log. The last line has the sums.
-pub(crate) fn compare(calls: &Calls, log: &Log) -> Vec<Line> {
+pub(crate) fn compare(calls: &SpanCalls, log: &Log) -> Vec<Line> {
     let mut ranks: BTreeMap<u32, Amounts> = BTreeMap::new();
     let (mut all, mut own, mut without_rank) = (Amounts::default(), Amounts::default(), 0);
     for call in &calls.calls {
@@ -258,8 +258,8 @@ pub(crate) fn compare(calls: &Calls, log: &Log) -> Vec<Line> {
     lines.extend(bins(calls, log));
     let mut theirs = log.shared;
     for amounts in log.by_rank.values() {
-        theirs.add(Direction::Read, amounts.read);
-        theirs.add(Direction::Write, amounts.written);
+        theirs.add(DataDirection::Read, amounts.read);
+        theirs.add(DataDirection::Write, amounts.written);
     }
     equal &= theirs == all;
     let (read, written) = pairs(all, Some(theirs));
@@ -278,7 +278,7 @@ pub(crate) fn compare(calls: &Calls, log: &Log) -> Vec<Line> {
 /// Returns when Darshan's clock began in a rank's process, in nanoseconds since 1970. The first
 /// opening of a file is at the same time in both records. For files that all ranks used, Darshan
 /// has only the earliest opening.
-fn zero(rank: u32, calls: &Calls, log: &Log) -> Option<u64> {
+fn zero(rank: u32, calls: &SpanCalls, log: &Log) -> Option<u64> {
     let of_rank = calls.first_open.get(&Some(rank)).zip(log.first_open.get(&Some(rank)));
     let of_all = || calls.first_open.values().min().zip(log.first_open.get(&None));
     let (first, opened) = of_rank.or_else(of_all)?;
@@ -286,7 +286,7 @@ fn zero(rank: u32, calls: &Calls, log: &Log) -> Option<u64> {
 }
 
 /// Compares time bins, if Darshan has them.
-fn bins(calls: &Calls, log: &Log) -> Vec<Line> {
+fn bins(calls: &SpanCalls, log: &Log) -> Vec<Line> {
     let Some(width) = log.width else { return Vec::new() };
     let width_ns = ((width * 1e9) as u64).max(1);
     let mut all: BTreeMap<(u32, usize), (Amounts, Amounts)> =

@@ -23,7 +23,7 @@ fn message(spans: &[String]) -> String {
 
 const SECOND: u64 = 1_000_000_000;
 
-fn calls() -> Calls {
+fn calls() -> SpanCalls {
     let first = [
         span("MPI_File_open", 10 * SECOND, 11 * SECOND, 0, -1),
         span("MPI_File_open", 12 * SECOND, 13 * SECOND, 1, -1),
@@ -48,11 +48,11 @@ fn log() -> Log {
     }
 }
 
-fn pair(spans: u64, darshan: impl Into<Option<u64>>) -> Pair {
-    Pair { spans, darshan: darshan.into() }
+fn pair(spans: u64, darshan: impl Into<Option<u64>>) -> ComparedFigures {
+    ComparedFigures { spans, darshan: darshan.into() }
 }
 
-fn is_equal(calls: &Calls, log: &Log) -> bool {
+fn is_equal(calls: &SpanCalls, log: &Log) -> bool {
     match compare(calls, log).last() {
         Some(Line::Compared { equal, .. }) => *equal,
         other => panic!("{other:?}"),
@@ -114,7 +114,7 @@ fn a_byte_too_much_is_a_difference() {
     assert!(!is_equal(&calls(), &swapped));
     let missing = Log { by_rank: [(0, Amounts { read: 0, written: 100 })].into(), ..log() };
     assert!(!is_equal(&calls(), &missing));
-    assert!(!is_equal(&Calls { unknown: 1, ..calls() }, &log()));
+    assert!(!is_equal(&SpanCalls { unknown: 1, ..calls() }, &log()));
 }
 
 #[test]
@@ -158,7 +158,7 @@ proptest! {
     #[test]
     fn spreading_loses_no_byte(begin: u32, length: u32, bytes: u32, zero: u32, width in 1_000..u64::from(u32::MAX)) {
         let begin = u64::from(begin);
-        let call = Call { trace: 0, rank: None, direction: Direction::Read, begin, end: begin + u64::from(length), bytes: bytes.into() };
+        let call = Call { trace: 0, rank: None, direction: DataDirection::Read, begin, end: begin + u64::from(length), bytes: bytes.into() };
         let (mut sum, mut bins) = (0, Vec::new());
         spread(&call, zero.into(), width, |bin, bytes| { sum += bytes; bins.push(bin); });
         prop_assert_eq!(sum, u64::from(bytes));

@@ -14,8 +14,8 @@ use std::{
 
 use bpfassay_spans::{
     export::{Exporter, Failed, Limits, Sent, Transport as _},
-    otlp::{Protocol, Receiver, Target},
-    span::{Span, Value},
+    otlp::{OtlpReceiver, Protocol, Receiver},
+    span::{AttributeValue, Span},
 };
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -33,14 +33,14 @@ fn span(number: u8) -> Span {
         begin: 5,
         end: 6,
         failed: false,
-        attributes: vec![("mpi.io.bytes.moved", Value::Number(4096))],
+        attributes: vec![("mpi.io.bytes.moved", AttributeValue::Number(4096))],
     }
 }
 
 fn receiver(address: SocketAddr, protocol: Protocol) -> Receiver {
     let endpoint = format!("http://{address}").parse().unwrap();
     let timeout = Duration::from_secs(5);
-    Receiver::new(Target { endpoint, protocol, timeout, service: "ior".to_owned() }).unwrap()
+    Receiver::new(OtlpReceiver { endpoint, protocol, timeout, service: "ior".to_owned() }).unwrap()
 }
 
 fn refusing(rejected_spans: i64) -> ExportTraceServiceResponse {
@@ -205,7 +205,7 @@ fn a_receiver_that_does_not_answer_is_tried_again() {
     for protocol in [Protocol::Grpc, Protocol::Http] {
         let endpoint = format!("http://{address}").parse().unwrap();
         let timeout = Duration::from_millis(100);
-        let mut receiver = Receiver::new(Target { endpoint, protocol, timeout, service: String::new() }).unwrap();
+        let mut receiver = Receiver::new(OtlpReceiver { endpoint, protocol, timeout, service: String::new() }).unwrap();
         let failed = receiver.send(&[span(1)]).unwrap_err();
         assert!(failed.again && failed.message.starts_with("no answer within 0.1 s"), "{failed:?}");
     }

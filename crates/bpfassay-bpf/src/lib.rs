@@ -17,8 +17,8 @@ mod syscall;
 pub use crate::{
     line_info::{LineInfo, ProgramSource, btf_bytes, program_source},
     link::{LinkInfo, LinkTarget, iterator, link_create, link_info, raw_tracepoint},
-    map::{Entry, Map, MapSpec},
-    object::{Kind, MapInfo, by_id, ids, map_info},
+    map::{BpfMap, MapEntry, MapSpec},
+    object::{MapInfo, ObjectKind, by_id, ids, map_info},
     program::{
         FunctionInfo, LoadError, ProgramInfo, ProgramSpec, RunTime, enable_statistics, load, program_code,
         program_info, test_run, token,

@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
-    object::Info,
-    syscall::{Command, open},
+    object::ObjectInfo,
+    syscall::{BpfCommand, open},
 };
 
 /// Largest number of instructions of a program that are copied: the verifier's limit
@@ -75,7 +75,7 @@ pub fn program_source(program: BorrowedFd<'_>) -> io::Result<ProgramSource> {
     const ADDRESSES: usize = 20;
     const ADDRESS_COUNT: usize = 21;
     const ADDRESS_SIZE: usize = 22;
-    let asked = Info::of(program)?;
+    let asked = ObjectInfo::of(program)?;
     let (bytes, lines, addresses) = (asked.half(20), asked.half(148), asked.half(168));
     if bytes / 8 > MOST_INSTRUCTIONS || lines > MOST_LINES || addresses > MOST_LINES {
         return Err(io::Error::from_raw_os_error(libc::E2BIG));
@@ -101,7 +101,7 @@ pub fn program_source(program: BorrowedFd<'_>) -> io::Result<ProgramSource> {
     words[ADDRESS_COUNT] = pair(addresses, size_of::<LineInfo>() as u32);
     words[ADDRESS_SIZE] = pair(size_of::<u64>() as u32, 0);
     // SAFETY: the addresses are of lists that outlive the call, with their lengths.
-    unsafe { Info::fill(program, &mut words)? };
+    unsafe { ObjectInfo::fill(program, &mut words)? };
     // The kernel sets the address of a list to 0 if it does not show the content.
     if words[INSTRUCTIONS] == 0 {
         source.instructions.clear();
@@ -125,7 +125,7 @@ const fn pair(first: u32, second: u32) -> u64 {
 /// the kernel's limit.
 pub fn btf_bytes(id: u32) -> io::Result<Option<Vec<u8>>> {
     // SAFETY: there are no addresses, and the command returns a new descriptor.
-    let btf = match unsafe { open(Command::BtfGetFdById, &mut [id, 0, 0]) } {
+    let btf = match unsafe { open(BpfCommand::BtfGetFdById, &mut [id, 0, 0]) } {
         Ok(btf) => btf,
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
         Err(error) => return Err(error),
@@ -133,7 +133,7 @@ pub fn btf_bytes(id: u32) -> io::Result<Option<Vec<u8>>> {
     // The fields of `struct bpf_btf_info`: the address of the bytes, and their number.
     let mut words = [0_u64; 2];
     // SAFETY: the address is 0, so the kernel returns only the length.
-    unsafe { Info::fill(btf.as_fd(), &mut words)? };
+    unsafe { ObjectInfo::fill(btf.as_fd(), &mut words)? };
     let [length, _] = halves(words[1]);
     if length > LARGEST_BTF {
         return Err(io::Error::from_raw_os_error(libc::E2BIG));
@@ -141,7 +141,7 @@ pub fn btf_bytes(id: u32) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = vec![0_u8; length as usize];
     let mut words = [bytes.as_mut_ptr() as u64, pair(length, 0)];
     // SAFETY: the address is of a buffer that outlives the call, with its length.
-    unsafe { Info::fill(btf.as_fd(), &mut words)? };
+    unsafe { ObjectInfo::fill(btf.as_fd(), &mut words)? };
     Ok(Some(bytes))
 }
 

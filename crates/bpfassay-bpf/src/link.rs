@@ -9,8 +9,8 @@ use std::{
 };
 
 use crate::{
-    object::Info,
-    syscall::{Command, number, open},
+    object::ObjectInfo,
+    syscall::{BpfCommand, number, open},
 };
 
 /// `BPF_LINK_TYPE_PERF_EVENT`, `BPF_LINK_TYPE_KPROBE_MULTI`.
@@ -42,10 +42,10 @@ pub struct LinkInfo {
 /// The kernel's error; `EINVAL` or `EOPNOTSUPP` for a perf event, as which kprobes are attached
 /// before Linux 5.15.
 pub fn link_info(link: BorrowedFd<'_>) -> io::Result<LinkInfo> {
-    Info::of(link).map(|info| parse(&info))
+    ObjectInfo::of(link).map(|info| parse(&info))
 }
 
-fn parse(info: &Info) -> LinkInfo {
+fn parse(info: &ObjectInfo) -> LinkInfo {
     let (kind, event) = (info.half(0), info.half(16));
     let counts_misses = info.length >= BYTES_WITH_MISSED;
     let missed = match (kind, event) {
@@ -137,7 +137,7 @@ pub fn link_create(program: BorrowedFd<'_>, attach: u32, target: LinkTarget<'_>)
     }
     // SAFETY: the addresses are of strings and lists that outlive the call, with their lengths. The
     // command returns a new descriptor.
-    unsafe { open(Command::LinkCreate, &mut attributes) }
+    unsafe { open(BpfCommand::LinkCreate, &mut attributes) }
 }
 
 /// Attaches a raw tracepoint, or, without a `name`, a tracing program that names its target.
@@ -153,7 +153,7 @@ pub fn raw_tracepoint(program: BorrowedFd<'_>, name: Option<&CStr>) -> io::Resul
     }
     let name = name.map_or(ptr::null(), CStr::as_ptr) as u64;
     // SAFETY: the name is null or outlives the call. The command returns a new descriptor.
-    unsafe { open(Command::RawTracepointOpen, &mut Attributes { name, program: number(program), unused: 0 }) }
+    unsafe { open(BpfCommand::RawTracepointOpen, &mut Attributes { name, program: number(program), unused: 0 }) }
 }
 
 /// Opens the iterator of `link` for reading.
@@ -163,7 +163,7 @@ pub fn raw_tracepoint(program: BorrowedFd<'_>, name: Option<&CStr>) -> io::Resul
 pub fn iterator(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // The attributes are link and flags.
     // SAFETY: there are no addresses, and the command returns a new descriptor.
-    unsafe { open(Command::IterCreate, &mut [number(link), 0]) }
+    unsafe { open(BpfCommand::IterCreate, &mut [number(link), 0]) }
 }
 
 #[cfg(test)]
@@ -175,7 +175,7 @@ mod tests {
         let of = |kind: u32, event: u32, length| {
             let (kind, event) = (kind.to_ne_bytes(), event.to_ne_bytes());
             let hits = [12u64.to_ne_bytes(), 3u64.to_ne_bytes()];
-            parse(&Info::from_parts(&[(0, &kind), (16, &event), (48, &hits[0]), (32, &hits[1])], length))
+            parse(&ObjectInfo::from_parts(&[(0, &kind), (16, &event), (48, &hits[0]), (32, &hits[1])], length))
         };
         assert_eq!(of(PERF_EVENT, KPROBE, 56).missed, Some(12));
         assert_eq!(of(KPROBE_MULTI, 0, 56).missed, Some(3));

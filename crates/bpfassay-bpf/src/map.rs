@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     object::map_info,
-    syscall::{Command, call, name, number, open},
+    syscall::{BpfCommand, call, name, number, open},
 };
 
 /// `BPF_MAP_TYPE_…`.
@@ -99,13 +99,13 @@ impl MapSpec<'_> {
             ..Attributes::default()
         };
         // SAFETY: there are no addresses, and the command returns a new descriptor.
-        unsafe { open(Command::MapCreate, &mut attributes) }
+        unsafe { open(BpfCommand::MapCreate, &mut attributes) }
     }
 }
 
 /// A key with its values: one per CPU, or a single one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct MapEntry {
     /// The key.
     pub key: Vec<u8>,
     /// The values.
@@ -114,7 +114,7 @@ pub struct Entry {
 
 /// A map for reading and writing.
 #[derive(Debug)]
-pub struct Map {
+pub struct BpfMap {
     fd: OwnedFd,
     key_size: usize,
     value_size: usize,
@@ -137,7 +137,7 @@ struct Element {
     flags: u64,
 }
 
-impl Map {
+impl BpfMap {
     /// Wraps the map `fd` and asks the kernel for its properties.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ impl Map {
         let mut element = self.element(key.as_ptr() as u64, buffer.as_mut_ptr() as u64);
         // SAFETY: the key has the map's key size, and the buffer has room for everything that the
         // kernel writes for this map.
-        match unsafe { call(Command::MapLookupElem, &mut element) } {
+        match unsafe { call(BpfCommand::MapLookupElem, &mut element) } {
             Ok(_) => Ok(Some(buffer.chunks_exact(stride).map(|value| value[..self.value_size].to_vec()).collect())),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
             Err(error) => Err(error),
@@ -213,7 +213,7 @@ impl Map {
         }
         let mut element = self.element(key.as_ptr() as u64, value.as_ptr() as u64);
         // SAFETY: key and value have the map's sizes.
-        unsafe { call(Command::MapUpdateElem, &mut element) }.map(drop)
+        unsafe { call(BpfCommand::MapUpdateElem, &mut element) }.map(drop)
     }
 
     /// Undoes what programs wrote: deletes all keys of a hash map, and zeroes an array. Nothing may
@@ -238,18 +238,18 @@ impl Map {
                     let mut element = self.element(key.as_ptr() as u64, zeros.as_ptr() as u64);
                     // SAFETY: the key is an index, and the kernel reads no more zeros than there
                     // are.
-                    unsafe { call(Command::MapUpdateElem, &mut element) }.map(drop)
+                    unsafe { call(BpfCommand::MapUpdateElem, &mut element) }.map(drop)
                 })
             }
             kind => Err(io::Error::new(io::ErrorKind::Unsupported, format!("maps of type {kind} cannot be emptied"))),
         }
     }
 
-    /// Deletes a key that [`Map::entries`] returned. A missing key is not an error.
+    /// Deletes a key that [`BpfMap::entries`] returned. A missing key is not an error.
     fn delete(&self, key: &[u8]) -> io::Result<()> {
         let mut element = self.element(key.as_ptr() as u64, 0);
         // SAFETY: the key has the map's key size, because the kernel returned it.
-        match unsafe { call(Command::MapDeleteElem, &mut element) } {
+        match unsafe { call(BpfCommand::MapDeleteElem, &mut element) } {
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
             _ => Ok(()),
         }
@@ -262,7 +262,7 @@ impl Map {
     /// support the command.
     pub fn freeze(&self) -> io::Result<()> {
         // SAFETY: there are no addresses.
-        unsafe { call(Command::MapFreeze, &mut [number(self.fd())]) }.map(drop)
+        unsafe { call(BpfCommand::MapFreeze, &mut [number(self.fd())]) }.map(drop)
     }
 
     fn element(&self, key: u64, value: u64) -> Element {
@@ -276,28 +276,28 @@ impl Map {
     ///
     /// # Errors
     /// The kernel's error if a lookup fails or the map's type does not support batches.
-    pub fn entries(&self) -> io::Result<Vec<Entry>> {
+    pub fn entries(&self) -> io::Result<Vec<MapEntry>> {
         self.first_entries(usize::MAX)
     }
 
     /// Returns up to `most` elements of an array, by index: before 5.13, per-CPU arrays have no
     /// batches.
-    fn first_elements(&self, elements: u32, most: usize) -> io::Result<Vec<Entry>> {
+    fn first_elements(&self, elements: u32, most: usize) -> io::Result<Vec<MapEntry>> {
         let mut entries = Vec::new();
         for index in (0..elements).take(most) {
             let key = index.to_ne_bytes().to_vec();
             if let Some(values) = self.lookup(&key)? {
-                entries.push(Entry { key, values });
+                entries.push(MapEntry { key, values });
             }
         }
         Ok(entries)
     }
 
-    /// Like [`Map::entries`], but stops when there are `most` entries or more.
+    /// Like [`BpfMap::entries`], but stops when there are `most` entries or more.
     ///
     /// # Errors
-    /// The errors of [`Map::entries`].
-    pub fn first_entries(&self, most: usize) -> io::Result<Vec<Entry>> {
+    /// The errors of [`BpfMap::entries`].
+    pub fn first_entries(&self, most: usize) -> io::Result<Vec<MapEntry>> {
         #[repr(C)]
         struct Batch {
             from: u64,
@@ -331,7 +331,7 @@ impl Map {
             };
             // SAFETY: keys and values have room for `count` entries of the map, and both position
             // markers for a key.
-            let last = match unsafe { call(Command::MapLookupBatch, &mut batch) } {
+            let last = match unsafe { call(BpfCommand::MapLookupBatch, &mut batch) } {
                 Ok(_) => false,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::ENOENT) => true,
@@ -344,7 +344,7 @@ impl Map {
                 },
             };
             let (keys, values) = (keys.chunks_exact(self.key_size), values.chunks_exact(per_key));
-            entries.extend(keys.zip(values).take(batch.count as usize).map(|(key, values)| Entry {
+            entries.extend(keys.zip(values).take(batch.count as usize).map(|(key, values)| MapEntry {
                 key: key.to_vec(),
                 values: values.chunks_exact(stride).map(|value| value[..self.value_size].to_vec()).collect(),
             }));
@@ -385,10 +385,10 @@ mod tests {
 
     /// Creates a map of 16 entries with keys of 8 bytes and values of `value` bytes; prints and
     /// returns `None` if this machine forbids it.
-    fn map(kind: u32, value: u32, flags: u32) -> Option<Map> {
+    fn map(kind: u32, value: u32, flags: u32) -> Option<BpfMap> {
         let key = if matches!(kind, ARRAY | PERCPU_ARRAY) { 4 } else { 8 };
         match (MapSpec { kind, key, value, entries: 16, flags, ..MapSpec::array(value) }).create() {
-            Ok(fd) => Some(Map::new(fd).unwrap()),
+            Ok(fd) => Some(BpfMap::new(fd).unwrap()),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => {
                 eprintln!("not checked: this machine forbids maps: {error}");
                 None
@@ -397,11 +397,11 @@ mod tests {
         }
     }
 
-    fn write(map: &Map, key: &[u8], byte: u8) -> io::Result<()> {
+    fn write(map: &BpfMap, key: &[u8], byte: u8) -> io::Result<()> {
         let values = vec![byte; map.stride() * map.values];
         let mut element = map.element(key.as_ptr() as u64, values.as_ptr() as u64);
         // SAFETY: the key has the map's size, and there are values for each CPU.
-        unsafe { call(Command::MapUpdateElem, &mut element) }.map(drop)
+        unsafe { call(BpfCommand::MapUpdateElem, &mut element) }.map(drop)
     }
 
     #[test]
@@ -441,7 +441,7 @@ mod tests {
         const QUEUE: u32 = 22;
         let queue = MapSpec { kind: QUEUE, key: 0, ..MapSpec::array(8) };
         let Ok(fd) = queue.create() else { return eprintln!("not checked: this machine forbids maps") };
-        assert_eq!(Map::new(fd).unwrap().empty().unwrap_err().kind(), io::ErrorKind::Unsupported);
+        assert_eq!(BpfMap::new(fd).unwrap().empty().unwrap_err().kind(), io::ErrorKind::Unsupported);
     }
 
     #[test]

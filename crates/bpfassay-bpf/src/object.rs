@@ -7,11 +7,11 @@ use std::{
     os::fd::{BorrowedFd, OwnedFd},
 };
 
-use crate::syscall::{Command, call, number, open};
+use crate::syscall::{BpfCommand, call, number, open};
 
 /// A kind of object with ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ObjectKind {
     /// Programs.
     Program,
     /// Maps.
@@ -22,7 +22,7 @@ pub enum Kind {
 
 /// The part of `union bpf_attr` for ids.
 #[repr(C)]
-struct Ids {
+struct ObjectIds {
     /// The id in question, or the id after which the walk continues.
     id: u32,
     next_id: u32,
@@ -33,13 +33,13 @@ struct Ids {
 ///
 /// # Errors
 /// The kernel's error; `EINVAL` if the kernel does not list objects of this kind.
-pub fn ids(kind: Kind) -> io::Result<BTreeSet<u32>> {
+pub fn ids(kind: ObjectKind) -> io::Result<BTreeSet<u32>> {
     let command = match kind {
-        Kind::Program => Command::ProgGetNextId,
-        Kind::Map => Command::MapGetNextId,
-        Kind::Link => Command::LinkGetNextId,
+        ObjectKind::Program => BpfCommand::ProgGetNextId,
+        ObjectKind::Map => BpfCommand::MapGetNextId,
+        ObjectKind::Link => BpfCommand::LinkGetNextId,
     };
-    let mut walk = Ids { id: 0, next_id: 0, open_flags: 0 };
+    let mut walk = ObjectIds { id: 0, next_id: 0, open_flags: 0 };
     let mut ids = BTreeSet::new();
     loop {
         // SAFETY: there are no addresses.
@@ -59,14 +59,14 @@ pub fn ids(kind: Kind) -> io::Result<BTreeSet<u32>> {
 /// # Errors
 /// The kernel's error if it refuses a descriptor: `CAP_SYS_ADMIN` or `CAP_BPF` is missing, or no
 /// descriptor is left. A missing id is not an error.
-pub fn by_id(kind: Kind, id: u32) -> io::Result<Option<OwnedFd>> {
+pub fn by_id(kind: ObjectKind, id: u32) -> io::Result<Option<OwnedFd>> {
     let command = match kind {
-        Kind::Program => Command::ProgGetFdById,
-        Kind::Map => Command::MapGetFdById,
-        Kind::Link => Command::LinkGetFdById,
+        ObjectKind::Program => BpfCommand::ProgGetFdById,
+        ObjectKind::Map => BpfCommand::MapGetFdById,
+        ObjectKind::Link => BpfCommand::LinkGetFdById,
     };
     // SAFETY: there are no addresses, and the commands return a new descriptor.
-    match unsafe { open(command, &mut Ids { id, next_id: 0, open_flags: 0 }) } {
+    match unsafe { open(command, &mut ObjectIds { id, next_id: 0, open_flags: 0 }) } {
         Ok(fd) => Ok(Some(fd)),
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
         Err(error) => Err(error),
@@ -97,7 +97,7 @@ pub struct MapInfo {
 /// # Errors
 /// The kernel's error if `map` is not a descriptor of a map, or the command fails.
 pub fn map_info(map: BorrowedFd<'_>) -> io::Result<MapInfo> {
-    let info = Info::of(map)?;
+    let info = ObjectInfo::of(map)?;
     Ok(MapInfo {
         kind: info.half(0),
         id: info.half(4),
@@ -113,13 +113,13 @@ pub fn map_info(map: BorrowedFd<'_>) -> io::Result<MapInfo> {
 const BYTES: usize = 224;
 
 /// The kernel's information about an object. The structures are stable and only grow at the end.
-pub(crate) struct Info {
+pub(crate) struct ObjectInfo {
     bytes: [u8; BYTES],
     /// Number of bytes that this kernel filled in. The others are 0.
     pub(crate) length: usize,
 }
 
-impl Info {
+impl ObjectInfo {
     pub(crate) fn of(object: BorrowedFd<'_>) -> io::Result<Self> {
         let mut bytes = [0; BYTES];
         // SAFETY: addresses inside the buffer are 0, so the kernel returns only lengths.
@@ -144,7 +144,7 @@ impl Info {
         let mut question = Question { fd: number(object), length: size_of::<T>() as u32, address };
         // SAFETY: the kernel writes at most `length` bytes to the buffer. It also writes to
         // addresses in the buffer, for which the caller vouches.
-        unsafe { call(Command::ObjGetInfoByFd, &mut question)? };
+        unsafe { call(BpfCommand::ObjGetInfoByFd, &mut question)? };
         Ok(question.length as usize)
     }
 

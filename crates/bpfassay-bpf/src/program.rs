@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
-    object::Info,
-    syscall::{Command, call, name, number, open},
+    object::ObjectInfo,
+    syscall::{BpfCommand, call, name, number, open},
 };
 
 /// Information on a program (`struct bpf_prog_info`).
@@ -46,10 +46,10 @@ pub struct RunTime {
 /// # Errors
 /// The kernel's error if `program` is not a descriptor of a program, or the command fails.
 pub fn program_info(program: BorrowedFd<'_>) -> io::Result<ProgramInfo> {
-    Info::of(program).map(|info| parse(&info))
+    ObjectInfo::of(program).map(|info| parse(&info))
 }
 
-fn parse(info: &Info) -> ProgramInfo {
+fn parse(info: &ObjectInfo) -> ProgramInfo {
     let has = |end| info.length >= end;
     ProgramInfo {
         kind: info.half(0),
@@ -72,7 +72,7 @@ fn parse(info: &Info) -> ProgramInfo {
 pub fn program_code(program: BorrowedFd<'_>) -> io::Result<(String, Vec<(u64, u32)>)> {
     /// The most functions of a program (`BPF_MAX_SUBPROGS`).
     const MOST: u32 = 256;
-    let asked = Info::of(program)?;
+    let asked = ObjectInfo::of(program)?;
     let count = asked.half(104).min(asked.half(108)).min(MOST);
     let mut addresses = vec![0_u64; count as usize];
     let mut lengths = vec![0_u32; count as usize];
@@ -82,7 +82,7 @@ pub fn program_code(program: BorrowedFd<'_>) -> io::Result<(String, Vec<(u64, u3
     words[14] = addresses.as_mut_ptr() as u64;
     words[15] = lengths.as_mut_ptr() as u64;
     // SAFETY: both addresses are of lists that outlive the call, with their lengths.
-    unsafe { Info::fill(program, &mut words)? };
+    unsafe { ObjectInfo::fill(program, &mut words)? };
     let code = addresses.into_iter().zip(lengths).filter(|(address, length)| *address != 0 && *length != 0);
     Ok((asked.text(64), code.collect()))
 }
@@ -95,7 +95,7 @@ pub fn enable_statistics() -> io::Result<OwnedFd> {
     /// `BPF_STATS_RUN_TIME`.
     const RUN_TIME: u32 = 0;
     // SAFETY: there are no addresses, and the command returns a new descriptor.
-    unsafe { open(Command::EnableStats, &mut [RUN_TIME]) }
+    unsafe { open(BpfCommand::EnableStats, &mut [RUN_TIME]) }
 }
 
 /// A program to load, with the licence GPL.
@@ -210,7 +210,7 @@ pub fn load(program: ProgramSpec<'_>, instructions: &[u64]) -> Result<OwnedFd, L
     loop {
         // SAFETY: instructions, licence, log and functions outlive the call, with their lengths.
         // The command returns a new descriptor.
-        match unsafe { open(Command::ProgLoad, &mut attributes) } {
+        match unsafe { open(BpfCommand::ProgLoad, &mut attributes) } {
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && attempts < ATTEMPTS => attempts += 1,
             Err(source) => {
                 let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
@@ -242,7 +242,7 @@ pub fn test_run(program: BorrowedFd<'_>) -> io::Result<u32> {
     }
     let mut attributes = Attributes { program: number(program), ..Attributes::default() };
     // SAFETY: there are no addresses.
-    unsafe { call(Command::ProgTestRun, &mut attributes)? };
+    unsafe { call(BpfCommand::ProgTestRun, &mut attributes)? };
     Ok(attributes.returned)
 }
 
@@ -254,7 +254,7 @@ pub fn test_run(program: BorrowedFd<'_>) -> io::Result<u32> {
 pub fn token(root: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // The attributes are flags and directory.
     // SAFETY: there are no addresses, and the command returns a new descriptor.
-    unsafe { open(Command::TokenCreate, &mut [0, number(root)]) }
+    unsafe { open(BpfCommand::TokenCreate, &mut [0, number(root)]) }
 }
 
 #[cfg(test)]
@@ -270,10 +270,10 @@ mod tests {
             (192, &1234u64.to_ne_bytes()),
             (200, &7u64.to_ne_bytes()),
         ];
-        let found = parse(&Info::from_parts(&parts, 208));
+        let found = parse(&ObjectInfo::from_parts(&parts, 208));
         assert_eq!((found.kind, found.id, found.name.as_str()), (5, 77, "read_exit"));
         assert_eq!(found.run_time, Some(RunTime { runs: 7, nanoseconds: 1234 }));
         assert_eq!((found.recursion_misses, found.verified_instructions), (None, None));
-        assert_eq!(parse(&Info::from_parts(&parts, 192)).run_time, None);
+        assert_eq!(parse(&ObjectInfo::from_parts(&parts, 192)).run_time, None);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 /// Commands (`enum bpf_cmd`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Command {
+pub(crate) enum BpfCommand {
     MapCreate = 0,
     MapLookupElem = 1,
     MapUpdateElem = 2,
@@ -39,7 +39,7 @@ pub(crate) enum Command {
 ///
 /// # Safety
 /// Addresses in `attributes` are 0, or valid for the command's reads and writes.
-pub(crate) unsafe fn call<T>(command: Command, attributes: &mut T) -> io::Result<i32> {
+pub(crate) unsafe fn call<T>(command: BpfCommand, attributes: &mut T) -> io::Result<i32> {
     // SAFETY: the kernel reads and writes within the attributes, whose size it gets. It also uses
     // addresses in the attributes, for which the caller vouches.
     let status = unsafe {
@@ -56,7 +56,7 @@ pub(crate) unsafe fn call<T>(command: Command, attributes: &mut T) -> io::Result
 ///
 /// # Safety
 /// The conditions of [`call`]. The command must return a new descriptor.
-pub(crate) unsafe fn open<T>(command: Command, attributes: &mut T) -> io::Result<OwnedFd> {
+pub(crate) unsafe fn open<T>(command: BpfCommand, attributes: &mut T) -> io::Result<OwnedFd> {
     // SAFETY: the caller vouches for the addresses. The kernel has just created the descriptor, so
     // it has no other owner.
     unsafe { call(command, attributes).map(|fd| OwnedFd::from_raw_fd(fd)) }

@@ -20,7 +20,7 @@ mod strings;
 use std::fmt;
 
 pub use linked::{ObjectError, of_object};
-pub use map_types::{Field, MapTypes, Scalar, TypeLayout};
+pub use map_types::{MapField, MapTypes, Scalar, TypeLayout};
 pub use strings::Strings;
 
 /// The file with the kernel's BTF.
@@ -80,7 +80,7 @@ pub enum BtfError {
 
 /// The kind of a value, as far as it matters for reading the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shape {
+pub enum ValueShape {
     /// No value.
     Void,
     /// A number, an enumeration or a Boolean, with its size in bytes.
@@ -99,9 +99,9 @@ pub struct Prototype {
     /// The prototype in C, with the kernel's type names.
     pub text: String,
     /// The return value.
-    pub returns: Shape,
+    pub returns: ValueShape,
     /// The arguments, in order.
-    pub arguments: Vec<Shape>,
+    pub arguments: Vec<ValueShape>,
 }
 
 impl fmt::Display for Prototype {
@@ -245,17 +245,17 @@ impl<'a> Btf<'a> {
         None
     }
 
-    fn shape(&self, id: u32) -> Option<Shape> {
-        let Some(found) = self.resolve(id)? else { return Some(Shape::Void) };
+    fn shape(&self, id: u32) -> Option<ValueShape> {
+        let Some(found) = self.resolve(id)? else { return Some(ValueShape::Void) };
         Some(match found.kind {
-            kind::INT | kind::ENUM | kind::ENUM64 => Shape::Integer(found.size_or_type),
+            kind::INT | kind::ENUM | kind::ENUM64 => ValueShape::Integer(found.size_or_type),
             kind::PTR => match self.resolve(found.size_or_type)? {
                 Some(target) if matches!(target.kind, kind::STRUCT | kind::UNION | kind::FWD) => {
-                    Shape::Pointer(self.string(target.name)?.to_owned())
+                    ValueShape::Pointer(self.string(target.name)?.to_owned())
                 }
-                _ => Shape::Address,
+                _ => ValueShape::Address,
             },
-            _ => Shape::Other,
+            _ => ValueShape::Other,
         })
     }
 

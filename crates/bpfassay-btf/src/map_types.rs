@@ -25,7 +25,7 @@ pub enum Scalar {
 
 /// A readable field of a key or value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Field {
+pub struct MapField {
     /// The name: `outer.inner` in structures, `name.0` in arrays; empty if there is no structure.
     pub name: String,
     /// Offset in bytes.
@@ -36,7 +36,7 @@ pub struct Field {
     pub scalar: Scalar,
 }
 
-impl Field {
+impl MapField {
     /// Returns the name in tool files: `whole` if the type is not a structure.
     #[must_use]
     pub fn name_of<'a>(&'a self, whole: &'a str) -> &'a str {
@@ -50,7 +50,7 @@ pub struct TypeLayout {
     /// Size in bytes.
     pub size: usize,
     /// The readable fields, in order. Bit fields and floating point are left out.
-    pub fields: Vec<Field>,
+    pub fields: Vec<MapField>,
 }
 
 /// The key and the value of a map.
@@ -65,7 +65,7 @@ pub struct MapTypes {
 /// The fields found so far, and the number of steps.
 #[derive(Default)]
 struct Walk {
-    fields: Vec<Field>,
+    fields: Vec<MapField>,
     steps: u32,
 }
 
@@ -166,7 +166,7 @@ impl Btf<'_> {
                 };
                 if matches!(size, 1 | 2 | 4 | 8) {
                     let scalar = if signed { Scalar::Signed } else { Scalar::Unsigned };
-                    walk.fields.push(Field { name: name.to_owned(), offset, size, scalar });
+                    walk.fields.push(MapField { name: name.to_owned(), offset, size, scalar });
                 }
             }
             kind::STRUCT | kind::UNION => {
@@ -193,7 +193,7 @@ impl Btf<'_> {
                 let size = self.size(element, depth + 1)?;
                 if self.resolve(element)?.is_some_and(|of| of.kind == kind::INT && of.size_or_type == 1) {
                     let size = usize::try_from(count).ok()?;
-                    walk.fields.push(Field { name: name.to_owned(), offset, size, scalar: Scalar::Text });
+                    walk.fields.push(MapField { name: name.to_owned(), offset, size, scalar: Scalar::Text });
                     return Some(());
                 }
                 for index in 0..count.min(MAX_ELEMENTS) {

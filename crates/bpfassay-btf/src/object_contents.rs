@@ -5,7 +5,7 @@
 use bpfassay_protocol::contents::{Constant, Contents, Fields, MapEntry};
 use object::{Object as _, ObjectSection as _};
 
-use crate::{Btf, Field, Scalar, TypeLayout, linked};
+use crate::{Btf, MapField, Scalar, TypeLayout, linked};
 
 /// Largest key or value in bytes.
 const MAX_SIZE: usize = 1 << 20;
@@ -128,14 +128,14 @@ fn no_field<'a>(place: String, field: &str, known: impl Iterator<Item = &'a str>
 
 /// Returns numbers and texts among the global variables of `.rodata` sections. Each is filled with
 /// zeros and has the field that describes it.
-fn constants(file: &object::File<'_>, btf: &Btf<'_>) -> Vec<(Variable, Field)> {
+fn constants(file: &object::File<'_>, btf: &Btf<'_>) -> Vec<(Variable, MapField)> {
     let sections = file.sections().filter_map(|section| Some(section.name().ok()?.to_owned()));
     let mut found = Vec::new();
     for section in sections.filter(|name| name == ".rodata" || name.starts_with(".rodata.")) {
         let fields = btf.map(&section).and_then(|types| types.value).map_or_else(Vec::new, |value| value.fields);
         for field in fields.into_iter().filter(|field| field.size <= MAX_SIZE) {
             let variable = Variable { section: section.clone(), offset: field.offset, bytes: vec![0; field.size] };
-            found.push((variable, Field { offset: 0, ..field }));
+            found.push((variable, MapField { offset: 0, ..field }));
         }
     }
     found
@@ -143,7 +143,7 @@ fn constants(file: &object::File<'_>, btf: &Btf<'_>) -> Vec<(Variable, Field)> {
 
 /// Writes `value` into the place of `field` in `bytes`. `name` is for messages. Guests are
 /// little-endian on every architecture.
-fn write(bytes: &mut [u8], field: &Field, name: &str, value: &Constant) -> Result<(), ContentsError> {
+fn write(bytes: &mut [u8], field: &MapField, name: &str, value: &Constant) -> Result<(), ContentsError> {
     let short = || ContentsError::Object(format!("{name} lies outside of what holds it"));
     let end = field.offset.checked_add(field.size).ok_or_else(short)?;
     let place = bytes.get_mut(field.offset..end).ok_or_else(short)?;

@@ -20,7 +20,7 @@ use bpfassay_protocol::Arch;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 
 use self::value_flow::{Accesses, accesses};
-use crate::{Btf, Prototype, Shape};
+use crate::{Btf, Prototype, ValueShape};
 
 /// Largest program that is checked, in bytes: 100,000 instructions.
 const MAX_PROGRAM: usize = 800_000;
@@ -112,7 +112,7 @@ fn compare(
 ) -> (Vec<String>, Option<String>) {
     let escapes = found.escapes.map(str::to_owned);
     // A structure by value takes two slots or registers, or none.
-    if prototype.arguments.iter().any(|argument| matches!(argument, Shape::Other | Shape::Void)) {
+    if prototype.arguments.iter().any(|argument| matches!(argument, ValueShape::Other | ValueShape::Void)) {
         return (Vec::new(), Some(format!("{prototype} has arguments that do not fit into one register")));
     }
     let count = prototype.arguments.len();
@@ -126,7 +126,7 @@ fn compare(
         return (differs, escapes);
     };
     let slots: BTreeSet<usize> = found.offsets.iter().map(|offset| offset / 8).collect();
-    let returns_value = returns && prototype.returns != Shape::Void;
+    let returns_value = returns && prototype.returns != ValueShape::Void;
     for &slot in slots.iter().filter(|&&slot| slot > count || (slot == count && !returns_value)) {
         differs.push(format!("reads argument {} of {count}: {prototype}", slot + 1));
     }
@@ -137,7 +137,7 @@ fn compare(
         && !found.asks_for_return
         && let Some(&last) = slots.last()
         && last + 1 == count
-        && let Some(Shape::Integer(size)) = prototype.arguments.get(last)
+        && let Some(ValueShape::Integer(size)) = prototype.arguments.get(last)
         && *size < 8
         && value(last).keeps_whole
     {
@@ -145,7 +145,7 @@ fn compare(
             "takes argument {count} for a number of 64 bits, where the return value would be with one argument less: {prototype}"
         ));
     }
-    let is_pointer = |shape: &Shape| matches!(shape, Shape::Pointer(_) | Shape::Address);
+    let is_pointer = |shape: &ValueShape| matches!(shape, ValueShape::Pointer(_) | ValueShape::Address);
     for &slot in slots.iter().filter(|&&slot| slot < count || (slot == count && returns_value)) {
         let (shape, what) = match prototype.arguments.get(slot) {
             Some(shape) => (shape, format!("argument {} of {count}", slot + 1)),

@@ -86,8 +86,8 @@ fn prototypes_are_read_behind_modifiers_and_definitions() {
         ]
     );
     let (_, read) = &found[0];
-    assert_eq!(read.returns, Shape::Integer(8));
-    assert_eq!(read.arguments, [Shape::Pointer("file".to_owned()), Shape::Address, Shape::Integer(8)]);
+    assert_eq!(read.returns, ValueShape::Integer(8));
+    assert_eq!(read.arguments, [ValueShape::Pointer("file".to_owned()), ValueShape::Address, ValueShape::Integer(8)]);
 }
 
 #[test]

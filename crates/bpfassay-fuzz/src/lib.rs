@@ -26,7 +26,7 @@ pub struct Target {
     /// Name of the target and of its corpus in `fuzz/corpus`.
     pub name: &'static str,
     /// The function that reads the input.
-    entry: Entry,
+    entry: TargetEntry,
     /// Files and directories of existing test data with more inputs, relative to the workspace.
     pub more: &'static [&'static str],
     /// Creates inputs that would soon be outdated as files.
@@ -36,7 +36,7 @@ pub struct Target {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Entry {
+enum TargetEntry {
     Bytes(fn(&[u8])),
     /// Invalid UTF-8 is replaced before the reader gets the text, as the reader's callers do.
     Text(fn(&str)),
@@ -44,11 +44,11 @@ enum Entry {
 
 impl Target {
     const fn bytes(name: &'static str, inputs: u64, more: &'static [&'static str], run: fn(&[u8])) -> Self {
-        Self { name, entry: Entry::Bytes(run), more, made: none, inputs }
+        Self { name, entry: TargetEntry::Bytes(run), more, made: none, inputs }
     }
 
     const fn text(name: &'static str, inputs: u64, more: &'static [&'static str], run: fn(&str)) -> Self {
-        Self { name, entry: Entry::Text(run), more, made: none, inputs }
+        Self { name, entry: TargetEntry::Text(run), more, made: none, inputs }
     }
 
     const fn with(self, made: fn() -> io::Result<Vec<Vec<u8>>>) -> Self {
@@ -61,8 +61,8 @@ impl Target {
     /// If a property does not hold. Fuzzing searches for such inputs.
     pub fn run(&self, input: &[u8]) {
         match self.entry {
-            Entry::Bytes(run) => run(input),
-            Entry::Text(run) => run(&lossy(input)),
+            TargetEntry::Bytes(run) => run(input),
+            TargetEntry::Text(run) => run(&lossy(input)),
         }
     }
 }

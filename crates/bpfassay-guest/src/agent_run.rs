@@ -16,7 +16,7 @@ use bpfassay_protocol::{
 
 use self::{
     announced::Announced,
-    measure::{ForPhase, Run, misspoke, reference},
+    measure::{ForPhase, RunInFlight, misspoke, reference},
 };
 use crate::{
     agent_link::Link,
@@ -30,7 +30,7 @@ use crate::{
     run_figures,
     soundness::Snapshot,
     stop_request, system, threads, tool,
-    tracer::{self, Started, tracer_pool::Pool},
+    tracer::{self, TracerStart, tracer_pool::Pool},
     workload::RunPaths,
 };
 
@@ -196,8 +196,8 @@ fn attempt(
         None
     } else {
         match tracers.start(spec, environment, || paths.output("tracer"), children, notes)? {
-            Started::Attached(tracer) => Some(*tracer),
-            Started::Refused(refusal) => return Ok(RunOutcome::Refused(refusal)),
+            TracerStart::Attached(tracer) => Some(*tracer),
+            TracerStart::Refused(refusal) => return Ok(RunOutcome::Refused(refusal)),
         }
     };
     let features = match asks_for_features {
@@ -212,7 +212,7 @@ fn attempt(
             return outcome;
         }
     };
-    let mut run = Run {
+    let mut run = RunInFlight {
         environment,
         announced,
         conditions,
@@ -227,7 +227,7 @@ fn attempt(
         by_thread: by_thread(spec),
     };
     let measured = run.measure(spec, paths);
-    let Run { mut tracer, tool, phases, children, .. } = run;
+    let RunInFlight { mut tracer, tool, phases, children, .. } = run;
     let is_sent = announced.phase(link, Phase::TearDown, &spec.id);
     // The tracer is detached and the tool ended whatever the workload's outcome, and before the
     // first error is reported. The tool ends first, so that its last output has a reference.
@@ -278,12 +278,12 @@ fn start_tool(
     spec: &RunSpec,
     environment: &Environment,
     children: &mut Children,
-) -> std::result::Result<Option<tool::Running>, Result<RunOutcome>> {
+) -> std::result::Result<Option<tool::RunningTool>, Result<RunOutcome>> {
     let Some(tool) = &spec.tool else { return Ok(None) };
     let name = run_name::of_tool(&spec.id);
-    match tool::Running::start(tool, (environment, &name), spec.bpf_stats, children).map_err(Err)? {
-        tool::Started::Ready(running) => Ok(Some(*running)),
-        tool::Started::Refused(refusal) => {
+    match tool::RunningTool::start(tool, (environment, &name), spec.bpf_stats, children).map_err(Err)? {
+        tool::ToolStart::Ready(running) => Ok(Some(*running)),
+        tool::ToolStart::Refused(refusal) => {
             Err(Ok(RunOutcome::Refused(Refusal { run: Some(spec.id.clone()), ..refusal })))
         }
     }

@@ -7,7 +7,7 @@ use std::{
     os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
 };
 
-pub(crate) use bpfassay_bpf::Kind;
+pub(crate) use bpfassay_bpf::ObjectKind;
 use bpfassay_bpf::{by_id, link_info, map_info, program_info};
 use bpfassay_protocol::{
     tool_job::{BpfObject, ProgramCode},
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// The kernel does not let this process list objects.
-pub(crate) fn ids(kind: Kind) -> Result<BTreeSet<u32>> {
+pub(crate) fn ids(kind: ObjectKind) -> Result<BTreeSet<u32>> {
     bpfassay_bpf::ids(kind).map_err(Error::system("list BPF objects"))
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn ids(kind: Kind) -> Result<BTreeSet<u32>> {
 /// # Errors
 /// The kernel lists links, but not for this process.
 pub(crate) fn links() -> Result<Option<BTreeSet<u32>>> {
-    match bpfassay_bpf::ids(Kind::Link) {
+    match bpfassay_bpf::ids(ObjectKind::Link) {
         Ok(ids) => Ok(Some(ids)),
         // The kernel does not know the command.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(None),
@@ -38,7 +38,7 @@ pub(crate) fn links() -> Result<Option<BTreeSet<u32>>> {
 }
 
 /// Opens the object of this kind with this id; `None` if it no longer exists.
-fn open(kind: Kind, id: u32) -> Result<Option<OwnedFd>> {
+fn open(kind: ObjectKind, id: u32) -> Result<Option<OwnedFd>> {
     by_id(kind, id).map_err(Error::system("open a BPF object"))
 }
 
@@ -46,12 +46,12 @@ fn open(kind: Kind, id: u32) -> Result<Option<OwnedFd>> {
 ///
 /// # Errors
 /// The kernel's error, except for an object that no longer exists.
-pub(crate) fn objects(kind: Kind, ids: impl IntoIterator<Item = u32>) -> Result<Vec<BpfObject>> {
+pub(crate) fn objects(kind: ObjectKind, ids: impl IntoIterator<Item = u32>) -> Result<Vec<BpfObject>> {
     let mut objects = Vec::new();
     for id in ids {
         let Some(fd) = open(kind, id)? else { continue };
         let found = match kind {
-            Kind::Map => map_info(fd.as_fd()).map(|info| (info.id, info.name, info.kind, None)),
+            ObjectKind::Map => map_info(fd.as_fd()).map(|info| (info.id, info.name, info.kind, None)),
             _ => program_info(fd.as_fd()).map(|info| {
                 let code = ProgramCode {
                     instructions: info.instructions,
@@ -90,7 +90,7 @@ pub(crate) fn enable_statistics() -> Result<OwnedFd> {
 pub(crate) fn statistics(ids: impl IntoIterator<Item = u32>) -> Result<Vec<ProgramStatistics>> {
     let mut all = Vec::new();
     for id in ids {
-        let Some(program) = open(Kind::Program, id)? else { continue };
+        let Some(program) = open(ObjectKind::Program, id)? else { continue };
         let info = program_info(program.as_fd()).map_err(Error::system("ask about a BPF program"))?;
         let run_time =
             info.run_time.ok_or_else(|| Error::Order("this kernel keeps no statistics of BPF programs".to_owned()))?;
@@ -107,7 +107,7 @@ pub(crate) fn statistics(ids: impl IntoIterator<Item = u32>) -> Result<Vec<Progr
 pub(crate) fn recursion_misses(ids: impl IntoIterator<Item = u32>) -> Result<Option<u64>> {
     let mut sum = 0u64;
     for id in ids {
-        let Some(program) = open(Kind::Program, id)? else { continue };
+        let Some(program) = open(ObjectKind::Program, id)? else { continue };
         let info = program_info(program.as_fd()).map_err(Error::system("ask about a BPF program"))?;
         let Some(misses) = info.recursion_misses else { return Ok(None) };
         sum = sum.saturating_add(misses);
@@ -123,7 +123,7 @@ pub(crate) fn recursion_misses(ids: impl IntoIterator<Item = u32>) -> Result<Opt
 pub(crate) fn missed_probes(ids: impl IntoIterator<Item = u32>) -> Result<Option<u64>> {
     let mut sum = None;
     for id in ids {
-        let Some(link) = open(Kind::Link, id)? else { continue };
+        let Some(link) = open(ObjectKind::Link, id)? else { continue };
         let info = link_info(link.as_fd()).map_err(Error::system("ask about a BPF link"))?;
         if !info.counts_misses {
             return Ok(None);

@@ -119,7 +119,7 @@ pub(crate) struct Conditions {
     /// Whether the addresses of the machine code of loaded programs are sent to the host.
     symbols: bool,
     /// The addresses that the host has received.
-    sent: sent_symbols::Sent,
+    sent: sent_symbols::SentPrograms,
     /// Processes that have been examined already. The kind of a process does not change.
     seen: BTreeSet<u32>,
     /// Whether the kernel has been set up, which happens at the first phase with an NFS server.
@@ -134,7 +134,7 @@ impl Conditions {
             settle,
             scheduling: job.scheduling,
             symbols: job.symbols,
-            sent: sent_symbols::Sent::default(),
+            sent: sent_symbols::SentPrograms::default(),
             seen: BTreeSet::new(),
             is_set_up: false,
         }
@@ -164,7 +164,7 @@ impl Conditions {
     }
 
     /// Waits until the kernel has finished what earlier work left to it.
-    pub(crate) fn rest(&self, tool: Option<&mut tool::Running>) -> Result<()> {
+    pub(crate) fn rest(&self, tool: Option<&mut tool::RunningTool>) -> Result<()> {
         match tool {
             None => thread::sleep(self.settle),
             Some(tool) => tool.rest(self.settle)?,
@@ -199,7 +199,7 @@ impl Conditions {
             found.extend(kind(&stat).map(|kind| (pid, kind)));
         }
         if !self.is_set_up {
-            if !found.iter().any(|(_, kind)| *kind == Kind::Server) {
+            if !found.iter().any(|(_, kind)| *kind == PrioritisedThread::Server) {
                 return Ok(None);
             }
             for (path, value) in SETTINGS {
@@ -215,9 +215,9 @@ impl Conditions {
         let mut fixed = FixedThreads::default();
         for (pid, kind) in found {
             let (priority, count) = match kind {
-                Kind::Kworker => (KWORKERS, &mut fixed.kworkers),
-                Kind::Server => (SERVER, &mut fixed.nfsd),
-                Kind::SoftInterrupts => (SOFT_INTERRUPTS, &mut fixed.ksoftirqd),
+                PrioritisedThread::Kworker => (KWORKERS, &mut fixed.kworkers),
+                PrioritisedThread::Server => (SERVER, &mut fixed.nfsd),
+                PrioritisedThread::SoftInterrupts => (SOFT_INTERRUPTS, &mut fixed.ksoftirqd),
             };
             if set_fifo(pid, priority).map_err(Error::system(format!("make the kernel thread {pid} real-time")))? {
                 *count = count.saturating_add(1);
@@ -250,7 +250,7 @@ impl Conditions {
     ///
     /// # Errors
     /// The clock or `/proc/stat` cannot be read, or the tool fails.
-    pub(crate) fn listen(&self, mut tool: Option<&mut tool::Running>) -> Result<Option<u64>> {
+    pub(crate) fn listen(&self, mut tool: Option<&mut tool::RunningTool>) -> Result<Option<u64>> {
         if self.scheduling == Scheduling::Kernel {
             return Ok(None);
         }
@@ -315,7 +315,7 @@ fn of_agent(error: io::Error) -> Error {
 
 /// Waits until `CLOCK_MONOTONIC` shows `instant`, in nanoseconds, and keeps the tool's output in
 /// the meantime.
-fn wait_until(instant: u64, tool: Option<&mut tool::Running>) -> Result<()> {
+fn wait_until(instant: u64, tool: Option<&mut tool::RunningTool>) -> Result<()> {
     if let Some(tool) = tool {
         tool.rest(Duration::from_nanos(instant.saturating_sub(monotonic_ns()?)))?;
     }
@@ -351,7 +351,7 @@ fn statistic(text: &str, name: &str) -> Option<u64> {
 
 /// Kernel threads that get a priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PrioritisedThread {
     Kworker,
     Server,
     SoftInterrupts,
@@ -359,12 +359,12 @@ enum Kind {
 
 /// Returns the kind of this process, if it has one. A program can use any name, but is not a kernel
 /// thread.
-fn kind(stat: &Stat<'_>) -> Option<Kind> {
+fn kind(stat: &Stat<'_>) -> Option<PrioritisedThread> {
     match stat.name {
         _ if !stat.is_kernel_thread() => None,
-        "nfsd" => Some(Kind::Server),
-        name if name.starts_with("kworker/") => Some(Kind::Kworker),
-        name if name.starts_with("ksoftirqd/") => Some(Kind::SoftInterrupts),
+        "nfsd" => Some(PrioritisedThread::Server),
+        name if name.starts_with("kworker/") => Some(PrioritisedThread::Kworker),
+        name if name.starts_with("ksoftirqd/") => Some(PrioritisedThread::SoftInterrupts),
         _ => None,
     }
 }
@@ -467,9 +467,9 @@ mod tests {
             kind(&stat::parse(&line).unwrap())
         };
         const KERNEL_THREAD: u64 = 0x0020_0040;
-        assert_eq!(of("kworker/u2:1-rpciod", KERNEL_THREAD), Some(Kind::Kworker));
-        assert_eq!(of("nfsd", KERNEL_THREAD), Some(Kind::Server));
-        assert_eq!(of("ksoftirqd/0", KERNEL_THREAD), Some(Kind::SoftInterrupts));
+        assert_eq!(of("kworker/u2:1-rpciod", KERNEL_THREAD), Some(PrioritisedThread::Kworker));
+        assert_eq!(of("nfsd", KERNEL_THREAD), Some(PrioritisedThread::Server));
+        assert_eq!(of("ksoftirqd/0", KERNEL_THREAD), Some(PrioritisedThread::SoftInterrupts));
         assert_eq!(of("kcompactd0", KERNEL_THREAD), None);
         assert_eq!(of("nfsdcltrack", KERNEL_THREAD), None);
         for name in ["nfsd", "kworker/0:1", "ksoftirqd/0"] {

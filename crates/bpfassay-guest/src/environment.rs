@@ -22,7 +22,7 @@ use rustix::{
 use crate::{
     cgroup,
     error::{Error, Result},
-    hierarchy::{self, Hierarchy},
+    hierarchy::{self, CgroupHierarchy},
     made::{Made, Record},
     nfs::remove_tree,
     stop_request,
@@ -171,7 +171,7 @@ impl Environment {
 fn alone() -> Result<(File, Record)> {
     let lock = test_dir::private(WORK_HERE)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok((lock, Record::new(WORK_HERE, Arc::new(Hierarchy::open()?)))),
+        Ok(()) => Ok((lock, Record::new(WORK_HERE, Arc::new(CgroupHierarchy::open()?)))),
         Err(Errno::WOULDBLOCK) => Err(Error::Order(
             "another bpfassay measures on this system: wait until it has ended, because each would disturb the other's figures"
                 .to_owned(),

@@ -75,7 +75,7 @@ pub fn rpc_call(call: &[u8]) {
 /// Reads a question of one of the kernel's caches, and a message of the client tracker. A reply is
 /// one line.
 pub fn upcall(question: &[u8]) {
-    for cache in channel::Cache::ALL {
+    for cache in channel::NfsdCache::ALL {
         if let Some(answer) = cache.answer(question, channel::Export { path: "/srv" }) {
             assert_eq!((answer.matches('\n').count(), answer.ends_with('\n')), (1, true));
             assert!(answer.len() <= 4 * question.len() + 100);

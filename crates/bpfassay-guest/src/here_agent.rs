@@ -34,7 +34,7 @@ const USAGE: &str = "usage: bpfassay-guest here --job FILE --mount DIR [--extern
 
 /// The command line, parsed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Arguments {
+pub(crate) struct HereArguments {
     /// The job, as JSON.
     job: String,
     /// Mount point of the file system under test.
@@ -84,11 +84,11 @@ fn clear() -> ExitCode {
     if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Option<Arguments> {
+pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Option<HereArguments> {
     if args.next()? != "here" {
         return None;
     }
-    let mut arguments = Arguments::default();
+    let mut arguments = HereArguments::default();
     while let Some(option) = args.next() {
         let value = args.next()?;
         match option.as_str() {
@@ -102,7 +102,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Option<Arguments>
 }
 
 /// Measures; returns the last message if it is not "done".
-fn measure(arguments: &Arguments, link: &Link) -> Result<Option<GuestMessage>> {
+fn measure(arguments: &HereArguments, link: &Link) -> Result<Option<GuestMessage>> {
     signals::block()?;
     signals::block_to_end()?;
     link.phase(Phase::SetUp, None)?;
@@ -239,7 +239,7 @@ mod tests {
 
     use super::*;
 
-    fn arguments(line: &str) -> Option<Arguments> {
+    fn arguments(line: &str) -> Option<HereArguments> {
         parse(line.split_whitespace().map(str::to_owned))
     }
 

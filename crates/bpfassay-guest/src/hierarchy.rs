@@ -34,14 +34,14 @@ const MOUNTINFO: &str = "/proc/self/mountinfo";
 
 /// The hierarchy, open for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Hierarchy {
+pub(crate) struct CgroupHierarchy {
     /// Directory of the root cgroup, as far as this process's cgroup namespace shows it.
     root: String,
     /// The mount that only this process has.
     own: Option<OwnedFd>,
 }
 
-impl Hierarchy {
+impl CgroupHierarchy {
     /// Finds the hierarchy, or mounts it for this process.
     ///
     /// # Errors

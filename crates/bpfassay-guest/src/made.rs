@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use bpfassay_protocol::with_causes;
 
-use crate::{cgroup, hierarchy::Hierarchy, tree};
+use crate::{cgroup, hierarchy::CgroupHierarchy, tree};
 
 /// Everything that outlives a killed agent. A part without an inode was about to be made.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,17 +39,17 @@ pub(crate) struct Made {
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
     file: PathBuf,
-    hierarchy: Arc<Hierarchy>,
+    hierarchy: Arc<CgroupHierarchy>,
 }
 
 impl Record {
     /// Creates a record in `directory`, which is locked and closed to other users.
-    pub(crate) fn new(directory: &str, hierarchy: Arc<Hierarchy>) -> Self {
+    pub(crate) fn new(directory: &str, hierarchy: Arc<CgroupHierarchy>) -> Self {
         Self { file: Path::new(directory).join("made.json"), hierarchy }
     }
 
     /// Returns the hierarchy in which cgroups are made.
-    pub(crate) fn hierarchy(&self) -> &Hierarchy {
+    pub(crate) fn hierarchy(&self) -> &CgroupHierarchy {
         &self.hierarchy
     }
 
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn in_directory(directory: &Path) -> Record {
-        Record::new(&directory.display().to_string(), Arc::new(Hierarchy::at(directory)))
+        Record::new(&directory.display().to_string(), Arc::new(CgroupHierarchy::at(directory)))
     }
 
     /// Creates a record in a new directory, of a test directory that contains a file.

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 
 /// A mount whose directory exists. It can be mounted without allocating memory.
 #[derive(Debug)]
-struct Prepared {
+struct PreparedMount {
     path: CString,
     of: PreparedOf,
 }
@@ -31,7 +31,7 @@ enum PreparedOf {
     Bind(CString),
 }
 
-impl Prepared {
+impl PreparedMount {
     fn make(&self) -> rustix::io::Result<()> {
         match &self.of {
             PreparedOf::Tmpfs(options) => {
@@ -51,7 +51,7 @@ pub(crate) fn make(mounts: &[ExtraMount], under_test: &str) -> Result<()> {
     Ok(())
 }
 
-fn prepare(mounts: &[ExtraMount], under_test: &str) -> Result<Vec<Prepared>> {
+fn prepare(mounts: &[ExtraMount], under_test: &str) -> Result<Vec<PreparedMount>> {
     let text = |text: &str| {
         CString::new(text).map_err(|error| Error::system(format!("mount at {text:?}"))(io::Error::from(error)))
     };
@@ -61,14 +61,14 @@ fn prepare(mounts: &[ExtraMount], under_test: &str) -> Result<Vec<Prepared>> {
             MountOf::Tmpfs(size_mib) => PreparedOf::Tmpfs(text(&format!("size={size_mib}m,mode=0777"))?),
             MountOf::Bind(source) => PreparedOf::Bind(text(source.as_deref().unwrap_or(under_test))?),
         };
-        Ok(Prepared { path: text(&extra.path)?, of })
+        Ok(PreparedMount { path: text(&extra.path)?, of })
     };
     mounts.iter().map(one).collect()
 }
 
 /// A mount namespace that a process can enter.
 #[derive(Debug, Default)]
-pub(crate) struct Namespace(Vec<Prepared>);
+pub(crate) struct Namespace(Vec<PreparedMount>);
 
 impl Namespace {
     /// Adds `mounts` to the mounts of the guest. An empty `mounts` stands for the guest's own
@@ -87,7 +87,7 @@ impl Namespace {
         unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
         // Nothing that is mounted here may appear in the guest's namespace.
         mount_change(ROOT, MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
-        self.0.iter().try_for_each(Prepared::make)
+        self.0.iter().try_for_each(PreparedMount::make)
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
             extra(at("c"), MountOf::Bind(Some(at("a/data")))),
         ];
         let prepared = prepare(&mounts, "/mnt/nfs").unwrap();
-        let shown = |one: &Prepared| match &one.of {
+        let shown = |one: &PreparedMount| match &one.of {
             PreparedOf::Tmpfs(options) => options.clone(),
             PreparedOf::Bind(source) => source.clone(),
         };

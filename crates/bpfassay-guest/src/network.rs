@@ -21,7 +21,7 @@ const MASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 /// Brings up the loopback interface.
 pub(crate) fn loopback_up() -> Result<()> {
     const ACTION: &str = "bring up the loopback interface";
-    Interface::named("lo", ACTION)?.up()
+    NetworkInterface::named("lo", ACTION)?.up()
 }
 
 /// Gives the network card of `node` its address, and brings it up.
@@ -31,7 +31,7 @@ pub(crate) fn loopback_up() -> Result<()> {
 pub(crate) fn bring_up(node: Node) -> Result<()> {
     const ACTION: &str = "bring up the network card";
     let name = card(&node.hardware_address())?;
-    let mut interface = Interface::named(&name, ACTION)?;
+    let mut interface = NetworkInterface::named(&name, ACTION)?;
     interface.set(libc::SIOCSIFADDR as _, node.address())?;
     interface.set(libc::SIOCSIFNETMASK as _, MASK)?;
     interface.up()
@@ -54,13 +54,13 @@ fn card(hardware_address: &str) -> Result<String> {
 }
 
 /// An interface, and a socket to change it through (netdevice(7)).
-struct Interface {
+struct NetworkInterface {
     socket: OwnedFd,
     request: libc::ifreq,
     action: &'static str,
 }
 
-impl Interface {
+impl NetworkInterface {
     fn named(name: &str, action: &'static str) -> Result<Self> {
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
             .map_err(Error::system(action))?;

@@ -22,9 +22,9 @@ const TAIL_CALL: i32 = 12;
 
 /// BTF by id. Programs of one object share their BTF.
 #[derive(Debug, Default)]
-pub(crate) struct Types(BTreeMap<u32, Option<Vec<u8>>>);
+pub(crate) struct BtfById(BTreeMap<u32, Option<Vec<u8>>>);
 
-impl Types {
+impl BtfById {
     fn get(&mut self, id: u32) -> io::Result<Option<&[u8]>> {
         let bytes = match self.0.entry(id) {
             Entry::Occupied(known) => known.into_mut(),
@@ -36,14 +36,14 @@ impl Types {
 
 /// Returns the source lines of `program`, or the reason why they are not known. A program that is
 /// not compiled has no machine code.
-pub(crate) fn lines_of(program: BorrowedFd<'_>, is_compiled: bool, types: &mut Types) -> SourceLines {
+pub(crate) fn lines_of(program: BorrowedFd<'_>, is_compiled: bool, types: &mut BtfById) -> SourceLines {
     match look(program, is_compiled, types) {
         Ok(table) => SourceLines::Known(table),
         Err(reason) => SourceLines::Unknown(reason),
     }
 }
 
-fn look(program: BorrowedFd<'_>, is_compiled: bool, types: &mut Types) -> Result<LineTable, String> {
+fn look(program: BorrowedFd<'_>, is_compiled: bool, types: &mut BtfById) -> Result<LineTable, String> {
     if !is_compiled {
         return Err("the kernel interprets the program: it has no machine code of its own (the JIT is off)".to_owned());
     }

@@ -10,7 +10,7 @@ use std::{
     os::fd::AsFd as _,
 };
 
-use bpfassay_bpf::{Kind, by_id, ids, program_code};
+use bpfassay_bpf::{ObjectKind, by_id, ids, program_code};
 use bpfassay_protocol::{
     message::GuestMessage,
     source::ProgramSource,
@@ -20,7 +20,7 @@ use bpfassay_protocol::{
 use crate::{
     agent_link::Link,
     error::{Error, Result},
-    program_lines::{self, Types},
+    program_lines::{self, BtfById},
 };
 
 const KALLSYMS: &str = "/proc/kallsyms";
@@ -67,7 +67,7 @@ fn function(line: &str) -> Option<(u64, &str)> {
 /// The programs whose source lines have been sent. No other program of the same boot gets the same
 /// id.
 #[derive(Debug, Default)]
-pub(crate) struct Sent(BTreeSet<u32>);
+pub(crate) struct SentPrograms(BTreeSet<u32>);
 
 /// Sends the addresses of the machine code of every program that the kernel has loaded, and where
 /// processes have code in user space. Source lines are sent for the programs `under_test` that are
@@ -75,12 +75,17 @@ pub(crate) struct Sent(BTreeSet<u32>);
 ///
 /// # Errors
 /// The kernel's error, or nothing can be sent.
-pub(crate) fn send_programs(link: &Link, under_test: &BTreeSet<u32>, user: UserCode, sent: &mut Sent) -> Result<()> {
+pub(crate) fn send_programs(
+    link: &Link,
+    under_test: &BTreeSet<u32>,
+    user: UserCode,
+    sent: &mut SentPrograms,
+) -> Result<()> {
     let asked = Error::system("ask for the machine code of BPF programs");
-    let (mut programs, mut types) = (Vec::new(), Types::default());
-    let ids = ids(Kind::Program).map_err(Error::system("list BPF programs"))?;
+    let (mut programs, mut types) = (Vec::new(), BtfById::default());
+    let ids = ids(ObjectKind::Program).map_err(Error::system("list BPF programs"))?;
     let found = ids.into_iter().map(|id| {
-        let Some(program) = by_id(Kind::Program, id)? else { return Ok(None) };
+        let Some(program) = by_id(ObjectKind::Program, id)? else { return Ok(None) };
         let (name, functions) = program_code(program.as_fd())?;
         Ok(Some((program, ProgramCode { id, name, functions, is_under_test: under_test.contains(&id) })))
     });

@@ -84,17 +84,17 @@ impl Switches {
 }
 
 /// Beginning and end of work that was seen between two looks.
-type Interval = (u64, u64);
+type WorkInterval = (u64, u64);
 
 impl Recurrence {
     /// Returns when work in `interval` recurs for the `times`-th time.
-    const fn again(self, interval: Interval, times: u64) -> Interval {
+    const fn again(self, interval: WorkInterval, times: u64) -> WorkInterval {
         let later = self.period.saturating_mul(times);
         (interval.0.saturating_add(later), interval.1.saturating_add(later).saturating_add(self.late))
     }
 
     /// Returns whether the work in `later` can be the next occurrence of the work in `earlier`.
-    const fn connects(self, earlier: Interval, later: Interval) -> bool {
+    const fn connects(self, earlier: WorkInterval, later: WorkInterval) -> bool {
         let again = self.again(earlier, 1);
         later.1 >= again.0 && later.0 <= again.1
     }
@@ -109,10 +109,10 @@ impl Recurrence {
 pub(crate) fn beginning(looks: &[(u64, u64)], earliest: u64) -> u64 {
     let steps = || looks.windows(2).map(|pair| ((pair[0].0, pair[1].0), pair[1].1.saturating_sub(pair[0].1)));
     let fewest = steps().map(|(_, switches)| switches).min().unwrap_or(0);
-    let work: Vec<Interval> =
+    let work: Vec<WorkInterval> =
         steps().filter(|(_, switches)| *switches > fewest).map(|(interval, _)| interval).collect();
     let end = earliest.saturating_add(2 * HORIZON);
-    let expected: Vec<Interval> = work
+    let expected: Vec<WorkInterval> = work
         .iter()
         .flat_map(|&seen| {
             let connects = |&other| STATISTICS_WORK.connects(seen, other) || STATISTICS_WORK.connects(other, seen);

@@ -39,12 +39,12 @@ pub(crate) enum TestDir {
         path: String,
     },
     /// A new directory in a file system that others use, too.
-    Here(Kept),
+    Here(KeptDirectory),
 }
 
 /// A directory that is kept open, and the directory in which it was made.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptDirectory {
     mount: String,
     parent: File,
     name: CString,
@@ -89,7 +89,7 @@ impl TestDir {
         if let Some(problem) = problem {
             return Err(Error::Order(format!("{path}, which was just made, {problem}: nothing is measured there")));
         }
-        Ok(Self::Here(Kept { mount: mount.path.clone(), parent, name, directory }))
+        Ok(Self::Here(KeptDirectory { mount: mount.path.clone(), parent, name, directory }))
     }
 
     /// Returns the inode of a directory on a running system.

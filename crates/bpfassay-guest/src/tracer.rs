@@ -48,14 +48,14 @@ const DETACHING: Duration = Duration::from_secs(30);
 const MAX_ROWS: usize = 200_000;
 
 /// The outcome of an attempt to start a tracer.
-pub(crate) enum Started {
-    Attached(Box<Tracer>),
+pub(crate) enum TracerStart {
+    Attached(Box<TracerProcess>),
     /// The tracer does not work on this kernel.
     Refused(Refusal),
 }
 
 /// A running tracer, attached.
-pub(crate) struct Tracer {
+pub(crate) struct TracerProcess {
     process: Process,
     attached: Attached,
     periodic: Periodic,
@@ -206,7 +206,7 @@ impl Process {
 
     /// Makes a tracer that keeps its programs loaded attach them, and waits like
     /// [`Process::attached`].
-    fn attach(mut self, children: &mut Children) -> Result<Started> {
+    fn attach(mut self, children: &mut Children) -> Result<TracerStart> {
         match self.send("attach") {
             Ok(()) => self.attached(children),
             Err(error) => {
@@ -217,13 +217,13 @@ impl Process {
     }
 
     /// Waits until the tracer counts or refuses.
-    fn attached(mut self, children: &mut Children) -> Result<Started> {
+    fn attached(mut self, children: &mut Children) -> Result<TracerStart> {
         let first = self.next_line(Instant::now() + ATTACHING);
         let Self { pid, stdin, mut stderr, .. } = match first {
             Ok(Some(TracerLine::Ready(attached))) => {
                 let periodic = Periodic::default();
-                let tracer = Tracer { process: self, attached, periodic, asked: 0, failed: false };
-                return Ok(Started::Attached(Box::new(tracer)));
+                let tracer = TracerProcess { process: self, attached, periodic, asked: 0, failed: false };
+                return Ok(TracerStart::Attached(Box::new(tracer)));
             }
             _ => self,
         };
@@ -232,7 +232,7 @@ impl Process {
             if children.wait_for(pid, DETACHING)?.is_none() {
                 children.kill(pid, DETACHING)?;
             }
-            return Ok(Started::Refused(refusal));
+            return Ok(TracerStart::Refused(refusal));
         }
         let ended = matches!(first, Ok(None));
         let status = if ended { children.wait_for(pid, DETACHING)? } else { None };
@@ -299,7 +299,7 @@ impl Process {
     }
 }
 
-impl Tracer {
+impl TracerProcess {
     /// Requests a reading now.
     pub(crate) fn sample(&mut self) -> Result<Sample> {
         self.asked += 1;
@@ -318,7 +318,7 @@ impl Tracer {
         }
     }
 
-    /// Reads the periodic samples that have arrived. Call this when [`Tracer::as_fd`] is readable.
+    /// Reads the periodic samples that have arrived. Call this when [`TracerProcess::as_fd`] is readable.
     pub(crate) fn take_periodic(&mut self) -> Result<()> {
         let taken = self.process.lines.take(&mut self.process.stdout);
         let taken = match taken {
@@ -392,7 +392,7 @@ impl Tracer {
     }
 }
 
-impl AsFd for Tracer {
+impl AsFd for TracerProcess {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.process.stdout.as_fd()
     }
@@ -434,7 +434,7 @@ pub(crate) fn parse(line: &[u8]) -> std::result::Result<TracerLine, String> {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_protocol::job::{Program, Summary, Workload};
+    use bpfassay_protocol::job::{Program, SummarySource, Workload};
     use proptest::prelude::*;
 
     use super::*;
@@ -451,7 +451,7 @@ mod tests {
             workload: Workload {
                 program: Program::Bundled,
                 arguments: Vec::new(),
-                summary: Summary::File,
+                summary: SummarySource::File,
                 control: true,
                 deadline_ms: None,
                 neighbour: false,

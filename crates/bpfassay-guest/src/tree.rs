@@ -72,7 +72,7 @@ pub(crate) fn random_name(prefix: &str) -> io::Result<CString> {
 /// filling it.
 pub(crate) fn empty(top: &File) -> io::Result<()> {
     let device = top.metadata()?.dev();
-    let mut moved = Moved::default();
+    let mut moved = MovedNames::default();
     for _ in 0..MAX_ROUNDS {
         let mut found = false;
         for entry in entries(top)? {
@@ -92,12 +92,12 @@ pub(crate) fn empty(top: &File) -> io::Result<()> {
 
 /// Names for directories that are moved up.
 #[derive(Default)]
-struct Moved {
+struct MovedNames {
     stem: Option<String>,
     count: u64,
 }
 
-impl Moved {
+impl MovedNames {
     fn next(&mut self) -> io::Result<CString> {
         if self.stem.is_none() {
             self.stem = Some(random_name("gone-")?.to_string_lossy().into_owned());
@@ -124,7 +124,7 @@ fn remove_file(parent: &File, name: &CStr, kind: FileType) -> io::Result<Removed
     }
 }
 
-fn remove_directory(top: &File, name: &CStr, device: u64, moved: &mut Moved) -> io::Result<()> {
+fn remove_directory(top: &File, name: &CStr, device: u64, moved: &mut MovedNames) -> io::Result<()> {
     let directory: File = match openat(top, name, DIRECTORY, Mode::empty()) {
         // The entry was removed, or replaced by something else. The next round of its parent
         // handles that.

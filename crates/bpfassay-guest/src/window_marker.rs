@@ -45,18 +45,18 @@ macro_rules! execute {
 
 /// A window that has begun. It ends when this is dropped, however a phase ends.
 #[derive(Debug)]
-pub(crate) struct Window {
+pub(crate) struct OpenWindow {
     /// Number of the window, from 1. The plugin counts windows in the same way.
     pub number: u64,
 }
 
-impl Window {
+impl OpenWindow {
     pub(crate) fn begin() -> Self {
         Self { number: begin() }
     }
 }
 
-impl Drop for Window {
+impl Drop for OpenWindow {
     fn drop(&mut self) {
         end();
     }
@@ -80,8 +80,8 @@ mod tests {
 
     #[test]
     fn markers_are_harmless_and_windows_are_numbered() {
-        let first = Window::begin().number;
-        assert_eq!(Window::begin().number, first + 1);
+        let first = OpenWindow::begin().number;
+        assert_eq!(OpenWindow::begin().number, first + 1);
         end();
     }
 

@@ -16,7 +16,7 @@ use std::{
 
 use bpfassay_protocol::{
     control::ENVIRONMENT,
-    job::{DIRECTORY, Program, SCRIPT, SUMMARY, Summary, Workload},
+    job::{DIRECTORY, Program, SCRIPT, SUMMARY, SummarySource, Workload},
     job_nodes::{NODE, Node},
     layout, run_name,
 };
@@ -158,8 +158,8 @@ fn command_line(workload: &Workload, part: Part, paths: &RunPaths<'_>, launcher:
             argument = argument.replace(NODE, place);
         }
         match workload.summary {
-            Summary::File => argument.replace(SUMMARY, &summary),
-            Summary::Output => argument,
+            SummarySource::File => argument.replace(SUMMARY, &summary),
+            SummarySource::Output => argument,
         }
     };
     let mut arguments: Vec<String> = workload.arguments.iter().map(placed).collect();
@@ -210,17 +210,17 @@ fn find_launcher(environment: &Environment) -> Option<String> {
 
 /// The agent's end of the control channel.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub(crate) struct ControlEnd {
     /// The workload writes events to this socket. One byte written to it releases the workload.
     pub socket: UnixStream,
 }
 
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningWorkload {
     /// The first process.
     pub pid: Pid,
     /// The channel that holds the workload between phases; `None` for engines without one.
-    pub control: Option<Control>,
+    pub control: Option<ControlEnd>,
     pub output: Output,
     /// When to kill the workload; `None` if the host has a deadline.
     pub deadline: Option<Instant>,
@@ -239,7 +239,7 @@ pub(crate) enum Output {
     Captured(Capture),
 }
 
-impl Running {
+impl RunningWorkload {
     pub(crate) fn output_tail(&mut self) -> String {
         match &mut self.output {
             Output::File(file) => output_tail::of_file(file),
@@ -249,7 +249,7 @@ impl Running {
 }
 
 /// Starts `workload`, or this guest's part of it, inside `cgroup`.
-pub(crate) fn start(workload: &Workload, part: Part, paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<Running> {
+pub(crate) fn start(workload: &Workload, part: Part, paths: &RunPaths<'_>, cgroup: &Cgroup) -> Result<RunningWorkload> {
     let is_external = matches!(workload.program, Program::ExternalIor { .. });
     if is_external && !Path::new(&paths.environment.external_ior).exists() {
         return Err(Error::Order("the guest holds no real IOR: give one with `--ior ARCH=DIR`".to_owned()));
@@ -281,12 +281,12 @@ pub(crate) fn start(workload: &Workload, part: Part, paths: &RunPaths<'_>, cgrou
     let spawn_error = |source| Error::Spawn { program: program.clone(), source };
     let mut command = line.command(paths);
     let output = match workload.summary {
-        Summary::Output => {
+        SummarySource::Output => {
             let (capture, output, error) = Capture::open().map_err(spawn_error)?;
             command.stdout(output).stderr(error);
             Output::Captured(capture)
         }
-        Summary::File => {
+        SummarySource::File => {
             let output = paths.output("workload")?;
             command.stdout(output.try_clone().map_err(spawn_error)?).stderr(output.try_clone().map_err(spawn_error)?);
             Output::File(output)
@@ -297,14 +297,14 @@ pub(crate) fn start(workload: &Workload, part: Part, paths: &RunPaths<'_>, cgrou
     if workload.control {
         let (ours, theirs) = UnixStream::pair().map_err(spawn_error)?;
         command.env(ENVIRONMENT, theirs.as_raw_fd().to_string());
-        control = Some(Control { socket: ours });
+        control = Some(ControlEnd { socket: ours });
         inherited = Some(theirs.into());
     }
     let namespace = Namespace::with(&workload.mounts, &paths.environment.mount)?;
     let child =
         spawn_in(cgroup, command, inherited.as_ref().map(AsRawFd::as_raw_fd), namespace)?.map_err(spawn_error)?;
     drop(inherited);
-    Ok(Running { pid: pid_of(&child)?, control, output, deadline, program, held })
+    Ok(RunningWorkload { pid: pid_of(&child)?, control, output, deadline, program, held })
 }
 
 /// Returns the command line of a process that attends, and the socket that it inherits.
@@ -408,7 +408,7 @@ mod tests {
         command_line(workload, Part::Alone, &RunPaths::new(&environment, "r1"), launcher)
     }
 
-    fn workload(program: Program, arguments: &[&str], summary: Summary) -> Workload {
+    fn workload(program: Program, arguments: &[&str], summary: SummarySource) -> Workload {
         Workload {
             program,
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn placeholders_become_paths_of_the_run() {
         let io_paths = ["io-paths", "{directory}", "8192", "{summary}", "--file={directory}/x{y}"];
-        let line = line(&workload(Program::Bundled, &io_paths, Summary::File), None).unwrap();
+        let line = line(&workload(Program::Bundled, &io_paths, SummarySource::File), None).unwrap();
         assert_eq!(line.program, "/bpfassay/ior");
         assert_eq!(
             line.arguments.join(" "),
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn a_program_without_a_summary_file_is_given_no_path_of_one() {
         let fio = Program::Path { path: "/usr/bin/fio".to_owned() };
-        let workload = workload(fio, &["--directory={directory}", "{summary}"], Summary::Output);
+        let workload = workload(fio, &["--directory={directory}", "{summary}"], SummarySource::Output);
         let line = line(&workload, None).unwrap();
         assert_eq!(
             (line.program.as_str(), line.arguments.join(" ").as_str()),
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn one_rank_of_a_real_ior_needs_no_launcher() {
-        let ior = workload(Program::ExternalIor { ranks: 1 }, &["-w", "-t", "1m"], Summary::File);
+        let ior = workload(Program::ExternalIor { ranks: 1 }, &["-w", "-t", "1m"], SummarySource::File);
         let line = line(&ior, None).unwrap();
         assert_eq!(line.program, "/bpfassay/external-ior");
         assert_eq!(line.arguments[..2], ["-w", "-t"]);
@@ -464,7 +464,7 @@ mod tests {
         environment.work.clone_from(&work);
         let paths = RunPaths::new(&environment, "r1");
         paths.make_work().unwrap();
-        let ior = workload(Program::ExternalIor { ranks: 4 }, &["-w", "-t", "1m"], Summary::File);
+        let ior = workload(Program::ExternalIor { ranks: 4 }, &["-w", "-t", "1m"], SummarySource::File);
         let part = Part::of(&ior, &environment);
         let launched = command_line(&ior, part, &paths, Some("/usr/bin/mpiexec")).unwrap();
         let ranks = format!("{work}/run-r1/ranks");
@@ -478,7 +478,7 @@ mod tests {
 
     #[test]
     fn several_ranks_of_a_real_ior_are_launched() {
-        let ior = workload(Program::ExternalIor { ranks: 4 }, &["-w", "-t", "1m"], Summary::File);
+        let ior = workload(Program::ExternalIor { ranks: 4 }, &["-w", "-t", "1m"], SummarySource::File);
         let launched = line(&ior, Some("/opt/ior/bin/mpiexec")).unwrap();
         assert_eq!(launched.program, "/opt/ior/bin/mpiexec");
         assert_eq!(launched.arguments[..4], ["-n", "4", "/bpfassay/external-ior", "-w"]);

@@ -25,7 +25,7 @@ pub struct Invocation {
 
 /// The work of one command line of IOR: its tests, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct IorPlan {
     /// The tests. There is at least one, and all are valid.
     pub tests: Vec<Options>,
     /// The destination of results.
@@ -53,7 +53,7 @@ impl Invocation {
     /// # Errors
     /// [`OptionsError`] if the script cannot be parsed, or a test breaks a rule
     /// ([`Options::validate`]).
-    pub fn plan(&self, script: Option<&str>) -> Result<Plan, OptionsError> {
+    pub fn plan(&self, script: Option<&str>) -> Result<IorPlan, OptionsError> {
         let mut output = self.output.clone();
         let mut tests = match (&self.script, script) {
             (None, _) => vec![self.defaults.clone()],
@@ -64,7 +64,7 @@ impl Invocation {
             test.settle();
             test.validate().map_err(|source| OptionsError::Test { test: index, source: Box::new(source) })?;
         }
-        Ok(Plan { tests, output })
+        Ok(IorPlan { tests, output })
     }
 
     fn argument(
@@ -230,7 +230,7 @@ const fn takes_value(letter: char) -> bool {
     )
 }
 
-impl Plan {
+impl IorPlan {
     /// Creates the plan of a command line with [`Invocation::parse`] and [`Invocation::plan`].
     /// `read` reads the script.
     ///

@@ -52,14 +52,14 @@ impl<T: Copy> Copies<T> {
     }
 }
 
-struct Reader<'a> {
+struct ScriptReader<'a> {
     tests: Vec<(Options, usize)>,
     posix: Copies<PosixOptions>,
     mmap: Copies<MmapOptions>,
     output: &'a mut Output,
 }
 
-impl Reader<'_> {
+impl ScriptReader<'_> {
     fn last(&mut self) -> &mut (Options, usize) {
         let last = self.tests.len() - 1;
         &mut self.tests[last]
@@ -119,7 +119,7 @@ pub(crate) fn parse(text: &str, defaults: &Options, output: &mut Output) -> Resu
     if text.len() > MAX_SCRIPT {
         return Err(OptionsError::TooLong { limit: MAX_SCRIPT, what: "bytes" });
     }
-    let mut reader = Reader {
+    let mut reader = ScriptReader {
         tests: vec![(defaults.clone(), 0)],
         posix: Copies(vec![defaults.posix]),
         mmap: Copies(vec![defaults.mmap]),

@@ -3,7 +3,7 @@
 //!
 //! IOR writes the summary piece by piece, and not quite as JSON. A quotient 0/0 becomes a bare
 //! `nan`, and an infinite one the string `inf`. Both are read as missing figures. Times and
-//! bandwidths have four decimals. The bytes moved are missing and computed ([`Moved`]).
+//! bandwidths have four decimals. The bytes moved are missing and computed ([`PhaseBytes`]).
 
 use std::borrow::Cow;
 
@@ -44,7 +44,7 @@ pub enum SummaryError {
 
 /// One run of IOR.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Summary {
+pub struct IorSummary {
     /// IOR's version.
     pub version: String,
     /// The command line of the run.
@@ -108,19 +108,19 @@ pub struct Repetition {
     /// `bw_mib`.
     pub total_s: Option<f64>,
     /// Bytes moved by all tasks; `None` if the summary does not determine them.
-    pub moved: Option<Moved>,
+    pub moved: Option<PhaseBytes>,
 }
 
 /// Bytes moved in a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moved {
+pub struct PhaseBytes {
     /// The bytes.
     pub bytes: u64,
     /// Whether the figures permit no other number of whole transfers.
     pub exact: bool,
 }
 
-impl Summary {
+impl IorSummary {
     /// Reads a summary.
     ///
     /// # Errors
@@ -352,7 +352,7 @@ fn contains((low, high): (f64, f64), bytes: u64) -> bool {
 /// Returns the number of bytes in a range of MiB that is a whole number of transfers, because IOR
 /// gives up on partial ones. If there are several, it is the middle one. `None` means that there is
 /// none, or it is not a number of bytes.
-fn whole_transfers((low, high): (f64, f64), transfer: u64) -> Option<Moved> {
+fn whole_transfers((low, high): (f64, f64), transfer: u64) -> Option<PhaseBytes> {
     let per_mib = MIB as f64 / transfer as f64;
     // The figures were divided and printed as doubles: allow for errors in the last bits.
     let slack = 1e-9;
@@ -362,7 +362,7 @@ fn whole_transfers((low, high): (f64, f64), transfer: u64) -> Option<Moved> {
         return None;
     }
     let middle = ((first + last) / 2.0).round();
-    (middle as u64).checked_mul(transfer).map(|bytes| Moved { bytes, exact: first == last })
+    (middle as u64).checked_mul(transfer).map(|bytes| PhaseBytes { bytes, exact: first == last })
 }
 
 #[cfg(test)]

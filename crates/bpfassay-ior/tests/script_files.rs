@@ -9,10 +9,10 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use bpfassay_ior::{Api, Invocation, Plan};
+use bpfassay_ior::{Api, Invocation, IorPlan};
 use bpfassay_protocol::with_causes;
 
-fn plans() -> BTreeMap<String, Plan> {
+fn plans() -> BTreeMap<String, IorPlan> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ior-configs");
     let mut plans = BTreeMap::new();
     for entry in fs::read_dir(directory).unwrap() {

@@ -196,12 +196,12 @@ mod version {
 pub use self::version::Counters;
 
 /// A block while QEMU translates it.
-pub struct Block<'a> {
+pub struct TranslatedBlock<'a> {
     raw: *mut TranslationBlock,
     during: PhantomData<&'a ()>,
 }
 
-impl<'a> Block<'a> {
+impl<'a> TranslatedBlock<'a> {
     /// # Safety
     /// `raw` is a block that is being translated for the whole of `'a`.
     pub unsafe fn new(raw: *mut TranslationBlock) -> Self {

@@ -10,7 +10,7 @@ use crate::{Count, Executed, Profile, role};
 
 /// A phase of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Phase {
+pub struct DirectPhase {
     /// The run.
     pub run: String,
     /// The thing under test and the workload, which runs that do the same have in common.
@@ -56,7 +56,7 @@ impl Baseline<'_> {
 /// Returns the direct cost of each phase: the instructions on the probe's path if something was
 /// under test, and nothing for a baseline. All phases must come from one boot.
 #[must_use]
-pub fn direct(phases: &[Phase]) -> Vec<RunCount> {
+pub fn direct(phases: &[DirectPhase]) -> Vec<RunCount> {
     let mut baselines: BTreeMap<_, Baseline<'_>> = BTreeMap::new();
     for phase in phases.iter().filter(|phase| phase.is_baseline) {
         let Figure::Value(profile) = &phase.profile else { continue };
@@ -106,7 +106,7 @@ type OfCell<'a> = (&'a str, (&'a str, u32, u32));
 /// Background work of the kernel can by chance happen a whole number of times in one run, but not
 /// in all runs. It was seen on x86_64 6.1: 26 instructions per write of `check_new_pages`. The page
 /// allocator enters it for each page that the workload writes to, if it has to look for pages.
-fn coming(phases: &[Phase]) -> BTreeMap<OfCell<'_>, BTreeSet<&str>> {
+fn coming(phases: &[DirectPhase]) -> BTreeMap<OfCell<'_>, BTreeSet<&str>> {
     let mut coming: BTreeMap<OfCell<'_>, BTreeSet<&str>> = BTreeMap::new();
     let counted = phases.iter().filter(|phase| !phase.is_warm_up);
     let calls: BTreeMap<OfCell<'_>, u64> = counted.map(|phase| (of_cell(phase), phase.calls)).collect();
@@ -127,11 +127,11 @@ fn coming(phases: &[Phase]) -> BTreeMap<OfCell<'_>, BTreeSet<&str>> {
     coming
 }
 
-fn of_cell(phase: &Phase) -> OfCell<'_> {
+fn of_cell(phase: &DirectPhase) -> OfCell<'_> {
     (&phase.cell, place(phase))
 }
 
-fn place(phase: &Phase) -> (&str, u32, u32) {
+fn place(phase: &DirectPhase) -> (&str, u32, u32) {
     (&phase.name, phase.test, phase.repetition)
 }
 
@@ -259,16 +259,16 @@ mod tests {
         Executed::Function(name.to_owned())
     }
 
-    fn phase(run: &str, is_warm_up: bool, profile: Profile) -> Phase {
+    fn phase(run: &str, is_warm_up: bool, profile: Profile) -> DirectPhase {
         let is_baseline = run.starts_with("none");
         let (run, name) = (run.to_owned(), "read".to_owned());
         let profile = Figure::Value(profile);
         let cell = run.split('-').next().unwrap_or_default().to_owned();
-        Phase { run, cell, is_baseline, is_warm_up, name, test: 0, repetition: 0, calls: 10, profile }
+        DirectPhase { run, cell, is_baseline, is_warm_up, name, test: 0, repetition: 0, calls: 10, profile }
     }
 
     /// Returns the direct cost of the last of `phases`.
-    fn last(phases: &[Phase]) -> Instructions {
+    fn last(phases: &[DirectPhase]) -> Instructions {
         let runs = direct(phases);
         let Figure::Value(count) = runs.last().unwrap().phases[0].count.clone() else { panic!("no count") };
         count
@@ -336,7 +336,7 @@ mod tests {
         let baseline = profile(&[(function("__rcu_read_lock"), 5 * 108_032, 108_032)]);
         let of = |more: u64| {
             let phases = [phase("none", false, baseline.clone()), phase("fexit", false, copies(108_032 + more))];
-            let phases = phases.map(|phase| Phase { calls: 256, ..phase });
+            let phases = phases.map(|phase| DirectPhase { calls: 256, ..phase });
             last(&phases).direct.iter().find(|part| part.function == "__rcu_read_lock").map(|part| part.instructions)
         };
         for more in [2331 - 100, 2330, 2331, 2332, 2331 + 100] {
@@ -376,7 +376,7 @@ mod tests {
         let warm = [none.clone(), with("fexit-w1", true, &[]), with("fexit-r1", false, check)];
         assert_eq!(unknown(&last(&warm)), ["vectors", "unknown_hook"]);
         let [first, warm_up, run] = warm;
-        let other = [first, Phase { calls: 3, ..warm_up }, run];
+        let other = [first, DirectPhase { calls: 3, ..warm_up }, run];
         assert_eq!(unknown(&last(&other)), ["check_new_pages", "vectors", "unknown_hook"]);
         // A function in all runs of a configuration belongs to it, whatever others do.
         let always =

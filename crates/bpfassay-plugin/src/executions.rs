@@ -52,13 +52,13 @@ impl Executions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Block;
+    use crate::BlockExecutions;
 
-    fn block(address: u64, bytes: u64, executions: u64) -> Block {
-        Block { address, instructions: 1, bytes, executions, misses: None }
+    fn block(address: u64, bytes: u64, executions: u64) -> BlockExecutions {
+        BlockExecutions { address, instructions: 1, bytes, executions, misses: None }
     }
 
-    fn window(blocks: Vec<Block>) -> Window {
+    fn window(blocks: Vec<BlockExecutions>) -> Window {
         Window { number: 1, user: Vec::new(), user_misses: None, uncounted: 0, blocks }
     }
 

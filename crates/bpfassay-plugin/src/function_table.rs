@@ -52,9 +52,9 @@ pub struct Functions {
     kernel: Vec<(u64, String)>,
     is_sorted: bool,
     /// Loaded programs in the guest's last list, which comes after the phases of a run.
-    programs: Programs,
+    programs: ProgramFunctions,
     /// Loaded programs in the list before, from before the phases.
-    before: Programs,
+    before: ProgramFunctions,
     /// User-space code of processes, in the last list and the one before.
     user: [Processes; 2],
 }
@@ -93,7 +93,7 @@ impl Mappings {
 }
 
 /// Functions of programs by address: end, whether it is the program's first, and its name.
-type Programs = BTreeMap<u64, (u64, bool, String)>;
+type ProgramFunctions = BTreeMap<u64, (u64, bool, String)>;
 
 impl Functions {
     /// Adds the symbols that the guest sent.
@@ -199,7 +199,7 @@ mod tests {
     use bpfassay_protocol::symbols::ProgramCode;
 
     use super::*;
-    use crate::Block;
+    use crate::BlockExecutions;
 
     const KERNEL: u64 = 0xffff_ffff_8100_0000;
     const MODULE: u64 = 0xffff_ffff_c000_0000;
@@ -224,7 +224,8 @@ mod tests {
     #[test]
     fn code_belongs_to_the_function_before_it_and_generated_code_to_none() {
         let mut functions = functions();
-        let block = |address, executions| Block { address, instructions: 2, bytes: 8, executions, misses: None };
+        let block =
+            |address, executions| BlockExecutions { address, instructions: 2, bytes: 8, executions, misses: None };
         let blocks = vec![
             block(KERNEL, 5),
             block(KERNEL + 0x20, 3),

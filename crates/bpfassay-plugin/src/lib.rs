@@ -37,9 +37,9 @@ mod windows;
 
 pub use self::{
     coverage::Coverage,
-    direct_windows::{Phase, direct},
+    direct_windows::{DirectPhase, direct},
     function_table::{Count, Executed, Functions, Profile},
-    windows::{Block, NotAWindow, Window, Windows},
+    windows::{BlockExecutions, NotAWindow, Window, Windows},
 };
 
 /// The plugin for one version of QEMU's plugin interface.

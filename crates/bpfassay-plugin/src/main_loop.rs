@@ -26,7 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::turn::Turn;
+use super::turn::CpuTurn;
 
 type OnMutex = unsafe extern "C" fn(*mut c_void) -> c_int;
 type OnCondition = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The task of a thread of QEMU.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum ThreadRole {
     Unknown,
     MainLoop,
     VirtualCpu,
@@ -53,14 +53,14 @@ enum Role {
 }
 
 thread_local! {
-    static ROLE: Cell<Role> = const { Cell::new(Role::Unknown) };
+    static ROLE: Cell<ThreadRole> = const { Cell::new(ThreadRole::Unknown) };
 }
 
 /// QEMU's lock, under which the main loop works; null until the virtual CPUs' thread is known.
 static LOCK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 /// The mutex of the main thread's last wait.
 static AWAITED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-static TURN: Turn = Turn::new();
+static TURN: CpuTurn = CpuTurn::new();
 
 static MUTEX_LOCK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static MUTEX_UNLOCK: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
@@ -77,19 +77,19 @@ fn next(known: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     function
 }
 
-fn role() -> Role {
+fn role() -> ThreadRole {
     let known = ROLE.get();
-    if known != Role::Unknown {
+    if known != ThreadRole::Unknown {
         return known;
     }
     // SAFETY: both functions only return a number.
-    let role = if unsafe { getpid() == gettid() } { Role::MainLoop } else { Role::Other };
+    let role = if unsafe { getpid() == gettid() } { ThreadRole::MainLoop } else { ThreadRole::Other };
     ROLE.set(role);
     role
 }
 
 /// Returns the role of the calling thread if `mutex` is QEMU's lock.
-fn role_with(mutex: *mut c_void) -> Option<Role> {
+fn role_with(mutex: *mut c_void) -> Option<ThreadRole> {
     (mutex == LOCK.load(Ordering::Acquire)).then(role)
 }
 
@@ -139,8 +139,8 @@ unsafe fn lock_between_turns(mutex: *mut c_void) -> c_int {
 pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut c_void) -> c_int {
     match role_with(mutex) {
         // SAFETY: the caller vouches for the mutex.
-        Some(Role::MainLoop) => return unsafe { lock_between_turns(mutex) },
-        Some(Role::VirtualCpu) => TURN.end(),
+        Some(ThreadRole::MainLoop) => return unsafe { lock_between_turns(mutex) },
+        Some(ThreadRole::VirtualCpu) => TURN.end(),
         _ => {}
     }
     // SAFETY: the caller vouches for the mutex.
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut c_void) -> c_int {
 /// The caller fulfils the conditions of pthread_mutex_unlock(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut c_void) -> c_int {
-    if role_with(mutex) == Some(Role::VirtualCpu) {
+    if role_with(mutex) == Some(ThreadRole::VirtualCpu) {
         TURN.begin();
     }
     // SAFETY: the caller vouches for the mutex.
@@ -168,14 +168,14 @@ pub unsafe extern "C" fn pthread_cond_wait(condition: *mut c_void, mutex: *mut c
     // SAFETY: the C library's function has this type.
     let wait: OnCondition = unsafe { std::mem::transmute(next(&COND_WAIT, c"pthread_cond_wait")) };
     match role() {
-        Role::MainLoop => AWAITED.store(mutex, Ordering::Release),
-        Role::Other if LOCK.load(Ordering::Acquire).is_null() && mutex == AWAITED.load(Ordering::Acquire) => {
-            ROLE.set(Role::VirtualCpu);
+        ThreadRole::MainLoop => AWAITED.store(mutex, Ordering::Release),
+        ThreadRole::Other if LOCK.load(Ordering::Acquire).is_null() && mutex == AWAITED.load(Ordering::Acquire) => {
+            ROLE.set(ThreadRole::VirtualCpu);
             LOCK.store(mutex, Ordering::Release);
         }
         _ => {}
     }
-    if role_with(mutex) == Some(Role::VirtualCpu) {
+    if role_with(mutex) == Some(ThreadRole::VirtualCpu) {
         TURN.sleep();
     }
     // SAFETY: the caller vouches for both.

@@ -2,7 +2,7 @@
 //! A model of caches and branch prediction. It finds misses and mispredicted branches for given
 //! blocks and accesses.
 //!
-//! The result depends only on the geometry and on the input since [`Model::forget`], not on the
+//! The result depends only on the geometry and on the input since [`CpuModel::forget`], not on the
 //! host. The plugin, a separate library, is compiled with these files, too.
 //! docs/explanation/priced-cost.md says what is modelled and what is not.
 
@@ -13,8 +13,8 @@ mod cache;
 #[path = "model/ending.rs"]
 mod ending;
 
-pub(crate) use self::{branch::Ending, ending::ending};
-use self::{branch::Predictor, cache::Cache};
+pub(crate) use self::{branch::BlockEnding, ending::ending};
+use self::{branch::Predictor, cache::CacheModel};
 
 /// Findings for a block: misses of the L1 instruction cache, of the L1 data cache, and of the L2
 /// cache by either, then mispredicted branches.
@@ -25,7 +25,7 @@ const L1D: usize = 1;
 const L2: usize = 2;
 const MISPREDICTED: usize = 3;
 
-/// Count of numbers in a model's argument, separated by `-` (`Model::argument` of bpfassay-study).
+/// Count of numbers in a model's argument, separated by `-` (`CpuModel::argument` of bpfassay-study).
 const NUMBERS: usize = 10;
 
 /// A block that was executed.
@@ -40,15 +40,15 @@ pub(crate) struct Step {
     /// The address of the last instruction.
     pub(crate) last: u64,
     /// The kind of the last instruction.
-    pub(crate) ending: Ending,
+    pub(crate) ending: BlockEnding,
 }
 
 /// The model's caches and predictors.
 #[derive(Debug)]
-pub(crate) struct Model {
-    l1i: Cache,
-    l1d: Cache,
-    l2: Cache,
+pub(crate) struct CpuModel {
+    l1i: CacheModel,
+    l1d: CacheModel,
+    l2: CacheModel,
     predictor: Predictor,
     /// Number of bits to shift an address right to get its line.
     line: u32,
@@ -56,7 +56,7 @@ pub(crate) struct Model {
     before: Option<Step>,
 }
 
-impl Model {
+impl CpuModel {
     /// Parses `argument`; `None` if it does not describe a model.
     pub(crate) fn new(argument: &str) -> Option<Self> {
         let numbers: Vec<u32> = argument.split('-').map(|number| number.parse().ok()).collect::<Option<_>>()?;
@@ -66,9 +66,9 @@ impl Model {
             return None;
         }
         Some(Self {
-            l1i: Cache::new(l1i / line, l1i_ways)?,
-            l1d: Cache::new(l1d / line, l1d_ways)?,
-            l2: Cache::new(l2 / line, l2_ways)?,
+            l1i: CacheModel::new(l1i / line, l1i_ways)?,
+            l1d: CacheModel::new(l1d / line, l1d_ways)?,
+            l2: CacheModel::new(l2 / line, l2_ways)?,
             predictor: Predictor::new(counters, targets, returns)?,
             line: line.trailing_zeros(),
             before: None,
@@ -136,15 +136,15 @@ mod tests {
     /// returns.
     const SMALL: &str = "64-256-2-256-2-1024-4-16-4-2";
 
-    fn step(index: usize, address: u64, bytes: u64, ending: Ending) -> Step {
+    fn step(index: usize, address: u64, bytes: u64, ending: BlockEnding) -> Step {
         Step { index, address, bytes, last: address + bytes - 1, ending }
     }
 
     #[test]
     fn misses_of_both_first_caches_go_to_the_second() {
-        let mut model = Model::new(SMALL).unwrap();
+        let mut model = CpuModel::new(SMALL).unwrap();
         // A block that crosses two line ends.
-        let block = step(0, 0x1030, 0x60, Ending::Other);
+        let block = step(0, 0x1030, 0x60, BlockEnding::Other);
         assert_eq!(model.execute(block), ([3, 0, 3, 0], None));
         assert_eq!(model.execute(block), ([0, 0, 0, 0], None));
         // The data is at the address of code, so only the L2 cache has it.
@@ -158,15 +158,15 @@ mod tests {
 
     #[test]
     fn a_branch_is_mispredicted_for_the_block_that_it_is_of() {
-        let mut model = Model::new(SMALL).unwrap();
-        let branch = step(7, 0x1000, 16, Ending::Conditional { target: 0x2000 });
-        let target = step(8, 0x2000, 16, Ending::Other);
+        let mut model = CpuModel::new(SMALL).unwrap();
+        let branch = step(7, 0x1000, 16, BlockEnding::Conditional { target: 0x2000 });
+        let target = step(8, 0x2000, 16, BlockEnding::Other);
         assert_eq!(model.execute(branch).1, None);
         assert_eq!(model.execute(target).1, Some(7), "branches are not taken before they ever were");
         assert_eq!(model.execute(branch).1, None);
         // An exception occurred: the next block is neither the target nor the code after it.
-        assert_eq!(model.execute(step(9, 0x9000, 16, Ending::Other)).1, None);
-        assert_eq!(Model::mispredicted(), [0, 0, 0, 1]);
+        assert_eq!(model.execute(step(9, 0x9000, 16, BlockEnding::Other)).1, None);
+        assert_eq!(CpuModel::mispredicted(), [0, 0, 0, 1]);
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
             "64-256-2-256-2-1024-4-16-4-0",
             "64-256-2-256-2-1024-4-16-4--2",
         ] {
-            assert!(Model::new(wrong).is_none(), "{wrong}");
+            assert!(CpuModel::new(wrong).is_none(), "{wrong}");
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The plugin's side of the model ([`Model`]). Blocks and accesses within windows go through the
+//! The plugin's side of the model ([`CpuModel`]). Blocks and accesses within windows go through the
 //! model, and its findings are counted by block.
 //!
 //! Unlike counting, this needs a callback at every block and every access. Outside of windows, the
@@ -14,8 +14,8 @@ use std::{
     },
 };
 
-use self::model::{Ending, Found, Model, Step, ending};
-use super::api::{Block, Instruction, access_bytes};
+use self::model::{BlockEnding, CpuModel, Found, Step, ending};
+use super::api::{Instruction, TranslatedBlock, access_bytes};
 
 #[path = "model.rs"]
 mod model;
@@ -25,7 +25,7 @@ const STEPS: usize = 1 << 22;
 
 /// The model and its findings in the current window.
 struct Modelling {
-    model: Model,
+    model: CpuModel,
     /// QEMU's name of the architecture.
     target: String,
     /// All translated blocks. A callback gets an index into them.
@@ -45,7 +45,7 @@ fn modelling() -> MutexGuard<'static, Option<Modelling>> {
 
 /// Installs the model that `argument` describes; `None` if it does not describe one.
 pub(crate) fn install(argument: &str, target: &str) -> Option<()> {
-    let model = Model::new(argument)?;
+    let model = CpuModel::new(argument)?;
     let (target, steps, indices, found) = (target.to_owned(), Vec::new(), HashMap::new(), Vec::new());
     *modelling() = Some(Modelling { model, target, steps, indices, found });
     Some(())
@@ -68,7 +68,7 @@ pub(crate) fn end() -> Option<Vec<Found>> {
 
 /// Registers `block`, which is being translated. Its findings are counted with `index`. Returns
 /// whether there was room.
-pub(crate) fn translated(block: &Block<'_>, index: usize) -> bool {
+pub(crate) fn translated(block: &TranslatedBlock<'_>, index: usize) -> bool {
     let mut modelling = modelling();
     let Some(modelling) = modelling.as_mut() else { return true };
     let Some(step) = modelling.step(block, index) else { return false };
@@ -81,7 +81,7 @@ pub(crate) fn translated(block: &Block<'_>, index: usize) -> bool {
 
 impl Modelling {
     /// Returns the index of `block` among the steps; `None` if there is no room.
-    fn step(&mut self, block: &Block<'_>, index: usize) -> Option<usize> {
+    fn step(&mut self, block: &TranslatedBlock<'_>, index: usize) -> Option<usize> {
         let (address, bytes) = (block.address(), block.bytes());
         let last = block.instructions().checked_sub(1).map(|last| block.instruction(last));
         let ending = |last: &Instruction<'_>| {
@@ -93,7 +93,7 @@ impl Modelling {
             address,
             bytes,
             last: last.as_ref().map_or(address, Instruction::address),
-            ending: last.as_ref().map_or(Ending::Other, ending),
+            ending: last.as_ref().map_or(BlockEnding::Other, ending),
         };
         if let Some(&known) = self.indices.get(&step) {
             return Some(known);
@@ -126,7 +126,7 @@ extern "C" fn on_block(_: c_uint, step: *mut c_void) {
         let (found, mispredicted) = modelling.model.execute(step);
         modelling.count(step.index, found);
         if let Some(before) = mispredicted {
-            modelling.count(before, Model::mispredicted());
+            modelling.count(before, CpuModel::mispredicted());
         }
     }
 }

@@ -50,7 +50,7 @@ struct BlockKey {
 }
 
 /// The counters, and the file for windows.
-struct State {
+struct PluginState {
     output: Option<File>,
     counters: Counters,
     /// The counter of each block.
@@ -66,13 +66,13 @@ struct State {
     markers: marker::Markers,
 }
 
-static STATE: Mutex<Option<State>> = Mutex::new(None);
+static STATE: Mutex<Option<PluginState>> = Mutex::new(None);
 
-fn state() -> MutexGuard<'static, Option<State>> {
+fn state() -> MutexGuard<'static, Option<PluginState>> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl State {
+impl PluginState {
     /// Returns the counter of a block; `None` if none is left.
     fn index(&mut self, block: BlockKey) -> Option<usize> {
         let next = self.blocks.len();
@@ -141,7 +141,7 @@ impl State {
 
 extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
     // SAFETY: QEMU's block is valid during this call.
-    let block = unsafe { api::Block::new(block) };
+    let block = unsafe { api::TranslatedBlock::new(block) };
     let mut state = state();
     let Some(state) = state.as_mut() else { return };
     let (address, count) = (block.address(), block.instructions());
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     // SAFETY: the program that started QEMU passes this descriptor for the plugin alone.
     let output = unsafe { File::from_raw_fd(output) };
     let counters = Counters::new(BLOCKS);
-    *state() = Some(State {
+    *state() = Some(PluginState {
         output: Some(output),
         counters,
         indices: HashMap::new(),

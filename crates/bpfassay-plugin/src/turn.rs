@@ -7,35 +7,35 @@ use std::{
 };
 
 /// The state of the virtual CPU. One other thread can wait for the end of execution.
-pub(crate) struct Turn {
-    state: Mutex<State>,
+pub(crate) struct CpuTurn {
+    state: Mutex<TurnState>,
     changed: Condvar,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum TurnStage {
     Executes,
     /// The virtual CPU does not execute, but can begin again at any time.
     Stopped,
     Sleeps,
 }
 
-struct State {
-    stage: Stage,
+struct TurnState {
+    stage: TurnStage,
     /// The stage that the other thread waits for.
-    awaited: Option<Stage>,
+    awaited: Option<TurnStage>,
 }
 
-impl Turn {
+impl CpuTurn {
     pub(crate) const fn new() -> Self {
-        Self { state: Mutex::new(State { stage: Stage::Stopped, awaited: None }), changed: Condvar::new() }
+        Self { state: Mutex::new(TurnState { stage: TurnStage::Stopped, awaited: None }), changed: Condvar::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TurnState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enter(&self, stage: Stage) {
+    fn enter(&self, stage: TurnStage) {
         let mut state = self.state();
         state.stage = stage;
         if state.awaited == Some(stage) {
@@ -45,36 +45,36 @@ impl Turn {
 
     /// The virtual CPU begins to execute code.
     pub(crate) fn begin(&self) {
-        self.enter(Stage::Executes);
+        self.enter(TurnStage::Executes);
     }
 
     /// The virtual CPU has stopped, and its clock is up to date.
     pub(crate) fn end(&self) {
-        self.enter(Stage::Stopped);
+        self.enter(TurnStage::Stopped);
     }
 
     /// The virtual CPU, which has stopped, goes to sleep.
     pub(crate) fn sleep(&self) {
-        self.enter(Stage::Sleeps);
+        self.enter(TurnStage::Sleeps);
     }
 
     pub(crate) fn is_executing(&self) -> bool {
-        self.state().stage == Stage::Executes
+        self.state().stage == TurnStage::Executes
     }
 
     /// Returns when the virtual CPU sleeps, or after `limit`.
     pub(crate) fn wait_for_sleep(&self, limit: Duration) {
         let mut state = self.state();
-        state.awaited = Some(Stage::Sleeps);
-        let waited = self.changed.wait_timeout_while(state, limit, |state| state.stage != Stage::Sleeps);
+        state.awaited = Some(TurnStage::Sleeps);
+        let waited = self.changed.wait_timeout_while(state, limit, |state| state.stage != TurnStage::Sleeps);
         waited.unwrap_or_else(PoisonError::into_inner).0.awaited = None;
     }
 
     /// Returns when the virtual CPU has stopped.
     pub(crate) fn wait_for_end(&self) {
         let mut state = self.state();
-        state.awaited = Some(Stage::Stopped);
-        let waited = self.changed.wait_while(state, |state| state.stage == Stage::Executes);
+        state.awaited = Some(TurnStage::Stopped);
+        let waited = self.changed.wait_while(state, |state| state.stage == TurnStage::Executes);
         waited.unwrap_or_else(PoisonError::into_inner).awaited = None;
     }
 }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn nothing_happens_in_the_middle_of_a_turn() {
-        let (turn, lock) = (Turn::new(), Mutex::new(()));
+        let (turn, lock) = (CpuTurn::new(), Mutex::new(()));
         let (is_halted, in_turn, done) = (AtomicBool::new(false), AtomicU32::new(0), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_stop_does_not_wake_who_waits_for_sleep() {
-        let turn = Turn::new();
+        let turn = CpuTurn::new();
         turn.begin();
         thread::scope(|scope| {
             let waiter = scope.spawn(|| turn.wait_for_sleep(Duration::from_secs(600)));

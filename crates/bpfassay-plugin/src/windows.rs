@@ -15,7 +15,7 @@ const WORD: usize = size_of::<u64>();
 
 /// The executions of a block in a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Block {
+pub struct BlockExecutions {
     /// The address of the first instruction.
     pub address: u64,
     /// Number of instructions.
@@ -40,7 +40,7 @@ pub struct Window {
     /// Kernel blocks without a counter since the guest was started.
     pub uncounted: u64,
     /// Executed kernel blocks.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<BlockExecutions>,
 }
 
 /// An error for bytes that are not a window. The stream is unreadable from there on.
@@ -83,11 +83,12 @@ impl Windows {
         let block = |record: &[u8]| {
             let [address, instructions, bytes, executions] = words::<RECORD>(record)?;
             let misses = record.get(WORD * RECORD..).and_then(misses);
-            Some(Block { address, instructions, bytes, executions, misses })
+            Some(BlockExecutions { address, instructions, bytes, executions, misses })
         };
         let blocks = records.chunks_exact(WORD * record).filter_map(block);
-        let (blocks, pages): (Vec<Block>, Vec<Block>) = blocks.partition(|block| block.address & KERNEL != 0);
-        let page = |page: Block| (page.address, page.instructions.saturating_mul(page.executions));
+        let (blocks, pages): (Vec<BlockExecutions>, Vec<BlockExecutions>) =
+            blocks.partition(|block| block.address & KERNEL != 0);
+        let page = |page: BlockExecutions| (page.address, page.instructions.saturating_mul(page.executions));
         let user = (user > 0).then_some((0, user)).into_iter().chain(pages.into_iter().map(page)).collect();
         self.bytes.drain(..end);
         Ok(Some(Window { number, user, user_misses, uncounted, blocks }))

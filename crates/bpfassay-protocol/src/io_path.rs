@@ -195,7 +195,7 @@ pub struct RefusedCall {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Summary {
+pub struct IoPathsSummary {
     /// Number of bytes per path.
     pub size: u64,
     /// The outcome of every path, in the order of [`IoPath::ALL`].

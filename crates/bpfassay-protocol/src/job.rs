@@ -258,7 +258,7 @@ pub struct Workload {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
     /// The source of the summary.
-    pub summary: Summary,
+    pub summary: SummarySource,
     /// Whether the workload announces phases and waits at their barriers ([`crate::control`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub control: bool,
@@ -315,7 +315,7 @@ pub enum Program {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Summary {
+pub enum SummarySource {
     /// A file that the workload writes. [`SUMMARY`] represents it in the arguments.
     File,
     /// Everything that the program writes to standard output, at most [`MAX_OUTPUT`] bytes.
@@ -325,7 +325,7 @@ pub enum Summary {
 /// Placeholder in a [`Workload`]'s arguments: the run's directory on the file system under test.
 pub const DIRECTORY: &str = "{directory}";
 
-/// Placeholder in a [`Workload`]'s arguments: the file for its summary ([`Summary::File`]).
+/// Placeholder in a [`Workload`]'s arguments: the file for its summary ([`SummarySource::File`]).
 pub const SUMMARY: &str = "{summary}";
 
 /// The placeholder in a [`Workload`]'s arguments for the file that contains its [`Script`].

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, io};
 
-use bpfassay_plugin::{Coverage, Functions, Phase, Window, Windows, direct};
+use bpfassay_plugin::{Coverage, DirectPhase, Functions, Window, Windows, direct};
 use bpfassay_protocol::{message::RunFigures, source::ProgramSource, symbols::Symbols, with_causes};
 use bpfassay_results::{BootCoverage, Figure, RunCount};
 use bpfassay_study::PlannedRun;
@@ -20,7 +20,7 @@ pub(crate) struct BootCounting {
     /// Windows whose run has not ended yet, by number.
     waiting: BTreeMap<u64, Window>,
     functions: Functions,
-    phases: Vec<Phase>,
+    phases: Vec<DirectPhase>,
     coverage: Coverage,
     /// Why nothing more can be read.
     problem: Option<String>,
@@ -80,7 +80,7 @@ impl BootCounting {
                 Ok(window) => Figure::Value(self.functions.profile(window)),
                 Err(reason) => Figure::missing(reason.as_str()),
             };
-            self.phases.push(Phase {
+            self.phases.push(DirectPhase {
                 run: run.spec.id.clone(),
                 cell: run.cell.clone(),
                 is_baseline,

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::{
         random::Generator,
-        simulation::{Shape, close, share},
+        simulation::{Distribution, close, share},
     };
 
     /// R 4.2.2: `cor.test(seq_along(x), x, method = "kendall", exact = TRUE)`; for the third one,
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn false_alarms_are_as_rare_as_documented() {
         let mut generator = Generator::new(61);
-        for shape in Shape::ALL {
+        for shape in Distribution::ALL {
             let mut found = |slope: f64, times: usize| {
                 share(times, || {
                     let figures: Vec<f64> = (0..12)

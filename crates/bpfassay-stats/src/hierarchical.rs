@@ -66,7 +66,7 @@ mod tests {
     use crate::{
         Effect,
         random::Generator,
-        simulation::{Shape, close, half_width, share},
+        simulation::{Distribution, close, half_width, share},
     };
 
     fn mean(figures: &[f64]) -> f64 {
@@ -123,7 +123,7 @@ mod tests {
         assert!(Hierarchy::new(&[[0.1, f64::NAN]]).is_err());
     }
 
-    fn boots(generator: &mut Generator, shape: Shape, sizes: &[usize]) -> Vec<Vec<f64>> {
+    fn boots(generator: &mut Generator, shape: Distribution, sizes: &[usize]) -> Vec<Vec<f64>> {
         sizes
             .iter()
             .map(|&size| {
@@ -137,9 +137,11 @@ mod tests {
     #[test]
     fn coverage_is_nominal_also_for_unequal_boots() {
         let mut generator = Generator::new(5);
-        for (shape, sizes) in
-            [(Shape::Normal, &[3; 5][..]), (Shape::Normal, &[2, 4, 6, 3, 8]), (Shape::Skewed, &[4; 8])]
-        {
+        for (shape, sizes) in [
+            (Distribution::Normal, &[3; 5][..]),
+            (Distribution::Normal, &[2, 4, 6, 3, 8]),
+            (Distribution::Skewed, &[4; 8]),
+        ] {
             let covered = share(3000, || {
                 let effect = effect(&boots(&mut generator, shape, sizes));
                 half_width(&effect, 0.95) >= effect.log_ratio.abs()
@@ -152,7 +154,7 @@ mod tests {
     fn iterations_of_one_boot_are_not_independent() {
         let mut generator = Generator::new(6);
         let covered = share(1000, || {
-            let all = boots(&mut generator, Shape::Normal, &[10; 5]).concat();
+            let all = boots(&mut generator, Distribution::Normal, &[10; 5]).concat();
             let effect = Effect::paired(&all).unwrap();
             half_width(&effect, 0.95) >= effect.log_ratio.abs()
         });
@@ -166,7 +168,8 @@ mod tests {
         let mut generator = Generator::new(7);
         let (mut between, mut within) = (0.0, 0.0);
         for _ in 0..2000 {
-            let found = Hierarchy::new(&boots(&mut generator, Shape::Normal, &[2, 3, 4, 5, 6, 4, 4, 4])).unwrap();
+            let found =
+                Hierarchy::new(&boots(&mut generator, Distribution::Normal, &[2, 3, 4, 5, 6, 4, 4, 4])).unwrap();
             between += found.between_boots.unwrap() / 2000.0;
             within += found.within_boots.unwrap() / 2000.0;
         }

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::{
         random::Generator,
-        simulation::{Shape, half_width},
+        simulation::{Distribution, half_width},
     };
 
     fn covers(estimate: &Estimate) -> bool {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     /// Returns the share of samples whose final interval covers, and the mean number of pairs.
-    fn simulate(shape: Shape, deviation: f64, repetitions: usize) -> (f64, f64) {
+    fn simulate(shape: Distribution, deviation: f64, repetitions: usize) -> (f64, f64) {
         let sampling = Sampling::new(0.01, 0.95, 5, 60).unwrap();
         let mut generator = Generator::new(51);
         let (mut covered, mut pairs) = (0, 0);
@@ -190,11 +190,12 @@ mod tests {
     /// samples each have a standard error of 0.006.
     #[test]
     fn coverage_holds_under_the_stopping_rule() {
-        for shape in [Shape::Normal, Shape::HeavyTailed, Shape::Contaminated, Shape::Skewed] {
+        for shape in [Distribution::Normal, Distribution::HeavyTailed, Distribution::Contaminated, Distribution::Skewed]
+        {
             let mut last = 0.0;
             for deviation in [0.003, 0.006, 0.01, 0.03] {
                 let (coverage, pairs) = simulate(shape, deviation, 1500);
-                let least = if shape == Shape::Skewed { 0.92 } else { 0.94 };
+                let least = if shape == Distribution::Skewed { 0.92 } else { 0.94 };
                 assert!(coverage >= least, "{shape:?} {deviation}: {coverage} at {pairs} pairs");
                 assert!(pairs >= last, "{shape:?} {deviation}: {pairs} pairs");
                 last = pairs;
@@ -208,7 +209,7 @@ mod tests {
         let mut generator = Generator::new(52);
         let mut covered = 0;
         for _ in 0..1500 {
-            let logs = Shape::Normal.sample(&mut generator, 60, 0.015);
+            let logs = Distribution::Normal.sample(&mut generator, 60, 0.015);
             let half = |n: usize| half_width(&Effect::paired(&logs[..n]).unwrap(), 0.95);
             let n = (3..60).find(|&n| half(n) <= 0.01).unwrap_or(60);
             covered += usize::from(Effect::paired(&logs[..n]).unwrap().log_ratio.abs() <= half(n));

@@ -26,7 +26,7 @@ pub(crate) fn half_width(effect: &Effect, level: f64) -> f64 {
 
 /// The distribution of the logarithms of simulated ratios, each with mean 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum Distribution {
     /// Log-normal ratios.
     Normal,
     /// Student's t with three degrees of freedom: heavy tails, no fourth moment.
@@ -37,7 +37,7 @@ pub(crate) enum Shape {
     Skewed,
 }
 
-impl Shape {
+impl Distribution {
     pub(crate) const ALL: [Self; 4] = [Self::Normal, Self::HeavyTailed, Self::Contaminated, Self::Skewed];
 
     pub(crate) fn deviation(self) -> f64 {

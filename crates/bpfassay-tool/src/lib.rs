@@ -44,7 +44,7 @@ pub use file::{
 };
 pub use pattern::ToolPattern;
 pub use read::{LoadedFile, arguments, load, program_source, suite};
-pub use readings::{Readings, ReadingsError, Sample, Vanished, read};
+pub use readings::{Readings, ReadingsError, ReportedSample, Vanished, read};
 pub use recorded_output::ToolCapture;
 pub use service::MissingService;
 pub use supply::Supply;

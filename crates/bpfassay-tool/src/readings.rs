@@ -47,7 +47,7 @@ const MAX_LABEL: usize = 255;
 
 /// A number that a tool reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sample {
+pub struct ReportedSample {
     /// Time when the guest read it, in nanoseconds of the guest's `CLOCK_MONOTONIC`.
     pub at_ns: u64,
     /// Index in [`Report::figures`].
@@ -62,7 +62,7 @@ pub struct Sample {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Readings {
     /// The samples in the order of reports.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<ReportedSample>,
     /// Times of all reports, with or without figures. Ascending if the capture is.
     pub reports: Vec<u64>,
     /// Number of lines, samples or entries that could not be read.
@@ -90,7 +90,7 @@ pub struct Readings {
 pub struct Vanished {
     /// Index in [`Report::figures`].
     pub figure: usize,
-    /// The subject, as in [`Sample::subject`].
+    /// The subject, as in [`ReportedSample::subject`].
     pub subject: Option<String>,
     /// Number of keys over all readings.
     pub keys: u64,
@@ -286,7 +286,7 @@ impl<'f> SampleSink<'f> {
                 }
                 (Some(value), subject) => {
                     let subject = subject.flatten().map(|text| text.chars().take(MAX_LABEL).collect());
-                    self.readings.samples.push(Sample { at_ns, figure: index, subject, value });
+                    self.readings.samples.push(ReportedSample { at_ns, figure: index, subject, value });
                 }
             }
         }
@@ -296,7 +296,7 @@ impl<'f> SampleSink<'f> {
     /// Merges samples from index `first` on that have the same figure and subject. They belong to
     /// one report.
     fn add_up(&mut self, first: usize) {
-        let mut sums: BTreeMap<(usize, Option<String>), Sample> = BTreeMap::new();
+        let mut sums: BTreeMap<(usize, Option<String>), ReportedSample> = BTreeMap::new();
         for sample in self.readings.samples.drain(first..) {
             let key = (sample.figure, sample.subject.clone());
             match sums.get_mut(&key) {

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, ffi::OsString, io, os::unix::ffi::OsStringExt a
 use bpfassay_protocol::{probe::Probe, tracer_messages::Step};
 
 use crate::{
-    cli::{object_args, tracer_args::Request},
+    cli::{object_args, tracer_args::TracerRequest},
     counters::{decode, ring, sets, task_io},
     diagnostics::before,
     features,
@@ -22,9 +22,9 @@ use crate::{
         plan::{probes, refusal::Failure, uprobes},
     },
     service::{
-        endpoint::{Address, http_request},
+        endpoint::{ListenAddress, http_request},
         object_service as service_object,
-        service_command::{Command, Commands},
+        service_command::{Commands, ServiceCommand},
     },
 };
 
@@ -33,7 +33,7 @@ const WANTED: [&str; 4] = ["vfs_read", "vfs_write", "lookup", "nfs_file_read"];
 
 /// Reads `/proc/self/mountinfo`.
 pub fn mountinfo(text: &[u8]) {
-    let table = mountinfo::Table::parse(text);
+    let table = mountinfo::MountTable::parse(text);
     let at = table.at("/mnt");
     assert!(at.is_none_or(|(id, device)| table.path(id, device) == Some("/mnt")));
 }
@@ -45,10 +45,10 @@ pub fn commands(bytes: &[u8]) {
         commands.push(piece);
         loop {
             match commands.next() {
-                Ok(Some(Command::Sample(label))) => {
+                Ok(Some(ServiceCommand::Sample(label))) => {
                     assert!(!label.is_empty() && !label.contains('\n') && label.len() <= 1024);
                 }
-                Ok(Some(Command::Attach | Command::Detach)) => {}
+                Ok(Some(ServiceCommand::Attach | ServiceCommand::Detach)) => {}
                 Ok(None) => break,
                 Err(_) => return,
             }
@@ -108,10 +108,10 @@ pub fn verifier_log(text: &str) {
 /// Reads command lines, with arguments separated by NUL.
 pub fn arguments(bytes: &[u8]) {
     let args = || bytes.split(|&byte| byte == 0).map(|arg| OsString::from_vec(arg.to_vec()));
-    let _ = Request::parse(args());
-    let _ = object_args::Request::parse(args());
+    let _ = TracerRequest::parse(args());
+    let _ = object_args::ObjectRequest::parse(args());
     if let Ok(text) = str::from_utf8(bytes) {
-        let _ = text.parse::<Address>();
+        let _ = text.parse::<ListenAddress>();
     }
 }
 
@@ -127,7 +127,7 @@ pub fn maps(bytes: &[u8]) {
     let _ = decode::histogram([bytes]);
     let _ = decode::total(bytes.chunks(8));
     let _ = task_io::account(bytes);
-    let mut sums = ring::Sums::default();
+    let mut sums = ring::RingSums::default();
     bytes.chunks(48).for_each(|record| sums.add(record));
     let (key, values) = bytes.split_at(bytes.len().min(16));
     let mut sums = sets::Sums::default();

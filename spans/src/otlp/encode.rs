@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::{
     trace::v1::{ResourceSpans, ScopeSpans, Span as Message, Status, span::SpanKind, status::StatusCode},
 };
 
-use crate::span::{Span, Value};
+use crate::span::{AttributeValue, Span};
 
 fn attribute(name: &str, value: any_value::Value) -> KeyValue {
     KeyValue { key: name.to_owned(), value: Some(AnyValue { value: Some(value) }), ..KeyValue::default() }
@@ -40,9 +40,9 @@ pub(super) fn request(resource: &Resource, spans: &[Span]) -> ExportTraceService
 fn message(span: &Span) -> Message {
     let attributes = span.attributes.iter().map(|(name, value)| {
         let value = match value {
-            Value::Number(number) => any_value::Value::IntValue(*number),
-            Value::Text(text) => any_value::Value::StringValue(text.clone().into_owned()),
-            Value::Flag(flag) => any_value::Value::BoolValue(*flag),
+            AttributeValue::Number(number) => any_value::Value::IntValue(*number),
+            AttributeValue::Text(text) => any_value::Value::StringValue(text.clone().into_owned()),
+            AttributeValue::Flag(flag) => any_value::Value::BoolValue(*flag),
         };
         attribute(name, value)
     });
@@ -75,9 +75,9 @@ mod tests {
             end: 5,
             failed: true,
             attributes: vec![
-                ("mpi.rank", Value::Number(6)),
-                ("file.path", Value::Text("/a".into())),
-                ("mpi.io.closed", Value::Flag(true)),
+                ("mpi.rank", AttributeValue::Number(6)),
+                ("file.path", AttributeValue::Text("/a".into())),
+                ("mpi.io.closed", AttributeValue::Flag(true)),
             ],
         };
         let root = Span { parent: None, failed: false, ..span.clone() };

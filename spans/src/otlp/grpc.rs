@@ -17,9 +17,9 @@ use crate::export::Failed;
 
 /// A gRPC client.
 #[derive(Debug)]
-pub(super) struct Client(TraceServiceClient<Channel>);
+pub(super) struct GrpcClient(TraceServiceClient<Channel>);
 
-impl Client {
+impl GrpcClient {
     pub(super) fn new(address: Uri, timeout: Duration) -> Self {
         Self(TraceServiceClient::new(Endpoint::from(address).connect_timeout(timeout).connect_lazy()))
     }

@@ -20,12 +20,12 @@ const MAX_ANSWER: usize = 1 << 20;
 
 /// An HTTP client.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct HttpClient {
     address: Uri,
     client: legacy::Client<HttpConnector, Full<Bytes>>,
 }
 
-impl Client {
+impl HttpClient {
     /// A client that sends to `v1/traces` below `address`.
     ///
     /// # Errors

@@ -41,9 +41,9 @@ impl Protocol {
 
 /// The address of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint(tonic::codegen::http::Uri);
+pub struct ReceiverUri(tonic::codegen::http::Uri);
 
-impl FromStr for Endpoint {
+impl FromStr for ReceiverUri {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -60,9 +60,9 @@ impl FromStr for Endpoint {
 
 /// The address of a receiver, and how to reach it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct OtlpReceiver {
     /// The address.
-    pub endpoint: Endpoint,
+    pub endpoint: ReceiverUri,
     /// The transport.
     pub protocol: Protocol,
     /// Timeout of one attempt.
@@ -82,8 +82,8 @@ pub struct Receiver {
 
 #[derive(Debug)]
 enum Carrier {
-    Grpc(grpc::Client),
-    Http(Box<http::Client>),
+    Grpc(grpc::GrpcClient),
+    Http(Box<http::HttpClient>),
 }
 
 impl Receiver {
@@ -91,14 +91,14 @@ impl Receiver {
     ///
     /// # Errors
     /// The system's error if it provides no descriptors, or an error for an invalid address.
-    pub fn new(target: Target) -> io::Result<Self> {
+    pub fn new(target: OtlpReceiver) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let resource = encode::resource(&target.service, &host());
         let carrier = {
             let _inside = runtime.enter();
             match target.protocol {
-                Protocol::Grpc => Carrier::Grpc(grpc::Client::new(target.endpoint.0, target.timeout)),
-                Protocol::Http => Carrier::Http(Box::new(http::Client::new(target.endpoint.0)?)),
+                Protocol::Grpc => Carrier::Grpc(grpc::GrpcClient::new(target.endpoint.0, target.timeout)),
+                Protocol::Http => Carrier::Http(Box::new(http::HttpClient::new(target.endpoint.0)?)),
             }
         };
         Ok(Self { runtime, timeout: target.timeout, resource, carrier })
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn an_address_is_one_of_http() {
-        let parse = |text: &str| text.parse::<Endpoint>();
+        let parse = |text: &str| text.parse::<ReceiverUri>();
         assert!(parse("http://127.0.0.1:4317").is_ok() && parse("http://[::1]:4318/otlp").is_ok());
         assert!(parse("https://collector:4317").unwrap_err().contains("TLS"));
         for text in ["", "127.0.0.1:4317", "/var/run/socket", "ftp://a", "http://"] {

@@ -49,7 +49,7 @@ impl Holders {
 
 /// The holders of values before an instruction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct State {
+struct FlowState {
     context: Holders,
     /// Holders of the value that was loaded from the watched offset.
     watched: Holders,
@@ -57,7 +57,7 @@ struct State {
     masks: u16,
 }
 
-impl State {
+impl FlowState {
     const fn joined(self, other: Self) -> Self {
         Self {
             context: self.context.joined(other.context),
@@ -68,7 +68,7 @@ impl State {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Instruction {
+struct FlowInstruction {
     code: u8,
     target: u8,
     source: u8,
@@ -88,11 +88,11 @@ pub(super) fn accesses(code: &[u8], watched: Option<usize>) -> Option<Accesses> 
     if code.is_empty() || !code.len().is_multiple_of(8) {
         return None;
     }
-    let instructions: Vec<Instruction> = code.chunks_exact(8).map(decode).collect();
-    let mut states: Vec<Option<State>> = vec![None; instructions.len()];
+    let instructions: Vec<FlowInstruction> = code.chunks_exact(8).map(decode).collect();
+    let mut states: Vec<Option<FlowState>> = vec![None; instructions.len()];
     let mut found = Accesses::default();
     let context = Holders { registers: 1 << 1, stack: 0 };
-    let mut work = vec![(0, State { context, ..State::default() })];
+    let mut work = vec![(0, FlowState { context, ..FlowState::default() })];
     while let Some((at, coming)) = work.pop() {
         let known = states.get_mut(at)?;
         // Holders only grow and masks only shrink, so the loop ends.
@@ -131,9 +131,9 @@ const JUMP_FAR: u8 = 0x06;
 /// `BPF_ALU64 | BPF_MOV | BPF_X`.
 const MOVE: u8 = 0xbf;
 
-fn decode(word: &[u8]) -> Instruction {
+fn decode(word: &[u8]) -> FlowInstruction {
     let byte = |index: usize| word.get(index).copied().unwrap_or_default();
-    Instruction {
+    FlowInstruction {
         code: byte(0),
         target: byte(1) & 0xf,
         source: byte(1) >> 4,
@@ -149,7 +149,7 @@ enum Following {
     Branch(i32),
 }
 
-const fn following(instruction: &Instruction) -> Following {
+const fn following(instruction: &FlowInstruction) -> Following {
     match (instruction.code, instruction.code & 7) {
         (EXIT, _) => Following::End,
         (CALL, _) => Following::Next,
@@ -165,8 +165,8 @@ fn slot(offset: i16) -> Option<u32> {
     (-512..0).contains(&offset).then(|| (u32::from(offset.unsigned_abs()) - 1) / 8)
 }
 
-fn step(instruction: &Instruction, state: &mut Holders, found: &mut Accesses) {
-    let Instruction { code, target, source, offset, immediate } = *instruction;
+fn step(instruction: &FlowInstruction, state: &mut Holders, found: &mut Accesses) {
+    let FlowInstruction { code, target, source, offset, immediate } = *instruction;
     let class = code & 7;
     match class {
         // Loads from memory.
@@ -240,10 +240,15 @@ const AND_CONSTANT: u8 = 0x57;
 /// instruction uses the value with, if it uses it. `high` is the upper half of a loaded constant.
 /// Before version 3 of the instruction set, compilers shift by 32 and more, or apply a mask, where
 /// they later extend a number.
-fn follow_watched(instruction: &Instruction, high: i32, state: &mut State, watched: Option<usize>) -> Option<Size> {
+fn follow_watched(
+    instruction: &FlowInstruction,
+    high: i32,
+    state: &mut FlowState,
+    watched: Option<usize>,
+) -> Option<Size> {
     const MASKS: [i32; 2] = [i32::MIN, -1];
-    let Instruction { code, target, source, offset, immediate } = *instruction;
-    let State { context, watched: holders, masks } = state;
+    let FlowInstruction { code, target, source, offset, immediate } = *instruction;
+    let FlowState { context, watched: holders, masks } = state;
     let with_source = code & 8 != 0 && holders.has(source);
     let is_masked = code == AND && *masks >> source & 1 == 1;
     // Any other write to a register removes a mask.

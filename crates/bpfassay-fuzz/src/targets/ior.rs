@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! IOR: options, scripts, summaries.
 
-use bpfassay_ior::{Invocation, Plan, Summary};
+use bpfassay_ior::{Invocation, IorPlan, IorSummary};
 
 /// A command line of IOR, with arguments separated by blanks.
 pub(super) fn options(text: &str) {
@@ -21,7 +21,7 @@ pub(super) fn script(text: &str) {
 }
 
 /// The arguments of each test must parse as the same test, unless an argument has a blank.
-fn comes_back(plan: &Plan) {
+fn comes_back(plan: &IorPlan) {
     for test in &plan.tests {
         let args = test.to_args();
         let again = Invocation::parse(args.iter().map(String::as_str));
@@ -32,7 +32,7 @@ fn comes_back(plan: &Plan) {
 
 /// The summary that IOR writes as JSON.
 pub(super) fn summary(text: &[u8]) {
-    let Ok(summary) = Summary::parse(text) else { return };
+    let Ok(summary) = IorSummary::parse(text) else { return };
     for test in &summary.tests {
         let moved = test.results.iter().filter_map(|result| result.moved);
         moved.for_each(|moved| assert_eq!(moved.bytes % test.transfer_size, 0));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Output of QEMU's plugin, with the functions that a guest reports.
 
-use bpfassay_plugin::{Coverage, Functions, Phase, Window, Windows, direct};
+use bpfassay_plugin::{Coverage, DirectPhase, Functions, Window, Windows, direct};
 use bpfassay_protocol::{
     source::{Destination, LineRecord, LineTable, ProgramSource, SourceLines, Transfer},
     symbols::{ProgramCode, Symbols, UserCode},
@@ -30,7 +30,7 @@ pub(super) fn windows(bytes: &[u8]) {
         let profile = functions.profile(window);
         let sum = profile.values().fold(0_u64, |sum, count| sum.saturating_add(count.instructions));
         assert_eq!(sum, window.instructions());
-        phases.push(Phase {
+        phases.push(DirectPhase {
             run: is_baseline.to_string(),
             cell: is_baseline.to_string(),
             is_baseline,

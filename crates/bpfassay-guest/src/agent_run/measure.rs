@@ -38,25 +38,25 @@ use crate::{
     ranks::Part,
     steps::monotonic_ns,
     threads, tool,
-    tracer::Tracer,
+    tracer::TracerProcess,
     user_code::{self, Mapping},
-    window_marker::Window,
-    workload::{self, Output, RunPaths, Running},
+    window_marker::OpenWindow,
+    workload::{self, Output, RunPaths, RunningWorkload},
 };
 
 /// How long a killed process can take to disappear.
 const KILLING: Duration = Duration::from_secs(30);
 
 /// A run between the start and the end of its tracer.
-pub(super) struct Run<'a, 'm> {
+pub(super) struct RunInFlight<'a, 'm> {
     pub(super) environment: &'a Environment,
     pub(super) announced: Announced,
     pub(super) conditions: &'a mut Conditions,
     pub(super) link: &'a Link,
     pub(super) meetings: &'a mut Meetings<'m>,
     pub(super) children: &'a mut Children,
-    pub(super) tracer: Option<Tracer>,
-    pub(super) tool: Option<tool::Running>,
+    pub(super) tracer: Option<TracerProcess>,
+    pub(super) tool: Option<tool::RunningTool>,
     pub(super) phases: Phases,
     /// The preparations for the phase that has begun.
     pub(super) for_phase: ForPhase,
@@ -69,17 +69,17 @@ pub(super) struct Run<'a, 'm> {
 /// The agent's preparations for a phase. It is dropped when the phase ends or the workload fails.
 #[derive(Debug, Default)]
 pub(super) struct ForPhase {
-    window: Option<Window>,
+    window: Option<OpenWindow>,
     real_time: Option<RealTime>,
 }
 
 /// Returns what the tracer has counted so far, if there is a tracer.
-pub(super) fn reference(tracer: &mut Option<Tracer>) -> Result<Option<Sample>> {
-    tracer.as_mut().map(Tracer::sample).transpose()
+pub(super) fn reference(tracer: &mut Option<TracerProcess>) -> Result<Option<Sample>> {
+    tracer.as_mut().map(TracerProcess::sample).transpose()
 }
 
 /// The results of the whole workload.
-pub(super) struct Measured {
+pub(super) struct WorkloadResults {
     pub(super) cgroup: u64,
     pub(super) mount: MountFacts,
     /// The mounts of the workload's own namespace, if it has one.
@@ -89,8 +89,8 @@ pub(super) struct Measured {
     pub(super) output: Option<String>,
 }
 
-impl Run<'_, '_> {
-    pub(super) fn measure(&mut self, spec: &RunSpec, paths: &RunPaths<'_>) -> Result<Measured> {
+impl RunInFlight<'_, '_> {
+    pub(super) fn measure(&mut self, spec: &RunSpec, paths: &RunPaths<'_>) -> Result<WorkloadResults> {
         let name = run_name::of(&spec.id);
         let mut cgroup = Cgroup::make(&self.environment.cgroups, &name)?;
         let measured = match spec.workload.neighbour {
@@ -113,7 +113,7 @@ impl Run<'_, '_> {
         spec: &RunSpec,
         paths: &RunPaths<'_>,
         name: &str,
-    ) -> Result<Measured> {
+    ) -> Result<WorkloadResults> {
         let mut beside = Cgroup::make(&self.environment.cgroups, &format!("{name}-neighbour"))?;
         let measured = workload::start_neighbour(paths, &beside).and_then(|mut neighbour| {
             self.children.expect(neighbour.pid);
@@ -146,7 +146,7 @@ impl Run<'_, '_> {
         let (workload, own) = (&self.workload_code, rustix::process::getpid());
         self.conditions.send_programs(self.link, || {
             let (programs, under_test, reference) = match (tool, tracer) {
-                (Some(tool), tracer) => (tool.programs()?, tool.processes()?, tracer.map(Tracer::pid)),
+                (Some(tool), tracer) => (tool.programs()?, tool.processes()?, tracer.map(TracerProcess::pid)),
                 (None, Some(tracer)) => (tracer.programs()?, vec![tracer.pid()], None),
                 (None, None) => return Ok(Default::default()),
             };
@@ -156,7 +156,7 @@ impl Run<'_, '_> {
         })
     }
 
-    fn measure_in(&mut self, cgroup: &mut Cgroup, spec: &RunSpec, paths: &RunPaths<'_>) -> Result<Measured> {
+    fn measure_in(&mut self, cgroup: &mut Cgroup, spec: &RunSpec, paths: &RunPaths<'_>) -> Result<WorkloadResults> {
         let mount = mountinfo::read(&self.environment.mount)?;
         self.announced.phase(self.link, Phase::Workload, &spec.id)?;
         self.send_programs()?;
@@ -211,12 +211,12 @@ impl Run<'_, '_> {
             Output::File(_) if matches!(part, Part::Attends(_)) => Some(String::new()),
             Output::File(_) => None,
         };
-        Ok(Measured { cgroup: cgroup.id(), mount, namespace, whole: Interval { before, after }, output })
+        Ok(WorkloadResults { cgroup: cgroup.id(), mount, namespace, whole: Interval { before, after }, output })
     }
 
     /// Waits for the workload to end. Serves its barriers and reads the output of tracer and tool
     /// in the meantime.
-    fn supervise(&mut self, running: &mut Running, cgroup: &Cgroup) -> Result<ExitStatus> {
+    fn supervise(&mut self, running: &mut RunningWorkload, cgroup: &Cgroup) -> Result<ExitStatus> {
         let mut lines = Lines::new(MAX_LINE);
         let mut listening = running.control.is_some();
         loop {
@@ -236,13 +236,13 @@ impl Run<'_, '_> {
             waiting.extend(
                 self.tool
                     .iter()
-                    .flat_map(tool::Running::streams)
+                    .flat_map(tool::RunningTool::streams)
                     .map(|stream| PollFd::from_borrowed_fd(stream, PollFlags::IN)),
             );
             if let Output::Captured(capture) = &running.output {
                 waiting.extend(capture.streams().map(|stream| PollFd::from_borrowed_fd(stream, PollFlags::IN)));
             }
-            let asked_in = self.tool.as_ref().and_then(tool::Running::asked_in);
+            let asked_in = self.tool.as_ref().and_then(tool::RunningTool::asked_in);
             wait_readable(&mut waiting, asked_in.into_iter().chain(left).min())?;
             let mut ready = waiting.iter().skip(1).map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>().into_iter();
             drop(waiting);
@@ -290,7 +290,7 @@ impl Run<'_, '_> {
                 self.meetings.meet()?;
                 let reading = self.reading(Edge::Before)?;
                 let begun = self.phases.begin(phase, reading);
-                self.phases.window(self.for_phase.window.insert(Window::begin()).number);
+                self.phases.window(self.for_phase.window.insert(OpenWindow::begin()).number);
                 begun
             }
             PhaseEvent::End { phase, moved, events, mount } => {
@@ -356,7 +356,7 @@ impl Run<'_, '_> {
     }
 
     /// Ends a workload that can no longer be measured.
-    fn end_workload(&mut self, running: &Running, cgroup: &mut Cgroup) -> Result<()> {
+    fn end_workload(&mut self, running: &RunningWorkload, cgroup: &mut Cgroup) -> Result<()> {
         self.for_phase = ForPhase::default();
         cgroup.kill()?;
         match self.children.wait_for(running.pid, KILLING)? {
@@ -379,12 +379,12 @@ pub(super) fn misspoke(problem: String) -> Error {
     Error::Program { program: "the workload".to_owned(), problem, output: String::new() }
 }
 
-fn check_exit(status: ExitStatus, running: &mut Running) -> Result<()> {
+fn check_exit(status: ExitStatus, running: &mut RunningWorkload) -> Result<()> {
     if status.success() { Ok(()) } else { Err(failed(running, ended_how(status))) }
 }
 
 /// Reads what the workload has printed, if its output is its summary.
-fn take_output(running: &mut Running) -> Result<()> {
+fn take_output(running: &mut RunningWorkload) -> Result<()> {
     if let Output::Captured(capture) = &mut running.output
         && !capture.take()?
     {
@@ -393,6 +393,6 @@ fn take_output(running: &mut Running) -> Result<()> {
     Ok(())
 }
 
-fn failed(running: &mut Running, problem: String) -> Error {
+fn failed(running: &mut RunningWorkload, problem: String) -> Error {
     Error::Program { program: running.program.clone(), problem, output: running.output_tail() }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Export<'a> {
 
 /// The caches that nfsd asks. Their directories are in /proc/net/rpc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cache {
+pub(crate) enum NfsdCache {
     /// Maps an address to a domain.
     Address,
     /// Maps a domain and a path to an export.
@@ -44,7 +44,7 @@ pub(crate) enum Cache {
     FileHandle,
 }
 
-impl Cache {
+impl NfsdCache {
     pub(crate) const ALL: [Self; 3] = [Self::Address, Self::Export, Self::FileHandle];
 
     /// Returns the file from which questions are read and to which answers are written.
@@ -60,12 +60,13 @@ impl Cache {
     pub(crate) fn first_entry(self, export: Export<'_>) -> String {
         match self {
             Self::Address => {
-                Line::new().field(b"nfsd").field(b"127.0.0.1").number(NEVER).field(DOMAIN.as_bytes()).end()
+                ChannelLine::new().field(b"nfsd").field(b"127.0.0.1").number(NEVER).field(DOMAIN.as_bytes()).end()
             }
             Self::Export => {
-                export_entry(Line::new().field(DOMAIN.as_bytes()).field(export.path.as_bytes()).number(NEVER)).end()
+                export_entry(ChannelLine::new().field(DOMAIN.as_bytes()).field(export.path.as_bytes()).number(NEVER))
+                    .end()
             }
-            Self::FileHandle => Line::new()
+            Self::FileHandle => ChannelLine::new()
                 .field(DOMAIN.as_bytes())
                 .field(FSID_NUM.as_bytes())
                 .hex(&[0; 4])
@@ -82,15 +83,15 @@ impl Cache {
         let key: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
         Some(match (self, &*key) {
             (Self::Address, [class, address]) => {
-                let line = Line::new().field(class).field(address).number(NEVER);
+                let line = ChannelLine::new().field(class).field(address).number(NEVER);
                 if is_client(address) { line.field(DOMAIN.as_bytes()) } else { line }.end()
             }
             (Self::Export, [domain, path]) => {
-                let line = Line::new().field(domain).field(path).number(NEVER);
+                let line = ChannelLine::new().field(domain).field(path).number(NEVER);
                 if *path == export.path.as_bytes() { export_entry(line) } else { line }.end()
             }
             (Self::FileHandle, [domain, kind, id]) => {
-                let line = Line::new().field(domain).field(kind).hex(id).number(NEVER);
+                let line = ChannelLine::new().field(domain).field(kind).hex(id).number(NEVER);
                 let ours = *kind == FSID_NUM.as_bytes() && *id == [0; 4];
                 if ours { line.field(export.path.as_bytes()) } else { line }.end()
             }
@@ -107,15 +108,15 @@ fn is_client(address: &[u8]) -> bool {
 }
 
 /// Appends flags, anonymous user and group, and the number of the file system.
-fn export_entry(line: Line) -> Line {
+fn export_entry(line: ChannelLine) -> ChannelLine {
     let flags = flag::INSECURE_PORT | flag::ASYNC | flag::NO_SUBTREE_CHECK | flag::FSID;
     line.number(flags.into()).number(65534).number(65534).number(0)
 }
 
 /// A line being composed.
-struct Line(String);
+struct ChannelLine(String);
 
-impl Line {
+impl ChannelLine {
     const fn new() -> Self {
         Self(String::new())
     }
@@ -203,7 +204,7 @@ mod tests {
 
     #[test]
     fn first_entries_are_as_the_kernel_wants_them() {
-        let entries = Cache::ALL.map(|cache| cache.first_entry(EXPORT));
+        let entries = NfsdCache::ALL.map(|cache| cache.first_entry(EXPORT));
         assert_eq!(
             entries,
             [
@@ -217,18 +218,18 @@ mod tests {
     #[test]
     fn questions_about_the_export_get_the_first_entry() {
         let questions: [&[u8]; 3] = [b"nfsd 127.0.0.1\n", b"guest /srv\n", b"guest 1 \\x00000000\n"];
-        for (cache, question) in Cache::ALL.into_iter().zip(questions) {
+        for (cache, question) in NfsdCache::ALL.into_iter().zip(questions) {
             assert_eq!(cache.answer(question, EXPORT), Some(cache.first_entry(EXPORT)));
         }
     }
 
     #[test]
     fn everything_else_is_answered_with_there_is_none() {
-        assert_eq!(Cache::Address.answer(b"nfsd 10.0.0.1\n", EXPORT).unwrap(), "nfsd 10.0.0.1 2147483647\n");
-        assert_eq!(Cache::Export.answer(b"guest /\n", EXPORT).unwrap(), "guest / 2147483647\n");
-        assert_eq!(Cache::Export.answer(b"guest /a\\040b\n", EXPORT).unwrap(), "guest /a\\040b 2147483647\n");
+        assert_eq!(NfsdCache::Address.answer(b"nfsd 10.0.0.1\n", EXPORT).unwrap(), "nfsd 10.0.0.1 2147483647\n");
+        assert_eq!(NfsdCache::Export.answer(b"guest /\n", EXPORT).unwrap(), "guest / 2147483647\n");
+        assert_eq!(NfsdCache::Export.answer(b"guest /a\\040b\n", EXPORT).unwrap(), "guest /a\\040b 2147483647\n");
         assert_eq!(
-            Cache::FileHandle.answer(b"guest 6 \\x0123456789abcdef\n", EXPORT).unwrap(),
+            NfsdCache::FileHandle.answer(b"guest 6 \\x0123456789abcdef\n", EXPORT).unwrap(),
             "guest 6 \\x0123456789abcdef 2147483647\n"
         );
     }
@@ -236,22 +237,22 @@ mod tests {
     #[test]
     fn lines_that_are_no_questions_are_refused() {
         for line in [&b""[..], b"guest\n", b"guest 1 \\x0\n", b"guest 1 \\xzz\n", b"a \\9 c\n"] {
-            assert_eq!(Cache::FileHandle.answer(line, EXPORT), None, "{line:?}");
+            assert_eq!(NfsdCache::FileHandle.answer(line, EXPORT), None, "{line:?}");
         }
     }
 
     proptest! {
         #[test]
         fn fields_are_read_as_written(fields in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..20), 1..6)) {
-            let text = fields.iter().fold(Line::new(), |line, field| line.field(field)).end();
+            let text = fields.iter().fold(ChannelLine::new(), |line, field| line.field(field)).end();
             prop_assert_eq!(split(text.as_bytes()), Some(fields.clone()));
-            let hex = fields.iter().fold(Line::new(), |line, field| line.hex(field)).end();
+            let hex = fields.iter().fold(ChannelLine::new(), |line, field| line.hex(field)).end();
             prop_assert_eq!(split(hex.as_bytes()), Some(fields));
         }
 
         #[test]
         fn any_question_is_survived_and_answers_are_single_lines(line: Vec<u8>) {
-            for cache in Cache::ALL {
+            for cache in NfsdCache::ALL {
                 if let Some(answer) = cache.answer(&line, EXPORT) {
                     prop_assert_eq!(answer.find('\n'), Some(answer.len() - 1));
                 }

@@ -56,7 +56,7 @@ const FIRST_CLIENT_NS: u64 = 1_100_000_000;
 pub(crate) fn bring_up(nfs: &Nfs, link: &Link, steps: &mut Steps) -> Result<Option<bool>> {
     serve(nfs, Ipv4Addr::LOCALHOST, steps)?;
     localio::set(nfs.localio, link)?;
-    mount(&Mount::of(nfs.version, Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST), "alone", steps)
+    mount(&NfsMount::of(nfs.version, Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST), "alone", steps)
 }
 
 /// Starts the server for clients that reach it at `address`.
@@ -91,11 +91,11 @@ pub(crate) fn serve(nfs: &Nfs, address: Ipv4Addr, steps: &mut Steps) -> Result<(
 pub(crate) fn mount_of_server(nfs: &Nfs, node: Node, steps: &mut Steps) -> Result<Option<bool>> {
     mount_with("rpc_pipefs", upcall::PIPES, "rpc_pipefs", "")?;
     let server = Node::server(node.count).address();
-    mount(&Mount::of(nfs.version, server, node.address()), &node.host_name(), steps)
+    mount(&NfsMount::of(nfs.version, server, node.address()), &node.host_name(), steps)
 }
 
 /// Mounts, and makes the first write as `client`.
-fn mount(mount: &Mount, client: &str, steps: &mut Steps) -> Result<Option<bool>> {
+fn mount(mount: &NfsMount, client: &str, steps: &mut Steps) -> Result<Option<bool>> {
     mount_with(&mount.source, MOUNT_POINT, mount.file_system, &mount.options)?;
     steps.ended("nfs mount")?;
     let localio = localio::in_use(MOUNT_POINT, client)?;
@@ -143,13 +143,13 @@ pub(crate) fn versions(shown: &str, version: NfsVersion) -> String {
 
 /// The arguments of mount(2).
 #[derive(Debug, PartialEq, Eq)]
-struct Mount {
+struct NfsMount {
     source: String,
     file_system: &'static str,
     options: String,
 }
 
-impl Mount {
+impl NfsMount {
     /// Returns the arguments that mount `server`'s export on `client`.
     fn of(version: NfsVersion, server: Ipv4Addr, client: Ipv4Addr) -> Self {
         match version {
@@ -209,17 +209,17 @@ mod tests {
     #[test]
     fn mounts_name_version_ports_and_sizes() {
         let own = Ipv4Addr::LOCALHOST;
-        let v42 = Mount::of(NfsVersion::V42, own, own);
+        let v42 = NfsMount::of(NfsVersion::V42, own, own);
         assert_eq!((v42.source.as_str(), v42.file_system), ("127.0.0.1:/", "nfs4"));
         assert_eq!(
             v42.options,
             "vers=4.2,addr=127.0.0.1,clientaddr=127.0.0.1,proto=tcp,port=2049,sec=sys,hard,rsize=1048576,wsize=1048576"
         );
-        let v3 = Mount::of(NfsVersion::V3, own, own);
+        let v3 = NfsMount::of(NfsVersion::V3, own, own);
         assert_eq!((v3.source.as_str(), v3.file_system), ("127.0.0.1:/srv", "nfs"));
         assert!(v3.options.contains("mountport=20048,nolock"), "{}", v3.options);
         let node = Node { number: 2, count: 4 };
-        let of_node = Mount::of(NfsVersion::V42, Node::server(4).address(), node.address());
+        let of_node = NfsMount::of(NfsVersion::V42, Node::server(4).address(), node.address());
         assert_eq!(of_node.source, "192.0.2.1:/");
         assert!(of_node.options.starts_with("vers=4.2,addr=192.0.2.1,clientaddr=192.0.2.3,"), "{}", of_node.options);
     }

@@ -33,7 +33,7 @@ pub(crate) struct Exported {
 /// Returns the reply to one call, without record mark; `None` if `call` is not a call that can be
 /// replied to.
 pub(crate) fn reply(call: &[u8], exported: &Exported) -> Option<Vec<u8>> {
-    let mut call = Reader(call);
+    let mut call = XdrReader(call);
     let number = call.uint()?;
     if call.uint()? != CALL {
         return None;
@@ -103,9 +103,9 @@ pub(crate) fn record_length(mark: [u8; 4]) -> Option<usize> {
 }
 
 /// Decodes XDR.
-struct Reader<'a>(&'a [u8]);
+struct XdrReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> XdrReader<'a> {
     fn uint(&mut self) -> Option<u32> {
         let (number, rest) = self.0.split_first_chunk()?;
         self.0 = rest;

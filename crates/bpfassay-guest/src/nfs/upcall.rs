@@ -19,7 +19,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::channel::{Cache, Export};
+use super::channel::{Export, NfsdCache};
 use crate::{
     agent_link::{self, wait_readable},
     error::{Error, Result},
@@ -49,7 +49,7 @@ pub(crate) fn start(export: Export<'static>) -> Result<()> {
 
 struct Server {
     export: Export<'static>,
-    channels: Vec<(Cache, File)>,
+    channels: Vec<(NfsdCache, File)>,
     directory: OwnedFd,
     pipe: Option<File>,
 }
@@ -57,7 +57,7 @@ struct Server {
 impl Server {
     fn new(export: Export<'static>) -> Result<Self> {
         let mut channels = Vec::new();
-        for cache in Cache::ALL {
+        for cache in NfsdCache::ALL {
             let path = cache.channel();
             let mut channel =
                 OpenOptions::new().read(true).write(true).open(path).map_err(Error::file("open", path))?;
@@ -115,7 +115,7 @@ impl Server {
     }
 }
 
-fn answer_question(cache: Cache, channel: &mut File, export: Export<'_>) -> Result<()> {
+fn answer_question(cache: NfsdCache, channel: &mut File, export: Export<'_>) -> Result<()> {
     let path = cache.channel();
     let mut question = [0; MAX_QUESTION];
     let length = match channel.read(&mut question) {

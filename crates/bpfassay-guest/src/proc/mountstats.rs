@@ -12,7 +12,7 @@ const PATH: &str = "/proc/self/mountstats";
 
 /// The counters of one mount.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Counters {
+pub(crate) struct MountCounters {
     /// Values of the line `bytes:`.
     pub bytes: MountStats,
     /// Calls sent to the server, by procedure ("READ").
@@ -21,13 +21,13 @@ pub(crate) struct Counters {
 
 /// Returns the counters of the mount at `path`; `None` if the mount keeps none because it is not
 /// NFS.
-pub(crate) fn read(path: &str) -> Result<Option<Counters>> {
+pub(crate) fn read(path: &str) -> Result<Option<MountCounters>> {
     let text = fs::read_to_string(PATH).map_err(Error::file("read", PATH))?;
     find(&text, path)
 }
 
 /// Returns the counters of the last (topmost) mount at `path` in `text`.
-pub(crate) fn find(text: &str, path: &str) -> Result<Option<Counters>> {
+pub(crate) fn find(text: &str, path: &str) -> Result<Option<MountCounters>> {
     let marker = " mounted on ";
     let at_path = |(start, _): &(usize, &str)| {
         let line = text[start + marker.len()..].lines().next().unwrap_or_default();
@@ -62,7 +62,7 @@ pub(crate) fn find(text: &str, path: &str) -> Result<Option<Counters>> {
             Some((name.to_owned(), numbers.split_whitespace().next()?.parse().ok()?))
         })
         .collect();
-    Ok(Some(Counters { bytes, calls }))
+    Ok(Some(MountCounters { bytes, calls }))
 }
 
 #[cfg(test)]

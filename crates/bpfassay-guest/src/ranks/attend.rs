@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::wire::{self, Ended, Request};
+use super::wire::{self, RankEnded, RankRequest};
 use crate::power_off;
 
 /// First argument of a process that attends.
@@ -55,8 +55,8 @@ fn attend(listener: TcpListener) -> Result<(), String> {
     let held = |error: io::Error| format!("the first node does not hold this one: {error}");
     let (mut holder, _) = listener.accept().map_err(held)?;
     match wire::receive(&holder).map_err(held)? {
-        Request::Hold => {}
-        Request::Run(command) => return Err(format!("a launcher that no agent has started requests `{command}`")),
+        RankRequest::Hold => {}
+        RankRequest::Run(command) => return Err(format!("a launcher that no agent has started requests `{command}`")),
     }
     let (progress, ended) = channel();
     thread::spawn(move || {
@@ -98,8 +98,8 @@ fn check(progress: &Receiver<Progress>) -> Result<(), String> {
 /// Runs what `stream` requests.
 fn serve(mut stream: TcpStream, progress: &Sender<Progress>) {
     let command = match wire::receive(&stream) {
-        Ok(Request::Run(command)) => command,
-        Ok(Request::Hold) => return power_off::say("a second agent holds this node"),
+        Ok(RankRequest::Run(command)) => command,
+        Ok(RankRequest::Hold) => return power_off::say("a second agent holds this node"),
         Err(error) => return power_off::say(&format!("a request of the launcher cannot be read: {error}")),
     };
     // The receiver lives as long as this process.
@@ -107,7 +107,7 @@ fn serve(mut stream: TcpStream, progress: &Sender<Progress>) {
     let status = run(&command);
     let _ = progress.send(Progress::Ended(status));
     // The launcher may have ended.
-    let _ = wire::send(&mut stream, &Ended { status });
+    let _ = wire::send(&mut stream, &RankEnded { status });
 }
 
 /// Runs `command`, whose words are split as in a shell, and returns the exit status.
@@ -148,7 +148,7 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let attending = thread::spawn(move || attend(listener));
-        let holder = wire::connect(address, &Request::Hold).unwrap();
+        let holder = wire::connect(address, &RankRequest::Hold).unwrap();
         with(address);
         drop(holder);
         attending.join().unwrap()
@@ -191,7 +191,7 @@ mod tests {
     fn a_command_that_ends_a_little_later_than_its_launcher_is_waited_for() {
         let ended = attended(|address| {
             let command = words(&["sleep", "1"]);
-            let begun = wire::connect(address, &Request::Run(command.join(" "))).unwrap();
+            let begun = wire::connect(address, &RankRequest::Run(command.join(" "))).unwrap();
             // The command has begun by the time that the node is no longer held.
             thread::sleep(Duration::from_millis(500));
             drop(begun);

@@ -54,7 +54,7 @@ pub(crate) fn hold(first: Node) -> Result<Vec<TcpStream>> {
     let others = Node::all(first.count).filter(|node| !node.is_first());
     others
         .map(|node| {
-            wire::connect((node.address(), wire::PORT).into(), &wire::Request::Hold)
+            wire::connect((node.address(), wire::PORT).into(), &wire::RankRequest::Hold)
                 .map_err(Error::system(format!("reach {} for its ranks", node.name())))
         })
         .collect()

@@ -60,7 +60,7 @@ impl Part {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_protocol::job::Summary;
+    use bpfassay_protocol::job::SummarySource;
 
     use super::*;
 
@@ -68,7 +68,7 @@ mod tests {
         Workload {
             program,
             arguments: Vec::new(),
-            summary: Summary::File,
+            summary: SummarySource::File,
             control: false,
             deadline_ms: None,
             neighbour: false,

@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr, process::ExitCode};
 
 use bpfassay_protocol::job_nodes::Node;
 
-use super::wire::{self, Ended, PORT, Request};
+use super::wire::{self, PORT, RankEnded, RankRequest};
 use crate::power_off;
 
 /// First argument of such a process.
@@ -34,8 +34,8 @@ pub(super) fn main(host: &str, command: &[String]) -> ExitCode {
 /// # Errors
 /// No process attends on the node, or the end of the command is not reported.
 pub(super) fn run(address: SocketAddr, command: &[String]) -> io::Result<u8> {
-    let stream = wire::connect(address, &Request::Run(command.join(" ")))?;
-    Ok(wire::receive::<Ended>(&stream)?.status)
+    let stream = wire::connect(address, &RankRequest::Run(command.join(" ")))?;
+    Ok(wire::receive::<RankEnded>(&stream)?.status)
 }
 
 /// Returns the node with this host name or address.

@@ -22,17 +22,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The first line of a connection.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Request {
+pub(super) enum RankRequest {
     /// Attend until this connection is closed.
     Hold,
     /// Run this command, as rsh(1) joins its words, and report its end.
     Run(String),
 }
 
-/// The answer to [`Request::Run`].
+/// The answer to [`RankRequest::Run`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Ended {
+pub(super) struct RankEnded {
     /// The command's exit status, as in shells: 127 if the command could not be started, 128 plus
     /// the number of a signal that ended it.
     pub(super) status: u8,
@@ -42,7 +42,7 @@ pub(super) struct Ended {
 ///
 /// # Errors
 /// Nothing accepts the connection in time.
-pub(super) fn connect(address: SocketAddr, request: &Request) -> io::Result<TcpStream> {
+pub(super) fn connect(address: SocketAddr, request: &RankRequest) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     send(&mut stream, request)?;
     Ok(stream)

@@ -14,9 +14,9 @@ use super::{objects, processes, sources, state_comparison::Facts};
 
 /// Facts by the name of their source.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Kept(BTreeMap<&'static str, BTreeMap<String, String>>);
+pub(crate) struct KeptFacts(BTreeMap<&'static str, BTreeMap<String, String>>);
 
-impl Kept {
+impl KeptFacts {
     /// Returns the facts of a process that is kept, and of the objects that it holds now.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Kept {
     }
 }
 
-impl FromIterator<Self> for Kept {
+impl FromIterator<Self> for KeptFacts {
     fn from_iter<I: IntoIterator<Item = Self>>(parts: I) -> Self {
         let mut all = Self::default();
         for (what, facts) in parts.into_iter().flat_map(|part| part.0) {
@@ -127,19 +127,20 @@ mod tests {
     fn exactly_what_is_kept_is_expected_beside_what_was_there() {
         let facts =
             |of: &[&str]| of.iter().map(|name| ((*name).to_owned(), "x".to_owned())).collect::<BTreeMap<_, _>>();
-        let kept = |what, of: &[&str]| Kept(BTreeMap::from([(what, facts(of))]));
-        let all: Kept = [kept("processes", &["process 7"]), kept("processes", &["process 9"])].into_iter().collect();
+        let kept = |what, of: &[&str]| KeptFacts(BTreeMap::from([(what, facts(of))]));
+        let all: KeptFacts =
+            [kept("processes", &["process 7"]), kept("processes", &["process 9"])].into_iter().collect();
         let before = Ok(facts(&["process 1"]));
         assert_eq!(*all.with("processes", &before), Ok(facts(&["process 1", "process 7", "process 9"])));
         assert_eq!(*all.with("mounts", &before), before);
-        assert_eq!(*Kept::default().with("processes", &before), before);
+        assert_eq!(*KeptFacts::default().with("processes", &before), before);
         let unreadable = Err("no such file".to_owned());
         assert_eq!(*all.with("processes", &unreadable), unreadable);
     }
 
     #[test]
     fn this_process_could_be_kept() {
-        let kept = Kept::of_process(rustix::process::getpid()).unwrap();
+        let kept = KeptFacts::of_process(rustix::process::getpid()).unwrap();
         assert_eq!(kept.0[sources::PROCESSES].len(), 1);
         programs_of(rustix::process::getpid()).unwrap();
     }

@@ -14,9 +14,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use self::kept::{Kept, programs_of};
+pub(crate) use self::kept::{KeptFacts, programs_of};
 use self::{
-    sources::{SOURCES, Source, Stage},
+    sources::{CheckTime, SOURCES, StateSource},
     state_comparison::{Facts, bounded, compare},
 };
 use crate::{children::Children, environment::Environment, error::Result};
@@ -37,13 +37,13 @@ const SELDOM: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     /// Each source that applies to this machine, with its values.
-    before: Vec<(&'static Source, Facts)>,
+    before: Vec<(&'static StateSource, Facts)>,
 }
 
 impl Snapshot {
     /// Reads the present state, before the first run.
     pub(crate) fn take(environment: &Environment) -> Self {
-        let applies = |source: &&Source| environment.is_guest() || source.on_running_systems;
+        let applies = |source: &&StateSource| environment.is_guest() || source.on_running_systems;
         Self { before: SOURCES.iter().filter(applies).map(|source| (source, (source.read)(environment))).collect() }
     }
 
@@ -55,7 +55,7 @@ impl Snapshot {
     /// Processes that exited cannot be reaped.
     pub(crate) fn differences(
         &self,
-        kept: &Kept,
+        kept: &KeptFacts,
         environment: &Environment,
         children: &mut Children,
     ) -> Result<Vec<String>> {
@@ -71,9 +71,9 @@ impl Snapshot {
         }
     }
 
-    fn now(&self, kept: &Kept, environment: &Environment) -> Vec<String> {
+    fn now(&self, kept: &KeptFacts, environment: &Environment) -> Vec<String> {
         let mut differences = Vec::new();
-        for stage in [Stage::Kernel, Stage::FileSystem] {
+        for stage in [CheckTime::Kernel, CheckTime::FileSystem] {
             for (source, before) in self.before.iter().filter(|(source, _)| source.stage == stage) {
                 let expected = kept.with(source.what, before);
                 compare(source.what, source.tolerance, &expected, &(source.read)(environment), &mut differences);
@@ -98,7 +98,7 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), SOURCES.len());
-        for stage in [Stage::Kernel, Stage::FileSystem] {
+        for stage in [CheckTime::Kernel, CheckTime::FileSystem] {
             assert!(SOURCES.iter().any(|source| source.stage == stage && source.on_running_systems));
         }
     }

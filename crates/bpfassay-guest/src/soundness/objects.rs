@@ -9,7 +9,7 @@ use std::{
 use bpfassay_protocol::with_causes;
 
 use super::state_comparison::Facts;
-use crate::bpf::{self, Kind};
+use crate::bpf::{self, ObjectKind};
 
 /// Files of tracefs that list, one per line, what was created, enabled or chosen, and the name for
 /// one entry. An event with a trigger counts as enabled (`__ftrace_event_enable_disable`,
@@ -48,7 +48,7 @@ const VALUES: [&str; 10] = [
 /// Returns programs, maps and links, with their ids in the names.
 pub(super) fn bpf() -> Facts {
     let ids = |kind| bpf::ids(kind).map_err(|error| with_causes(&error));
-    let mut facts = programs_and_maps(ids(Kind::Program)?, ids(Kind::Map)?)?;
+    let mut facts = programs_and_maps(ids(ObjectKind::Program)?, ids(ObjectKind::Map)?)?;
     let links = bpf::links().map_err(|error| with_causes(&error))?.unwrap_or_default();
     facts.extend(links.into_iter().map(|id| (format!("link {id}"), String::new())));
     Ok(facts)
@@ -57,7 +57,7 @@ pub(super) fn bpf() -> Facts {
 /// Returns the programs and maps with these ids.
 pub(super) fn programs_and_maps(programs: BTreeSet<u32>, maps: BTreeSet<u32>) -> Facts {
     let mut facts = BTreeMap::new();
-    for (kind, what, ids) in [(Kind::Program, "program", programs), (Kind::Map, "map", maps)] {
+    for (kind, what, ids) in [(ObjectKind::Program, "program", programs), (ObjectKind::Map, "map", maps)] {
         let objects = bpf::objects(kind, ids).map_err(|error| with_causes(&error))?;
         facts.extend(objects.into_iter().map(|object| (format!("{what} {}", object.id), object.name)));
     }

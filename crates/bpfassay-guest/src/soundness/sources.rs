@@ -17,7 +17,7 @@ use crate::{
 
 /// When a source is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum CheckTime {
     /// Checked first: sources that need the kernel only.
     Kernel,
     /// Checked if those are unchanged: sources that access the file system under test.
@@ -26,10 +26,10 @@ pub(crate) enum Stage {
 
 /// A part of the system's state that must be the same after a tool as before the first run.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct StateSource {
     /// The beginning of a message about the source.
     pub what: &'static str,
-    pub stage: Stage,
+    pub stage: CheckTime,
     /// Whether this program alone changes the source, even on a running system.
     pub on_running_systems: bool,
     pub tolerance: Tolerance,
@@ -45,40 +45,40 @@ const MIB: u64 = 1 << 20;
 
 /// The sources. The tolerances allow for what a guest's kernel changes by itself, and for what
 /// tools and workloads can leave (caches, temporary files of an interpreter).
-pub(crate) const SOURCES: &[Source] = &[
-    source("the file system under test", Stage::Kernel, true, Tolerance::None, under_test),
-    source("mounts", Stage::Kernel, false, Tolerance::None, mounts),
-    source("cgroups", Stage::Kernel, true, Tolerance::None, cgroups),
-    source(PROCESSES, Stage::Kernel, false, Tolerance::None, |_| processes::user()),
-    source("the agent", Stage::Kernel, false, Tolerance::None, |_| processes::inherited()),
-    source(BPF_OBJECTS, Stage::Kernel, false, Tolerance::None, |_| objects::bpf()),
-    source("tracing", Stage::Kernel, false, Tolerance::None, |_| objects::tracefs()),
-    source("kprobes", Stage::Kernel, false, Tolerance::None, |_| objects::kprobes()),
-    source("modules", Stage::Kernel, false, Tolerance::None, |_| modules()),
-    source("the clock", Stage::Kernel, false, Tolerance::Within(20_000_000), |_| clocks::offset()),
-    source("the clock's speed", Stage::Kernel, false, Tolerance::None, |_| clocks::speed()),
-    source("settings", Stage::Kernel, false, Tolerance::None, |_| settings()),
-    source("network interfaces", Stage::Kernel, false, Tolerance::None, |_| interfaces()),
-    source("the NFS server", Stage::Kernel, false, Tolerance::None, |_| server()),
-    source("free space in MiB", Stage::Kernel, false, Tolerance::AtMostLower(48), |_| {
+pub(crate) const SOURCES: &[StateSource] = &[
+    source("the file system under test", CheckTime::Kernel, true, Tolerance::None, under_test),
+    source("mounts", CheckTime::Kernel, false, Tolerance::None, mounts),
+    source("cgroups", CheckTime::Kernel, true, Tolerance::None, cgroups),
+    source(PROCESSES, CheckTime::Kernel, false, Tolerance::None, |_| processes::user()),
+    source("the agent", CheckTime::Kernel, false, Tolerance::None, |_| processes::inherited()),
+    source(BPF_OBJECTS, CheckTime::Kernel, false, Tolerance::None, |_| objects::bpf()),
+    source("tracing", CheckTime::Kernel, false, Tolerance::None, |_| objects::tracefs()),
+    source("kprobes", CheckTime::Kernel, false, Tolerance::None, |_| objects::kprobes()),
+    source("modules", CheckTime::Kernel, false, Tolerance::None, |_| modules()),
+    source("the clock", CheckTime::Kernel, false, Tolerance::Within(20_000_000), |_| clocks::offset()),
+    source("the clock's speed", CheckTime::Kernel, false, Tolerance::None, |_| clocks::speed()),
+    source("settings", CheckTime::Kernel, false, Tolerance::None, |_| settings()),
+    source("network interfaces", CheckTime::Kernel, false, Tolerance::None, |_| interfaces()),
+    source("the NFS server", CheckTime::Kernel, false, Tolerance::None, |_| server()),
+    source("free space in MiB", CheckTime::Kernel, false, Tolerance::AtMostLower(48), |_| {
         space(&["/", "/tmp", "/dev/shm"])
     }),
-    source("free space of /run in MiB", Stage::Kernel, false, Tolerance::AtMostLower(32), |_| space(&["/run"])),
-    source("memory in MiB", Stage::Kernel, false, Tolerance::AtMostLower(192), |_| memory()),
-    source("free space under test in MiB", Stage::FileSystem, false, Tolerance::AtMostLower(4), |environment| {
+    source("free space of /run in MiB", CheckTime::Kernel, false, Tolerance::AtMostLower(32), |_| space(&["/run"])),
+    source("memory in MiB", CheckTime::Kernel, false, Tolerance::AtMostLower(192), |_| memory()),
+    source("free space under test in MiB", CheckTime::FileSystem, false, Tolerance::AtMostLower(4), |environment| {
         space(&[&environment.mount])
     }),
-    source("a file under test", Stage::FileSystem, true, Tolerance::None, trial),
+    source("a file under test", CheckTime::FileSystem, true, Tolerance::None, trial),
 ];
 
 const fn source(
     what: &'static str,
-    stage: Stage,
+    stage: CheckTime,
     on_running_systems: bool,
     tolerance: Tolerance,
     read: fn(&Environment) -> Facts,
-) -> Source {
-    Source { what, stage, on_running_systems, tolerance, read }
+) -> StateSource {
+    StateSource { what, stage, on_running_systems, tolerance, read }
 }
 
 fn text(path: impl AsRef<Path>) -> Result<String, String> {

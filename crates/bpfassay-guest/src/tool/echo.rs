@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Running, WITHIN_REPORT};
+use super::{RunningTool, WITHIN_REPORT};
 use crate::error::{Error, Result};
 
 /// How long a tool can print without a pause, while no workload acts, before its output is
@@ -19,7 +19,7 @@ const ENDLESS: Duration = Duration::from_secs(2);
 /// The smallest number of whole lines for a verdict.
 const LEAST: usize = 10;
 
-impl Running {
+impl RunningTool {
     /// Waits for `time` while no workload acts, and keeps the tool's output in the meantime.
     ///
     /// # Errors

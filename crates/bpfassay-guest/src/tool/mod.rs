@@ -30,13 +30,13 @@ use rustix::{
 };
 
 use self::{
-    strangers::Held,
+    strangers::HeldIds,
     tool_output::{Output, ReadyPattern, Streams},
     traces::Traces,
 };
 use crate::{
     agent_link::wait_readable,
-    bpf::{self, Kind},
+    bpf::{self, ObjectKind},
     cgroup::Cgroup,
     children::{Children, ended_how, pid_of},
     environment::Environment,
@@ -65,13 +65,13 @@ const FREEING: Duration = Duration::from_secs(5);
 const MAX_PROCESSES: u32 = 1000;
 
 /// The outcome of an attempt to start a tool.
-pub(crate) enum Started {
-    Ready(Box<Running>),
+pub(crate) enum ToolStart {
+    Ready(Box<RunningTool>),
     /// The tool ended, or was not ready in time.
     Refused(Refusal),
 }
 
-pub(crate) struct Running {
+pub(crate) struct RunningTool {
     tool: Tool,
     pid: Pid,
     cgroup: Cgroup,
@@ -88,7 +88,7 @@ pub(crate) struct Running {
     statistics: Option<OwnedFd>,
 }
 
-impl Running {
+impl RunningTool {
     /// Starts `tool_job` in a cgroup named `name` at `environment` and waits until it is ready. If
     /// `statistics`, the kernel keeps statistics of programs in the meantime.
     pub(crate) fn start(
@@ -96,7 +96,7 @@ impl Running {
         (environment, name): (&Environment, &str),
         statistics: bool,
         children: &mut Children,
-    ) -> Result<Started> {
+    ) -> Result<ToolStart> {
         let program = tool.command.first().ok_or_else(|| Error::Order("a tool without a command".to_owned()))?;
         let wrong = |error: regex_lite::Error| {
             Error::Order(format!("the pattern of the line of readiness is not a regular expression: {error}"))
@@ -154,14 +154,14 @@ impl Running {
             tool: tool.clone(),
         };
         match running.wait_until_ready(named.as_ref(), children) {
-            Ok(None) => Ok(Started::Ready(Box::new(running))),
+            Ok(None) => Ok(ToolStart::Ready(Box::new(running))),
             Ok(Some(message)) => {
                 let refusal = running.output.refusal();
                 running.end(children)?;
                 if let Some(refusal) = refusal {
-                    return Ok(Started::Refused(refusal));
+                    return Ok(ToolStart::Refused(refusal));
                 }
-                Ok(Started::Refused(Refusal::new(Step::Load, message)))
+                Ok(ToolStart::Refused(Refusal::new(Step::Load, message)))
             }
             Err(error) => {
                 running.end(children)?;
@@ -253,8 +253,8 @@ impl Running {
     }
 
     /// Returns the objects that processes outside the tool's cgroup hold.
-    fn others(&self) -> Result<Held> {
-        Held::by_all_but(&self.cgroup.processes()?)
+    fn others(&self) -> Result<HeldIds> {
+        HeldIds::by_all_but(&self.cgroup.processes()?)
     }
 
     /// Updates `programs`, names by id, with the programs that the tool has made.
@@ -262,7 +262,8 @@ impl Running {
         let ids = self.programs()?;
         programs.retain(|id, _| ids.contains(id));
         let new = ids.into_iter().filter(|id| !programs.contains_key(id)).collect::<Vec<_>>();
-        programs.extend(bpf::objects(Kind::Program, new)?.into_iter().map(|BpfObject { id, name, .. }| (id, name)));
+        programs
+            .extend(bpf::objects(ObjectKind::Program, new)?.into_iter().map(|BpfObject { id, name, .. }| (id, name)));
         Ok(())
     }
 
@@ -275,8 +276,8 @@ impl Running {
     fn note_ready(&mut self) -> Result<()> {
         self.figures.ready_ns = nanoseconds(self.started.elapsed());
         let now = self.traces()?;
-        self.figures.programs = bpf::objects(Kind::Program, now.programs_since(&self.before))?;
-        self.figures.maps = bpf::objects(Kind::Map, now.maps_since(&self.before))?;
+        self.figures.programs = bpf::objects(ObjectKind::Program, now.programs_since(&self.before))?;
+        self.figures.maps = bpf::objects(ObjectKind::Map, now.maps_since(&self.before))?;
         self.figures.links = now.links_since(&self.before);
         self.figures.resident_bytes[0] = tool_processes::resident(&self.cgroup)?;
         self.figures.processor_us.ready = tool_processes::processor_us(&self.cgroup)?;
@@ -473,7 +474,7 @@ impl Running {
             let mut now = Traces::now()?;
             if self.is_shared {
                 // None of the tool's processes is left.
-                now = now.without(&Held::by_all_but(&[])?, &self.before);
+                now = now.without(&HeldIds::by_all_but(&[])?, &self.before);
             }
             self.figures.left_behind = now.left_since(&self.before)?;
             if self.figures.left_behind.is_nothing() || Instant::now() >= deadline {

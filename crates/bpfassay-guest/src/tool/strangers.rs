@@ -11,13 +11,13 @@ use crate::error::{Error, Result};
 
 /// Ids of BPF objects that are held by descriptors.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct HeldIds {
     pub(super) programs: BTreeSet<u32>,
     pub(super) maps: BTreeSet<u32>,
     pub(super) links: BTreeSet<u32>,
 }
 
-impl Held {
+impl HeldIds {
     /// Returns what all processes but `own` hold now. A process that exits meanwhile holds nothing.
     ///
     /// # Errors
@@ -68,18 +68,18 @@ mod tests {
 
     #[test]
     fn a_link_is_held_with_its_program() {
-        let mut held = Held::default();
+        let mut held = HeldIds::default();
         held.add(
             "pos:\t0\nflags:\t02000000\nmnt_id:\t15\nlink_type:\ttracing\nlink_id:\t4\nprog_tag:\t0\nprog_id:\t21\n",
         );
         held.add("map_type:\t5\nmemlock:\t81920\nmap_id:\t3\nfrozen:\t0\n");
         held.add("pos:\t0\nmap_id:\tmany\n");
-        let expected = Held { programs: [21].into(), maps: [3].into(), links: [4].into() };
+        let expected = HeldIds { programs: [21].into(), maps: [3].into(), links: [4].into() };
         assert_eq!(held, expected);
     }
 
     #[test]
     fn processes_are_looked_at_whatever_becomes_of_them() {
-        Held::by_all_but(&[rustix::process::getpid()]).unwrap();
+        HeldIds::by_all_but(&[rustix::process::getpid()]).unwrap();
     }
 }

@@ -6,9 +6,9 @@ use std::{collections::BTreeSet, fs};
 
 use bpfassay_protocol::tool_job::{BpfObject, LeftBehind};
 
-use super::strangers::Held;
+use super::strangers::HeldIds;
 use crate::{
-    bpf::{self, Kind},
+    bpf::{self, ObjectKind},
     error::Result,
 };
 
@@ -30,15 +30,15 @@ impl Traces {
         // A kernel without tracefs has no probe events.
         let events = EVENTS.iter().filter_map(|path| fs::read_to_string(path).ok());
         Ok(Self {
-            programs: bpf::ids(Kind::Program)?,
-            maps: bpf::ids(Kind::Map)?,
+            programs: bpf::ids(ObjectKind::Program)?,
+            maps: bpf::ids(ObjectKind::Map)?,
             links: bpf::links()?,
             events: events.flat_map(|text| text.lines().map(name_of).collect::<Vec<_>>()).collect(),
         })
     }
 
     /// Removes what `others` hold, except objects that existed `before`.
-    pub(super) fn without(mut self, others: &Held, before: &Self) -> Self {
+    pub(super) fn without(mut self, others: &HeldIds, before: &Self) -> Self {
         self.programs.retain(|id| before.programs.contains(id) || !others.programs.contains(id));
         self.maps.retain(|id| before.maps.contains(id) || !others.maps.contains(id));
         if let (Some(links), Some(before)) = (&mut self.links, &before.links) {
@@ -50,7 +50,7 @@ impl Traces {
     /// Returns the programs that exist now and are not in `self`. This is faster than
     /// [`Traces::now`], for frequent calls.
     pub(super) fn new_programs(&self) -> Result<BTreeSet<u32>> {
-        let mut now = bpf::ids(Kind::Program)?;
+        let mut now = bpf::ids(ObjectKind::Program)?;
         now.retain(|id| !self.programs.contains(id));
         Ok(now)
     }
@@ -82,8 +82,8 @@ impl Traces {
     pub(super) fn left_since(&self, before: &Self) -> Result<LeftBehind> {
         let names = |objects: Vec<BpfObject>| objects.into_iter().map(|object| object.name).collect();
         Ok(LeftBehind {
-            programs: names(bpf::objects(Kind::Program, self.programs_since(before))?),
-            maps: names(bpf::objects(Kind::Map, self.maps_since(before))?),
+            programs: names(bpf::objects(ObjectKind::Program, self.programs_since(before))?),
+            maps: names(bpf::objects(ObjectKind::Map, self.maps_since(before))?),
             links: self.links_since(before),
             events: self.events.difference(&before.events).cloned().collect(),
         })
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn what_others_hold_is_not_the_tool_s() {
         let before = traces(&[1, 2], Some(&[7]), &[]);
-        let others = Held { programs: [2, 3].into(), links: [8].into(), ..Held::default() };
+        let others = HeldIds { programs: [2, 3].into(), links: [8].into(), ..HeldIds::default() };
         let after = traces(&[2, 3, 4], Some(&[7, 8, 9]), &[]).without(&others, &before);
         assert_eq!(after.programs_since(&before).collect::<Vec<_>>(), [4]);
         assert_eq!(after.links_since(&before), Some(1));

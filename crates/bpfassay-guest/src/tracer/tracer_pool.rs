@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, fs::File};
 
 use bpfassay_protocol::job::RunSpec;
 
-use super::{Periodic, Process, Remains, Started, Tracer, arguments};
-use crate::{children::Children, environment::Environment, error::Result, soundness::Kept};
+use super::{Periodic, Process, Remains, TracerProcess, TracerStart, arguments};
+use crate::{children::Children, environment::Environment, error::Result, soundness::KeptFacts};
 
 /// Most tracers that are kept at once. The memory that they hold is not available to runs.
 const MOST: usize = 12;
@@ -17,7 +17,7 @@ const MOST: usize = 12;
 pub(crate) struct Pool {
     /// The number of runs to come, by the tracer's arguments.
     to_come: BTreeMap<Vec<String>, usize>,
-    kept: Vec<(Process, Kept)>,
+    kept: Vec<(Process, KeptFacts)>,
 }
 
 impl Pool {
@@ -39,7 +39,7 @@ impl Pool {
         stderr: impl FnOnce() -> Result<File>,
         children: &mut Children,
         notes: &mut Vec<String>,
-    ) -> Result<Started> {
+    ) -> Result<TracerStart> {
         let arguments = arguments(spec, environment);
         if !may_be_kept(spec) {
             return Process::start(arguments, false, environment, stderr()?, children)?.attached(children);
@@ -77,14 +77,14 @@ impl Pool {
     }
 
     /// Detaches `tracer`, and ends it unless a run to come can use it.
-    pub(crate) fn stop(&mut self, tracer: Tracer, children: &mut Children) -> Result<Remains> {
+    pub(crate) fn stop(&mut self, tracer: TracerProcess, children: &mut Children) -> Result<Remains> {
         let arguments = &tracer.process.arguments;
         if !tracer.process.keeps_loaded || self.to_come.get(arguments).is_none_or(|runs| *runs == 0) {
             return tracer.stop(children);
         }
         let (mut remains, process) = tracer.detach(children)?;
         if let Some(process) = process {
-            match Kept::of_process(process.pid) {
+            match KeptFacts::of_process(process.pid) {
                 Ok(facts) => self.kept.push((process, facts)),
                 Err(problem) => {
                     remains.notes.push(format!("the tracer does not stay loaded: {problem}"));
@@ -96,7 +96,7 @@ impl Pool {
     }
 
     /// Returns the facts of all kept tracers, which are allowed to exist between runs.
-    pub(crate) fn kept(&self) -> Kept {
+    pub(crate) fn kept(&self) -> KeptFacts {
         self.kept.iter().map(|(_, kept)| kept.clone()).collect()
     }
 
@@ -170,13 +170,13 @@ test $attached = 0 || echo "$ended"
             let stderr = || Ok(tempfile::tempfile().unwrap());
             let started = self.pool.start(spec, &self.environment, stderr, &mut self.children, &mut notes);
             match started.unwrap() {
-                Started::Attached(tracer) => {
+                TracerStart::Attached(tracer) => {
                     let remains = self.pool.stop(*tracer, &mut self.children).unwrap();
                     assert!(remains.ended.is_some(), "{:?}", remains.notes);
                     notes.extend(remains.notes);
                     Some(notes)
                 }
-                Started::Refused(_) => None,
+                TracerStart::Refused(_) => None,
             }
         }
 

@@ -14,7 +14,7 @@ use std::{
 use bpfassay_protocol::{
     PROTOCOL_VERSION,
     frame::Decoder,
-    job::{FileSystem, Job, Program, RunSpec, Scheduling, Summary, Task, Workload},
+    job::{FileSystem, Job, Program, RunSpec, Scheduling, SummarySource, Task, Workload},
     message::{GuestMessage, RunOutcome},
 };
 
@@ -66,7 +66,7 @@ impl Stage {
             workload: Workload {
                 program: Program::Path { path: "/bin/sh".to_owned() },
                 arguments: vec!["-c".to_owned(), script.clone()],
-                summary: Summary::Output,
+                summary: SummarySource::Output,
                 control: false,
                 deadline_ms: Some(600_000),
                 neighbour: false,

@@ -4,7 +4,7 @@ use bpfassay_protocol::source::{LineRecord, Transfer};
 use proptest::prelude::*;
 
 use super::*;
-use crate::Block;
+use crate::BlockExecutions;
 
 const CODE: u64 = 0xffff_ffff_c000_0000;
 const OTHER: u64 = 0xffff_ffff_c000_1000;
@@ -64,7 +64,8 @@ fn symbols(programs: Vec<ProgramCode>) -> Symbols {
 /// 10 calls. 4 of them take the branch that skips line 12. The other function skips the inlined
 /// line in all calls but one.
 fn window() -> Window {
-    let block = |address, bytes, executions| Block { address, instructions: 1, bytes, executions, misses: None };
+    let block =
+        |address, bytes, executions| BlockExecutions { address, instructions: 1, bytes, executions, misses: None };
     let blocks = vec![
         block(CODE, 0x18, 10),
         block(CODE + 0x18, 0x8, 6),
@@ -177,7 +178,7 @@ fn executions_that_contradict_each_other_tell_nothing_of_branches() {
 #[test]
 fn the_first_line_of_a_function_that_a_tail_call_enters_behind_its_prologue_ran() {
     let mut window = window();
-    window.blocks[0] = Block { address: CODE + 8, bytes: 0x10, ..window.blocks[0] };
+    window.blocks[0] = BlockExecutions { address: CODE + 8, bytes: 0x10, ..window.blocks[0] };
     let mut coverage = Coverage::default();
     coverage.source(known(7, table()));
     coverage.symbols(&symbols(vec![code(7, true)]));
@@ -245,7 +246,7 @@ proptest! {
             instructions,
             ..table()
         };
-        let block = |&(address, bytes, executions): &(u64, u64, u64)| Block { address: CODE + address, instructions: 1, bytes, executions, misses: None };
+        let block = |&(address, bytes, executions): &(u64, u64, u64)| BlockExecutions { address: CODE + address, instructions: 1, bytes, executions, misses: None };
         let blocks = blocks.iter().map(block).collect();
         let window = Window { number: 1, user: Vec::new(), user_misses: None, uncounted: 0, blocks };
         let mut coverage = Coverage::default();

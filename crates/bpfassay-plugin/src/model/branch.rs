@@ -8,7 +8,7 @@ const MOST: u32 = 1 << 20;
 /// The kind of a block's last instruction, as far as prediction matters. A direct target is
 /// included to detect an exception before the instruction: the next block is then a different one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Ending {
+pub(crate) enum BlockEnding {
     /// Not predicted: a direct jump, no branch, or an entry into or exit from the kernel.
     Other,
     /// A conditional branch.
@@ -62,24 +62,24 @@ impl Predictor {
 
     /// Records that the guest went to `next` after the instruction `ending` at `address`; `behind`
     /// is the address after the instruction. Returns whether that was mispredicted.
-    pub(crate) fn is_mispredicted(&mut self, ending: Ending, address: u64, behind: u64, next: u64) -> bool {
+    pub(crate) fn is_mispredicted(&mut self, ending: BlockEnding, address: u64, behind: u64, next: u64) -> bool {
         match ending {
-            Ending::Other => false,
-            Ending::Conditional { target } if next == target || next == behind => {
+            BlockEnding::Other => false,
+            BlockEnding::Conditional { target } if next == target || next == behind => {
                 self.is_wrong_direction(address, next != behind)
             }
-            Ending::Call { target } if next == target => {
+            BlockEnding::Call { target } if next == target => {
                 self.push(behind);
                 false
             }
             // An exception occurred before the branch.
-            Ending::Conditional { .. } | Ending::Call { .. } => false,
-            Ending::IndirectCall => {
+            BlockEnding::Conditional { .. } | BlockEnding::Call { .. } => false,
+            BlockEnding::IndirectCall => {
                 self.push(behind);
                 self.is_wrong_target(address, next)
             }
-            Ending::Indirect => self.is_wrong_target(address, next),
-            Ending::Return => self.pop() != next,
+            BlockEnding::Indirect => self.is_wrong_target(address, next),
+            BlockEnding::Return => self.pop() != next,
         }
     }
 
@@ -123,7 +123,7 @@ mod tests {
     fn wrong(predictor: &mut Predictor, directions: impl IntoIterator<Item = bool>) -> usize {
         let is_wrong = |is_taken: &bool| {
             let next = if *is_taken { 0x2000 } else { 0x1002 };
-            predictor.is_mispredicted(Ending::Conditional { target: 0x2000 }, 0x1000, 0x1002, next)
+            predictor.is_mispredicted(BlockEnding::Conditional { target: 0x2000 }, 0x1000, 0x1002, next)
         };
         directions.into_iter().filter(is_wrong).count()
     }
@@ -148,11 +148,11 @@ mod tests {
         for (depth, wrong) in [(1, 0), (4, 0), (5, 1), (6, 2)] {
             let mut predictor = predictor();
             for level in 0..depth {
-                let call = Ending::Call { target: 0x100 * level };
+                let call = BlockEnding::Call { target: 0x100 * level };
                 assert!(!predictor.is_mispredicted(call, 0x1000 + level, 0x1005 + level, 0x100 * level));
             }
             let returns = (0..depth).rev();
-            let is_wrong = |level: &u64| predictor.is_mispredicted(Ending::Return, 0x9000, 0x9001, 0x1005 + level);
+            let is_wrong = |level: &u64| predictor.is_mispredicted(BlockEnding::Return, 0x9000, 0x9001, 0x1005 + level);
             assert_eq!(returns.filter(is_wrong).count(), wrong, "{depth}");
         }
     }
@@ -162,10 +162,10 @@ mod tests {
     fn a_return_past_a_frame_unbalances_the_stack() {
         let mut predictor = predictor();
         let call = |predictor: &mut Predictor, from: u64, to: u64| {
-            assert!(!predictor.is_mispredicted(Ending::Call { target: to }, from, from + 5, to));
+            assert!(!predictor.is_mispredicted(BlockEnding::Call { target: to }, from, from + 5, to));
         };
         let come_back =
-            |predictor: &mut Predictor, to: u64| predictor.is_mispredicted(Ending::Return, 0x9000, 0x9001, to);
+            |predictor: &mut Predictor, to: u64| predictor.is_mispredicted(BlockEnding::Return, 0x9000, 0x9001, to);
         for (from, to) in [(0x100, 0x200), (0x210, 0x300), (0x300, 0x400), (0x410, 0x305)] {
             call(&mut predictor, from, to);
         }
@@ -179,20 +179,20 @@ mod tests {
     #[test]
     fn an_indirect_branch_goes_where_it_went_before() {
         let mut predictor = predictor();
-        let mut jump = |address, next| predictor.is_mispredicted(Ending::Indirect, address, address + 2, next);
+        let mut jump = |address, next| predictor.is_mispredicted(BlockEnding::Indirect, address, address + 2, next);
         assert!(jump(0x1000, 0x2000) && !jump(0x1000, 0x2000) && jump(0x1000, 0x3000));
         // Another branch that shares the entry.
         assert!(jump(0x1000 + 1024, 0x2000) && jump(0x1000, 0x3000));
         let mut predictor = self::predictor();
-        assert!(predictor.is_mispredicted(Ending::IndirectCall, 0x1000, 0x1002, 0x2000));
-        assert!(!predictor.is_mispredicted(Ending::Return, 0x2000, 0x2001, 0x1002));
+        assert!(predictor.is_mispredicted(BlockEnding::IndirectCall, 0x1000, 0x1002, 0x2000));
+        assert!(!predictor.is_mispredicted(BlockEnding::Return, 0x2000, 0x2001, 0x1002));
     }
 
     #[test]
     fn what_an_exception_comes_before_is_not_learnt() {
         let mut predictor = predictor();
-        assert!(!predictor.is_mispredicted(Ending::Conditional { target: 0x2000 }, 0x1000, 0x1002, 0xf000));
-        assert!(!predictor.is_mispredicted(Ending::Call { target: 0x2000 }, 0x1000, 0x1005, 0xf000));
+        assert!(!predictor.is_mispredicted(BlockEnding::Conditional { target: 0x2000 }, 0x1000, 0x1002, 0xf000));
+        assert!(!predictor.is_mispredicted(BlockEnding::Call { target: 0x2000 }, 0x1000, 0x1005, 0xf000));
         assert_eq!((predictor.history, predictor.top), (0, 0));
     }
 
@@ -200,12 +200,12 @@ mod tests {
         #[test]
         fn it_begins_again_like_a_new_one(steps in prop::collection::vec((0_u8..6, 0_u64..64, 0_u64..64), 0..200)) {
             let ending = |kind, target| match kind {
-                0 => Ending::Conditional { target },
-                1 => Ending::Call { target },
-                2 => Ending::IndirectCall,
-                3 => Ending::Indirect,
-                4 => Ending::Return,
-                _ => Ending::Other,
+                0 => BlockEnding::Conditional { target },
+                1 => BlockEnding::Call { target },
+                2 => BlockEnding::IndirectCall,
+                3 => BlockEnding::Indirect,
+                4 => BlockEnding::Return,
+                _ => BlockEnding::Other,
             };
             let all = |predictor: &mut Predictor| -> Vec<bool> {
                 steps.iter().map(|&(kind, address, next)| {

@@ -11,7 +11,7 @@ const NONE: u64 = u64::MAX;
 /// A cache that treats reads and writes alike: a written line is fetched (write-allocate), and
 /// writing lines back costs nothing.
 #[derive(Debug)]
-pub(crate) struct Cache {
+pub(crate) struct CacheModel {
     /// The lines of each set, the most recently used one first.
     lines: Vec<u64>,
     ways: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Cache {
     mask: u64,
 }
 
-impl Cache {
+impl CacheModel {
     /// A cache of `lines` lines, `ways` per set; `None` unless the number of sets is 2^n.
     pub(crate) fn new(lines: u32, ways: u32) -> Option<Self> {
         let sets = lines.checked_div(ways)?;
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_line_that_was_used_the_longest_time_ago_goes() {
-        let mut cache = Cache::new(4, 2).unwrap();
+        let mut cache = CacheModel::new(4, 2).unwrap();
         let misses = [0, 2, 0, 4, 0, 2, 1, 3, 1].map(|line| cache.misses(line));
         assert_eq!(misses, [true, true, false, true, false, true, true, true, false]);
         cache.forget();
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn more_lines_than_a_set_has_in_turn_always_miss_and_as_many_never() {
         for (lines, all) in [(8_u64, 8), (9, 90)] {
-            let mut cache = Cache::new(8, 8).unwrap();
+            let mut cache = CacheModel::new(8, 8).unwrap();
             let misses = (0..10).flat_map(|_| 0..lines).filter(|line| cache.misses(*line)).count();
             assert_eq!(misses, all);
         }
@@ -101,16 +101,18 @@ mod tests {
 
     #[test]
     fn sets_are_a_power_of_two() {
-        assert!(Cache::new(512, 8).is_some() && Cache::new(768, 12).is_some() && Cache::new(1, 1).is_some());
+        assert!(
+            CacheModel::new(512, 8).is_some() && CacheModel::new(768, 12).is_some() && CacheModel::new(1, 1).is_some()
+        );
         for (lines, ways) in [(0, 1), (1, 0), (8, 16), (12, 4), (9, 4), (1 << 21, 2), (128, 128)] {
-            assert!(Cache::new(lines, ways).is_none(), "{lines} {ways}");
+            assert!(CacheModel::new(lines, ways).is_none(), "{lines} {ways}");
         }
     }
 
     proptest! {
         #[test]
         fn it_is_a_cache_that_keeps_what_was_used_last(sets in 0_u32..4, ways in 1_u32..6, lines in prop::collection::vec(0_u64..64, 0..400)) {
-            let mut cache = Cache::new(ways << sets, ways).unwrap();
+            let mut cache = CacheModel::new(ways << sets, ways).unwrap();
             let mut naive = Naive { uses: Vec::new(), sets: 1 << sets, ways: ways as usize };
             for (now, line) in lines.into_iter().enumerate() {
                 prop_assert_eq!(cache.misses(line), naive.misses(line, now), "{}", line);

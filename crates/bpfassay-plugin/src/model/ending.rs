@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Classifies the last instruction of a block by its bytes. Only branches are distinguished;
-//! everything else is [`Ending::Other`].
+//! everything else is [`BlockEnding::Other`].
 
-use super::branch::Ending;
+use super::branch::BlockEnding;
 
 /// Classifies an instruction at `address` on `target`, QEMU's name of the architecture.
-pub(crate) fn ending(target: &str, address: u64, bytes: &[u8]) -> Ending {
+pub(crate) fn ending(target: &str, address: u64, bytes: &[u8]) -> BlockEnding {
     let ending = match target {
         "x86_64" => x86(address, bytes),
         "aarch64" => aarch64(address, bytes),
         "riscv64" => riscv(address, bytes),
         _ => None,
     };
-    ending.unwrap_or(Ending::Other)
+    ending.unwrap_or(BlockEnding::Other)
 }
 
 /// Source: Intel's manual, volume 2, opcode maps (appendix A).
-fn x86(address: u64, bytes: &[u8]) -> Option<Ending> {
+fn x86(address: u64, bytes: &[u8]) -> Option<BlockEnding> {
     let is_prefix = |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
     let rest = &bytes[bytes.iter().take_while(|byte| is_prefix(byte)).count()..];
     // REX.
@@ -26,13 +26,13 @@ fn x86(address: u64, bytes: &[u8]) -> Option<Ending> {
     let near = || Some(behind.wrapping_add_signed(i64::from(i32::from_le_bytes(*bytes.last_chunk()?))));
     let short = || Some(behind.wrapping_add_signed(i64::from(bytes.last()?.cast_signed())));
     match (rest.first()?, rest.get(1)) {
-        (0x70..=0x7f | 0xe0..=0xe3, Some(_)) => Some(Ending::Conditional { target: short()? }),
-        (0x0f, Some(0x80..=0x8f)) => Some(Ending::Conditional { target: near()? }),
-        (0xe8, _) => Some(Ending::Call { target: near()? }),
-        (0xc2 | 0xc3, _) => Some(Ending::Return),
+        (0x70..=0x7f | 0xe0..=0xe3, Some(_)) => Some(BlockEnding::Conditional { target: short()? }),
+        (0x0f, Some(0x80..=0x8f)) => Some(BlockEnding::Conditional { target: near()? }),
+        (0xe8, _) => Some(BlockEnding::Call { target: near()? }),
+        (0xc2 | 0xc3, _) => Some(BlockEnding::Return),
         (0xff, Some(operand)) => match operand >> 3 & 7 {
-            2 => Some(Ending::IndirectCall),
-            4 => Some(Ending::Indirect),
+            2 => Some(BlockEnding::IndirectCall),
+            4 => Some(BlockEnding::Indirect),
             _ => None,
         },
         _ => None,
@@ -40,40 +40,40 @@ fn x86(address: u64, bytes: &[u8]) -> Option<Ending> {
 }
 
 /// Source: Arm's manual DDI 0487, C4.1, branches, exception generating and system instructions.
-fn aarch64(address: u64, bytes: &[u8]) -> Option<Ending> {
+fn aarch64(address: u64, bytes: &[u8]) -> Option<BlockEnding> {
     let word = u32::from_le_bytes(bytes.try_into().ok()?);
     let target = |from: u32, bits: u32| address.wrapping_add_signed(4 * signed(word >> from, bits));
     if word & 0xff00_0000 == 0x5400_0000 || word & 0x7e00_0000 == 0x3400_0000 {
         // B.cond, BC.cond; CBZ, CBNZ.
-        return Some(Ending::Conditional { target: target(5, 19) });
+        return Some(BlockEnding::Conditional { target: target(5, 19) });
     }
     if word & 0x7e00_0000 == 0x3600_0000 {
         // TBZ, TBNZ.
-        return Some(Ending::Conditional { target: target(5, 14) });
+        return Some(BlockEnding::Conditional { target: target(5, 14) });
     }
     if word & 0xfc00_0000 == 0x9400_0000 {
-        return Some(Ending::Call { target: target(0, 26) });
+        return Some(BlockEnding::Call { target: target(0, 26) });
     }
     if word & 0xfe00_0000 != 0xd600_0000 {
         return None;
     }
     // BR, BLR, RET. Pointer authentication sets bit 11, and bit 24 for a modifier in a register.
     match word >> 21 & 7 {
-        0 => Some(Ending::Indirect),
-        1 => Some(Ending::IndirectCall),
-        2 => Some(Ending::Return),
+        0 => Some(BlockEnding::Indirect),
+        1 => Some(BlockEnding::IndirectCall),
+        2 => Some(BlockEnding::Return),
         // ERET and DRPS (for debuggers).
         _ => None,
     }
 }
 
 /// Source: the RISC-V manual, volume 1, RV32I, "C" and the hints on return-address stacks.
-fn riscv(address: u64, bytes: &[u8]) -> Option<Ending> {
+fn riscv(address: u64, bytes: &[u8]) -> Option<BlockEnding> {
     let is_link = |register: u32| matches!(register, 1 | 5);
     let jump = |link: u32, source: u32| match (is_link(link), is_link(source)) {
-        (true, _) => Ending::IndirectCall,
-        (false, true) => Ending::Return,
-        (false, false) => Ending::Indirect,
+        (true, _) => BlockEnding::IndirectCall,
+        (false, true) => BlockEnding::Return,
+        (false, false) => BlockEnding::Indirect,
     };
     if let Ok(half) = <[u8; 2]>::try_from(bytes) {
         let half = u32::from(u16::from_le_bytes(half));
@@ -82,7 +82,7 @@ fn riscv(address: u64, bytes: &[u8]) -> Option<Ending> {
             // C.BEQZ, C.BNEZ.
             0xc001 | 0xe001 => {
                 let offset = bits(12, 1, 8) | bits(10, 2, 3) | bits(5, 2, 6) | bits(3, 2, 1) | bits(2, 1, 5);
-                Some(Ending::Conditional { target: address.wrapping_add_signed(signed(offset, 9)) })
+                Some(BlockEnding::Conditional { target: address.wrapping_add_signed(signed(offset, 9)) })
             }
             // C.JR, C.JALR; C.EBREAK has no register.
             0x8002 if half & 0x7c == 0 && half & 0xf80 != 0 => Some(jump(half >> 12 & 1, half >> 7 & 31)),
@@ -95,11 +95,11 @@ fn riscv(address: u64, bytes: &[u8]) -> Option<Ending> {
     match word & 0x7f {
         0x63 => {
             let offset = bits(31, 1, 12) | bits(7, 1, 11) | bits(25, 6, 5) | bits(8, 4, 1);
-            Some(Ending::Conditional { target: address.wrapping_add_signed(signed(offset, 13)) })
+            Some(BlockEnding::Conditional { target: address.wrapping_add_signed(signed(offset, 13)) })
         }
         0x6f if is_link(link) => {
             let offset = bits(31, 1, 20) | bits(12, 8, 12) | bits(20, 1, 11) | bits(21, 10, 1);
-            Some(Ending::Call { target: address.wrapping_add_signed(signed(offset, 21)) })
+            Some(BlockEnding::Call { target: address.wrapping_add_signed(signed(offset, 21)) })
         }
         0x67 => Some(jump(link, word >> 15 & 31)),
         _ => None,
@@ -120,12 +120,12 @@ mod tests {
 
     const HERE: u64 = 0xffff_ffff_8100_0000;
 
-    fn conditional(offset: i64) -> Ending {
-        Ending::Conditional { target: HERE.wrapping_add_signed(offset) }
+    fn conditional(offset: i64) -> BlockEnding {
+        BlockEnding::Conditional { target: HERE.wrapping_add_signed(offset) }
     }
 
-    fn call(offset: i64) -> Ending {
-        Ending::Call { target: HERE.wrapping_add_signed(offset) }
+    fn call(offset: i64) -> BlockEnding {
+        BlockEnding::Call { target: HERE.wrapping_add_signed(offset) }
     }
 
     /// The instructions were assembled with `llvm-mc`.
@@ -138,22 +138,22 @@ mod tests {
             (&[0x2e, 0x74, 0x10], conditional(0x13)),
             (&[0xe3, 0x05], conditional(7)),
             (&[0xe8, 0xfb, 0xff, 0xff, 0xff], call(0)),
-            (&[0xc3], Ending::Return),
-            (&[0xf3, 0xc3], Ending::Return),
-            (&[0xff, 0xd0], Ending::IndirectCall),
-            (&[0x41, 0xff, 0xd3], Ending::IndirectCall),
-            (&[0xff, 0xe0], Ending::Indirect),
-            (&[0xff, 0x24, 0xc5, 0x00, 0x00, 0x00, 0x81], Ending::Indirect),
+            (&[0xc3], BlockEnding::Return),
+            (&[0xf3, 0xc3], BlockEnding::Return),
+            (&[0xff, 0xd0], BlockEnding::IndirectCall),
+            (&[0x41, 0xff, 0xd3], BlockEnding::IndirectCall),
+            (&[0xff, 0xe0], BlockEnding::Indirect),
+            (&[0xff, 0x24, 0xc5, 0x00, 0x00, 0x00, 0x81], BlockEnding::Indirect),
             // jmp, push, iretq, syscall, sysretq, mov.
-            (&[0xeb, 0x10], Ending::Other),
-            (&[0xe9, 0x00, 0x00, 0x00, 0x00], Ending::Other),
-            (&[0xff, 0x30], Ending::Other),
-            (&[0x48, 0xcf], Ending::Other),
-            (&[0x0f, 0x05], Ending::Other),
-            (&[0x48, 0x0f, 0x07], Ending::Other),
-            (&[0x48, 0x89, 0xe5], Ending::Other),
-            (&[], Ending::Other),
-            (&[0x48], Ending::Other),
+            (&[0xeb, 0x10], BlockEnding::Other),
+            (&[0xe9, 0x00, 0x00, 0x00, 0x00], BlockEnding::Other),
+            (&[0xff, 0x30], BlockEnding::Other),
+            (&[0x48, 0xcf], BlockEnding::Other),
+            (&[0x0f, 0x05], BlockEnding::Other),
+            (&[0x48, 0x0f, 0x07], BlockEnding::Other),
+            (&[0x48, 0x89, 0xe5], BlockEnding::Other),
+            (&[], BlockEnding::Other),
+            (&[0x48], BlockEnding::Other),
         ] {
             assert_eq!(ending("x86_64", HERE, bytes), expected, "{bytes:x?}");
         }
@@ -170,18 +170,18 @@ mod tests {
             (0xb7ff_ffe0, conditional(-4)),
             (0x9400_0002, call(8)),
             (0x97ff_ffff, call(-4)),
-            (0xd65f_03c0, Ending::Return),
-            (0xd65f_0bff, Ending::Return),
-            (0xd61f_0200, Ending::Indirect),
-            (0xd71f_0a11, Ending::Indirect),
-            (0xd63f_0200, Ending::IndirectCall),
-            (0xd73f_0a11, Ending::IndirectCall),
+            (0xd65f_03c0, BlockEnding::Return),
+            (0xd65f_0bff, BlockEnding::Return),
+            (0xd61f_0200, BlockEnding::Indirect),
+            (0xd71f_0a11, BlockEnding::Indirect),
+            (0xd63f_0200, BlockEnding::IndirectCall),
+            (0xd73f_0a11, BlockEnding::IndirectCall),
             // b, eret, svc, nop, add.
-            (0x1400_0001, Ending::Other),
-            (0xd69f_03e0, Ending::Other),
-            (0xd400_0001, Ending::Other),
-            (0xd503_201f, Ending::Other),
-            (0x9100_0400, Ending::Other),
+            (0x1400_0001, BlockEnding::Other),
+            (0xd69f_03e0, BlockEnding::Other),
+            (0xd400_0001, BlockEnding::Other),
+            (0xd503_201f, BlockEnding::Other),
+            (0x9100_0400, BlockEnding::Other),
         ] {
             assert_eq!(ending("aarch64", HERE, &word.to_le_bytes()), expected, "{word:x}");
         }
@@ -196,25 +196,25 @@ mod tests {
             (&0xfe05_1ee3_u32.to_le_bytes(), conditional(-4)),
             (&0x0080_00ef_u32.to_le_bytes(), call(8)),
             (&0xffdf_f2ef_u32.to_le_bytes(), call(-4)),
-            (&0x0007_80e7_u32.to_le_bytes(), Ending::IndirectCall),
-            (&0x0000_8067_u32.to_le_bytes(), Ending::Return),
-            (&0x0002_8067_u32.to_le_bytes(), Ending::Return),
-            (&0x0007_8067_u32.to_le_bytes(), Ending::Indirect),
-            (&0x0082_82e7_u32.to_le_bytes(), Ending::IndirectCall),
+            (&0x0007_80e7_u32.to_le_bytes(), BlockEnding::IndirectCall),
+            (&0x0000_8067_u32.to_le_bytes(), BlockEnding::Return),
+            (&0x0002_8067_u32.to_le_bytes(), BlockEnding::Return),
+            (&0x0007_8067_u32.to_le_bytes(), BlockEnding::Indirect),
+            (&0x0082_82e7_u32.to_le_bytes(), BlockEnding::IndirectCall),
             // c.beqz a0, 8; c.bnez a0, -4; ret; c.jr a5; c.jalr a5.
             (&0xc501_u16.to_le_bytes(), conditional(8)),
             (&0xfd75_u16.to_le_bytes(), conditional(-4)),
-            (&0x8082_u16.to_le_bytes(), Ending::Return),
-            (&0x8782_u16.to_le_bytes(), Ending::Indirect),
-            (&0x9782_u16.to_le_bytes(), Ending::IndirectCall),
+            (&0x8082_u16.to_le_bytes(), BlockEnding::Return),
+            (&0x8782_u16.to_le_bytes(), BlockEnding::Indirect),
+            (&0x9782_u16.to_le_bytes(), BlockEnding::IndirectCall),
             // c.ebreak, c.mv, c.j, j, ecall, sret, addi.
-            (&0x9002_u16.to_le_bytes(), Ending::Other),
-            (&0x853e_u16.to_le_bytes(), Ending::Other),
-            (&0xa001_u16.to_le_bytes(), Ending::Other),
-            (&0x0080_006f_u32.to_le_bytes(), Ending::Other),
-            (&0x0000_0073_u32.to_le_bytes(), Ending::Other),
-            (&0x1020_0073_u32.to_le_bytes(), Ending::Other),
-            (&0x0015_0513_u32.to_le_bytes(), Ending::Other),
+            (&0x9002_u16.to_le_bytes(), BlockEnding::Other),
+            (&0x853e_u16.to_le_bytes(), BlockEnding::Other),
+            (&0xa001_u16.to_le_bytes(), BlockEnding::Other),
+            (&0x0080_006f_u32.to_le_bytes(), BlockEnding::Other),
+            (&0x0000_0073_u32.to_le_bytes(), BlockEnding::Other),
+            (&0x1020_0073_u32.to_le_bytes(), BlockEnding::Other),
+            (&0x0015_0513_u32.to_le_bytes(), BlockEnding::Other),
         ] {
             assert_eq!(ending("riscv64", HERE, bytes), expected, "{bytes:x?}");
         }

@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::{
     IoPath, Operation,
-    io_path::{Amount, Expected, RefusedCall, Summary},
+    io_path::{Amount, Expected, IoPathsSummary, RefusedCall},
     message::{RunFigures, WorkloadPhase},
     operation::{Direction, Totals},
 };
@@ -14,7 +14,7 @@ use bpfassay_results::{Difference, Figure, PathCoverage};
 /// Derives one row per path and operation under which the path moves data, in the order of the
 /// table of paths.
 pub(super) fn derive(figures: &RunFigures) -> Vec<PathCoverage> {
-    let summary: Result<Summary, String> = serde_json::from_str(&figures.summary)
+    let summary: Result<IoPathsSummary, String> = serde_json::from_str(&figures.summary)
         .map_err(|error| format!("the workload's summary cannot be read: {error}"));
     let refused = |path: IoPath| match &summary {
         Ok(summary) => match summary.paths.iter().find(|report| report.path == path) {

@@ -24,7 +24,7 @@ const MAX_REASON: usize = 300;
 /// The title of the block of features.
 const FEATURES: &str = "features that differ between targets";
 
-impl MatrixRow {
+impl FeatureMatrixRow {
     /// Returns the lines below the label, for formats without numbered remarks.
     pub(super) fn below(&self) -> impl Iterator<Item = &String> {
         self.members.iter().chain(&self.remarks)
@@ -50,11 +50,11 @@ pub(super) struct FeatureMatrix {
 #[derive(Debug, Default)]
 pub(super) struct MatrixBlock {
     pub(super) title: String,
-    pub(super) rows: Vec<MatrixRow>,
+    pub(super) rows: Vec<FeatureMatrixRow>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct MatrixRow {
+pub(super) struct FeatureMatrixRow {
     pub(super) label: String,
     /// The features for which the label stands, if there are several.
     pub(super) members: Option<String>,
@@ -197,13 +197,13 @@ fn shorten(text: &str) -> String {
 }
 
 fn configurations(matrix: &KernelFeatures) -> MatrixBlock {
-    let rows = matrix.configurations.iter().map(|row| MatrixRow {
+    let rows = matrix.configurations.iter().map(|row| FeatureMatrixRow {
         label: row.probe.to_string(),
         cells: row.cells.iter().map(|cell| symbol(cell.verdict).to_owned()).collect(),
         remarks: remarks(matrix, &row.cells, |cell: &ConfigurationCell| {
             (!cell.verdict.is_surprise()).then(|| cell.reason.as_deref().map(shorten))?
         }),
-        ..MatrixRow::default()
+        ..FeatureMatrixRow::default()
     });
     MatrixBlock { title: "probe configurations".to_owned(), rows: rows.collect() }
 }
@@ -249,7 +249,7 @@ fn shown(cell: &FeatureCell) -> String {
 
 /// Returns rows of the features that differ, with features that are alike in one row, and the
 /// features that are the same on all targets.
-fn features(matrix: &KernelFeatures) -> (Vec<MatrixRow>, Vec<(String, Vec<String>)>) {
+fn features(matrix: &KernelFeatures) -> (Vec<FeatureMatrixRow>, Vec<(String, Vec<String>)>) {
     let mut groups: Vec<(Vec<String>, Vec<&FeatureRow>)> = Vec::new();
     let (mut works, mut refused) = (Vec::new(), Vec::new());
     for row in &matrix.features {
@@ -277,7 +277,7 @@ fn features(matrix: &KernelFeatures) -> (Vec<MatrixRow>, Vec<(String, Vec<String
 }
 
 /// Creates one row for features with the same outcome.
-fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> MatrixRow {
+fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> FeatureMatrixRow {
     let first = rows[0];
     let (label, members) = match rows {
         [one] => (format!("{} {}", one.kind, one.name), None),
@@ -294,7 +294,7 @@ fn group(matrix: &KernelFeatures, cells: Vec<String>, rows: &[&FeatureRow]) -> M
         (FeatureVerdict::NotTried | FeatureVerdict::NotEvaluatedRefusal, _) => Some(support_text(&cell.support)),
         _ => None,
     };
-    MatrixRow { label, members, cells, remarks: remarks(matrix, &first.cells, remark) }
+    FeatureMatrixRow { label, members, cells, remarks: remarks(matrix, &first.cells, remark) }
 }
 
 /// Creates the blocks of facts about the programs in the kernels.
@@ -323,10 +323,10 @@ fn facts(matrix: &KernelFeatures) -> Vec<MatrixBlock> {
             let rows = matrix
                 .configurations
                 .iter()
-                .map(|row| MatrixRow {
+                .map(|row| FeatureMatrixRow {
                     label: row.probe.to_string(),
                     cells: row.cells.iter().map(cell).collect(),
-                    ..MatrixRow::default()
+                    ..FeatureMatrixRow::default()
                 })
                 .filter(|row| row.cells.iter().any(|cell| !cell.is_empty()))
                 .collect();
@@ -341,7 +341,7 @@ pub(super) fn tables(page: &FeatureMatrix) -> Vec<TextTable> {
         [block.title.clone()].into_iter().chain(page.targets.iter().map(ToString::to_string)).collect()
     };
     // Many rows have the same remarks, which are longer than the rows.
-    let row = |row: &MatrixRow, remarks: &mut Remarks| {
+    let row = |row: &FeatureMatrixRow, remarks: &mut Remarks| {
         let marks = row.remarks.iter().map(|remark| remarks.mark(remark.clone()));
         let label = [row.label.clone()].into_iter().chain(marks).collect::<Vec<_>>().join(" ");
         let label = [label].into_iter().chain(row.members.clone()).collect::<Vec<_>>().join("\n");

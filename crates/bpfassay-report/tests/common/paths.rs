@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bpfassay_protocol::{
     Arch, IoPath, Operation, ProbeConfiguration,
-    io_path::{Amount, PathReport, RefusedCall, Summary},
+    io_path::{Amount, IoPathsSummary, PathReport, RefusedCall},
     message::{Interval, Reading, RunFigures, WorkloadPhase},
     operation::Totals,
     probe::Probe,
@@ -130,7 +130,7 @@ pub(crate) fn paths(probe: ProbeConfiguration) -> RunFigures {
     let paths = IoPath::ALL.iter().map(|&path| PathReport { path, refused: refused(path) }).collect();
     RunFigures {
         engine: None,
-        summary: serde_json::to_string(&Summary { size: SIZE, paths }).unwrap(),
+        summary: serde_json::to_string(&IoPathsSummary { size: SIZE, paths }).unwrap(),
         phases,
         ..figures(probe, 100.0, 100.0)
     }

@@ -10,7 +10,7 @@ const PENALTY: f64 = 3.0;
 /// residuals and penalties of all partitions into stretches of at least `shortest` points.
 pub(super) fn partition(values: &[f64], variances: &[f64], shortest: usize) -> Vec<usize> {
     let n = values.len();
-    let sums = Sums::new(values, variances);
+    let sums = PrefixSums::new(values, variances);
     let penalty = PENALTY * (n.max(3) as f64).ln();
     // For the points before each index: the smallest cost, and the beginning of that partition's
     // last stretch.
@@ -36,9 +36,9 @@ pub(super) fn partition(values: &[f64], variances: &[f64], shortest: usize) -> V
 }
 
 /// Sums over the points before each index, from which the cost of every stretch follows.
-struct Sums(Vec<[f64; 3]>);
+struct PrefixSums(Vec<[f64; 3]>);
 
-impl Sums {
+impl PrefixSums {
     fn new(values: &[f64], variances: &[f64]) -> Self {
         // Values are relative to the first one, so that squares stay small.
         let center = values.first().copied().unwrap_or(0.0);

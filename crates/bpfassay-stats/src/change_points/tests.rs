@@ -4,12 +4,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     Bounds,
-    simulation::{Shape, share},
+    simulation::{Distribution, share},
 };
 
 /// Creates a series of levels (log ratio, number of points). The noise has a deviation of 1 %, of
 /// which replicates show nothing.
-fn series(generator: &mut Generator, shape: Shape, levels: &[(f64, usize)]) -> Vec<Option<Point>> {
+fn series(generator: &mut Generator, shape: Distribution, levels: &[(f64, usize)]) -> Vec<Option<Point>> {
     levels
         .iter()
         .flat_map(|&(level, n)| std::iter::repeat_n(level, n))
@@ -50,7 +50,7 @@ fn an_exact_step_is_found_where_it_is() {
 fn what_comes_and_goes_is_found() {
     let mut generator = Generator::new(81);
     let found =
-        quick(0.01).changes(&series(&mut generator, Shape::Normal, &[(0.0, 10), (0.05, 8), (0.0, 12)])).unwrap();
+        quick(0.01).changes(&series(&mut generator, Distribution::Normal, &[(0.0, 10), (0.05, 8), (0.0, 12)])).unwrap();
     let places: Vec<usize> = found.changes.iter().map(|change| change.first_after).collect();
     assert_eq!(places, [10, 18]);
     let [up, down] = found.changes[..] else { panic!("{found:?}") };
@@ -106,7 +106,7 @@ fn what_is_no_series_is_refused() {
 #[test]
 fn steps_are_found_and_noise_is_not() {
     let mut generator = Generator::new(82);
-    for (shape, least) in [(Shape::Normal, 0.9), (Shape::HeavyTailed, 0.9), (Shape::Skewed, 0.9)] {
+    for (shape, least) in [(Distribution::Normal, 0.9), (Distribution::HeavyTailed, 0.9), (Distribution::Skewed, 0.9)] {
         let step = 0.03 * shape.deviation();
         let alarms = share(300, || {
             !quick(0.05).changes(&series(&mut generator, shape, &[(0.0, 24)])).unwrap().changes.is_empty()
@@ -149,7 +149,8 @@ fn the_interval_of_a_step_covers_it() {
     let mut generator = Generator::new(84);
     let (mut single, mut covered) = (0, 0);
     for _ in 0..200 {
-        let found = quick(0.05).changes(&series(&mut generator, Shape::Normal, &[(0.0, 12), (0.05, 12)])).unwrap();
+        let found =
+            quick(0.05).changes(&series(&mut generator, Distribution::Normal, &[(0.0, 12), (0.05, 12)])).unwrap();
         if let [change] = found.changes[..] {
             let interval = change.ratio.bounds.interval().unwrap();
             single += 1;
@@ -320,7 +321,7 @@ proptest! {
     #[test]
     fn segmentations_follow_the_series(steps in prop::collection::vec((-0.1..0.1f64, 2..8usize), 1..4), seed: u64, scale in 0.5..4.0f64) {
         let mut generator = Generator::new(seed);
-        let series = series(&mut generator, Shape::Normal, &steps);
+        let series = series(&mut generator, Distribution::Normal, &steps);
         let search = Search { alpha: 0.02, ..Search::new(seed) };
         let found = search.changes(&series).unwrap();
         prop_assert_eq!(&search.changes(&series).unwrap(), &found);

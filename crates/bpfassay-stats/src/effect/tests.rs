@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     random::Generator,
-    simulation::{Shape, close, half_width, logs, p_equal, share},
+    simulation::{Distribution, close, half_width, logs, p_equal, share},
 };
 
 const A: [f64; 5] = [182.1, 177.4, 190.3, 185.0, 179.9];
@@ -169,7 +169,7 @@ fn equal_ratios_have_no_spread() {
 /// 4,000 samples have a standard error of 0.0034.
 #[test]
 fn coverage_is_nominal_for_few_pairs() {
-    for (shape, range) in [(Shape::Normal, 0.938..0.962), (Shape::HeavyTailed, 0.938..0.972)] {
+    for (shape, range) in [(Distribution::Normal, 0.938..0.962), (Distribution::HeavyTailed, 0.938..0.972)] {
         for n in [5, 8, 20] {
             let mut generator = Generator::new(n as u64);
             let covered = share(4000, || {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bpfassay_input::document::{Field, Reported, Section, nearest};
 use bpfassay_protocol::{
     Arch, Operation,
-    job::{Better, Program, Summary, Workload},
+    job::{Better, Program, SummarySource, Workload},
 };
 use bpfassay_tool::{Source, Supply, ToolPattern, arguments, guest_request, program_source};
 use schemars::JsonSchema;
@@ -277,7 +277,7 @@ impl CommandSpec {
         let path = command.next().ok_or("its source names no program")?;
         Ok(Workload {
             program: Program::Path { path },
-            summary: Summary::Output,
+            summary: SummarySource::Output,
             control: false,
             deadline_ms: Some(self.deadline_ms),
             ..bundled(command)

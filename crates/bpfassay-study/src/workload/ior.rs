@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use bpfassay_input::document::{Field, Reported};
-use bpfassay_ior::{Access, Api, Invocation, Options, OptionsError, Plan, Summary};
+use bpfassay_ior::{Access, Api, Invocation, IorPlan, IorSummary, Options, OptionsError};
 use bpfassay_protocol::{
     Operation, UnknownName,
     job::{DIRECTORY, IorEngine, Program, SCRIPT, SUMMARY, Script, Workload},
@@ -59,7 +59,7 @@ fn read_spec(table: &WorkloadTable<'_>) -> Result<IorSpec, Reported> {
 }
 
 /// Lists the options in `plan` that say where files are, each once.
-fn named_files(plan: &Plan) -> Vec<String> {
+fn named_files(plan: &IorPlan) -> Vec<String> {
     let default = Options::default().test_file;
     let mut seen = BTreeSet::new();
     let named = plan.tests.iter().map(|test| &test.test_file);
@@ -71,7 +71,7 @@ fn named_files(plan: &Plan) -> Vec<String> {
 ///
 /// # Errors
 /// Fails if the script says where files are, because the agent decides that.
-fn in_one_run(script: &Script, plan: &Plan) -> Result<String, String> {
+fn in_one_run(script: &Script, plan: &IorPlan) -> Result<String, String> {
     match !named_files(plan).is_empty() || plan.output != Default::default() {
         false => Ok(script.text.clone()),
         true => Err(format!(
@@ -82,7 +82,7 @@ fn in_one_run(script: &Script, plan: &Plan) -> Result<String, String> {
 }
 
 /// Reads the script that `field` names, with its tests.
-fn read_script(field: &Field<'_, '_>, scripts: &dyn ScriptFinder) -> Result<(Option<Script>, Plan), Reported> {
+fn read_script(field: &Field<'_, '_>, scripts: &dyn ScriptFinder) -> Result<(Option<Script>, IorPlan), Reported> {
     let name = field.text()?;
     let stem = name.strip_suffix(".ior").unwrap_or_default();
     if stem.is_empty()
@@ -103,7 +103,7 @@ fn read_script(field: &Field<'_, '_>, scripts: &dyn ScriptFinder) -> Result<(Opt
 }
 
 /// Reads options as a list of arguments, or as one text that is split like a shell command.
-fn plan_of_options(field: &Field<'_, '_>) -> Result<Plan, Reported> {
+fn plan_of_options(field: &Field<'_, '_>) -> Result<IorPlan, Reported> {
     let args = match field.is_list() {
         true => field.each(Field::string)?,
         false => shlex::split(field.text()?).ok_or_else(|| field.error("a quotation mark is not closed"))?,
@@ -271,7 +271,7 @@ impl WorkloadBehaviour for IorSpec {
     }
 
     fn phases(&self, summary: &str) -> Option<Result<Vec<PhaseReport>, String>> {
-        let summary = Summary::parse(summary.as_bytes()).map_err(|error| with_causes(&error));
+        let summary = IorSummary::parse(summary.as_bytes()).map_err(|error| with_causes(&error));
         let summary = summary.and_then(|summary| ior_figures::check(&summary).map(|()| summary));
         Some(summary.map(|summary| {
             let reports =
@@ -424,13 +424,13 @@ fn engine(
 }
 
 /// Parses the tests of a script.
-fn parse_script(name: &str, text: &str) -> Result<Plan, String> {
+fn parse_script(name: &str, text: &str) -> Result<IorPlan, String> {
     let invocation = Invocation { script: Some(name.to_owned()), ..Invocation::default() };
     invocation.plan(Some(text)).map_err(|error| format!("{name}: {}", with_causes(&error)))
 }
 
 /// Parses options into the one test that they describe.
-fn parse_args(args: &[&str]) -> Result<Plan, String> {
+fn parse_args(args: &[&str]) -> Result<IorPlan, String> {
     let options = options(args).map_err(|error| with_causes(&error))?;
     if options.script.is_some() {
         return Err("`-f` names a script: use the key `script` in place of `options`".to_owned());

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use bpfassay_input::document::{Field, Reported, Section};
 use bpfassay_protocol::{
     Arch, Operation,
-    job::{ExtraMount, FileSystem, Nfs, Program, Summary, Workload},
+    job::{ExtraMount, FileSystem, Nfs, Program, SummarySource, Workload},
 };
 use bpfassay_tool::Supply;
 use schemars::JsonSchema;
@@ -199,7 +199,7 @@ fn bundled(arguments: impl IntoIterator<Item = String>) -> Workload {
     Workload {
         program: Program::Bundled,
         arguments: arguments.into_iter().collect(),
-        summary: Summary::File,
+        summary: SummarySource::File,
         control: true,
         deadline_ms: None,
         neighbour: false,

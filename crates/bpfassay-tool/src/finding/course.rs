@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Counting, Readings, Report, Sample};
+use crate::{Counting, Readings, Report, ReportedSample};
 
 /// Values of each cumulative figure and subject, in the order of reports.
 pub(super) fn series<'r>(
     report: &Report,
     readings: &'r Readings,
-) -> BTreeMap<(usize, &'r Option<String>), Vec<&'r Sample>> {
-    let mut series: BTreeMap<_, Vec<&Sample>> = BTreeMap::new();
+) -> BTreeMap<(usize, &'r Option<String>), Vec<&'r ReportedSample>> {
+    let mut series: BTreeMap<_, Vec<&ReportedSample>> = BTreeMap::new();
     for sample in &readings.samples {
         if report.figures.get(sample.figure).is_some_and(|figure| figure.counting == Counting::Cumulative) {
             series.entry((sample.figure, &sample.subject)).or_default().push(sample);

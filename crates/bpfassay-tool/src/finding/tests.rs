@@ -13,7 +13,7 @@ mod variants;
 mod without_figures;
 
 use super::*;
-use crate::{CountedUnit, Counting, Readings, Report, ReportForm, ReportedFigure, Sample, Stream, Whose};
+use crate::{CountedUnit, Counting, Readings, Report, ReportForm, ReportedFigure, ReportedSample, Stream, Whose};
 
 fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: u64, requested: u64) -> CallShare {
     CallShare {
@@ -74,7 +74,7 @@ fn report(figures: Vec<ReportedFigure>) -> Report {
 
 /// Creates reports at 10, 50 and 100 ns. Samples are (time, figure, subject, value).
 fn readings(samples: &[(u64, usize, Option<&str>, u64)]) -> Readings {
-    let sample = |&(at_ns, figure, subject, value): &(u64, usize, Option<&str>, u64)| Sample {
+    let sample = |&(at_ns, figure, subject, value): &(u64, usize, Option<&str>, u64)| ReportedSample {
         at_ns,
         figure,
         subject: subject.map(str::to_owned),

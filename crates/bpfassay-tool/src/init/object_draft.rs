@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Drafts for eBPF objects: programs, and maps described by BTF.
 
-use bpfassay_btf::{Btf, Field, MapTypes, Scalar, TypeLayout};
+use bpfassay_btf::{Btf, MapField, MapTypes, Scalar, TypeLayout};
 use bpfassay_protocol::Operation;
 
 use super::{
@@ -20,11 +20,11 @@ struct ReadableMap {
 
 impl ReadableMap {
     fn of(name: &str, types: &MapTypes) -> Self {
-        let names = |layout: &Option<TypeLayout>, whole: &str, wanted: fn(&Field) -> bool| -> Vec<String> {
+        let names = |layout: &Option<TypeLayout>, whole: &str, wanted: fn(&MapField) -> bool| -> Vec<String> {
             let fields = layout.iter().flat_map(|layout| &layout.fields).filter(|field| wanted(field));
             fields.map(|field| field.name_of(whole).to_owned()).filter(|name| is_name(name)).collect()
         };
-        let is_number = |field: &Field| field.scalar != Scalar::Text;
+        let is_number = |field: &MapField| field.scalar != Scalar::Text;
         Self {
             name: name.to_owned(),
             key: names(&types.key, "key", |_| true),

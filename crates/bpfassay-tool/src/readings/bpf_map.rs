@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use bpfassay_btf::{Btf, Field, MapTypes, Scalar, TypeLayout};
+use bpfassay_btf::{Btf, MapField, MapTypes, Scalar, TypeLayout};
 use bpfassay_input::document::suggestion;
 
-use super::{ReadingsError, Sample, SampleSink, TextRow, Vanished};
+use super::{ReadingsError, ReportedSample, SampleSink, TextRow, Vanished};
 use crate::{Report, ReportedFigure, recorded_output::Dump};
 
 /// A reading of a map: its time, and the samples of each key.
-type Keys<'f> = (u64, BTreeMap<&'f [u8], Vec<Sample>>);
+type Keys<'f> = (u64, BTreeMap<&'f [u8], Vec<ReportedSample>>);
 
 /// Reads the maps of `object` that `report` names from `dumps`.
 ///
@@ -54,8 +54,8 @@ pub(super) fn read<'f>(
 }
 
 /// Records a disappeared key in `all`. `samples` are its last samples.
-fn vanish(all: &mut Vec<Vanished>, samples: Vec<Sample>, last_ns: u64, lacking_ns: u64) {
-    for Sample { figure, subject, value, .. } in samples.into_iter().filter(|sample| sample.value > 0) {
+fn vanish(all: &mut Vec<Vanished>, samples: Vec<ReportedSample>, last_ns: u64, lacking_ns: u64) {
+    for ReportedSample { figure, subject, value, .. } in samples.into_iter().filter(|sample| sample.value > 0) {
         match all.iter_mut().find(|one| (one.figure, &one.subject) == (figure, &subject)) {
             Some(one) => {
                 one.keys = one.keys.saturating_add(1);
@@ -157,7 +157,7 @@ fn entry(sink: &mut SampleSink<'_>, dump: &Dump, layout: &MapTypes, key: &[u8], 
 }
 
 /// Sums up numbers over the copies of a per-CPU map, modulo 2^64. For texts, the first copy counts.
-fn sum(field: &Field, value: &[u8], stride: usize) -> Option<String> {
+fn sum(field: &MapField, value: &[u8], stride: usize) -> Option<String> {
     let mut copies = value.chunks_exact(stride);
     if field.scalar == Scalar::Text || value.len() == stride {
         return scalar(field, copies.next()?);
@@ -169,7 +169,7 @@ fn sum(field: &Field, value: &[u8], stride: usize) -> Option<String> {
     Some(shown(field.scalar, sum))
 }
 
-fn scalar(field: &Field, bytes: &[u8]) -> Option<String> {
+fn scalar(field: &MapField, bytes: &[u8]) -> Option<String> {
     if field.scalar == Scalar::Text {
         let text = bytes.get(field.offset..field.offset.checked_add(field.size)?)?;
         let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
@@ -179,7 +179,7 @@ fn scalar(field: &Field, bytes: &[u8]) -> Option<String> {
 }
 
 /// Reads a number and extends it to 64 bits. Guests are little-endian on every architecture.
-fn number(field: &Field, bytes: &[u8]) -> Option<u64> {
+fn number(field: &MapField, bytes: &[u8]) -> Option<u64> {
     let bytes = bytes.get(field.offset..field.offset.checked_add(field.size)?)?;
     let mut word = [0; 8];
     word.get_mut(..bytes.len())?.copy_from_slice(bytes);

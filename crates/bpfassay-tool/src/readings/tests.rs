@@ -30,7 +30,7 @@ fn printed(stream: Stream, pieces: &[(u64, &str)]) -> ToolCapture {
 
 /// Returns (time, figure, subject, value) of each sample.
 fn shown(readings: &Readings) -> Vec<(u64, usize, &str, u64)> {
-    let sample = |sample: &'_ Sample| (sample.at_ns, sample.figure, sample.value);
+    let sample = |sample: &'_ ReportedSample| (sample.at_ns, sample.figure, sample.value);
     readings
         .samples
         .iter()
@@ -385,7 +385,8 @@ fn histograms_of_bpftrace_have_a_number_of_values() {
 
 #[test]
 fn growth_is_between_two_instants() {
-    let sample = |at_ns, subject: &str, value| Sample { at_ns, figure: 0, subject: Some(subject.to_owned()), value };
+    let sample =
+        |at_ns, subject: &str, value| ReportedSample { at_ns, figure: 0, subject: Some(subject.to_owned()), value };
     let readings = Readings {
         samples: vec![sample(10, "a", 5), sample(20, "a", 9), sample(20, "b", 4), sample(30, "a", 100)],
         reports: vec![10, 20, 30],

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::{MAX_LABEL, Sample, SampleSink, TextRow, json::object, matched_lines::TimedLine, number::whole};
+use super::{MAX_LABEL, ReportedSample, SampleSink, TextRow, json::object, matched_lines::TimedLine, number::whole};
 use crate::{CountedUnit, ReportedFigure, ToolPattern};
 
 /// Reads the events. `form` is the pattern of lines; `None` for JSON objects.
@@ -72,7 +72,7 @@ fn event(sink: &mut SampleSink<'_>, at_ns: u64, row: &TextRow<'_>, text: &str) {
             }
             (Ok(value), subject) => {
                 let subject = subject.flatten().map(|text| text.chars().take(MAX_LABEL).collect());
-                sink.readings.samples.push(Sample { at_ns, figure: index, subject, value });
+                sink.readings.samples.push(ReportedSample { at_ns, figure: index, subject, value });
             }
         }
     }

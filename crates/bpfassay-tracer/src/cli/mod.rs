@@ -18,13 +18,13 @@ use bpfassay_protocol::{loaded_object::ObjectLine, tracer_messages::TracerLine};
 
 use self::{
     help::HELP,
-    tracer_args::Request,
+    tracer_args::TracerRequest,
     tracer_exit::{REFUSED, USAGE, complain, print},
 };
 use crate::{
     features,
     service::{
-        endpoint::{Endpoint, Page},
+        endpoint::{MetricsEndpoint, Page},
         object_service,
         serve::{self, Output, Served, Service},
     },
@@ -37,16 +37,16 @@ pub fn main() -> ExitCode {
     if args.next_if(|arg| arg == object_args::NAME).is_some() {
         return run_object(args);
     }
-    let args = match Request::parse(args) {
-        Ok(Request::Trace(args)) => args,
-        Ok(Request::Features) => {
+    let args = match TracerRequest::parse(args) {
+        Ok(TracerRequest::Trace(args)) => args,
+        Ok(TracerRequest::Features) => {
             return match Output::new(io::stdout()).line(&TracerLine::Features { features: features::try_all() }) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => complain(&error, 1),
             };
         }
-        Ok(Request::Help) => return print(HELP),
-        Ok(Request::Version) => return print(concat!("bpfassay-tracer ", env!("CARGO_PKG_VERSION"), "\n")),
+        Ok(TracerRequest::Help) => return print(HELP),
+        Ok(TracerRequest::Version) => return print(concat!("bpfassay-tracer ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(error) => return complain(&error, USAGE),
     };
     let config = match args.resolve() {
@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
     };
     // The port is bound before anything is attached, so that an address in use is reported without
     // loading programs.
-    let endpoint = match config.listen.map(|address| Endpoint::bind(address, Page::Metrics)).transpose() {
+    let endpoint = match config.listen.map(|address| MetricsEndpoint::bind(address, Page::Metrics)).transpose() {
         Ok(endpoint) => endpoint,
         Err(error) => return complain(&error, 1),
     };
@@ -87,9 +87,9 @@ pub fn main() -> ExitCode {
 
 /// Runs the mode `object_args`.
 fn run_object(args: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
-    let config = match object_args::Request::parse(args) {
-        Ok(object_args::Request::Load(config)) => config,
-        Ok(object_args::Request::Help) => return print(object_args::HELP),
+    let config = match object_args::ObjectRequest::parse(args) {
+        Ok(object_args::ObjectRequest::Load(config)) => config,
+        Ok(object_args::ObjectRequest::Help) => return print(object_args::HELP),
         Err(error) => return complain(&error, USAGE),
     };
     match object_service::run(&config) {

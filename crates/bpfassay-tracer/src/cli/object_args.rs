@@ -37,14 +37,14 @@ Options:
 
 /// A request on the command line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub(crate) enum ObjectRequest {
     /// Print [`HELP`].
     Help,
     Load(ObjectConfig),
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ArgumentError {
+pub(crate) enum ObjectArgumentError {
     #[error("{0} (`object --help` lists the options)")]
     Syntax(#[from] lexopt::Error),
     #[error("{0} is given twice")]
@@ -55,9 +55,9 @@ pub(crate) enum ArgumentError {
     Missing(&'static str),
 }
 
-impl Request {
+impl ObjectRequest {
     /// Reads a command line, without the names of the program and of the mode.
-    pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, ArgumentError> {
+    pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, ObjectArgumentError> {
         use lexopt::{
             Arg::{Long, Short, Value},
             ValueExt as _,
@@ -74,7 +74,7 @@ impl Request {
                 }
                 Long("program") => programs.push(parser.value()?.string()?),
                 Long("contents") => {
-                    let of = serde_json::from_str(&parser.value()?.string()?).map_err(ArgumentError::Contents)?;
+                    let of = serde_json::from_str(&parser.value()?.string()?).map_err(ObjectArgumentError::Contents)?;
                     set(&mut contents, "--contents", of)?;
                 }
                 Long("map") => maps.push(parser.value()?.string()?),
@@ -84,17 +84,17 @@ impl Request {
                 other => return Err(other.unexpected().into()),
             }
         }
-        let object = object.ok_or(ArgumentError::Missing("FILE"))?;
-        let port = port.ok_or(ArgumentError::Missing("--port"))?;
+        let object = object.ok_or(ObjectArgumentError::Missing("FILE"))?;
+        let port = port.ok_or(ObjectArgumentError::Missing("--port"))?;
         let contents = contents.unwrap_or_default();
         Ok(Self::Load(ObjectConfig { object, programs, contents, maps, pin, port }))
     }
 }
 
-fn set<T>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), ArgumentError> {
+fn set<T>(slot: &mut Option<T>, name: &'static str, value: T) -> Result<(), ObjectArgumentError> {
     match slot.replace(value) {
         None => Ok(()),
-        Some(_) => Err(ArgumentError::Twice(name)),
+        Some(_) => Err(ObjectArgumentError::Twice(name)),
     }
 }
 
@@ -104,8 +104,8 @@ mod tests {
 
     use super::*;
 
-    fn parse(line: &str) -> Result<Request, String> {
-        Request::parse(line.split_whitespace().map(OsString::from)).map_err(|error| error.to_string())
+    fn parse(line: &str) -> Result<ObjectRequest, String> {
+        ObjectRequest::parse(line.split_whitespace().map(OsString::from)).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
             pin: None,
             port: 9,
         };
-        assert_eq!(parse("/x.o --port 9"), Ok(Request::Load(args)));
+        assert_eq!(parse("/x.o --port 9"), Ok(ObjectRequest::Load(args)));
         let args = ObjectConfig {
             object: ObjectSource::File("x.o".into()),
             programs: vec!["a".into(), "b".into()],
@@ -131,9 +131,9 @@ mod tests {
             parse(
                 r#"--program a --map m x.o --map n --port=65535 --pin /p --program b --contents {"rodata":{"pid":7}}"#
             ),
-            Ok(Request::Load(args))
+            Ok(ObjectRequest::Load(args))
         );
-        assert_eq!(parse("x.o --help"), Ok(Request::Help));
+        assert_eq!(parse("x.o --help"), Ok(ObjectRequest::Help));
     }
 
     #[test]

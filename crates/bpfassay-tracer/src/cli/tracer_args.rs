@@ -13,8 +13,8 @@ use crate::{
         kernel_cgroups::{self, CgroupIdError},
         mountinfo::{self, MountIdError},
     },
-    loader::plan::tracer_options::Options,
-    service::endpoint::Address,
+    loader::plan::tracer_options::TracerOptions,
+    service::endpoint::ListenAddress,
 };
 
 /// The most keys or events of a map. They occupy locked memory of the kernel.
@@ -24,7 +24,7 @@ const MAX_MAXACTIVE: u32 = 4096;
 
 /// A request on the command line.
 #[derive(Debug)]
-pub(crate) enum Request {
+pub(crate) enum TracerRequest {
     /// Print [`crate::cli::help::HELP`].
     Help,
     Version,
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     bpf_stats: bool,
     cgroup: Option<PathBuf>,
     mount: Option<PathBuf>,
-    listen: Option<Address>,
+    listen: Option<ListenAddress>,
     merge: bool,
     stay: bool,
     latency: bool,
@@ -64,9 +64,9 @@ pub(crate) struct TracerConfig {
     pub(crate) interval: Option<Duration>,
     /// Whether the kernel must keep statistics of programs.
     pub(crate) bpf_stats: bool,
-    pub(crate) options: Options,
+    pub(crate) options: TracerOptions,
     /// Address at which the counters are served to Prometheus.
-    pub(crate) listen: Option<Address>,
+    pub(crate) listen: Option<ListenAddress>,
     /// Whether `readv` counts as `read` and `writev` as `write`.
     pub(crate) merge: bool,
     /// Whether to continue after the end of standard input.
@@ -102,7 +102,7 @@ impl From<lexopt::Error> for ArgumentError {
     }
 }
 
-impl Request {
+impl TracerRequest {
     /// Reads a command line, without the program's name.
     ///
     /// # Errors
@@ -200,7 +200,7 @@ impl Args {
         if self.keep_loaded && (self.stay || self.listen.is_some()) {
             return Err(ArgumentError::ByCommand);
         }
-        let options = Options {
+        let options = TracerOptions {
             cgroup: self.cgroup.map(kernel_cgroups::id).transpose()?.unwrap_or(0),
             mount: self.mount.map(mountinfo::id).transpose()?.unwrap_or(0),
             latency: self.latency,
@@ -270,17 +270,17 @@ mod tests {
     use crate::cli::help::HELP;
 
     fn parse(args: &[&str]) -> Result<Args, ArgumentError> {
-        match Request::parse(args)? {
-            Request::Trace(args) => Ok(*args),
+        match TracerRequest::parse(args)? {
+            TracerRequest::Trace(args) => Ok(*args),
             other => panic!("{args:?}: {other:?}"),
         }
     }
 
     #[test]
     fn help_and_version_need_nothing_else() {
-        assert!(matches!(Request::parse(["--help"]), Ok(Request::Help)));
-        assert!(matches!(Request::parse(["--probe=fexit", "-h"]), Ok(Request::Help)));
-        assert!(matches!(Request::parse(["-V"]), Ok(Request::Version)));
+        assert!(matches!(TracerRequest::parse(["--help"]), Ok(TracerRequest::Help)));
+        assert!(matches!(TracerRequest::parse(["--probe=fexit", "-h"]), Ok(TracerRequest::Help)));
+        assert!(matches!(TracerRequest::parse(["-V"]), Ok(TracerRequest::Version)));
         for option in [
             "probe",
             "map",
@@ -324,7 +324,7 @@ mod tests {
         let parts = parse(&["--probe", "kprobe", "--map", "percpu", "--loader", "libbpf"]).unwrap().resolve().unwrap();
         assert_eq!(whole, parts);
         assert_eq!(whole.configuration.to_string(), "kprobe");
-        assert_eq!(whole.options, Options::default());
+        assert_eq!(whole.options, TracerOptions::default());
         assert_eq!(whole.interval, None);
     }
 
@@ -381,7 +381,7 @@ mod tests {
         let functions = ["--function", "vfs_read=vfs_read.isra.0", "--function=vfs_write=other"];
         let args: Vec<&str> = args.iter().chain(&functions).copied().collect();
         let functions = [("vfs_read", "vfs_read.isra.0"), ("vfs_write", "other")];
-        let expected = Options {
+        let expected = TracerOptions {
             latency: true,
             map_entries: Some(1),
             maxactive: Some(4),
@@ -389,7 +389,7 @@ mod tests {
             symbol_cache: Some("/s".into()),
             attach_order: Some(7),
             functions: functions.map(|(name, other)| (name.to_owned(), other.to_owned())).into(),
-            ..Options::default()
+            ..TracerOptions::default()
         };
         let options = parse(&args).unwrap().resolve().unwrap().options;
         assert_eq!(options, expected);
@@ -421,7 +421,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_arguments_make_it_panic(args: Vec<String>) {
-            let _ = Request::parse(args);
+            let _ = TracerRequest::parse(args);
         }
 
         #[test]

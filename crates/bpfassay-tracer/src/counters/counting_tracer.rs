@@ -9,7 +9,7 @@ use std::{
     os::fd::BorrowedFd,
 };
 
-use bpfassay_bpf::{Map, RunTime};
+use bpfassay_bpf::{BpfMap, RunTime};
 use bpfassay_protocol::{
     ProbeConfiguration,
     finding_name::Finding,
@@ -33,8 +33,8 @@ use crate::{
     loader::{
         self, LoadedConfiguration,
         plan::{
-            hooked::{AttachedPrograms, Counted, Hooked, Kind},
-            tracer_options::Options,
+            hooked::{AttachKind, AttachedPrograms, Hooked, ProgramCounts},
+            tracer_options::TracerOptions,
         },
     },
 };
@@ -52,7 +52,7 @@ pub(crate) struct Tracer {
     /// before the programs are closed.
     links: Vec<Box<dyn Any>>,
     /// The kernel's counts of each program when it was detached.
-    earlier: BTreeMap<String, Counted>,
+    earlier: BTreeMap<String, ProgramCounts>,
     loaded: LoadedConfiguration,
 }
 
@@ -67,7 +67,7 @@ impl Tracer {
     ///
     /// # Errors
     /// A [`Refusal`]. In that case, no program stays loaded.
-    pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &Options) -> Result<Self, Refusal> {
+    pub(crate) fn bring_up(configuration: ProbeConfiguration, options: &TracerOptions) -> Result<Self, Refusal> {
         let loaded = loader::load(configuration, options)?;
         let mut tracer = Self::over(loaded, configuration, options).map_err(unreadable)?;
         tracer.hook()?;
@@ -78,7 +78,7 @@ impl Tracer {
     fn over(
         mut loaded: LoadedConfiguration,
         configuration: ProbeConfiguration,
-        options: &Options,
+        options: &TracerOptions,
     ) -> Result<Self, ReadError> {
         let mut maps = loaded.take_maps();
         let written = Written::new(&maps)?;
@@ -86,7 +86,7 @@ impl Tracer {
         if configuration.probe == Probe::Programs {
             summaries = Some(Summaries::new(configuration.sets.iter(), mem::take(&mut maps))?);
         } else if let Some(exited) = maps.remove(task_io::EXITED) {
-            let exited = Map::new(exited);
+            let exited = BpfMap::new(exited);
             let exited = exited.map_err(|source| ReadError::Map { map: task_io::EXITED.to_owned(), source })?;
             task_io = Some(TaskIo::new(exited, options.cgroup));
         }
@@ -243,7 +243,7 @@ impl Tracer {
                 program: hooked.program.clone(),
                 attached_to: hooked.attached_to.clone(),
                 // In both loaders, programs at a function's return have names of this form.
-                kretprobe: matches!(hooked.kind, Kind::Kprobe(_) | Kind::KprobeMulti)
+                kretprobe: matches!(hooked.kind, AttachKind::Kprobe(_) | AttachKind::KprobeMulti)
                     && hooked.program.ends_with("_return"),
                 probes: misses.probes,
                 recursion: misses.recursion,

@@ -6,7 +6,7 @@ use std::{
     os::fd::{BorrowedFd, OwnedFd},
 };
 
-use bpfassay_bpf::Map;
+use bpfassay_bpf::BpfMap;
 use bpfassay_protocol::tracer_messages::{CounterRow, Losses};
 use bpfassay_tracer_common::{COPIES, Operation, PathKey, map, tally};
 
@@ -15,7 +15,7 @@ use crate::{
         decode::{self, RowKey, Rows},
         error::ReadError,
         misses,
-        ring::Ring,
+        ring::EventRing,
     },
     kernel::mountinfo::Mounts,
     loader::plan::hooked::Hooked,
@@ -24,8 +24,8 @@ use crate::{
 /// The maps of one attached tracer.
 #[derive(Debug)]
 pub(crate) struct CounterMaps {
-    maps: BTreeMap<String, Map>,
-    ring: Option<Ring>,
+    maps: BTreeMap<String, BpfMap>,
+    ring: Option<EventRing>,
     /// The mount table, for the layout with paths in its keys.
     mounts: Option<Mounts>,
 }
@@ -39,10 +39,10 @@ impl CounterMaps {
     pub(crate) fn new(maps: BTreeMap<String, OwnedFd>) -> Result<Self, ReadError> {
         let mut known = BTreeMap::new();
         for (name, fd) in maps {
-            let map = Map::new(fd).map_err(|source| ReadError::Map { map: name.clone(), source })?;
+            let map = BpfMap::new(fd).map_err(|source| ReadError::Map { map: name.clone(), source })?;
             known.insert(name, map);
         }
-        let ring = known.get(map::EVENTS).map(|map| Ring::new(map.fd())).transpose();
+        let ring = known.get(map::EVENTS).map(|map| EventRing::new(map.fd())).transpose();
         let ring = ring.map_err(|source| ReadError::Map { map: map::EVENTS.to_owned(), source })?;
         let by_path = known.get(map::COUNTERS).is_some_and(|map| map.key_size() == size_of::<PathKey>());
         let mounts = by_path.then(Mounts::open).transpose().map_err(ReadError::Mounts)?;
@@ -52,7 +52,7 @@ impl CounterMaps {
     /// Returns a descriptor that is readable when [`CounterMaps::drain`] has work to do; `None` for
     /// layouts that keep their sums in the kernel.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.ring.as_ref().map(Ring::fd)
+        self.ring.as_ref().map(EventRing::fd)
     }
 
     /// Reads the events in the ring buffer, if there is one, to make room.
@@ -72,7 +72,7 @@ impl CounterMaps {
     /// [`ReadError::Map`] if the ring buffer cannot be read.
     pub(crate) fn reset(&mut self) -> Result<(), ReadError> {
         let failed = |source| ReadError::Map { map: map::EVENTS.to_owned(), source };
-        self.ring.as_mut().map_or(Ok(()), Ring::reset).map_err(failed)
+        self.ring.as_mut().map_or(Ok(()), EventRing::reset).map_err(failed)
     }
 
     /// Returns the counters since attaching: one row per key and, if the layout has them, variant

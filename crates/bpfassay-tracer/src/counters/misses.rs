@@ -7,14 +7,14 @@ use super::error::ReadError;
 use crate::{
     kernel::{bpf_objects, tracefs::profile},
     loader::plan::{
-        hooked::{Hooked, Kind, KprobeMode},
+        hooked::{AttachKind, Hooked, KprobeMode},
         return_probe,
     },
 };
 
 /// Misses of all programs together; `None` if the kernel does not count them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Misses {
+pub(crate) struct MissCounts {
     pub(crate) probes: Option<u64>,
     pub(crate) recursion: Option<u64>,
 }
@@ -24,14 +24,14 @@ pub(crate) struct Misses {
 ///
 /// # Errors
 /// [`ReadError`] if the kernel counts misses and they cannot be read.
-pub(crate) fn of_all(hooked: &[Hooked]) -> Result<Misses, ReadError> {
+pub(crate) fn of_all(hooked: &[Hooked]) -> Result<MissCounts, ReadError> {
     let mut sum = None;
     for hooked in hooked {
         let of_one = of(hooked)?;
         sum = Some(match sum {
             None => of_one,
-            Some(Misses { probes, recursion }) => {
-                Misses { probes: add(probes, of_one.probes), recursion: add(recursion, of_one.recursion) }
+            Some(MissCounts { probes, recursion }) => {
+                MissCounts { probes: add(probes, of_one.probes), recursion: add(recursion, of_one.recursion) }
             }
         });
     }
@@ -46,14 +46,14 @@ fn add(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 ///
 /// # Errors
 /// The errors of [`of_all`].
-pub(crate) fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
+pub(crate) fn of(hooked: &Hooked) -> Result<MissCounts, ReadError> {
     let failed = |source| ReadError::Program { program: hooked.program.clone(), source };
     let recursion = || Ok(hooked.counted().map_err(failed)?.recursion_misses);
     match hooked.kind {
-        Kind::Trampoline => Ok(Misses { probes: None, recursion: recursion()? }),
+        AttachKind::Trampoline => Ok(MissCounts { probes: None, recursion: recursion()? }),
         // The hook itself can be missed, too, which is not counted here.
-        Kind::RawTracepoint => Ok(Misses { probes: None, recursion: recursion()? }),
-        Kind::KprobeMulti | Kind::Tracepoint | Kind::Kprobe(KprobeMode::Perf) => {
+        AttachKind::RawTracepoint => Ok(MissCounts { probes: None, recursion: recursion()? }),
+        AttachKind::KprobeMulti | AttachKind::Tracepoint | AttachKind::Kprobe(KprobeMode::Perf) => {
             let probes = match &hooked.link_fd {
                 Some(link) => bpf_objects::link_missed(link.as_fd()).map_err(failed)?,
                 None => None,
@@ -61,15 +61,15 @@ pub(crate) fn of(hooked: &Hooked) -> Result<Misses, ReadError> {
             // The field is older than the count for kprobes, which arrived in 6.7 together with the
             // missed hits.
             let recursion = if probes.is_some() { recursion()? } else { None };
-            Ok(Misses { probes, recursion })
+            Ok(MissCounts { probes, recursion })
         }
         // uprobes run without a check for recursion.
-        Kind::Uprobe => Ok(Misses { probes: None, recursion: None }),
-        Kind::Kprobe(KprobeMode::Tracefs) => {
+        AttachKind::Uprobe => Ok(MissCounts { probes: None, recursion: None }),
+        AttachKind::Kprobe(KprobeMode::Tracefs) => {
             let prefix = if hooked.attached_to.ends_with(" (return)") { return_probe::PREFIX } else { "libbpf" };
             let missed = profile::missed(prefix, std::process::id(), &hooked.function).map_err(ReadError::Profile)?;
             let probes = missed.ok_or_else(|| ReadError::Unlisted { function: hooked.function.clone() })?;
-            Ok(Misses { probes: Some(probes), recursion: None })
+            Ok(MissCounts { probes: Some(probes), recursion: None })
         }
     }
 }

@@ -15,28 +15,28 @@ use bpfassay_tracer_common::{Event, Key, LATENCY_SLOTS, NO_DURATION, Value};
 
 /// The consumer of a ring buffer.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub(crate) struct EventRing {
     ring: NonNull<libbpf_sys::ring_buffer>,
-    sums: Box<Sums>,
+    sums: Box<RingSums>,
 }
 
 /// The sums of all events so far.
 #[derive(Debug, Default)]
-pub(crate) struct Sums {
+pub(crate) struct RingSums {
     /// Counts and histogram by key.
     pub(crate) counters: BTreeMap<Key, (Value, [u64; LATENCY_SLOTS])>,
     /// Number of records of a size that no program writes.
     pub(crate) malformed: u64,
 }
 
-impl Ring {
+impl EventRing {
     /// Maps the ring buffer `map`.
     ///
     /// # Errors
     /// The kernel's error, if the buffer cannot be mapped.
     pub(crate) fn new(map: BorrowedFd<'_>) -> io::Result<Self> {
-        let mut sums = Box::<Sums>::default();
-        let context: *mut Sums = &mut *sums;
+        let mut sums = Box::<RingSums>::default();
+        let context: *mut RingSums = &mut *sums;
         // SAFETY: the context is on the heap and lives as long as the ring; the callback casts it
         // to its own type.
         let ring = unsafe {
@@ -59,7 +59,7 @@ impl Ring {
     ///
     /// # Errors
     /// The kernel's error, or `TimedOut` if a task does not continue.
-    pub(crate) fn drain_all(&mut self) -> io::Result<&Sums> {
+    pub(crate) fn drain_all(&mut self) -> io::Result<&RingSums> {
         const PATIENCE: Duration = Duration::from_secs(10);
         const PAUSE: Duration = Duration::from_micros(200);
         // SAFETY: the ring is valid, and has one buffer.
@@ -87,10 +87,10 @@ impl Ring {
     /// Reads every event in the buffer and discards all sums.
     ///
     /// # Errors
-    /// The errors of [`Ring::drain_all`].
+    /// The errors of [`EventRing::drain_all`].
     pub(crate) fn reset(&mut self) -> io::Result<()> {
         self.drain_all()?;
-        *self.sums = Sums::default();
+        *self.sums = RingSums::default();
         Ok(())
     }
 
@@ -98,14 +98,14 @@ impl Ring {
     ///
     /// # Errors
     /// The kernel's error, if the buffer cannot be read.
-    pub(crate) fn drain(&mut self) -> io::Result<&Sums> {
+    pub(crate) fn drain(&mut self) -> io::Result<&RingSums> {
         // SAFETY: the ring is valid; only the callback touches `sums` in the meantime.
         let status = unsafe { libbpf_sys::ring_buffer__consume(self.ring.as_ptr()) };
         if status < 0 { Err(io::Error::from_raw_os_error(-status)) } else { Ok(&self.sums) }
     }
 }
 
-impl Drop for Ring {
+impl Drop for EventRing {
     fn drop(&mut self) {
         // SAFETY: the ring is valid and not used any more.
         unsafe { libbpf_sys::ring_buffer__free(self.ring.as_ptr()) };
@@ -114,14 +114,14 @@ impl Drop for Ring {
 
 /// Adds one record.
 unsafe extern "C" fn take(context: *mut c_void, data: *mut c_void, size: libbpf_sys::size_t) -> c_int {
-    // SAFETY: libbpf passes the context of `Ring::new`, and a record that is valid for its size.
+    // SAFETY: libbpf passes the context of `EventRing::new`, and a record that is valid for its size.
     let (sums, record) =
-        unsafe { (&mut *context.cast::<Sums>(), slice::from_raw_parts(data.cast::<u8>(), size as usize)) };
+        unsafe { (&mut *context.cast::<RingSums>(), slice::from_raw_parts(data.cast::<u8>(), size as usize)) };
     sums.add(record);
     0
 }
 
-impl Sums {
+impl RingSums {
     pub(crate) fn add(&mut self, record: &[u8]) {
         let Some(event) = event(record) else {
             self.malformed += 1;
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn events_are_added_up_by_key_and_duration() {
-        let mut sums = Sums::default();
+        let mut sums = RingSums::default();
         sums.add(&record(1, 0, 4096, 0, NO_DURATION));
         sums.add(&record(1, 0, 10, 1, 1000));
         sums.add(&record(1, 1, 5, 0, 0));

@@ -7,7 +7,7 @@ use std::{
     os::fd::OwnedFd,
 };
 
-use bpfassay_bpf::Map;
+use bpfassay_bpf::BpfMap;
 use bpfassay_protocol::{
     operation::Totals,
     program_set::{EventRow, ProgramEvent, ProgramSet},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::loader::plan::{hooked::Hooked, tracer_options::set_map_name};
 
-/// The map from [`Key`] to [`Value`], per CPU.
+/// The map from [`CounterKey`] to [`Value`], per CPU.
 pub(crate) const SUMMARIES: &str = "summaries";
 
 /// The per-CPU array of events that are known to be lost: keys or beginnings that did not fit.
@@ -32,7 +32,7 @@ const LOST_COUNT: u32 = 2;
 
 /// `struct event_key` in `bpf/sets/summary.h`.
 #[repr(C)]
-struct Key {
+struct CounterKey {
     cgroup: u64,
     process: u32,
     event: u32,
@@ -54,8 +54,8 @@ pub(crate) struct Summaries(Vec<OfSet>);
 #[derive(Debug)]
 struct OfSet {
     set: ProgramSet,
-    summaries: Map,
-    losses: Map,
+    summaries: BpfMap,
+    losses: BpfMap,
 }
 
 impl Summaries {
@@ -72,7 +72,7 @@ impl Summaries {
             let name = set_map_name(set, name);
             let failed = |source| ReadError::Map { map: name.clone(), source };
             let fd = maps.remove(&name).ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
-            Map::new(fd).map_err(failed)
+            BpfMap::new(fd).map_err(failed)
         };
         let of = |set| Ok(OfSet { set, summaries: take(set, SUMMARIES)?, losses: take(set, LOSSES)? });
         sets.map(of).collect::<Result<_, _>>().map(Self)
@@ -130,12 +130,12 @@ impl Sums {
         key: &[u8],
         values: impl IntoIterator<Item = V>,
     ) -> Result<(), DecodeError> {
-        size_is("key", key, size_of::<Key>())?;
-        let number = u32_at(key, offset_of!(Key, event));
+        size_is("key", key, size_of::<CounterKey>())?;
+        let number = u32_at(key, offset_of!(CounterKey, event));
         let event = usize::try_from(number).ok().and_then(|number| ProgramEvent::ALL.get(number));
         let event = *event.ok_or(DecodeError::Event { number })?;
-        let sum = self.0.entry((u64_at(key, offset_of!(Key, cgroup)), event)).or_default();
-        sum.0.insert(u32_at(key, offset_of!(Key, process)));
+        let sum = self.0.entry((u64_at(key, offset_of!(CounterKey, cgroup)), event)).or_default();
+        sum.0.insert(u32_at(key, offset_of!(CounterKey, process)));
         for value in values {
             let value = value.as_ref();
             size_is("value", value, size_of::<Value>())?;
@@ -189,11 +189,11 @@ mod tests {
         for &set in ProgramSet::ALL {
             let elf = object_files::of_set(set).expect("every set has an object");
             let btf = Btf::from_raw("object", elf).unwrap().unwrap();
-            let expected = [("cgroup", offset_of!(Key, cgroup)), ("process", offset_of!(Key, process))]
+            let expected = [("cgroup", offset_of!(CounterKey, cgroup)), ("process", offset_of!(CounterKey, process))]
                 .into_iter()
-                .chain([("event", offset_of!(Key, event))])
+                .chain([("event", offset_of!(CounterKey, event))])
                 .map(|(name, offset)| (name.to_owned(), offset as u32));
-            assert_eq!(members(&btf, "event_key"), (expected.collect(), size_of::<Key>()), "{set}");
+            assert_eq!(members(&btf, "event_key"), (expected.collect(), size_of::<CounterKey>()), "{set}");
             let expected = [("calls", offset_of!(Value, calls)), ("bytes", offset_of!(Value, bytes))]
                 .into_iter()
                 .chain([("errors", offset_of!(Value, errors)), ("time", offset_of!(Value, time))])

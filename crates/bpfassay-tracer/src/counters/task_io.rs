@@ -8,7 +8,7 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
 };
 
-use bpfassay_bpf::{Map, iterator};
+use bpfassay_bpf::{BpfMap, iterator};
 use bpfassay_protocol::{
     Operation,
     operation::Totals,
@@ -30,27 +30,27 @@ const ACCOUNT: usize = 40;
 const ATTEMPTS: usize = 100;
 
 /// Sums of reads and writes, per cgroup.
-type Sums = BTreeMap<u64, [Totals; 2]>;
+type TaskIoSums = BTreeMap<u64, [Totals; 2]>;
 
 /// The accounts of all tasks since attaching.
 #[derive(Debug)]
 pub(crate) struct TaskIo {
     /// The link of the iterator, while programs are attached.
     iterator: Option<OwnedFd>,
-    exited: Map,
+    exited: BpfMap,
     /// The only cgroup that is reported; 0 means any.
     cgroup: u64,
     /// The accounts of tasks when counting began.
-    base: Sums,
+    base: TaskIoSums,
     /// The last reading. A task that changes its state during a reading is missing from that
     /// reading. A count that was reported once must not decrease.
-    reported: Sums,
+    reported: TaskIoSums,
 }
 
 impl TaskIo {
     /// Makes a reader that counts nothing yet.
-    pub(crate) fn new(exited: Map, cgroup: u64) -> Self {
-        Self { iterator: None, exited, cgroup, base: Sums::new(), reported: Sums::new() }
+    pub(crate) fn new(exited: BpfMap, cgroup: u64) -> Self {
+        Self { iterator: None, exited, cgroup, base: TaskIoSums::new(), reported: TaskIoSums::new() }
     }
 
     /// Begins to count, or begins again, with `exited` empty.
@@ -102,7 +102,7 @@ impl TaskIo {
     /// Sums the accounts of existing tasks and of those that have exited. A task that exits between
     /// the two readings would be in both or in neither. Therefore the sums of exited tasks must not
     /// change in the meantime.
-    fn read(&self) -> Result<Sums, ReadError> {
+    fn read(&self) -> Result<TaskIoSums, ReadError> {
         let mut before = self.gone()?;
         for _ in 0..ATTEMPTS {
             let mut sums = before.clone();
@@ -119,9 +119,9 @@ impl TaskIo {
         })
     }
 
-    fn gone(&self) -> Result<Sums, ReadError> {
+    fn gone(&self) -> Result<TaskIoSums, ReadError> {
         let failed = |source| ReadError::Map { map: EXITED.to_owned(), source };
-        let mut sums = Sums::new();
+        let mut sums = TaskIoSums::new();
         for entry in self.exited.entries().map_err(failed)? {
             let key = entry.key.as_slice().try_into().map_err(|_| failed(wrong_size(entry.key.len())))?;
             let cgroup = u64::from_ne_bytes(key);
@@ -133,7 +133,7 @@ impl TaskIo {
         Ok(sums)
     }
 
-    fn add_live(&self, sums: &mut Sums) -> Result<(), ReadError> {
+    fn add_live(&self, sums: &mut TaskIoSums) -> Result<(), ReadError> {
         let failed = |source| ReadError::Program { program: LIVE_TASKS.to_owned(), source };
         let link = self.iterator.as_ref().ok_or_else(|| failed(io::ErrorKind::NotConnected.into()))?;
         let mut reading = File::from(iterator(link.as_fd()).map_err(failed)?);
@@ -167,7 +167,7 @@ pub(crate) fn account(bytes: &[u8]) -> io::Result<(u64, [Totals; 2])> {
     Ok((cgroup, [totals(read_calls, read_bytes), totals(write_calls, write_bytes)]))
 }
 
-fn add(sums: &mut Sums, cgroup: u64, [read, write]: [Totals; 2]) {
+fn add(sums: &mut TaskIoSums, cgroup: u64, [read, write]: [Totals; 2]) {
     let sum = sums.entry(cgroup).or_default();
     sum[0] += read;
     sum[1] += write;
@@ -176,7 +176,7 @@ fn add(sums: &mut Sums, cgroup: u64, [read, write]: [Totals; 2]) {
 /// Raises `reported` to `now - base`, and never lowers it. A task that existed at the beginning
 /// takes its account along when it moves to another cgroup. The old cgroup then has less than at
 /// the beginning, which is not reported.
-fn settle(reported: &mut Sums, now: &Sums, base: &Sums) {
+fn settle(reported: &mut TaskIoSums, now: &TaskIoSums, base: &TaskIoSums) {
     for (cgroup, totals) in now {
         let base = base.get(cgroup).copied().unwrap_or_default();
         let reported = reported.entry(*cgroup).or_default();
@@ -209,17 +209,17 @@ mod tests {
 
     #[test]
     fn earlier_accounts_do_not_count_and_no_count_decreases() {
-        let base = Sums::from([(7, [totals(5, 500), totals(0, 0)])]);
-        let mut reported = Sums::new();
+        let base = TaskIoSums::from([(7, [totals(5, 500), totals(0, 0)])]);
+        let mut reported = TaskIoSums::new();
         settle(
             &mut reported,
-            &Sums::from([(7, [totals(6, 600), totals(1, 1)]), (8, [totals(2, 2), totals(0, 0)])]),
+            &TaskIoSums::from([(7, [totals(6, 600), totals(1, 1)]), (8, [totals(2, 2), totals(0, 0)])]),
             &base,
         );
         assert_eq!(reported[&7], [totals(1, 100), totals(1, 1)]);
         assert_eq!(reported[&8], [totals(2, 2), totals(0, 0)]);
         // A task of cgroup 7 is missing from this reading, and cgroup 8 has no tasks any more.
-        settle(&mut reported, &Sums::from([(7, [totals(0, 0), totals(1, 1)])]), &base);
+        settle(&mut reported, &TaskIoSums::from([(7, [totals(0, 0), totals(1, 1)])]), &base);
         assert_eq!(reported[&7], [totals(1, 100), totals(1, 1)]);
         assert_eq!(reported[&8], [totals(2, 2), totals(0, 0)]);
     }
@@ -227,11 +227,11 @@ mod tests {
     proptest! {
         #[test]
         fn reported_figures_only_grow(readings in prop::collection::vec((0u64..3, 0u64..100, 0u64..100), 0..20)) {
-            let base = Sums::from([(1, [totals(9, 9), totals(9, 9)])]);
-            let mut reported = Sums::new();
+            let base = TaskIoSums::from([(1, [totals(9, 9), totals(9, 9)])]);
+            let mut reported = TaskIoSums::new();
             let mut last = 0;
             for (cgroup, calls, bytes) in readings {
-                settle(&mut reported, &Sums::from([(cgroup, [totals(calls, bytes), totals(0, 0)])]), &base);
+                settle(&mut reported, &TaskIoSums::from([(cgroup, [totals(calls, bytes), totals(0, 0)])]), &base);
                 let sum = reported.values().map(|[read, _]| read.calls + read.bytes).sum::<u64>();
                 prop_assert!(sum >= last);
                 last = sum;

@@ -10,13 +10,13 @@
 
 use std::{collections::BTreeMap, os::fd::OwnedFd};
 
-use bpfassay_bpf::Map;
+use bpfassay_bpf::BpfMap;
 
 use crate::counters::error::ReadError;
 
 /// All maps of loaded programs, by name.
 #[derive(Debug)]
-pub(crate) struct Written(Vec<(String, Map)>);
+pub(crate) struct Written(Vec<(String, BpfMap)>);
 
 impl Written {
     /// Duplicates these descriptors.
@@ -26,7 +26,7 @@ impl Written {
     /// map.
     pub(crate) fn new(maps: &BTreeMap<String, OwnedFd>) -> Result<Self, ReadError> {
         let of = |(name, fd): (&String, &OwnedFd)| {
-            let map = fd.try_clone().and_then(Map::new);
+            let map = fd.try_clone().and_then(BpfMap::new);
             map.map(|map| (name.clone(), map)).map_err(|source| ReadError::Map { map: name.clone(), source })
         };
         maps.iter().map(of).collect::<Result<_, _>>().map(Self)
@@ -105,7 +105,7 @@ mod tests {
             };
         }
         let written = Written::new(&maps).unwrap();
-        let of = |name: &str| Map::new(maps[name].try_clone().unwrap()).unwrap();
+        let of = |name: &str| BpfMap::new(maps[name].try_clone().unwrap()).unwrap();
         let (counters, latencies, tallies) = (of(map::COUNTERS), of(map::LATENCIES), of(map::TALLIES));
         let mut reader = CounterMaps::new(maps).unwrap();
         let failures = |reader: &mut CounterMaps| reader.losses(&[]).unwrap().map_insert_failures;

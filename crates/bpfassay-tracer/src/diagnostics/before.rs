@@ -15,7 +15,7 @@ use crate::{
         tracefs::tracefs_lists::{self, Enabled},
         unread::{Unread, unread},
     },
-    loader::plan::{tracer_options::Options, usual},
+    loader::plan::{tracer_options::TracerOptions, usual},
 };
 
 /// The detail of a function that the compiler inlined everywhere.
@@ -34,7 +34,7 @@ pub(crate) fn absent(findings: &[Finding]) -> BTreeSet<&str> {
 
 /// How a kernel function is hooked, as far as this decides which pitfalls apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum HookKind {
     /// A kprobe or kretprobe: any address that is not blacklisted.
     Kprobe,
     /// Through ftrace: BPF trampolines and fprobe.
@@ -43,16 +43,16 @@ pub(crate) enum Way {
 
 /// A function that is to be hooked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Hook<'a> {
+struct HookedFunction<'a> {
     /// Name of the hooked function.
     function: &'a str,
     /// Name of the function whose prototype the program assumes.
     assumed: &'a str,
-    way: Way,
+    way: HookKind,
 }
 
 /// The kernel's facts about the functions, or why they cannot be read.
-struct Facts<'a> {
+struct FunctionFacts<'a> {
     symbols: Result<BTreeMap<String, Symbol>, Unread>,
     /// `None` before attaching, which notices this itself.
     traceable: Option<Result<BTreeSet<&'a str>, Unread>>,
@@ -64,7 +64,7 @@ struct Facts<'a> {
 
 /// When to search for pitfalls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum SearchTime {
     /// Before attaching.
     Before,
     /// After the kernel refused to load or attach the programs. One more list is read
@@ -77,7 +77,7 @@ pub(crate) enum When {
 /// Searches for pitfalls of hooking the kernel functions that the programs of the object file `elf`
 /// name in their sections. `options` can replace functions by others. Programs that hook something
 /// else have none of these pitfalls.
-pub(crate) fn look_for(elf: &[u8], options: &Options, when: When) -> Vec<Finding> {
+pub(crate) fn look_for(elf: &[u8], options: &TracerOptions, when: SearchTime) -> Vec<Finding> {
     let object = match object::read::elf::ElfFile64::<object::Endianness>::parse(elf) {
         Ok(object) => object,
         Err(error) => return vec![finding(Pitfall::NotChecked, "the tracer's programs", error.to_string())],
@@ -89,19 +89,19 @@ pub(crate) fn look_for(elf: &[u8], options: &Options, when: When) -> Vec<Finding
 /// Searches for pitfalls of the functions in these section names.
 pub(crate) fn look_for_hooks<'a>(
     sections: impl IntoIterator<Item = &'a str>,
-    options: &'a Options,
-    when: When,
+    options: &'a TracerOptions,
+    when: SearchTime,
 ) -> Vec<Finding> {
     before_hooking(sections.into_iter().filter_map(hook), options, when)
 }
 
 /// Returns the function that programs in `section` hook, and how, according to libbpf's section
 /// names. aya's programs have the same names.
-pub(crate) fn hook(section: &str) -> Option<(&str, Way)> {
+pub(crate) fn hook(section: &str) -> Option<(&str, HookKind)> {
     let (kind, function) = section.trim_start_matches('?').split_once('/')?;
     let way = match kind {
-        "kprobe" | "kretprobe" => Way::Kprobe,
-        "fentry" | "fexit" | "kprobe.multi" | "kretprobe.multi" | "kprobe.session" => Way::Ftrace,
+        "kprobe" | "kretprobe" => HookKind::Kprobe,
+        "fentry" | "fexit" | "kprobe.multi" | "kretprobe.multi" | "kprobe.session" => HookKind::Ftrace,
         _ => return None,
     };
     let function = function.split_once('+').map_or(function, |(function, _)| function);
@@ -109,13 +109,13 @@ pub(crate) fn hook(section: &str) -> Option<(&str, Way)> {
 }
 
 fn before_hooking<'a>(
-    functions: impl IntoIterator<Item = (&'a str, Way)>,
-    options: &'a Options,
-    when: When,
+    functions: impl IntoIterator<Item = (&'a str, HookKind)>,
+    options: &'a TracerOptions,
+    when: SearchTime,
 ) -> Vec<Finding> {
-    let hooks: Vec<Hook<'a>> = functions
+    let hooks: Vec<HookedFunction<'a>> = functions
         .into_iter()
-        .map(|(assumed, way)| Hook { function: options.function(assumed), assumed, way })
+        .map(|(assumed, way)| HookedFunction { function: options.function(assumed), assumed, way })
         .collect();
     if hooks.is_empty() {
         return Vec::new();
@@ -123,12 +123,12 @@ fn before_hooking<'a>(
     evaluate(&hooks, &look(&hooks, options, when))
 }
 
-fn look<'a>(hooks: &[Hook<'a>], options: &Options, when: When) -> Facts<'a> {
+fn look<'a>(hooks: &[HookedFunction<'a>], options: &TracerOptions, when: SearchTime) -> FunctionFacts<'a> {
     let wanted: BTreeSet<&'a str> = hooks.iter().map(|hook| hook.function).collect();
     let (kept, usual) = (options.symbol_cache.as_deref(), usual::functions());
-    Facts {
+    FunctionFacts {
         symbols: symbols::of_kernel(kept, &wanted, &usual),
-        traceable: (when == When::Refused).then(|| tracefs_lists::read_traceable(&wanted)),
+        traceable: (when == SearchTime::Refused).then(|| tracefs_lists::read_traceable(&wanted)),
         blacklist: tracefs_lists::read_blacklist(),
         enabled: tracefs_lists::read_enabled(),
         kprobes: tracefs_lists::read_kprobes(),
@@ -137,9 +137,9 @@ fn look<'a>(hooks: &[Hook<'a>], options: &Options, when: When) -> Facts<'a> {
 }
 
 /// Returns the findings that follow from `facts`.
-fn evaluate(hooks: &[Hook<'_>], facts: &Facts<'_>) -> Vec<Finding> {
+fn evaluate(hooks: &[HookedFunction<'_>], facts: &FunctionFacts<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let by_kprobe = hooks.iter().any(|hook| hook.way == Way::Kprobe);
+    let by_kprobe = hooks.iter().any(|hook| hook.way == HookKind::Kprobe);
     let unread = [
         facts.symbols.as_ref().err(),
         facts.traceable.as_ref().and_then(|list| list.as_ref().err()),
@@ -177,18 +177,18 @@ fn evaluate(hooks: &[Hook<'_>], facts: &Facts<'_>) -> Vec<Finding> {
             |list: &Result<BTreeSet<&str>, Unread>| list.as_ref().is_ok_and(|list| !list.contains(hook.function));
         if there && facts.traceable.as_ref().is_some_and(untraceable) {
             let detail = match hook.way {
-                Way::Ftrace => {
+                HookKind::Ftrace => {
                     "not in available_filter_functions: ftrace cannot hook it, so neither a trampoline nor an fprobe can"
                 }
                 // `within_notrace_func`, kernel/trace/trace_kprobe.c (5.5 and later).
-                Way::Kprobe => {
+                HookKind::Kprobe => {
                     "not in available_filter_functions: kprobes by perf and tracefs are refused there, too, unless the \
                      kernel was built with CONFIG_KPROBE_EVENTS_ON_NOTRACE"
                 }
             };
             findings.push(finding(Pitfall::NotTraceable, hook.function, detail));
         }
-        if hook.way == Way::Kprobe && blacklist.contains(hook.function) {
+        if hook.way == HookKind::Kprobe && blacklist.contains(hook.function) {
             findings.push(finding(Pitfall::Blacklisted, hook.function, "in the kernel's kprobe blacklist"));
         }
         findings.extend(shared(hook.function, enabled.get(hook.function), kprobes.get(hook.function).copied()));
@@ -235,7 +235,7 @@ fn shared(function: &str, enabled: Option<&Enabled>, kprobes: Option<u64>) -> Op
     Some(finding(Pitfall::FunctionShared, function, detail))
 }
 
-fn of_prototype(hook: &Hook<'_>, found: &[&Prototype]) -> Option<Finding> {
+fn of_prototype(hook: &HookedFunction<'_>, found: &[&Prototype]) -> Option<Finding> {
     let expected = expected::of(hook.assumed);
     let differs = |found: &&&Prototype| !expected.iter().any(|expected| expected::fits(expected, found));
     let found = found.iter().find(differs).filter(|_| !expected.is_empty())?;

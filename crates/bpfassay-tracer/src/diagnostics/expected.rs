@@ -6,7 +6,7 @@
 //! program that reads the wrong argument counts wrongly without an error. Therefore the assumptions
 //! are listed here and compared with the kernel's BTF.
 
-use bpfassay_btf::{Prototype, Shape};
+use bpfassay_btf::{Prototype, ValueShape};
 
 /// Prototypes in C. If a function has several lines, the programs distinguish its shapes by BTF.
 const ASSUMED: &[&str] = &[
@@ -83,20 +83,20 @@ fn parse(line: &'static str) -> Option<(&'static str, Prototype)> {
     Some((name, Prototype { text: line.to_owned(), returns: shape(returns)?, arguments }))
 }
 
-fn shape(text: &str) -> Option<Shape> {
+fn shape(text: &str) -> Option<ValueShape> {
     let text = text.trim();
     let text = text.strip_prefix("const ").unwrap_or(text);
     if let Some(target) = text.strip_suffix('*') {
         let target = target.trim();
         return Some(match target.strip_prefix("struct ").filter(|name| !name.contains('*')) {
-            Some(name) => Shape::Pointer(name.to_owned()),
-            None => Shape::Address,
+            Some(name) => ValueShape::Pointer(name.to_owned()),
+            None => ValueShape::Address,
         });
     }
     if text == "void" {
-        return Some(Shape::Void);
+        return Some(ValueShape::Void);
     }
-    SCALARS.iter().find(|(name, _)| *name == text).map(|&(_, size)| Shape::Integer(size))
+    SCALARS.iter().find(|(name, _)| *name == text).map(|&(_, size)| ValueShape::Integer(size))
 }
 
 #[cfg(test)]
@@ -114,15 +114,15 @@ mod tests {
 
     #[test]
     fn shapes_are_those_of_c() {
-        let pointer = |name: &str| Some(Shape::Pointer(name.to_owned()));
+        let pointer = |name: &str| Some(ValueShape::Pointer(name.to_owned()));
         assert_eq!(shape("struct file *"), pointer("file"));
         assert_eq!(shape("const struct path *"), pointer("path"));
-        assert_eq!(shape("struct inode **"), Some(Shape::Address));
-        assert_eq!(shape("const char *"), Some(Shape::Address));
-        assert_eq!(shape("umode_t"), Some(Shape::Integer(2)));
+        assert_eq!(shape("struct inode **"), Some(ValueShape::Address));
+        assert_eq!(shape("const char *"), Some(ValueShape::Address));
+        assert_eq!(shape("umode_t"), Some(ValueShape::Integer(2)));
         assert_eq!(shape("__u128"), None);
         assert_eq!(parse("struct dentry *vfs_mkdir(void)").map(|(name, found)| (name, found.returns)), {
-            Some(("vfs_mkdir", Shape::Pointer("dentry".to_owned())))
+            Some(("vfs_mkdir", ValueShape::Pointer("dentry".to_owned())))
         });
     }
 

@@ -20,7 +20,7 @@ mod expected;
 
 pub(crate) use self::{
     after::{ProgramMisses, after},
-    before::{When, absent, look_for, look_for_hooks},
+    before::{SearchTime, absent, look_for, look_for_hooks},
 };
 
 use bpfassay_protocol::finding_name::{Finding, Pitfall};

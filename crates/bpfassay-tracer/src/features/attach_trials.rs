@@ -14,22 +14,22 @@ use libbpf_sys as bpf;
 use super::{
     insn::Code,
     probe_env::{Context, FUNCTION, ProbeEnv},
-    trial_calls::{self, Failure, Result, c_string},
+    trial_calls::{self, Result, TrialFailure, c_string},
 };
 use crate::kernel::{
-    perf::{self, Event},
+    perf::{self, PerfEvent},
     tracefs,
 };
 
-type Trial = fn(&ProbeEnv) -> Result<()>;
+type AttachTrial = fn(&ProbeEnv) -> Result<()>;
 
-const ATTACH_TYPES: &[(&str, Trial)] = &[
+const ATTACH_TYPES: &[(&str, AttachTrial)] = &[
     ("kprobe", |_| perf(kprobe(false)?, bpf::BPF_PROG_TYPE_KPROBE)),
     ("kretprobe", |_| perf(kprobe(true)?, bpf::BPF_PROG_TYPE_KPROBE)),
     ("uprobe", |_| perf(uprobe(false)?, bpf::BPF_PROG_TYPE_KPROBE)),
     ("uretprobe", |_| perf(uprobe(true)?, bpf::BPF_PROG_TYPE_KPROBE)),
-    ("tracepoint", |_| perf(perf_event(Event::Tracepoint(tracepoint()?))?, bpf::BPF_PROG_TYPE_TRACEPOINT)),
-    ("perf_event", |_| perf(perf_event(Event::CpuClock)?, bpf::BPF_PROG_TYPE_PERF_EVENT)),
+    ("tracepoint", |_| perf(perf_event(PerfEvent::Tracepoint(tracepoint()?))?, bpf::BPF_PROG_TYPE_TRACEPOINT)),
+    ("perf_event", |_| perf(perf_event(PerfEvent::CpuClock)?, bpf::BPF_PROG_TYPE_PERF_EVENT)),
     // A link in place of an ioctl (BPF_LINK_CREATE on a perf event), and a cookie for the program.
     ("perf_event.link", |_| perf_link(0)),
     ("perf_event.cookie", |_| perf_link(1)),
@@ -98,12 +98,12 @@ fn perf(event: OwnedFd, kind: bpf::bpf_prog_type) -> Result<()> {
     let program = loaded(plain(kind))?;
     perf::set_program(event.as_fd(), program.as_fd())
         .and_then(|()| perf::enable(event.as_fd()))
-        .map_err(|error| Failure::kernel("attach", &error))
+        .map_err(|error| TrialFailure::kernel("attach", &error))
 }
 
 fn perf_link(cookie: u64) -> Result<()> {
     let program = loaded(plain(bpf::BPF_PROG_TYPE_TRACEPOINT))?;
-    let event = perf_event(Event::Tracepoint(tracepoint()?))?;
+    let event = perf_event(PerfEvent::Tracepoint(tracepoint()?))?;
     trial_calls::link(&program, bpf::BPF_PERF_EVENT, LinkTarget::PerfEvent { event: event.as_fd(), cookie }).map(drop)
 }
 
@@ -120,12 +120,12 @@ fn tracing(program: ProgramSpec<'_>) -> Result<()> {
 
 fn kprobe(returns: bool) -> Result<OwnedFd> {
     let function = c_string(FUNCTION);
-    perf_event(Event::Kprobe { kind: event_source("kprobe")?, returns, function: &function })
+    perf_event(PerfEvent::Kprobe { kind: event_source("kprobe")?, returns, function: &function })
 }
 
 fn uprobe(returns: bool) -> Result<OwnedFd> {
     let (path, offset) = own_code()?;
-    perf_event(Event::Uprobe { kind: event_source("uprobe")?, returns, path: &path, offset })
+    perf_event(PerfEvent::Uprobe { kind: event_source("uprobe")?, returns, path: &path, offset })
 }
 
 fn uprobe_multi(attach: bpf::bpf_attach_type) -> Result<()> {
@@ -134,29 +134,29 @@ fn uprobe_multi(attach: bpf::bpf_attach_type) -> Result<()> {
     trial_calls::link(&program, attach, LinkTarget::UprobeMulti { path: &path, offset }).map(drop)
 }
 
-fn perf_event(event: Event<'_>) -> Result<OwnedFd> {
-    perf::open(event).map_err(|error| Failure::kernel("perf_event_open", &error))
+fn perf_event(event: PerfEvent<'_>) -> Result<OwnedFd> {
+    perf::open(event).map_err(|error| TrialFailure::kernel("perf_event_open", &error))
 }
 
 /// Returns the number of a source of perf events.
 fn event_source(name: &str) -> Result<u32> {
-    perf::source(name).map_err(|error| Failure::kernel(perf::source_path(name), &error))
+    perf::source(name).map_err(|error| TrialFailure::kernel(perf::source_path(name), &error))
 }
 
 /// Returns the id of a tracepoint that every kernel has.
 fn tracepoint() -> Result<u64> {
-    tracefs::event_id("sched/sched_process_exec").map_err(|error| Failure::NotTried(error.to_string()))
+    tracefs::event_id("sched/sched_process_exec").map_err(|error| TrialFailure::NotTried(error.to_string()))
 }
 
 /// Returns the file and the offset of a function of this program.
 fn own_code() -> Result<(std::ffi::CString, u64)> {
     let address = own_code as fn() -> Result<(std::ffi::CString, u64)> as usize as u64;
     let maps = fs::read_to_string("/proc/self/maps")
-        .map_err(|error| Failure::NotTried(format!("/proc/self/maps: {error}")))?;
+        .map_err(|error| TrialFailure::NotTried(format!("/proc/self/maps: {error}")))?;
     maps.lines()
         .find_map(|line| offset_in_file(line, address))
         .map(|(path, offset)| (c_string(path), offset))
-        .ok_or_else(|| Failure::NotTried("/proc/self/maps does not list this program's code".to_owned()))
+        .ok_or_else(|| TrialFailure::NotTried("/proc/self/maps does not list this program's code".to_owned()))
 }
 
 /// Finds `address` in a line of `/proc/PID/maps`. Returns the mapped file, and the offset in it.

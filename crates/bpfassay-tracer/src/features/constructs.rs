@@ -15,14 +15,14 @@ use super::{
         Reg::{Fp, R0, R1, R2, R3, R4, R5, R6},
     },
     probe_env::{Context, ProbeEnv, ProgramBuilder},
-    trial_calls::{self, Failure, Result},
-    type_builder::Types,
+    trial_calls::{self, Result, TrialFailure},
+    type_builder::TypeBuilder,
 };
 use crate::loader::plan::usual::SYSCALL_PREFIX;
 
-type Trial = fn(&ProbeEnv) -> Result<()>;
+type ConstructTrial = fn(&ProbeEnv) -> Result<()>;
 
-const CONSTRUCTS: &[(&str, Trial)] = &[
+const CONSTRUCTS: &[(&str, ConstructTrial)] = &[
     ("bounded-loop", |env| runs(env, Code::default().mov(R0, 0).add(R0, 1).if_below(R0, 10, -2).exit(), 10)),
     // A comparison and an addition in 32 bits, as clang emits from -mcpu=v3 on.
     ("cpu-v3", |env| runs(env, Code::default().mov(R0, 1).if_equal_32(R0, 1, 2).exit_zero().add_32(R0, 4).exit(), 5)),
@@ -179,14 +179,14 @@ fn runs(env: &ProbeEnv, code: Code, expected: u32) -> Result<()> {
 fn returns(program: OwnedFd, expected: u32) -> Result<()> {
     match trial_calls::test_run(&program)? {
         value if value == expected => Ok(()),
-        value => Err(Failure::missing(format!("it ran, but returned {value} in place of {expected}"))),
+        value => Err(TrialFailure::missing(format!("it ran, but returned {value} in place of {expected}"))),
     }
 }
 
 /// Loads a program of type raw tracepoint with typed functions. `functions` are their first
 /// instructions, and whether each is global.
 fn load_typed(env: &ProbeEnv, code: &Code, functions: &[(u32, bool)]) -> Result<OwnedFd> {
-    let types = Types::new()?;
+    let types = TypeBuilder::new()?;
     let int = types.integer(c"int", 4)?;
     let mut infos = Vec::new();
     for (&(instruction, global), name) in functions.iter().zip([c"first", c"second"]) {
@@ -225,7 +225,7 @@ fn tail_call(env: &ProbeEnv, before: Code, functions: &[(u32, bool)]) -> Result<
 
 /// Creates an array whose value is an object that the kernel recognises by the name of its type.
 fn special_map(name: &std::ffi::CStr, size: u32) -> Result<OwnedFd> {
-    let types = Types::new()?;
+    let types = TypeBuilder::new()?;
     let int = types.integer(c"unsigned int", 4)?;
     let (unit, step) = match size.is_multiple_of(8) {
         true => (types.integer(c"unsigned long long", 8)?, 8),
@@ -243,7 +243,7 @@ fn special_map(name: &std::ffi::CStr, size: u32) -> Result<OwnedFd> {
 
 /// Creates a map whose value holds a pointer to one of the kernel's objects.
 fn kptr() -> Result<OwnedFd> {
-    let types = Types::new()?;
+    let types = TypeBuilder::new()?;
     let int = types.integer(c"unsigned int", 4)?;
     let task = types.structure(c"task_struct", 0)?;
     let pointer = types.pointer(types.tag(c"kptr", task)?)?;
@@ -262,7 +262,7 @@ fn percpu_kptr(env: &ProbeEnv) -> Result<()> {
         Err(_) => ("bpf_percpu_obj_new", "bpf_percpu_obj_drop"),
     };
     kernel.function(make)?;
-    let types = Types::new()?;
+    let types = TypeBuilder::new()?;
     let int = types.integer(c"int", 4)?;
     let long = types.integer(c"unsigned long long", 8)?;
     let object = types.structure(c"object", 8)?;

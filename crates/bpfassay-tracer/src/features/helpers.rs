@@ -8,7 +8,7 @@ use libbpf_sys as bpf;
 use super::{
     insn::Code,
     probe_env::{Context, ProbeEnv},
-    trial_calls::{self, Failure, Result},
+    trial_calls::{self, Result, TrialFailure},
 };
 
 /// The program types in which every helper is tried.
@@ -108,7 +108,9 @@ fn available(env: &ProbeEnv, context: Context, id: u32) -> Result<()> {
         Ok(_) => Ok(()),
         Err(LoadError { source: error, log }) => {
             match log.lines().find(|line| UNAVAILABLE.iter().any(|message| line.contains(message))) {
-                Some(line) => Err(Failure::Refused { errno: error.raw_os_error(), message: line.trim().to_owned() }),
+                Some(line) => {
+                    Err(TrialFailure::Refused { errno: error.raw_os_error(), message: line.trim().to_owned() })
+                }
                 // The kernel rejects the arguments of the call, so it has accepted the helper.
                 None if log.contains("(85) call") => Ok(()),
                 None => Err(trial_calls::refusal(&error, &log)),

@@ -9,15 +9,15 @@ use libbpf_sys as bpf;
 
 use super::{
     insn::{Code, Reg},
-    trial_calls::{self, Failure, Result},
+    trial_calls::{self, Result, TrialFailure},
 };
-use crate::kernel::btf::ids::{Ids, Kind};
+use crate::kernel::btf::ids::{BtfKind, Ids};
 
 /// The types of the running kernel, by name.
 #[derive(Debug)]
-pub(super) struct Kernel(Ids);
+pub(super) struct KernelTypes(Ids);
 
-impl Kernel {
+impl KernelTypes {
     pub(super) fn types(&self) -> u32 {
         self.0.count()
     }
@@ -27,21 +27,21 @@ impl Kernel {
     /// # Errors
     /// There is no such function.
     pub(super) fn function(&self, name: &str) -> Result<u32> {
-        self.find(name, Kind::Function, "function")
+        self.find(name, BtfKind::Function, "function")
     }
 
     /// Returns the id of a structure. The errors are the errors of [`Self::function`].
     pub(super) fn structure(&self, name: &str) -> Result<u32> {
-        self.find(name, Kind::Struct, "structure")
+        self.find(name, BtfKind::Struct, "structure")
     }
 
     /// Returns the id of a typedef. The errors are those of [`Self::function`].
     pub(super) fn typedef(&self, name: &str) -> Result<u32> {
-        self.find(name, Kind::Typedef, "typedef")
+        self.find(name, BtfKind::Typedef, "typedef")
     }
 
-    fn find(&self, name: &str, kind: Kind, what: &str) -> Result<u32> {
-        self.0.find(name, kind).ok_or_else(|| Failure::missing(format!("no {what} `{name}` in the kernel's BTF")))
+    fn find(&self, name: &str, kind: BtfKind, what: &str) -> Result<u32> {
+        self.0.find(name, kind).ok_or_else(|| TrialFailure::missing(format!("no {what} `{name}` in the kernel's BTF")))
     }
 }
 
@@ -82,13 +82,13 @@ impl Context {
 /// The environment of the trials.
 #[derive(Debug)]
 pub(super) struct ProbeEnv {
-    kernel: Result<Kernel>,
+    kernel: Result<KernelTypes>,
     features: Vec<Feature>,
 }
 
 impl ProbeEnv {
     pub(super) fn new() -> Self {
-        let kernel = Ids::read().map(Kernel).map_err(|error| Failure::kernel("BTF of the kernel", &error));
+        let kernel = Ids::read().map(KernelTypes).map_err(|error| TrialFailure::kernel("BTF of the kernel", &error));
         Self { kernel, features: Vec::new() }
     }
 
@@ -96,7 +96,7 @@ impl ProbeEnv {
     ///
     /// # Errors
     /// The kernel has no types.
-    pub(super) fn kernel(&self) -> Result<&Kernel> {
+    pub(super) fn kernel(&self) -> Result<&KernelTypes> {
         self.kernel.as_ref().map_err(Clone::clone)
     }
 
@@ -146,14 +146,14 @@ impl ProbeEnv {
 /// Builds a program that calls kfuncs by name.
 #[derive(Debug)]
 pub(super) struct ProgramBuilder<'a> {
-    kernel: &'a Kernel,
+    kernel: &'a KernelTypes,
     code: Code,
-    missing: Option<Failure>,
+    missing: Option<TrialFailure>,
     maps: Vec<OwnedFd>,
 }
 
 impl<'a> ProgramBuilder<'a> {
-    pub(super) fn new(kernel: &'a Kernel) -> Self {
+    pub(super) fn new(kernel: &'a KernelTypes) -> Self {
         Self { kernel, code: Code::default(), missing: None, maps: Vec::new() }
     }
 

@@ -10,7 +10,7 @@ use super::{
     insn::Code,
     probe_env::{Context, ProbeEnv},
     token,
-    trial_calls::{self, Failure, Result},
+    trial_calls::{self, Result, TrialFailure},
 };
 use crate::kernel::jit;
 
@@ -35,7 +35,7 @@ pub(super) fn try_all(env: &mut ProbeEnv) {
         let setting = read(path).map(Some);
         record(env, FeatureKind::System, name, setting);
     }
-    let statistics = enable_statistics().map_err(|error| Failure::kernel("BPF_ENABLE_STATS", &error));
+    let statistics = enable_statistics().map_err(|error| TrialFailure::kernel("BPF_ENABLE_STATS", &error));
     env.tried(FeatureKind::System, "statistics", statistics);
     env.tried(FeatureKind::System, "token", token::create());
     record(env, FeatureKind::System, "config", config());
@@ -51,17 +51,17 @@ fn record(env: &mut ProbeEnv, kind: FeatureKind, name: &str, tried: Result<Optio
 
 /// Checks whether loaded modules have BTF.
 fn modules() -> Result<Option<String>> {
-    let list = fs::read_dir(MODULES).map_err(|error| Failure::kernel(MODULES, &error))?;
+    let list = fs::read_dir(MODULES).map_err(|error| TrialFailure::kernel(MODULES, &error))?;
     let names = list.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>();
     let count = names
-        .map_err(|error| Failure::NotTried(format!("{MODULES}: {error}")))?
+        .map_err(|error| TrialFailure::NotTried(format!("{MODULES}: {error}")))?
         .iter()
         .filter(|name| *name != "vmlinux")
         .count();
     let loaded = fs::read_to_string("/proc/modules").unwrap_or_default().lines().count();
     match (count, loaded) {
-        (0, 0) => Err(Failure::NotTried("no module is loaded".to_owned())),
-        (0, loaded) => Err(Failure::missing(format!("none of the {loaded} loaded modules has BTF"))),
+        (0, 0) => Err(TrialFailure::NotTried("no module is loaded".to_owned())),
+        (0, loaded) => Err(TrialFailure::missing(format!("none of the {loaded} loaded modules has BTF"))),
         (_, _) => Ok(None),
     }
 }
@@ -69,9 +69,9 @@ fn modules() -> Result<Option<String>> {
 /// Checks whether programs are JIT-compiled. Returns the setting.
 fn compiler(env: &ProbeEnv) -> Result<Option<String>> {
     let program = trial_calls::load(env.program(Context::RawTracepoint)?, &Code::default().exit_zero())?;
-    let info = program_info(program.as_fd()).map_err(|error| Failure::kernel("program information", &error))?;
+    let info = program_info(program.as_fd()).map_err(|error| TrialFailure::kernel("program information", &error))?;
     match info.jited_bytes {
-        0 => Err(Failure::missing("programs are interpreted")),
+        0 => Err(TrialFailure::missing("programs are interpreted")),
         _ => Ok(jit::setting().ok()),
     }
 }
@@ -79,7 +79,7 @@ fn compiler(env: &ProbeEnv) -> Result<Option<String>> {
 fn read(path: &str) -> Result<String> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(text.trim().to_owned()),
-        Err(error) => Err(Failure::kernel(path, &error)),
+        Err(error) => Err(TrialFailure::kernel(path, &error)),
     }
 }
 
@@ -88,7 +88,7 @@ fn config() -> Result<Option<String>> {
     match fs::metadata("/proc/config.gz") {
         Ok(_) => Ok(None),
         Err(error) => {
-            Err(Failure::kernel("/proc/config.gz (CONFIG_IKCONFIG_PROC), the configuration is unknown", &error))
+            Err(TrialFailure::kernel("/proc/config.gz (CONFIG_IKCONFIG_PROC), the configuration is unknown", &error))
         }
     }
 }

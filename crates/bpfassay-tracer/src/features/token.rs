@@ -28,14 +28,14 @@ use rustix::{
     thread::{UnshareFlags, unshare_unsafe},
 };
 
-use super::trial_calls::{Failure, Result};
+use super::trial_calls::{Result, TrialFailure};
 
 /// Creates a token, and a map with the token.
 ///
 /// # Errors
 /// The kernel's error, at any step.
 pub(super) fn create() -> Result<()> {
-    let not_tried = |error: io::Error| Failure::NotTried(format!("token: {error}"));
+    let not_tried = |error: io::Error| TrialFailure::NotTried(format!("token: {error}"));
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(|error| not_tried(error.into()))?;
     // SAFETY: this process has one thread, so the child can do anything.
@@ -76,16 +76,16 @@ fn become_delegate(parent: &OwnedFd) -> io::Result<()> {
 
 /// Does this process's part.
 fn set_up(child: &OwnedFd) -> Result<()> {
-    let step = |what: &str| receive(child).map_err(|error| Failure::kernel(what, &error));
+    let step = |what: &str| receive(child).map_err(|error| TrialFailure::kernel(what, &error));
     // A kernel or a sandbox without user namespaces proves nothing about tokens.
     step("user namespace").map_err(|failure| match failure {
-        Failure::Refused { message, .. } => Failure::NotTried(message),
+        TrialFailure::Refused { message, .. } => TrialFailure::NotTried(message),
         other => other,
     })?;
-    let context =
-        step("fsopen")?.ok_or_else(|| Failure::NotTried("token: the child passed on no file system".to_owned()))?;
+    let context = step("fsopen")?
+        .ok_or_else(|| TrialFailure::NotTried("token: the child passed on no file system".to_owned()))?;
     let mount = mount(&context)?;
-    report(child, Ok(()), Some(mount.as_fd())).map_err(|error| Failure::NotTried(format!("token: {error}")))?;
+    report(child, Ok(()), Some(mount.as_fd())).map_err(|error| TrialFailure::NotTried(format!("token: {error}")))?;
     for what in ["open the file system", "BPF_TOKEN_CREATE", "map with a token"] {
         step(what)?;
     }
@@ -95,13 +95,14 @@ fn set_up(child: &OwnedFd) -> Result<()> {
 /// Delegates everything, and mounts. Kernels without delegation ignore the options
 /// (kernel/bpf/inode.c, `bpf_parse_param`) and refuse the token.
 fn mount(context: &OwnedFd) -> Result<OwnedFd> {
-    let configured = |done: rustix::io::Result<()>| done.map_err(|error| Failure::kernel("fsconfig", &error.into()));
+    let configured =
+        |done: rustix::io::Result<()>| done.map_err(|error| TrialFailure::kernel("fsconfig", &error.into()));
     for key in [c"delegate_cmds", c"delegate_maps", c"delegate_progs", c"delegate_attachs"] {
         configured(fsconfig_set_string(context, key, c"any"))?;
     }
     configured(fsconfig_create(context))?;
     fsmount(context, FsMountFlags::empty(), MountAttrFlags::empty())
-        .map_err(|error| Failure::kernel("fsmount", &error.into()))
+        .map_err(|error| TrialFailure::kernel("fsmount", &error.into()))
 }
 
 /// Reports the outcome of a step that opens something. Passes the descriptor on if `along`.

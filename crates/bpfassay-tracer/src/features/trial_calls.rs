@@ -8,7 +8,7 @@ use std::{
     ptr,
 };
 
-use bpfassay_bpf::{LinkTarget, Map, MapSpec, ProgramSpec};
+use bpfassay_bpf::{BpfMap, LinkTarget, MapSpec, ProgramSpec};
 use bpfassay_protocol::kernel_feature::Support;
 use libbpf_sys::{bpf_attach_type, bpf_map_type, bpf_prog_type};
 
@@ -21,16 +21,16 @@ const ENOTSUPP: i32 = 524;
 
 /// Why a trial failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum TrialFailure {
     /// The kernel refused.
     Refused { errno: Option<i32>, message: String },
     /// The trial was not possible.
     NotTried(String),
 }
 
-pub(super) type Result<T> = std::result::Result<T, Failure>;
+pub(super) type Result<T> = std::result::Result<T, TrialFailure>;
 
-impl Failure {
+impl TrialFailure {
     /// Creates a failure from the kernel's error, and what failed.
     pub(super) fn kernel(what: impl fmt::Display, error: &io::Error) -> Self {
         let errno = error.raw_os_error();
@@ -57,11 +57,11 @@ pub(super) fn support<T>(tried: Result<T>) -> Support {
     }
 }
 
-impl From<Failure> for Support {
-    fn from(failure: Failure) -> Self {
+impl From<TrialFailure> for Support {
+    fn from(failure: TrialFailure) -> Self {
         match failure {
-            Failure::Refused { errno, message } => Self::Refused { errno, message },
-            Failure::NotTried(reason) => Self::NotTried { reason },
+            TrialFailure::Refused { errno, message } => Self::Refused { errno, message },
+            TrialFailure::NotTried(reason) => Self::NotTried { reason },
         }
     }
 }
@@ -75,10 +75,10 @@ pub(super) fn load(program: ProgramSpec<'_>, code: &Code) -> Result<OwnedFd> {
 }
 
 /// Returns the verifier's reason, or the kernel's error if the verifier gave none.
-pub(super) fn refusal(error: &io::Error, log: &str) -> Failure {
+pub(super) fn refusal(error: &io::Error, log: &str) -> TrialFailure {
     match reason(&log.lines().collect::<Vec<_>>()) {
-        Some(line) => Failure::Refused { errno: error.raw_os_error(), message: shorten(line) },
-        None => Failure::kernel("load", error),
+        Some(line) => TrialFailure::Refused { errno: error.raw_os_error(), message: shorten(line) },
+        None => TrialFailure::kernel("load", error),
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) fn refusal(error: &io::Error, log: &str) -> Failure {
 /// # Errors
 /// The kernel's error.
 pub(super) fn create(map: MapSpec<'_>) -> Result<OwnedFd> {
-    map.create().map_err(|error| Failure::kernel("map", &error))
+    map.create().map_err(|error| TrialFailure::kernel("map", &error))
 }
 
 /// Creates a map with one value and freezes it, so that programs can treat the value as a constant.
@@ -97,8 +97,8 @@ pub(super) fn create(map: MapSpec<'_>) -> Result<OwnedFd> {
 pub(super) fn constant(map: MapSpec<'_>, value: &[u8]) -> Result<OwnedFd> {
     let fd = create(map)?;
     let map = open(&fd)?;
-    map.update(&0u32.to_ne_bytes(), value).map_err(|error| Failure::kernel("fill a map", &error))?;
-    map.freeze().map_err(|error| Failure::kernel("freeze a map", &error))?;
+    map.update(&0u32.to_ne_bytes(), value).map_err(|error| TrialFailure::kernel("fill a map", &error))?;
+    map.freeze().map_err(|error| TrialFailure::kernel("freeze a map", &error))?;
     Ok(fd)
 }
 
@@ -107,11 +107,13 @@ pub(super) fn constant(map: MapSpec<'_>, value: &[u8]) -> Result<OwnedFd> {
 /// # Errors
 /// The kernel's error.
 pub(super) fn update(map: &OwnedFd, key: u32, value: u32) -> Result<()> {
-    open(map)?.update(&key.to_ne_bytes(), &value.to_ne_bytes()).map_err(|error| Failure::kernel("update a map", &error))
+    open(map)?
+        .update(&key.to_ne_bytes(), &value.to_ne_bytes())
+        .map_err(|error| TrialFailure::kernel("update a map", &error))
 }
 
-fn open(map: &OwnedFd) -> Result<Map> {
-    map.try_clone().and_then(Map::new).map_err(|error| Failure::kernel("map information", &error))
+fn open(map: &OwnedFd) -> Result<BpfMap> {
+    map.try_clone().and_then(BpfMap::new).map_err(|error| TrialFailure::kernel("map information", &error))
 }
 
 /// Maps one page of an arena, at an address that the kernel chooses, until the process ends.
@@ -125,7 +127,7 @@ pub(super) fn settle_arena(map: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: a new mapping, whose memory is not used.
     unsafe { mmap(ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, map, 0) }
         .map(drop)
-        .map_err(|error| Failure::kernel("map an arena", &error.into()))
+        .map_err(|error| TrialFailure::kernel("map an arena", &error.into()))
 }
 
 /// Tries whether programs of this type load, by libbpf's own trial.
@@ -147,7 +149,7 @@ pub(super) fn map_type(kind: bpf_map_type) -> Result<()> {
 pub(super) fn struct_ops_map() -> Result<()> {
     let map = MapSpec { kind: libbpf_sys::BPF_MAP_TYPE_STRUCT_OPS, kernel_type: 1, ..MapSpec::array(4) };
     match map.create() {
-        Err(error) if error.raw_os_error() != Some(ENOTSUPP) => Err(Failure::kernel("map", &error)),
+        Err(error) if error.raw_os_error() != Some(ENOTSUPP) => Err(TrialFailure::kernel("map", &error)),
         _ => Ok(()),
     }
 }
@@ -160,13 +162,13 @@ fn trial(what: &'static str, attempt: impl FnOnce() -> i32) -> Result<()> {
             // libbpf hides the kernel's error, but makes no other failing call afterwards.
             let error = io::Error::last_os_error();
             Err(match error.raw_os_error() {
-                Some(0) | None => Failure::missing(format!("{what}: refused")),
-                Some(_) => Failure::kernel(what, &error),
+                Some(0) | None => TrialFailure::missing(format!("{what}: refused")),
+                Some(_) => TrialFailure::kernel(what, &error),
             })
         }
         1.. => Ok(()),
         // libbpf cannot try this type, or its own preparations failed.
-        negative => Err(Failure::NotTried(format!("{what}: libbpf: {}", io::Error::from_raw_os_error(-negative)))),
+        negative => Err(TrialFailure::NotTried(format!("{what}: libbpf: {}", io::Error::from_raw_os_error(-negative)))),
     }
 }
 
@@ -197,13 +199,13 @@ fn name(text: *const libc::c_char) -> Option<&'static str> {
 /// # Errors
 /// The kernel's error, at creating or reading the iterator.
 pub(super) fn iterate(link: BorrowedFd<'_>) -> Result<()> {
-    let iterator = bpfassay_bpf::iterator(link).map_err(|error| Failure::kernel("make an iterator", &error))?;
+    let iterator = bpfassay_bpf::iterator(link).map_err(|error| TrialFailure::kernel("make an iterator", &error))?;
     let mut buffer = [0; 4096];
     loop {
         match rustix::io::read(&iterator, &mut buffer) {
             Ok(0) => return Ok(()),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(Failure::kernel("read an iterator", &error.into())),
+            Err(error) => return Err(TrialFailure::kernel("read an iterator", &error.into())),
         }
     }
 }
@@ -213,7 +215,7 @@ pub(super) fn iterate(link: BorrowedFd<'_>) -> Result<()> {
 /// # Errors
 /// The kernel's error.
 pub(super) fn test_run(program: &OwnedFd) -> Result<u32> {
-    bpfassay_bpf::test_run(program.as_fd()).map_err(|error| Failure::kernel("run", &error))
+    bpfassay_bpf::test_run(program.as_fd()).map_err(|error| TrialFailure::kernel("run", &error))
 }
 
 /// Creates a link of `program`.
@@ -221,7 +223,7 @@ pub(super) fn test_run(program: &OwnedFd) -> Result<u32> {
 /// # Errors
 /// The kernel's error.
 pub(super) fn link(program: &OwnedFd, attach: bpf_attach_type, target: LinkTarget<'_>) -> Result<OwnedFd> {
-    bpfassay_bpf::link_create(program.as_fd(), attach, target).map_err(|error| Failure::kernel("attach", &error))
+    bpfassay_bpf::link_create(program.as_fd(), attach, target).map_err(|error| TrialFailure::kernel("attach", &error))
 }
 
 /// Attaches to the raw tracepoint `name`. `None` is for a tracing program that names its target
@@ -230,7 +232,7 @@ pub(super) fn link(program: &OwnedFd, attach: bpf_attach_type, target: LinkTarge
 /// # Errors
 /// The kernel's error.
 pub(super) fn raw_tracepoint(program: &OwnedFd, name: Option<&CStr>) -> Result<OwnedFd> {
-    bpfassay_bpf::raw_tracepoint(program.as_fd(), name).map_err(|error| Failure::kernel("attach", &error))
+    bpfassay_bpf::raw_tracepoint(program.as_fd(), name).map_err(|error| TrialFailure::kernel("attach", &error))
 }
 
 /// Returns `text` with a NUL at its end.
@@ -245,7 +247,7 @@ mod tests {
     #[test]
     fn the_message_is_the_reason_or_the_kernels_error() {
         let error = io::Error::from_raw_os_error(22);
-        let refused = |message: &str| Failure::Refused { errno: Some(22), message: message.to_owned() };
+        let refused = |message: &str| TrialFailure::Refused { errno: Some(22), message: message.to_owned() };
         let log = "0: (85) call bpf_loop#181\nunknown func bpf_loop#181\nprocessed 1 insns (limit 1000000) max_states_per_insn 0\n";
         assert_eq!(refusal(&error, log), refused("unknown func bpf_loop#181"));
         let log = "calling kernel function f is not allowed\n\nVerification failed: Policy: …\n\nSuggestion:\n  Use a kfunc\n";
@@ -256,7 +258,9 @@ mod tests {
 
     #[test]
     fn a_number_without_a_message_gets_its_name() {
-        let Failure::Refused { errno, message } = Failure::kernel("attach", &io::Error::from_raw_os_error(524)) else {
+        let TrialFailure::Refused { errno, message } =
+            TrialFailure::kernel("attach", &io::Error::from_raw_os_error(524))
+        else {
             unreachable!()
         };
         assert_eq!(errno, Some(524));

@@ -8,20 +8,20 @@ use std::{
     ptr::NonNull,
 };
 
-use super::trial_calls::{Failure, Result};
+use super::trial_calls::{Result, TrialFailure};
 
 /// A builder of types, for a program or a map.
 #[derive(Debug)]
-pub(super) struct Types(NonNull<libbpf_sys::btf>);
+pub(super) struct TypeBuilder(NonNull<libbpf_sys::btf>);
 
-impl Drop for Types {
+impl Drop for TypeBuilder {
     fn drop(&mut self) {
         // SAFETY: owned here, and not used any more.
         unsafe { libbpf_sys::btf__free(self.0.as_ptr()) };
     }
 }
 
-impl Types {
+impl TypeBuilder {
     /// Creates an empty builder.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl Types {
         // libbpf sets errno whenever it returns a null pointer. No other call may happen in
         // between.
         let error = io::Error::last_os_error();
-        NonNull::new(btf).map(Self).ok_or_else(|| Failure::kernel("types", &error))
+        NonNull::new(btf).map(Self).ok_or_else(|| TrialFailure::kernel("types", &error))
     }
 
     /// Adds an unsigned integer of `size` bytes.
@@ -41,7 +41,7 @@ impl Types {
         id(unsafe { libbpf_sys::btf__add_int(self.raw(), name.as_ptr(), libbpf_sys::size_t::from(size), 0) })
     }
 
-    /// Adds a structure of `size` bytes. [`Types::member`] adds its members.
+    /// Adds a structure of `size` bytes. [`TypeBuilder::member`] adds its members.
     pub(super) fn structure(&self, name: &CStr, size: u32) -> Result<i32> {
         // SAFETY: a valid object; the name outlives the call.
         id(unsafe { libbpf_sys::btf__add_struct(self.raw(), name.as_ptr(), size) })
@@ -87,12 +87,13 @@ impl Types {
         // SAFETY: a valid object.
         let status = unsafe { libbpf_sys::btf__load_into_kernel(self.raw()) };
         if status < 0 {
-            return Err(Failure::kernel("load types", &io::Error::from_raw_os_error(-status)));
+            return Err(TrialFailure::kernel("load types", &io::Error::from_raw_os_error(-status)));
         }
         // SAFETY: the object owns an open descriptor now, which is duplicated before the object
         // closes it.
         let fd = unsafe { BorrowedFd::borrow_raw(libbpf_sys::btf__fd(self.raw())) };
-        let copy = rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|error| Failure::kernel("types", &error.into()))?;
+        let copy =
+            rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|error| TrialFailure::kernel("types", &error.into()))?;
         Ok(copy)
     }
 
@@ -102,5 +103,5 @@ impl Types {
 }
 
 fn id(id: i32) -> Result<i32> {
-    if id < 0 { Err(Failure::kernel("types", &io::Error::from_raw_os_error(-id))) } else { Ok(id) }
+    if id < 0 { Err(TrialFailure::kernel("types", &io::Error::from_raw_os_error(-id))) } else { Ok(id) }
 }

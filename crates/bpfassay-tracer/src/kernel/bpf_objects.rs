@@ -6,7 +6,7 @@ use std::{
     os::fd::{BorrowedFd, OwnedFd},
 };
 
-use bpfassay_bpf::{Kind, by_id, link_info};
+use bpfassay_bpf::{ObjectKind, by_id, link_info};
 
 /// Returns the hits of a link (kprobe, kretprobe, multi link, tracepoint) that ran no program, if
 /// the kernel counts them (6.7 and later). A tracepoint itself misses no hits.
@@ -27,5 +27,5 @@ pub(crate) fn link_missed(link: BorrowedFd<'_>) -> io::Result<Option<u64>> {
 /// # Errors
 /// The kernel's error; `ENOENT` if there is no such link.
 pub(crate) fn link_by_id(id: u32) -> io::Result<OwnedFd> {
-    by_id(Kind::Link, id)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))
+    by_id(ObjectKind::Link, id)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))
 }

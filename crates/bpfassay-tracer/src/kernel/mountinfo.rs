@@ -24,7 +24,7 @@ const PATH: &str = "/proc/self/mountinfo";
 #[derive(Debug)]
 pub(crate) struct Mounts {
     file: File,
-    table: Table,
+    table: MountTable,
 }
 
 /// A mount table that could not be read.
@@ -64,7 +64,7 @@ impl Mounts {
     /// [`MountsError`] if the file cannot be opened or read.
     pub(crate) fn open() -> Result<Self, MountsError> {
         let file = File::open(PATH).map_err(|source| MountsError { what: "open", source })?;
-        let mut mounts = Self { file, table: Table::default() };
+        let mut mounts = Self { file, table: MountTable::default() };
         mounts.read()?;
         Ok(mounts)
     }
@@ -75,7 +75,7 @@ impl Mounts {
             .rewind()
             .and_then(|()| self.file.read_to_end(&mut text))
             .map_err(|source| MountsError { what: "read", source })?;
-        self.table = Table::parse(&text);
+        self.table = MountTable::parse(&text);
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Mounts {
 /// Mounts by id. Several can have the same path: a mount that another one covers stays mounted, and
 /// its files can stay open.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Table(HashMap<u64, Mount>);
+pub(crate) struct MountTable(HashMap<u64, Mount>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
@@ -138,7 +138,7 @@ struct Mount {
     file_system: Vec<u8>,
 }
 
-impl Table {
+impl MountTable {
     /// Parses a mountinfo. Lines that cannot be parsed are left out; their mounts have no path.
     pub(crate) fn parse(text: &[u8]) -> Self {
         Self(text.split(|&byte| byte == b'\n').filter_map(parse_line).collect())
@@ -197,7 +197,7 @@ nonsense
 
     #[test]
     fn mounts_of_one_device_and_mounts_of_one_path_stay_apart() {
-        let table = Table::parse(TEXT);
+        let table = MountTable::parse(TEXT);
         assert_eq!(table.path(40, device(8, 3)), Some("/srv/with blank\\and\ttab"));
         assert_eq!(table.path(41, device(8, 3)), Some("/bind"));
         assert_eq!(table.path(50, device(0, 50)), Some("/mnt"), "mounted over, still mounted");
@@ -207,7 +207,7 @@ nonsense
 
     #[test]
     fn a_mount_that_does_not_exist_has_no_path() {
-        let table = Table::parse(TEXT);
+        let table = MountTable::parse(TEXT);
         assert_eq!(table.path(40, device(8, 4)), None, "the id was reused");
         assert_eq!(table.path(99, device(8, 3)), None);
         assert_eq!(table.path(70, device(0, 70)), None);
@@ -250,7 +250,7 @@ nonsense
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(text: Vec<u8>) {
-            Table::parse(&text);
+            MountTable::parse(&text);
         }
 
         #[test]

@@ -27,7 +27,7 @@ pub(crate) fn source_path(name: &str) -> String {
 
 /// The kind of a perf event.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Event<'a> {
+pub(crate) enum PerfEvent<'a> {
     /// A tracepoint, by its id in tracefs.
     Tracepoint(u64),
     /// A probe on a function of the kernel. `kind` is the number of the event source in sysfs.
@@ -62,7 +62,7 @@ struct PerfEventAttr {
 ///
 /// # Errors
 /// The kernel's error, if it refuses the event: no such function or tracepoint, or no permission.
-pub(crate) fn open(event: Event<'_>) -> io::Result<OwnedFd> {
+pub(crate) fn open(event: PerfEvent<'_>) -> io::Result<OwnedFd> {
     /// `PERF_TYPE_SOFTWARE`, `PERF_TYPE_TRACEPOINT` (include/uapi/linux/perf_event.h).
     const SOFTWARE: u32 = 1;
     const TRACEPOINT: u32 = 2;
@@ -75,17 +75,17 @@ pub(crate) fn open(event: Event<'_>) -> io::Result<OwnedFd> {
         ..Default::default()
     };
     match event {
-        Event::Tracepoint(id) => (attr.kind, attr.config) = (TRACEPOINT, id),
-        Event::Kprobe { kind, returns, function } => {
+        PerfEvent::Tracepoint(id) => (attr.kind, attr.config) = (TRACEPOINT, id),
+        PerfEvent::Kprobe { kind, returns, function } => {
             // Bit 0 of `config` is `retprobe`
             // (/sys/bus/event_source/devices/kprobe/format/retprobe).
             (attr.kind, attr.config, attr.config1) = (kind, u64::from(returns), function.as_ptr() as u64);
         }
-        Event::Uprobe { kind, returns, path, offset } => {
+        PerfEvent::Uprobe { kind, returns, path, offset } => {
             (attr.kind, attr.config, attr.config1, attr.config2) =
                 (kind, u64::from(returns), path.as_ptr() as u64, offset);
         }
-        Event::CpuClock => (attr.kind, attr.sample_period) = (SOFTWARE, 1_000_000_000),
+        PerfEvent::CpuClock => (attr.kind, attr.sample_period) = (SOFTWARE, 1_000_000_000),
     }
     // SAFETY: the attributes and the strings in them outlive the call; `size` is the number of
     // bytes.

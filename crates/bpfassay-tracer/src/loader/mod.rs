@@ -2,7 +2,7 @@
 //! Loads and attaches the programs of a probe configuration.
 //!
 //! `plan` is the common part of the loaders. Each loader has a folder, with a function that accepts
-//! a probe configuration and [`Options`] and returns [`Loaded`], and a line in [`load`]. The module
+//! a probe configuration and [`TracerOptions`] and returns [`LoadedTracer`], and a line in [`load`]. The module
 //! `counters` reads the counts of the programs.
 
 pub(crate) mod aya;
@@ -21,16 +21,16 @@ use bpfassay_protocol::{
 use self::plan::{
     descriptors,
     hooked::{AttachedPrograms, Hooked},
-    loaded::{Loaded, Programs, Since},
+    loaded::{LoadedTracer, PreparedPrograms, Since},
     object_files, renamed,
-    tracer_options::Options,
+    tracer_options::TracerOptions,
 };
-use crate::diagnostics::{self, When};
+use crate::diagnostics::{self, SearchTime};
 
 /// The loaded programs of a probe configuration. They can be attached any number of times.
 pub(crate) struct LoadedConfiguration {
     configuration: ProbeConfiguration,
-    options: Options,
+    options: TracerOptions,
     /// Time to load; `None` once it has been reported.
     load_ns: Option<u64>,
     maps: BTreeMap<String, OwnedFd>,
@@ -38,13 +38,13 @@ pub(crate) struct LoadedConfiguration {
     findings: Vec<Finding>,
     /// Pitfalls that were found before loading, until the programs are attached.
     before: Option<Vec<Finding>>,
-    programs: Box<dyn Programs>,
+    programs: Box<dyn PreparedPrograms>,
 }
 
 impl LoadedConfiguration {
     fn new(
-        (configuration, options): (ProbeConfiguration, &Options),
-        Loaded { maps, load_ns, findings, programs }: Loaded,
+        (configuration, options): (ProbeConfiguration, &TracerOptions),
+        LoadedTracer { maps, load_ns, findings, programs }: LoadedTracer,
         before: Vec<Finding>,
     ) -> Self {
         let (options, load_ns, before) = (options.clone(), Some(load_ns), Some(before));
@@ -64,7 +64,7 @@ impl LoadedConfiguration {
     /// A [`Refusal`]. In that case, no program stays attached.
     pub(crate) fn attach(&mut self) -> Result<(Attached, AttachedPrograms), Refusal> {
         // This comes before anything is attached: the tracer's own hooks are not pitfalls.
-        let before = self.before.take().unwrap_or_else(|| self.programs.look(&self.options, When::Before));
+        let before = self.before.take().unwrap_or_else(|| self.programs.look(&self.options, SearchTime::Before));
         let start = Since::now();
         match self.programs.attach(&self.options) {
             Ok(mut programs) => {
@@ -80,7 +80,7 @@ impl LoadedConfiguration {
                 Ok((attached, programs))
             }
             Err(mut refusal) => {
-                refusal.findings.extend(self.programs.look(&self.options, When::Refused));
+                refusal.findings.extend(self.programs.look(&self.options, SearchTime::Refused));
                 Err(refusal)
             }
         }
@@ -100,7 +100,7 @@ fn described(hooked: &Hooked) -> Result<bpfassay_protocol::tracer_messages::Prog
 /// # Errors
 /// A [`Refusal`] with the step that failed and the message of the kernel or the library. In that
 /// case, no program stays loaded.
-pub(crate) fn load(configuration: ProbeConfiguration, options: &Options) -> Result<LoadedConfiguration, Refusal> {
+pub(crate) fn load(configuration: ProbeConfiguration, options: &TracerOptions) -> Result<LoadedConfiguration, Refusal> {
     descriptors::make_room();
     if configuration.probe == Probe::Programs {
         if let Some(why) = not_for_sets(configuration, options) {
@@ -131,21 +131,21 @@ pub(crate) fn load(configuration: ProbeConfiguration, options: &Options) -> Resu
                 let message = format!("this build of the tracer has no programs for `{configuration}`");
                 return Err(Refusal::new(Step::Open, message));
             };
-            let before = diagnostics::look_for(object.elf, options, When::Before);
+            let before = diagnostics::look_for(object.elf, options, SearchTime::Before);
             let loaded = libbpf::load(object, options, &diagnostics::absent(&before));
-            loaded
-                .map(|loaded| LoadedConfiguration::new((configuration, options), loaded, before))
-                .map_err(|refusal| with_findings(refusal, diagnostics::look_for(object.elf, options, When::Refused)))
+            loaded.map(|loaded| LoadedConfiguration::new((configuration, options), loaded, before)).map_err(|refusal| {
+                with_findings(refusal, diagnostics::look_for(object.elf, options, SearchTime::Refused))
+            })
         }
         Loader::Aya => {
             let elf = object_files::in_rust(configuration.map).ok_or_else(|| aya::no_programs(configuration))?;
             let sections = aya::aya_attach::sections_of(elf, configuration.probe);
             let look = |when| diagnostics::look_for_hooks(sections.iter().map(String::as_str), options, when);
-            let before = look(When::Before);
+            let before = look(SearchTime::Before);
             let loaded = aya::load(configuration, elf, &sections, options);
             loaded
                 .map(|loaded| LoadedConfiguration::new((configuration, options), loaded, before))
-                .map_err(|refusal| with_findings(refusal, look(When::Refused)))
+                .map_err(|refusal| with_findings(refusal, look(SearchTime::Refused)))
         }
     }
 }
@@ -156,11 +156,11 @@ fn with_findings(mut refusal: Refusal, findings: Vec<Finding>) -> Refusal {
 }
 
 /// Returns why program sets do not accept the options or the configuration, if they do not.
-fn not_for_sets(configuration: ProbeConfiguration, options: &Options) -> Option<&'static str> {
-    let plain = Options {
+fn not_for_sets(configuration: ProbeConfiguration, options: &TracerOptions) -> Option<&'static str> {
+    let plain = TracerOptions {
         attach_order: options.attach_order,
         symbol_cache: options.symbol_cache.clone(),
-        ..Options::default()
+        ..TracerOptions::default()
     };
     let default = ProbeConfiguration { sets: configuration.sets, ..ProbeConfiguration::with_defaults(Probe::Programs) };
     if configuration != default {

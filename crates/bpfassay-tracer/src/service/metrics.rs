@@ -51,7 +51,7 @@ pub(crate) struct Labels {
 
 /// Counters of one set of labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Series {
+pub(crate) struct LabelledCounters {
     pub(crate) totals: Totals,
     /// Calls by duration ([`bpfassay_protocol::tracer_messages::CounterRow::latency`]).
     pub(crate) latency: Vec<u64>,
@@ -59,13 +59,13 @@ pub(crate) struct Series {
 
 /// The contents of one response.
 #[derive(Debug)]
-pub(crate) struct Snapshot<'a> {
+pub(crate) struct MetricsSnapshot<'a> {
     pub(crate) attached: &'a Attached,
-    pub(crate) series: BTreeMap<Labels, Series>,
+    pub(crate) series: BTreeMap<Labels, LabelledCounters>,
     pub(crate) losses: Losses,
 }
 
-impl Series {
+impl LabelledCounters {
     /// Adds the counters of another key with the same labels.
     pub(crate) fn add(&mut self, totals: Totals, latency: &[u64]) {
         self.totals += totals;
@@ -84,7 +84,7 @@ impl Series {
 const BUCKETS: std::ops::RangeInclusive<u32> = 7..=34;
 
 /// Writes `snapshot` in `format`.
-pub(crate) fn render(snapshot: &Snapshot<'_>, format: Format) -> String {
+pub(crate) fn render(snapshot: &MetricsSnapshot<'_>, format: Format) -> String {
     let mut text = Text { out: String::new(), format };
     // Writing into a String does not fail.
     let _ = text.all(snapshot);
@@ -106,7 +106,7 @@ enum Kind {
 }
 
 impl Text {
-    fn all(&mut self, snapshot: &Snapshot<'_>) -> fmt::Result {
+    fn all(&mut self, snapshot: &MetricsSnapshot<'_>) -> fmt::Result {
         let configuration = snapshot.attached.configuration;
         self.family("bpfassay_build", Kind::Info, "The tracer and its probe configuration.")?;
         self.sample(
@@ -159,10 +159,10 @@ impl Text {
 
     fn counters(
         &mut self,
-        snapshot: &Snapshot<'_>,
+        snapshot: &MetricsSnapshot<'_>,
         name: &str,
         help: &str,
-        value: impl Fn(&Labels, &Series) -> Option<u64>,
+        value: impl Fn(&Labels, &LabelledCounters) -> Option<u64>,
     ) -> fmt::Result {
         self.family(name, Kind::Counter, help)?;
         for (labels, series) in &snapshot.series {
@@ -173,7 +173,7 @@ impl Text {
         Ok(())
     }
 
-    fn latencies(&mut self, snapshot: &Snapshot<'_>) -> fmt::Result {
+    fn latencies(&mut self, snapshot: &MetricsSnapshot<'_>) -> fmt::Result {
         if snapshot.series.values().all(|series| series.latency.is_empty()) {
             return Ok(());
         }

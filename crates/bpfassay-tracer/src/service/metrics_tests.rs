@@ -19,8 +19,8 @@ fn labels(operation: Operation, mount: &str) -> Labels {
     }
 }
 
-fn series(calls: u64, bytes: u64, errors: u64, latency: &[u64]) -> Series {
-    Series { totals: Totals { calls, bytes, errors }, latency: latency.to_vec() }
+fn series(calls: u64, bytes: u64, errors: u64, latency: &[u64]) -> LabelledCounters {
+    LabelledCounters { totals: Totals { calls, bytes, errors }, latency: latency.to_vec() }
 }
 
 /// The document with which `bpfassay-tracer` was checked by hand. Both the strict OpenMetrics
@@ -36,7 +36,7 @@ fn both_formats_are_as_they_were_checked() {
     // 3 calls below 256 ns, 2 of 1024 to 2047 ns, and 1 longer than every bucket.
     let mut latency = vec![0; 41];
     (latency[0], latency[7], latency[10], latency[40]) = (1, 2, 2, 1);
-    let snapshot = Snapshot {
+    let snapshot = MetricsSnapshot {
         attached: &attached,
         series: BTreeMap::from([
             (labels(Operation::Read, "/mnt"), series(6, 4096, 1, &latency)),
@@ -52,7 +52,7 @@ fn both_formats_are_as_they_were_checked() {
 #[test]
 fn a_figure_that_is_not_measured_has_no_sample() {
     let attached = attached("kprobe", Vec::new());
-    let snapshot = Snapshot {
+    let snapshot = MetricsSnapshot {
         attached: &attached,
         series: BTreeMap::from([(labels(Operation::Open, "/"), series(2, 0, 0, &[]))]),
         losses: Losses::default(),
@@ -97,7 +97,7 @@ proptest! {
     fn buckets_only_grow(latency in prop::collection::vec(0u64..1000, 1..64)) {
         let attached = attached("fexit", Vec::new());
         let all: u64 = latency.iter().sum();
-        let snapshot = Snapshot {
+        let snapshot = MetricsSnapshot {
             attached: &attached,
             series: BTreeMap::from([(labels(Operation::Read, "/"), series(all, 0, 0, &latency))]),
             losses: Losses::default(),

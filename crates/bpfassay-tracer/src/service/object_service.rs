@@ -16,7 +16,7 @@ use std::{
     time::Instant,
 };
 
-use bpfassay_bpf::Map;
+use bpfassay_bpf::BpfMap;
 use bpfassay_btf::{
     object_contents::{self, ContentsError},
     prototype,
@@ -30,7 +30,7 @@ use bpfassay_protocol::{
 };
 
 use super::{
-    endpoint::{Address, Endpoint, ListenError, Page},
+    endpoint::{ListenAddress, ListenError, MetricsEndpoint, Page},
     serve::{self, ServeError},
     stop_signals,
 };
@@ -66,7 +66,7 @@ pub(crate) enum ObjectSource {
 
 /// An end that was not requested, except a refusal by the kernel.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ObjectError {
+pub(crate) enum ObjectServiceError {
     #[error("cannot read the object {path:?}: check that it exists and may be read")]
     Read { path: PathBuf, source: io::Error },
     #[error("the object {path:?} is larger than {MAX_OBJECT} bytes: is it the right file?")]
@@ -92,10 +92,10 @@ pub(crate) enum ObjectError {
 }
 
 /// Loads, attaches and serves. Returns `Some` if the kernel refuses.
-pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
+pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectServiceError> {
     // Signals are blocked before anything is attached, so that nothing remains when one arrives in
     // the meantime.
-    let signals = stop_signals::descriptor().map_err(ObjectError::Signals)?;
+    let signals = stop_signals::descriptor().map_err(ObjectServiceError::Signals)?;
     let elf = match &args.object {
         ObjectSource::File(path) => Cow::Owned(read(path)?),
         ObjectSource::Bundled(name) => Cow::Borrowed(bundled(name)?),
@@ -115,13 +115,13 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
     report(&ObjectLine::Loaded(loaded.loaded.clone()))?;
     let maps = args.maps.iter().map(|name| opened(&loaded, name)).collect::<Result<Vec<_>, _>>()?;
     if let Some(directory) = &args.pin {
-        fs::create_dir_all(directory).map_err(|source| ObjectError::Pin { path: directory.clone(), source })?;
-        loaded.pin(directory).map_err(|(path, source)| ObjectError::Pin { path, source })?;
+        fs::create_dir_all(directory).map_err(|source| ObjectServiceError::Pin { path: directory.clone(), source })?;
+        loaded.pin(directory).map_err(|(path, source)| ObjectServiceError::Pin { path, source })?;
     }
     // The port opens after everything is attached: a client that can connect treats the program as
     // ready.
     let page = if maps.is_empty() { Page::Nothing } else { Page::Map };
-    let mut endpoint = Endpoint::bind(Address::Tcp((Ipv4Addr::LOCALHOST, args.port).into()), page)?;
+    let mut endpoint = MetricsEndpoint::bind(ListenAddress::Tcp((Ipv4Addr::LOCALHOST, args.port).into()), page)?;
     let stdin = io::stdin();
     loop {
         let ready = serve::wait(&stdin, &signals, None, None, false, Some(&endpoint))?;
@@ -144,26 +144,26 @@ pub(crate) fn run(args: &ObjectConfig) -> Result<Option<Refusal>, ObjectError> {
 }
 
 /// Reads the object in a file, which can contain any bytes.
-fn read(path: &Path) -> Result<Vec<u8>, ObjectError> {
+fn read(path: &Path) -> Result<Vec<u8>, ObjectServiceError> {
     let mut elf = Vec::new();
     let read = fs::File::open(path).and_then(|file| file.take(MAX_OBJECT + 1).read_to_end(&mut elf));
-    read.map_err(|source| ObjectError::Read { path: path.to_owned(), source })?;
+    read.map_err(|source| ObjectServiceError::Read { path: path.to_owned(), source })?;
     if elf.len() as u64 > MAX_OBJECT {
-        return Err(ObjectError::TooLarge { path: path.to_owned() });
+        return Err(ObjectServiceError::TooLarge { path: path.to_owned() });
     }
     Ok(elf)
 }
 
 /// Returns the object of the bundled tool `name`.
-fn bundled(name: &str) -> Result<&'static [u8], ObjectError> {
+fn bundled(name: &str) -> Result<&'static [u8], ObjectServiceError> {
     named(BUNDLED, name).ok_or_else(|| {
         let known: Vec<&str> = BUNDLED.iter().map(|bundled| bundled.name).collect();
-        ObjectError::NotBundled { name: name.to_owned(), known: known.join(", ") }
+        ObjectServiceError::NotBundled { name: name.to_owned(), known: known.join(", ") }
     })
 }
 
-pub(crate) fn types(elf: &[u8]) -> Result<ObjectLine, ObjectError> {
-    let btf = bpfassay_btf::of_object(elf).map_err(ObjectError::Types)?;
+pub(crate) fn types(elf: &[u8]) -> Result<ObjectLine, ObjectServiceError> {
+    let btf = bpfassay_btf::of_object(elf).map_err(ObjectServiceError::Types)?;
     Ok(ObjectLine::Types { btf: Hex(btf) })
 }
 
@@ -193,21 +193,21 @@ fn compared(prototypes: ObjectLine) -> Option<Box<Prototypes>> {
 /// Writes one line to standard output.
 ///
 /// # Errors
-/// [`ObjectError::Output`] if standard output cannot be written to.
-pub(crate) fn report(line: &ObjectLine) -> Result<(), ObjectError> {
+/// [`ObjectServiceError::Output`] if standard output cannot be written to.
+pub(crate) fn report(line: &ObjectLine) -> Result<(), ObjectServiceError> {
     let mut out = io::stdout().lock();
     let written = serde_json::to_writer(&mut out, line).map_err(io::Error::from);
-    written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).map_err(ObjectError::Output)
+    written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).map_err(ObjectServiceError::Output)
 }
 
-fn opened(loaded: &Bare, name: &str) -> Result<(String, Map), ObjectError> {
-    let failed = |source| ObjectError::Map { map: name.to_owned(), source };
-    let map = loaded.map(name).and_then(Map::new).map_err(failed)?;
+fn opened(loaded: &Bare, name: &str) -> Result<(String, BpfMap), ObjectServiceError> {
+    let failed = |source| ObjectServiceError::Map { map: name.to_owned(), source };
+    let map = loaded.map(name).and_then(BpfMap::new).map_err(failed)?;
     Ok((name.to_owned(), map))
 }
 
 /// Returns the page of a map, as JSON of at most `length` bytes.
-fn page_of(name: &str, map: &Map, length: usize) -> io::Result<String> {
+fn page_of(name: &str, map: &BpfMap, length: usize) -> io::Result<String> {
     let copies = map.copies();
     // The kernel pads the copies of a per-CPU map to this size, but not a single copy.
     let stride = if copies == 1 { map.value_size() } else { map.value_size().next_multiple_of(8) };
@@ -233,12 +233,12 @@ mod tests {
     fn an_object_is_read_up_to_its_largest_size() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.o");
-        assert!(matches!(read(&path), Err(ObjectError::Read { .. })));
+        assert!(matches!(read(&path), Err(ObjectServiceError::Read { .. })));
         let file = fs::File::create(&path).unwrap();
         file.set_len(MAX_OBJECT).unwrap();
         assert_eq!(read(&path).unwrap().len() as u64, MAX_OBJECT);
         file.set_len(MAX_OBJECT + 1).unwrap();
-        assert!(matches!(read(&path), Err(ObjectError::TooLarge { .. })));
+        assert!(matches!(read(&path), Err(ObjectServiceError::TooLarge { .. })));
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
             // offsets of these.
             let values = ["counts", ".data.calls"].into_iter().filter_map(|map| btf.map(map)?.value);
             let values: Vec<_> = values.collect();
-            let has_places = |fields: &[bpfassay_btf::Field]| fields.iter().skip(1).all(|field| field.offset > 0);
+            let has_places = |fields: &[bpfassay_btf::MapField]| fields.iter().skip(1).all(|field| field.offset > 0);
             assert!(values.len() == 1 && values[0].size > 0 && has_places(&values[0].fields), "{}", one.name);
         }
         let error = bundled("none").unwrap_err().to_string();

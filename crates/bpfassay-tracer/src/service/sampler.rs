@@ -16,14 +16,14 @@ use crate::{
         kernel_cgroups::Cgroups,
         mountinfo::{Mounts, MountsError},
     },
-    service::metrics::{Labels, Series, Snapshot},
+    service::metrics::{LabelledCounters, Labels, MetricsSnapshot},
 };
 
 /// Replaces path and device if the probe does not know them.
 const NOT_KNOWN: &str = "not known";
 
 /// The source of the counters: the tracer, or in tests a source with fixed counts.
-pub(crate) trait Source {
+pub(crate) trait CounterSource {
     /// [`Tracer::attached`].
     fn attached(&self) -> &Attached;
 
@@ -46,7 +46,7 @@ pub(crate) trait Source {
     fn losses(&mut self) -> Result<Losses, ReadError>;
 }
 
-impl Source for Tracer {
+impl CounterSource for Tracer {
     fn attached(&self) -> &Attached {
         self.attached()
     }
@@ -91,7 +91,7 @@ impl Sampler<'_, Tracer> {
     }
 }
 
-impl<'a, S: Source> Sampler<'a, S> {
+impl<'a, S: CounterSource> Sampler<'a, S> {
     /// Creates a sampler that reads `source`.
     ///
     /// # Errors
@@ -121,8 +121,8 @@ impl<'a, S: Source> Sampler<'a, S> {
     ///
     /// # Errors
     /// [`ReadError`] if the counters or the mount table cannot be read.
-    pub(crate) fn snapshot(&mut self) -> Result<Snapshot<'_>, ReadError> {
-        let mut series = BTreeMap::<Labels, Series>::new();
+    pub(crate) fn snapshot(&mut self) -> Result<MetricsSnapshot<'_>, ReadError> {
+        let mut series = BTreeMap::<Labels, LabelledCounters>::new();
         for row in self.rows()? {
             let path = self.paths.entry((row.device, row.mount)).or_default();
             if row.device == Device::UNKNOWN {
@@ -143,7 +143,7 @@ impl<'a, S: Source> Sampler<'a, S> {
             series.entry(labels).or_default().add(row.totals, &row.latency);
         }
         let losses = self.source.losses()?;
-        Ok(Snapshot { attached: self.source.attached(), series, losses })
+        Ok(MetricsSnapshot { attached: self.source.attached(), series, losses })
     }
 
     fn rows(&mut self) -> Result<Vec<CounterRow>, ReadError> {
@@ -203,7 +203,7 @@ mod tests {
         rows: Vec<CounterRow>,
     }
 
-    impl Source for Fake {
+    impl CounterSource for Fake {
         fn attached(&self) -> &Attached {
             &self.attached
         }

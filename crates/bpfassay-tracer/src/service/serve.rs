@@ -20,12 +20,12 @@ use rustix::{
 
 use crate::{
     counters::{counting_tracer::Tracer, error::ReadError},
-    loader::plan::{loaded::Since, tracer_options::Options},
+    loader::plan::{loaded::Since, tracer_options::TracerOptions},
     service::{
-        endpoint::{Endpoint, ListenError},
+        endpoint::{ListenError, MetricsEndpoint},
         metrics,
         sampler::Sampler,
-        service_command::{Command, CommandError, Commands},
+        service_command::{CommandError, Commands, ServiceCommand},
         stop_signals,
     },
 };
@@ -83,12 +83,12 @@ pub(crate) struct Service {
     /// Whether to continue after the end of standard input, until a signal arrives.
     pub(crate) stay: bool,
     /// The endpoint that serves the counters to Prometheus.
-    pub(crate) endpoint: Option<Endpoint>,
+    pub(crate) endpoint: Option<MetricsEndpoint>,
 }
 
 /// How a session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum SessionEnding {
     /// The programs must be detached, and stay loaded.
     Detach,
     /// The program must end.
@@ -121,7 +121,7 @@ impl Input {
     }
 
     /// Returns the next command that has arrived.
-    fn next(&mut self) -> Result<Option<Command>, ServeError> {
+    fn next(&mut self) -> Result<Option<ServiceCommand>, ServeError> {
         Ok(self.commands.as_mut().map(Commands::next).transpose()?.flatten())
     }
 
@@ -133,7 +133,7 @@ impl Input {
     fn await_attach(&mut self) -> Result<bool, ServeError> {
         loop {
             match self.next()? {
-                Some(Command::Attach) => return Ok(true),
+                Some(ServiceCommand::Attach) => return Ok(true),
                 Some(other) => return Err(other.untimely("not attached").into()),
                 None => {}
             }
@@ -156,7 +156,7 @@ impl Input {
 /// [`ServeError`] if input, output, a reading or the endpoint fails. A refusal by the kernel is not
 /// an error: it is reported as a line.
 pub(crate) fn once<W: Write>(
-    (configuration, options): (ProbeConfiguration, &Options),
+    (configuration, options): (ProbeConfiguration, &TracerOptions),
     mut service: Service,
     statistics: bool,
     output: &mut Output<W>,
@@ -178,7 +178,7 @@ pub(crate) fn once<W: Write>(
 /// [`ServeError`] if input, output, a reading or the endpoint fails. A refusal by the kernel is not
 /// an error: it is reported as a line.
 pub(crate) fn keep_loaded<W: Write>(
-    (configuration, options): (ProbeConfiguration, &Options),
+    (configuration, options): (ProbeConfiguration, &TracerOptions),
     mut service: Service,
     statistics: bool,
     output: &mut Output<W>,
@@ -200,7 +200,7 @@ pub(crate) fn keep_loaded<W: Write>(
         };
         let ending = serve(tracer, &mut service, &mut input, output)?;
         end(tracer, statistics, output)?;
-        if ending == Ending::End {
+        if ending == SessionEnding::End {
             break;
         }
     }
@@ -227,7 +227,7 @@ fn serve<W: Write>(
     service: &mut Service,
     input: &mut Input,
     output: &mut Output<W>,
-) -> Result<Ending, ServeError> {
+) -> Result<SessionEnding, ServeError> {
     let timer = service.interval.map(timer).transpose().map_err(|source| ServeError::Setup {
         what: "start the timer of the sampling interval",
         source: source.into(),
@@ -238,15 +238,15 @@ fn serve<W: Write>(
         // Input that arrived together with the command to attach is already in the buffer.
         while let Some(command) = input.next()? {
             match command {
-                Command::Sample(label) => output.line(&TracerLine::Sample(reader.sample(Some(label))?))?,
-                Command::Detach => return Ok(Ending::Detach),
-                Command::Attach => return Err(command.untimely("attached").into()),
+                ServiceCommand::Sample(label) => output.line(&TracerLine::Sample(reader.sample(Some(label))?))?,
+                ServiceCommand::Detach => return Ok(SessionEnding::Detach),
+                ServiceCommand::Attach => return Err(command.untimely("attached").into()),
             }
         }
         let Input { stdin, commands, signals } = &*input;
         let ready = wait(stdin, signals, timer.as_ref(), reader.fd(), commands.is_some(), service.endpoint.as_ref())?;
         if ready.signal {
-            return Ok(Ending::End);
+            return Ok(SessionEnding::End);
         }
         if ready.events {
             reader.drain()?;
@@ -254,7 +254,7 @@ fn serve<W: Write>(
         if ready.input && !input.take()? {
             input.finish()?;
             if !service.stay {
-                return Ok(Ending::End);
+                return Ok(SessionEnding::End);
             }
         }
         if let Some(timer) = timer.as_ref().filter(|_| ready.timer) {
@@ -294,7 +294,7 @@ fn end<W: Write>(tracer: &mut Tracer, statistics: bool, output: &mut Output<W>) 
 }
 
 /// The descriptors that are readable.
-pub(crate) struct Ready {
+pub(crate) struct ReadyDescriptors {
     pub(crate) signal: bool,
     input: bool,
     timer: bool,
@@ -309,14 +309,14 @@ pub(crate) fn wait(
     timer: Option<&OwnedFd>,
     events: Option<BorrowedFd<'_>>,
     input: bool,
-    endpoint: Option<&Endpoint>,
-) -> Result<Ready, ServeError> {
+    endpoint: Option<&MetricsEndpoint>,
+) -> Result<ReadyDescriptors, ServeError> {
     let mut waiting = vec![PollFd::new(signals, PollFlags::IN)];
     waiting.extend(input.then(|| PollFd::new(stdin, PollFlags::IN)));
     waiting.extend(timer.map(|timer| PollFd::new(timer, PollFlags::IN)));
     waiting.extend(events.as_ref().map(|events| PollFd::new(events, PollFlags::IN)));
-    waiting.extend(endpoint.into_iter().flat_map(Endpoint::waiting));
-    let deadline = endpoint.and_then(Endpoint::deadline);
+    waiting.extend(endpoint.into_iter().flat_map(MetricsEndpoint::waiting));
+    let deadline = endpoint.and_then(MetricsEndpoint::deadline);
     loop {
         // The timeout is rounded up, so that the deadline has passed when it is over.
         let left =
@@ -330,7 +330,7 @@ pub(crate) fn wait(
     }
     let mut ready = waiting.iter().map(|fd| !fd.revents().is_empty());
     let mut next = |there: bool| there && ready.next() == Some(true);
-    Ok(Ready {
+    Ok(ReadyDescriptors {
         signal: next(true),
         input: next(input),
         timer: next(timer.is_some()),

@@ -7,7 +7,7 @@ const MAX_LABEL: usize = 1024;
 const SAMPLE: &[u8] = b"sample ";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Command {
+pub(crate) enum ServiceCommand {
     /// Write a sample that carries this label.
     Sample(String),
     Attach,
@@ -31,7 +31,7 @@ const fn known(keeps_loaded: bool) -> &'static str {
     if keeps_loaded { "`attach`, `detach` and `sample LABEL`" } else { "`sample LABEL` only" }
 }
 
-impl Command {
+impl ServiceCommand {
     /// Returns the error for a command that is not valid while the programs are in this state.
     pub(crate) const fn untimely(&self, state: &'static str) -> CommandError {
         let command = match self {
@@ -66,7 +66,7 @@ impl Commands {
     ///
     /// # Errors
     /// [`CommandError`]. No more input is accepted then.
-    pub(crate) fn next(&mut self) -> Result<Option<Command>, CommandError> {
+    pub(crate) fn next(&mut self) -> Result<Option<ServiceCommand>, CommandError> {
         let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') else {
             return if self.buffer.len() > SAMPLE.len() + MAX_LABEL { Err(CommandError::TooLong) } else { Ok(None) };
         };
@@ -75,9 +75,9 @@ impl Commands {
             return Err(CommandError::TooLong);
         }
         match (line.as_slice(), line.strip_prefix(SAMPLE).map(str::from_utf8)) {
-            (_, Some(Ok(label))) if !label.is_empty() => Ok(Some(Command::Sample(label.to_owned()))),
-            (b"attach", _) if self.keeps_loaded => Ok(Some(Command::Attach)),
-            (b"detach", _) if self.keeps_loaded => Ok(Some(Command::Detach)),
+            (_, Some(Ok(label))) if !label.is_empty() => Ok(Some(ServiceCommand::Sample(label.to_owned()))),
+            (b"attach", _) if self.keeps_loaded => Ok(Some(ServiceCommand::Attach)),
+            (b"detach", _) if self.keeps_loaded => Ok(Some(ServiceCommand::Detach)),
             _ => {
                 let line = String::from_utf8_lossy(&line).into_owned();
                 Err(CommandError::Unknown { line, keeps_loaded: self.keeps_loaded })
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    fn all(bytes: &[u8]) -> Result<Vec<Command>, CommandError> {
+    fn all(bytes: &[u8]) -> Result<Vec<ServiceCommand>, CommandError> {
         let mut commands = Commands::new(false);
         commands.push(bytes);
         let mut found = Vec::new();
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn labels_are_taken_as_they_are() {
-        let expected = vec![Command::Sample("begin write 0".into()), Command::Sample(" é".into())];
+        let expected = vec![ServiceCommand::Sample("begin write 0".into()), ServiceCommand::Sample(" é".into())];
         assert_eq!(all("sample begin write 0\nsample  é\n".as_bytes()), Ok(expected));
     }
 
@@ -124,12 +124,12 @@ mod tests {
     fn programs_are_attached_by_command_where_they_are_kept() {
         let mut commands = Commands::new(true);
         commands.push(b"attach\nsample x\ndetach\nattached\n");
-        assert_eq!(commands.next(), Ok(Some(Command::Attach)));
-        assert_eq!(commands.next(), Ok(Some(Command::Sample("x".to_owned()))));
-        assert_eq!(commands.next(), Ok(Some(Command::Detach)));
+        assert_eq!(commands.next(), Ok(Some(ServiceCommand::Attach)));
+        assert_eq!(commands.next(), Ok(Some(ServiceCommand::Sample("x".to_owned()))));
+        assert_eq!(commands.next(), Ok(Some(ServiceCommand::Detach)));
         let error = commands.next().unwrap_err().to_string();
         assert!(error.ends_with("there is `attach`, `detach` and `sample LABEL`"), "{error}");
-        let error = Command::Attach.untimely("attached").to_string();
+        let error = ServiceCommand::Attach.untimely("attached").to_string();
         assert_eq!(error, "the command `attach` arrived on standard input while the programs are attached");
     }
 
@@ -169,7 +169,7 @@ mod tests {
             let mut found = Vec::new();
             for piece in stream.chunks(cut) {
                 commands.push(piece);
-                while let Some(Command::Sample(label)) = commands.next().unwrap() {
+                while let Some(ServiceCommand::Sample(label)) = commands.next().unwrap() {
                     found.push(label);
                 }
             }

@@ -7,9 +7,9 @@ use bpfassay_protocol::with_causes;
 
 use std::{env, fs, io::Write as _, process::ExitCode};
 
-use bpfassay_ior::Plan;
+use bpfassay_ior::IorPlan;
 use bpfassay_workload::{
-    engine::{EngineError, MAX_RANKS, NodeOf, Run},
+    engine::{EngineError, EngineRun, MAX_RANKS, NodeOf},
     io_paths::{self, mounts, neighbour},
     microbenchmark,
 };
@@ -91,12 +91,12 @@ fn print<T>(text: &str) -> Result<Option<T>, String> {
 
 fn run(arguments: Arguments) -> Result<u8, EngineError> {
     let Arguments { ranks, node, record, args } = arguments;
-    let plan = Plan::from_args(args.iter().map(String::as_str), |path| {
+    let plan = IorPlan::from_args(args.iter().map(String::as_str), |path| {
         fs::read_to_string(path).map_err(|source| EngineError::File { action: "read", path: path.to_owned(), source })
     })
     .map_err(|error: EngineError| error)?;
     let args = ["bpfassay-ior".to_owned()].into_iter().chain(args).collect();
-    Run { plan, ranks, node, args, record: record.map(Into::into) }.start()
+    EngineRun { plan, ranks, node, args, record: record.map(Into::into) }.start()
 }
 
 /// Runs a workload that is not IOR's; `None` if the arguments name none of them.
@@ -105,15 +105,15 @@ fn other_workload(args: &[String]) -> Option<Result<(), (String, u8)>> {
         ["io-paths", directory, size, summary @ ..] if summary.len() <= 1 => Some(match size.parse() {
             Ok(size) => {
                 let summary = summary.first().map(Into::into);
-                let run = io_paths::Run { directory: directory.into(), size, summary };
+                let run = io_paths::IoPathsRun { directory: directory.into(), size, summary };
                 run.start().map(drop).map_err(|error| (with_causes(&error), 3))
             }
             Err(_) => Err((format!("expected a number of bytes, found `{size}`"), 2)),
         }),
         ["microbenchmark", kind, operations, size, summary @ ..] if summary.len() <= 1 => {
-            let run = || -> Result<microbenchmark::Run, String> {
+            let run = || -> Result<microbenchmark::MicrobenchmarkRun, String> {
                 let number = |text: &str| format!("expected a number, found `{text}`");
-                Ok(microbenchmark::Run {
+                Ok(microbenchmark::MicrobenchmarkRun {
                     microbenchmark: kind.parse().map_err(|error: bpfassay_protocol::UnknownName| error.to_string())?,
                     operations: operations.parse().map_err(|_| number(operations))?,
                     size: size.parse().map_err(|_| number(size))?,
@@ -128,7 +128,8 @@ fn other_workload(args: &[String]) -> Option<Result<(), (String, u8)>> {
         ["mounts", directory, size, summary, mounts @ ..] => Some(match size.parse() {
             Ok(size) => {
                 let mounts = mounts.iter().map(Into::into).collect();
-                let run = mounts::Run { directory: directory.into(), size, summary: Some(summary.into()), mounts };
+                let run =
+                    mounts::MountsRun { directory: directory.into(), size, summary: Some(summary.into()), mounts };
                 run.start().map_err(|error| (with_causes(&error), 3))
             }
             Err(_) => Err((format!("expected a number of bytes, found `{size}`"), 2)),

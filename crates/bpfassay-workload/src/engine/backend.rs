@@ -5,8 +5,8 @@ use std::{ffi::CStr, io};
 
 use super::{
     EngineError,
-    control_channel::Moved,
-    io::{Advice, File, Io, Lock, Map},
+    control_channel::RankResults,
+    io::{Advice, Io, Lock, MappedFile, TestFile},
 };
 use bpfassay_ior::{AccessOrder, Api, Options};
 
@@ -17,7 +17,7 @@ const MAX_RETRIES: u32 = 10_000;
 const MODE: libc::mode_t = 0o664;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub(crate) enum TransferDirection {
     Read,
     Write,
 }
@@ -30,13 +30,13 @@ pub(crate) struct Backend<'a, I> {
     /// Size of all tasks' blocks together, in bytes, which the MMAP interface maps.
     pub(crate) aggregate: u64,
     /// Results of the current phase's calls.
-    pub(crate) moved: Moved,
+    pub(crate) moved: RankResults,
 }
 
 /// An open test file.
 pub(crate) struct Opened {
-    file: File,
-    map: Option<Map>,
+    file: TestFile,
+    map: Option<MappedFile>,
     path: String,
 }
 
@@ -94,7 +94,7 @@ impl<I: Io> Backend<'_, I> {
     pub(crate) fn transfer(
         &mut self,
         opened: &mut Opened,
-        direction: Direction,
+        direction: TransferDirection,
         buffer: &mut [u8],
         offset: u64,
     ) -> Result<(), EngineError> {
@@ -104,8 +104,8 @@ impl<I: Io> Backend<'_, I> {
         let (file, length) = (opened.file, buffer.len());
         self.io.seek(file, offset as i64).map_err(|source| self.failed("lseek", &opened.path, source))?;
         let lock = match direction {
-            Direction::Read => Lock::Read,
-            Direction::Write => Lock::Write,
+            TransferDirection::Read => Lock::Read,
+            TransferDirection::Write => Lock::Write,
         };
         if self.options.posix.range_locks {
             self.io
@@ -116,23 +116,23 @@ impl<I: Io> Backend<'_, I> {
         while moved < length {
             let rest = &mut buffer[moved..];
             let (call, result) = match direction {
-                Direction::Write => {
+                TransferDirection::Write => {
                     let result = self.io.write(file, rest);
-                    Moved::count(&mut self.moved.write, &result);
+                    RankResults::count(&mut self.moved.write, &result);
                     if self.options.fsync_per_write {
                         self.fsync(opened)?;
                     }
                     ("write", result)
                 }
-                Direction::Read => {
+                TransferDirection::Read => {
                     let result = self.io.read(file, rest);
-                    Moved::count(&mut self.moved.read, &result);
+                    RankResults::count(&mut self.moved.read, &result);
                     ("read", result)
                 }
             };
             let step = result.map_err(|source| self.failed(call, &opened.path, source))?;
             let is_partial = step < length - moved;
-            let is_end = direction == Direction::Read && step == 0;
+            let is_end = direction == TransferDirection::Read && step == 0;
             if is_end || (is_partial && (retries > MAX_RETRIES || self.options.single_attempt)) {
                 return Err(EngineError::Partial {
                     rank: self.rank,
@@ -157,15 +157,15 @@ impl<I: Io> Backend<'_, I> {
     fn copy(
         &mut self,
         opened: &mut Opened,
-        direction: Direction,
+        direction: TransferDirection,
         buffer: &mut [u8],
         offset: u64,
     ) -> Result<(), EngineError> {
         let Opened { map: Some(map), path, .. } = opened else { return Ok(()) };
         let at = offset as usize;
         match direction {
-            Direction::Write => map.store(at, buffer),
-            Direction::Read => map.load(at, buffer),
+            TransferDirection::Write => map.store(at, buffer),
+            TransferDirection::Read => map.load(at, buffer),
         }
         .map_err(|source| self.failed("copy", path, source))?;
         if self.options.fsync_per_write {

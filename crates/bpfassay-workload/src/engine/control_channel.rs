@@ -45,12 +45,12 @@ impl Write for Socket {
 
 /// Results of the `read`- and `write`-like calls of one rank in one phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Moved {
+pub(crate) struct RankResults {
     pub(crate) read: Totals,
     pub(crate) write: Totals,
 }
 
-impl Moved {
+impl RankResults {
     pub(crate) fn count(totals: &mut Totals, result: &io::Result<usize>) {
         *totals += match result {
             Ok(bytes) => Totals { calls: 1, bytes: *bytes as u64, errors: 0 },
@@ -63,7 +63,7 @@ impl Moved {
         [read.calls, read.bytes, read.errors, write.calls, write.bytes, write.errors]
     }
 
-    /// Sums the ranks' [`Moved::numbers`]. Operations without a call are left out.
+    /// Sums the ranks' [`RankResults::numbers`]. Operations without a call are left out.
     pub(crate) fn sum(ranks: &[[u64; 6]]) -> BTreeMap<Operation, Totals> {
         let mut sums = BTreeMap::<Operation, Totals>::new();
         for &[calls, bytes, errors, write_calls, write_bytes, write_errors] in ranks {
@@ -137,7 +137,7 @@ mod tests {
         let phase = PhaseName { phase: "write".to_owned(), test: 1, repetition: 2 };
         let mut control = Control { agent: Socket(engine.into()) };
         control.announce(&PhaseEvent::Begin(phase.clone())).unwrap();
-        let moved = Moved::sum(&[[0, 0, 0, 3, 12, 1], [0, 0, 0, 1, 4, 0]]);
+        let moved = RankResults::sum(&[[0, 0, 0, 3, 12, 1], [0, 0, 0, 1, 4, 0]]);
         control.announce(&PhaseEvent::End { phase, moved, events: BTreeMap::new(), mount: None }).unwrap();
         agent.shutdown(std::net::Shutdown::Write).unwrap();
         let gone = control.announce(&PhaseEvent::Begin(PhaseName { phase: "read".to_owned(), test: 0, repetition: 0 }));

@@ -11,11 +11,11 @@ use libc::c_int;
 
 /// An open test file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct File(pub(crate) c_int);
+pub(crate) struct TestFile(pub(crate) c_int);
 
 /// A mapped test file.
 #[derive(Debug)]
-pub(crate) struct Map {
+pub(crate) struct MappedFile {
     address: *mut libc::c_void,
     length: usize,
 }
@@ -50,18 +50,18 @@ pub(crate) struct Space {
 pub(crate) trait Io {
     /// Returns the time of a monotonic clock.
     fn now(&self) -> Duration;
-    fn open(&mut self, path: &CStr, flags: c_int, mode: libc::mode_t) -> io::Result<File>;
-    fn seek(&mut self, file: File, offset: i64) -> io::Result<()>;
-    fn read(&mut self, file: File, buffer: &mut [u8]) -> io::Result<usize>;
-    fn write(&mut self, file: File, buffer: &[u8]) -> io::Result<usize>;
-    fn fsync(&mut self, file: File) -> io::Result<()>;
-    fn truncate(&mut self, file: File, length: i64) -> io::Result<()>;
-    fn lock(&mut self, file: File, lock: Lock, start: i64, length: i64) -> io::Result<()>;
-    fn close(&mut self, file: File) -> io::Result<()>;
-    fn map(&mut self, file: File, length: usize, writable: bool) -> io::Result<Map>;
-    fn sync_map(&mut self, map: &Map, offset: usize, length: usize) -> io::Result<()>;
-    fn advise(&mut self, map: &Map, offset: usize, length: usize, advice: Advice) -> io::Result<()>;
-    fn unmap(&mut self, map: Map) -> io::Result<()>;
+    fn open(&mut self, path: &CStr, flags: c_int, mode: libc::mode_t) -> io::Result<TestFile>;
+    fn seek(&mut self, file: TestFile, offset: i64) -> io::Result<()>;
+    fn read(&mut self, file: TestFile, buffer: &mut [u8]) -> io::Result<usize>;
+    fn write(&mut self, file: TestFile, buffer: &[u8]) -> io::Result<usize>;
+    fn fsync(&mut self, file: TestFile) -> io::Result<()>;
+    fn truncate(&mut self, file: TestFile, length: i64) -> io::Result<()>;
+    fn lock(&mut self, file: TestFile, lock: Lock, start: i64, length: i64) -> io::Result<()>;
+    fn close(&mut self, file: TestFile) -> io::Result<()>;
+    fn map(&mut self, file: TestFile, length: usize, writable: bool) -> io::Result<MappedFile>;
+    fn sync_map(&mut self, map: &MappedFile, offset: usize, length: usize) -> io::Result<()>;
+    fn advise(&mut self, map: &MappedFile, offset: usize, length: usize, advice: Advice) -> io::Result<()>;
+    fn unmap(&mut self, map: MappedFile) -> io::Result<()>;
     fn unlink(&mut self, path: &CStr) -> io::Result<()>;
     fn access(&mut self, path: &CStr, mode: c_int) -> io::Result<()>;
     /// Returns the size of the file, in bytes.
@@ -72,7 +72,7 @@ pub(crate) trait Io {
 
 /// Makes the calls to the kernel.
 #[derive(Debug, Default)]
-pub(crate) struct Kernel;
+pub(crate) struct KernelCalls;
 
 fn done(result: c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -82,19 +82,19 @@ fn length(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-impl Io for Kernel {
+impl Io for KernelCalls {
     fn now(&self) -> Duration {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
     }
 
-    fn open(&mut self, path: &CStr, flags: c_int, mode: libc::mode_t) -> io::Result<File> {
+    fn open(&mut self, path: &CStr, flags: c_int, mode: libc::mode_t) -> io::Result<TestFile> {
         // SAFETY: the path ends with a zero byte.
         let file = unsafe { libc::open64(path.as_ptr(), flags, mode) };
-        if file < 0 { Err(io::Error::last_os_error()) } else { Ok(File(file)) }
+        if file < 0 { Err(io::Error::last_os_error()) } else { Ok(TestFile(file)) }
     }
 
-    fn seek(&mut self, file: File, offset: i64) -> io::Result<()> {
+    fn seek(&mut self, file: TestFile, offset: i64) -> io::Result<()> {
         // SAFETY: takes numbers only.
         if unsafe { libc::lseek64(file.0, offset, libc::SEEK_SET) } < 0 {
             return Err(io::Error::last_os_error());
@@ -102,27 +102,27 @@ impl Io for Kernel {
         Ok(())
     }
 
-    fn read(&mut self, file: File, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, file: TestFile, buffer: &mut [u8]) -> io::Result<usize> {
         // SAFETY: the buffer is writable for its length.
         length(unsafe { libc::read(file.0, buffer.as_mut_ptr().cast(), buffer.len()) })
     }
 
-    fn write(&mut self, file: File, buffer: &[u8]) -> io::Result<usize> {
+    fn write(&mut self, file: TestFile, buffer: &[u8]) -> io::Result<usize> {
         // SAFETY: the buffer is readable for its length.
         length(unsafe { libc::write(file.0, buffer.as_ptr().cast(), buffer.len()) })
     }
 
-    fn fsync(&mut self, file: File) -> io::Result<()> {
+    fn fsync(&mut self, file: TestFile) -> io::Result<()> {
         // SAFETY: takes a number only.
         done(unsafe { libc::fsync(file.0) })
     }
 
-    fn truncate(&mut self, file: File, length: i64) -> io::Result<()> {
+    fn truncate(&mut self, file: TestFile, length: i64) -> io::Result<()> {
         // SAFETY: takes numbers only.
         done(unsafe { libc::ftruncate64(file.0, length) })
     }
 
-    fn lock(&mut self, file: File, lock: Lock, start: i64, length: i64) -> io::Result<()> {
+    fn lock(&mut self, file: TestFile, lock: Lock, start: i64, length: i64) -> io::Result<()> {
         let (kind, command) = match lock {
             Lock::Read => (libc::F_RDLCK, libc::F_SETLKW),
             Lock::Write => (libc::F_WRLCK, libc::F_SETLKW),
@@ -139,24 +139,24 @@ impl Io for Kernel {
         done(unsafe { libc::fcntl(file.0, command, &raw const range) })
     }
 
-    fn close(&mut self, file: File) -> io::Result<()> {
+    fn close(&mut self, file: TestFile) -> io::Result<()> {
         // SAFETY: the engine closes each of its files once and never uses it afterwards.
         done(unsafe { libc::close(file.0) })
     }
 
-    fn map(&mut self, file: File, length: usize, writable: bool) -> io::Result<Map> {
+    fn map(&mut self, file: TestFile, length: usize, writable: bool) -> io::Result<MappedFile> {
         let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
         // SAFETY: the kernel chooses an address that nothing else uses.
         let address = unsafe { libc::mmap64(ptr::null_mut(), length, protection, libc::MAP_SHARED, file.0, 0) };
-        if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Map { address, length }) }
+        if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(MappedFile { address, length }) }
     }
 
-    fn sync_map(&mut self, map: &Map, offset: usize, length: usize) -> io::Result<()> {
+    fn sync_map(&mut self, map: &MappedFile, offset: usize, length: usize) -> io::Result<()> {
         // SAFETY: `part` stays within the mapping.
         done(unsafe { libc::msync(map.part(offset, length)?, length, libc::MS_SYNC) })
     }
 
-    fn advise(&mut self, map: &Map, offset: usize, length: usize, advice: Advice) -> io::Result<()> {
+    fn advise(&mut self, map: &MappedFile, offset: usize, length: usize, advice: Advice) -> io::Result<()> {
         let advice = match advice {
             Advice::Random => libc::POSIX_MADV_RANDOM,
             Advice::Sequential => libc::POSIX_MADV_SEQUENTIAL,
@@ -170,7 +170,7 @@ impl Io for Kernel {
         }
     }
 
-    fn unmap(&mut self, map: Map) -> io::Result<()> {
+    fn unmap(&mut self, map: MappedFile) -> io::Result<()> {
         // SAFETY: the mapping is consumed; copies into and out of it borrow it.
         done(unsafe { libc::munmap(map.address, map.length) })
     }
@@ -215,7 +215,7 @@ impl Io for Kernel {
     }
 }
 
-impl Map {
+impl MappedFile {
     /// Returns the address of a range within the mapping.
     fn part(&self, offset: usize, length: usize) -> io::Result<*mut libc::c_void> {
         match offset.checked_add(length) {
@@ -247,12 +247,12 @@ impl Map {
 }
 
 /// A page-aligned buffer, as `O_DIRECT` requires.
-pub(crate) struct Buffer {
+pub(crate) struct AlignedBuffer {
     address: ptr::NonNull<u8>,
     layout: std::alloc::Layout,
 }
 
-impl Buffer {
+impl AlignedBuffer {
     /// Creates a buffer of `size` zero bytes; `None` if there is not enough memory.
     pub(crate) fn new(size: usize) -> Option<Self> {
         let layout = std::alloc::Layout::from_size_align(size.max(1), rustix::param::page_size()).ok()?;
@@ -267,7 +267,7 @@ impl Buffer {
     }
 }
 
-impl Drop for Buffer {
+impl Drop for AlignedBuffer {
     fn drop(&mut self) {
         // SAFETY: allocated with the same layout.
         unsafe { std::alloc::dealloc(self.address.as_ptr(), self.layout) };

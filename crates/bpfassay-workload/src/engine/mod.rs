@@ -34,11 +34,11 @@ pub use error::EngineError;
 pub use ranks::{MAX_RANKS, NodeOf};
 
 use backend::Backend;
-use bpfassay_ior::{Api, Options, OptionsError, Plan};
-use control_channel::{Control, Moved};
-use io::{Io, Kernel};
+use bpfassay_ior::{Api, IorPlan, Options, OptionsError};
+use control_channel::{Control, RankResults};
+use io::{Io, KernelCalls};
 use ranks::Team;
-use report_writer::Report;
+use report_writer::ReportWriter;
 use result::TestResult;
 use test_run::{Lead, TestRun};
 use write_record::Recorder;
@@ -52,9 +52,9 @@ const ABORTED: u8 = 6;
 
 /// One run of the engine.
 #[derive(Debug)]
-pub struct Run {
+pub struct EngineRun {
     /// The tests.
-    pub plan: Plan,
+    pub plan: IorPlan,
     /// Number of ranks on this node, at most [`MAX_RANKS`].
     pub ranks: u32,
     /// Which of several nodes this is. Each node has the same number of ranks.
@@ -65,7 +65,7 @@ pub struct Run {
     pub record: Option<PathBuf>,
 }
 
-impl Run {
+impl EngineRun {
     /// Runs all tests. Returns the exit status: 0, [`DATA_ERRORS`], or the status of a rank's error
     /// ([`EngineError::exit_status`]). The rank has written the error to standard error.
     ///
@@ -90,9 +90,9 @@ impl Run {
             let team = team.on(self.node);
             let rank = team.rank();
             let result = match &self.record {
-                None => self.rank(&team, descriptor, Kernel).map(|(_, status)| status),
+                None => self.rank(&team, descriptor, KernelCalls).map(|(_, status)| status),
                 Some(directory) => {
-                    self.rank(&team, descriptor, Recorder::new(Kernel)).and_then(|(recorder, status)| {
+                    self.rank(&team, descriptor, Recorder::new(KernelCalls)).and_then(|(recorder, status)| {
                         let failed = |source| EngineError::File {
                             action: "write records to",
                             path: directory.display().to_string(),
@@ -139,7 +139,7 @@ impl Run {
         let mut control = descriptor.filter(|_| is_first).map(Control::take);
         let mut report = None;
         if is_first {
-            let mut new = Report::open(&self.plan.output, world.size())?;
+            let mut new = ReportWriter::open(&self.plan.output, world.size())?;
             new.begin(&self.args, self.plan.tests.first().map_or(0, |test| test.verbose))?;
             report = Some(new);
         }
@@ -156,7 +156,7 @@ impl Run {
                     options,
                     rank: team.task(),
                     aggregate: options.aggregate_size(team.tasks()).unwrap_or_default(),
-                    moved: Moved::default(),
+                    moved: RankResults::default(),
                 };
                 let lead = report.as_mut().map(|report| Lead { report, control: control.as_mut() });
                 let test = TestRun::new(backend, &team, index as u32, descriptor.is_some(), lead)?;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::{
     EngineError,
-    backend::{Backend, Direction, Opened},
+    backend::{Backend, Opened, TransferDirection},
     data_pattern::Pattern,
-    io::{Buffer, Io},
+    io::{AlignedBuffer, Io},
     ior_random::{Rand, Rand64, shuffled},
     ranks::Team,
     timed::{Timed, is_timed},
@@ -16,14 +16,14 @@ use bpfassay_ior::{AccessOrder, Options};
 
 /// The way in which a phase accesses the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum PhaseAccess {
     Write,
     WriteCheck,
     Read,
     ReadCheck,
 }
 
-impl Access {
+impl PhaseAccess {
     pub(crate) const fn is_check(self) -> bool {
         matches!(self, Self::WriteCheck | Self::ReadCheck)
     }
@@ -63,13 +63,13 @@ pub(crate) struct Stonewall {
 }
 
 /// Everything that one phase needs.
-pub(crate) struct Phase<'a, 'o, I> {
+pub(crate) struct EnginePhase<'a, 'o, I> {
     pub(crate) backend: &'a mut Backend<'o, I>,
     pub(crate) team: &'a Team,
-    pub(crate) buffer: &'a mut Buffer,
+    pub(crate) buffer: &'a mut AlignedBuffer,
     pub(crate) timed: &'a mut Timed<'o>,
     pub(crate) pattern: Pattern,
-    pub(crate) access: Access,
+    pub(crate) access: PhaseAccess,
     /// The rank that owns the data: this rank unless tasks are reordered.
     pub(crate) task: u32,
     /// The rank stops after this many transfers; 0 means no such bound.
@@ -123,7 +123,7 @@ impl Offsets<'_> {
     }
 }
 
-impl<'o, I: Io> Phase<'_, 'o, I> {
+impl<'o, I: Io> EnginePhase<'_, 'o, I> {
     fn offsets(&self) -> Result<Offsets<'o>, EngineError> {
         let options = self.backend.options;
         let tasks = u64::from(self.team.tasks());
@@ -229,7 +229,7 @@ impl<'o, I: Io> Phase<'_, 'o, I> {
         if options.check_write || options.check_read {
             counts.errors = self.team.exchange([errors])?.iter().flatten().sum();
         }
-        if self.access == Access::Write && options.fsync {
+        if self.access == PhaseAccess::Write && options.fsync {
             self.backend.fsync(opened)?;
         }
         Ok(counts)
@@ -259,9 +259,9 @@ impl<'o, I: Io> Phase<'_, 'o, I> {
 
     fn transfer(&mut self, opened: &mut Opened, offset: u64) -> Result<u64, EngineError> {
         let buffer = self.buffer.bytes();
-        if self.access == Access::Write {
+        if self.access == PhaseAccess::Write {
             self.pattern.mark(buffer, self.task, offset);
-            self.backend.transfer(opened, Direction::Write, buffer, offset)?;
+            self.backend.transfer(opened, TransferDirection::Write, buffer, offset)?;
             if self.backend.options.fsync_per_write {
                 self.backend.fsync(opened)?;
             }
@@ -271,7 +271,7 @@ impl<'o, I: Io> Phase<'_, 'o, I> {
             // The buffer's old contents must not pass for data that were read.
             buffer[0] = !buffer[0];
         }
-        self.backend.transfer(opened, Direction::Read, buffer, offset)?;
+        self.backend.transfer(opened, TransferDirection::Read, buffer, offset)?;
         let is_bad = self.access.is_check() && !self.pattern.holds(buffer, self.task, offset);
         Ok(is_bad.into())
     }

@@ -11,16 +11,18 @@ use super::{
     host_facts::{self, Host},
     io::Space,
     json_writer::Json,
-    result::{Figures, Point, TestResult, rates},
+    result::{Figures, PhaseResult, TestResult, rates},
     results_table::Table,
-    rows::{Capacity, ENGINE, IOR_VERSION, MIB, Row, Setting, Totals, parameters, per_node, setup, totals},
+    rows::{
+        Capacity, DirectionTotals, ENGINE, IOR_VERSION, MIB, PhaseRow, Setting, parameters, per_node, setup, totals,
+    },
 };
 use bpfassay_ior::{Options, Output, SummaryFormat};
 
 const KIB: f64 = 1024.0;
 
 /// The report's destination, and its state.
-pub(crate) struct Report {
+pub(crate) struct ReportWriter {
     form: Form,
     destination: String,
     verbose: u8,
@@ -34,7 +36,7 @@ enum Form {
     Table(Table<Box<dyn Write>>),
 }
 
-impl Report {
+impl ReportWriter {
     pub(crate) fn open(output: &Output, ranks: u32) -> Result<Self, EngineError> {
         let (destination, out): (_, Box<dyn Write>) = match &output.file {
             Some(path) => {
@@ -140,9 +142,9 @@ impl Report {
         is_write: bool,
         repetition: u32,
         tasks: u32,
-        point: &Point,
+        point: &PhaseResult,
     ) -> Result<(), EngineError> {
-        let row = Row {
+        let row = PhaseRow {
             access: if is_write { "write" } else { "read" },
             bandwidth: point.moved as f64 / point.figures.total_s,
             iops: (point.moved / options.transfer_size) as f64 / point.figures.transfer_s,
@@ -270,8 +272,8 @@ fn settings(json: &mut Json<Box<dyn Write>>, settings: &[Setting]) -> io::Result
     Ok(())
 }
 
-fn csv(out: &mut impl Write, row: &Row, tasks: u32, repetition: u32) -> io::Result<()> {
-    let Row { access, bandwidth, iops, block_kib, transfer_kib, figures } = row;
+fn csv(out: &mut impl Write, row: &PhaseRow, tasks: u32, repetition: u32) -> io::Result<()> {
+    let PhaseRow { access, bandwidth, iops, block_kib, transfer_kib, figures } = row;
     let Figures { total_s, open_s, transfer_s, close_s, latency_s } = figures;
     writeln!(
         out,
@@ -287,7 +289,7 @@ fn summary(
     options: &Options,
     tasks: u32,
     per_node: u32,
-    totals: &Totals,
+    totals: &DirectionTotals,
 ) -> io::Result<()> {
     json.text("operation", totals.access)?;
     json.text("API", options.api.name())?;

@@ -17,7 +17,7 @@ pub(crate) struct Figures {
 
 /// One phase of one repetition.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Point {
+pub(crate) struct PhaseResult {
     /// Bytes of all ranks.
     pub(crate) moved: u64,
     pub(crate) figures: Figures,
@@ -27,8 +27,8 @@ pub(crate) struct Point {
 #[derive(Debug, Default)]
 pub(crate) struct TestResult {
     /// Points by repetition. A phase that the time limit left out is missing.
-    pub(crate) writes: Vec<(u32, Point)>,
-    pub(crate) reads: Vec<(u32, Point)>,
+    pub(crate) writes: Vec<(u32, PhaseResult)>,
+    pub(crate) reads: Vec<(u32, PhaseResult)>,
     /// Number of transfers with wrong data.
     pub(crate) errors: u64,
     /// Transfers of the first write, for the stonewalling status file.
@@ -37,7 +37,7 @@ pub(crate) struct TestResult {
 
 /// Smallest, largest and mean value, and population standard deviation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Spread {
+pub(crate) struct ResultSpread {
     pub(crate) max: f64,
     pub(crate) min: f64,
     pub(crate) mean: f64,
@@ -45,19 +45,19 @@ pub(crate) struct Spread {
 }
 
 impl TestResult {
-    pub(crate) fn add(&mut self, is_write: bool, repetition: u32, point: Point) {
+    pub(crate) fn add(&mut self, is_write: bool, repetition: u32, point: PhaseResult) {
         let points = if is_write { &mut self.writes } else { &mut self.reads };
         points.push((repetition, point));
     }
 
-    pub(crate) fn points(&self, is_write: bool) -> &[(u32, Point)] {
+    pub(crate) fn points(&self, is_write: bool) -> &[(u32, PhaseResult)] {
         if is_write { &self.writes } else { &self.reads }
     }
 }
 
 /// Returns bytes moved and total time of every repetition. Repetitions that the time limit left out
 /// have 0 and 0, as in IOR.
-pub(crate) fn rates(points: &[(u32, Point)], repetitions: u32) -> Vec<(f64, f64)> {
+pub(crate) fn rates(points: &[(u32, PhaseResult)], repetitions: u32) -> Vec<(f64, f64)> {
     (0..repetitions)
         .map(|repetition| {
             points
@@ -69,12 +69,12 @@ pub(crate) fn rates(points: &[(u32, Point)], repetitions: u32) -> Vec<(f64, f64)
 }
 
 /// Computes the spread of `amount / time`.
-pub(crate) fn spread(rates: &[(f64, f64)]) -> Spread {
+pub(crate) fn spread(rates: &[(f64, f64)]) -> ResultSpread {
     let values: Vec<f64> = rates.iter().map(|(amount, time)| amount / time).collect();
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let variance = values.iter().map(|value| (mean - value).powi(2)).sum::<f64>() / count;
-    Spread {
+    ResultSpread {
         max: values.iter().copied().fold(f64::NAN, f64::max),
         min: values.iter().copied().fold(f64::NAN, f64::min),
         mean,
@@ -88,13 +88,13 @@ mod tests {
 
     #[test]
     fn spread_is_that_of_the_population() {
-        let Spread { max, min, mean, deviation } = spread(&[(8.0, 2.0), (8.0, 1.0)]);
+        let ResultSpread { max, min, mean, deviation } = spread(&[(8.0, 2.0), (8.0, 1.0)]);
         assert_eq!((max, min, mean, deviation), (8.0, 4.0, 6.0, 2.0));
     }
 
     #[test]
     fn a_repetition_left_out_is_no_figure() {
-        let Spread { max, min, mean, deviation } = spread(&[(8.0, 2.0), (0.0, 0.0)]);
+        let ResultSpread { max, min, mean, deviation } = spread(&[(8.0, 2.0), (0.0, 0.0)]);
         assert_eq!((max, min), (4.0, 4.0));
         assert!(mean.is_nan() && deviation.is_nan());
     }

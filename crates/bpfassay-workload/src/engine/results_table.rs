@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::{
     phase::Stonewall,
     result::Figures,
-    rows::{Capacity, ENGINE, IOR_VERSION, MIB, Row, Setting, Totals},
+    rows::{Capacity, DirectionTotals, ENGINE, IOR_VERSION, MIB, PhaseRow, Setting},
 };
 use bpfassay_ior::Options;
 
@@ -88,7 +88,7 @@ impl<W: Write> Table<W> {
         writeln!(self.out, "{last:<4}")
     }
 
-    pub(crate) fn result(&mut self, row: &Row, repetition: u32, stonewall: Option<&Stonewall>) -> io::Result<()> {
+    pub(crate) fn result(&mut self, row: &PhaseRow, repetition: u32, stonewall: Option<&Stonewall>) -> io::Result<()> {
         if let Some(Stonewall { seconds, min_pairs, max_pairs, min_bytes, total_bytes }) = stonewall {
             writeln!(
                 self.out,
@@ -97,7 +97,7 @@ impl<W: Write> Table<W> {
                 *total_bytes as f64 / GIB
             )?;
         }
-        let Row { access, bandwidth, iops, block_kib, transfer_kib, figures } = row;
+        let PhaseRow { access, bandwidth, iops, block_kib, transfer_kib, figures } = row;
         let Figures { total_s, open_s, transfer_s, close_s, latency_s } = figures;
         let [bandwidth, iops, latency, block, transfer, open, moving, close, total] =
             [bandwidth / MIB, *iops, *latency_s, *block_kib, *transfer_kib, *open_s, *transfer_s, *close_s, *total_s]
@@ -164,7 +164,7 @@ impl<W: Write> Table<W> {
         options: &Options,
         tasks: u32,
         per_node: u32,
-        totals: &Totals,
+        totals: &DirectionTotals,
     ) -> io::Result<()> {
         write!(self.out, "{:<9} ", totals.access)?;
         for (spread, unit) in [(totals.bandwidth, MIB), (totals.operations, 1.0)] {

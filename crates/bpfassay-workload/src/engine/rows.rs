@@ -4,7 +4,7 @@
 use super::{
     host_facts::{self, Host},
     io::Space,
-    result::{Figures, Spread, TestResult, rates, spread},
+    result::{Figures, ResultSpread, TestResult, rates, spread},
 };
 use bpfassay_ior::{AccessOrder, Options, ReorderRandom};
 
@@ -18,7 +18,7 @@ pub(crate) const IOR_VERSION: &str = "4.1.0+dev";
 pub(crate) const ENGINE: &str = concat!("embedded engine of bpfassay ", env!("CARGO_PKG_VERSION"));
 
 /// The figures of one phase, as all forms show them.
-pub(crate) struct Row {
+pub(crate) struct PhaseRow {
     pub(crate) access: &'static str,
     pub(crate) bandwidth: f64,
     pub(crate) iops: f64,
@@ -28,10 +28,10 @@ pub(crate) struct Row {
 }
 
 /// The figures of one direction of one test, as all forms show them.
-pub(crate) struct Totals {
+pub(crate) struct DirectionTotals {
     pub(crate) access: &'static str,
-    pub(crate) bandwidth: Spread,
-    pub(crate) operations: Spread,
+    pub(crate) bandwidth: ResultSpread,
+    pub(crate) operations: ResultSpread,
     pub(crate) mean_time: f64,
     /// Mean time and bandwidth at the deadline, if there is wear-out.
     pub(crate) stonewall: Option<(f64, f64)>,
@@ -49,7 +49,7 @@ pub(crate) fn per_node(options: &Options, ranks: u32) -> u32 {
     options.tasks_on_node0.unwrap_or(ranks)
 }
 
-pub(crate) fn totals(options: &Options, tasks: u32, result: &TestResult, is_write: bool) -> Totals {
+pub(crate) fn totals(options: &Options, tasks: u32, result: &TestResult, is_write: bool) -> DirectionTotals {
     let points = result.points(is_write);
     let rates = rates(points, options.repetitions);
     let operations: Vec<_> = rates.iter().map(|(moved, time)| (moved / options.transfer_size as f64, *time)).collect();
@@ -61,7 +61,7 @@ pub(crate) fn totals(options: &Options, tasks: u32, result: &TestResult, is_writ
         });
         (seconds / count, bytes / seconds)
     });
-    Totals {
+    DirectionTotals {
         access: if is_write { "write" } else { "read" },
         bandwidth: spread(&rates),
         operations: spread(&operations),

@@ -10,14 +10,14 @@ use bpfassay_protocol::control::{PhaseEvent, PhaseName};
 use super::{
     EngineError,
     backend::Backend,
-    control_channel::{Control, Moved},
+    control_channel::{Control, RankResults},
     data_pattern::Pattern,
     file_names::{self, Owner},
-    io::{Buffer, Io},
-    phase::{Access, Counts, Phase},
+    io::{AlignedBuffer, Io},
+    phase::{Counts, EnginePhase, PhaseAccess},
     ranks::Team,
-    report_writer::Report,
-    result::{Figures, Point, TestResult},
+    report_writer::ReportWriter,
+    result::{Figures, PhaseResult, TestResult},
     timed::Timed,
     warn,
 };
@@ -25,7 +25,7 @@ use bpfassay_ior::{AccessOrder, Options, ReorderRandom};
 
 /// The additional tasks of rank 0.
 pub(crate) struct Lead<'a> {
-    pub(crate) report: &'a mut Report,
+    pub(crate) report: &'a mut ReportWriter,
     pub(crate) control: Option<&'a mut Control>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct TestRun<'a, I> {
     wear_out_iterations: u64,
     stamp: u32,
     file_size: u64,
-    buffer: Buffer,
+    buffer: AlignedBuffer,
     timed: Timed<'a>,
     result: TestResult,
 }
@@ -68,7 +68,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         lead: Option<Lead<'a>>,
     ) -> Result<Self, EngineError> {
         let options = backend.options;
-        let buffer = usize::try_from(options.transfer_size).ok().and_then(Buffer::new).ok_or_else(|| {
+        let buffer = usize::try_from(options.transfer_size).ok().and_then(AlignedBuffer::new).ok_or_else(|| {
             let what = format!("no memory for a transfer of {} bytes: make it smaller (-t)", options.transfer_size);
             EngineError::Test { rank: backend.rank, what }
         })?;
@@ -176,7 +176,7 @@ impl<'a, I: Io> TestRun<'a, I> {
             }
             self.wear_out_iterations = options.wear_out_iterations;
             self.team.barrier()?;
-            let counts = self.timed(Access::Write, repetition, name)?;
+            let counts = self.timed(PhaseAccess::Write, repetition, name)?;
             if options.deadline > 0 {
                 self.wear_out_iterations = counts.pairs;
             }
@@ -187,11 +187,11 @@ impl<'a, I: Io> TestRun<'a, I> {
                 self.rank_offset = self.distance(options.task_per_node_offset.saturating_add(1));
             }
             *name = self.file_name()?;
-            self.begin(Access::WriteCheck, repetition)?;
+            self.begin(PhaseAccess::WriteCheck, repetition)?;
             let mut opened = self.backend.open(name)?;
-            let counts = self.phase(Access::WriteCheck)?.run(&mut opened)?;
+            let counts = self.phase(PhaseAccess::WriteCheck)?.run(&mut opened)?;
             self.backend.close(opened)?;
-            self.end(Access::WriteCheck, repetition, None)?;
+            self.end(PhaseAccess::WriteCheck, repetition, None)?;
             found_errors |= self.count_errors("write", counts.errors);
             if repetition == 0 {
                 self.result.first_write_pairs = counts.pairs;
@@ -209,7 +209,7 @@ impl<'a, I: Io> TestRun<'a, I> {
             }
             self.delay();
             self.team.barrier()?;
-            let access = if options.check_read { Access::ReadCheck } else { Access::Read };
+            let access = if options.check_read { PhaseAccess::ReadCheck } else { PhaseAccess::Read };
             let counts = self.timed(access, repetition, name)?;
             found_errors |= self.count_errors("read", counts.errors);
         }
@@ -244,12 +244,13 @@ impl<'a, I: Io> TestRun<'a, I> {
     }
 
     /// Executes a phase whose time counts.
-    fn timed(&mut self, access: Access, repetition: u32, name: &mut CString) -> Result<Counts, EngineError> {
+    fn timed(&mut self, access: PhaseAccess, repetition: u32, name: &mut CString) -> Result<Counts, EngineError> {
         let options = self.options();
         self.begin(access, repetition)?;
         let mut timers = Timers::default();
         timers.open.0 = self.backend.io.now();
-        let mut opened = if access == Access::Write { self.backend.create(name)? } else { self.backend.open(name)? };
+        let mut opened =
+            if access == PhaseAccess::Write { self.backend.create(name)? } else { self.backend.open(name)? };
         timers.open.1 = self.backend.io.now();
         if options.intra_test_barriers {
             self.meet()?;
@@ -263,7 +264,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         timers.close.0 = self.backend.io.now();
         self.backend.close(opened)?;
         timers.close.1 = self.backend.io.now();
-        if access == Access::Write {
+        if access == PhaseAccess::Write {
             self.team.barrier()?;
         }
         self.end(access, repetition, Some(timers.close.1.saturating_sub(timers.open.0)))?;
@@ -271,13 +272,13 @@ impl<'a, I: Io> TestRun<'a, I> {
         Ok(counts)
     }
 
-    fn phase(&mut self, access: Access) -> Result<Phase<'_, 'a, I>, EngineError> {
+    fn phase(&mut self, access: PhaseAccess) -> Result<EnginePhase<'_, 'a, I>, EngineError> {
         let task = self.task();
         let seed = match self.options().order {
             AccessOrder::Sequential => 0,
             AccessOrder::Shuffled | AccessOrder::Random => self.draw_seed(task)?,
         };
-        Ok(Phase {
+        Ok(EnginePhase {
             pattern: self.pattern(),
             task,
             wear_out_iterations: self.wear_out_iterations,
@@ -345,13 +346,13 @@ impl<'a, I: Io> TestRun<'a, I> {
         Ok(())
     }
 
-    fn event(&self, access: Access, repetition: u32) -> PhaseName {
+    fn event(&self, access: PhaseAccess, repetition: u32) -> PhaseName {
         PhaseName { phase: access.name().to_owned(), test: self.index, repetition }
     }
 
     /// Reports to the agent that a phase begins, and holds all ranks in the meantime.
-    fn begin(&mut self, access: Access, repetition: u32) -> Result<(), EngineError> {
-        self.backend.moved = Moved::default();
+    fn begin(&mut self, access: PhaseAccess, repetition: u32) -> Result<(), EngineError> {
+        self.backend.moved = RankResults::default();
         self.timed.clear();
         if !self.is_controlled {
             return Ok(());
@@ -366,12 +367,12 @@ impl<'a, I: Io> TestRun<'a, I> {
 
     /// Reports to the agent that a phase has ended, and what it did. A phase whose time counts
     /// `took` this rank so long; its call times are then reported, too. Holds all ranks meanwhile.
-    fn end(&mut self, access: Access, repetition: u32, took: Option<Duration>) -> Result<(), EngineError> {
+    fn end(&mut self, access: PhaseAccess, repetition: u32, took: Option<Duration>) -> Result<(), EngineError> {
         if !self.is_controlled {
             return Ok(());
         }
         let phase = self.event(access, repetition);
-        let moved = Moved::sum(&self.team.exchange(self.backend.moved.numbers())?);
+        let moved = RankResults::sum(&self.team.exchange(self.backend.moved.numbers())?);
         if let Some(control) = self.lead.as_mut().and_then(|lead| lead.control.as_deref_mut()) {
             control.announce(&PhaseEvent::End {
                 phase: phase.clone(),
@@ -392,7 +393,7 @@ impl<'a, I: Io> TestRun<'a, I> {
     /// Combines the ranks' figures of a phase and reports them.
     fn collect(
         &mut self,
-        access: Access,
+        access: PhaseAccess,
         repetition: u32,
         counts: &Counts,
         timers: &Timers,
@@ -405,7 +406,7 @@ impl<'a, I: Io> TestRun<'a, I> {
         let latency = (transfer.1.saturating_sub(transfer.0)).as_secs_f64() / counts.pairs as f64;
         let times = self.team.exchange([open.0, open.1, transfer.0, transfer.1, close.0, close.1].map(nanos))?;
         let numbers = self.team.exchange([size, counts.moved, latency.to_bits()])?;
-        let is_write = access == Access::Write;
+        let is_write = access == PhaseAccess::Write;
         if is_write && repetition == 0 {
             self.result.first_write_pairs = counts.pairs;
         }
@@ -430,7 +431,7 @@ impl<'a, I: Io> TestRun<'a, I> {
             let why = if options.deadline == 0 { "" } else { ", perhaps because of the deadline" };
             warn(format_args!("expected {expected} bytes, moved {moved}, the files hold {on_disk}{why}"));
         }
-        let point = Point {
+        let point = PhaseResult {
             moved,
             figures: Figures {
                 total_s: span(0, 5),

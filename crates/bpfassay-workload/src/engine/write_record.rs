@@ -15,7 +15,7 @@ use std::{
 
 use libc::c_int;
 
-use super::io::{Advice, File, Io, Lock, Map, Space};
+use super::io::{Advice, Io, Lock, MappedFile, Space, TestFile};
 
 /// Forwards every call and records it.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl<I: Io> Io for Recorder<I> {
         self.inner.now()
     }
 
-    fn open(&mut self, path: &CStr, flags: c_int, mode: libc::mode_t) -> io::Result<File> {
+    fn open(&mut self, path: &CStr, flags: c_int, mode: libc::mode_t) -> io::Result<TestFile> {
         let result = self.inner.open(path, flags, mode);
         let mut opened = vec![if flags & libc::O_ACCMODE == libc::O_RDWR { "rw" } else { "r" }];
         opened.extend((flags & libc::O_CREAT != 0).then_some("create"));
@@ -71,32 +71,32 @@ impl<I: Io> Io for Recorder<I> {
         self.note(format_args!("open {} {}{mode}", shown(path), opened.join(",")), result)
     }
 
-    fn seek(&mut self, file: File, offset: i64) -> io::Result<()> {
+    fn seek(&mut self, file: TestFile, offset: i64) -> io::Result<()> {
         let result = self.inner.seek(file, offset);
         self.note(format_args!("seek {offset}"), result)
     }
 
-    fn read(&mut self, file: File, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, file: TestFile, buffer: &mut [u8]) -> io::Result<usize> {
         let result = self.inner.read(file, buffer);
         self.moved("read", buffer.len(), result)
     }
 
-    fn write(&mut self, file: File, buffer: &[u8]) -> io::Result<usize> {
+    fn write(&mut self, file: TestFile, buffer: &[u8]) -> io::Result<usize> {
         let result = self.inner.write(file, buffer);
         self.moved("write", buffer.len(), result)
     }
 
-    fn fsync(&mut self, file: File) -> io::Result<()> {
+    fn fsync(&mut self, file: TestFile) -> io::Result<()> {
         let result = self.inner.fsync(file);
         self.note(format_args!("fsync"), result)
     }
 
-    fn truncate(&mut self, file: File, length: i64) -> io::Result<()> {
+    fn truncate(&mut self, file: TestFile, length: i64) -> io::Result<()> {
         let result = self.inner.truncate(file, length);
         self.note(format_args!("truncate {length}"), result)
     }
 
-    fn lock(&mut self, file: File, lock: Lock, start: i64, length: i64) -> io::Result<()> {
+    fn lock(&mut self, file: TestFile, lock: Lock, start: i64, length: i64) -> io::Result<()> {
         let result = self.inner.lock(file, lock, start, length);
         let kind = match lock {
             Lock::Read => "read",
@@ -106,22 +106,22 @@ impl<I: Io> Io for Recorder<I> {
         self.note(format_args!("lock {kind} {start} {length}"), result)
     }
 
-    fn close(&mut self, file: File) -> io::Result<()> {
+    fn close(&mut self, file: TestFile) -> io::Result<()> {
         let result = self.inner.close(file);
         self.note(format_args!("close"), result)
     }
 
-    fn map(&mut self, file: File, length: usize, writable: bool) -> io::Result<Map> {
+    fn map(&mut self, file: TestFile, length: usize, writable: bool) -> io::Result<MappedFile> {
         let result = self.inner.map(file, length, writable);
         self.note(format_args!("map {length} {}", if writable { "rw" } else { "r" }), result)
     }
 
-    fn sync_map(&mut self, map: &Map, offset: usize, length: usize) -> io::Result<()> {
+    fn sync_map(&mut self, map: &MappedFile, offset: usize, length: usize) -> io::Result<()> {
         let result = self.inner.sync_map(map, offset, length);
         self.note(format_args!("msync {offset} {length}"), result)
     }
 
-    fn advise(&mut self, map: &Map, offset: usize, length: usize, advice: Advice) -> io::Result<()> {
+    fn advise(&mut self, map: &MappedFile, offset: usize, length: usize, advice: Advice) -> io::Result<()> {
         let result = self.inner.advise(map, offset, length, advice);
         let name = match advice {
             Advice::Random => "random",
@@ -132,7 +132,7 @@ impl<I: Io> Io for Recorder<I> {
         self.note(format_args!("madvise {offset} {length} {name}"), result)
     }
 
-    fn unmap(&mut self, map: Map) -> io::Result<()> {
+    fn unmap(&mut self, map: MappedFile) -> io::Result<()> {
         let length = map.length();
         let result = self.inner.unmap(map);
         self.note(format_args!("unmap {length}"), result)

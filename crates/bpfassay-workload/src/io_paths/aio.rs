@@ -100,23 +100,23 @@ struct Iocb {
 /// `struct io_event` of the same file.
 #[repr(C)]
 #[derive(Default, Clone, Copy)]
-struct Event {
+struct AioEvent {
     data: u64,
     iocb: u64,
     result: i64,
     result2: i64,
 }
 
-const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<Event>() == 32);
+const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<AioEvent>() == 32);
 
 /// `IOCB_CMD_*` of the same file: reading and writing, in one piece and in several.
 const COMMANDS: [[u16; 2]; 2] = [[0, 1], [7, 8]];
 
 /// A context of the kernel's AIO.
 #[derive(Debug)]
-pub(crate) struct Context(libc::c_ulong);
+pub(crate) struct AioContext(libc::c_ulong);
 
-impl Context {
+impl AioContext {
     /// Creates a context.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl Context {
         results.resize_with(count, || Ok(0));
         let mut done = 0;
         while done < count {
-            let mut events = [Event::default(); DEPTH];
+            let mut events = [AioEvent::default(); DEPTH];
             let wanted = (count - done) as c_long;
             // SAFETY: room for DEPTH events, and no more are in flight.
             let got = unsafe {
@@ -214,7 +214,7 @@ impl Context {
     }
 }
 
-impl Drop for Context {
+impl Drop for AioContext {
     fn drop(&mut self) {
         // SAFETY: the context is ours; the call waits for what is in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };

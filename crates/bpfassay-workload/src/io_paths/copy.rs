@@ -15,7 +15,7 @@ use bpfassay_protocol::Operation;
 use super::{
     buffer::Buffer,
     path_calls,
-    stage::{PathFailure, Stage, refused},
+    stage::{PathFailure, PathStage, refused},
     uring::Ring,
 };
 
@@ -29,7 +29,7 @@ pub(crate) enum Sink {
 
 /// Moves bytes between two files, by `transfer(source, target, length)`.
 pub(crate) fn between_files(
-    stage: &mut Stage<'_>,
+    stage: &mut PathStage<'_>,
     call: &'static str,
     transfer: impl Fn(&File, &File, usize) -> io::Result<usize>,
 ) -> Result<(), PathFailure> {
@@ -43,7 +43,7 @@ pub(crate) fn between_files(
 /// bytes are read from the sink at once. Pipes and sockets are on file systems of their own, which
 /// are not counted here.
 pub(crate) fn out_of_file(
-    stage: &mut Stage<'_>,
+    stage: &mut PathStage<'_>,
     call: &'static str,
     sink: &Sink,
     mut transfer: impl FnMut(&File, RawFd, usize, usize) -> io::Result<usize>,
@@ -72,7 +72,7 @@ pub(crate) fn out_of_file(
 }
 
 /// Moves bytes from a pipe into a file.
-pub(crate) fn into_file(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn into_file(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let target = stage.target(0)?;
     let (reader, mut writer): (PipeReader, PipeWriter) = pipe().map_err(refused("pipe"))?;
     let data = Buffer::filled(stage.size, stage.seed());
@@ -91,7 +91,7 @@ pub(crate) fn into_file(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
 }
 
 /// Moves bytes from a file into a pipe by io_uring.
-pub(crate) fn by_ring(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn by_ring(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let mut ring = Ring::new().map_err(refused("io_uring_setup"))?;
     out_of_file(stage, "IORING_OP_SPLICE", &Sink::Pipe, |file, pipe, at, length| ring.splice(file, pipe, at, length))
 }

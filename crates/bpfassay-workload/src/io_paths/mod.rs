@@ -32,17 +32,17 @@ use std::{fs, io, path::PathBuf};
 
 use bpfassay_protocol::{
     IoPath, Operation,
-    io_path::{PathReport, RefusedCall, Summary},
+    io_path::{IoPathsSummary, PathReport, RefusedCall},
     operation::Direction,
 };
 
 pub use self::error::PathsError;
 use self::{
-    aio::{Context, DEPTH},
+    aio::{AioContext, DEPTH},
     buffer::Buffer,
     copy::Sink,
     path_calls::Map,
-    stage::{PathFailure, Stage, refused},
+    stage::{PathFailure, PathStage, refused},
     uring::{Memory, Ring},
 };
 use crate::engine::control_channel::{self, Control};
@@ -52,7 +52,7 @@ pub const MAX_SIZE: u64 = 1 << 30;
 
 /// One run of the workload.
 #[derive(Debug, Clone)]
-pub struct Run {
+pub struct IoPathsRun {
     /// A directory on the file system under test.
     pub directory: PathBuf,
     /// Bytes per path: a multiple of 4096, at most [`MAX_SIZE`].
@@ -61,12 +61,12 @@ pub struct Run {
     pub summary: Option<PathBuf>,
 }
 
-impl Run {
+impl IoPathsRun {
     /// Runs every path and returns the result of each. The environment names the control channel.
     ///
     /// # Errors
     /// [`PathsError`]: wrong data, impossible results of calls, or files that cannot be prepared.
-    pub fn start(&self) -> Result<Summary, PathsError> {
+    pub fn start(&self) -> Result<IoPathsSummary, PathsError> {
         let size = usize::try_from(self.size)
             .ok()
             .filter(|_| (4096..=MAX_SIZE).contains(&self.size) && self.size.is_multiple_of(4096))
@@ -81,7 +81,7 @@ impl Run {
                 file: directory.clone(),
                 source,
             })?;
-            let mut stage = Stage::new(path, size, &directory, control.as_mut());
+            let mut stage = PathStage::new(path, size, &directory, control.as_mut());
             let refused = match run_path(&mut stage) {
                 Ok(()) => None,
                 Err(PathFailure::Refused { call, source }) => Some(refusal(call, &source)),
@@ -90,7 +90,7 @@ impl Run {
             stage.clear()?;
             paths.push(PathReport { path, refused });
         }
-        let summary = Summary { size: self.size, paths };
+        let summary = IoPathsSummary { size: self.size, paths };
         if let Some(file) = &self.summary {
             serde_json::to_vec(&summary)
                 .map_err(io::Error::from)
@@ -106,7 +106,7 @@ fn refusal(call: &str, source: &io::Error) -> RefusedCall {
 }
 
 /// Runs the stage's path.
-fn run_path(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+fn run_path(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     use Direction::{In, Out};
     match stage.path {
         IoPath::FirstTouch => together::reading(stage),
@@ -184,7 +184,7 @@ fn pwrite(file: &fs::File, from: &[u8], at: usize) -> io::Result<usize> {
 
 /// Reads a file from beginning to end, call by call.
 fn reading(
-    stage: &mut Stage<'_>,
+    stage: &mut PathStage<'_>,
     flags: i32,
     call: &'static str,
     operation: Operation,
@@ -200,7 +200,7 @@ fn reading(
 
 /// Writes a file from beginning to end, call by call.
 fn writing(
-    stage: &mut Stage<'_>,
+    stage: &mut PathStage<'_>,
     flags: i32,
     call: &'static str,
     operation: Operation,
@@ -215,15 +215,15 @@ fn writing(
     stage.check_target()
 }
 
-fn reading_with(stage: &mut Stage<'_>, flags: i32) -> Result<(), PathFailure> {
+fn reading_with(stage: &mut PathStage<'_>, flags: i32) -> Result<(), PathFailure> {
     reading(stage, 0, "preadv2", Operation::Readv, |file, into, at| path_calls::preadv2(file, into, at, flags))
 }
 
-fn writing_with(stage: &mut Stage<'_>, flags: i32) -> Result<(), PathFailure> {
+fn writing_with(stage: &mut PathStage<'_>, flags: i32) -> Result<(), PathFailure> {
     writing(stage, 0, "pwritev2", Operation::Writev, |file, from, at| path_calls::pwritev2(file, from, at, flags))
 }
 
-fn map_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+fn map_read(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let source = stage.source(0)?;
     let mut data = Buffer::zeroed(stage.size);
     let map = Map::new(&source, stage.size, false).map_err(refused("mmap"))?;
@@ -236,7 +236,7 @@ fn map_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     stage.check(&data)
 }
 
-fn map_write(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+fn map_write(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let target = stage.target(0)?;
     stage.lengthen(&target)?;
     let data = Buffer::filled(stage.size, stage.seed());
@@ -252,7 +252,7 @@ fn map_write(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
 
 /// Returns a file, and memory for moving all of it in the given direction. For reading, the file
 /// holds the data; for writing, the memory does.
-fn ends(stage: &Stage<'_>, direction: Direction, flags: i32) -> Result<(fs::File, Buffer), PathFailure> {
+fn ends(stage: &PathStage<'_>, direction: Direction, flags: i32) -> Result<(fs::File, Buffer), PathFailure> {
     Ok(match direction {
         Direction::In => (stage.source(flags)?, Buffer::zeroed(stage.size)),
         Direction::Out => (stage.target(flags)?, Buffer::filled(stage.size, stage.seed())),
@@ -260,7 +260,7 @@ fn ends(stage: &Stage<'_>, direction: Direction, flags: i32) -> Result<(fs::File
 }
 
 /// Checks what [`ends`] returned, after the data have moved.
-fn check(stage: &Stage<'_>, direction: Direction, file: fs::File, data: &[u8]) -> Result<(), PathFailure> {
+fn check(stage: &PathStage<'_>, direction: Direction, file: fs::File, data: &[u8]) -> Result<(), PathFailure> {
     drop(file);
     match direction {
         Direction::In => stage.check(data),
@@ -275,7 +275,7 @@ const fn operation(direction: Direction) -> Operation {
     }
 }
 
-fn posix_aio(stage: &mut Stage<'_>, direction: Direction) -> Result<(), PathFailure> {
+fn posix_aio(stage: &mut PathStage<'_>, direction: Direction) -> Result<(), PathFailure> {
     let (file, mut data) = ends(stage, direction, 0)?;
     let (memory, call) = (data.as_mut_ptr(), if direction == Direction::In { "aio_read" } else { "aio_write" });
     stage.phase(|stage, moved| {
@@ -284,9 +284,9 @@ fn posix_aio(stage: &mut Stage<'_>, direction: Direction) -> Result<(), PathFail
     check(stage, direction, file, &data)
 }
 
-fn libaio(stage: &mut Stage<'_>, direction: Direction, vectored: bool, flags: i32) -> Result<(), PathFailure> {
+fn libaio(stage: &mut PathStage<'_>, direction: Direction, vectored: bool, flags: i32) -> Result<(), PathFailure> {
     let (file, mut data) = ends(stage, direction, flags)?;
-    let context = Context::new().map_err(refused("io_setup"))?;
+    let context = AioContext::new().map_err(refused("io_setup"))?;
     let memory = data.as_mut_ptr();
     stage.phase(|stage, moved| {
         stage.batches("io_submit", moved, operation(direction), DEPTH, |ranges| {
@@ -296,7 +296,7 @@ fn libaio(stage: &mut Stage<'_>, direction: Direction, vectored: bool, flags: i3
     check(stage, direction, file, &data)
 }
 
-fn io_uring(stage: &mut Stage<'_>, direction: Direction, kind: Memory, flags: i32) -> Result<(), PathFailure> {
+fn io_uring(stage: &mut PathStage<'_>, direction: Direction, kind: Memory, flags: i32) -> Result<(), PathFailure> {
     let (file, mut data) = ends(stage, direction, flags)?;
     let mut ring = Ring::new().map_err(refused("io_uring_setup"))?;
     let memory = data.as_mut_ptr();
@@ -313,11 +313,11 @@ fn io_uring(stage: &mut Stage<'_>, direction: Direction, kind: Memory, flags: i3
     check(stage, direction, file, &data)
 }
 
-fn sendfile(stage: &mut Stage<'_>, sink: &Sink) -> Result<(), PathFailure> {
+fn sendfile(stage: &mut PathStage<'_>, sink: &Sink) -> Result<(), PathFailure> {
     copy::out_of_file(stage, "sendfile", sink, |file, sink, _, length| path_calls::sendfile(sink, file, length))
 }
 
-fn fallocate(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+fn fallocate(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let target = stage.target(0)?;
     stage.phase(|stage, moved| {
         path_calls::fallocate(&target, stage.size).map_err(refused("fallocate"))?;
@@ -327,7 +327,7 @@ fn fallocate(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
 }
 
 /// Reads at the end of the file, and requests twice as many bytes as are left.
-fn short_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+fn short_read(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let source = stage.source(0)?;
     let mut data = Buffer::zeroed(2 * stage.size);
     stage.phase(|stage, moved| {
@@ -344,7 +344,7 @@ fn short_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     }
 }
 
-fn end_of_file(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+fn end_of_file(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let source = stage.source(0)?;
     let mut data = [0; 4096];
     stage.phase(|stage, moved| {
@@ -361,14 +361,14 @@ fn end_of_file(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
     })
 }
 
-fn failed_read(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+fn failed_read(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let name = stage.file(".");
     let directory = fs::File::open(&name).map_err(stage.failed("open", &name))?;
     let mut data = [0; 512];
     path_names::failing(stage, "read", Operation::Read, libc::EISDIR, || path_calls::read(&directory, &mut data))
 }
 
-fn failed_write(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+fn failed_write(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let target = stage.target(0)?;
     let data = [0; 512];
     // The sum of offset and length does not fit into `loff_t` (rw_verify_area, fs/read_write.c).

@@ -35,7 +35,7 @@ pub const UNDER_TEST: &str = "file-system";
 
 /// One run of the workload.
 #[derive(Debug, Clone)]
-pub struct Run {
+pub struct MountsRun {
     /// A directory on the file system under test.
     pub directory: PathBuf,
     /// Bytes to write on the file system under test; a multiple of 4096. Each further mount gets
@@ -49,14 +49,14 @@ pub struct Run {
 
 /// The workload's final report.
 #[derive(Debug, Clone, Serialize)]
-struct Summary<'a> {
+struct MountsSummary<'a> {
     size: u64,
     mounts: &'a [PathBuf],
 }
 
 /// Why the workload stopped.
 #[derive(Debug, thiserror::Error)]
-pub enum MountsError {
+pub enum MountsWorkloadError {
     /// This size cannot be moved.
     #[error(
         "cannot move {size} bytes on each mount: give a multiple of 4096 from 4096 to {MAX_SIZE} bytes for the last of them"
@@ -89,19 +89,22 @@ pub enum MountsError {
     Control(#[from] EngineError),
 }
 
-impl Run {
+impl MountsRun {
     /// Writes and reads a file on each mount, in a separate phase for each. The environment names
     /// the control channel.
     ///
     /// # Errors
-    /// [`MountsError`]: a file cannot be written or read, or has other data.
-    pub fn start(&self) -> Result<(), MountsError> {
+    /// [`MountsWorkloadError`]: a file cannot be written or read, or has other data.
+    pub fn start(&self) -> Result<(), MountsWorkloadError> {
         let control = control_channel::descriptor()?.map(Control::take);
         self.with_control(control)
     }
 
-    fn with_control<S: io::Read + io::Write>(&self, mut control: Option<Control<S>>) -> Result<(), MountsError> {
-        let wrong_size = || MountsError::Size { size: self.size };
+    fn with_control<S: io::Read + io::Write>(
+        &self,
+        mut control: Option<Control<S>>,
+    ) -> Result<(), MountsWorkloadError> {
+        let wrong_size = || MountsWorkloadError::Size { size: self.size };
         if self.size == 0 || !self.size.is_multiple_of(4096) {
             return Err(wrong_size());
         }
@@ -113,7 +116,7 @@ impl Run {
                 PhaseName { phase: mount.clone().unwrap_or_else(|| UNDER_TEST.to_owned()), test: 0, repetition: 0 };
             let mut announce = |event| control.as_mut().map_or(Ok(()), |control| control.announce(&event));
             let file = place.join(FILE);
-            let mut opened = Opened::new(&file, size, times)?;
+            let mut opened = OpenedFile::new(&file, size, times)?;
             announce(PhaseEvent::Begin(phase.clone()))?;
             let moved = opened.transfer()?;
             announce(PhaseEvent::End { phase, moved: moved.0, events: BTreeMap::new(), mount })?;
@@ -122,7 +125,7 @@ impl Run {
         }
         match &self.summary {
             None => Ok(()),
-            Some(file) => serde_json::to_vec(&Summary { size: self.size, mounts: &self.mounts })
+            Some(file) => serde_json::to_vec(&MountsSummary { size: self.size, mounts: &self.mounts })
                 .map_err(io::Error::from)
                 .and_then(|text| fs::write(file, text))
                 .map_err(failed("write", file)),
@@ -130,13 +133,13 @@ impl Run {
     }
 }
 
-fn failed(action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> MountsError {
+fn failed(action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> MountsWorkloadError {
     let file = file.to_owned();
-    move |source| MountsError::File { action, file, source }
+    move |source| MountsWorkloadError::File { action, file, source }
 }
 
 /// An open file, and memory for its data.
-struct Opened<'a> {
+struct OpenedFile<'a> {
     name: &'a Path,
     file: fs::File,
     seed: u64,
@@ -144,8 +147,8 @@ struct Opened<'a> {
     read: Buffer,
 }
 
-impl<'a> Opened<'a> {
-    fn new(name: &'a Path, size: u64, seed: u64) -> Result<Self, MountsError> {
+impl<'a> OpenedFile<'a> {
+    fn new(name: &'a Path, size: u64, seed: u64) -> Result<Self, MountsWorkloadError> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(true);
         let file = options.open(name).map_err(failed("create", name))?;
@@ -155,7 +158,7 @@ impl<'a> Opened<'a> {
     }
 
     /// Writes the whole file and reads it again.
-    fn transfer(&mut self) -> Result<Moved, MountsError> {
+    fn transfer(&mut self) -> Result<Moved, MountsWorkloadError> {
         let mut moved = Moved::default();
         let length = self.written.len();
         for operation in [Operation::Write, Operation::Read] {
@@ -178,10 +181,10 @@ impl<'a> Opened<'a> {
         Ok(moved)
     }
 
-    fn check(&self) -> Result<(), MountsError> {
+    fn check(&self) -> Result<(), MountsWorkloadError> {
         match first_difference(&self.read, self.seed, 0) {
             None => Ok(()),
-            Some(at) => Err(MountsError::Data { at, file: self.name.to_owned() }),
+            Some(at) => Err(MountsWorkloadError::Data { at, file: self.name.to_owned() }),
         }
     }
 }
@@ -192,8 +195,8 @@ mod tests {
 
     use super::*;
 
-    fn run(directory: &Path, size: u64, mounts: &[PathBuf]) -> Run {
-        Run {
+    fn run(directory: &Path, size: u64, mounts: &[PathBuf]) -> MountsRun {
+        MountsRun {
             directory: directory.to_owned(),
             size,
             summary: Some(directory.join("summary.json")),
@@ -245,7 +248,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         for size in [0, 4095, MAX_SIZE + 4096] {
             let error = run(directory.path(), size, &[]).with_control::<UnixStream>(None).unwrap_err();
-            assert!(matches!(error, MountsError::Size { .. }), "{size}");
+            assert!(matches!(error, MountsWorkloadError::Size { .. }), "{size}");
         }
         let mounts = ["/proc/nowhere".into()];
         let error = run(directory.path(), 4096, &mounts).with_control::<UnixStream>(None).unwrap_err();

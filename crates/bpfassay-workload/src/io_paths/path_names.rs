@@ -12,13 +12,13 @@ use bpfassay_protocol::Operation;
 
 use super::{
     path_calls,
-    stage::{Moved, PathFailure, Stage, refused},
+    stage::{Moved, PathFailure, PathStage, refused},
 };
 
 /// Number of calls of each path.
 pub(crate) const COUNT: usize = 8;
 
-impl Stage<'_> {
+impl PathStage<'_> {
     fn numbered(&self, prefix: &str) -> Vec<PathBuf> {
         (0..COUNT).map(|number| self.file(&format!("{prefix}{number}"))).collect()
     }
@@ -60,12 +60,12 @@ fn make_directory(name: &PathBuf) -> io::Result<()> {
     fs::create_dir(name)
 }
 
-pub(crate) fn open(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn open(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let names = stage.made("file", make_file)?;
     stage.on_each("openat", &[Operation::Open], &names, |name| File::open(name).map(drop))
 }
 
-pub(crate) fn create(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn create(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let names = stage.numbered("new");
     stage.on_each("openat", &[Operation::Open, Operation::Create], &names, create_new)
 }
@@ -74,32 +74,32 @@ fn create_new(name: &PathBuf) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).open(name).map(drop)
 }
 
-pub(crate) fn mknod(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn mknod(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let names = stage.numbered("new");
     stage.on_each("mknodat", &[Operation::Create], &names, |name| path_calls::make_file(name))
 }
 
-pub(crate) fn mkdir(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn mkdir(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let names = stage.numbered("directory");
     stage.on_each("mkdirat", &[Operation::Mkdir], &names, make_directory)
 }
 
-pub(crate) fn rename(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn rename(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let names = stage.made("old", make_file)?;
     stage.on_each("renameat", &[Operation::Rename], &names, |name| fs::rename(name, name.with_extension("new")))
 }
 
-pub(crate) fn unlink(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn unlink(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let names = stage.made("file", make_file)?;
     stage.on_each("unlinkat", &[Operation::Unlink], &names, |name| fs::remove_file(name))
 }
 
-pub(crate) fn rmdir(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn rmdir(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let names = stage.made("directory", make_directory)?;
     stage.on_each("unlinkat", &[Operation::Rmdir], &names, |name| fs::remove_dir(name))
 }
 
-pub(crate) fn fsync(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn fsync(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let file = stage.target(0)?;
     stage.put(&file, &stage.file("target"))?;
     stage.phase(|_, moved| {
@@ -118,7 +118,7 @@ pub(crate) fn fsync(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
 
 /// Makes calls on names that do not exist.
 fn on_missing(
-    stage: &mut Stage<'_>,
+    stage: &mut PathStage<'_>,
     call: &'static str,
     operation: Operation,
     work: fn(&PathBuf) -> io::Result<()>,
@@ -129,7 +129,7 @@ fn on_missing(
 
 /// Makes calls on names that exist.
 fn on_existing(
-    stage: &mut Stage<'_>,
+    stage: &mut PathStage<'_>,
     call: &'static str,
     operation: Operation,
     work: fn(&PathBuf) -> io::Result<()>,
@@ -139,33 +139,33 @@ fn on_existing(
     failing(stage, call, operation, libc::EEXIST, || work(&name).map(|()| 0))
 }
 
-pub(crate) fn failed_open(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn failed_open(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     on_missing(stage, "openat", Operation::Open, |name| File::open(name).map(drop))
 }
 
-pub(crate) fn failed_create(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn failed_create(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     on_existing(stage, "openat", Operation::Open, create_new)
 }
 
-pub(crate) fn failed_mkdir(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn failed_mkdir(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     on_existing(stage, "mkdirat", Operation::Mkdir, make_directory)
 }
 
-pub(crate) fn failed_rename(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn failed_rename(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     on_missing(stage, "renameat", Operation::Rename, |name| fs::rename(name, name.with_extension("new")))
 }
 
-pub(crate) fn failed_unlink(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn failed_unlink(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     on_missing(stage, "unlinkat", Operation::Unlink, |name| fs::remove_file(name))
 }
 
-pub(crate) fn failed_rmdir(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn failed_rmdir(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let full = stage.file("full");
     fs::create_dir_all(full.join("inside")).map_err(stage.failed("make", &full))?;
     failing(stage, "unlinkat", Operation::Rmdir, libc::ENOTEMPTY, || fs::remove_dir(&full).map(|()| 0))
 }
 
-pub(crate) fn failed_fsync(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(crate) fn failed_fsync(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let name = stage.file("place");
     make_file(&name).map_err(stage.failed("make", &name))?;
     let place =
@@ -179,7 +179,7 @@ pub(crate) fn failed_fsync(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
 
 /// Calls `work` [`COUNT`] times. It must fail with `errno`.
 pub(crate) fn failing(
-    stage: &mut Stage<'_>,
+    stage: &mut PathStage<'_>,
     call: &'static str,
     operation: Operation,
     errno: i32,

@@ -71,7 +71,7 @@ impl Moved {
 }
 
 /// The environment in which one path runs.
-pub(crate) struct Stage<'a> {
+pub(crate) struct PathStage<'a> {
     pub(crate) path: IoPath,
     pub(crate) size: usize,
     directory: &'a Path,
@@ -80,7 +80,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) phases: Vec<BTreeMap<Operation, Totals>>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> PathStage<'a> {
     pub(crate) fn new(path: IoPath, size: usize, directory: &'a Path, control: Option<&'a mut Control>) -> Self {
         Self {
             path,

@@ -9,7 +9,7 @@ fn one(
     size: usize,
     directory: &std::path::Path,
 ) -> Result<std::collections::BTreeMap<Operation, bpfassay_protocol::operation::Totals>, RefusedCall> {
-    let mut stage = Stage::new(path, size, directory, None);
+    let mut stage = PathStage::new(path, size, directory, None);
     match run_path(&mut stage) {
         Ok(()) => {
             assert_eq!(stage.phases.len(), 1, "{path}");
@@ -76,18 +76,18 @@ fn a_run_leaves_a_summary_and_no_files() {
     let data = directory.path().join("data");
     fs::create_dir(&data).unwrap();
     let file = directory.path().join("summary.json");
-    let run = Run { directory: data.clone(), size: 32 << 10, summary: Some(file.clone()) };
+    let run = IoPathsRun { directory: data.clone(), size: 32 << 10, summary: Some(file.clone()) };
     let summary = run.start().unwrap();
     assert_eq!(summary.paths.iter().map(|report| report.path).collect::<Vec<_>>(), IoPath::ALL);
     assert!(summary.paths.iter().all(|report| report.refused.is_none() || !is_everywhere(report.path)));
-    assert_eq!(serde_json::from_slice::<Summary>(&fs::read(file).unwrap()).unwrap(), summary);
+    assert_eq!(serde_json::from_slice::<IoPathsSummary>(&fs::read(file).unwrap()).unwrap(), summary);
     assert_eq!(fs::read_dir(data).unwrap().count(), 0);
 }
 
 #[test]
 fn sizes_that_no_path_can_move_are_refused() {
     for size in [0, 1, 4095, 6000, MAX_SIZE + 4096] {
-        let run = Run { directory: "/nowhere".into(), size, summary: None };
+        let run = IoPathsRun { directory: "/nowhere".into(), size, summary: None };
         assert!(matches!(run.start(), Err(PathsError::Size { .. })), "{size}");
     }
 }
@@ -95,7 +95,7 @@ fn sizes_that_no_path_can_move_are_refused() {
 #[test]
 fn a_call_that_is_refused_is_reported_with_its_error() {
     let directory = tempfile::tempdir().unwrap();
-    let mut stage = Stage::new(IoPath::Pread, 4096, directory.path(), None);
+    let mut stage = PathStage::new(IoPath::Pread, 4096, directory.path(), None);
     let refused =
         reading(&mut stage, 0, "pread64", Operation::Read, |_, _, _| Err(io::Error::from_raw_os_error(libc::ENOSYS)));
     let Err(PathFailure::Refused { call, source }) = refused else { panic!("{refused:?}") };
@@ -107,7 +107,7 @@ fn a_call_that_is_refused_is_reported_with_its_error() {
 #[test]
 fn data_that_did_not_arrive_end_the_workload() {
     let directory = tempfile::tempdir().unwrap();
-    let mut stage = Stage::new(IoPath::Pread, 8192, directory.path(), None);
+    let mut stage = PathStage::new(IoPath::Pread, 8192, directory.path(), None);
     let lost = reading(&mut stage, 0, "pread64", Operation::Read, |_, into, _| Ok(into.len()));
     let Err(PathFailure::Failed(error)) = lost else { panic!("{lost:?}") };
     assert_eq!(error.to_string(), "pread: wrong data at offset 0 of 8192 bytes");

@@ -10,7 +10,7 @@ use super::{
     buffer::{Buffer, first_difference},
     error::PathsError,
     path_calls,
-    stage::{PathFailure, Stage},
+    stage::{PathFailure, PathStage},
 };
 use crate::engine::{EngineError, ranks::Team};
 
@@ -21,14 +21,14 @@ const PROCESSES: u32 = 8;
 const CALL: &str = "preadv";
 
 /// Makes new processes read a part of a file each, all at once.
-pub(super) fn reading(stage: &mut Stage<'_>) -> Result<(), PathFailure> {
+pub(super) fn reading(stage: &mut PathStage<'_>) -> Result<(), PathFailure> {
     let source = stage.source(0)?;
     let failed =
         |source| PathFailure::from(PathsError::from(EngineError::Ranks { action: "start", ranks: PROCESSES, source }));
     let mut teams = Team::world(PROCESSES + 1, 0).map_err(failed)?.into_iter();
     let Some(own) = teams.next() else { return Err(failed(io::ErrorKind::InvalidInput.into())) };
     let (size, seed) = (stage.size, stage.seed());
-    let mut children = Children { team: own, ids: Vec::new() };
+    let mut children = PathProcesses { team: own, ids: Vec::new() };
     for team in teams {
         let range = part(size, team.rank() - 1);
         let mut memory = Buffer::zeroed(range.len());
@@ -107,12 +107,12 @@ fn one(
 }
 
 /// The processes. They are waited for whatever happens.
-struct Children {
+struct PathProcesses {
     team: Team,
     ids: Vec<libc::pid_t>,
 }
 
-impl Children {
+impl PathProcesses {
     /// Waits until all have ended.
     fn join(mut self) -> io::Result<()> {
         let mut all = Ok(());
@@ -127,7 +127,7 @@ impl Children {
     }
 }
 
-impl Drop for Children {
+impl Drop for PathProcesses {
     fn drop(&mut self) {
         if !self.ids.is_empty() {
             self.team.abort();

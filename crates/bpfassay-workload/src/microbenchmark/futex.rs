@@ -8,7 +8,7 @@ use std::{
 
 use bpfassay_protocol::{operation::Totals, program_set::ProgramEvent};
 
-use super::{Events, MicrobenchmarkError, Phase, call, count, side_by_side};
+use super::{Events, MicrobenchmarkError, MicrobenchmarkPhase, call, count, side_by_side};
 
 /// The futex word tells whose turn it is.
 const OURS: u32 = 0;
@@ -16,7 +16,7 @@ const THEIRS: u32 = 1;
 /// One of the two threads has failed.
 const BROKEN: u32 = 2;
 
-pub(super) fn run(operations: u64, phase: &mut Phase) -> Result<(), MicrobenchmarkError> {
+pub(super) fn run(operations: u64, phase: &mut MicrobenchmarkPhase) -> Result<(), MicrobenchmarkError> {
     let word = AtomicU32::new(OURS);
     side_by_side(phase, || take_turns(&word, operations, OURS, THEIRS), || take_turns(&word, operations, THEIRS, OURS))
 }

@@ -5,16 +5,16 @@ use std::{io, ptr::NonNull};
 
 use bpfassay_protocol::{operation::Totals, program_set::ProgramEvent};
 
-use super::{Events, MicrobenchmarkError, Phase, call};
+use super::{Events, MicrobenchmarkError, MicrobenchmarkPhase, call};
 
-pub(super) fn run(operations: u64, size: usize, phase: &mut Phase) -> Result<(), MicrobenchmarkError> {
+pub(super) fn run(operations: u64, size: usize, phase: &mut MicrobenchmarkPhase) -> Result<(), MicrobenchmarkError> {
     phase.of(|| {
         let mut events = Events::new();
         let mut done = |event, bytes: usize| {
             *events.entry(event).or_default() += Totals { calls: 1, bytes: bytes as u64, errors: 0 };
         };
         for _ in 0..operations {
-            let segment = Segment::new(size).map_err(call("make a segment of shared memory"))?;
+            let segment = MemorySegment::new(size).map_err(call("make a segment of shared memory"))?;
             done(ProgramEvent::ShmGet, 0);
             let address = segment.attach().map_err(call("attach shared memory"))?;
             done(ProgramEvent::ShmAttach, 0);
@@ -31,9 +31,9 @@ pub(super) fn run(operations: u64, size: usize, phase: &mut Phase) -> Result<(),
 }
 
 /// A segment of System V shared memory. It is removed when it is dropped.
-struct Segment(libc::c_int);
+struct MemorySegment(libc::c_int);
 
-impl Segment {
+impl MemorySegment {
     fn new(size: usize) -> io::Result<Self> {
         // SAFETY: takes numbers only.
         match unsafe { libc::shmget(libc::IPC_PRIVATE, size, libc::IPC_CREAT | 0o600) } {
@@ -58,7 +58,7 @@ impl Segment {
     }
 }
 
-impl Drop for Segment {
+impl Drop for MemorySegment {
     fn drop(&mut self) {
         // SAFETY: the segment is ours, and the command takes no buffer. A failure leaves it behind
         // until the guest ends.

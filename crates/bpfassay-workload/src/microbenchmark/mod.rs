@@ -30,7 +30,7 @@ pub const MAX_OPERATIONS: u64 = 1_000_000_000_000;
 
 /// One run of a microbenchmark.
 #[derive(Debug, Clone)]
-pub struct Run {
+pub struct MicrobenchmarkRun {
     /// The kind of operation.
     pub microbenchmark: Microbenchmark,
     /// Number of operations: from 1 to [`MAX_OPERATIONS`].
@@ -94,7 +94,7 @@ fn count(totals: &mut Totals, result: io::Result<usize>) -> io::Result<usize> {
     result
 }
 
-impl Run {
+impl MicrobenchmarkRun {
     /// Does the operations. The environment names the control channel.
     ///
     /// # Errors
@@ -108,7 +108,8 @@ impl Run {
         if let Some((least, most, _)) = self.microbenchmark.sizes() {
             within("the size", least.into(), most.into(), self.size.into())?;
         }
-        let mut phase = Phase { control: control_channel::descriptor()?.map(Control::take), elapsed_ns: 0 };
+        let mut phase =
+            MicrobenchmarkPhase { control: control_channel::descriptor()?.map(Control::take), elapsed_ns: 0 };
         match self.microbenchmark {
             Microbenchmark::Futex => futex::run(self.operations, &mut phase),
             Microbenchmark::Tcp => tcp::run(self.operations, self.size as usize, &mut phase),
@@ -125,12 +126,12 @@ impl Run {
     }
 }
 
-struct Phase {
+struct MicrobenchmarkPhase {
     control: Option<Control>,
     elapsed_ns: u64,
 }
 
-impl Phase {
+impl MicrobenchmarkPhase {
     /// Calls `work` between the two barriers. It returns the calls that it made, all of which have
     /// returned.
     fn of(&mut self, work: impl FnOnce() -> Result<Events, MicrobenchmarkError>) -> Result<(), MicrobenchmarkError> {
@@ -148,9 +149,9 @@ impl Phase {
 }
 
 /// One end of a connection between two threads, for single bytes.
-struct Line(std::os::fd::OwnedFd);
+struct ByteConnection(std::os::fd::OwnedFd);
 
-impl Line {
+impl ByteConnection {
     fn pair() -> Result<(Self, Self), MicrobenchmarkError> {
         let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let (one, other) = pair.map_err(call("make a pair of sockets"))?;
@@ -174,11 +175,11 @@ impl Line {
 
 /// Does `ours` in this thread and `theirs` in another thread, both within the phase.
 fn side_by_side(
-    phase: &mut Phase,
+    phase: &mut MicrobenchmarkPhase,
     ours: impl FnOnce() -> Result<Events, MicrobenchmarkError>,
     theirs: impl FnOnce() -> Result<Events, MicrobenchmarkError> + Send,
 ) -> Result<(), MicrobenchmarkError> {
-    let (here, there) = Line::pair()?;
+    let (here, there) = ByteConnection::pair()?;
     std::thread::scope(|scope| {
         // `here` is dropped when this ends early, so that the other thread does not wait for it.
         let here = here;
@@ -218,9 +219,9 @@ mod tests {
     use super::*;
 
     fn done(microbenchmark: Microbenchmark, operations: u64, size: u32) -> Events {
-        let mut phase = Phase { control: None, elapsed_ns: 0 };
+        let mut phase = MicrobenchmarkPhase { control: None, elapsed_ns: 0 };
         let mut seen = Events::new();
-        let counted = |phase: &mut Phase| match microbenchmark {
+        let counted = |phase: &mut MicrobenchmarkPhase| match microbenchmark {
             Microbenchmark::Futex => futex::run(operations, phase),
             Microbenchmark::Tcp => tcp::run(operations, size as usize, phase),
             Microbenchmark::SharedMemory => memory::run(operations, size as usize, phase),
@@ -275,7 +276,7 @@ mod tests {
     #[test]
     fn what_cannot_be_done_is_reported() {
         let run = |operations, size| {
-            Run { microbenchmark: Microbenchmark::Tcp, operations, size, summary: None }
+            MicrobenchmarkRun { microbenchmark: Microbenchmark::Tcp, operations, size, summary: None }
                 .start()
                 .unwrap_err()
                 .to_string()

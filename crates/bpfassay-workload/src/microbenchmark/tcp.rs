@@ -8,9 +8,9 @@ use std::{
 
 use bpfassay_protocol::{operation::Totals, program_set::ProgramEvent};
 
-use super::{Events, MicrobenchmarkError, Phase, call, count, side_by_side};
+use super::{Events, MicrobenchmarkError, MicrobenchmarkPhase, call, count, side_by_side};
 
-pub(super) fn run(operations: u64, size: usize, phase: &mut Phase) -> Result<(), MicrobenchmarkError> {
+pub(super) fn run(operations: u64, size: usize, phase: &mut MicrobenchmarkPhase) -> Result<(), MicrobenchmarkError> {
     let connect = || -> io::Result<(TcpStream, TcpStream)> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let ours = TcpStream::connect(listener.local_addr()?)?;
@@ -22,8 +22,8 @@ pub(super) fn run(operations: u64, size: usize, phase: &mut Phase) -> Result<(),
         Ok((ours, theirs))
     };
     let (ours, theirs) = connect().map_err(call("connect over TCP on 127.0.0.1"))?;
-    let mut ours = End::new(ours, size);
-    let mut theirs = End::new(theirs, size);
+    let mut ours = ConnectionEnd::new(ours, size);
+    let mut theirs = ConnectionEnd::new(theirs, size);
     side_by_side(
         phase,
         move || {
@@ -45,14 +45,14 @@ pub(super) fn run(operations: u64, size: usize, phase: &mut Phase) -> Result<(),
 }
 
 /// One end of the connection.
-struct End {
+struct ConnectionEnd {
     stream: TcpStream,
     message: Vec<u8>,
     sent: Totals,
     received: Totals,
 }
 
-impl End {
+impl ConnectionEnd {
     fn new(stream: TcpStream, size: usize) -> Self {
         Self { stream, message: vec![b'b'; size], sent: Totals::default(), received: Totals::default() }
     }

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use bpfassay_ior::Summary;
+use bpfassay_ior::IorSummary;
 use bpfassay_protocol::{
     Operation,
     control::{ENVIRONMENT, PhaseEvent, PhaseName},
@@ -145,7 +145,7 @@ fn nothing_happens_and_no_time_counts_while_the_engine_waits() {
     assert!(agent.engine.wait().unwrap().success());
     let whole = Some(128 << 10);
     assert_eq!(sizes, [None, whole, whole, whole, whole, whole]);
-    let summary = Summary::parse(&fs::read(directory.path().join("summary")).unwrap()).unwrap();
+    let summary = IorSummary::parse(&fs::read(directory.path().join("summary")).unwrap()).unwrap();
     for result in &summary.tests[0].results {
         assert!(result.total_s.unwrap() < PAUSE.as_secs_f64(), "{result:?}");
     }

@@ -15,7 +15,7 @@ use std::{
     process::{Command, Output},
 };
 
-use bpfassay_ior::{Access, Moved, Summary};
+use bpfassay_ior::{Access, IorSummary, PhaseBytes};
 
 fn engine(directory: &Path, args: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_bpfassay-ior"))
@@ -43,7 +43,7 @@ fn the_summary_on_standard_output_is_one_that_this_crate_reads() {
     let args = "--ranks 3 -o t -b 256k -t 64k -s 2 -i 2 -F -O summaryFormat=JSON";
     let output = engine(directory.path(), args);
     assert!(output.status.success(), "{output:?}");
-    let summary = Summary::parse(&output.stdout).unwrap();
+    let summary = IorSummary::parse(&output.stdout).unwrap();
     assert_eq!(summary.command_line, format!("bpfassay-ior {}", args.replacen("--ranks 3 ", "", 1)));
     let test = &summary.tests[0];
     assert_eq!((test.tasks, test.segments, test.repetitions), (3, 2, 2));
@@ -52,7 +52,7 @@ fn the_summary_on_standard_output_is_one_that_this_crate_reads() {
     for result in &test.results {
         assert_eq!(result.moved.unwrap().bytes, 3 * 2 * (256 << 10));
     }
-    assert_eq!(test.results[0].moved, Some(Moved { bytes: 3 * 2 * (256 << 10), exact: true }));
+    assert_eq!(test.results[0].moved, Some(PhaseBytes { bytes: 3 * 2 * (256 << 10), exact: true }));
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "no file is left");
 }
 
@@ -186,7 +186,7 @@ fn a_deadline_cuts_a_write_short_and_a_later_read_can_follow_it() {
     assert!(transfers > 0 && sizes[0] < 1 << 30);
     let summary = text(&output.stdout);
     assert!(summary.contains("\"StoneWallTime\": ") && summary.contains("\"StoneWallbwMeanMIB\": "), "{summary}");
-    let result = &Summary::parse(&output.stdout).unwrap().tests[0].results[0];
+    let result = &IorSummary::parse(&output.stdout).unwrap().tests[0].results[0];
     assert!(result.total_s.unwrap() >= 1.0, "{result:?}");
 
     // Read a part of the file, so that the record stays small.

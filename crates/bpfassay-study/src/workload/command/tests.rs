@@ -60,7 +60,7 @@ fn a_guest_runs_the_program_where_it_lies() {
     };
     let workload = spec().run("mine", Arch::X86_64).unwrap();
     assert_eq!((path(&workload).as_str(), workload.arguments.join(" ").as_str()), ("/bin/x", "-v"));
-    assert_eq!((workload.summary, workload.control, workload.deadline_ms), (Summary::Output, false, Some(1000)));
+    assert_eq!((workload.summary, workload.control, workload.deadline_ms), (SummarySource::Output, false, Some(1000)));
     let binary = Source::Binary(vec![bpfassay_tool::Binary {
         arch: Arch::Aarch64,
         kernels: Vec::new(),

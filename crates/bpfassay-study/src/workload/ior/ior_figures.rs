@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks the figures of IOR's summary against each other: bytes = bandwidth × time.
 
-use bpfassay_ior::{Access, Repetition, Summary, TestSummary};
+use bpfassay_ior::{Access, IorSummary, Repetition, TestSummary};
 
 /// Half a unit of the last decimal that IOR prints.
 const ROUNDING: f64 = 0.000_05;
@@ -18,7 +18,7 @@ const MIB: f64 = 1_048_576.0;
 ///
 /// # Errors
 /// Names the contradiction.
-pub(super) fn check(summary: &Summary) -> Result<(), String> {
+pub(super) fn check(summary: &IorSummary) -> Result<(), String> {
     for test in &summary.tests {
         of_test(test).map_err(|what| format!("IOR's summary, test {}: {what}", test.id))?;
     }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     fn checked(bandwidth: &str, total: &str, size: &str, repetitions: u32) -> Result<(), String> {
-        check(&Summary::parse(summary(bandwidth, total, size, repetitions).as_bytes()).unwrap())
+        check(&IorSummary::parse(summary(bandwidth, total, size, repetitions).as_bytes()).unwrap())
     }
 
     #[test]

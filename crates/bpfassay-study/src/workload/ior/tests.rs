@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-use bpfassay_protocol::job::{Summary as SummaryFrom, WORK};
+use bpfassay_protocol::job::{SummarySource as SummaryFrom, WORK};
 
 use super::*;
 use crate::{Clock, load};

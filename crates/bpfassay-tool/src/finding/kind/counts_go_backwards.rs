@@ -2,7 +2,7 @@
 //! A cumulative figure becomes smaller.
 
 use crate::{
-    Sample, Vanished,
+    ReportedSample, Vanished,
     finding::{
         certainty::Certainty,
         course::{NEEDS_TWO, of, reports_all, series},
@@ -24,7 +24,7 @@ pub(super) const FINDING: Definition = Definition {
 };
 
 /// Finds pairs of consecutive reports in which the value decreases.
-fn falls<'r>(samples: &[&'r Sample]) -> impl Iterator<Item = (&'r Sample, &'r Sample)> {
+fn falls<'r>(samples: &[&'r ReportedSample]) -> impl Iterator<Item = (&'r ReportedSample, &'r ReportedSample)> {
     let pairs = samples.iter().copied().zip(samples.iter().copied().skip(1));
     pairs.filter(|(earlier, later)| later.value.cast_signed() < earlier.value.cast_signed())
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    Readings, Report, Sample, Vanished,
+    Readings, Report, ReportedSample, Vanished,
     finding::{
         certainty::Certainty,
         course::{NEEDS_TWO, eviction, of, reports_all, series},
@@ -29,14 +29,14 @@ struct Gone<'r> {
     figure: usize,
     subject: &'r Option<String>,
     /// The last sample before the first report without the subject.
-    last: &'r Sample,
+    last: &'r ReportedSample,
     lacking_ns: u64,
     /// Sum of the last counts before each disappearance.
     amount: u64,
 }
 
 fn gone<'r>(report: &Report, readings: &'r Readings) -> Vec<Gone<'r>> {
-    let of_one = |((figure, subject), samples): ((usize, &'r Option<String>), Vec<&'r Sample>)| {
+    let of_one = |((figure, subject), samples): ((usize, &'r Option<String>), Vec<&'r ReportedSample>)| {
         let first = samples.first()?;
         let reported: BTreeSet<u64> = samples.iter().map(|sample| sample.at_ns).collect();
         let lacking = readings.reports.iter().find(|&&report| report > first.at_ns && !reported.contains(&report))?;

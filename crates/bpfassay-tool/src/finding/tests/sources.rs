@@ -183,7 +183,12 @@ fn what_is_answered_in_part_clears_nothing_that_the_rest_may_show() {
     unasked.assert("what was asked for", &[Kind::RequestedAsMoved], &[]);
     let shared = with(|whole| {
         whole.truth.as_mut().unwrap().is_shared = true;
-        whole.readings().samples.push(Sample { at_ns: 100, figure: 2, subject: Some("/theirs".to_owned()), value: 7 });
+        whole.readings().samples.push(ReportedSample {
+            at_ns: 100,
+            figure: 2,
+            subject: Some("/theirs".to_owned()),
+            value: 7,
+        });
     });
     shared.assert("a mount of others", &[Kind::SubjectUnknown], &[]);
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prototypes as fields of a line, for keeping them between tracers of one boot.
 
-use bpfassay_btf::{Prototype, Shape};
+use bpfassay_btf::{Prototype, ValueShape};
 
 use crate::kernel::kept_facts::Kept;
 
 /// The prototypes of all functions of one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Prototypes(pub(super) Vec<Prototype>);
+pub(super) struct FunctionPrototypes(pub(super) Vec<Prototype>);
 
-impl Kept for Prototypes {
+impl Kept for FunctionPrototypes {
     const KIND: &'static str = "prototype";
 
     /// Returns for each prototype the text, the type of the result, the number of arguments, and
@@ -38,23 +38,23 @@ impl Kept for Prototypes {
     }
 }
 
-fn field(shape: &Shape) -> String {
+fn field(shape: &ValueShape) -> String {
     match shape {
-        Shape::Void => "void".to_owned(),
-        Shape::Integer(size) => format!("integer {size}"),
-        Shape::Pointer(name) => format!("pointer {name}"),
-        Shape::Address => "address".to_owned(),
-        Shape::Other => "other".to_owned(),
+        ValueShape::Void => "void".to_owned(),
+        ValueShape::Integer(size) => format!("integer {size}"),
+        ValueShape::Pointer(name) => format!("pointer {name}"),
+        ValueShape::Address => "address".to_owned(),
+        ValueShape::Other => "other".to_owned(),
     }
 }
 
-fn shape(text: &str) -> Option<Shape> {
+fn shape(text: &str) -> Option<ValueShape> {
     Some(match text.split_once(' ') {
-        None if text == "void" => Shape::Void,
-        None if text == "address" => Shape::Address,
-        None if text == "other" => Shape::Other,
-        Some(("integer", size)) => Shape::Integer(size.parse().ok()?),
-        Some(("pointer", name)) => Shape::Pointer(name.to_owned()),
+        None if text == "void" => ValueShape::Void,
+        None if text == "address" => ValueShape::Address,
+        None if text == "other" => ValueShape::Other,
+        Some(("integer", size)) => ValueShape::Integer(size.parse().ok()?),
+        Some(("pointer", name)) => ValueShape::Pointer(name.to_owned()),
         _ => return None,
     })
 }
@@ -65,13 +65,13 @@ mod tests {
 
     use super::*;
 
-    fn any_shape() -> impl Strategy<Value = Shape> {
+    fn any_shape() -> impl Strategy<Value = ValueShape> {
         prop_oneof![
-            Just(Shape::Void),
-            any::<u32>().prop_map(Shape::Integer),
-            "[a-z_]{0,6}".prop_map(Shape::Pointer),
-            Just(Shape::Address),
-            Just(Shape::Other),
+            Just(ValueShape::Void),
+            any::<u32>().prop_map(ValueShape::Integer),
+            "[a-z_]{0,6}".prop_map(ValueShape::Pointer),
+            Just(ValueShape::Address),
+            Just(ValueShape::Other),
         ]
     }
 
@@ -81,14 +81,14 @@ mod tests {
             all in prop::collection::vec(("[a-z *(),.]{0,20}", any_shape(), prop::collection::vec(any_shape(), 0..4)), 0..3),
         ) {
             let all = all.into_iter().map(|(text, returns, arguments)| Prototype { text, returns, arguments });
-            let all = Prototypes(all.collect());
+            let all = FunctionPrototypes(all.collect());
             let fields = all.write();
-            prop_assert_eq!(Prototypes::parse(fields.iter().map(String::as_str)), Some(all));
+            prop_assert_eq!(FunctionPrototypes::parse(fields.iter().map(String::as_str)), Some(all));
         }
 
         #[test]
         fn any_fields_are_prototypes_or_none(fields: Vec<String>) {
-            let _ = Prototypes::parse(fields.iter().map(String::as_str));
+            let _ = FunctionPrototypes::parse(fields.iter().map(String::as_str));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{ffi::CString, io, ptr::NonNull};
 
 /// A kind of type (include/uapi/linux/btf.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum BtfKind {
     Struct = 4,
     Typedef = 8,
     Function = 12,
@@ -35,7 +35,7 @@ impl Ids {
     }
 
     /// Returns the id of a type; `None` if there is no type of this name and kind.
-    pub(crate) fn find(&self, name: &str, kind: Kind) -> Option<u32> {
+    pub(crate) fn find(&self, name: &str, kind: BtfKind) -> Option<u32> {
         let name = CString::new(name).ok()?;
         // SAFETY: a valid object; the name outlives the call.
         let id = unsafe { libbpf_sys::btf__find_by_name_kind(self.0.as_ptr(), name.as_ptr(), kind as u32) };

@@ -86,25 +86,25 @@ fn find(btf: &Btf<'_>, member: &'static str) -> Result<u32, OffsetError> {
 }
 
 /// A member that was found.
-struct Found<'btf> {
+struct FoundMember<'btf> {
     /// Distance from the beginning of the structure.
     bits: u64,
     ty: BtfType<'btf>,
 }
 
 /// Finds the member `name` of a structure or union, also inside anonymous structures and unions.
-fn step<'btf>(btf: &'btf Btf<'btf>, place: Composite<'btf>, name: &str) -> Option<Found<'btf>> {
+fn step<'btf>(btf: &'btf Btf<'btf>, place: Composite<'btf>, name: &str) -> Option<FoundMember<'btf>> {
     for index in 0..place.len() {
         let member = place.get(index)?;
         let (MemberAttr::Normal { offset } | MemberAttr::BitField { offset, .. }) = member.attr;
         let ty = btf.type_by_id::<BtfType<'btf>>(member.ty)?;
         match member.name {
-            Some(found) if found == name => return Some(Found { bits: u64::from(offset), ty }),
+            Some(found) if found == name => return Some(FoundMember { bits: u64::from(offset), ty }),
             Some(found) if !found.is_empty() => {}
             _ => {
                 let inside = ty.skip_mods_and_typedefs().try_into().ok().and_then(|inside| step(btf, inside, name));
-                if let Some(Found { bits, ty }) = inside {
-                    return Some(Found { bits: u64::from(offset) + bits, ty });
+                if let Some(FoundMember { bits, ty }) = inside {
+                    return Some(FoundMember { bits: u64::from(offset) + bits, ty });
                 }
             }
         }

@@ -13,7 +13,7 @@ use std::{
 
 use bpfassay_btf::{Btf, Prototype};
 
-use self::function_prototypes::Prototypes;
+use self::function_prototypes::FunctionPrototypes;
 use super::kept_facts;
 
 /// The file that contains the kernel's type information.
@@ -44,16 +44,17 @@ pub(crate) fn prototypes(
         let found = Btf::new(&bytes).and_then(|btf| btf.prototypes(wanted));
         let found = found.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         // Names of functions that the kernel does not have are kept, too.
-        let mut all: BTreeMap<String, Prototypes> =
-            wanted.iter().map(|name| ((*name).to_owned(), Prototypes::default())).collect();
+        let mut all: BTreeMap<String, FunctionPrototypes> =
+            wanted.iter().map(|name| ((*name).to_owned(), FunctionPrototypes::default())).collect();
         for (name, prototype) in found {
             all.entry(name).or_default().0.push(prototype);
         }
         Ok::<_, io::Error>(all)
     })?;
     known.retain(|name, _| wanted.contains(name.as_str()));
-    let each =
-        known.into_iter().flat_map(|(name, Prototypes(all))| all.into_iter().map(move |one| (name.clone(), one)));
+    let each = known
+        .into_iter()
+        .flat_map(|(name, FunctionPrototypes(all))| all.into_iter().map(move |one| (name.clone(), one)));
     Ok(each.collect())
 }
 

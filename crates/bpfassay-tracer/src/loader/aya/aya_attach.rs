@@ -31,12 +31,12 @@ use crate::{
     kernel::{bpf_objects, jit::has_jit},
     loader::plan::{
         attach_order,
-        hooked::{AttachedPrograms, Counted, Hooked, Kind, KprobeMode},
+        hooked::{AttachKind, AttachedPrograms, Hooked, KprobeMode, ProgramCounts},
         probes::{BEHIND_FTRACE_SITE, REQUIRED, SYSCALLS},
         return_probe::ReturnProbe,
         settings::not_counted,
-        tracer_options::Options,
-        uprobes::{End, Files},
+        tracer_options::TracerOptions,
+        uprobes::{Files, FunctionEnd},
     },
 };
 
@@ -47,13 +47,13 @@ type Keep = Box<dyn Any>;
 struct HookLink {
     /// The function, with the offset if it is not the entry.
     place: String,
-    kind: Kind,
+    kind: AttachKind,
     link_fd: Option<OwnedFd>,
     keep: Keep,
 }
 
 /// Returns the names of the programs of `probe` to load, sorted.
-pub(super) fn programs_of(ebpf: &Ebpf, probe: Probe, copies: u32, options: &Options) -> Vec<String> {
+pub(super) fn programs_of(ebpf: &Ebpf, probe: Probe, copies: u32, options: &TracerOptions) -> Vec<String> {
     let is_compiled = has_jit();
     let names = ebpf
         .programs()
@@ -98,7 +98,7 @@ pub(crate) fn function_of(name: &str, probe: Probe) -> Option<&str> {
 
 /// Returns whether to load a program of that name, if there are `copies` of the programs that can
 /// be preempted.
-fn is_wanted(name: Name<'_>, copies: u32, is_compiled: bool, options: &Options) -> bool {
+fn is_wanted(name: Name<'_>, copies: u32, is_compiled: bool, options: &TracerOptions) -> bool {
     match name.part {
         "return_interpreted" => !is_compiled,
         "return" => is_compiled,
@@ -117,7 +117,7 @@ pub(super) fn load(
     ebpf: &mut Ebpf,
     probe: Probe,
     names: &mut Vec<String>,
-    options: &Options,
+    options: &TracerOptions,
     btf: &Btf,
 ) -> Result<Vec<Finding>, Refusal> {
     let mut findings = Vec::new();
@@ -156,7 +156,7 @@ pub(super) fn all(
     ebpf: &mut Ebpf,
     probe: Probe,
     names: &[String],
-    options: &Options,
+    options: &TracerOptions,
 ) -> Result<AttachedPrograms, Refusal> {
     let mut all = AttachedPrograms::default();
     // uprobes need these files.
@@ -186,7 +186,7 @@ pub(super) fn all(
                 kind,
                 program_fd,
                 link_fd,
-                earlier: Counted::default(),
+                earlier: ProgramCounts::default(),
             });
         }
     }
@@ -196,7 +196,7 @@ pub(super) fn all(
 fn attach(
     program: &mut Program,
     function: &str,
-    options: &Options,
+    options: &TracerOptions,
     files: &mut Option<Files>,
 ) -> Result<Vec<HookLink>, ProgramError> {
     let one = |kind, keep: Keep| vec![HookLink { place: function.to_owned(), kind, link_fd: None, keep }];
@@ -207,15 +207,15 @@ fn attach(
         }]),
         Program::FEntry(program) => {
             let link = program.attach().and_then(|id| program.take_link(id))?;
-            Ok(one(Kind::Trampoline, Box::new(link)))
+            Ok(one(AttachKind::Trampoline, Box::new(link)))
         }
         Program::FExit(program) => {
             let link = program.attach().and_then(|id| program.take_link(id))?;
-            Ok(one(Kind::Trampoline, Box::new(link)))
+            Ok(one(AttachKind::Trampoline, Box::new(link)))
         }
         Program::RawTracePoint(program) => {
             let link = program.attach(function).and_then(|id| program.take_link(id))?;
-            Ok(one(Kind::RawTracepoint, Box::new(link)))
+            Ok(one(AttachKind::RawTracepoint, Box::new(link)))
         }
         Program::TracePoint(program) => syscalls(program, function),
         Program::UProbe(program) => {
@@ -250,7 +250,7 @@ fn syscalls(program: &mut TracePoint, end: &str) -> Result<Vec<HookLink>, Progra
         } else {
             (None, Box::new(link))
         };
-        all.push(HookLink { place, kind: Kind::Tracepoint, link_fd, keep });
+        all.push(HookLink { place, kind: AttachKind::Tracepoint, link_fd, keep });
     }
     if all.is_empty() {
         let message = format!("no tracepoint sys_{end}_* of system calls: CONFIG_FTRACE_SYSCALLS may be missing");
@@ -264,15 +264,15 @@ fn syscalls(program: &mut TracePoint, end: &str) -> Result<Vec<HookLink>, Progra
 /// for one that it defines.
 fn functions(program: &mut UProbe, target: &str, files: &Files) -> Result<Vec<HookLink>, ProgramError> {
     let end = match program.kind() {
-        ProbeKind::Entry => End::Entry,
-        ProbeKind::Return => End::Return,
+        ProbeKind::Entry => FunctionEnd::Entry,
+        ProbeKind::Return => FunctionEnd::Return,
     };
     let mut all = Vec::new();
     for place in files.places(target, end)? {
         let location = UProbeAttachLocation::AbsoluteOffset(place.offset);
         let id = program.attach(location, &place.file, UProbeScope::AllProcesses)?;
         let keep = Box::new(program.take_link(id)?);
-        all.push(HookLink { place: place.describe(end), kind: Kind::Uprobe, link_fd: None, keep });
+        all.push(HookLink { place: place.describe(end), kind: AttachKind::Uprobe, link_fd: None, keep });
     }
     Ok(all)
 }
@@ -284,7 +284,7 @@ fn kprobe(program: &mut KProbe, function: &str) -> Result<HookLink, ProgramError
         (outcome, _) => (outcome?, 0),
     };
     let link = program.take_link(id)?;
-    let kind = Kind::Kprobe(KprobeMode::Perf);
+    let kind = AttachKind::Kprobe(KprobeMode::Perf);
     let place = if offset == 0 { function.to_owned() } else { format!("{function}+{offset:#x}") };
     if !has_kprobe_links() {
         return Ok(HookLink { place, kind, link_fd: None, keep: Box::new(link) });
@@ -303,7 +303,7 @@ fn has_kprobe_links() -> bool {
 }
 
 /// Attaches at the return. aya has no option for how many calls are watched at once.
-fn return_probe(program: &KProbe, function: &str, options: &Options) -> Result<HookLink, ProgramError> {
+fn return_probe(program: &KProbe, function: &str, options: &TracerOptions) -> Result<HookLink, ProgramError> {
     let probe = ReturnProbe::attach(program.fd()?.as_fd(), function, options.maxactive)?;
     let place = format!("{function} (return)");
     Ok(HookLink { place, kind: probe.kind(), link_fd: probe.link()?, keep: Box::new(probe) })
@@ -369,7 +369,12 @@ mod tests {
     #[test]
     fn copies_and_clocks_are_loaded_where_they_are_used() {
         let wanted = |part, copies, latency| {
-            is_wanted(Name { function: "vfs_read", part }, copies, true, &Options { latency, ..Options::default() })
+            is_wanted(
+                Name { function: "vfs_read", part },
+                copies,
+                true,
+                &TracerOptions { latency, ..TracerOptions::default() },
+            )
         };
         assert!(wanted("", 1, false) && wanted("entry", 1, false));
         assert!(!wanted("2", 1, false) && wanted("2", 2, false) && !wanted("3", 2, false));
@@ -381,7 +386,7 @@ mod tests {
     #[test]
     fn one_of_two_programs_at_a_return_is_loaded() {
         for is_compiled in [false, true] {
-            let wanted = |part| is_wanted(Name { function: "bytes", part }, 1, is_compiled, &Options::default());
+            let wanted = |part| is_wanted(Name { function: "bytes", part }, 1, is_compiled, &TracerOptions::default());
             assert_eq!((wanted("return"), wanted("return_interpreted")), (is_compiled, !is_compiled));
         }
     }

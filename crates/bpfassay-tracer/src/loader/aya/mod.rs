@@ -28,14 +28,14 @@ use bpfassay_tracer_common::{Settings, map};
 
 use self::aya_refusal::refuse;
 use crate::{
-    diagnostics::{self, When},
+    diagnostics::{self, SearchTime},
     kernel::btf,
     loader::plan::{
         hooked::AttachedPrograms,
-        loaded::{Loaded, Programs, Since},
+        loaded::{LoadedTracer, PreparedPrograms, Since},
         prototypes::name_prototypes,
         settings,
-        tracer_options::Options,
+        tracer_options::TracerOptions,
     },
 };
 
@@ -53,8 +53,8 @@ pub(crate) fn load(
     configuration: ProbeConfiguration,
     elf: &[u8],
     sections: &[String],
-    options: &Options,
-) -> Result<Loaded, Refusal> {
+    options: &TracerOptions,
+) -> Result<LoadedTracer, Refusal> {
     let start = Since::now();
     let offsets = btf::member_offsets::of_kernel().map_err(|error| refuse(Step::Open, None, &error))?;
     // In other probes, no task is preempted inside a program.
@@ -83,7 +83,7 @@ pub(crate) fn load(
     let maps = maps(&ebpf).map_err(|error| refuse(Step::Load, None, &error))?;
     let sections = sections.to_vec();
     let programs = LoadedPrograms { ebpf, probe: configuration.probe, names, sections };
-    Ok(Loaded { maps, load_ns, findings, programs: Box::new(programs) })
+    Ok(LoadedTracer { maps, load_ns, findings, programs: Box::new(programs) })
 }
 
 /// Programs that are loaded.
@@ -96,8 +96,8 @@ struct LoadedPrograms {
     sections: Vec<String>,
 }
 
-impl Programs for LoadedPrograms {
-    fn attach(&mut self, options: &Options) -> Result<AttachedPrograms, Refusal> {
+impl PreparedPrograms for LoadedPrograms {
+    fn attach(&mut self, options: &TracerOptions) -> Result<AttachedPrograms, Refusal> {
         let mut attached = aya_attach::all(&mut self.ebpf, self.probe, &self.names, options)?;
         if !settings::is_task_known() && attached.hooked.iter().any(|hooked| hooked.program.contains("__sys_fsync")) {
             attached.findings.push(settings::fsync_without_mount());
@@ -105,13 +105,13 @@ impl Programs for LoadedPrograms {
         Ok(attached)
     }
 
-    fn look(&self, options: &Options, when: When) -> Vec<Finding> {
+    fn look(&self, options: &TracerOptions, when: SearchTime) -> Vec<Finding> {
         diagnostics::look_for_hooks(self.sections.iter().map(String::as_str), options, when)
     }
 }
 
 /// Sets the sizes of maps. aya creates every map of an object, so unused ones get one entry.
-fn size_maps(loader: &mut EbpfLoader<'_>, copies: u32, options: &Options) {
+fn size_maps(loader: &mut EbpfLoader<'_>, copies: u32, options: &TracerOptions) {
     let unused = [
         (map::COUNTERS_2, copies < 2),
         ("turns", copies < 2),

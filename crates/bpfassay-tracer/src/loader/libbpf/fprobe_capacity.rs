@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, ffi::CString};
 use crate::{
     kernel::btf,
     loader::plan::{
-        tracer_options::Options,
+        tracer_options::TracerOptions,
         usual::{self, SYSCALL_PREFIX},
     },
 };
@@ -68,7 +68,7 @@ const SELDOM: [&str; 40] = [
 
 /// Returns functions to include in a link on returns, in addition to the intended one. Empty if no
 /// capacity is needed, or the kernel has no type information.
-pub(super) fn others(options: &Options) -> Vec<CString> {
+pub(super) fn others(options: &TracerOptions) -> Vec<CString> {
     let names: Vec<String> = SELDOM.iter().map(|name| format!("{SYSCALL_PREFIX}sys_{name}")).collect();
     let wanted: BTreeSet<&str> = names.iter().map(String::as_str).chain([RESERVES]).collect();
     let known = btf::prototypes(options.symbol_cache.as_deref(), &wanted, &usual::functions()).unwrap_or_default();

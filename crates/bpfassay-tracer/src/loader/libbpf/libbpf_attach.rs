@@ -19,12 +19,12 @@ use crate::{
     },
     loader::plan::{
         attach_order,
-        hooked::{AttachedPrograms, Counted, Hooked, Kind, KprobeMode},
-        probes::{self, Attachment, BEHIND_FTRACE_SITE, End, REQUIRED, SYSCALLS},
+        hooked::{AttachKind, AttachedPrograms, Hooked, KprobeMode, ProgramCounts},
+        probes::{self, Attachment, BEHIND_FTRACE_SITE, CallEnd, REQUIRED, SYSCALLS},
         refusal::Failure,
         return_probe::ReturnProbe,
         settings::not_counted,
-        tracer_options::Options,
+        tracer_options::TracerOptions,
         uprobes,
     },
 };
@@ -49,7 +49,7 @@ impl AttachedPrograms {
             kind: at.kind,
             program_fd: program.as_fd().try_clone_to_owned()?,
             link_fd,
-            earlier: Counted::default(),
+            earlier: ProgramCounts::default(),
         });
         self.links.push(keep);
         Ok(())
@@ -60,11 +60,11 @@ impl AttachedPrograms {
 struct At {
     function: String,
     place: String,
-    kind: Kind,
+    kind: AttachKind,
 }
 
 impl At {
-    fn new(function: &str, kind: Kind) -> Self {
+    fn new(function: &str, kind: AttachKind) -> Self {
         Self { function: function.to_owned(), place: function.to_owned(), kind }
     }
 }
@@ -74,7 +74,7 @@ impl At {
 ///
 /// # Errors
 /// The first [`Failure`]. Earlier attachments are detached.
-pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms, Failure> {
+pub(super) fn all(object: &Object, options: &TracerOptions) -> Result<AttachedPrograms, Failure> {
     let mut programs: Vec<_> = object.progs_mut().filter(|program| program.autoload()).collect();
     programs.sort_by_key(|program| {
         let section = program.section().to_string_lossy();
@@ -106,10 +106,14 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms
                     Some(files) => files,
                     None => files.insert(uprobes::Files::open(&options.uprobe).map_err(failed)?),
                 };
-                let end = if attachment == Attachment::Uretprobe { uprobes::End::Return } else { uprobes::End::Entry };
+                let end = if attachment == Attachment::Uretprobe {
+                    uprobes::FunctionEnd::Return
+                } else {
+                    uprobes::FunctionEnd::Entry
+                };
                 for place in files.places(target, end).map_err(failed)? {
                     let link = sys::attach_uprobe(&program, &place, end).map_err(failed)?;
-                    let at = At { place: place.describe(end), ..At::new(place.name, Kind::Uprobe) };
+                    let at = At { place: place.describe(end), ..At::new(place.name, AttachKind::Uprobe) };
                     attached.add(&program, link, at).map_err(failed)?;
                 }
             }
@@ -117,7 +121,7 @@ pub(super) fn all(object: &Object, options: &Options) -> Result<AttachedPrograms
             // An iterator misses nothing. The kernel counts no misses of links for either kind.
             Attachment::RawTracepoint | Attachment::Iterator => {
                 let link = sys::attach(&program).map_err(failed)?;
-                attached.add(&program, link, At::new(function, Kind::RawTracepoint)).map_err(failed)?;
+                attached.add(&program, link, At::new(function, AttachKind::RawTracepoint)).map_err(failed)?;
             }
             _ => match hook(&program, attachment, function, options, &companions, &mut mode, &mut attached) {
                 Ok(()) => {}
@@ -144,7 +148,7 @@ fn hook(
     program: &ProgramMut<'_>,
     attachment: Attachment,
     function: &str,
-    options: &Options,
+    options: &TracerOptions,
     companions: &[CString],
     mode: &mut KprobeMode,
     attached: &mut AttachedPrograms,
@@ -155,7 +159,7 @@ fn hook(
         Attachment::Kprobe => {
             let (link, offset) = kprobe(program, &symbol, mode)?;
             let place = if offset == 0 { function.to_owned() } else { format!("{function}+{offset:#x}") };
-            (link, At { place, ..At::new(function, Kind::Kprobe(*mode)) })
+            (link, At { place, ..At::new(function, AttachKind::Kprobe(*mode)) })
         }
         Attachment::Kretprobe => {
             let probe = ReturnProbe::attach(program.as_fd(), function, options.maxactive)?;
@@ -163,7 +167,7 @@ fn hook(
             return attached.add_kept(program, link_fd, Box::new(probe), at);
         }
         Attachment::KprobeMulti => {
-            (sys::attach_kprobe_multi(program, &[&symbol], false)?, At::new(function, Kind::KprobeMulti))
+            (sys::attach_kprobe_multi(program, &[&symbol], false)?, At::new(function, AttachKind::KprobeMulti))
         }
         Attachment::KretprobeMulti => {
             let functions: Vec<&CStr> =
@@ -173,9 +177,9 @@ fn hook(
                 Err(_) if functions.len() > 1 => sys::attach_kprobe_multi(program, &[&symbol], true)?,
                 outcome => outcome?,
             };
-            (link, at_return(Kind::KprobeMulti))
+            (link, at_return(AttachKind::KprobeMulti))
         }
-        _ => (sys::attach(program)?, At::new(function, Kind::Trampoline)),
+        _ => (sys::attach(program)?, At::new(function, AttachKind::Trampoline)),
     };
     attached.add(program, link, at)
 }
@@ -200,14 +204,14 @@ fn kprobe(program: &ProgramMut<'_>, symbol: &CString, mode: &mut KprobeMode) -> 
 fn tracepoint(program: &ProgramMut<'_>, target: &str, attached: &mut AttachedPrograms) -> io::Result<()> {
     let (subsystem, name) = target.split_once('/').unwrap_or(("", target));
     let link = sys::attach_tracepoint(program, &CString::new(subsystem)?, &CString::new(name)?)?;
-    attached.add(program, link, At::new(name, Kind::Tracepoint))
+    attached.add(program, link, At::new(name, AttachKind::Tracepoint))
 }
 
 /// Attaches to one end of each system call that has tracepoints here.
-fn syscalls(program: &ProgramMut<'_>, end: End, attached: &mut AttachedPrograms) -> io::Result<()> {
+fn syscalls(program: &ProgramMut<'_>, end: CallEnd, attached: &mut AttachedPrograms) -> io::Result<()> {
     let prefix = match end {
-        End::Enter | End::Enter3 => "sys_enter_",
-        End::Exit => "sys_exit_",
+        CallEnd::Enter | CallEnd::Enter3 => "sys_enter_",
+        CallEnd::Exit => "sys_exit_",
     };
     let Some(events) = tracefs::path("events/syscalls") else {
         return Err(io::Error::new(
@@ -220,7 +224,7 @@ fn syscalls(program: &ProgramMut<'_>, end: End, attached: &mut AttachedPrograms)
         let event = format!("{prefix}{name}");
         if events.join(&event).is_dir() {
             let link = sys::attach_tracepoint(program, c"syscalls", &CString::new(event.as_str())?)?;
-            attached.add(program, link, At::new(&event, Kind::Tracepoint))?;
+            attached.add(program, link, At::new(&event, AttachKind::Tracepoint))?;
         }
     }
     if attached.links.len() == before {

@@ -19,10 +19,10 @@ static PRINTED: Mutex<String> = Mutex::new(String::new());
 
 /// The exclusive right to libbpf's messages from now on.
 #[derive(Debug)]
-pub(super) struct Log(());
+pub(super) struct LibbpfLog(());
 
 /// Collects libbpf's warnings instead of printing them.
-pub(super) fn capture() -> Log {
+pub(super) fn capture() -> LibbpfLog {
     PRINTED.lock().unwrap_or_else(PoisonError::into_inner).clear();
     set_print(Some((PrintLevel::Warn, |_, text| {
         let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,10 +32,10 @@ pub(super) fn capture() -> Log {
             printed.drain(..cut);
         }
     })));
-    Log(())
+    LibbpfLog(())
 }
 
-impl Log {
+impl LibbpfLog {
     /// Creates a refusal from `failure`, with the messages of libbpf and the verifier.
     pub(super) fn refusal(self, failure: Failure) -> Refusal {
         let printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,13 +13,13 @@ use libbpf_rs::Object;
 
 use super::{libbpf_attach, libbpf_log, maps, open, sys};
 use crate::{
-    diagnostics::When,
+    diagnostics::SearchTime,
     loader::plan::{
         hooked::AttachedPrograms,
-        loaded::{Loaded, Programs, Since},
+        loaded::{LoadedTracer, PreparedPrograms, Since},
         object_files,
         refusal::Failure,
-        tracer_options::{Options, set_map_name},
+        tracer_options::{TracerOptions, set_map_name},
     },
 };
 
@@ -27,7 +27,7 @@ use crate::{
 ///
 /// # Errors
 /// A [`Refusal`]. It names the set if no program is to blame.
-pub(crate) fn load(configuration: ProbeConfiguration) -> Result<Loaded, Refusal> {
+pub(crate) fn load(configuration: ProbeConfiguration) -> Result<LoadedTracer, Refusal> {
     let (mut sets, mut named, mut load_ns) = (Vec::new(), BTreeMap::new(), 0_u64);
     for set in configuration.sets.iter() {
         let log = libbpf_log::capture();
@@ -39,7 +39,7 @@ pub(crate) fn load(configuration: ProbeConfiguration) -> Result<Loaded, Refusal>
         named.extend(maps.into_iter().map(|(name, fd)| (set_map_name(set, &name), fd)));
         sets.push((set, object));
     }
-    Ok(Loaded { maps: named, load_ns, findings: Vec::new(), programs: Box::new(LoadedSets(sets)) })
+    Ok(LoadedTracer { maps: named, load_ns, findings: Vec::new(), programs: Box::new(LoadedSets(sets)) })
 }
 
 fn load_set(set: ProgramSet) -> Result<Object, Failure> {
@@ -49,7 +49,7 @@ fn load_set(set: ProgramSet) -> Result<Object, Failure> {
     sys::load(open(elf)?).map_err(|error| failed(Step::Load, error))
 }
 
-fn of_set(set: ProgramSet, log: libbpf_log::Log, failure: Failure) -> Refusal {
+fn of_set(set: ProgramSet, log: libbpf_log::LibbpfLog, failure: Failure) -> Refusal {
     let mut refusal = log.refusal(failure);
     refusal.message = format!("program set {set}: {}", refusal.message);
     refusal
@@ -58,8 +58,8 @@ fn of_set(set: ProgramSet, log: libbpf_log::Log, failure: Failure) -> Refusal {
 /// Loaded objects, each with its set.
 struct LoadedSets(Vec<(ProgramSet, Object)>);
 
-impl Programs for LoadedSets {
-    fn attach(&mut self, options: &Options) -> Result<AttachedPrograms, Refusal> {
+impl PreparedPrograms for LoadedSets {
+    fn attach(&mut self, options: &TracerOptions) -> Result<AttachedPrograms, Refusal> {
         let mut all = AttachedPrograms::default();
         for (set, object) in &self.0 {
             let log = libbpf_log::capture();
@@ -82,7 +82,7 @@ impl Programs for LoadedSets {
         Ok(all)
     }
 
-    fn look(&self, _: &Options, _: When) -> Vec<Finding> {
+    fn look(&self, _: &TracerOptions, _: SearchTime) -> Vec<Finding> {
         Vec::new()
     }
 }

@@ -22,14 +22,14 @@ use bpfassay_protocol::{
 use libbpf_rs::{MapCore as _, Object, ObjectBuilder, OpenObject};
 
 use crate::{
-    diagnostics::{self, When},
+    diagnostics::{self, SearchTime},
     loader::plan::{
         hooked::AttachedPrograms,
-        loaded::{Loaded, Programs, Since},
+        loaded::{LoadedTracer, PreparedPrograms, Since},
         object_files,
         probes::{self, Attachment},
         refusal::Failure,
-        tracer_options::Options,
+        tracer_options::TracerOptions,
     },
 };
 
@@ -47,10 +47,10 @@ const ENOTSUPP: i32 = 524;
 /// # Errors
 /// A [`Refusal`] if the object cannot be opened or the kernel refuses a map or a program.
 pub(crate) fn load(
-    object: &object_files::Object,
-    options: &Options,
+    object: &object_files::ObjectFile,
+    options: &TracerOptions,
     absent: &BTreeSet<&str>,
-) -> Result<Loaded, Refusal> {
+) -> Result<LoadedTracer, Refusal> {
     let mut log = libbpf_log::capture();
     let mut outcome = load_object(object.elf, options, absent);
     if let Err(Failure { step: Step::Load, error, .. }) = &outcome
@@ -61,11 +61,11 @@ pub(crate) fn load(
         outcome = load_object(&elf, options, absent);
     }
     let elf = object.elf;
-    outcome.map_err(|failure| log.refusal(failure)).map(|(object, maps, load_ns, findings)| Loaded {
+    outcome.map_err(|failure| log.refusal(failure)).map(|(object, maps, load_ns, findings)| LoadedTracer {
         maps,
         load_ns,
         findings,
-        programs: Box::new(LoadedObject { object, elf }),
+        programs: Box::new(LibbpfObject { object, elf }),
     })
 }
 
@@ -73,7 +73,7 @@ type Maps = BTreeMap<String, OwnedFd>;
 
 fn load_object(
     elf: &[u8],
-    options: &Options,
+    options: &TracerOptions,
     absent: &BTreeSet<&str>,
 ) -> Result<(Object, Maps, u64, Vec<Finding>), Failure> {
     let start = Since::now();
@@ -95,26 +95,26 @@ fn open(elf: &[u8]) -> Result<OpenObject, Failure> {
     })
 }
 
-struct LoadedObject {
+struct LibbpfObject {
     object: Object,
     /// The file from which the object was loaded.
     elf: &'static [u8],
 }
 
-impl Programs for LoadedObject {
-    fn attach(&mut self, options: &Options) -> Result<AttachedPrograms, Refusal> {
+impl PreparedPrograms for LibbpfObject {
+    fn attach(&mut self, options: &TracerOptions) -> Result<AttachedPrograms, Refusal> {
         let log = libbpf_log::capture();
         libbpf_attach::all(&self.object, options).map_err(|failure| log.refusal(failure))
     }
 
-    fn look(&self, options: &Options, when: When) -> Vec<Finding> {
+    fn look(&self, options: &TracerOptions, when: SearchTime) -> Vec<Finding> {
         diagnostics::look_for(self.elf, options, when)
     }
 }
 
 /// Sets the functions to hook in place of those in the programs' sections. The function of a
 /// trampoline must be known when the program is loaded.
-fn set_functions(open: &mut OpenObject, options: &Options) -> Result<(), Failure> {
+fn set_functions(open: &mut OpenObject, options: &TracerOptions) -> Result<(), Failure> {
     for mut program in open.progs_mut() {
         let section = program.section().to_string_lossy().into_owned();
         let Some((Attachment::Trampoline, function)) = probes::attachment(&section) else { continue };

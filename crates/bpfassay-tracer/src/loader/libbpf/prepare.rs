@@ -13,7 +13,7 @@ use crate::loader::plan::{
     prototypes::{self, failure},
     refusal::Failure,
     settings::{copies, fsync_without_mount, is_task_known, not_counted},
-    tracer_options::Options,
+    tracer_options::TracerOptions,
 };
 
 /// Sections of [`Settings`] and of prototypes ([`prototypes::table`]), which are separate maps.
@@ -33,7 +33,7 @@ const INSTEAD: [(&str, &str); 1] = [("do_set_pte", "set_pte_range")];
 /// [`Failure`] if the kernel has no type information, or an object does not have the expected form.
 pub(super) fn prepare(
     open: &mut OpenObject,
-    options: &Options,
+    options: &TracerOptions,
     absent: &BTreeSet<&str>,
 ) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();

@@ -14,7 +14,7 @@ use libbpf_sys::{bpf_kprobe_multi_opts, bpf_kprobe_opts, bpf_link, bpf_uprobe_op
 
 use crate::loader::plan::{
     hooked::KprobeMode,
-    uprobes::{End, Place},
+    uprobes::{FunctionEnd, Place},
 };
 
 /// Creates the maps and loads the programs of `open`.
@@ -135,12 +135,12 @@ pub(super) fn attach_tracepoint(program: &ProgramMut<'_>, category: &CStr, name:
 ///
 /// # Errors
 /// The kernel's error, if it refuses the probe.
-pub(super) fn attach_uprobe(program: &ProgramMut<'_>, place: &Place, end: End) -> io::Result<Link> {
+pub(super) fn attach_uprobe(program: &ProgramMut<'_>, place: &Place, end: FunctionEnd) -> io::Result<Link> {
     const EVERY_PROCESS: libc::pid_t = -1;
     let file = CString::new(place.file.as_os_str().as_encoded_bytes())?;
     let options = bpf_uprobe_opts {
         sz: size_of::<bpf_uprobe_opts>() as libbpf_sys::size_t,
-        retprobe: end == End::Return,
+        retprobe: end == FunctionEnd::Return,
         ..Default::default()
     };
     // SAFETY: `program` belongs to a loaded object; file and options outlive the call.

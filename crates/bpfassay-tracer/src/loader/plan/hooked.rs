@@ -19,25 +19,25 @@ pub(crate) struct Hooked {
     pub(crate) function: String,
     /// The same, with the offset if it is not the entry.
     pub(crate) attached_to: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: AttachKind,
     /// The program; a duplicate of the loader's descriptor.
     pub(crate) program_fd: OwnedFd,
     /// The link or perf event, if it reports misses; a duplicate, too.
     pub(crate) link_fd: Option<OwnedFd>,
     /// The kernel's counts of the program before it was attached.
-    pub(crate) earlier: Counted,
+    pub(crate) earlier: ProgramCounts,
 }
 
 /// The kernel's counts for a program, as opposed to its links. The counts continue when the program
 /// is attached again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub(crate) struct ProgramCounts {
     /// `None` if this kernel does not count them.
     pub(crate) recursion_misses: Option<u64>,
     pub(crate) run_time: RunTime,
 }
 
-impl Counted {
+impl ProgramCounts {
     fn since(self, earlier: Self) -> Self {
         Self {
             recursion_misses: self
@@ -63,7 +63,7 @@ pub(crate) struct AttachedPrograms {
 
 /// How a program was attached, as far as it matters for counting misses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum AttachKind {
     /// A separate kprobe or kretprobe.
     Kprobe(KprobeMode),
     Trampoline,
@@ -96,7 +96,7 @@ impl Hooked {
     ///
     /// # Errors
     /// The kernel's error, if it does not describe the program.
-    pub(crate) fn counted(&self) -> io::Result<Counted> {
+    pub(crate) fn counted(&self) -> io::Result<ProgramCounts> {
         Ok(self.counted_ever()?.since(self.earlier))
     }
 
@@ -104,9 +104,9 @@ impl Hooked {
     ///
     /// # Errors
     /// The kernel's error, if it does not describe the program.
-    pub(crate) fn counted_ever(&self) -> io::Result<Counted> {
+    pub(crate) fn counted_ever(&self) -> io::Result<ProgramCounts> {
         let info = program_info(self.program_fd())?;
-        Ok(Counted { recursion_misses: info.recursion_misses, run_time: info.run_time.unwrap_or_default() })
+        Ok(ProgramCounts { recursion_misses: info.recursion_misses, run_time: info.run_time.unwrap_or_default() })
     }
 
     /// Returns the kernel's information about the program.
@@ -131,10 +131,12 @@ mod tests {
 
     #[test]
     fn counts_from_before_attaching_are_subtracted() {
-        let now =
-            |recursion_misses, runs| Counted { recursion_misses, run_time: RunTime { runs, nanoseconds: 10 * runs } };
+        let now = |recursion_misses, runs| ProgramCounts {
+            recursion_misses,
+            run_time: RunTime { runs, nanoseconds: 10 * runs },
+        };
         assert_eq!(now(Some(7), 3).since(now(Some(5), 1)), now(Some(2), 2));
-        assert_eq!(now(Some(7), 3).since(Counted::default()), now(Some(7), 3));
+        assert_eq!(now(Some(7), 3).since(ProgramCounts::default()), now(Some(7), 3));
         assert_eq!(now(None, 3).since(now(None, 3)), now(None, 0));
     }
 }

@@ -6,30 +6,30 @@ use std::{collections::BTreeMap, os::fd::OwnedFd, time::Duration};
 use bpfassay_protocol::{finding_name::Finding, nanoseconds, tracer_messages::Refusal};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{hooked::AttachedPrograms, tracer_options::Options};
-use crate::diagnostics::When;
+use super::{hooked::AttachedPrograms, tracer_options::TracerOptions};
+use crate::diagnostics::SearchTime;
 
 /// The result of a loader: programs that are loaded but not attached.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedTracer {
     /// Descriptors of the maps by name ([`bpfassay_tracer_common::map`]), as duplicates.
     pub(crate) maps: BTreeMap<String, OwnedFd>,
     /// Time to open and load the programs, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) load_ns: u64,
     /// Functions that are not counted, and why.
     pub(crate) findings: Vec<Finding>,
-    pub(crate) programs: Box<dyn Programs>,
+    pub(crate) programs: Box<dyn PreparedPrograms>,
 }
 
-pub(crate) trait Programs {
+pub(crate) trait PreparedPrograms {
     /// Attaches all programs, or none. They stay attached until the links in the result are
     /// dropped, and can then be attached again.
     ///
     /// # Errors
     /// The [`Refusal`], without findings.
-    fn attach(&mut self, options: &Options) -> Result<AttachedPrograms, Refusal>;
+    fn attach(&mut self, options: &TracerOptions) -> Result<AttachedPrograms, Refusal>;
 
     /// Searches for the pitfalls of hooking the targets of these programs.
-    fn look(&self, options: &Options, when: When) -> Vec<Finding>;
+    fn look(&self, options: &TracerOptions, when: SearchTime) -> Vec<Finding>;
 }
 
 /// A reading of `CLOCK_MONOTONIC`, to measure how long something takes.

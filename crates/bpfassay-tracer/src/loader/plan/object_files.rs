@@ -8,7 +8,7 @@ use bpfassay_protocol::{
 
 /// One object file.
 #[derive(Debug)]
-pub(crate) struct Object {
+pub(crate) struct ObjectFile {
     /// Name of the probe, whose source is `src/bpf/PROBE.bpf.c`.
     probe: &'static str,
     /// Name of the map layout, whose source is `src/bpf/map_MAP.h`.
@@ -27,10 +27,10 @@ pub(crate) struct NamedObject {
 #[repr(align(16))]
 pub(crate) struct Aligned<T>(pub(crate) T);
 
-static OBJECTS: &[Object] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
+static OBJECTS: &[ObjectFile] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 
 /// Returns the object of a probe with a map layout, if there is one.
-pub(crate) fn find(probe: Probe, map: MapLayout) -> Option<&'static Object> {
+pub(crate) fn find(probe: Probe, map: MapLayout) -> Option<&'static ObjectFile> {
     OBJECTS.iter().find(|object| object.probe == probe.name() && object.map == map.name())
 }
 

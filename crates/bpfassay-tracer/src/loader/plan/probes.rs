@@ -20,7 +20,7 @@ pub(crate) enum Attachment {
     /// BPF trampoline at the entry or exit of a function.
     Trampoline,
     /// Tracepoints of system calls, one per call, at entry or exit.
-    Syscalls(End),
+    Syscalls(CallEnd),
     /// One tracepoint, by subsystem and name.
     Tracepoint,
     RawTracepoint,
@@ -35,7 +35,7 @@ pub(crate) enum Attachment {
 
 /// The end of a system call at which a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum CallEnd {
     /// Entry of calls of which at most the first argument is needed.
     Enter,
     /// Entry of calls of which up to three arguments are needed.
@@ -43,7 +43,7 @@ pub(crate) enum End {
     Exit,
 }
 
-impl End {
+impl CallEnd {
     /// Returns whether a program at this end handles the system call `name`.
     pub(crate) fn has(self, name: &str) -> bool {
         match self {
@@ -112,9 +112,9 @@ pub(crate) fn attachment(section: &str) -> Option<(Attachment, &str)> {
         ("kprobe.multi", _) => Attachment::KprobeMulti,
         ("kretprobe.multi", _) => Attachment::KretprobeMulti,
         ("fentry" | "fexit", _) => Attachment::Trampoline,
-        ("tracepoint", "enter") => Attachment::Syscalls(End::Enter),
-        ("tracepoint", "enter_3") => Attachment::Syscalls(End::Enter3),
-        ("tracepoint", "exit") => Attachment::Syscalls(End::Exit),
+        ("tracepoint", "enter") => Attachment::Syscalls(CallEnd::Enter),
+        ("tracepoint", "enter_3") => Attachment::Syscalls(CallEnd::Enter3),
+        ("tracepoint", "exit") => Attachment::Syscalls(CallEnd::Exit),
         ("tracepoint", _) if target.contains('/') => Attachment::Tracepoint,
         ("iter", _) => Attachment::Iterator,
         ("raw_tracepoint" | "raw_tp", _) => Attachment::RawTracepoint,

@@ -6,11 +6,11 @@ use std::{
     io,
 };
 
-use bpfassay_btf::{self as btf, Shape};
+use bpfassay_btf::{self as btf, ValueShape};
 use bpfassay_protocol::tracer_messages::Step;
 use bpfassay_tracer_common::Prototype;
 
-use super::{probes::Attachment, refusal::Failure, tracer_options::Options, usual};
+use super::{probes::Attachment, refusal::Failure, tracer_options::TracerOptions, usual};
 use crate::kernel;
 
 /// Functions whose arguments differ between kernels, with the operation under which they are
@@ -25,13 +25,13 @@ const NAME_FUNCTIONS: [(&str, bpfassay_tracer_common::Operation); 5] = [
 
 /// Returns what the programs need to know about the functions that change names: a [`Prototype`]
 /// for each operation, by number.
-pub(crate) fn name_prototypes(options: &Options) -> Result<Vec<u8>, Failure> {
+pub(crate) fn name_prototypes(options: &TracerOptions) -> Result<Vec<u8>, Failure> {
     let hooks = NAME_FUNCTIONS.map(|(function, _)| (Attachment::Kprobe, function));
     Ok(table(&find(&hooks, options)?, options))
 }
 
 /// Creates that table from the prototypes that [`find`] returned.
-pub(crate) fn table(found: &BTreeMap<String, btf::Prototype>, options: &Options) -> Vec<u8> {
+pub(crate) fn table(found: &BTreeMap<String, btf::Prototype>, options: &TracerOptions) -> Vec<u8> {
     let mut bytes = vec![0; bpfassay_tracer_common::Operation::ALL.len() * size_of::<Prototype>()];
     for &(function, operation) in &NAME_FUNCTIONS {
         let prototype = found.get(options.function(function)).and_then(superblock).unwrap_or_default();
@@ -50,7 +50,7 @@ pub(crate) fn failure(message: String) -> Failure {
 /// same name, it is left out: the hooked one cannot be determined.
 pub(crate) fn find(
     hooks: &[(Attachment, &str)],
-    options: &Options,
+    options: &TracerOptions,
 ) -> Result<BTreeMap<String, btf::Prototype>, Failure> {
     let wanted: BTreeSet<&str> = hooks
         .iter()
@@ -88,7 +88,7 @@ pub(crate) fn find(
 /// caller holds a reference to a directory throughout the call. The function can release the
 /// reference to a name (`vfs_mkdir` of 7.x).
 fn superblock(prototype: &btf::Prototype) -> Option<Prototype> {
-    let at = |name: &str| prototype.arguments.iter().position(|shape| *shape == Shape::Pointer(name.to_owned()));
+    let at = |name: &str| prototype.arguments.iter().position(|shape| *shape == ValueShape::Pointer(name.to_owned()));
     let (source, argument) = at("inode")
         .map(|at| (Prototype::INODE, at))
         .or_else(|| at("renamedata").map(|at| (Prototype::RENAME, at)))
@@ -103,9 +103,10 @@ mod tests {
     use super::*;
 
     fn prototype(arguments: &[&str]) -> btf::Prototype {
-        let shape = |name: &&str| if name.is_empty() { Shape::Address } else { Shape::Pointer((*name).to_owned()) };
+        let shape =
+            |name: &&str| if name.is_empty() { ValueShape::Address } else { ValueShape::Pointer((*name).to_owned()) };
         let arguments = arguments.iter().map(shape).collect();
-        btf::Prototype { text: String::new(), returns: Shape::Integer(4), arguments }
+        btf::Prototype { text: String::new(), returns: ValueShape::Integer(4), arguments }
     }
 
     #[test]

@@ -19,10 +19,10 @@ use std::{
 use crate::{
     kernel::{
         bpf_objects,
-        perf::{self, Event},
+        perf::{self, PerfEvent},
         tracefs,
     },
-    loader::plan::hooked::{Kind, KprobeMode},
+    loader::plan::hooked::{AttachKind, KprobeMode},
 };
 use bpfassay_bpf::{LinkTarget, link_create};
 
@@ -39,10 +39,10 @@ pub(crate) const PREFIX: &str = "bpfassay";
 pub(crate) struct ReturnProbe {
     /// The link, which exists from 5.15 on.
     link: Option<OwnedFd>,
-    kind: Kind,
+    kind: AttachKind,
     /// Fields are dropped in order: the program before the event, and the event before its line.
     _event: OwnedFd,
-    _line: Line,
+    _line: KprobeEventsLine,
 }
 
 impl ReturnProbe {
@@ -56,12 +56,12 @@ impl ReturnProbe {
             let message = "tracefs has no kprobe_events: mount it at /sys/kernel/tracing (kretprobes are made there)";
             io::Error::new(io::ErrorKind::NotFound, message)
         })?;
-        let line = Line::add(events, function, maxactive.unwrap_or(MAXACTIVE))?;
+        let line = KprobeEventsLine::add(events, function, maxactive.unwrap_or(MAXACTIVE))?;
         let id = tracefs::event_id(&format!("{PREFIX}/{}", line.name))?;
-        let event = perf::open(Event::Tracepoint(id))?;
+        let event = perf::open(PerfEvent::Tracepoint(id))?;
         let link = attach_to(program, event.as_fd())?;
         let counts = link.as_ref().map(|link| bpf_objects::link_missed(link.as_fd())).transpose()?.flatten().is_some();
-        let kind = Kind::Kprobe(if counts { KprobeMode::Perf } else { KprobeMode::Tracefs });
+        let kind = AttachKind::Kprobe(if counts { KprobeMode::Perf } else { KprobeMode::Tracefs });
         Ok(Self { link, kind, _event: event, _line: line })
     }
 
@@ -74,7 +74,7 @@ impl ReturnProbe {
     }
 
     /// Returns the kind, which tells where misses are counted.
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> AttachKind {
         self.kind
     }
 }
@@ -82,12 +82,12 @@ impl ReturnProbe {
 /// A line in `kprobe_events`, which is removed when this is dropped. A line that a killed process
 /// leaves behind has no effect.
 #[derive(Debug)]
-struct Line {
+struct KprobeEventsLine {
     events: PathBuf,
     name: String,
 }
 
-impl Line {
+impl KprobeEventsLine {
     fn add(events: PathBuf, function: &str, maxactive: u32) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = name(std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed), function);
@@ -98,7 +98,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for KprobeEventsLine {
     fn drop(&mut self) {
         // A line that cannot be removed stays, without effect.
         let _ = append(&self.events, &format!("-:{PREFIX}/{}\n", self.name));
@@ -117,7 +117,7 @@ fn name(process: u32, number: u32, function: &str) -> String {
 fn why_refused(function: &str) -> Option<io::Error> {
     let kind = perf::source("kprobe").ok()?;
     let function = CString::new(function).ok()?;
-    perf::open(Event::Kprobe { kind, returns: true, function: &function }).err()
+    perf::open(PerfEvent::Kprobe { kind, returns: true, function: &function }).err()
 }
 
 /// Appends in one write, which is one command to the kernel. The error of the command is the error

@@ -7,7 +7,7 @@ use bpfassay_protocol::program_set::ProgramSet;
 
 /// Options in addition to the probe configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Options {
+pub(crate) struct TracerOptions {
     /// Count only tasks in this cgroup (v2), not those below it; 0 means any.
     pub(crate) cgroup: u64,
     /// Count only this mount; 0 means any.
@@ -32,14 +32,14 @@ pub(crate) struct Options {
     pub(crate) symbol_cache: Option<PathBuf>,
 }
 
-impl Options {
+impl TracerOptions {
     /// Returns the function to hook if a program names `function`.
     pub(crate) fn function<'a>(&'a self, function: &'a str) -> &'a str {
         self.functions.get(function).map_or(function, String::as_str)
     }
 }
 
-/// Returns the name in [`Loaded::maps`](super::loaded::Loaded::maps) of the map `map` of a program
+/// Returns the name in [`Loaded::maps`](super::loaded::LoadedTracer::maps) of the map `map` of a program
 /// set. Each set is an object with its own maps.
 pub(crate) fn set_map_name(set: ProgramSet, map: &str) -> String {
     format!("{set}/{map}")

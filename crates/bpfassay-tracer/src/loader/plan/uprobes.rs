@@ -33,7 +33,7 @@ const LIBRARIES: [&str; 6] = ["libc.so", "libc.musl-", "libpthread.so", "libmpi.
 
 /// The end of a function to which a program is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum FunctionEnd {
     Entry,
     Return,
 }
@@ -50,8 +50,8 @@ pub(crate) struct Place {
 
 impl Place {
     /// Returns the text that is shown for a program that is attached at this place.
-    pub(crate) fn describe(&self, end: End) -> String {
-        let end = if end == End::Return { " (return)" } else { "" };
+    pub(crate) fn describe(&self, end: FunctionEnd) -> String {
+        let end = if end == FunctionEnd::Return { " (return)" } else { "" };
         format!("{} in {}{end}", self.name, self.file.display())
     }
 }
@@ -86,9 +86,9 @@ impl Files {
     /// # Errors
     /// No file contains `read` or `write`, which every configuration needs. If another function is
     /// missing, the program cannot call it.
-    pub(crate) fn places(&self, target: &str, end: End) -> io::Result<Vec<Place>> {
+    pub(crate) fn places(&self, target: &str, end: FunctionEnd) -> io::Result<Vec<Place>> {
         let is_wanted = |function: &&Function| {
-            target == if end == End::Return { function.returns.target() } else { function.entry }
+            target == if end == FunctionEnd::Return { function.returns.target() } else { function.entry }
         };
         let mut places = Vec::new();
         for function in C_LIBRARY.iter().chain(MPI_IO).filter(is_wanted) {
@@ -304,21 +304,21 @@ mod tests {
         };
         let place = |name, file: &str, offset| Place { name, file: file.into(), offset };
         let reads = [place("read", "/lib/a", 1), place("pread64", "/lib/a", 3), place("pread", "/lib/b", 6)];
-        assert_eq!(all.places("read", End::Entry).unwrap(), reads);
+        assert_eq!(all.places("read", FunctionEnd::Entry).unwrap(), reads);
         let bytes = [&reads[..], &[place("write", "/lib/a", 4)]].concat();
-        assert_eq!(all.places("bytes", End::Return).unwrap(), bytes);
-        assert_eq!(all.places("mpi", End::Return).unwrap(), [place("MPI_File_read_c", "/lib/b", 7)]);
-        assert_eq!(all.places("mkdir", End::Entry).unwrap(), []);
-        assert_eq!(reads[1].describe(End::Return), "pread64 in /lib/a (return)");
+        assert_eq!(all.places("bytes", FunctionEnd::Return).unwrap(), bytes);
+        assert_eq!(all.places("mpi", FunctionEnd::Return).unwrap(), [place("MPI_File_read_c", "/lib/b", 7)]);
+        assert_eq!(all.places("mkdir", FunctionEnd::Entry).unwrap(), []);
+        assert_eq!(reads[1].describe(FunctionEnd::Return), "pread64 in /lib/a (return)");
         let none = Files { files: vec![file("/lib/b", &[("read", 6)])] };
-        assert_eq!(none.places("write", End::Entry).unwrap_err().to_string(), "no function `write` in /lib/b");
+        assert_eq!(none.places("write", FunctionEnd::Entry).unwrap_err().to_string(), "no function `write` in /lib/b");
     }
 
     #[test]
     fn this_program_is_searched() {
         let this = fs::canonicalize("/proc/self/exe").unwrap();
         let all = Files::open(std::slice::from_ref(&this)).unwrap();
-        assert!(!all.places("read", End::Entry).unwrap().is_empty(), "{all:?}");
+        assert!(!all.places("read", FunctionEnd::Entry).unwrap().is_empty(), "{all:?}");
         let error = Files::open(&["/proc/version".into()]).unwrap_err().to_string();
         assert!(error.starts_with("/proc/version: "), "{error}");
     }

@@ -71,7 +71,7 @@ mod tests {
         object_files,
         probes::{self, Attachment},
         renamed,
-        tracer_options::Options,
+        tracer_options::TracerOptions,
     };
 
     #[test]
@@ -79,7 +79,7 @@ mod tests {
         let mut hooked: BTreeSet<String> = BTreeSet::new();
         let probes = Probe::ALL.iter().flat_map(|&probe| MapLayout::ALL.iter().map(move |&map| (probe, map)));
         let objects = probes.filter_map(|(probe, map)| object_files::find(probe, map)).map(|object| object.elf);
-        let options = renamed::for_this_kernel(&Options::default());
+        let options = renamed::for_this_kernel(&TracerOptions::default());
         for elf in objects.chain(ProgramSet::ALL.iter().filter_map(|&set| object_files::of_set(set))) {
             let object = object::read::elf::ElfFile64::<object::Endianness>::parse(elf).unwrap();
             for section in object.sections().filter_map(|section| section.name().ok()) {

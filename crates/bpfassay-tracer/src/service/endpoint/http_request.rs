@@ -10,16 +10,16 @@ const MAX_HEADERS: usize = 64;
 
 /// A client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum ClientRequest {
     /// The page, in this format if it has several. The response to `HEAD` lacks the page itself.
     Page { format: Format, head: bool },
     /// A refusal with this status.
-    Refusal { status: Status, head: bool },
+    Refusal { status: ErrorStatus, head: bool },
 }
 
 /// A status other than 200.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Status {
+pub(crate) enum ErrorStatus {
     BadRequest,
     NotFound,
     MethodNotAllowed,
@@ -28,7 +28,7 @@ pub(crate) enum Status {
     VersionNotSupported,
 }
 
-impl Status {
+impl ErrorStatus {
     const fn line(self) -> &'static str {
         match self {
             Self::BadRequest => "400 Bad Request",
@@ -43,29 +43,31 @@ impl Status {
 
 /// Parses the head of a request. `page` is the path of the only page. Returns `None` until the head
 /// is complete or known to be invalid.
-pub(crate) fn read(bytes: &[u8], page: &str) -> Option<Wanted> {
+pub(crate) fn read(bytes: &[u8], page: &str) -> Option<ClientRequest> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     let parsed = request.parse(&bytes[..bytes.len().min(MAX_HEAD)]);
     let head = request.method == Some("HEAD");
-    let refuse = |status| Some(Wanted::Refusal { status, head });
+    let refuse = |status| Some(ClientRequest::Refusal { status, head });
     match parsed {
         Ok(httparse::Status::Complete(_)) => {}
         Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return None,
-        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => return refuse(Status::HeadTooLarge),
-        Err(httparse::Error::Version) => return refuse(Status::VersionNotSupported),
-        Err(_) => return refuse(Status::BadRequest),
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return refuse(ErrorStatus::HeadTooLarge);
+        }
+        Err(httparse::Error::Version) => return refuse(ErrorStatus::VersionNotSupported),
+        Err(_) => return refuse(ErrorStatus::BadRequest),
     }
     if request.path.and_then(path) != Some(page) {
-        return refuse(Status::NotFound);
+        return refuse(ErrorStatus::NotFound);
     }
     if !head && request.method != Some("GET") {
-        return refuse(Status::MethodNotAllowed);
+        return refuse(ErrorStatus::MethodNotAllowed);
     }
     let accept = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("accept"));
     // A value that is not UTF-8 does not name a known format.
     let accept: Vec<&str> = accept.filter_map(|header| str::from_utf8(header.value).ok()).collect();
-    Some(Wanted::Page { format: negotiate(&accept), head })
+    Some(ClientRequest::Page { format: negotiate(&accept), head })
 }
 
 /// Returns the path of a request target in origin form (`/metrics?x`) or absolute form
@@ -111,12 +113,12 @@ pub(crate) fn page(content_type: &str, body: &str, head: bool) -> Vec<u8> {
 }
 
 /// Returns a whole response that refuses. `page` is the path of the only page.
-pub(crate) fn refusal(status: Status, page: &str, head: bool) -> Vec<u8> {
-    let more = if status == Status::MethodNotAllowed { "Allow: GET, HEAD\r\n" } else { "" };
+pub(crate) fn refusal(status: ErrorStatus, page: &str, head: bool) -> Vec<u8> {
+    let more = if status == ErrorStatus::MethodNotAllowed { "Allow: GET, HEAD\r\n" } else { "" };
     let line = status.line();
     let body = match status {
-        Status::NotFound if !page.is_empty() => format!("{line}: the only page is {page}\n"),
-        Status::Unavailable => format!("{line}: the counters could not be read\n"),
+        ErrorStatus::NotFound if !page.is_empty() => format!("{line}: the only page is {page}\n"),
+        ErrorStatus::Unavailable => format!("{line}: the counters could not be read\n"),
         _ => format!("{line}\n"),
     };
     answer(line, "text/plain; charset=utf-8", more, &body, head)
@@ -140,22 +142,22 @@ mod tests {
 
     use super::*;
 
-    fn read(bytes: &[u8]) -> Option<Wanted> {
+    fn read(bytes: &[u8]) -> Option<ClientRequest> {
         super::read(bytes, "/metrics")
     }
 
-    fn get(accept: &str) -> Option<Wanted> {
+    fn get(accept: &str) -> Option<ClientRequest> {
         read(format!("GET /metrics HTTP/1.1\r\nHost: h\r\n{accept}\r\n").as_bytes())
     }
 
-    const fn refused(status: Status) -> Option<Wanted> {
-        Some(Wanted::Refusal { status, head: false })
+    const fn refused(status: ErrorStatus) -> Option<ClientRequest> {
+        Some(ClientRequest::Refusal { status, head: false })
     }
 
     #[test]
     fn the_format_is_the_one_that_the_client_prefers() {
         let format = |accept: &str| match get(accept) {
-            Some(Wanted::Page { format, head: false }) => format,
+            Some(ClientRequest::Page { format, head: false }) => format,
             other => panic!("{accept}: {other:?}"),
         };
         assert_eq!(format(""), Format::Text);
@@ -172,18 +174,18 @@ mod tests {
     #[test]
     fn targets_and_methods() {
         let ask = |line: &str| read(format!("{line}\r\n\r\n").as_bytes());
-        assert_eq!(ask("HEAD /metrics?x=1 HTTP/1.0"), Some(Wanted::Page { format: Format::Text, head: true }));
-        assert!(matches!(ask("GET http://h:1/metrics HTTP/1.1"), Some(Wanted::Page { .. })));
-        assert_eq!(ask("GET / HTTP/1.1"), refused(Status::NotFound));
-        assert_eq!(ask("GET /metrics/x HTTP/1.1"), refused(Status::NotFound));
-        assert_eq!(ask("HEAD /x HTTP/1.1"), Some(Wanted::Refusal { status: Status::NotFound, head: true }));
-        assert_eq!(ask("POST /metrics HTTP/1.1"), refused(Status::MethodNotAllowed));
-        assert_eq!(ask("GET /metrics HTTP/2.0"), refused(Status::VersionNotSupported));
+        assert_eq!(ask("HEAD /metrics?x=1 HTTP/1.0"), Some(ClientRequest::Page { format: Format::Text, head: true }));
+        assert!(matches!(ask("GET http://h:1/metrics HTTP/1.1"), Some(ClientRequest::Page { .. })));
+        assert_eq!(ask("GET / HTTP/1.1"), refused(ErrorStatus::NotFound));
+        assert_eq!(ask("GET /metrics/x HTTP/1.1"), refused(ErrorStatus::NotFound));
+        assert_eq!(ask("HEAD /x HTTP/1.1"), Some(ClientRequest::Refusal { status: ErrorStatus::NotFound, head: true }));
+        assert_eq!(ask("POST /metrics HTTP/1.1"), refused(ErrorStatus::MethodNotAllowed));
+        assert_eq!(ask("GET /metrics HTTP/2.0"), refused(ErrorStatus::VersionNotSupported));
         for wrong in ["GET /metrics", "GET  /metrics HTTP/1.1", "nonsense", "GET /metrics HTTP/1.1\r\nno colon"] {
-            assert_eq!(ask(wrong), refused(Status::BadRequest), "{wrong}");
+            assert_eq!(ask(wrong), refused(ErrorStatus::BadRequest), "{wrong}");
         }
-        assert_eq!(read(b"GET /\xff HTTP/1.1\r\n\r\n"), refused(Status::BadRequest));
-        assert!(matches!(read(b"\r\n\nGET /metrics HTTP/1.1\nA: b\n\nbody"), Some(Wanted::Page { .. })));
+        assert_eq!(read(b"GET /\xff HTTP/1.1\r\n\r\n"), refused(ErrorStatus::BadRequest));
+        assert!(matches!(read(b"\r\n\nGET /metrics HTTP/1.1\nA: b\n\nbody"), Some(ClientRequest::Page { .. })));
     }
 
     #[test]
@@ -192,10 +194,10 @@ mod tests {
         assert_eq!(read(b"GET /metrics HTTP/1.1\r\nA: b\r\n"), None);
         let mut long = b"GET /metrics HTTP/1.1\r\nA: ".to_vec();
         long.resize(MAX_HEAD, b'b');
-        assert_eq!(read(&long), refused(Status::HeadTooLarge));
+        assert_eq!(read(&long), refused(ErrorStatus::HeadTooLarge));
         assert_eq!(read(&long[..MAX_HEAD - 1]), None);
         long.extend(b"\r\n\r\n");
-        assert_eq!(read(&long), refused(Status::HeadTooLarge));
+        assert_eq!(read(&long), refused(ErrorStatus::HeadTooLarge));
     }
 
     #[test]
@@ -207,7 +209,7 @@ mod tests {
              Cache-Control: no-store\r\nConnection: close\r\n\r\na 1\n"
         );
         assert!(text(page(Format::OpenMetrics.content_type(), "a 1\n", true)).ends_with("Connection: close\r\n\r\n"));
-        let refusal = text(refusal(Status::MethodNotAllowed, "/metrics", false));
+        let refusal = text(refusal(ErrorStatus::MethodNotAllowed, "/metrics", false));
         assert!(refusal.starts_with("HTTP/1.1 405 ") && refusal.contains("\r\nAllow: GET, HEAD\r\n"), "{refusal}");
     }
 

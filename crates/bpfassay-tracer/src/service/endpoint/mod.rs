@@ -29,7 +29,7 @@ use rustix::{
     net::{SendFlags, Shutdown, SocketFlags, accept_with, send, shutdown},
 };
 
-use self::http_request::Wanted;
+use self::http_request::ClientRequest;
 use crate::service::metrics::Format;
 
 /// The most clients that are served at a time.
@@ -42,14 +42,14 @@ const MAX_DRAINED: usize = 64 << 10;
 
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Address {
+pub(crate) enum ListenAddress {
     /// `ip:port`.
     Tcp(SocketAddr),
     /// A path that contains `/`, or follows `unix:`.
     Unix(PathBuf),
 }
 
-impl FromStr for Address {
+impl FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -66,7 +66,7 @@ impl FromStr for Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "http://{address}/metrics"),
@@ -78,9 +78,9 @@ impl fmt::Display for Address {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListenError {
     #[error("cannot listen on {address}: name an address of this machine that is free, with --listen")]
-    Bind { address: Address, source: io::Error },
+    Bind { address: ListenAddress, source: io::Error },
     #[error("cannot accept connections on {address}")]
-    Accept { address: Address, source: io::Error },
+    Accept { address: ListenAddress, source: io::Error },
 }
 
 /// The page of an endpoint.
@@ -115,26 +115,26 @@ impl Page {
 pub(crate) type Render<'a> = &'a mut dyn FnMut(Format) -> Option<String>;
 
 #[derive(Debug)]
-pub(crate) struct Endpoint {
-    address: Address,
+pub(crate) struct MetricsEndpoint {
+    address: ListenAddress,
     /// Non-blocking, like the connections.
     listener: OwnedFd,
     page: Page,
     connections: Vec<Connection>,
 }
 
-impl Endpoint {
+impl MetricsEndpoint {
     /// Listens on `address`, to serve `page`.
     ///
     /// # Errors
     /// [`ListenError::Bind`] if the address is in use, or this machine does not have it.
-    pub(crate) fn bind(address: Address, page: Page) -> Result<Self, ListenError> {
+    pub(crate) fn bind(address: ListenAddress, page: Page) -> Result<Self, ListenError> {
         let bound = match &address {
-            Address::Tcp(wanted) => TcpListener::bind(wanted).and_then(|listener| {
+            ListenAddress::Tcp(wanted) => TcpListener::bind(wanted).and_then(|listener| {
                 listener.set_nonblocking(true)?;
-                Ok((Address::Tcp(listener.local_addr()?), listener.into()))
+                Ok((ListenAddress::Tcp(listener.local_addr()?), listener.into()))
             }),
-            Address::Unix(path) => bind_unix(path).and_then(|listener| {
+            ListenAddress::Unix(path) => bind_unix(path).and_then(|listener| {
                 listener.set_nonblocking(true)?;
                 Ok((address.clone(), listener.into()))
             }),
@@ -147,11 +147,11 @@ impl Endpoint {
 
     /// Returns the address on which this listens, with the port that the kernel chose if 0 was
     /// requested.
-    pub(crate) fn address(&self) -> &Address {
+    pub(crate) fn address(&self) -> &ListenAddress {
         &self.address
     }
 
-    /// Returns the descriptors to poll. Pass the results to [`Endpoint::serve`] in the same order.
+    /// Returns the descriptors to poll. Pass the results to [`MetricsEndpoint::serve`] in the same order.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = PollFd<'_>> {
         // At the limit, new clients wait in the kernel's queue.
         let accepts = if self.connections.len() < MAX_CONNECTIONS { PollFlags::IN } else { PollFlags::empty() };
@@ -170,7 +170,7 @@ impl Endpoint {
     }
 
     /// Continues with every connection that is ready. `ready` has an element for each of
-    /// [`Endpoint::waiting`]. The page is made at most once per format, however many clients
+    /// [`MetricsEndpoint::waiting`]. The page is made at most once per format, however many clients
     /// request it at this moment.
     ///
     /// # Errors
@@ -224,9 +224,9 @@ impl Endpoint {
     }
 }
 
-impl Drop for Endpoint {
+impl Drop for MetricsEndpoint {
     fn drop(&mut self) {
-        if let Address::Unix(path) = &self.address {
+        if let ListenAddress::Unix(path) = &self.address {
             // The socket may no longer exist.
             let _ = fs::remove_file(path);
         }
@@ -254,12 +254,12 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 struct Connection {
     stream: OwnedFd,
     page: Page,
-    state: State,
+    state: ConnectionState,
     deadline: Instant,
 }
 
 #[derive(Debug)]
-enum State {
+enum ConnectionState {
     /// Bytes of an incomplete request.
     Asking(Vec<u8>),
     /// A response, and how much of it was sent.
@@ -270,13 +270,13 @@ enum State {
 
 impl Connection {
     fn new(stream: OwnedFd, page: Page, now: Instant) -> Self {
-        Self { stream, page, state: State::Asking(Vec::new()), deadline: now + PATIENCE }
+        Self { stream, page, state: ConnectionState::Asking(Vec::new()), deadline: now + PATIENCE }
     }
 
     fn waits_for(&self) -> PollFlags {
         match self.state {
-            State::Asking(_) | State::Draining(_) => PollFlags::IN,
-            State::Answering(..) => PollFlags::OUT,
+            ConnectionState::Asking(_) | ConnectionState::Draining(_) => PollFlags::IN,
+            ConnectionState::Answering(..) => PollFlags::OUT,
         }
     }
 
@@ -284,9 +284,9 @@ impl Connection {
     fn go_on(&mut self, now: Instant, render: Render<'_>) -> bool {
         loop {
             let done = match &mut self.state {
-                State::Asking(_) => self.ask(now, render),
-                State::Answering(..) => self.answer(),
-                State::Draining(_) => self.drain(),
+                ConnectionState::Asking(_) => self.ask(now, render),
+                ConnectionState::Answering(..) => self.answer(),
+                ConnectionState::Draining(_) => self.drain(),
             };
             match done {
                 Ok(true) => {}
@@ -299,7 +299,7 @@ impl Connection {
     }
 
     fn ask(&mut self, now: Instant, render: Render<'_>) -> Result<bool, Errno> {
-        let State::Asking(asked) = &mut self.state else { return Ok(true) };
+        let ConnectionState::Asking(asked) = &mut self.state else { return Ok(true) };
         let mut bytes = [0; 2048];
         let read = rustix::io::read(&self.stream, &mut bytes)?;
         if read == 0 {
@@ -309,29 +309,29 @@ impl Connection {
         let page = self.page;
         let answer = match http_request::read(asked, page.path()) {
             None => return Ok(true),
-            Some(Wanted::Refusal { status, head }) => http_request::refusal(status, page.path(), head),
-            Some(Wanted::Page { format, head }) => match render(format) {
+            Some(ClientRequest::Refusal { status, head }) => http_request::refusal(status, page.path(), head),
+            Some(ClientRequest::Page { format, head }) => match render(format) {
                 Some(text) => http_request::page(page.content_type(format), &text, head),
-                None => http_request::refusal(http_request::Status::Unavailable, page.path(), head),
+                None => http_request::refusal(http_request::ErrorStatus::Unavailable, page.path(), head),
             },
         };
-        self.state = State::Answering(answer, 0);
+        self.state = ConnectionState::Answering(answer, 0);
         self.deadline = now + PATIENCE;
         Ok(true)
     }
 
     fn answer(&mut self) -> Result<bool, Errno> {
-        let State::Answering(answer, sent) = &mut self.state else { return Ok(true) };
+        let ConnectionState::Answering(answer, sent) = &mut self.state else { return Ok(true) };
         *sent += send(&self.stream, &answer[*sent..], SendFlags::NOSIGNAL)?;
         if *sent == answer.len() {
             shutdown(&self.stream, Shutdown::Write)?;
-            self.state = State::Draining(0);
+            self.state = ConnectionState::Draining(0);
         }
         Ok(true)
     }
 
     fn drain(&mut self) -> Result<bool, Errno> {
-        let State::Draining(drained) = &mut self.state else { return Ok(true) };
+        let ConnectionState::Draining(drained) = &mut self.state else { return Ok(true) };
         let read = rustix::io::read(&self.stream, &mut [0; 4096])?;
         *drained += read;
         Ok(read > 0 && *drained <= MAX_DRAINED)

@@ -16,13 +16,13 @@ use super::*;
 /// An endpoint in a separate thread, which sends a text of `length` bytes and the number of the
 /// reading.
 struct Served {
-    address: Address,
+    address: ListenAddress,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<usize>>,
 }
 
-fn serve(address: Address, length: usize) -> Served {
-    let mut endpoint = Endpoint::bind(address, Page::Metrics).unwrap();
+fn serve(address: ListenAddress, length: usize) -> Served {
+    let mut endpoint = MetricsEndpoint::bind(address, Page::Metrics).unwrap();
     let address = endpoint.address().clone();
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
@@ -48,7 +48,7 @@ fn serve(address: Address, length: usize) -> Served {
 
 impl Served {
     fn connect(&self) -> TcpStream {
-        let Address::Tcp(address) = self.address else { panic!("{:?}", self.address) };
+        let ListenAddress::Tcp(address) = self.address else { panic!("{:?}", self.address) };
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream
@@ -72,20 +72,20 @@ fn ask(mut stream: impl Read + Write, request: &str) -> String {
     answer
 }
 
-fn loopback() -> Address {
-    Address::Tcp((Ipv4Addr::LOCALHOST, 0).into())
+fn loopback() -> ListenAddress {
+    ListenAddress::Tcp((Ipv4Addr::LOCALHOST, 0).into())
 }
 
 const GET: &str = "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n";
 
 #[test]
 fn addresses_are_distinguished() {
-    assert_eq!("127.0.0.1:9100".parse(), Ok(Address::Tcp((Ipv4Addr::LOCALHOST, 9100).into())));
-    assert!(matches!("[::1]:0".parse(), Ok(Address::Tcp(_))));
-    assert_eq!("/run/x.sock".parse(), Ok(Address::Unix("/run/x.sock".into())));
-    assert_eq!("unix:x.sock".parse(), Ok(Address::Unix("x.sock".into())));
+    assert_eq!("127.0.0.1:9100".parse(), Ok(ListenAddress::Tcp((Ipv4Addr::LOCALHOST, 9100).into())));
+    assert!(matches!("[::1]:0".parse(), Ok(ListenAddress::Tcp(_))));
+    assert_eq!("/run/x.sock".parse(), Ok(ListenAddress::Unix("/run/x.sock".into())));
+    assert_eq!("unix:x.sock".parse(), Ok(ListenAddress::Unix("x.sock".into())));
     for wrong in ["", "9100", "localhost:9100", "unix:", "127.0.0.1"] {
-        assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+        assert!(wrong.parse::<ListenAddress>().is_err(), "{wrong}");
     }
 }
 
@@ -106,8 +106,8 @@ fn a_client_gets_the_counters_and_the_end_of_the_connection() {
 
 #[test]
 fn another_page_is_served_at_its_own_path_only() {
-    let mut endpoint = Endpoint::bind(loopback(), Page::Map).unwrap();
-    let Address::Tcp(address) = *endpoint.address() else { panic!("{:?}", endpoint.address()) };
+    let mut endpoint = MetricsEndpoint::bind(loopback(), Page::Map).unwrap();
+    let ListenAddress::Tcp(address) = *endpoint.address() else { panic!("{:?}", endpoint.address()) };
     let client = thread::spawn(move || {
         ["/map", "/metrics"].map(|path| {
             ask(TcpStream::connect(address).unwrap(), &format!("GET {path} HTTP/1.0\r\nAccept: text/plain\r\n\r\n"))
@@ -163,8 +163,8 @@ fn more_clients_than_places_are_all_served_in_time() {
 
 #[test]
 fn a_client_that_takes_too_long_is_disconnected() {
-    let mut endpoint = Endpoint::bind(loopback(), Page::Metrics).unwrap();
-    let Address::Tcp(address) = *endpoint.address() else { panic!() };
+    let mut endpoint = MetricsEndpoint::bind(loopback(), Page::Metrics).unwrap();
+    let ListenAddress::Tcp(address) = *endpoint.address() else { panic!() };
     let mut client = TcpStream::connect(address).unwrap();
     let start = Instant::now();
     while endpoint.connections.is_empty() {
@@ -178,8 +178,8 @@ fn a_client_that_takes_too_long_is_disconnected() {
 
 #[test]
 fn counters_that_cannot_be_read_are_a_503() {
-    let mut endpoint = Endpoint::bind(loopback(), Page::Metrics).unwrap();
-    let Address::Tcp(address) = *endpoint.address() else { panic!() };
+    let mut endpoint = MetricsEndpoint::bind(loopback(), Page::Metrics).unwrap();
+    let ListenAddress::Tcp(address) = *endpoint.address() else { panic!() };
     let client = thread::spawn(move || ask(TcpStream::connect(address).unwrap(), GET));
     while !client.is_finished() {
         let ready: Vec<bool> = {
@@ -196,16 +196,16 @@ fn counters_that_cannot_be_read_are_a_503() {
 fn an_abandoned_socket_is_replaced_and_one_in_use_is_not() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
-    let address = Address::Unix(path.clone());
+    let address = ListenAddress::Unix(path.clone());
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let served = serve(address.clone(), 0);
     assert!(ask(UnixStream::connect(&path).unwrap(), GET).starts_with("HTTP/1.1 200 "));
-    let error = Endpoint::bind(address, Page::Metrics).unwrap_err();
+    let error = MetricsEndpoint::bind(address, Page::Metrics).unwrap_err();
     assert!(matches!(error, ListenError::Bind { .. }), "{error}");
     served.end();
     assert!(!path.exists(), "it removes its socket");
     fs::write(&path, "not a socket").unwrap();
-    assert!(Endpoint::bind(Address::Unix(path.clone()), Page::Metrics).is_err());
+    assert!(MetricsEndpoint::bind(ListenAddress::Unix(path.clone()), Page::Metrics).is_err());
     assert!(path.exists(), "a file that is no socket is not removed");
 }

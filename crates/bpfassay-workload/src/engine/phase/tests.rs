@@ -5,8 +5,8 @@ use bpfassay_ior::Packet;
 
 use super::*;
 use crate::engine::{
-    control_channel::Moved,
-    io::{Advice, File, Lock, Map, Space},
+    control_channel::RankResults,
+    io::{Advice, Lock, MappedFile, Space, TestFile},
 };
 
 /// An empty file, and a clock that every transfer advances.
@@ -38,41 +38,41 @@ impl Io for Slow {
     fn now(&self) -> Duration {
         self.clock.get()
     }
-    fn open(&mut self, _: &CStr, _: libc::c_int, _: libc::mode_t) -> io::Result<File> {
-        Ok(File(-1))
+    fn open(&mut self, _: &CStr, _: libc::c_int, _: libc::mode_t) -> io::Result<TestFile> {
+        Ok(TestFile(-1))
     }
-    fn seek(&mut self, _: File, offset: i64) -> io::Result<()> {
+    fn seek(&mut self, _: TestFile, offset: i64) -> io::Result<()> {
         self.at = offset;
         Ok(())
     }
-    fn read(&mut self, _: File, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, _: TestFile, buffer: &mut [u8]) -> io::Result<usize> {
         self.transferred(buffer.len())
     }
-    fn write(&mut self, _: File, buffer: &[u8]) -> io::Result<usize> {
+    fn write(&mut self, _: TestFile, buffer: &[u8]) -> io::Result<usize> {
         self.transferred(buffer.len())
     }
-    fn fsync(&mut self, _: File) -> io::Result<()> {
+    fn fsync(&mut self, _: TestFile) -> io::Result<()> {
         unused()
     }
-    fn truncate(&mut self, _: File, _: i64) -> io::Result<()> {
+    fn truncate(&mut self, _: TestFile, _: i64) -> io::Result<()> {
         unused()
     }
-    fn lock(&mut self, _: File, _: Lock, _: i64, _: i64) -> io::Result<()> {
+    fn lock(&mut self, _: TestFile, _: Lock, _: i64, _: i64) -> io::Result<()> {
         unused()
     }
-    fn close(&mut self, _: File) -> io::Result<()> {
+    fn close(&mut self, _: TestFile) -> io::Result<()> {
         Ok(())
     }
-    fn map(&mut self, _: File, _: usize, _: bool) -> io::Result<Map> {
+    fn map(&mut self, _: TestFile, _: usize, _: bool) -> io::Result<MappedFile> {
         unused()
     }
-    fn sync_map(&mut self, _: &Map, _: usize, _: usize) -> io::Result<()> {
+    fn sync_map(&mut self, _: &MappedFile, _: usize, _: usize) -> io::Result<()> {
         unused()
     }
-    fn advise(&mut self, _: &Map, _: usize, _: usize, _: Advice) -> io::Result<()> {
+    fn advise(&mut self, _: &MappedFile, _: usize, _: usize, _: Advice) -> io::Result<()> {
         unused()
     }
-    fn unmap(&mut self, _: Map) -> io::Result<()> {
+    fn unmap(&mut self, _: MappedFile) -> io::Result<()> {
         unused()
     }
     fn unlink(&mut self, _: &CStr) -> io::Result<()> {
@@ -101,17 +101,17 @@ fn write(options: &Options, millis: &[u64]) -> Vec<(Counts, Vec<i64>)> {
             let results = &results;
             scope.spawn(move || {
                 let (rank, io) = (team.rank(), Slow::new(millis));
-                let mut backend = Backend { io, options, rank, aggregate: 0, moved: Moved::default() };
-                let mut buffer = Buffer::new(options.transfer_size as usize).unwrap();
+                let mut backend = Backend { io, options, rank, aggregate: 0, moved: RankResults::default() };
+                let mut buffer = AlignedBuffer::new(options.transfer_size as usize).unwrap();
                 let mut opened = backend.open(c"file").unwrap();
                 let mut timed = Timed::new(&team);
-                let counts = Phase {
+                let counts = EnginePhase {
                     backend: &mut backend,
                     team: &team,
                     buffer: &mut buffer,
                     timed: &mut timed,
                     pattern: Pattern { packet: Packet::Timestamp, stamp: 1, signature: 1 },
-                    access: Access::Write,
+                    access: PhaseAccess::Write,
                     task: rank,
                     wear_out_iterations: options.wear_out_iterations,
                     file_size: 0,
