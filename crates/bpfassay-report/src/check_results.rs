@@ -15,7 +15,7 @@ use bpfassay_results::{
     journal,
 };
 
-use crate::derive_all;
+use crate::derive::derive_all;
 
 /// The verdict of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -18,9 +18,11 @@ use bpfassay_vm::{
 };
 
 use crate::{
-    Error, HostSetup, Store,
     emulator::{self, FoundQemu},
+    error::Error,
+    host_setup::HostSetup,
     loaded_plugin,
+    runner_store::Store,
 };
 
 /// How long a kernel can take to boot and shut down under KVM. It takes 2 s where KVM works.

@@ -14,7 +14,6 @@ use bpfassay_vm::{
 };
 
 use crate::{
-    Happening, HostSetup, HostSetupError,
     asked::AskedGuest,
     attempt::Attempt,
     blame::{BootEnd, HostFailure},
@@ -22,7 +21,9 @@ use crate::{
     boot_nodes::{self, Booted, GroupEnding, GroupEvent, Guests, NotBooted},
     counting::BootCounting,
     failure,
+    host_setup::{HostSetup, HostSetupError},
     host_setup::{deadlines, whole_boot_seconds},
+    observer::Happening,
     run_context::{BlockError, RunContext},
 };
 

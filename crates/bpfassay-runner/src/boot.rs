@@ -13,10 +13,11 @@ use bpfassay_results::{
 use bpfassay_study::Block;
 
 use crate::{
-    Happening, PoolSummary,
     attempt::{BootConclusion, FailedRun},
     counting::BootCounting,
     observed::{BootPlan, Now, ObservedBoot, shortened},
+    observer::Happening,
+    pool::PoolSummary,
     run_context::{BlockError, LOGS, RunContext, unix_ms},
 };
 

@@ -15,7 +15,14 @@ use bpfassay_testbed::{
 };
 use bpfassay_vm::{AcceleratorWish, Machine, Qemu, acceleration};
 
-use crate::{Error, KVM_PATIENCE, QemuSource, Store, StoreOptions, emulator, missing_packages};
+use crate::{
+    accelerator::KVM_PATIENCE,
+    emulator,
+    emulator::QemuSource,
+    error::Error,
+    host_packages::missing_packages,
+    runner_store::{Store, StoreOptions},
+};
 
 /// Free disk space for a cold start, in MiB: toolchain root, build of the guest's programs,
 /// packages and kernels of `quick`.

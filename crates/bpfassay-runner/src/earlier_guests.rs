@@ -14,7 +14,7 @@ use bpfassay_testbed::{
     testbed_lock::LockedKernel,
 };
 
-use crate::{Error, QemuSource};
+use crate::{emulator::QemuSource, error::Error};
 
 /// The provider that can build guests again from the facts in results.
 const DEBIAN: &str = "debian";

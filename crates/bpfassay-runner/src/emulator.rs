@@ -21,7 +21,7 @@ use bpfassay_testbed::{
 };
 use bpfassay_vm::{OwnRoot, Qemu, qemu::is_on_path};
 
-use crate::{Error, Store};
+use crate::{error::Error, runner_store::Store};
 
 /// The source of QEMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

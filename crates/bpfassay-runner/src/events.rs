@@ -24,7 +24,7 @@ use bpfassay_study::{Block, Cell, Plan};
 
 pub use self::stage_events::{stage_event, timings_event};
 use self::{provisional::Rounds, remaining::Remaining};
-use crate::{Happening, Observer};
+use crate::observer::{Happening, Observer};
 
 /// Receives events from several tasks at once. It must be quick, because guests wait for it.
 pub trait EventSink: Send + Sync {

@@ -24,10 +24,11 @@ pub use self::{
     },
 };
 use crate::{
-    Observer, PoolSummary, RunnerError,
     boot::{RunningBoot, Tally},
     observed::BootPlan,
+    observer::Observer,
     pool,
+    pool::{PoolSummary, RunnerError},
     run_context::RunContext,
 };
 

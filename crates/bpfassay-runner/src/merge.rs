@@ -27,7 +27,7 @@ use bpfassay_study::Plan;
 use rustix::fs::{CWD, RenameFlags};
 
 use self::combine::{ReadResults, combine};
-use crate::{LOGS, work};
+use crate::{run_context::LOGS, work};
 
 /// Largest console log that is copied, in bytes: twice the limit for a guest.
 const MAX_LOG: u64 = 8 << 20;
@@ -120,7 +120,7 @@ pub enum MergeError {
     Journal(#[from] JournalError),
     /// The results cannot be derived, or an id cannot name a file.
     #[error(transparent)]
-    Conclude(#[from] Box<crate::Error>),
+    Conclude(#[from] Box<crate::error::Error>),
 }
 
 /// Lists the first of `blocks`, and the number of the others.

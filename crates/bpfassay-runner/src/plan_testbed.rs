@@ -23,7 +23,7 @@ use bpfassay_testbed::{
 };
 use tokio::sync::mpsc;
 
-use crate::{Error, QemuSource, Store, StudySelection, emulator};
+use crate::{emulator, emulator::QemuSource, error::Error, runner_store::Store, study_selection::StudySelection};
 
 /// Whether guests can be used by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,9 +16,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Happening, HostSetup, Observer, block,
+    block,
     block_store::RunStore,
     boot::{Tally, record_run},
+    host_setup::HostSetup,
+    observer::Happening,
+    observer::Observer,
     repeated::RepeatedFailures,
     run_context::{BlockError, LOGS, RunContext, unix_ms},
 };

@@ -10,7 +10,7 @@ use bpfassay_results::{Journal, JournalEntry, JournalError, OpenDirectory};
 use bpfassay_study::Study;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Happening, HostSetupError, Observer};
+use crate::{host_setup::HostSetupError, observer::Happening, observer::Observer};
 
 /// Directory of console logs in a results directory.
 pub const LOGS: &str = "logs";

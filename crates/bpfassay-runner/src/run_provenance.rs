@@ -17,7 +17,7 @@ use bpfassay_testbed::{
 };
 use bpfassay_vm::Machine;
 
-use crate::{Error, HostSetup, emulator, slots};
+use crate::{emulator, error::Error, host_setup::HostSetup, slots};
 
 /// This host.
 #[derive(Debug)]

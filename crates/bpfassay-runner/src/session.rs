@@ -17,14 +17,29 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    AcceleratorTrial, BlockError, BlockReuse, Error, Happening, HostSetup, Observer, Parts, PlannedWork, PoolSummary,
-    Store, StoreKey, StoreOptions, StudySelection, Testbed,
+    accelerator::AcceleratorTrial,
     block::command,
+    block_store::BlockReuse,
+    block_store::StoreKey,
     block_store::{self, RunStore},
+    error::Error,
+    host_setup::HostSetup,
+    observer::Happening,
+    observer::Observer,
+    plan_testbed::Parts,
+    plan_testbed::Testbed,
     plan_testbed::{TestbedPart, targets_of},
+    pool::PoolSummary,
     pool::{self, RunnerConfig},
+    run_context::BlockError,
     run_context::RunContext,
-    run_provenance, slots, unix_ms,
+    run_context::unix_ms,
+    run_provenance,
+    runner_store::Store,
+    runner_store::StoreOptions,
+    slots,
+    study_selection::StudySelection,
+    work::PlannedWork,
 };
 
 /// A host that is ready to measure a plan.

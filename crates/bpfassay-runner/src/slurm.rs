@@ -32,7 +32,7 @@ use self::{
 use bpfassay_results::OpenDirectory;
 use bpfassay_study::{Plan, Shard};
 
-use crate::{Merge, MergeError};
+use crate::merge::{Merge, MergeError};
 
 /// Largest record that is read, in bytes.
 const MAX_RECORD: u64 = 1 << 20;

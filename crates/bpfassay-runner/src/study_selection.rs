@@ -21,7 +21,11 @@ use bpfassay_testbed::{
 };
 use bpfassay_tool::{LoadedFile, Supply};
 
-use crate::{Error, Store, StoreOptions, host_setup};
+use crate::{
+    error::Error,
+    host_setup,
+    runner_store::{Store, StoreOptions},
+};
 
 /// A selected part of a study, with changes, and the sources of its guests.
 #[derive(Debug, Default)]

@@ -17,9 +17,17 @@ use bpfassay_study::{Block, Clock, Plan, Shard};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BlockStore, Error, Observer, QemuSource, Session, Store, StoreKey, Testbed, run_provenance,
+    block_store::BlockStore,
+    block_store::StoreKey,
+    emulator::QemuSource,
+    error::Error,
+    observer::Observer,
+    plan_testbed::Testbed,
+    run_context::unix_ms,
+    run_provenance,
+    runner_store::Store,
     same_guests::{MeasuredRun, host_packages},
-    unix_ms,
+    session::Session,
     work::check_ids,
 };
 

@@ -10,7 +10,10 @@ use bpfassay_results::{
 };
 use bpfassay_study::{Block, Clock, Plan};
 
-use crate::{Error, PoolSummary, QemuSource, Testbed, results_directory, unix_ms};
+use crate::{
+    emulator::QemuSource, error::Error, plan_testbed::Testbed, pool::PoolSummary, results_directory,
+    run_context::unix_ms,
+};
 
 /// Parent of the results directories, unless the user names a directory.
 pub const DEFAULT_RESULTS: &str = "bpfassay-results";

@@ -50,8 +50,8 @@ pub(crate) use self::{
     download::PackageOrigin,
 };
 use crate::{
-    Error, Result,
     cache::Cache,
+    error::{Error, Result},
     stages::{RunningStage, StageKind, Stages},
 };
 

@@ -4,9 +4,9 @@
 use bpfassay_protocol::Arch;
 
 use crate::{
-    Error, Result,
     apt::{Apt, Package, PackageOrigin},
     cache::{CachedFile, Digest},
+    error::{Error, Result},
     manifest::Component,
     testbed_lock::TestbedLock,
     toolchain, unpack,

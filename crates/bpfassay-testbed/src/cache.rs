@@ -57,7 +57,7 @@ pub(crate) use self::{
     cache_session::{CacheSession, sweep},
     cached_tree::digest_of_directory,
 };
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The lock for making directories in `tmp`, and for removing those without an owner.
 const SESSIONS: &str = "tmp";

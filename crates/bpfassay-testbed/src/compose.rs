@@ -17,10 +17,10 @@ use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, Result,
     apt::{Package, is_plain},
     cache::{Cache, Digest, digest_of_directory},
     catalogue::Catalogue,
+    error::{Error, Result},
     image,
     kernel::BootableKernel,
     manifest::{Component, MANIFEST, Manifest, Target, is_provider_name},

@@ -20,9 +20,9 @@ use std::{
 use lzma_rust2::{XzOptions, XzReader, XzWriter};
 
 use crate::{
-    Error, Result,
     apt::{Package, is_plain},
     cache::{Cache, CachedFile, Digest},
+    error::{Error, Result},
     initramfs::{
         Archive, FileContent, NewcNode,
         cpio_entries::{Entries, NewcEntry},

@@ -27,9 +27,9 @@ use self::{
     packages::Chosen,
 };
 use crate::{
-    Error, Result,
     apt::{Apt, Package},
     cache::{Digest, Scratch},
+    error::{Error, Result},
     image::{role, segment},
     initramfs::{Archive, FileContent, NewcNode, initramfs_tree},
     manifest::{Component, Segment},

@@ -19,10 +19,10 @@ use bpfassay_protocol::{
 };
 
 use crate::{
-    Error, Result,
     apt::Apt,
     busybox,
     cache::{Cache, CachedFile, Digest, Hasher},
+    error::{Error, Result},
     initramfs::{Archive, ArchiveError, FileContent, NewcNode, find, initramfs_tree::Overlay},
     kernel::{BootableKernel, Modules},
     kernel_modules::{ModuleSet, ModulesError, Signatures, signature},

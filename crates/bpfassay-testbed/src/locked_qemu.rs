@@ -18,9 +18,9 @@ use std::{
 use bpfassay_protocol::Arch;
 
 use crate::{
-    Error, Result,
     apt::{Apt, Located, Package, PackageOrigin},
     cache::{Cache, CachedFile, Digest, Tree},
+    error::{Error, Result},
     stages::{ProgressStep, RunningStage, StageKind},
     testbed_lock::{LockedForHost, TestbedLock},
     unpack,

@@ -17,7 +17,12 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, apt::Package, cache::Digest, safe_names::KernelRelease};
+use crate::{
+    apt::Package,
+    cache::Digest,
+    error::{Error, Result},
+    safe_names::KernelRelease,
+};
 
 /// Format version of the manifest.
 pub const FORMAT: u32 = 1;

@@ -4,9 +4,9 @@
 use bpfassay_protocol::Arch;
 
 use crate::{
-    Result,
     apt::Located,
     cache::Cache,
+    error::Result,
     locked_qemu::{self, Emulator},
     payload,
     provider::{GuestRequest, debian::KernelProvider, local},

@@ -46,9 +46,9 @@ use self::{
     payload_sources::{Checkout, WantedSources},
 };
 use crate::{
-    Error, Result,
     apt::{Apt, AssetSource},
     cache::{Cache, CachedFile, Digest},
+    error::{Error, Result},
     manifest::{Component, ProgramAsset},
     stages::{ProgressStep, StageKind},
     toolchain::{self, EarlyCaller, Sandbox, Toolchain, toolchain_sandbox},

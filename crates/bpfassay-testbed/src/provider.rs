@@ -21,10 +21,10 @@ use bpfassay_protocol::Arch;
 
 use self::local::LocalKernel;
 use crate::{
-    Error, Result,
     apt::Apt,
     cache::Cache,
     catalogue::Catalogue,
+    error::{Error, Result},
     image,
     kernel::BootableKernel,
     manifest::{Check, Component, FORMAT, MadeBy, Manifest, ProgramAsset, Target},

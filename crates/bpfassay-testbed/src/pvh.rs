@@ -20,8 +20,8 @@ use object::{
 };
 
 use crate::{
-    Error, Result,
     cache::{Cache, Digest},
+    error::{Error, Result},
     kernel::BootableKernel,
     kernel_modules::decompress::{DecompressError, decompress},
     manifest::File,

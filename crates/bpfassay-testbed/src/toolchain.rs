@@ -26,9 +26,9 @@ use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, Result,
     apt::{Apt, First, Located, Package, PackageOrigin},
     cache::{CachedFile, Digest},
+    error::{Error, Result},
     manifest::Component,
     stages::{ProgressStep, RunningStage, StageKind, yield_from_now},
     testbed_lock::{LockedForHost, TestbedLock},

@@ -25,8 +25,8 @@ use std::{
 
 use self::unpacked_directory::UnpackDirectory;
 use crate::{
-    Error, Result,
     cache::free_space,
+    error::{Error, Result},
     safe_names::{NotAName, PackageArchitecture, PackageName, PackageVersion},
     untrusted_tree::UntrustedTree,
 };

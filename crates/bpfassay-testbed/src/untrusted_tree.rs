@@ -18,7 +18,7 @@ use rustix::{
 };
 
 use crate::{
-    Error, Result,
+    error::{Error, Result},
     initramfs::{Archive, initramfs_tree},
 };
 

@@ -33,7 +33,7 @@ use super::{
     store_directory::{ASIDE, BLOCKS, ENTRY, MOST, names},
     store_place::bucket_and_prefix,
 };
-use crate::unix_ms;
+use crate::run_context::unix_ms;
 
 /// Object that marks a place as a store, in the form of entries that this version has.
 const MARK: &str = "store.json";

@@ -8,7 +8,7 @@ use bpfassay_results::{JournalEntry, Provenance, ToDo, provenance::HostFacts};
 use bpfassay_study::{Block, Clock, Plan};
 
 use super::{BlockStore, BlockStoreError, StoreKey, block_records::BlockRecords, key::key, store_records::LookedUp};
-use crate::{HostSetup, block::command};
+use crate::{block::command, host_setup::HostSetup};
 
 /// A store of blocks, and how a run uses it.
 #[derive(Debug)]

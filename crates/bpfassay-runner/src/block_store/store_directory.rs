@@ -25,7 +25,7 @@ use rustix::{
 };
 
 use super::{BlockStoreError, MAX_ENTRY, StoreKey};
-use crate::unix_ms;
+use crate::run_context::unix_ms;
 
 /// The directory of the entries, which marks a directory as a store. Its name has the version of
 /// the entries' form.

@@ -22,7 +22,8 @@ use super::{
     BlockReuse, BlockStore, RunStore, StoreKey, StorePlace, block_records::BlockRecords, store_records::LookedUp,
 };
 use crate::{
-    HostSetup, block,
+    block,
+    host_setup::HostSetup,
     merge::tests::{measured, whole_plan},
 };
 

@@ -23,8 +23,12 @@ use super::{
     reference,
 };
 use crate::{
-    Error, Happening, Observer, PlannedWork, PoolSummary, run_provenance,
+    error::Error,
+    observer::{Happening, Observer},
+    pool::PoolSummary,
+    run_provenance,
     study_selection::{interfaces_of, test_tools},
+    work::PlannedWork,
     work::check_ids,
 };
 

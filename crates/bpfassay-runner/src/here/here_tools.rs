@@ -25,7 +25,7 @@ use bpfassay_tool::{
     guest_request,
 };
 
-use crate::Error;
+use crate::error::Error;
 
 /// Largest program, script or object next to a tool file, in bytes. Guests have the same limit.
 const MAX_FILE: u64 = 256 << 20;

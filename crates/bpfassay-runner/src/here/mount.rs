@@ -12,7 +12,7 @@ use std::{
 use bpfassay_protocol::{job::FileSystem, mangle::unescape};
 use bpfassay_study::{LeftOut, plan::file_system_id};
 
-use crate::Error;
+use crate::error::Error;
 
 /// The mounts of this process's mount namespace (proc(5)).
 const MOUNTINFO: &str = "/proc/self/mountinfo";

@@ -15,7 +15,7 @@ use bpfassay_results::{
 use bpfassay_study::{Available, Narrowing, Plan, WarmUp};
 
 use super::{here_reason::MachineLimits, here_tools::ToolPlaces, *};
-use crate::Happening;
+use crate::observer::Happening;
 
 /// A plan with one boot of the baseline and fexit.
 fn plan() -> Plan {

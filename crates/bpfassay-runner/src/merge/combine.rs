@@ -175,7 +175,8 @@ impl Hosts {
         let mut manifest = provider::joined(manifests, &targets);
         let mut seen = HashSet::new();
         manifest.targets.retain(|made| seen.insert((made.arch, made.name.clone())));
-        this.common.manifest = serde_json::to_value(manifest).map_err(|error| Box::new(crate::Error::from(error)))?;
+        this.common.manifest =
+            serde_json::to_value(manifest).map_err(|error| Box::new(crate::error::Error::from(error)))?;
         Ok(this)
     }
 

@@ -5,7 +5,7 @@
 use std::sync::Once;
 
 use super::{Apt, AssetSource};
-use crate::Result;
+use crate::error::Result;
 
 /// Places that were compiled into the program. They are asked only if neither the user nor, for the
 /// mirror, the host's apt names one.

@@ -23,8 +23,8 @@ use std::{
 use rustix::fs::{Mode, OFlags};
 
 use crate::{
-    Error, Result,
     cache::{Cache, CacheSession, free_space, sweep},
+    error::{Error, Result},
 };
 
 /// The prefix of these directories' names.

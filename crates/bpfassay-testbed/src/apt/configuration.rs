@@ -7,7 +7,7 @@
 use std::{fs, path::Path, process::Command};
 
 use super::{AptError, MAX_TEXT, host_apt::HostArchive};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 const CONFIGURATION: &str = "apt.conf";
 

@@ -14,9 +14,9 @@ use super::{
     root::APT_HELPER,
 };
 use crate::{
-    Error, Result,
     cache::CachedFile,
     error::human,
+    error::{Error, Result},
     http::{self, HttpError, Partial},
     stages::ProgressStep,
 };

@@ -9,7 +9,12 @@
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use super::{Apt, AptError, First, Located, Package, Root, apt_sandbox::AptSandbox};
-use crate::{Error, Result, cache::CachedFile, error::human, stages::ProgressStep};
+use crate::{
+    cache::CachedFile,
+    error::human,
+    error::{Error, Result},
+    stages::ProgressStep,
+};
 
 /// The origin of package files.
 #[derive(Debug, Clone, Copy)]

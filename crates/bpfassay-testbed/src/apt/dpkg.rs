@@ -2,7 +2,7 @@
 //! Finds out which packages this host has installed.
 
 use super::cannot_start;
-use crate::Result;
+use crate::error::Result;
 
 /// Returns those of `packages` (Debian package names) that this host has not installed, in order.
 ///
@@ -29,7 +29,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::Error;
+    use crate::error::Error;
 
     #[test]
     fn packages_that_are_not_fully_installed_are_missing() {

@@ -4,7 +4,7 @@
 use std::{path::Path, process::Command, sync::OnceLock};
 
 use super::{AptError, Mirror, NamedBy, program};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Code names of Debian's suites.
 const SUITES: &[&str] = &["bullseye", "bookworm", "trixie", "forky", "duke", "sid"];

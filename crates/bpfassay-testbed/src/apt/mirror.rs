@@ -10,7 +10,10 @@ use std::{
 };
 
 use super::{Apt, AptError, apt_sandbox::warn_of_root, cannot_start};
-use crate::{Error, Result, cache::free_space};
+use crate::{
+    cache::free_space,
+    error::{Error, Result},
+};
 
 /// How often a mirror is asked before the download fails.
 pub(super) const ATTEMPTS: u32 = 3;

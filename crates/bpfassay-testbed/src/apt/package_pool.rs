@@ -19,7 +19,10 @@ use super::{
     host_apt,
     root::APT_HELPER,
 };
-use crate::{Error, Result, cache::CachedFile};
+use crate::{
+    cache::CachedFile,
+    error::{Error, Result},
+};
 
 /// The directory of Debian's main archive in an archive of snapshots.
 const ARCHIVE_NAME: &str = "debian";

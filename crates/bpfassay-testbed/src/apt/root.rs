@@ -23,7 +23,11 @@ use super::{
     release::Age,
     tail,
 };
-use crate::{Error, Result, cache::Digest, stages::ProgressStep};
+use crate::{
+    cache::Digest,
+    error::{Error, Result},
+    stages::ProgressStep,
+};
 
 /// Maximum age of indexes that are used without asking the mirror.
 const FRESH: Duration = Duration::from_secs(7 * 24 * 3600);

@@ -12,7 +12,7 @@ use super::{
     mirror::ATTEMPTS,
     root::APT_HELPER,
 };
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 impl Apt<'_> {
     /// Downloads the file at `url`, which has at most `limit` bytes. Returns `None` if the server

@@ -11,7 +11,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Cache, CacheAccess, Digest, create_parent};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Limit on a record, in bytes.
 const MAX_RECORD: u64 = 64 << 20;

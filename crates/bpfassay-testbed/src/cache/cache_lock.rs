@@ -14,7 +14,7 @@ use std::{
 
 use rustix::fs::OFlags;
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// How often a waiting process reports the holder.
 const NOTICE: Duration = Duration::from_secs(30);

@@ -21,7 +21,7 @@ use rustix::{
 };
 
 use super::removal::{open_directory, open_same_mount, remove_at};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Prefix of the names of our directories in `tmp`.
 pub(super) const PREFIX: &str = "bpfassay-";

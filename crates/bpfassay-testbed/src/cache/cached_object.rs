@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{Cache, CacheAccess, CacheCheck, Digest, Hasher, create_parent, entries, stamp::Stamp};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Limit on a stamp, in bytes. Real stamps have about 100.
 const MAX_STAMP: u64 = 1 << 12;

@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{Cache, CacheCheck, Digest, Hasher, create_parent, entries, stamp::Stamp};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 const CONTENT: &str = "content";
 pub(super) const LISTING: &str = "listing.json";

@@ -12,7 +12,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// A SHA-256 digest, written as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

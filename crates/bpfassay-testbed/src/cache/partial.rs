@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{Cache, CacheAccess, Digest, entries};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The directory in `tmp`.
 const DIRECTORY: &str = "partial";

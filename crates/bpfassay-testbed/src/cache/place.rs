@@ -27,7 +27,7 @@ use rustix::{
 };
 
 use super::CacheAccess;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Tells backup programs that the directory can be created again: <https://bford.info/cachedir/>.
 const TAG: &str = "CACHEDIR.TAG";

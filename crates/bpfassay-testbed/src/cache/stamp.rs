@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{Cache, Digest};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Kind of the cache record that maps a path to stamp and digest.
 const RECORD: &str = "file";

@@ -16,7 +16,7 @@ use std::{
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 
 use super::{Cache, CacheAccess, cached_object::stamp_path, cached_tree::LISTING, entries};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// A use this soon after another one is not recorded.
 const RESOLUTION: Duration = Duration::from_secs(3600);

@@ -12,7 +12,7 @@ use bpfassay_tool::{
 
 use super::{MAX_FILE, refuse};
 use crate::{
-    Error, Result,
+    error::{Error, Result},
     initramfs::{Archive, FileContent, NewcNode, initramfs_tree},
 };
 

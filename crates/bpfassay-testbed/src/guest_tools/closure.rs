@@ -16,8 +16,8 @@ use bpfassay_tool::{elf::interpreter, guest_request};
 
 use super::{MAX_FILE, refuse};
 use crate::{
-    Error, Result,
     cache::Digest,
+    error::{Error, Result},
     initramfs::{Archive, FileContent, NewcNode, initramfs_tree},
     manifest::Component,
 };

@@ -9,9 +9,9 @@ use bpfassay_tool::bundled;
 
 use super::{SHELL, refuse};
 use crate::{
-    Error, Result,
     apt::{Apt, AptError, Located, Package, PackageOrigin, Root},
     cache::CachedFile,
+    error::{Error, Result},
     testbed_lock::TestbedLock,
 };
 

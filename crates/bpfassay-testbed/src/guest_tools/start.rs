@@ -15,7 +15,7 @@ use bpfassay_tool::{Binary, Source, Supply, elf, file::of_arch, guest_request};
 
 use super::{MAX_FILE, closure::started_by, refuse};
 use crate::{
-    Error, Result,
+    error::{Error, Result},
     initramfs::{Archive, FileContent, NewcNode, initramfs_tree},
 };
 

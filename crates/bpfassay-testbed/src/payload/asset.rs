@@ -24,9 +24,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{AssetSource, Built, PROGRAMS, RECORD, RecordedPayload, asset_key, record_key};
 use crate::{
-    Error, Result,
     apt::Apt,
     cache::Digest,
+    error::{Error, Result},
     initramfs::{Archive, FileContent, NewcNode, find::find_in},
     kernel_modules::decompress,
     manifest::{Component, ProgramAsset},

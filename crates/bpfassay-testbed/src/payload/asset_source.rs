@@ -4,8 +4,8 @@
 use std::{io, path::Path};
 
 use crate::{
-    Error, Result,
     apt::{Apt, AssetSource},
+    error::{Error, Result},
 };
 
 impl AssetSource {

@@ -15,9 +15,9 @@ use bpfassay_stage::{PROFILE, Stage};
 
 use super::{PayloadProgram, Reuse, logged::LoggedBuild, payload_sources::Checkout};
 use crate::{
-    Error, Result,
     apt::Apt,
     cache::{Digest, Scratch},
+    error::{Error, Result},
     stages::{ProgressStep, StageKind},
     toolchain::Toolchain,
 };

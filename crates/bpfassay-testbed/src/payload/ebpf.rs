@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Building, PROFILE, Reuse, Stage, logged::LoggedBuild};
 use crate::{
-    Error, Result,
     cache::{Cache, Digest},
+    error::{Error, Result},
     stages::ProgressStep,
     toolchain::toolchain_sandbox,
 };

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    Error, Result,
+    error::{Error, Result},
     stages::{ProgressStep, RunningStage},
 };
 

@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 use super::{Built, asset::replace};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Writes programs as executable files `DIRECTORY/ARCH/NAME`, as a spec for [`crate::compose`]
 /// names them. Creates missing directories and replaces existing programs.

@@ -12,7 +12,10 @@ use bpfassay_stage::{PACKAGES, Stage};
 use flate2::read::GzDecoder;
 
 use super::AssetSource;
-use crate::{Error, Result, cache::Digest};
+use crate::{
+    cache::Digest,
+    error::{Error, Result},
+};
 
 /// Sources of the guest's programs, in addition to the cache and a build of a checkout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

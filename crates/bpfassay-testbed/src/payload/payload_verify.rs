@@ -7,7 +7,14 @@ use bpfassay_protocol::Arch;
 use super::{
     AssetSource, BuildEnvironment, Built, PROGRAMS, ProgramSources, Reuse, WantedSources, asset, compile, recorded,
 };
-use crate::{Error, Result, apt::Apt, cache::Digest, manifest::Component, stages::StageKind, toolchain::Toolchain};
+use crate::{
+    apt::Apt,
+    cache::Digest,
+    error::{Error, Result},
+    manifest::Component,
+    stages::StageKind,
+    toolchain::Toolchain,
+};
 
 /// Largest number of differences between two toolchains that are reported.
 const MAX_DIFFERENCES: usize = 8;

@@ -16,7 +16,7 @@ pub use self::{
     version::compare_versions,
 };
 use super::{BuiltPart, GuestRequest, PartReceiver, Provider, Sources, with_checkout};
-use crate::{Result, apt::Apt};
+use crate::{apt::Apt, error::Result};
 
 pub(super) struct DebianProvider;
 

@@ -30,9 +30,9 @@ pub use self::{
 };
 use super::{GuestRequest, PartReceiver, Provider, Sources, with_checkout};
 use crate::{
-    Error, Result,
     apt::{Apt, Package},
     cache::{Cache, Digest, Hasher},
+    error::{Error, Result},
     kernel::{BootableKernel, Modules},
     kernel_modules::{self, ModuleLayout, decompress::decompress},
     manifest,

@@ -8,7 +8,8 @@ use bpfassay_protocol::Arch;
 
 use super::{BuiltPart, GuestRequest, PartReceiver, Provider, Sources};
 use crate::{
-    Result, guest_bundle,
+    error::Result,
+    guest_bundle,
     image::{overlay_segment, role},
     manifest::{Check, Manifest},
 };

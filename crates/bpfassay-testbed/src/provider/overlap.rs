@@ -20,7 +20,7 @@ use std::{
 
 use bpfassay_protocol::Arch;
 
-use crate::{Result, stages::yield_from_now};
+use crate::{error::Result, stages::yield_from_now};
 
 /// Receives programs as soon as they are available. It can ask to stop.
 pub(super) type ProgramSink<'a, P> = &'a mut dyn FnMut(Arch, Result<P>) -> ControlFlow<()>;
@@ -163,7 +163,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::{Error, stages::YIELDING};
+    use crate::{error::Error, stages::YIELDING};
 
     const ARCHS: [Arch; 3] = [Arch::X86_64, Arch::Aarch64, Arch::Riscv64];
 

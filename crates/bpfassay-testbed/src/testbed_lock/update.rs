@@ -10,10 +10,10 @@ use bpfassay_protocol::Arch;
 
 use super::{LockedForGuests, LockedForHost, LockedKernel, TestbedLock};
 use crate::{
-    Error, Result,
     apt::{Apt, IndexedPackage, Located, Root, SnapshotTime},
     busybox,
     catalogue::Catalogue,
+    error::{Error, Result},
     guest_tools, locked_qemu,
     provider::debian::KernelProvider,
     toolchain,

@@ -13,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
-    Happening, Observer, PoolSummary,
+    observer::{Happening, Observer},
+    pool::PoolSummary,
     pool::{self, RunnerConfig},
     work::{self, PlannedWork},
 };

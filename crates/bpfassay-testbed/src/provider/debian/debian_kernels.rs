@@ -12,10 +12,10 @@ use super::{
     unpack_kernel,
 };
 use crate::{
-    Error, Result,
     apt::{Apt, AptError, IndexedPackage, Package, PackageOrigin, Root},
     cache::{Digest, Tree},
     catalogue::{Catalogue, CatalogueEntry, CatalogueError, KernelSelection},
+    error::{Error, Result},
     kernel::{BootableKernel, Modules},
     kernel_modules::ModuleLayout,
     manifest,

@@ -6,7 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpfassay_protocol::Arch;
 
 use super::{KernelBuild, compare_versions, debian_kernels::KernelProvider};
-use crate::{Error, Result, apt::Root, safe_names::KernelRelease};
+use crate::{
+    apt::Root,
+    error::{Error, Result},
+    safe_names::KernelRelease,
+};
 
 /// One series of kernels on one architecture.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,8 +9,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    Error, Result,
     cache::{Cache, CachedFile},
+    error::{Error, Result},
     safe_names::KernelRelease,
     unpack,
     untrusted_tree::{Links, UntrustedTree},

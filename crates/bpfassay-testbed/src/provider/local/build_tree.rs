@@ -13,8 +13,8 @@ use bpfassay_protocol::Arch;
 
 use super::{Config, LocalKernel, LocalModules, digest_of, identify, read_image};
 use crate::{
-    Error, Result,
     cache::Digest,
+    error::{Error, Result},
     kernel::Modules,
     kernel_modules::{ModuleLayout, ModulesError, built},
     safe_names::KernelRelease,

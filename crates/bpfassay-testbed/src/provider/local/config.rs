@@ -7,7 +7,10 @@ use std::{
     path::Path,
 };
 
-use crate::{Error, Result, image::MAX_CONFIG};
+use crate::{
+    error::{Error, Result},
+    image::MAX_CONFIG,
+};
 
 /// Options that guests need and that can be modules, with the module and who needs it.
 const GUEST_MODULES: [(&str, &str, Need); 5] = [

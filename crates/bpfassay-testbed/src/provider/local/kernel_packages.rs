@@ -19,9 +19,9 @@ use std::{
 
 use super::{Config, LocalKernel, LocalModules};
 use crate::{
-    Error, Result,
     apt::Package,
     cache::{Cache, Digest},
+    error::{Error, Result},
     safe_names::KernelRelease,
     unpack::{self, About, GROWTH, is_package},
     untrusted_tree::{Links, UntrustedTree},
