@@ -42,7 +42,7 @@ let
       }
       ''
         export HOME=$TMPDIR CARGO=${cargo}
-        bpfassay --offline --cache "$TMPDIR/cache" --from ${packages} testbed payload build --output "$out"
+        bpfassay --offline --cache "$TMPDIR/cache" testbed payload build --from ${packages} --output "$out"
       '';
 in
 lib.genAttrs arch.all (name: "${made}/${name}") // { inherit made; }

@@ -20,7 +20,7 @@ lib.genAttrs archs (
   let
     programs = pkgs.runCommand "bpfassay-programs-${name}" { nativeBuildInputs = [ bpfassay ]; } ''
       export HOME=$TMPDIR
-      bpfassay --offline --cache "$TMPDIR/cache" --from ${from} testbed payload build --arch ${name} --output "$out"
+      bpfassay --offline --cache "$TMPDIR/cache" testbed payload build --from ${from} --arch ${name} --output "$out"
     '';
   in
   "${programs}/${name}"

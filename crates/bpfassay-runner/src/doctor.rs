@@ -218,7 +218,7 @@ fn mirror(apt: &Apt<'_>) -> HostCheck {
 fn archive(apt: &Apt<'_>) -> HostCheck {
     match apt.archive() {
         Some((archive, NamedBy::Default)) => good(format!("archive of snapshots: {archive} (compiled in)")),
-        Some((archive, _)) => good(format!("archive of snapshots: {archive} (--archive)")),
+        Some((archive, _)) => good(format!("archive of snapshots: {archive} (--archive or bpfassay.toml)")),
         None => note("archive of snapshots: none is named for what mirrors have dropped", Remedy::NameArchive),
     }
 }

@@ -12,6 +12,7 @@ mod here;
 mod list;
 mod lock;
 mod node;
+mod packages;
 mod payload;
 mod qemu;
 mod report;
@@ -35,6 +36,7 @@ pub(crate) use self::{
     list::{Bundled, List, ListCommand, ListKernelsArgs, ListedResults},
     lock::LockArgs,
     node::{NodeArgs, NodeRole},
+    packages::Packages,
     payload::{PayloadArgs, PayloadCommand},
     qemu::{EmulatorTrust, QemuChoice, qemu_of_environment},
     report::ReportArgs,
@@ -257,6 +259,9 @@ pub(crate) struct PlanArgs {
 
     #[command(flatten)]
     pub(crate) overlays: Overlays,
+
+    #[command(flatten)]
+    pub(crate) packages: Packages,
 }
 
 /// Arguments of `doctor`.
@@ -269,6 +274,9 @@ pub(crate) struct Doctor {
 
     #[command(flatten)]
     pub(crate) qemu: QemuChoice,
+
+    #[command(flatten)]
+    pub(crate) packages: Packages,
 }
 
 /// The terminal under `shell`, for `--help`.
@@ -320,6 +328,9 @@ pub(crate) struct ShellArgs {
 
     #[command(flatten)]
     pub(crate) qemu: QemuChoice,
+
+    #[command(flatten)]
+    pub(crate) packages: Packages,
 }
 
 /// Arguments of `verify`.
@@ -358,6 +369,9 @@ pub(crate) struct Verify {
 
     #[command(flatten)]
     pub(crate) qemu: QemuChoice,
+
+    #[command(flatten)]
+    pub(crate) packages: Packages,
 }
 
 /// The readers of messages.

@@ -4,6 +4,7 @@
 //! - [`cli`]: the arguments
 //! - [`exit`]: the exit codes
 //! - [`commands`]: one module per command
+//! - [`configuration`]: files with options of packages and mirrors
 //! - [`selection`], [`host`], [`stop`], [`progress`]: what commands share
 //! - [`output`]: everything is printed through it
 //!
@@ -15,6 +16,7 @@
 
 mod cli;
 mod commands;
+mod configuration;
 mod defaults;
 mod estimate;
 mod exit;

@@ -29,19 +29,22 @@ use crate::{
 pub(crate) fn store_options(global: &cli::Global) -> StoreOptions {
     let packages = apt::FetchOptions {
         offline: global.offline,
-        newest: global.newest,
-        refresh: global.refresh,
-        accept_stale: global.accept_stale,
-        mirror: global.mirror.clone(),
+        newest: global.packages.newest,
+        refresh: global.packages.refresh,
+        accept_stale: global.packages.accept_stale,
+        mirror: global.packages.mirror.clone(),
         client: apt::Downloader::default(),
-        from: global.from.clone(),
-        archive: global.archive.clone(),
+        from: global.packages.from.clone(),
+        archive: global.packages.archive.clone(),
         exact: false,
         defaults: defaults::compiled_in(),
     };
-    let programs =
-        ProgramSources { from: global.from.clone(), built_with: built_with(), compiled_in: Some(GUEST_SOURCES) };
-    let (cache, catalogue) = (global.cache.clone(), global.catalogue.clone());
+    let programs = ProgramSources {
+        from: global.packages.from.clone(),
+        built_with: built_with(),
+        compiled_in: Some(GUEST_SOURCES),
+    };
+    let (cache, catalogue) = (global.cache.clone(), global.packages.catalogue.clone());
     StoreOptions { cache, catalogue, packages, programs, qemu: None, bundled_qemu: TrustedPackages::default() }
 }
 

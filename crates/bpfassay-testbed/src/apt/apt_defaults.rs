@@ -20,7 +20,7 @@ pub struct Defaults {
 /// Who names a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamedBy {
-    /// An option, or an environment variable.
+    /// An option, an environment variable or a configuration file.
     User,
     /// The host's apt configuration.
     Host,
@@ -43,7 +43,7 @@ impl Mirror {
     #[must_use]
     pub fn name(&self) -> String {
         match self.by {
-            NamedBy::User => format!("{} (--mirror)", self.uri),
+            NamedBy::User => format!("{} (--mirror or bpfassay.toml)", self.uri),
             NamedBy::Host => "the mirror of this host's apt".to_owned(),
             NamedBy::Default => format!("{} (the mirror that was compiled in)", self.uri),
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::examples;
+use super::{Packages, examples};
 
 /// Arguments of `cluster`.
 #[derive(Debug, Args)]
@@ -71,6 +71,9 @@ pub(crate) struct Submit {
     /// Further arguments of `run` for each shard
     #[arg(last = true, value_name = "RUN_ARGUMENTS")]
     pub(crate) run_arguments: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) packages: Packages,
 }
 
 /// Arguments of `cluster merge`.

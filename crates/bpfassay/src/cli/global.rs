@@ -3,8 +3,10 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use bpfassay_testbed::apt::{AssetSource, NotAnAssetSource};
+use bpfassay_testbed::apt::AssetSource;
 use clap::Args;
+
+use super::Packages;
 
 /// Options of every command.
 #[derive(Debug, Args)]
@@ -22,57 +24,17 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) offline: bool,
 
-    /// Choose the newest kernels and compilers that the mirror has, instead of those of
-    /// testbed.lock: figures are then not comparable with those of other machines
-    #[arg(long, global = true, hide_short_help = true)]
-    pub(crate) newest: bool,
-
-    /// Ask the package mirror for its current lists, and choose the newest packages as with
-    /// --newest
-    #[arg(long, global = true, conflicts_with = "offline", hide_short_help = true)]
-    pub(crate) refresh: bool,
-
-    /// Accept package lists whose validity has expired (a mirror that lags behind)
-    #[arg(long, global = true, hide_short_help = true)]
-    pub(crate) accept_stale: bool,
-
     /// Directory of the cache [default: $XDG_CACHE_HOME/bpfassay or ~/.cache/bpfassay]
     #[arg(long, global = true, value_name = "DIR", env = "BPFASSAY_CACHE", hide_short_help = true)]
     pub(crate) cache: Option<PathBuf>,
 
-    /// A place that offers the guest's programs (`bpfassay testbed payload pack`) or the package
-    /// files of testbed.lock (below `pool/`), for what the cache lacks. Programs are built only if
-    /// no place offers them; can be repeated
-    #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_FROM", hide_short_help = true)]
-    pub(crate) from: Vec<AssetSource>,
-
-    /// The mirror of Debian's archive that packages come from [default: that of the host's apt, or
-    /// else the one that was compiled in, if any (`bpfassay doctor`)]
-    #[arg(long, global = true, value_name = "URL", env = "BPFASSAY_MIRROR", value_parser = mirror, hide_short_help = true)]
-    pub(crate) mirror: Option<String>,
-
-    /// An archive that keeps what package mirrors drop. It provides package files of testbed.lock
-    /// that no other place has, by their time stamps (ARCHIVE/debian/20251101T000000Z/pool/…).
-    /// Nothing else replaces them [default: the one that was compiled in, if any]
-    #[arg(long, global = true, value_name = "DIR|URL", env = "BPFASSAY_ARCHIVE", hide_short_help = true)]
-    pub(crate) archive: Option<AssetSource>,
-
-    /// More kernels in addition to those of bpfassay: a TOML file in the form of
-    /// kernels/debian.toml, with different names
-    #[arg(long, global = true, value_name = "FILE", env = "BPFASSAY_CATALOGUE", hide_short_help = true)]
-    pub(crate) catalogue: Option<PathBuf>,
-
     /// Print more, such as guests' consoles; repeatable
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-}
 
-/// Parses the URL of a mirror.
-fn mirror(text: &str) -> Result<String, NotAnAssetSource> {
-    match text.parse()? {
-        AssetSource::Url(url) => Ok(url),
-        AssetSource::Directory(_) => Err(NotAnAssetSource),
-    }
+    /// The options of packages, from the command and from configuration files.
+    #[arg(skip)]
+    pub(crate) packages: Packages,
 }
 
 impl Global {
@@ -84,15 +46,9 @@ impl Global {
             help: _,
             yes: _,
             offline,
-            newest,
-            refresh,
-            accept_stale,
             cache,
-            from,
-            mirror,
-            archive,
-            catalogue,
             verbose: _,
+            packages: Packages { newest, refresh, accept_stale, from, mirror, archive, catalogue },
         } = self;
         let source = |source: &AssetSource| match source {
             AssetSource::Directory(path) => path.clone().into_os_string(),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use bpfassay_protocol::Arch;
 use clap::{Args, Subcommand};
 
-use super::examples;
+use super::{Packages, examples};
 
 /// Arguments of `list`.
 #[derive(Debug, Args)]
@@ -49,6 +49,9 @@ pub(crate) struct ListKernelsArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) packages: Packages,
 }
 
 /// Arguments of `list results`.

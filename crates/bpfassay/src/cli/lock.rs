@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use bpfassay_testbed::{apt::SnapshotTime, testbed_lock::LockPart};
 use clap::Args;
 
+use super::Packages;
+
 /// Arguments of `testbed lock`.
 #[derive(Debug, Args)]
 pub(crate) struct LockArgs {
@@ -27,4 +29,7 @@ pub(crate) struct LockArgs {
     /// The file to update; created if it does not exist
     #[arg(long, value_name = "FILE", default_value = "testbed.lock", requires = "update")]
     pub(crate) file: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) packages: Packages,
 }

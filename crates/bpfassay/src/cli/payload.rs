@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use bpfassay_protocol::Arch;
 use clap::{Args, Subcommand};
 
+use super::Packages;
+
 /// Arguments of `testbed payload`.
 #[derive(Debug, Args)]
 pub(crate) struct PayloadArgs {
@@ -27,6 +29,9 @@ pub(crate) enum PayloadCommand {
         /// same names are replaced
         #[arg(long, value_name = "DIR")]
         output: Option<PathBuf>,
+
+        #[command(flatten)]
+        packages: Packages,
     },
     /// Write the programs as assets for --from: an index and an archive for each architecture,
     /// named by a digest of the sources. Programs that are not in the cache are built first
@@ -38,6 +43,9 @@ pub(crate) enum PayloadCommand {
         /// Only for these architectures [default: all]
         #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = super::arch)]
         arch: Vec<Arch>,
+
+        #[command(flatten)]
+        packages: Packages,
     },
     /// Rebuild the programs from scratch, and compare them byte for byte with those of --from, or
     /// of the cache without --from; exit code 7 if one differs
@@ -45,5 +53,17 @@ pub(crate) enum PayloadCommand {
         /// Only for these architectures [default: all]
         #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = super::arch)]
         arch: Vec<Arch>,
+
+        #[command(flatten)]
+        packages: Packages,
     },
+}
+
+impl PayloadCommand {
+    /// Returns the options of packages.
+    pub(crate) fn packages(&self) -> &Packages {
+        match self {
+            Self::Build { packages, .. } | Self::Pack { packages, .. } | Self::Verify { packages, .. } => packages,
+        }
+    }
 }

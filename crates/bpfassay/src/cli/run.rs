@@ -12,8 +12,8 @@ use clap::{
 };
 
 use super::{
-    EmulatorTrust, GUESTS, MessageFormat, Metrics, Overlays, QemuChoice, RESULTS, SelectionArgs, Targets, UNDER_TEST,
-    examples,
+    EmulatorTrust, GUESTS, MessageFormat, Metrics, Overlays, Packages, QemuChoice, RESULTS, SelectionArgs, Targets,
+    UNDER_TEST, examples,
 };
 
 /// Arguments of `run`.
@@ -44,6 +44,9 @@ pub(crate) struct RunArgs {
     /// With --resume: what to do again besides what was not completed
     #[arg(long, value_enum, value_name = "WHAT", default_value_t, requires = "resume", help_heading = RESULTS, hide_short_help = true)]
     pub(crate) again: AgainChoice,
+
+    #[command(flatten)]
+    pub(crate) packages: Packages,
 }
 
 /// Selects earlier results for a comparison.
@@ -162,6 +165,9 @@ pub(crate) struct CheckArgs {
 
     #[command(flatten)]
     pub(crate) against: AgainstArgs,
+
+    #[command(flatten)]
+    pub(crate) packages: Packages,
 }
 
 /// Parses the name of a model.

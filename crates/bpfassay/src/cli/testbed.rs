@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{LockArgs, PayloadArgs, QemuChoice, SelectionArgs, examples};
+use super::{LockArgs, Packages, PayloadArgs, QemuChoice, SelectionArgs, examples};
 
 /// Arguments of `testbed`.
 #[derive(Debug, Args)]
@@ -75,6 +75,9 @@ pub(crate) struct Fetch {
 
     #[command(flatten)]
     pub(crate) qemu: QemuChoice,
+
+    #[command(flatten)]
+    pub(crate) packages: Packages,
 }
 
 /// Arguments of `testbed bundle`.
@@ -92,6 +95,9 @@ pub(crate) struct Bundle {
     /// of testbed.lock
     #[arg(long)]
     pub(crate) without_qemu: bool,
+
+    #[command(flatten)]
+    pub(crate) packages: Packages,
 }
 
 /// Arguments of `testbed cache`.

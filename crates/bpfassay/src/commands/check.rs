@@ -11,9 +11,10 @@ const STUDY: &str = "load";
 /// # Errors
 /// The errors of `bpfassay run` for a study: see [`super::run::run`].
 pub(crate) async fn check(arguments: cli::CheckArgs, global: &cli::Global) -> CommandOutcome {
-    let cli::CheckArgs { tools, targets, deny, gate, execution, against } = arguments;
+    let cli::CheckArgs { tools, targets, deny, gate, execution, against, packages } = arguments;
     let study = STUDY.to_owned();
     let selection = cli::SelectionArgs { study, tool: tools, targets, deny, gate, ..cli::SelectionArgs::default() };
     let again = cli::AgainChoice::default();
-    super::run::run(cli::RunArgs { selection, execution, against, resume: None, like: None, again }, global).await
+    super::run::run(cli::RunArgs { selection, execution, against, resume: None, like: None, again, packages }, global)
+        .await
 }

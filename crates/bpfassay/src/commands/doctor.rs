@@ -11,9 +11,9 @@ use bpfassay_runner::{
 use bpfassay_testbed::toolchain::HOST_PACKAGES;
 
 use crate::{
-    cli,
+    cli, configuration,
     exit::{CommandOutcome, INFRASTRUCTURE, SUCCESS},
-    host,
+    host, output,
     progress::Display,
     selection::store_options,
 };
@@ -34,6 +34,9 @@ pub(crate) async fn doctor(arguments: cli::Doctor, global: &cli::Global) -> Comm
     }
     let options = StoreOptions { qemu: arguments.qemu.qemu, ..store_options(global) };
     let checks = examine_host(&options).await;
+    for file in configuration::files() {
+        super::print(&format!("ok   configuration file: {}\n", output::path(&file)))?;
+    }
     super::print(&text(&checks))?;
     Ok(if checks.iter().any(|check| check.state == HostState::Bad) { INFRASTRUCTURE } else { SUCCESS })
 }

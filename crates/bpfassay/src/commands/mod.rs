@@ -47,6 +47,7 @@ use crate::{
         Cli, CliCommand, ClusterArgs, ClusterCommand, Generate, GenerateCommand, List, ListCommand, TestbedArgs,
         TestbedCommand,
     },
+    configuration,
     exit::{CommandFailure, CommandOutcome, INFRASTRUCTURE, INTERNAL},
     output, stop,
 };
@@ -55,11 +56,16 @@ use crate::{
 ///
 /// # Errors
 /// - The errors of the command
+/// - A usage failure, if a configuration file cannot be read or is invalid
 /// - An infrastructure failure, if the host has no descriptors or memory left for the asynchronous
 ///   runtime
 /// - An internal failure, if the runtime cannot be started for another reason
 pub(crate) fn perform(cli: Cli) -> CommandOutcome {
-    let Cli { command, global } = cli;
+    let Cli { command, mut global } = cli;
+    if let Some(options) = command.packages() {
+        global.packages = configuration::packages(options.clone())?;
+        global.packages.refresh &= !global.offline;
+    }
     match command {
         CliCommand::Run(arguments) => with_runtime(run::run(arguments, &global)),
         CliCommand::Check(arguments) => with_runtime(check::check(arguments, &global)),

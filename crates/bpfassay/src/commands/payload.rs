@@ -30,7 +30,7 @@ pub(crate) fn payload(arguments: cli::PayloadArgs, global: &cli::Global) -> Comm
     let display = Display::begin(cli::MessageFormat::Human);
     let store = Store::open(&store_options(global))?.with_stages(display.stages());
     match arguments.command {
-        PayloadCommand::Build { arch, output } => {
+        PayloadCommand::Build { arch, output, .. } => {
             let built = prepare(&store, arch, global)?;
             if let Some(directory) = &output {
                 payload::write_files(&built, directory)?;
@@ -43,7 +43,7 @@ pub(crate) fn payload(arguments: cli::PayloadArgs, global: &cli::Global) -> Comm
                 super::print(&format!("programs: {}\n", output::path(&directory)))?;
             }
         }
-        PayloadCommand::Pack { directory, arch } => {
+        PayloadCommand::Pack { directory, arch, .. } => {
             let built = prepare(&store, arch, global)?;
             display.finish();
             for (index, built) in payload::pack(&built, &directory)?.iter().zip(&built) {
@@ -52,7 +52,7 @@ pub(crate) fn payload(arguments: cli::PayloadArgs, global: &cli::Global) -> Comm
             }
             super::print(&format!("assets: {}; use them with --from\n", output::path(&directory)))?;
         }
-        PayloadCommand::Verify { arch } => {
+        PayloadCommand::Verify { arch, .. } => {
             install(&store, global)?;
             let found = payload::verify(&store.apt(), &store.programs, &all_or(arch))?;
             display.finish();

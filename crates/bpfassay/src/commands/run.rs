@@ -282,7 +282,7 @@ fn overlays(arguments: &cli::RunArgs, global: &cli::Global) -> Vec<String> {
     args.extend(arguments.execution.overlays.bundle.as_deref().map(|bundle| ("--bundle", path(bundle))));
     args.extend(arguments.execution.overlays.manifest.as_deref().map(|manifest| ("--manifest", path(manifest))));
     args.extend(arguments.execution.qemu.qemu.map(|source| ("--qemu", source.to_string())));
-    args.extend(global.catalogue.as_deref().map(|catalogue| ("--catalogue", path(catalogue))));
+    args.extend(global.packages.catalogue.as_deref().map(|catalogue| ("--catalogue", path(catalogue))));
     args.extend(global.cache.as_deref().map(|cache| ("--cache", path(cache))));
     let mut args: Vec<String> = args.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect();
     if arguments.execution.overlays.available {

@@ -132,14 +132,13 @@ fn check(study: &str, run_arguments: &[String]) -> Result<cli::RunArgs, CommandF
         wrong(error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned())
     };
     let matches = Cli::command().try_get_matches_from(words).map_err(first_line)?;
-    // The shards have the common options of this command, also when they are continued.
-    let is_named = |argument: &&Arg| matches.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine);
-    let of_every_command = cli::Global::augment_args(clap::Command::new("every"));
-    if let Some(named) = of_every_command.get_arguments().find(is_named) {
+    // The shards have these options of this command, also when they are continued.
+    let of_run = matches.subcommand_matches("run").unwrap_or(&matches);
+    let is_named = |argument: &&Arg| of_run.value_source(argument.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let of_submission = cli::Packages::augment_args(cli::Global::augment_args(clap::Command::new("submission")));
+    if let Some(named) = of_submission.get_arguments().find(is_named) {
         let name = named.get_long().unwrap_or_default();
-        return Err(wrong(format!(
-            "--{name} is an option of every command, which shards have from this one: name it before `--`"
-        )));
+        return Err(wrong(format!("shards have --{name} from this command: name it before `--`")));
     }
     let parsed = Cli::from_arg_matches(&matches).map_err(first_line)?;
     let CliCommand::Run(run) = parsed.command else { return Err(wrong("they name another command".to_owned())) };
@@ -198,7 +197,9 @@ mod tests {
         let CliCommand::Cluster(ClusterArgs { command: ClusterCommand::Submit(arguments) }) = parsed.command else {
             panic!("not a submission")
         };
-        job(&arguments, &parsed.global).unwrap().global_arguments
+        let mut global = parsed.global;
+        global.packages = arguments.packages.clone();
+        job(&arguments, &global).unwrap().global_arguments
     }
 
     #[test]
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_every_command_are_not_for_run_alone() {
+    fn options_of_a_submission_are_not_for_run_alone() {
         let refused = |given: &[&str]| {
             let given: Vec<String> = given.iter().map(|&text| text.to_owned()).collect();
             check("quick", &given).err().map(|failure| failure.report.to_string())
@@ -259,7 +260,7 @@ mod tests {
             (&["--rounds", "2", "--from=x"], "--from"),
         ] {
             let problem = refused(given).unwrap();
-            assert!(problem.contains(&format!("{name} is an option of every command")), "{problem}");
+            assert!(problem.contains(&format!("shards have {name} from this command")), "{problem}");
         }
         assert_eq!(refused(&["--rounds", "2"]), None);
     }

@@ -183,6 +183,33 @@ fn doctor_reports_the_rest_where_the_cache_cannot_be_used() {
 }
 
 #[test]
+fn a_configuration_file_has_the_options_of_packages() {
+    let directory = tempfile::tempdir().unwrap();
+    let below = directory.path().join("a/b");
+    fs::create_dir_all(&below).unwrap();
+    let file = directory.path().join("bpfassay.toml");
+    fs::write(&file, "mirror = \"http://mirror.example/debian\"\narchive = \"snapshots\"\n").unwrap();
+    let doctor = |options: &[&str]| {
+        printed(&bpfassay(&below).args(["doctor", "--offline", "--cache", "cache"]).args(options).output().unwrap())
+    };
+    let archive = format!("archive of snapshots: {} (", directory.path().join("snapshots").display());
+    let by_file = doctor(&[]);
+    for part in [&format!("ok   configuration file: {}", file.display()), "http://mirror.example/debian (", &archive] {
+        assert!(by_file.contains(part), "{part}: {by_file}");
+    }
+    let by_option = doctor(&["--mirror", "http://option.example/debian"]);
+    assert!(by_option.contains("http://option.example/debian (") && by_option.contains(&archive), "{by_option}");
+    fs::write(&file, "miror = \"http://mirror.example/debian\"\n").unwrap();
+    let refused = bpfassay(&below).args(["list", "kernels", "--offline", "--cache", "cache"]).output().unwrap();
+    let printed = printed(&refused);
+    assert_eq!(refused.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("unknown key `miror`") && printed.contains("did you mean `mirror`"), "{printed}");
+    // A command without options of packages reads no configuration.
+    let studies = bpfassay(&below).args(["list", "studies"]).output().unwrap();
+    assert_eq!(studies.status.code(), Some(0));
+}
+
+#[test]
 fn offline_lists_without_package_lists_are_no_good_news() {
     let directory = tempfile::tempdir().unwrap();
     let places = ["--mirror", "http://mirror.example/debian", "--archive", "http://archive.example"];
@@ -190,8 +217,8 @@ fn offline_lists_without_package_lists_are_no_good_news() {
     let output = bpfassay(directory.path()).args(arguments).args(places).output().unwrap();
     let printed = printed(&output);
     for line in [
-        "ok   mirror of Debian: http://mirror.example/debian (--mirror)",
-        "ok   archive of snapshots: http://archive.example (--archive)",
+        "ok   mirror of Debian: http://mirror.example/debian (--mirror or bpfassay.toml)",
+        "ok   archive of snapshots: http://archive.example (--archive or bpfassay.toml)",
     ] {
         assert!(printed.lines().any(|found| found == line), "{line}: {printed}");
     }

@@ -123,7 +123,7 @@ fn wrong_content_is_refused_everywhere_and_nothing_of_it_is_kept() {
             let message = error.to_string();
             let places = [
                 format!("{} (--from): ", place.display()),
-                format!("{} (--mirror): ", mirror.url()),
+                format!("{} (--mirror or bpfassay.toml): ", mirror.url()),
                 format!("the archive {}/archive: ", archive.url()),
             ];
             for words in places.iter().map(String::as_str).chain(["a:amd64=1:2~3", "--archive", "--from", "--newest"]) {

@@ -75,7 +75,7 @@ impl RunMode {
         let mut selection = selection::selection(&arguments.selection, &arguments.execution.overlays, global)?;
         let plan = selection.expand(options)?;
         if let Self::Like(like) = self {
-            if global.newest || global.refresh || selection.sources.local.is_some() {
+            if global.packages.newest || global.packages.refresh || selection.sources.local.is_some() {
                 return Err(other_than_like());
             }
             options.packages.exact = true;
