@@ -98,6 +98,25 @@ pub fn derive_all(mut contents: JournalContents) -> Results {
     derive_ahead(contents, ahead, |_, _, _| ())
 }
 
+/// Says how many runs of `needed` were not done.
+fn not_done(needed: &Plan, runs: &[RunResult]) -> Option<String> {
+    let done: HashSet<&str> = runs.iter().map(|run| run.record.run.as_str()).collect();
+    let planned = needed.runs().count();
+    let missing = needed.runs().filter(|(_, run)| !done.contains(run.spec.id.as_str())).count();
+    (missing > 0).then(|| format!("{missing} of {planned} planned runs were not done"))
+}
+
+/// Says of a shard which `part` of the plan it is.
+fn of_shard(plan: &Plan, part: &Plan) -> Option<String> {
+    let phrase = plan.shard?.phrase();
+    Some(format!(
+        "{phrase} of the study, with {} of its {} boots: the others are measured apart, and `bpfassay cluster merge` makes one of all; gates and \
+         negligible overheads are decided then",
+        part.blocks.len(),
+        plan.blocks.len()
+    ))
+}
+
 /// Derives the results from `contents`, and from `ahead`, which was derived from single entries.
 /// `prepare` receives the plan, the runs, and the number of each run among all records of the
 /// journal.
@@ -121,23 +140,9 @@ fn derive_ahead(
     let sampling = sampling::derive(&part, &of_cell);
     let needed = sampling::needed(&part, &sampling);
     let context = DeriveContext::new(&needed, &provenance, &of_cell, &counts, &coverages);
-    let done: HashSet<&str> = runs.iter().map(|run| run.record.run.as_str()).collect();
-    let planned = needed.runs().count();
-    let missing = needed.runs().filter(|(_, run)| !done.contains(run.spec.id.as_str())).count();
-    drop(done);
-    if missing > 0 {
-        notes.push(format!("{missing} of {planned} planned runs were not done"));
-    }
+    notes.extend(not_done(&needed, &runs));
     notes.extend(reused(&boots));
-    notes.extend(plan.shard.map(|shard| {
-        format!(
-            "{} of the study, with {} of its {} boots: the others are measured apart, and `bpfassay cluster merge` makes one of all; gates and \
-             negligible overheads are decided then",
-            shard.phrase(),
-            part.blocks.len(),
-            plan.blocks.len()
-        )
-    }));
+    notes.extend(of_shard(&plan, &part));
     if let Some(torn) = &contents.torn {
         notes.push(format!("line {} of the journal is torn and was set aside: the run in flight is lost", torn.line));
     }

@@ -54,37 +54,22 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
     node_design::check(study).map_err(|problem| ExpandError::Nodes { study: study.name.clone(), problem })?;
     let mut narrowed = narrow(study, narrowing)?;
     let mut left_out = std::mem::take(&mut narrowed.left_out);
-    if let Some(at_hand) = &available.targets {
-        let (kept, absent): (Vec<_>, Vec<_>) =
-            narrowed.targets.into_iter().partition(|target| at_hand.contains(target));
-        if !absent.is_empty() {
-            let reason = "the testbed has no guest for them".to_owned();
-            left_out.push(LeftOut { what: format!("targets {}", list(&absent)), reason });
-        }
-        narrowed.targets = kept;
-    }
+    left_out.extend(keep_available(&mut narrowed.targets, available));
     let cases = cases(study, &narrowed.targets, available, &mut left_out);
     let configurations: usize =
         cases.iter().map(|(_, cases)| cases.len()).sum::<usize>().saturating_mul(study.file_systems.len());
     if configurations == 0 {
         return Err(nothing_left(study, &left_out));
     }
-    let tools = study.tools.len().saturating_add(study.tool_files.len());
-    let per_round = narrowed.probes.len().saturating_add(tools).saturating_add(usize::from(study.design.control));
-    let beside = study.design.warm_up.runs(narrowed.probes.len()).saturating_add(study.tool_files.len());
-    let per_boot = per_round.saturating_mul(study.design.rounds as usize).saturating_add(beside);
-    let runs = configurations.saturating_mul(per_boot).saturating_mul(narrowed.replicates as usize);
-    if runs > MAX_RUNS {
+    let boots = configurations.saturating_mul(narrowed.replicates as usize);
+    if boots.saturating_mul(runs_per_boot(study, narrowed.probes.len())) > MAX_RUNS {
         return Err(ExpandError::TooLarge { study: study.name.clone(), limit: MAX_RUNS });
     }
 
     left_out.extend(files_left_out(study));
     left_out.extend(tools_left_out(study, &narrowed.targets));
-    let mut study_of_plan = study.clone();
-    study_of_plan.guest.scheduling = Some(study.scheduling());
-    study_of_plan.design.margin = study.margin();
     let mut plan = Plan {
-        study: study_of_plan,
+        study: study.clone(),
         narrowing: narrowing.clone(),
         shard: None,
         digest: String::new(),
@@ -92,6 +77,8 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
         blocks: Vec::new(),
         left_out,
     };
+    plan.study.guest.scheduling = Some(study.scheduling());
+    plan.study.design.margin = study.margin();
     let points = || {
         cases.iter().flat_map(|(target, cases)| {
             cases
@@ -118,12 +105,33 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
         return Err(nothing_left(study, &plan.left_out));
     }
     keep_cells(&mut plan)?;
+    plan.digest = digest(&plan)?;
+    Ok(plan)
+}
+
+/// Keeps the targets that are available, and reports the others.
+fn keep_available(targets: &mut Vec<Target>, available: &Available) -> Option<LeftOut> {
+    let at_hand = available.targets.as_ref()?;
+    let absent: Vec<Target> = targets.extract_if(.., |target| !at_hand.contains(target)).collect();
+    let reason = "the testbed has no guest for them".to_owned();
+    (!absent.is_empty()).then(|| LeftOut { what: format!("targets {}", list(&absent)), reason })
+}
+
+/// Returns how many runs a boot has at least.
+fn runs_per_boot(study: &Study, probes: usize) -> usize {
+    let tools = study.tools.len().saturating_add(study.tool_files.len());
+    let per_round = probes.saturating_add(tools).saturating_add(usize::from(study.design.control));
+    let beside = study.design.warm_up.runs(probes).saturating_add(study.tool_files.len());
+    per_round.saturating_mul(study.design.rounds as usize).saturating_add(beside)
+}
+
+/// Returns the digest of `plan`, if the plan is not too large.
+fn digest(plan: &Plan) -> Result<String, ExpandError> {
     let (digest, bytes) = digest_and_length(&(&plan.study, &plan.cells, &plan.blocks));
     if bytes > MAX_BYTES {
-        return Err(ExpandError::TooLong { study: study.name.clone(), bytes, limit: MAX_BYTES });
+        return Err(ExpandError::TooLong { study: plan.study.name.clone(), bytes, limit: MAX_BYTES });
     }
-    plan.digest = digest;
-    Ok(plan)
+    Ok(digest)
 }
 
 /// Reports the IOR options that say where files are.
@@ -276,6 +284,13 @@ impl NamedCase {
         let place = self.place(target, file_system);
         let id = format!("{place}_{replicate}");
         let tools = tools_for(study, target);
+        let planned = |probe, tool: Option<&Tool>, id: String, round| PlannedRun {
+            spec: RunSpec { id, tool: tool.cloned(), ..self.spec(study, probe) },
+            cell: format!("{place}_{}", under_test(probe, tool)),
+            round,
+            control: false,
+            warm_up: false,
+        };
         let mut runs = self.warm_up(study, probes, &place, &id);
         for round in 1..=study.design.rounds {
             // Shuffling precedes narrowing, so that narrowing keeps the order of the remaining
@@ -290,19 +305,9 @@ impl NamedCase {
             let kept =
                 |(probe, tool, _): &(ProbeConfiguration, Option<&Tool>, bool)| tool.is_some() || probes.contains(probe);
             for (probe, tool, control) in order.into_iter().filter(kept) {
-                let name = under_test(probe, tool);
                 let suffix = if control { "-control" } else { "" };
-                runs.push(PlannedRun {
-                    spec: RunSpec {
-                        id: format!("{id}_r{round}_{name}{suffix}"),
-                        tool: tool.cloned(),
-                        ..self.spec(study, probe)
-                    },
-                    cell: format!("{place}_{name}"),
-                    round,
-                    control,
-                    warm_up: false,
-                });
+                let id = format!("{id}_r{round}_{}{suffix}", under_test(probe, tool));
+                runs.push(PlannedRun { control, ..planned(probe, tool, id, round) });
             }
         }
         if study.design.bpf_stats {
@@ -312,19 +317,9 @@ impl NamedCase {
             let of_probes = probes.iter().filter(|probe| !probe.is_baseline()).map(|&probe| (probe, None));
             let of_tools = tools.iter().map(|tool| (ProbeConfiguration::BASELINE, Some(tool)));
             runs.extend(of_probes.chain(of_tools).map(|(probe, tool)| {
-                let name = under_test(probe, tool);
-                PlannedRun {
-                    spec: RunSpec {
-                        id: format!("{id}_{name}-statistics"),
-                        bpf_stats: true,
-                        tool: tool.cloned(),
-                        ..self.spec(study, probe)
-                    },
-                    cell: format!("{place}_{name}"),
-                    round,
-                    control: false,
-                    warm_up: false,
-                }
+                let mut run = planned(probe, tool, format!("{id}_{}-statistics", under_test(probe, tool)), round);
+                run.spec.bpf_stats = true;
+                run
             }));
         }
         if self.compares_tools {

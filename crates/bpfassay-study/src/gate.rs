@@ -108,19 +108,7 @@ impl Gate {
             section.or("arch", Vec::new(), |archs| archs.distinct("architecture", |field| field.name::<Arch>()));
         let kernels = section.or("kernels", Vec::new(), |kernels| kernels.distinct("kernel", kernel_name));
         let probes = section.or("probes", Vec::new(), |probes| {
-            probes.distinct("probe configuration", |field| {
-                let text = field.text()?;
-                // `fexit+percpu` is another name for `fexit`.
-                let name = text.parse::<ProbeConfiguration>().map_or(text.to_owned(), |probe| probe.to_string());
-                match known.contains(&name) {
-                    true => Ok(name),
-                    false => Err(field.error(format!(
-                        "`{}` is none of the study's probe configurations and tools that a gate can limit: {}",
-                        text.chars().take(64).collect::<String>(),
-                        known.join(", ")
-                    ))),
-                }
-            })
+            probes.distinct("probe configuration", |field| under_test(field, known))
         });
         let names = section.or("workloads", Vec::new(), |names| {
             names.distinct("workload", |field| {
@@ -167,6 +155,21 @@ impl Gate {
              `verified_instructions`, `jited_bytes`, `attach_ms`, `attach = true` or `deny`",
         ))
     }
+}
+
+/// Reads the name of a probe configuration or tool in `known`.
+fn under_test(field: &Field<'_, '_>, known: &[String]) -> Result<String, Reported> {
+    let text = field.text()?;
+    // `fexit+percpu` is another name for `fexit`.
+    let name = text.parse::<ProbeConfiguration>().map_or(text.to_owned(), |probe| probe.to_string());
+    if known.contains(&name) {
+        return Ok(name);
+    }
+    Err(field.error(format!(
+        "`{}` is none of the study's probe configurations and tools that a gate can limit: {}",
+        text.chars().take(64).collect::<String>(),
+        known.join(", ")
+    )))
 }
 
 /// One denied kind of finding, or `all` kinds.

@@ -293,37 +293,10 @@ fn source(field: &Field<'_, '_>, known: &[&'static str], more: &[&str], by_kerne
         return Err(files.error("a bare object has no program that would read files"));
     }
     match kind {
-        "binary" => per_target(&field, &["path", "libraries"], by_kernel, |section, archs, kernels| {
-            let libraries = section.optional("libraries", relative);
-            let path = section.need("path", relative);
-            match archs {
-                [arch] => Ok(Binary { arch: *arch, kernels: kernels.to_vec(), path: path?, libraries: libraries? }),
-                _ => Err(section.error("a program is for one architecture: name it with `arch`")),
-            }
-        })
-        .map(Source::Binary),
-        "debian" => {
-            per_target(&field, &["suite", "package", "with", "program"], by_kernel, |section, archs, kernels| {
-                let from = debian(section);
-                let program = section.need("program", in_the_guest);
-                Ok(Debian { archs: archs.to_vec(), kernels: kernels.to_vec(), from: from?, program: program? })
-            })
-            .map(Source::Debian)
-        }
-        "object" => per_target(&field, &["path", "programs", "set", "rodata"], by_kernel, |section, archs, kernels| {
-            let programs = section.or("programs", Vec::new(), |field| field.distinct("program", function));
-            let contents = contents_keys::read(section);
-            let path = section.need("path", relative);
-            Ok(Object {
-                archs: archs.to_vec(),
-                kernels: kernels.to_vec(),
-                path: path?,
-                bundled: false,
-                programs: programs?,
-                contents: contents?,
-            })
-        })
-        .map(Source::Object),
+        "binary" => per_target(&field, &["path", "libraries"], by_kernel, binary).map(Source::Binary),
+        "debian" => per_target(&field, &["suite", "package", "with", "program"], by_kernel, program_of_debian)
+            .map(Source::Debian),
+        "object" => per_target(&field, &["path", "programs", "set", "rodata"], by_kernel, object).map(Source::Object),
         "guest" => {
             let section = field.table()?;
             section.only(&["program"]);
@@ -336,24 +309,49 @@ fn source(field: &Field<'_, '_>, known: &[&'static str], more: &[&str], by_kerne
             let program = section.need("program", relative);
             Ok(Source::Nix(Nix { attribute: attribute?, program: program?, closures: Vec::new() }))
         }
-        _ => per_target(&field, &["path", "interpreter", "debian"], by_kernel, |section, archs, kernels| {
-            let package = section.optional("debian", |field| {
-                let section = field.table()?;
-                section.only(&["suite", "package", "with"]);
-                debian(&section)
-            });
-            let path = section.need("path", relative);
-            let interpreter = section.need("interpreter", in_the_guest);
-            Ok(Script {
-                archs: archs.to_vec(),
-                kernels: kernels.to_vec(),
-                path: path?,
-                interpreter: interpreter?,
-                debian: package?,
-            })
-        })
-        .map(Source::Script),
+        _ => per_target(&field, &["path", "interpreter", "debian"], by_kernel, script).map(Source::Script),
     }
+}
+
+fn binary(section: &Section<'_, '_>, archs: &[Arch], kernels: &[String]) -> Result<Binary, Reported> {
+    let libraries = section.optional("libraries", relative);
+    let path = section.need("path", relative);
+    match archs {
+        [arch] => Ok(Binary { arch: *arch, kernels: kernels.to_vec(), path: path?, libraries: libraries? }),
+        _ => Err(section.error("a program is for one architecture: name it with `arch`")),
+    }
+}
+
+fn program_of_debian(section: &Section<'_, '_>, archs: &[Arch], kernels: &[String]) -> Result<Debian, Reported> {
+    let from = debian(section);
+    let program = section.need("program", in_the_guest);
+    Ok(Debian { archs: archs.to_vec(), kernels: kernels.to_vec(), from: from?, program: program? })
+}
+
+fn object(section: &Section<'_, '_>, archs: &[Arch], kernels: &[String]) -> Result<Object, Reported> {
+    let programs = section.or("programs", Vec::new(), |field| field.distinct("program", function));
+    let contents = contents_keys::read(section);
+    let path = section.need("path", relative);
+    Ok(Object {
+        archs: archs.to_vec(),
+        kernels: kernels.to_vec(),
+        path: path?,
+        bundled: false,
+        programs: programs?,
+        contents: contents?,
+    })
+}
+
+fn script(section: &Section<'_, '_>, archs: &[Arch], kernels: &[String]) -> Result<Script, Reported> {
+    let debian = section.optional("debian", |field| {
+        let section = field.table()?;
+        section.only(&["suite", "package", "with"]);
+        debian(&section)
+    });
+    let path = section.need("path", relative);
+    let interpreter = section.need("interpreter", in_the_guest);
+    let (archs, kernels) = (archs.to_vec(), kernels.to_vec());
+    Ok(Script { archs, kernels, path: path?, interpreter: interpreter?, debian: debian? })
 }
 
 fn debian(section: &Section<'_, '_>) -> Result<DebianPackage, Reported> {

@@ -32,6 +32,9 @@ const CONSTANT: u64 = 2_000;
 /// compiled programs contain, and so the instructions for lookups and in programs.
 pub(crate) const OF_SEEDS: f64 = 0.0075;
 
+/// A function, and what it does on the path.
+type RoleFunction = (Role, Arc<str>);
+
 /// A boot and the phases of a run in that boot.
 type PhasesOfBoot = (u32, Box<[SlimPhaseCount]>);
 
@@ -257,18 +260,15 @@ impl BootCounts {
         metric: &str,
         model: Option<&Model>,
     ) -> Result<Direct, String> {
-        fn place(run: &RunResult) -> (&str, u32) {
-            (&run.record.block, run.record.round)
-        }
-        let before: BTreeMap<_, &RunResult> = baseline.iter().map(|run| (place(run), *run)).collect();
+        let before: BTreeMap<_, &RunResult> = baseline.iter().map(|run| (round_of(run), *run)).collect();
         let (mut totals, mut elsewhere, mut calls) = (Vec::new(), Vec::new(), 0);
         let mut tools = Vec::new();
-        let mut functions = BTreeMap::<(Role, Arc<str>), f64>::new();
+        let mut functions = BTreeMap::<RoleFunction, f64>::new();
         let (mut misses, mut pricing) = (BTreeMap::new(), Pricing::new(model));
         let mut unresolved = 0.0;
         let mut reason = None;
         for run in others {
-            let pair = before.get(&place(run)).ok_or_else(|| "the round has no run of the baseline".to_owned());
+            let pair = before.get(&round_of(run)).ok_or_else(|| "the round has no run of the baseline".to_owned());
             let pair = pair.and_then(|before| Ok((self.counted(before, metric)?, self.counted(run, metric)?)));
             let (without, with) = match pair {
                 Ok(pair) => pair,
@@ -300,15 +300,7 @@ impl BootCounts {
             return Err(reason.unwrap_or_else(|| "no run was measured".to_owned()));
         }
         let runs = totals.len() as f64;
-        let mut functions: Vec<DirectFunction> = functions
-            .into_iter()
-            .map(|(key, sum)| {
-                let misses = misses.get(&key).map(|sum| MissesPerCall::default().plus(*sum, 1.0 / runs));
-                let (role, function) = key;
-                DirectFunction { function: function.to_string(), role, per_call: sum / runs, misses }
-            })
-            .collect();
-        functions.sort_by(|a, b| b.per_call.total_cmp(&a.per_call));
+        let functions = means(functions, &misses, runs);
         Ok(Direct {
             per_call: summary(&totals)?,
             elsewhere: summary(&elsewhere)?,
@@ -367,4 +359,25 @@ impl BootCounts {
         }
         Ok(counted)
     }
+}
+
+/// Returns the block and the round of `run`, which are those of its baseline.
+fn round_of(run: &RunResult) -> (&str, u32) {
+    (&run.record.block, run.record.round)
+}
+
+/// Divides sums over `runs` into means, the largest first.
+fn means(
+    sums: BTreeMap<RoleFunction, f64>,
+    misses: &BTreeMap<RoleFunction, MissesPerCall>,
+    runs: f64,
+) -> Vec<DirectFunction> {
+    let mean = |(key, sum): (RoleFunction, f64)| {
+        let misses = misses.get(&key).map(|sum| MissesPerCall::default().plus(*sum, 1.0 / runs));
+        let (role, function) = key;
+        DirectFunction { function: function.to_string(), role, per_call: sum / runs, misses }
+    };
+    let mut functions: Vec<DirectFunction> = sums.into_iter().map(mean).collect();
+    functions.sort_by(|a, b| b.per_call.total_cmp(&a.per_call));
+    functions
 }

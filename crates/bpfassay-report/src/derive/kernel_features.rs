@@ -9,7 +9,7 @@ use bpfassay_protocol::{
     message::RunFigures,
     tracer_messages::Attached,
 };
-use bpfassay_study::{ExpectedFeature, Plan, Series, Target};
+use bpfassay_study::{Expectation, ExpectedFeature, Plan, Series, Target};
 
 use super::{bytes, context::DeriveContext};
 use bpfassay_results::{
@@ -161,12 +161,6 @@ fn unknown(reason: &str) -> ConfigurationCell {
 }
 
 fn configuration(result: &CellResult, runs: &[&RunResult]) -> ConfigurationCell {
-    let measured = || {
-        runs.iter().filter_map(|run| match &run.record.outcome {
-            Outcome::Measured(figures) => Some(figures.as_ref()),
-            Outcome::Refused(_) | Outcome::Failed(_) => None,
-        })
-    };
     let refused = |verdict, reason: String| ConfigurationCell {
         verdict,
         counted: Figure::missing(reason.as_str()),
@@ -174,31 +168,7 @@ fn configuration(result: &CellResult, runs: &[&RunResult]) -> ConfigurationCell 
         reason: Some(reason),
     };
     match &result.attach {
-        Attach::Attached { in_spite_of, .. } => {
-            let counted = worst(measured().map(counted));
-            let (verdict, reason) = match (&counted, in_spite_of) {
-                (Figure::NotMeasured(reason), _) => (FeatureVerdict::Miscounts, Some(reason.to_string())),
-                (Figure::Value(counted), _) if !counted.is_exact() => {
-                    let reason = format!(
-                        "of {} calls and {} bytes it counted {:+} calls and {:+} bytes too many or too few",
-                        counted.calls, counted.bytes, counted.call_error, counted.byte_error
-                    );
-                    (FeatureVerdict::Miscounts, Some(reason))
-                }
-                (Figure::Value(_), Some(expectation)) => {
-                    let reason = format!("a refusal was expected: {}", expectation.reason);
-                    (FeatureVerdict::UnexpectedSuccess, Some(reason))
-                }
-                (Figure::Value(_), None) => (FeatureVerdict::Works, None),
-            };
-            let tracers = || measured().filter_map(|figures| figures.tracer.as_ref());
-            // Prefer runs that loaded programs: other runs found them already loaded.
-            let programs = tracers()
-                .find(|attached| attached.load_ns.is_some())
-                .or_else(|| tracers().next())
-                .map_or_else(|| Figure::missing("no run was measured"), |attached| Figure::Value(programs(attached)));
-            ConfigurationCell { verdict, reason, counted, programs }
-        }
+        Attach::Attached { in_spite_of, .. } => attached(runs, in_spite_of.as_ref()),
         Attach::Refused { refusal, expectation, expected } => {
             let mut reason = refusal.message.clone();
             if let Some(line) = &refusal.verifier {
@@ -222,6 +192,39 @@ fn configuration(result: &CellResult, runs: &[&RunResult]) -> ConfigurationCell 
         Attach::Unknown { reason } => unknown(reason),
         Attach::Baseline => unknown("the baseline attaches nothing"),
     }
+}
+
+/// Judges what attached configurations counted. `in_spite_of` is the refusal that was expected.
+fn attached(runs: &[&RunResult], in_spite_of: Option<&Expectation>) -> ConfigurationCell {
+    let measured = || {
+        runs.iter().filter_map(|run| match &run.record.outcome {
+            Outcome::Measured(figures) => Some(figures.as_ref()),
+            Outcome::Refused(_) | Outcome::Failed(_) => None,
+        })
+    };
+    let counted = worst(measured().map(counted));
+    let (verdict, reason) = match (&counted, in_spite_of) {
+        (Figure::NotMeasured(reason), _) => (FeatureVerdict::Miscounts, Some(reason.to_string())),
+        (Figure::Value(counted), _) if !counted.is_exact() => {
+            let reason = format!(
+                "of {} calls and {} bytes it counted {:+} calls and {:+} bytes too many or too few",
+                counted.calls, counted.bytes, counted.call_error, counted.byte_error
+            );
+            (FeatureVerdict::Miscounts, Some(reason))
+        }
+        (Figure::Value(_), Some(expectation)) => {
+            let reason = format!("a refusal was expected: {}", expectation.reason);
+            (FeatureVerdict::UnexpectedSuccess, Some(reason))
+        }
+        (Figure::Value(_), None) => (FeatureVerdict::Works, None),
+    };
+    let tracers = || measured().filter_map(|figures| figures.tracer.as_ref());
+    // Prefer runs that loaded programs: other runs found them already loaded.
+    let programs = tracers()
+        .find(|attached| attached.load_ns.is_some())
+        .or_else(|| tracers().next())
+        .map_or_else(|| Figure::missing("no run was measured"), |attached| Figure::Value(programs(attached)));
+    ConfigurationCell { verdict, reason, counted, programs }
 }
 
 /// Compares reads and writes of one run with the tracer's counts, phase by phase.

@@ -27,7 +27,7 @@ use bpfassay_tool::{
     Readings, Report, Source, Stream, ToolCapture, UnderTest,
     finding::{
         self, Certainty, Compared, Detach, Evidence, FindingResult, FindingStatus, KernelFacts, NotCompared, Start,
-        ValueLimits,
+        Truth, ValueLimits,
     },
     recorded_output::{CapturedPage, CapturedPiece, Dump},
 };
@@ -215,16 +215,23 @@ fn of_run(
         let status = FindingStatus::found(Certainty::Proven, vec![reason]);
         outweigh(&mut findings, FindingResult { kind: finding::Kind::Unreadable, status });
     }
-    let mut beside = AgainstReference::default();
-    if let Some(report) = report {
-        beside.not_compared = finding::not_compared(report, readings.as_ref(), truth.as_ref());
+    let beside = report.map(|report| against_reference(report, readings.as_ref(), truth.as_ref()));
+    (findings, beside.unwrap_or_default())
+}
+
+/// Compares what the tool reported with what happened, as far as both are known.
+fn against_reference(report: &Report, readings: Option<&Readings>, truth: Option<&Truth>) -> AgainstReference {
+    let not_compared = finding::not_compared(report, readings, truth);
+    let (Some(readings), Some(truth)) = (readings, truth) else {
+        return AgainstReference { not_compared, ..AgainstReference::default() };
+    };
+    let moved = finding::moved(report, truth).into_iter();
+    AgainstReference {
+        figures: finding::compared(report, readings, truth),
+        not_compared,
+        moved: moved.map(|(figure, name, bytes)| ((figure, name.map(str::to_owned)), bytes)).collect(),
+        run: None,
     }
-    if let (Some(report), Some(readings), Some(truth)) = (report, &readings, &truth) {
-        beside.figures = finding::compared(report, readings, truth);
-        let moved = finding::moved(report, truth).into_iter();
-        beside.moved = moved.map(|(figure, name, bytes)| ((figure, name.map(str::to_owned)), bytes)).collect();
-    }
-    (findings, beside)
 }
 
 /// Whether the tool itself shows when it is ready. The loader of a bare object does.

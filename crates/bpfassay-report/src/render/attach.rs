@@ -10,7 +10,19 @@ use bpfassay_results::{Attach, CellFailure, CellResult, FailureKind};
 /// Formats the outcome: `attached`, `refused, as expected: attach: errno 524 [1]`. Long texts
 /// become remarks.
 pub(super) fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
-    let mut text = match &cell.attach {
+    let mut parts = vec![outcome(cell, remarks)];
+    parts.extend(failures(cell, remarks));
+    let done = cell.runs.measured.saturating_add(cell.runs.refused).saturating_add(cell.runs.failed);
+    if done > 0 && done < cell.runs.planned {
+        parts.push(format!("{done} of {} runs done", cell.runs.planned));
+    }
+    parts.retain(|part| !part.is_empty());
+    parts.join("; ")
+}
+
+/// Formats the outcome of the runs that did not fail; empty if all failed.
+fn outcome(cell: &CellResult, remarks: &mut Remarks) -> String {
+    match &cell.attach {
         Attach::Baseline if cell.runs.measured > 0 => "baseline".to_owned(),
         Attach::Baseline if cell.failures.is_empty() => "baseline, not run".to_owned(),
         Attach::Baseline => "baseline".to_owned(),
@@ -53,7 +65,11 @@ pub(super) fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
         }
         Attach::Unknown { .. } if cell.failures.is_empty() => "not run".to_owned(),
         Attach::Unknown { .. } => String::new(),
-    };
+    }
+}
+
+/// Formats the kinds of failures, each with the marks of its runs.
+fn failures(cell: &CellResult, remarks: &mut Remarks) -> Vec<String> {
     let mut by_kind = BTreeMap::<FailureKind, Vec<String>>::new();
     for CellFailure { run, failure } in &cell.failures {
         let mark = remarks.mark_failure(&cell.target, run, failure);
@@ -62,17 +78,10 @@ pub(super) fn attach(cell: &CellResult, remarks: &mut Remarks) -> String {
             marks.push(mark);
         }
     }
-    for (kind, marks) in by_kind {
-        let failed = match kind {
-            // The tool caused neither of these.
-            FailureKind::Host | FailureKind::NotTried => format!("not measured: {} {}", kind.name(), marks.join(" ")),
-            _ => format!("FAILED: {} {}", kind.name(), marks.join(" ")),
-        };
-        text = if text.is_empty() { failed } else { format!("{text}; {failed}") };
-    }
-    let done = cell.runs.measured.saturating_add(cell.runs.refused).saturating_add(cell.runs.failed);
-    if done > 0 && done < cell.runs.planned {
-        text = format!("{text}; {done} of {} runs done", cell.runs.planned);
-    }
-    text
+    let formatted = by_kind.into_iter().map(|(kind, marks)| match kind {
+        // The tool caused neither of these.
+        FailureKind::Host | FailureKind::NotTried => format!("not measured: {} {}", kind.name(), marks.join(" ")),
+        _ => format!("FAILED: {} {}", kind.name(), marks.join(" ")),
+    });
+    formatted.collect()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{finished, format::ReportFormat, plain};
 use crate::derive::pairs::accuracy_of;
-use bpfassay_results::{Figure, Outcome, Results, RunMetric};
+use bpfassay_results::{Figure, Outcome, Results, RunMetric, RunResult};
 use bpfassay_study::Model;
 
 const HEAD: [&str; 18] = [
@@ -53,7 +53,8 @@ pub(super) const FORMAT: ReportFormat = ReportFormat {
 pub fn csv(results: &Results) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let model = results.plan.study.model.as_ref();
-    writer.write_record(HEAD.iter().chain(model.map_or(&[][..], |_| &HEAD_OF_MODEL)))?;
+    let head: Vec<&str> = HEAD.iter().chain(model.map_or(&[][..], |_| &HEAD_OF_MODEL)).copied().collect();
+    writer.write_record(&head)?;
     let cells: BTreeMap<&str, _> = results.cells.iter().map(|cell| (cell.cell.as_str(), cell)).collect();
     for run in &results.runs {
         let record = &run.record;
@@ -77,31 +78,9 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
             outcome.to_owned(),
         ];
         let metrics = run.derived.iter().flat_map(|derived| &derived.metrics);
-        let rows: Vec<Vec<String>> = metrics
-            .map(|metric| {
-                let accuracy = accuracy_of(run, &metric.name);
-                let work = metric.work.value();
-                let mut row = vec![
-                    metric.name.to_string(),
-                    metric.direct_cost.as_ref().map(field).unwrap_or_default(),
-                    field(&metric.value),
-                    text_field(&metric.unit),
-                    accuracy.map(|accuracy| field(&accuracy.relative_error_ior_interval)).unwrap_or_default(),
-                    work.map(|work| work.elapsed_ns.to_string()).unwrap_or_default(),
-                    work.map(|work| work.calls.to_string()).unwrap_or_default(),
-                ];
-                row.extend(model.map_or_else(Vec::new, |model| of_model(metric, model)));
-                row
-            })
-            .collect();
+        let mut rows: Vec<Vec<String>> = metrics.map(|metric| of_metric(run, metric, model)).collect();
         if rows.is_empty() {
-            writer.write_record(common.iter().map(String::as_str).chain(vec![
-                "";
-                HEAD.len() - common.len()
-                    + model.map_or(0, |_| {
-                        HEAD_OF_MODEL.len()
-                    })
-            ]))?;
+            rows.push(vec![String::new(); head.len() - common.len()]);
         }
         for row in rows {
             writer.write_record(common.iter().chain(&row))?;
@@ -111,6 +90,23 @@ pub fn csv(results: &Results) -> Result<String, csv::Error> {
     // All written bytes are text.
     let text = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     Ok(finished(text))
+}
+
+/// Returns the fields of a metric of `run`.
+fn of_metric(run: &RunResult, metric: &RunMetric, model: Option<&Model>) -> Vec<String> {
+    let accuracy = accuracy_of(run, &metric.name);
+    let work = metric.work.value();
+    let mut row = vec![
+        metric.name.to_string(),
+        metric.direct_cost.as_ref().map(field).unwrap_or_default(),
+        field(&metric.value),
+        text_field(&metric.unit),
+        accuracy.map(|accuracy| field(&accuracy.relative_error_ior_interval)).unwrap_or_default(),
+        work.map(|work| work.elapsed_ns.to_string()).unwrap_or_default(),
+        work.map(|work| work.calls.to_string()).unwrap_or_default(),
+    ];
+    row.extend(model.map_or_else(Vec::new, |model| of_model(metric, model)));
+    row
 }
 
 /// Returns the misses of a metric's direct cost by `model`, and that cost with the model's prices;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use bpfassay_study::Target;
 
 use super::failure_events::FailureEvents;
-use crate::compare::Comparison;
+use crate::{compare::Comparison, labels::NONE};
 use bpfassay_results::{CellResult, Results, RunFailure};
 
 /// A table with the texts above and below it.
@@ -90,6 +90,11 @@ impl Remarks {
             }
         };
         format!("[{number}]")
+    }
+
+    /// Returns the text for a figure that is missing for `reason`.
+    pub(super) fn missing(&mut self, reason: &str) -> String {
+        format!("{NONE} {}", self.mark(reason.to_owned()))
     }
 
     /// Returns the mark by which a cell of `target` refers to the failure of `run`. Runs that one

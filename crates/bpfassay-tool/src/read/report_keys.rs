@@ -210,27 +210,29 @@ struct Usual {
     only_files: bool,
 }
 
+/// Keys of every figure.
+const FIGURE_KEYS: [&str; 13] = [
+    "value",
+    "where",
+    "operations",
+    "variants",
+    "unit",
+    "scale",
+    "whose",
+    "label",
+    "only_files",
+    "file_systems",
+    "counting",
+    "blank_is_zero",
+    "differs",
+];
+
 fn figure(section: &Section<'_, '_>, usual: &Usual, form: &ReportForm) -> Result<ReportedFigure, Reported> {
     let part_key = match form {
         ReportForm::Maps { .. } => "map",
         _ => "page",
     };
-    section.only(&[
-        part_key,
-        "value",
-        "where",
-        "operations",
-        "variants",
-        "unit",
-        "scale",
-        "whose",
-        "label",
-        "only_files",
-        "file_systems",
-        "counting",
-        "blank_is_zero",
-        "differs",
-    ]);
+    section.only(&[&[part_key], &FIGURE_KEYS[..]].concat());
     let part = part(section, part_key, form);
     // A figure of events can count all of them.
     let value = match form {
@@ -238,34 +240,13 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &ReportForm) -> Result
         ReportForm::Histogram { .. } => section.need("value", |field| count_of(field)),
         _ => section.need("value", |field| group(field, form)),
     };
-    let operations = match (section.get("operations"), &value) {
-        (Some(operations), _) => operations.distinct("operation", Field::name::<Operation>),
-        (None, Ok(value)) => value.parse().map(|operation| vec![operation]).map_err(|_: UnknownName| {
-            section.error(format!(
-                "`operations` is missing, and the value's name is none: operations are {}",
-                Operation::ALL.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ")
-            ))
-        }),
-        (None, Err(reported)) => Err(*reported),
-    };
+    let operations = operations(section, value.as_deref());
     let variants = section.or("variants", Vec::new(), |field| field.distinct("variant", Field::name::<Variant>));
     let variants =
         variants.and_then(|variants| check_variants(section, variants, operations.as_deref().unwrap_or_default()));
     let missing = |key: &str| section.error(format!("key `{key}` is missing here and in `report`"));
     let whose = section.or("whose", usual.whose, |field| field.choice(Whose::NAMES));
-    let label = whose.and_then(|whose| match (section.get("label"), whose) {
-        (Some(field), Whose::System) => Err(field.error("the whole system needs no label: see `whose`")),
-        (Some(field), _) => {
-            let label = name(&field)?;
-            check_label(&label, form).map_err(|message| field.error(message))?;
-            Ok(Some(label))
-        }
-        (None, Whose::System) => Ok(None),
-        (None, _) => {
-            check_label(whose.name(), form).map_err(|message| section.error(message))?;
-            Ok(Some(whose.name().to_owned()))
-        }
-    });
+    let label = whose.and_then(|whose| label(section, whose, form));
     let unit_of = |unit: CountedUnit| match (form, &value) {
         (ReportForm::Events { .. }, Ok(value)) if value.is_empty() && !unit.is_of_lines() => Err(section
             .error(format!("`value` is missing: it names what the call returned, of which {} are known", unit.name()))),
@@ -300,6 +281,38 @@ fn figure(section: &Section<'_, '_>, usual: &Usual, form: &ReportForm) -> Result
         blank_is_zero: blank_is_zero?,
         differs: differs?,
     })
+}
+
+/// Reads the operations that a figure counts. The name of its value can be one.
+fn operations(section: &Section<'_, '_>, value: Result<&str, &Reported>) -> Result<Vec<Operation>, Reported> {
+    match (section.get("operations"), value) {
+        (Some(operations), _) => operations.distinct("operation", Field::name::<Operation>),
+        (None, Ok(value)) => value.parse().map(|operation| vec![operation]).map_err(|_: UnknownName| {
+            section.error(format!(
+                "`operations` is missing, and the value's name is none: operations are {}",
+                Operation::ALL.iter().map(|operation| operation.name()).collect::<Vec<_>>().join(", ")
+            ))
+        }),
+        (None, Err(reported)) => Err(*reported),
+    }
+}
+
+/// Reads the label that names whose activity it is, which is that of `whose` by default. The whole
+/// system has no label.
+fn label(section: &Section<'_, '_>, whose: Whose, form: &ReportForm) -> Result<Option<String>, Reported> {
+    match (section.get("label"), whose) {
+        (Some(field), Whose::System) => Err(field.error("the whole system needs no label: see `whose`")),
+        (Some(field), _) => {
+            let label = name(&field)?;
+            check_label(&label, form).map_err(|message| field.error(message))?;
+            Ok(Some(label))
+        }
+        (None, Whose::System) => Ok(None),
+        (None, _) => {
+            check_label(whose.name(), form).map_err(|message| section.error(message))?;
+            Ok(Some(whose.name().to_owned()))
+        }
+    }
 }
 
 /// Reads a file system type, as in `/proc/filesystems`.

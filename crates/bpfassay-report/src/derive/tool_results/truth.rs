@@ -52,21 +52,9 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
         Some((at_ns, reference)) => (at_ns, &reference.after),
         None => (u64::MAX, after.tracer.as_ref()?),
     };
-    // Entry probes see what calls request, but not what they return.
-    let units = match figures.probe.probe.counts()? {
-        ByteMeaning::Requested => vec![CountedUnit::BytesRequested],
-        ByteMeaning::Returned => {
-            CountedUnit::ALL.into_iter().filter(|&unit| unit != CountedUnit::BytesRequested).collect()
-        }
-    };
+    let units = units_of(figures.probe.probe.counts()?);
     let counts = |row: &CounterRow| !report.excludes_itself || row.cgroup != seen.cgroup;
-    // A tool can count what the agent, kernel threads and the tool itself do, or leave it out. The
-    // same holds for what its file declares as left out.
-    let is_others = |row: &CounterRow| {
-        let path = row.path.as_deref();
-        let is_left_out = path.is_some_and(|path| report.leaves_out.iter().any(|place| is_below(path, place)));
-        row.cgroup == ROOT || row.cgroup == seen.cgroup || is_left_out || is_of_agent(row)
-    };
+    let is_others = |row: &CounterRow| may_leave_out(report, seen, row);
     let between = |start, end, counts: &dyn Fn(&CounterRow) -> bool| shares(start, end, figures, cgroups, counts);
     let mut optional = between(start, end, &|row| counts(row) && is_others(row));
     let is_copy = |row: &CounterRow| {
@@ -85,9 +73,7 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
         let (before, after) = (phase.interval.before.tracer.as_ref()?, phase.interval.after.tracer.as_ref()?);
         Some((name_of(phase), between(before, after, &counts)))
     });
-    let phases = phases.collect();
-    let threads = figures.phases.iter().flat_map(|phase| phase.tasks.iter().flatten());
-    let threads: BTreeSet<&Task> = threads.collect();
+    let threads: BTreeSet<&Task> = figures.phases.iter().flat_map(|phase| phase.tasks.iter().flatten()).collect();
     let threads = threads.into_iter().map(ProcessNames::from).collect();
     // Agents of running systems report where the cgroups are, and agents of guests do not.
     let is_shared = !seen.cgroups.is_empty();
@@ -98,12 +84,31 @@ pub(super) fn of(report: &Report, seen: &ToolFigures, figures: &RunFigures, cgro
         optional,
         copies,
         earlier,
-        phases,
+        phases: phases.collect(),
         threads,
         is_whole_system,
         is_shared,
         units,
     })
+}
+
+/// Returns the units that a probe counts: at entry, it sees what calls request, but not what they
+/// return.
+fn units_of(meaning: ByteMeaning) -> Vec<CountedUnit> {
+    match meaning {
+        ByteMeaning::Requested => vec![CountedUnit::BytesRequested],
+        ByteMeaning::Returned => {
+            CountedUnit::ALL.into_iter().filter(|&unit| unit != CountedUnit::BytesRequested).collect()
+        }
+    }
+}
+
+/// Whether a tool can count `row` or leave it out: what the agent, kernel threads and the tool
+/// itself do, and what its file declares as left out.
+fn may_leave_out(report: &Report, seen: &ToolFigures, row: &CounterRow) -> bool {
+    let path = row.path.as_deref();
+    let is_left_out = path.is_some_and(|path| report.leaves_out.iter().any(|place| is_below(path, place)));
+    row.cgroup == ROOT || row.cgroup == seen.cgroup || is_left_out || is_of_agent(row)
 }
 
 /// Returns the names of cgroups and processes of which the reference tracer had counted nothing

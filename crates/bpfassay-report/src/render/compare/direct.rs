@@ -51,8 +51,7 @@ pub(super) fn tables(comparison: &Comparison, whole: bool) -> Vec<TextTable> {
             functions.extend(by_function(direct).map(|row| [start(cell, &metric.metric), row].concat()));
         }
     }
-    let mut all = comparison.cells.iter().flat_map(|cell| &cell.metrics);
-    if !all.any(|metric| metric.direct.is_some()) {
+    if rows.is_empty() && counts == [0; 4] {
         return Vec::new();
     }
     let [higher, lower, alike, inconclusive] = counts;

@@ -31,7 +31,7 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
                 }
                 None => {
                     let reason = why_not(first.get(cell.cell.as_str()).copied(), phase);
-                    row.push(format!("{NONE} {}", remarks.mark(reason)));
+                    row.push(remarks.missing(&reason));
                     row.extend(["-"; 4].map(str::to_owned));
                 }
             }
@@ -56,7 +56,7 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
 
 fn figures(cell: &CellResult, calls: &CellMetric, phase: &CellMetric, remarks: &mut Remarks) -> Vec<String> {
     let mut shown = |text: Option<String>, reason: Option<&str>| {
-        text.unwrap_or_else(|| format!("{NONE} {}", remarks.mark(reason.unwrap_or_default().to_owned())))
+        text.unwrap_or_else(|| remarks.missing(reason.unwrap_or_default()))
     };
     let is_baseline = cell.is_baseline();
     let (of_calls, of_phase) = (calls.compared(is_baseline), phase.compared(is_baseline));

@@ -14,7 +14,7 @@ use crate::{
         table::{CellNames, Remarks, TextTable},
     },
 };
-use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Figure, Results, Unit};
+use bpfassay_results::{CellAccuracy, CellMetric, CellResult, Figure, Pooled, Results, Unit};
 
 pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
@@ -69,7 +69,7 @@ fn figures(
     let nothing = cell.runs.measured == 0;
     let mut shown = |text: Option<String>, reason: Option<&str>| match (text, reason) {
         (Some(text), _) => text,
-        (None, Some(reason)) if !nothing => format!("{NONE} {}", remarks.mark(reason.to_owned())),
+        (None, Some(reason)) if !nothing => remarks.missing(reason),
         (None, _) => NONE.to_owned(),
     };
     let is_baseline = cell.is_baseline();
@@ -82,22 +82,7 @@ fn figures(
     // IOR reports bandwidths.
     let not_reported = cell.counts.is_none() || metric.operation.is_none();
     let not_of_the_baseline = |text: String| if not_reported && !nothing { "-".to_owned() } else { text };
-    // Other workloads that report bytes have the byte errors in one of their rows.
-    let bytes = accuracy.map(|accuracy| &accuracy.byte_error);
-    let counted = bytes.and_then(labels::byte_error);
-    let no_bytes = cell.counts.is_none() || (metric.operation.is_none() && counted.is_none());
-    let has_bytes = counted.is_some();
-    let mut byte_error = shown(counted, bytes.and_then(Figure::reason).filter(|_| !no_bytes));
-    if no_bytes && !nothing {
-        byte_error = "-".to_owned();
-    }
-    let calls = accuracy.and_then(|accuracy| labels::byte_error(&accuracy.call_error));
-    if let Some(calls) = calls.filter(|calls| calls != "0") {
-        byte_error.push_str(&format!(", calls {calls}"));
-    }
-    if cell.counts == Some(ByteMeaning::Requested) && has_bytes {
-        byte_error.push_str(" requested");
-    }
+    let byte_error = byte_error(cell, metric, accuracy, &mut shown);
     let error = |pick: fn(&CellAccuracy) -> &Figure<Summary>| {
         let figure = accuracy.map(pick);
         (figure.and_then(labels::relative_error), figure.and_then(Figure::reason).filter(|_| !not_reported))
@@ -122,6 +107,32 @@ fn figures(
         row.push(not_of_the_baseline(shown(instantaneous, why_not)));
     }
     row
+}
+
+/// Formats the byte error. `shown` formats a figure, or why there is none.
+fn byte_error(
+    cell: &CellResult,
+    metric: &CellMetric,
+    accuracy: Option<&CellAccuracy>,
+    shown: &mut dyn FnMut(Option<String>, Option<&str>) -> String,
+) -> String {
+    // Other workloads that report bytes have the byte errors in one of their rows.
+    let bytes = accuracy.map(|accuracy| &accuracy.byte_error);
+    let counted = bytes.and_then(labels::byte_error);
+    let no_bytes = cell.counts.is_none() || (metric.operation.is_none() && counted.is_none());
+    let has_bytes = counted.is_some();
+    let mut text = shown(counted, bytes.and_then(Figure::reason).filter(|_| !no_bytes));
+    if no_bytes && cell.runs.measured > 0 {
+        text = "-".to_owned();
+    }
+    let calls = accuracy.and_then(|accuracy| labels::byte_error(&accuracy.call_error));
+    if let Some(calls) = calls.filter(|calls| calls != "0") {
+        text.push_str(&format!(", calls {calls}"));
+    }
+    if cell.counts == Some(ByteMeaning::Requested) && has_bytes {
+        text.push_str(" requested");
+    }
+    text
 }
 
 fn legend(results: &Results, sampled: bool) -> Vec<String> {
@@ -178,19 +189,26 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
     } else if overheads().any(|overhead| overhead.unit == Unit::Boots) {
         legend.push("n counts boots.".to_owned());
     }
-    if overheads().any(|overhead| overhead.pooled.is_some()) {
-        let has_layout = |metric: &CellMetric| {
-            let pooled = metric.overhead.value().and_then(|overhead| overhead.pooled);
-            pooled.is_some_and(|pooled| pooled.layout > 0.0)
-        };
-        let metrics = results.cells.iter().flat_map(CellResult::whole).map(|(metric, _)| metric);
-        let layouts = layouts(metrics.filter(|metric| has_layout(metric)).map(|metric| &*metric.name));
-        let shares = overheads().any(|overhead| overhead.pooled.is_some_and(|pooled| pooled.cells > 1));
-        let variance = shares.then(|| "the variance of all rows of the same metric (moderated t)".to_owned());
-        let layout = layouts.map(|layouts| format!("the declared layout term: {layouts}"));
-        let parts: Vec<String> = variance.into_iter().chain(layout).collect();
-        legend.push(format!("~: the interval has more in it than its own spread: {}.", parts.join(", and ")));
+    let pooled: Vec<Pooled> = overheads().filter_map(|overhead| overhead.pooled).collect();
+    if !pooled.is_empty() {
+        let added = added_to_intervals(results, &pooled);
+        legend.push(format!("~: the interval has more in it than its own spread: {added}."));
     }
     legend.extend(labels::why_no_intervals(overheads()));
     legend
+}
+
+/// Names what the intervals of `pooled` have in them beside their own spread.
+fn added_to_intervals(results: &Results, pooled: &[Pooled]) -> String {
+    let has_layout = |metric: &CellMetric| {
+        let pooled = metric.overhead.value().and_then(|overhead| overhead.pooled);
+        pooled.is_some_and(|pooled| pooled.layout > 0.0)
+    };
+    let metrics = results.cells.iter().flat_map(CellResult::whole).map(|(metric, _)| metric);
+    let layouts = layouts(metrics.filter(|metric| has_layout(metric)).map(|metric| &*metric.name));
+    let shares = pooled.iter().any(|pooled| pooled.cells > 1);
+    let variance = shares.then(|| "the variance of all rows of the same metric (moderated t)".to_owned());
+    let layout = layouts.map(|layouts| format!("the declared layout term: {layouts}"));
+    let parts: Vec<String> = variance.into_iter().chain(layout).collect();
+    parts.join(", and ")
 }

@@ -7,18 +7,35 @@ use crate::{
     labels::{self, NONE},
     render::table::{CellNames, Remarks, TextTable, target_list},
 };
-use bpfassay_results::{Basis, Results, Unit};
+use bpfassay_results::{Basis, Cost, Results, Unit};
 
-/// The meaning of an interval's mark.
-pub(super) const POOLED: &str = "~: the interval is made as those of overheads are, from shares of the baseline's instructions: it has the same in it.";
-/// Explains the text for an open cost.
-pub(super) fn open() -> String {
-    format!(
-        "{}: the interval holds 0 and reaches further than {} instructions to either side; results.json has it. More rounds or boots narrow it.",
-        labels::NOT_KNOWN,
-        labels::OPEN_COST
-    )
+/// What a table shows of costs that its legend explains.
+#[derive(Default)]
+pub(super) struct CostNotes {
+    is_open: bool,
+    is_pooled: bool,
 }
+
+impl CostNotes {
+    /// Formats `cost` for a cell of the table.
+    pub(super) fn shown(&mut self, cost: &Cost) -> String {
+        self.is_open |= !labels::is_known(cost);
+        self.is_pooled |= cost.pooled.is_some();
+        labels::cost(cost)
+    }
+
+    /// Explains what is shown: the text for an open cost, and an interval's mark.
+    pub(super) fn legend(&self) -> impl Iterator<Item = String> {
+        let open = format!(
+            "{}: the interval holds 0 and reaches further than {} instructions to either side; results.json has it. More rounds or boots narrow it.",
+            labels::NOT_KNOWN,
+            labels::OPEN_COST
+        );
+        let pooled = "~: the interval is made as those of overheads are, from shares of the baseline's instructions: it has the same in it.";
+        self.is_open.then_some(open).into_iter().chain(self.is_pooled.then(|| pooled.to_owned()))
+    }
+}
+
 /// Explains what `n` counts.
 pub(super) const OF_ROUNDS: &str = "n counts rounds within one boot: the interval holds within this boot and does not cover the spread between boots; \
     limits need two boots or more.";
@@ -31,7 +48,7 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
     let (mut rows, mut elapsed) = (Vec::new(), Vec::new());
-    let (mut of_rounds, mut is_pooled, mut is_open) = (false, false, false);
+    let (mut of_rounds, mut notes) = (false, CostNotes::default());
     for cell in results.cells.iter().filter(|cell| cell.runs.measured > 0) {
         // The operations of bandwidths are calls, and other metrics have none.
         for (index, metric) in cell.metrics.iter().filter(|metric| metric.operation.is_some()).enumerate() {
@@ -40,13 +57,8 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
             let mut row = cell_names.row(cell, index == 0);
             row.push(metric.name.to_string());
             let Some(cost) = figure.value() else {
-                let reason = figure.reason().unwrap_or_default().to_owned();
-                row.extend([
-                    "-".to_owned(),
-                    format!("{NONE} {}", remarks.mark(reason)),
-                    NONE.to_owned(),
-                    "-".to_owned(),
-                ]);
+                let missing = remarks.missing(figure.reason().unwrap_or_default());
+                row.extend(["-".to_owned(), missing, NONE.to_owned(), "-".to_owned()]);
                 rows.push(row);
                 continue;
             };
@@ -54,12 +66,10 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
                 elapsed.push(&cell.target);
             }
             of_rounds |= cost.unit == Unit::Rounds;
-            is_pooled |= cost.pooled.is_some();
-            is_open |= !labels::is_known(cost);
             let prefix = if is_baseline { "A/A " } else { "" };
             row.extend([
                 cost.calls.to_string(),
-                format!("{prefix}{}", labels::cost(cost)),
+                format!("{prefix}{}", notes.shown(cost)),
                 if labels::is_known(cost) { labels::number(cost.per_mib.value) } else { labels::NOT_KNOWN.to_owned() },
                 cost.per_call.n.to_string(),
             ]);
@@ -75,12 +85,7 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
             .to_owned(),
         "A/A: the same for the second baseline run, the noise floor.".to_owned(),
     ];
-    if is_open {
-        legend.push(open());
-    }
-    if is_pooled {
-        legend.push(POOLED.to_owned());
-    }
+    legend.extend(notes.legend());
     if !elapsed.is_empty() {
         legend.push(format!(
             "{}: time in which the guest waits is in the figures, because the kernel does not report it.",

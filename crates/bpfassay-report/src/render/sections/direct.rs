@@ -2,16 +2,17 @@
 //! The table of direct costs: what each probe configuration adds to each call on its own path, by
 //! role.
 
+use super::cost::CostNotes;
 use crate::{
     labels::{self, NONE},
     render::table::{CellNames, Remarks, TextTable},
 };
-use bpfassay_results::{Figure, Results, Role, plain};
+use bpfassay_results::{Direct, Figure, Results, Role, plain};
 
 pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
     let mut remarks = Remarks::default();
-    let (mut rows, mut unresolved, mut is_pooled, mut is_open) = (Vec::new(), 0.0_f64, false, false);
+    let (mut rows, mut unresolved, mut notes) = (Vec::new(), 0.0_f64, CostNotes::default());
     let (has_tool, is_unknown) = of_tools(results);
     for cell in &results.cells {
         let counted = cell.metrics.iter().filter_map(|metric| Some((metric, metric.direct.as_ref()?)));
@@ -21,26 +22,14 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
             match direct {
                 Figure::Value(direct) => {
                     unresolved = unresolved.max(direct.unresolved);
-                    row.push(labels::direct(direct));
-                    row.extend(Role::ALL.map(|role| format!("{:.1}", direct.of(role))));
-                    row.push(format!("{:+.1}", direct.elsewhere.mean));
-                    if has_tool {
-                        row.push(match &direct.tool {
-                            Some(Figure::Value(tool)) => format!("{:.1}", tool.mean),
-                            Some(Figure::NotMeasured(_)) | None => NONE.to_owned(),
-                        });
-                    }
+                    row.extend(figures(direct, has_tool));
                     row.push(match &metric.cost {
-                        Figure::Value(cost) => {
-                            is_pooled |= cost.pooled.is_some();
-                            is_open |= !labels::is_known(cost);
-                            labels::cost(cost)
-                        }
-                        Figure::NotMeasured(reason) => format!("{NONE} {}", remarks.mark(reason.to_string())),
+                        Figure::Value(cost) => notes.shown(cost),
+                        Figure::NotMeasured(reason) => remarks.missing(reason),
                     });
                 }
                 Figure::NotMeasured(reason) => {
-                    row.push(format!("{NONE} {}", remarks.mark(reason.to_string())));
+                    row.push(remarks.missing(reason));
                     row.extend(vec![NONE.to_owned(); Role::ALL.len() + 2 + usize::from(has_tool)]);
                 }
             }
@@ -71,12 +60,7 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
             plain::line(&reason)
         ));
     }
-    if is_open {
-        legend.push(super::cost::open());
-    }
-    if is_pooled {
-        legend.push(super::cost::POOLED.to_owned());
-    }
+    legend.extend(notes.legend());
     if unresolved >= 0.05 {
         legend.push(format!(
             "Up to {unresolved:.1} instructions per call are at addresses that no function has, in none of these columns but elsewhere: \
@@ -89,6 +73,18 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
     let columns = cell_names.columns(&columns);
     let title = format!("direct cost in instructions per call, study {}", results.plan.title());
     Some(TextTable { rows, remarks: remarks.0, legend, ..TextTable::new(title, columns) })
+}
+
+/// Formats the direct cost, its parts, and what was executed elsewhere, also by the tool.
+fn figures(direct: &Direct, has_tool: bool) -> Vec<String> {
+    let mut row = vec![labels::direct(direct)];
+    row.extend(Role::ALL.map(|role| format!("{:.1}", direct.of(role))));
+    row.push(format!("{:+.1}", direct.elsewhere.mean));
+    if has_tool {
+        let tool = direct.tool.as_ref().and_then(Figure::value);
+        row.push(tool.map_or_else(|| NONE.to_owned(), |tool| format!("{:.1}", tool.mean)));
+    }
+    row
 }
 
 /// Returns whether tools' processes executed anything in user space during the phases, and why that

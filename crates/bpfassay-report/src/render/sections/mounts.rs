@@ -68,7 +68,7 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
 fn number(figure: &Figure<u64>, remarks: &mut Remarks) -> String {
     match figure {
         Figure::Value(value) => value.to_string(),
-        Figure::NotMeasured(reason) => format!("{NONE} {}", remarks.mark(reason.to_string())),
+        Figure::NotMeasured(reason) => remarks.missing(reason),
     }
 }
 
@@ -77,8 +77,6 @@ fn counted(figure: &ByteFigure, remarks: &mut Remarks) -> String {
     match (&figure.error, &figure.call_error) {
         (Figure::Value(0), Figure::Value(0)) => "exact".to_owned(),
         (Figure::Value(bytes), Figure::Value(calls)) => format!("{bytes:+} bytes, {calls:+} calls"),
-        (Figure::NotMeasured(reason), _) | (_, Figure::NotMeasured(reason)) => {
-            format!("{NONE} {}", remarks.mark(reason.to_string()))
-        }
+        (Figure::NotMeasured(reason), _) | (_, Figure::NotMeasured(reason)) => remarks.missing(reason),
     }
 }

@@ -117,7 +117,7 @@ fn totals(figure: &Figure<Totals>, remarks: &mut Remarks) -> [String; 2] {
     match figure {
         Figure::Value(totals) => [totals.calls.to_string(), totals.bytes.to_string()],
         Figure::NotMeasured(reason) => {
-            let mark = format!("{NONE} {}", remarks.mark(reason.to_string()));
+            let mark = remarks.missing(reason);
             [mark.clone(), mark]
         }
     }
@@ -141,7 +141,7 @@ fn error(runs: &[&RunDerived], operation: Operation, remarks: &mut Remarks) -> S
     for figure in runs.iter().flat_map(|run| &run.bytes).filter(|figure| figure.operation == operation) {
         match &figure.error {
             Figure::Value(error) => errors.push(*error),
-            Figure::NotMeasured(reason) => return format!("{NONE} {}", remarks.mark(reason.to_string())),
+            Figure::NotMeasured(reason) => return remarks.missing(reason),
         }
     }
     errors_shown(errors.iter().min().copied().map(i128::from), errors.iter().max().copied().map(i128::from))
@@ -174,7 +174,7 @@ fn lost(runs: &[&RunDerived], is_it: impl Fn(&NodeFigures) -> bool, remarks: &mu
                 add(&mut sum.lru_evictions, losses.lru_evictions);
                 add(&mut sum.ring_buffer_drops, losses.ring_buffer_drops);
             }
-            Figure::NotMeasured(reason) => return format!("{NONE} {}", remarks.mark(reason.to_string())),
+            Figure::NotMeasured(reason) => return remarks.missing(reason),
         }
     }
     // The byte error in the same row shows whether calls of the workload were skipped.

@@ -36,53 +36,42 @@ struct EventCounts {
     not_measured: u64,
 }
 
+impl EventCounts {
+    /// Whether every phase has a reading, and none has a call.
+    fn is_nothing(&self) -> bool {
+        self.not_measured == 0 && self.counted.iter().all(|calls| *calls == 0)
+    }
+
+    /// Formats the figures of a row.
+    fn figures(&self) -> [String; 5] {
+        let calls = match self.counted.is_empty() {
+            _ if self.is_nothing() => NOT_SEEN.to_owned(),
+            true => NONE.to_owned(),
+            false => range(self.counted.iter().copied()),
+        };
+        let reported: Option<Vec<u64>> = self.reported.iter().copied().collect();
+        let reported = reported.map_or_else(|| "-".to_owned(), |reported| range(reported.into_iter()));
+        let time = match self.calls {
+            0 => "-".to_owned(),
+            _ if self.time_ns == 0 => "-".to_owned(),
+            calls => number(self.time_ns as f64 / calls as f64),
+        };
+        [self.runs.to_string(), calls, reported, difference(&self.differences), time]
+    }
+}
+
 /// Creates the table, if program sets were attached.
 pub(super) fn table(results: &Results) -> Option<TextTable> {
-    let mut places: Vec<(EventPlace<'_>, BTreeMap<ProgramEvent, EventCounts>)> = Vec::new();
-    if !results.cells.iter().any(|cell| cell.probe.sets != ProgramSets::NONE) {
-        return None;
-    }
-    let runs = by_cell(&results.runs);
-    let mut known: HashMap<EventPlace<'_>, usize> = HashMap::new();
-    for cell in results.cells.iter().filter(|cell| cell.probe.sets != ProgramSets::NONE) {
-        let place: EventPlace<'_> = (&cell.target, &cell.case, &cell.file_system);
-        let index = *known.entry(place).or_insert_with(|| {
-            places.push((place, BTreeMap::new()));
-            places.len() - 1
-        });
-        for run in runs.get(cell.cell.as_str()).into_iter().flatten() {
-            add(&mut places[index].1, run);
-        }
-    }
     let mut rows = Vec::new();
     let mut warnings = Vec::new();
-    for ((target, case, file_system), events) in places {
+    for ((target, case, file_system), events) in counts_by_place(results) {
         for (event, seen) in events {
-            let calls = match seen.counted.iter().max() {
-                Some(0) | None if seen.not_measured == 0 => {
-                    warnings.push(format!("{target}, {case}, {file_system}: the set {} saw no {event}", event.set()));
-                    NOT_SEEN.to_owned()
-                }
-                None => NONE.to_owned(),
-                Some(_) => range(seen.counted.iter().copied()),
-            };
-            let reported: Option<Vec<u64>> = seen.reported.iter().copied().collect();
-            rows.push(vec![
-                target.to_string(),
-                case.to_owned(),
-                file_system.to_owned(),
-                event.set().to_string(),
-                event.to_string(),
-                seen.runs.to_string(),
-                calls,
-                reported.map_or_else(|| "-".to_owned(), |reported| range(reported.into_iter())),
-                difference(&seen.differences),
-                match seen.calls {
-                    0 => "-".to_owned(),
-                    _ if seen.time_ns == 0 => "-".to_owned(),
-                    calls => number(seen.time_ns as f64 / calls as f64),
-                },
-            ]);
+            if seen.is_nothing() {
+                warnings.push(format!("{target}, {case}, {file_system}: the set {} saw no {event}", event.set()));
+            }
+            let place = [target.to_string(), case.to_owned(), file_system.to_owned()];
+            let event = [event.set().to_string(), event.to_string()];
+            rows.push([&place[..], &event, &seen.figures()].concat());
         }
     }
     let columns = [
@@ -108,6 +97,24 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
         ],
         ..TextTable::new("what program sets saw of the workload", columns)
     })
+}
+
+/// Counts the events of each place with program sets, in the order of the cells.
+fn counts_by_place(results: &Results) -> Vec<(EventPlace<'_>, BTreeMap<ProgramEvent, EventCounts>)> {
+    let mut places: Vec<(EventPlace<'_>, BTreeMap<ProgramEvent, EventCounts>)> = Vec::new();
+    let runs = by_cell(&results.runs);
+    let mut known: HashMap<EventPlace<'_>, usize> = HashMap::new();
+    for cell in results.cells.iter().filter(|cell| cell.probe.sets != ProgramSets::NONE) {
+        let place: EventPlace<'_> = (&cell.target, &cell.case, &cell.file_system);
+        let index = *known.entry(place).or_insert_with(|| {
+            places.push((place, BTreeMap::new()));
+            places.len() - 1
+        });
+        for run in runs.get(cell.cell.as_str()).into_iter().flatten() {
+            add(&mut places[index].1, run);
+        }
+    }
+    places
 }
 
 fn add(events: &mut BTreeMap<ProgramEvent, EventCounts>, run: &RunResult) {

@@ -25,7 +25,7 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
             let runs = cell.run_times.iter().fold(0u64, |sum, time| sum.saturating_add(time.runs));
             let per_event = match &all.per_event_ns {
                 Figure::Value(value) => labels::number(*value),
-                Figure::NotMeasured(reason) => format!("{NONE} {}", remarks.mark(reason.to_string())),
+                Figure::NotMeasured(reason) => remarks.missing(reason),
             };
             let [all_programs, none] = ["all".to_owned(), "-".to_owned()];
             figures.push([all_programs, runs.to_string(), none, all.events.to_string(), per_event]);
