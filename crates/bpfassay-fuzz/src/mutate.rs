@@ -93,13 +93,8 @@ fn mutate(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Generator) {
         3 => drop(bytes.splice(at..at, one_of(&TOKENS, random).iter().copied())),
         4 => drop(bytes.splice(number(bytes, at), one_of(&NUMBERS, random).iter().copied())),
         5 => {
-            let value = BINARY[random.index(BINARY.len())].to_le_bytes();
-            let size = [1, 2, 4, 8][random.index(4)];
-            let mut value = value[..size].to_vec();
-            if random.index(2) == 0 {
-                value.reverse();
-            }
-            let end = bytes.len().min(at + size);
+            let value = binary(random);
+            let end = bytes.len().min(at + value.len());
             bytes.splice(at..end, value);
         }
         6 => {
@@ -138,6 +133,16 @@ fn mutate(bytes: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Generator) {
             bytes.splice(at..at, many);
         }
     }
+}
+
+/// Draws a binary number of any size and byte order.
+fn binary(random: &mut Generator) -> Vec<u8> {
+    let value = BINARY[random.index(BINARY.len())].to_le_bytes();
+    let mut value = value[..[1, 2, 4, 8][random.index(4)]].to_vec();
+    if random.index(2) == 0 {
+        value.reverse();
+    }
+    value
 }
 
 /// Draws a length, mostly a short one.

@@ -66,8 +66,7 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
         return Err(ExpandError::TooLarge { study: study.name.clone(), limit: MAX_RUNS });
     }
 
-    left_out.extend(files_left_out(study));
-    left_out.extend(tools_left_out(study, &narrowed.targets));
+    left_out.extend(files_left_out(study).chain(tools_left_out(study, &narrowed.targets)));
     let mut plan = Plan {
         study: study.clone(),
         narrowing: narrowing.clone(),
@@ -87,12 +86,10 @@ pub fn expand(study: &Study, narrowing: &Narrowing, available: &Available) -> Re
         })
     };
     for (target, case, file_system) in points() {
-        for &probe in &narrowed.probes {
-            plan.cells.push(case.cell(target, file_system, probe, None));
-        }
-        for tool in tools_for(study, target) {
-            plan.cells.push(case.cell(target, file_system, ProbeConfiguration::BASELINE, Some(&tool)));
-        }
+        let cell = |probe, tool| case.cell(target, file_system, probe, tool);
+        plan.cells.extend(narrowed.probes.iter().map(|&probe| cell(probe, None)));
+        let tools = tools_for(study, target);
+        plan.cells.extend(tools.iter().map(|tool| cell(ProbeConfiguration::BASELINE, Some(tool))));
     }
     for replicate in 1..=narrowed.replicates {
         for (target, case, file_system) in points() {

@@ -114,33 +114,45 @@ impl Study {
     }
 }
 
+/// Keys of a study.
+const KEYS: [&str; 18] = [
+    "schema",
+    "name",
+    "description",
+    "targets",
+    "probes",
+    "tools",
+    "file_systems",
+    "mounts",
+    "workloads",
+    "tracer",
+    "design",
+    "clock",
+    "model",
+    "guest",
+    "deadlines",
+    "expected",
+    "expected_features",
+    "gates",
+];
+
 fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported> {
-    root.only(&[
-        "schema",
-        "name",
-        "description",
-        "targets",
-        "probes",
-        "tools",
-        "file_systems",
-        "mounts",
-        "workloads",
-        "tracer",
-        "design",
-        "clock",
-        "model",
-        "guest",
-        "deadlines",
-        "expected",
-        "expected_features",
-        "gates",
-    ]);
+    root.only(&KEYS);
     // The keys of another schema can have other meanings.
     root.need("schema", |schema| match schema.number(1..=u32::MAX)? {
         STUDY_SCHEMA => Ok(()),
         _ => Err(schema
             .error(format!("this program reads schema {STUDY_SCHEMA}: use the version that the study was made for"))),
     })?;
+    let study = contents(root, scripts)?;
+    match (node_design::check(&study), root.get("guest")) {
+        (Err(problem), Some(guest)) => Err(guest.error(problem)),
+        _ => Ok(study),
+    }
+}
+
+/// Reads all keys but the schema.
+fn contents(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported> {
     let name = root.need("name", Field::short_name);
     let description = root.need("description", |field| Ok(field.text()?.trim().to_owned()));
     let targets = root.need("targets", targets);
@@ -152,20 +164,15 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
     let mounts = root.or("mounts", Vec::new(), |field| mount_design::read(field, memory_mib));
     let some_mounts = mounts.as_deref().unwrap_or_default();
     let workloads = root.need("workloads", |field| workload::read(field, scripts, some_file_systems, some_mounts));
-    // A study that only loads the tools of the command line needs no probes.
     let loads_only = workloads.as_ref().is_ok_and(|workloads| only_loads(workloads));
-    let probes = match root.has("probes") || !loads_only {
-        true => root.need("probes", |field| field.distinct("probe configuration", Field::name::<ProbeConfiguration>)),
-        false => Ok(Vec::new()),
-    };
+    let probes = probes(root, loads_only);
     let features = root.optional("expected_features", |field| features(field, workloads.as_deref().ok()));
     let some_probes = probes.as_deref().unwrap_or_default();
     let tools = root.or("tools", Vec::new(), |field| tools(field, some_probes));
     let deadlines = root.or("deadlines", Deadlines::default(), deadlines);
     let tracer_arguments = root.or("tracer", Vec::new(), tracer_arguments);
     let clock = root.optional("clock", |clock| clock.choice(Clock::NAMES));
-    let some_clock = clock.as_ref().ok().copied().flatten();
-    let model = root.optional("model", |field| model(field, some_clock, loads_only));
+    let model = root.optional("model", |field| model(field, clock.as_ref().ok().copied().flatten(), loads_only));
     let expectations = root.or("expected", Vec::new(), expected_keys::read);
     let has_baseline = some_probes.iter().any(|probe| probe.is_baseline()) || probes.is_err();
     let design = root.need("design", |field| design(field, has_baseline));
@@ -176,14 +183,12 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
         // The gates could name what failed to be read.
         _ => Ok(Vec::new()),
     });
-    let workloads = workloads?;
-    let mut deadlines = deadlines?;
+    let (workloads, mut deadlines) = (workloads?, deadlines?);
     deadlines.allow_for(&workloads);
-    let (clock, model) = (clock?, model?);
-    let guest = guest?;
+    let (clock, model, guest) = (clock?, model?, guest?);
     // Studies of several nodes need the wall clock.
     let default_clock = if guest.nodes > 1 { Clock::Wall } else { Clock::Instructions };
-    let study = Study {
+    Ok(Study {
         schema: STUDY_SCHEMA,
         name: name?,
         description: description?,
@@ -205,11 +210,15 @@ fn read(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Reported
         deadlines,
         expectations: expectations?,
         features: features?.unwrap_or_default(),
-    };
-    match (node_design::check(&study), root.get("guest")) {
-        (Err(problem), Some(guest)) => Err(guest.error(problem)),
-        _ => Ok(study),
+    })
+}
+
+/// Reads the probe configurations. A study that only loads the tools of the command line needs none.
+fn probes(root: &Section<'_, '_>, loads_only: bool) -> Result<Vec<ProbeConfiguration>, Reported> {
+    if loads_only && !root.has("probes") {
+        return Ok(Vec::new());
     }
+    root.need("probes", |field| field.distinct("probe configuration", Field::name::<ProbeConfiguration>))
 }
 
 /// Reads the expected features of kernels. `workloads` is `None` if the workloads are invalid.

@@ -128,25 +128,14 @@ impl MessageOrder {
             (MessageStage::Between, GuestMessage::Unsound { run, .. }) if self.last_ended.as_ref() == Some(run) => {
                 MessageStage::Over(named(message))
             }
-            (MessageStage::Between, GuestMessage::Phase { phase, run: Some(run) }) if self.may_begin(run) => {
-                match phase {
-                    Phase::Attach | Phase::Workload | Phase::TearDown => {
-                        self.last_ended = None;
-                        MessageStage::In { run: run.clone(), phase: *phase, worked: *phase == Phase::Workload }
-                    }
-                    Phase::Boot | Phase::SetUp | Phase::Shell => return false,
-                }
+            (MessageStage::Between, GuestMessage::Phase { phase, run: Some(run) })
+                if self.may_begin(run) && matches!(phase, Phase::Attach | Phase::Workload | Phase::TearDown) =>
+            {
+                self.last_ended = None;
+                MessageStage::In { run: run.clone(), phase: *phase, worked: *phase == Phase::Workload }
             }
-            // The run failed before its first phase, or its tool was refused in an earlier run.
             (MessageStage::Between, GuestMessage::RunEnded { run, outcome })
-                if self.may_begin(run)
-                    && match &**outcome {
-                        RunOutcome::Failed { .. } => true,
-                        RunOutcome::Refused(refusal) => {
-                            refusal.run.as_ref().is_some_and(|earlier| self.has_ended(earlier))
-                        }
-                        RunOutcome::Measured(_) => false,
-                    } =>
+                if self.may_begin(run) && self.may_end_at_once(outcome) =>
             {
                 self.end(run);
                 MessageStage::Between
@@ -164,17 +153,9 @@ impl MessageOrder {
                     _ => return false,
                 }
             }
-            (MessageStage::In { run, phase, worked }, GuestMessage::RunEnded { run: of, outcome }) if run == of => {
-                let may_end = match &**outcome {
-                    RunOutcome::Measured(_) => *worked && *phase == Phase::TearDown,
-                    RunOutcome::Refused(refusal) => {
-                        !worked && refusal.run.as_ref().is_none_or(|of| of == run || self.has_ended(of))
-                    }
-                    RunOutcome::Failed { .. } => true,
-                };
-                if !may_end {
-                    return false;
-                }
+            (MessageStage::In { run, phase, worked }, GuestMessage::RunEnded { run: of, outcome })
+                if run == of && self.may_end(run, outcome, (*phase, *worked)) =>
+            {
                 self.end(of);
                 MessageStage::Between
             }
@@ -189,6 +170,27 @@ impl MessageOrder {
             && run.len() <= MAX_RUN_ID
             && self.ended.len() < MAX_RUNS
             && !self.has_ended(run)
+    }
+
+    /// Whether a run can end with `outcome` before its first phase: it failed, or its tool was
+    /// refused in an earlier run.
+    fn may_end_at_once(&self, outcome: &RunOutcome) -> bool {
+        match outcome {
+            RunOutcome::Failed { .. } => true,
+            RunOutcome::Refused(refusal) => refusal.run.as_ref().is_some_and(|earlier| self.has_ended(earlier)),
+            RunOutcome::Measured(_) => false,
+        }
+    }
+
+    /// Whether `run` can end with `outcome` in `phase`. `worked` tells whether it had its workload.
+    fn may_end(&self, run: &str, outcome: &RunOutcome, (phase, worked): (Phase, bool)) -> bool {
+        match outcome {
+            RunOutcome::Measured(_) => worked && phase == Phase::TearDown,
+            RunOutcome::Refused(refusal) => {
+                !worked && refusal.run.as_ref().is_none_or(|of| of == run || self.has_ended(of))
+            }
+            RunOutcome::Failed { .. } => true,
+        }
     }
 
     fn has_ended(&self, run: &str) -> bool {

@@ -274,40 +274,31 @@ impl<'a> Draw<'a> {
         let mut trial = self.trial();
         let expected = &mut trial.expected;
         let (when, parameters) = match self.random.pick(ways).copied().unwrap_or_default() {
-            // A run always does the action, independent of earlier runs.
-            0 => {
-                let position = self.tool_run();
-                let step = self.step(position);
-                expected.blame(position.id(), kinds, true);
+            way @ 0..=2 => {
+                let position = self.run(|position| position.is_tool() && (way == 0 || position.next().is_some()));
+                let id = position.id();
+                let (point, place) = match way {
+                    // A run always does the action, independent of earlier runs.
+                    0 => {
+                        let step = self.step(position);
+                        (BootPoint::Run(id.to_owned(), step), format!("in {id} at {step:?}"))
+                    }
+                    // Something that a run left behind does it, in the middle of the next run.
+                    1 => (BootPoint::DuringNext(id.to_owned()), format!("in the run after {id}")),
+                    // Something that a run left behind does it between two runs.
+                    _ => (BootPoint::After(id.to_owned()), format!("after {id}")),
+                };
+                expected.blame(id, kinds, true);
                 expected.lasts = true;
-                let points = vec![BootPoint::Run(position.id().to_owned(), step)];
-                (Moment::always(None, points), format!("always in {} at {step:?}", position.id()))
-            }
-            // Something that a run left behind does the action, in the middle of the next run.
-            1 => {
-                let position = self.run(|position| position.is_tool() && position.next().is_some());
-                expected.blame(position.id(), kinds, true);
-                expected.lasts = true;
-                let points = vec![BootPoint::DuringNext(position.id().to_owned())];
-                (Moment::always(None, points), format!("always in the run after {}", position.id()))
-            }
-            // Something that a run left behind does the action between two runs.
-            2 => {
-                let position = self.run(|position| position.is_tool() && position.next().is_some());
-                expected.blame(position.id(), kinds, true);
-                expected.lasts = true;
-                let points = vec![BootPoint::After(position.id().to_owned())];
-                (Moment::always(None, points), format!("always after {}", position.id()))
+                (Moment::always(None, vec![point]), format!("always {place}"))
             }
             // It happens once, in a run. The only evidence is where it occurred.
             3 => {
                 let position = self.run(|_| true);
                 let step = self.step(position);
-                match (position.is_tool(), position.tool_before()) {
-                    (true, None) => expected.blame(position.id(), kinds, true),
-                    (_, Some(before)) => expected.blame(before.id(), kinds, true),
-                    // No tool had run, so the boot is tried once more.
-                    (false, None) => {}
+                // If no tool had run, the boot is tried once more.
+                if let Some(blamed) = position.tool_before().or(position.is_tool().then_some(position)) {
+                    expected.blame(blamed.id(), kinds, true);
                 }
                 let point = BootPoint::Run(position.id().to_owned(), step);
                 (Moment::once(&position.block.id, point), format!("once in {} at {step:?}", position.id()))
@@ -328,9 +319,7 @@ impl<'a> Draw<'a> {
             // It happens every time, before anything ran.
             _ => {
                 let block = self.block();
-                for run in &block.runs {
-                    expected.blame(&run.spec.id, kinds, true);
-                }
+                block.runs.iter().for_each(|run| expected.blame(&run.spec.id, kinds, true));
                 expected.lasts = true;
                 let parameters = format!("always in {} when it is ready", block.id);
                 (Moment::always(Some(&block.id), vec![BootPoint::Ready]), parameters)

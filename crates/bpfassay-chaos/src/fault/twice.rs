@@ -116,20 +116,7 @@ fn twice(workshop: &Workshop, disturbance: Disturbance, choice: u64) -> Result<T
     thread::sleep(Duration::from_millis(drawn.apart));
     let second = room.start(second, &args)?;
     let (victim, mut both) = (first.id(), [first, second]);
-    // An ended child is a zombie until it is waited for, so no other process gets the signal.
-    match disturbance {
-        Disturbance::None => {}
-        Disturbance::Pause => {
-            thread::sleep(Duration::from_millis(drawn.after));
-            signal(victim, Signal::STOP.as_raw())?;
-            thread::sleep(Duration::from_millis(drawn.pause));
-            signal(victim, Signal::CONT.as_raw())?;
-        }
-        Disturbance::Kill => {
-            thread::sleep(Duration::from_millis(drawn.after));
-            signal(victim, Signal::KILL.as_raw())?;
-        }
-    }
+    disturb(victim, disturbance, &drawn)?;
     let ends = room.wait(&mut both)?;
     let is_shared = is_run && drawn.is_one_output;
     let mut wrong = wrong_ends(&ends, is_shared, disturbance == Disturbance::Kill);
@@ -155,6 +142,25 @@ fn twice(workshop: &Workshop, disturbance: Disturbance, choice: u64) -> Result<T
     room.run(&args, &[])?;
     room.check("third", &[CommandEnd::Code(0)])?;
     Ok(room.into_result())
+}
+
+/// Disturbs `victim`. An ended child is a zombie until it is waited for, so no other process gets
+/// the signal.
+fn disturb(victim: u32, disturbance: Disturbance, drawn: &Twice) -> Result<(), ChaosError> {
+    match disturbance {
+        Disturbance::None => {}
+        Disturbance::Pause => {
+            thread::sleep(Duration::from_millis(drawn.after));
+            signal(victim, Signal::STOP.as_raw())?;
+            thread::sleep(Duration::from_millis(drawn.pause));
+            signal(victim, Signal::CONT.as_raw())?;
+        }
+        Disturbance::Kill => {
+            thread::sleep(Duration::from_millis(drawn.after));
+            signal(victim, Signal::KILL.as_raw())?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns what is wrong with the ends of two commands. The first one may have been killed. If both

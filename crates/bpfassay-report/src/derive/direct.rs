@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use bpfassay_stats::{Summary, summarise};
+use bpfassay_stats::summarise;
 use bpfassay_study::{Model, Plan};
 
 use super::{
@@ -294,8 +294,7 @@ impl BootCounts {
                 );
             }
         }
-        let summary =
-            |figures: &[f64]| -> Result<Summary, String> { summarise(figures).map_err(|error| error.to_string()) };
+        let summary = |figures: &[f64]| summarise(figures).map_err(|error| error.to_string());
         if totals.is_empty() {
             return Err(reason.unwrap_or_else(|| "no run was measured".to_owned()));
         }

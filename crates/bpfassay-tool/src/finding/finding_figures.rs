@@ -261,6 +261,16 @@ impl Explained {
 /// A kind's function for explaining differences.
 pub(super) type Explain = fn(&mut EvidenceTally, &mut Differences<'_>);
 
+/// Keeps what other processes cannot have caused: negative numbers, and too small ones. Returns why
+/// the figure is not clear, if others may hide a difference.
+fn keep_shortfalls(comparisons: &mut Vec<NumberComparison<'_>>) -> Option<String> {
+    let is_enough = |one: &NumberComparison<'_>| one.at_least <= one.reported.saturating_add(one.slack);
+    let may_hide = comparisons.iter().any(|one| one.negative().is_none() && is_enough(one));
+    comparisons.retain(|one| one.negative().is_some() || one.reported < one.at_least);
+    may_hide
+        .then(|| "the ground truth does not cover the whole system: what others did may hide a difference".to_owned())
+}
+
 /// Explains every figure with `kinds`, in their order.
 ///
 /// # Errors
@@ -289,13 +299,7 @@ pub(super) fn explain(evidence: &Evidence<'_>, kinds: &[Option<Explain>]) -> Res
         // Network traffic of other processes is not known.
         let is_network = figure.operations.iter().any(|operation| operation.is_network());
         if figure.whose == Whose::System && (is_network || !truth.is_whole_system) {
-            let is_enough = |one: &NumberComparison<'_>| one.at_least <= one.reported.saturating_add(one.slack);
-            if comparisons.iter().any(|one| one.negative().is_none() && is_enough(one)) {
-                let reason = "the ground truth does not cover the whole system: what others did may hide a difference";
-                explained.obstacles.push((counted, reason.to_owned()));
-            }
-            // An excess is then not a finding, because other processes can have caused it.
-            comparisons.retain(|one| one.negative().is_some() || one.reported < one.at_least);
+            explained.obstacles.extend(keep_shortfalls(&mut comparisons).map(|reason| (counted, reason)));
         }
         aliases.apply(figure, &mut comparisons, &grown);
         // The missing amount can be in the part that was not read.

@@ -95,23 +95,7 @@ fn figures_of(clause: &Clause<'_>, change: &MapChange) -> Vec<DraftFigure> {
         What::Statistics => &[(".count", CountedUnit::Calls), (".total", amount)],
         What::Other => &[],
     };
-    let key = |index: usize| format!("key{}", index + 1);
-    let (mut whose, mut label) = (Whose::System, None);
-    let mut labelled = RequiredLabels::new();
-    let mut by_probe = None;
-    for (index, of) in change.keys.iter().enumerate() {
-        let literal = of.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-        match (literal, of.as_str()) {
-            (Some(text), _) => labelled.push((key(index), text.to_owned())),
-            (None, "probe" | "func") => by_probe = Some((key(index), of == "func")),
-            (None, of) if label.is_none() => {
-                if let (found @ (Whose::Cgroup | Whose::Process), _) = guess::subject([of]) {
-                    (whose, label) = (found, Some(key(index)));
-                }
-            }
-            _ => {}
-        }
-    }
+    let MapKeys { labelled, by_probe, whose, label } = MapKeys::of(change);
     let named = |text: &str| guess::operation(&guess::words(text));
     let function = |probe: &str| probe.rsplit(':').next().unwrap_or(probe).to_owned();
     // One case per probe, or one for all probes together.
@@ -134,8 +118,9 @@ fn figures_of(clause: &Clause<'_>, change: &MapChange) -> Vec<DraftFigure> {
             vec![(labelled, of_key.map_or(of_probes, |operation| vec![operation]))]
         }
     };
+    let pairs = cases.iter().flat_map(|case| parts.iter().map(move |part| (case, part)));
     let figure =
-        |(labelled, operations): &(RequiredLabels, Vec<Operation>), (part, unit): &(&str, CountedUnit)| DraftFigure {
+        |((labelled, operations), (part, unit)): (&(RequiredLabels, Vec<Operation>), &(&str, _))| DraftFigure {
             value: format!("{}{part}", change.map),
             labelled: labelled.clone(),
             operations: operations.clone(),
@@ -144,9 +129,37 @@ fn figures_of(clause: &Clause<'_>, change: &MapChange) -> Vec<DraftFigure> {
             whose,
             label: label.clone(),
         };
-    cases
-        .iter()
-        .flat_map(|case| parts.iter().map(move |part| (case, part)))
-        .map(|(case, part)| figure(case, part))
-        .collect()
+    pairs.map(figure).collect()
+}
+
+/// What the keys of a map are.
+struct MapKeys {
+    /// Keys that are texts.
+    labelled: RequiredLabels,
+    /// The key that is the name of the probe, and whether it is the name of its function.
+    by_probe: Option<(String, bool)>,
+    whose: Whose,
+    /// The key that names `whose`.
+    label: Option<String>,
+}
+
+impl MapKeys {
+    fn of(change: &MapChange) -> Self {
+        let key = |index: usize| format!("key{}", index + 1);
+        let mut keys = Self { labelled: RequiredLabels::new(), by_probe: None, whose: Whose::System, label: None };
+        for (index, of) in change.keys.iter().enumerate() {
+            let literal = of.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+            match (literal, of.as_str()) {
+                (Some(text), _) => keys.labelled.push((key(index), text.to_owned())),
+                (None, "probe" | "func") => keys.by_probe = Some((key(index), of == "func")),
+                (None, of) if keys.label.is_none() => {
+                    if let (found @ (Whose::Cgroup | Whose::Process), _) = guess::subject([of]) {
+                        (keys.whose, keys.label) = (found, Some(key(index)));
+                    }
+                }
+                _ => {}
+            }
+        }
+        keys
+    }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use bpfassay_results::plain;
 use bpfassay_runner::{AcceleratorTrial, Error, HostSetup, ShellUse, Store, StoreOptions, Testbed};
-use bpfassay_study::Plan;
+use bpfassay_study::{Plan, PlannedRun};
 use bpfassay_vm::AcceleratorWish;
 
 use crate::{
@@ -128,25 +128,7 @@ fn as_text(plan: &Plan) -> String {
     }
     text.push_str("\nboots and their runs, in order:\n");
     for block in &part.blocks {
-        let order: Vec<String> = block
-            .runs
-            .iter()
-            .map(|run| {
-                let what = match (run.control, run.warm_up) {
-                    (true, _) => " (control)",
-                    (_, true) if run.spec.until_steady.is_some() => " (warm-up until steady)",
-                    (_, true) => " (warm-up)",
-                    _ => "",
-                };
-                match &run.spec.tool {
-                    Some(tool) if run.has_reference() => {
-                        format!("{}{what} beside {}", plain::line(&tool.name), run.spec.probe)
-                    }
-                    Some(tool) => format!("{}{what}", plain::line(&tool.name)),
-                    None => format!("{}{what}", run.spec.probe),
-                }
-            })
-            .collect();
+        let order: Vec<String> = block.runs.iter().map(run_as_text).collect();
         let _ = writeln!(text, "  {}: {}", plain::line(&block.id), order.join(", "));
     }
     if !plan.left_out.is_empty() {
@@ -156,6 +138,21 @@ fn as_text(plan: &Plan) -> String {
         }
     }
     text
+}
+
+/// Names what a run measures, and what the run is for.
+fn run_as_text(run: &PlannedRun) -> String {
+    let what = match (run.control, run.warm_up) {
+        (true, _) => " (control)",
+        (_, true) if run.spec.until_steady.is_some() => " (warm-up until steady)",
+        (_, true) => " (warm-up)",
+        _ => "",
+    };
+    match &run.spec.tool {
+        Some(tool) if run.has_reference() => format!("{}{what} beside {}", plain::line(&tool.name), run.spec.probe),
+        Some(tool) => format!("{}{what}", plain::line(&tool.name)),
+        None => format!("{}{what}", run.spec.probe),
+    }
 }
 
 #[cfg(test)]

@@ -56,14 +56,7 @@ pub(crate) fn report(arguments: &cli::ReportArgs) -> CommandOutcome {
             super::print(&annotations)?;
             match file {
                 Some(file) => (file, summary.into_bytes()),
-                None => {
-                    let of_step = std::env::var_os(STEP_SUMMARY).filter(|file| !file.is_empty());
-                    match of_step.filter(|_| arguments.output.is_none()) {
-                        Some(file) => super::append(Path::new(&file), summary.as_bytes(), MOST_OF_STEP)?,
-                        None => super::print(&summary)?,
-                    }
-                    return Ok(SUCCESS);
-                }
+                None => return summarise(&summary, arguments.output.is_none()),
             }
         }
         (None, Rendered::Binary(_)) => {
@@ -85,6 +78,17 @@ pub(crate) fn report(arguments: &cli::ReportArgs) -> CommandOutcome {
     };
     write(&file, &bytes)?;
     super::print(&format!("{}\n", output::path(&file)))?;
+    Ok(SUCCESS)
+}
+
+/// Adds `summary` to that of GitHub's step, if there is one and `may_append` is set, or else prints
+/// it.
+fn summarise(summary: &str, may_append: bool) -> CommandOutcome {
+    let of_step = std::env::var_os(STEP_SUMMARY).filter(|file| may_append && !file.is_empty());
+    match of_step {
+        Some(file) => super::append(Path::new(&file), summary.as_bytes(), MOST_OF_STEP)?,
+        None => super::print(summary)?,
+    }
     Ok(SUCCESS)
 }
 

@@ -11,7 +11,8 @@ use bpfassay_protocol::{
     message::GuestMessage,
 };
 use bpfassay_runner::{AcceleratorTrial, Error, HostSetup, ShellUse, Store, StoreOptions, StudySelection, Testbed};
-use bpfassay_study::{Clock, Narrowing, Target};
+use bpfassay_study::{Clock, Narrowing, Plan, Target};
+use bpfassay_testbed::image::GuestImage;
 use bpfassay_vm::{AcceleratorWish, BootOptions, EndReason, Guest, Initramfs, Machine, VmEvent, shell_command};
 use tokio::signal::unix::SignalKind;
 
@@ -55,20 +56,7 @@ pub(crate) async fn shell(arguments: cli::ShellArgs, global: &cli::Global) -> Co
     let image = host_setup.image(&target).map_err(Error::from)?;
     let (qemu, choice) = host_setup.qemu(target.arch).map_err(Error::from)?;
 
-    let file_system =
-        plan.blocks.first().map_or(FileSystem::Tmpfs { size_mib: 256 }, |block| block.file_system.clone());
-    let modules = image.module_paths(&file_system, false).map_err(CommandFailure::usage)?;
-    let job = Job {
-        protocol: PROTOCOL_VERSION,
-        modules,
-        file_system,
-        settle_ms: 0,
-        scheduling: Scheduling::Kernel,
-        symbols: false,
-        mounts: Vec::new(),
-        node: None,
-        task: Task::Shell,
-    };
+    let job = job(image, &plan)?;
     let scratch = store.cache.scratch()?;
     let initramfs = host_setup.initramfs(&target, &job).map_err(CommandFailure::infrastructure)?;
     let mut machine = Machine::new(target.arch, image.kernel());
@@ -94,6 +82,11 @@ pub(crate) async fn shell(arguments: cli::ShellArgs, global: &cli::Global) -> Co
             Err(reason) => tracing::warn!("{} is not there: {reason}", tool.file.name),
         }
     }
+    talk(guest).await
+}
+
+/// Lets the user talk with the guest until its shell ends.
+async fn talk(guest: Guest) -> CommandOutcome {
     let mut failed = None;
     let talk = guest.interact(|event| {
         if let VmEvent::Message(GuestMessage::Failed { message }) = event {
@@ -113,6 +106,24 @@ pub(crate) async fn shell(arguments: cli::ShellArgs, global: &cli::Global) -> Co
         None => miette::miette!("the guest ended otherwise than by the shell's end: {ending}"),
     };
     Err(CommandFailure { code: INFRASTRUCTURE, report })
+}
+
+/// Creates the job of a guest with a shell, and with the file system of the first block of `plan`.
+fn job(image: &GuestImage, plan: &Plan) -> Result<Job, CommandFailure> {
+    let file_system =
+        plan.blocks.first().map_or(FileSystem::Tmpfs { size_mib: 256 }, |block| block.file_system.clone());
+    let modules = image.module_paths(&file_system, false).map_err(CommandFailure::usage)?;
+    Ok(Job {
+        protocol: PROTOCOL_VERSION,
+        modules,
+        file_system,
+        settle_ms: 0,
+        scheduling: Scheduling::Kernel,
+        symbols: false,
+        mounts: Vec::new(),
+        node: None,
+        task: Task::Shell,
+    })
 }
 
 /// Waits for SIGTERM or the end of the terminal. Keys send no signals while the guest has the

@@ -54,7 +54,11 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
 
 /// Whether there are metrics other than bandwidths, so that each needs its unit.
 fn is_mixed(results: &Results) -> bool {
-    results.cells.iter().flat_map(CellResult::whole).any(|(metric, _)| metric.operation.is_none())
+    whole_metrics(results).any(|metric| metric.operation.is_none())
+}
+
+fn whole_metrics(results: &Results) -> impl Iterator<Item = &CellMetric> {
+    results.cells.iter().flat_map(CellResult::whole).map(|(metric, _)| metric)
 }
 
 fn figures(
@@ -169,14 +173,8 @@ fn legend(results: &Results, sampled: bool) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let overheads = || {
-        results
-            .cells
-            .iter()
-            .flat_map(CellResult::whole)
-            .flat_map(|(metric, _)| [&metric.overhead, &metric.control])
-            .filter_map(Figure::value)
-    };
+    let overheads =
+        || whole_metrics(results).flat_map(|metric| [&metric.overhead, &metric.control]).filter_map(Figure::value);
     let is_negligible = overheads().any(|overhead| overhead.negligible == Some(true));
     if let Some(margin) = results.plan.study.design.margin.filter(|_| is_negligible) {
         legend
@@ -204,8 +202,8 @@ fn added_to_intervals(results: &Results, pooled: &[Pooled]) -> String {
         let pooled = metric.overhead.value().and_then(|overhead| overhead.pooled);
         pooled.is_some_and(|pooled| pooled.layout > 0.0)
     };
-    let metrics = results.cells.iter().flat_map(CellResult::whole).map(|(metric, _)| metric);
-    let layouts = layouts(metrics.filter(|metric| has_layout(metric)).map(|metric| &*metric.name));
+    let with_layout = whole_metrics(results).filter(|metric| has_layout(metric));
+    let layouts = layouts(with_layout.map(|metric| &*metric.name));
     let shares = pooled.iter().any(|pooled| pooled.cells > 1);
     let variance = shares.then(|| "the variance of all rows of the same metric (moderated t)".to_owned());
     let layout = layouts.map(|layouts| format!("the declared layout term: {layouts}"));

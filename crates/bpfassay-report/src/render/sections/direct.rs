@@ -7,7 +7,7 @@ use crate::{
     labels::{self, NONE},
     render::table::{CellNames, Remarks, TextTable},
 };
-use bpfassay_results::{Direct, Figure, Results, Role, plain};
+use bpfassay_results::{CellMetric, Direct, Figure, Results, Role, plain};
 
 pub(super) fn table(results: &Results) -> Option<TextTable> {
     let cell_names = CellNames::of(results);
@@ -19,20 +19,8 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
         for (index, (metric, direct)) in counted.enumerate() {
             let mut row = cell_names.row(cell, index == 0);
             row.push(metric.name.to_string());
-            match direct {
-                Figure::Value(direct) => {
-                    unresolved = unresolved.max(direct.unresolved);
-                    row.extend(figures(direct, has_tool));
-                    row.push(match &metric.cost {
-                        Figure::Value(cost) => notes.shown(cost),
-                        Figure::NotMeasured(reason) => remarks.missing(reason),
-                    });
-                }
-                Figure::NotMeasured(reason) => {
-                    row.push(remarks.missing(reason));
-                    row.extend(vec![NONE.to_owned(); Role::ALL.len() + 2 + usize::from(has_tool)]);
-                }
-            }
+            row.extend(figures((metric, direct), has_tool, &mut remarks, &mut notes));
+            unresolved = unresolved.max(direct.value().map_or(0.0, |direct| direct.unresolved));
             rows.push(row);
         }
     }
@@ -75,8 +63,22 @@ pub(super) fn table(results: &Results) -> Option<TextTable> {
     Some(TextTable { rows, remarks: remarks.0, legend, ..TextTable::new(title, columns) })
 }
 
-/// Formats the direct cost, its parts, and what was executed elsewhere, also by the tool.
-fn figures(direct: &Direct, has_tool: bool) -> Vec<String> {
+/// Formats the direct cost, its parts, what was executed elsewhere, also by the tool, and the whole
+/// cost.
+fn figures(
+    (metric, direct): (&CellMetric, &Figure<Direct>),
+    has_tool: bool,
+    remarks: &mut Remarks,
+    notes: &mut CostNotes,
+) -> Vec<String> {
+    let direct = match direct {
+        Figure::Value(direct) => direct,
+        Figure::NotMeasured(reason) => {
+            let mut row = vec![remarks.missing(reason)];
+            row.extend(vec![NONE.to_owned(); Role::ALL.len() + 2 + usize::from(has_tool)]);
+            return row;
+        }
+    };
     let mut row = vec![labels::direct(direct)];
     row.extend(Role::ALL.map(|role| format!("{:.1}", direct.of(role))));
     row.push(format!("{:+.1}", direct.elsewhere.mean));
@@ -84,6 +86,10 @@ fn figures(direct: &Direct, has_tool: bool) -> Vec<String> {
         let tool = direct.tool.as_ref().and_then(Figure::value);
         row.push(tool.map_or_else(|| NONE.to_owned(), |tool| format!("{:.1}", tool.mean)));
     }
+    row.push(match &metric.cost {
+        Figure::Value(cost) => notes.shown(cost),
+        Figure::NotMeasured(reason) => remarks.missing(reason),
+    });
     row
 }
 
