@@ -114,7 +114,7 @@ fn keep_available(targets: &mut Vec<Target>, available: &Available) -> Option<Le
     (!absent.is_empty()).then(|| LeftOut { what: format!("targets {}", list(&absent)), reason })
 }
 
-/// Returns how many runs a boot has at least.
+/// Estimates how many runs a boot has.
 fn runs_per_boot(study: &Study, probes: usize) -> usize {
     let tools = study.tools.len().saturating_add(study.tool_files.len());
     let per_round = probes.saturating_add(tools).saturating_add(usize::from(study.design.control));

@@ -213,7 +213,8 @@ fn contents(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Repo
     })
 }
 
-/// Reads the probe configurations. A study that only loads the tools of the command line needs none.
+/// Reads the probe configurations. A study that only loads the tools of the command line needs
+/// none.
 fn probes(root: &Section<'_, '_>, loads_only: bool) -> Result<Vec<ProbeConfiguration>, Reported> {
     if loads_only && !root.has("probes") {
         return Ok(Vec::new());

@@ -261,8 +261,8 @@ impl Explained {
 /// A kind's function for explaining differences.
 pub(super) type Explain = fn(&mut EvidenceTally, &mut Differences<'_>);
 
-/// Keeps what other processes cannot have caused: negative numbers, and too small ones. Returns why
-/// the figure is not clear, if others may hide a difference.
+/// Keeps negative numbers and too small ones: an excess is no finding, because other processes can
+/// have caused it. Returns why the figure is not clear, if others may hide a difference.
 fn keep_shortfalls(comparisons: &mut Vec<NumberComparison<'_>>) -> Option<String> {
     let is_enough = |one: &NumberComparison<'_>| one.at_least <= one.reported.saturating_add(one.slack);
     let may_hide = comparisons.iter().any(|one| one.negative().is_none() && is_enough(one));
