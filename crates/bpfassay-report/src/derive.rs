@@ -34,7 +34,6 @@ mod tool_results;
 pub use again::overheads_again;
 pub(crate) use runs::readings;
 pub use streamed::{Streamed, StreamedError, derive_in};
-pub(crate) use tool_results::started;
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -5,7 +5,7 @@ use bpfassay_protocol::tracer_messages::{Losses, Refusal, Step};
 use bpfassay_stats::{Bounds, Estimate, Interval, Summary, Verdict};
 use bpfassay_tool::finding::Start;
 
-use crate::derive::started;
+use crate::tool_start::step::started;
 use bpfassay_results::{ByteErrors, CellMetric, Cost, Direct, Figure, Overhead};
 
 /// The text for a figure that does not exist; the remarks give the reason.

@@ -21,6 +21,7 @@ pub mod conclusion;
 pub mod derive;
 mod labels;
 pub mod render;
+mod tool_start;
 pub mod trend;
 
 pub use derive::{Streamed, StreamedError, derive, derive_all, derive_in, overheads_again, sampling::to_do};

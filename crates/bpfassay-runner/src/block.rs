@@ -17,14 +17,16 @@ use crate::{
     asked::AskedGuest,
     attempt::Attempt,
     blame::{BootEnd, HostFailure},
-    boot::{RunningBoot, Tally},
-    boot_nodes::{self, Booted, GroupEnding, GroupEvent, Guests, NotBooted},
+    boot::RunningBoot,
+    boot_nodes::{Booted, GroupEnding, GroupEvent, Guests, NotBooted},
     counting::BootCounting,
     failure,
     host_setup::{HostSetup, HostSetupError},
     host_setup::{deadlines, whole_boot_seconds},
     observer::Happening,
     run_context::{BlockError, RunContext},
+    study_nodes,
+    tally::Tally,
 };
 
 /// Highest number of notes that are kept for one boot.
@@ -74,7 +76,7 @@ pub(crate) async fn execute(
 pub(crate) fn command(host_setup: &HostSetup, study: &Study, block: &Block) -> Result<Vec<String>, HostSetupError> {
     let (qemu, _) = host_setup.qemu(block.target.arch)?;
     let all =
-        qemu.command_line().into_iter().chain(host_setup.machine(study, block, boot_nodes::first(study))?.arguments());
+        qemu.command_line().into_iter().chain(host_setup.machine(study, block, study_nodes::first(study))?.arguments());
     Ok(all.map(|argument| argument.to_string_lossy().into_owned()).collect())
 }
 
@@ -85,7 +87,7 @@ async fn once(boot: &mut RunningBoot<'_>, host_setup: &HostSetup) -> Result<(Boo
     boot.started(command(host_setup, study, block)?)?;
     let failed = |error: &dyn std::error::Error, class| Ok((host_failure(error, class), Vec::new()));
     let mut prepared = Vec::new();
-    for node in boot_nodes::server(study).map(Some).into_iter().chain(boot_nodes::of(study)) {
+    for node in study_nodes::server(study).map(Some).into_iter().chain(study_nodes::of(study)) {
         prepared.push(match prepare(boot, host_setup, node) {
             // A kernel that cannot serve the file system does not stop the other blocks.
             Err(error @ HostSetupError::Modules { .. }) => return failed(&error, HostFailure::Lacking),
@@ -99,14 +101,14 @@ async fn once(boot: &mut RunningBoot<'_>, host_setup: &HostSetup) -> Result<(Boo
     boot.since = Instant::now();
     let mut left = prepared.into_iter();
     let booted = async {
-        match boot_nodes::server(study) {
+        match study_nodes::server(study) {
             None => {
                 let Some(prepared) = left.next() else { unreachable!("a boot has a guest") };
                 Guests::one(prepared.boot(qemu)).await
             }
             Some(server) => {
-                let nodes = boot_nodes::of(study).into_iter().flatten().collect();
-                let ranks = boot_nodes::ranks(study, &block.case);
+                let nodes = study_nodes::of(study).into_iter().flatten().collect();
+                let ranks = study_nodes::ranks(study, &block.case);
                 // The nodes boot in the order in which they were prepared.
                 let boot = async |_, network| {
                     let Some(mut prepared) = left.next() else { unreachable!("a guest for each node") };

@@ -15,47 +15,12 @@ use bpfassay_study::Block;
 use crate::{
     attempt::{BootConclusion, FailedRun},
     counting::BootCounting,
+    joint_report::{JointReport, RunTogether},
     observed::{BootPlan, Now, ObservedBoot, shortened},
     observer::Happening,
-    pool::PoolSummary,
     run_context::{BlockError, LOGS, RunContext, unix_ms},
+    tally::Tally,
 };
-
-/// Counts the outcomes of the runs, by each run's last record.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    runs: BTreeMap<String, TalliedOutcomes>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum TalliedOutcomes {
-    Measured,
-    Refused,
-    Failed,
-}
-
-impl Tally {
-    pub(crate) fn take(&mut self, record: &RunRecord) {
-        let came = match record.outcome {
-            Outcome::Measured(_) => TalliedOutcomes::Measured,
-            Outcome::Refused(_) => TalliedOutcomes::Refused,
-            Outcome::Failed(_) => TalliedOutcomes::Failed,
-        };
-        self.runs.insert(record.run.clone(), came);
-    }
-
-    pub(crate) fn summary(&self) -> PoolSummary {
-        let mut summary = PoolSummary::default();
-        for came in self.runs.values() {
-            match came {
-                TalliedOutcomes::Measured => summary.measured += 1,
-                TalliedOutcomes::Refused => summary.refused += 1,
-                TalliedOutcomes::Failed => summary.failed += 1,
-            }
-        }
-        summary
-    }
-}
 
 /// A boot in progress.
 pub(crate) struct RunningBoot<'a> {
@@ -159,6 +124,20 @@ impl<'a> RunningBoot<'a> {
         self.context.append(&JournalEntry::BlockStarted(Box::new(started.clone())))?;
         self.context.report(&Happening::Booting(self.block, &started));
         Ok(())
+    }
+
+    /// Keeps the parts of each node, and returns the report as a single guest's message.
+    pub(crate) fn message_of(&mut self, together: JointReport) -> GuestMessage {
+        match together {
+            JointReport::Ready { facts, nodes } => {
+                self.node_facts = nodes;
+                GuestMessage::Ready(facts)
+            }
+            JointReport::RunEnded(RunTogether { run, outcome, nodes }) => {
+                self.nodes = nodes;
+                GuestMessage::RunEnded { run, outcome: Box::new(outcome) }
+            }
+        }
     }
 
     /// Handles a message. Returns why the guest cannot be trusted any more, if so.

@@ -18,9 +18,9 @@ use bpfassay_vm::{AcceleratorWish, Machine, Qemu, acceleration};
 use crate::{
     accelerator::KVM_PATIENCE,
     emulator,
-    emulator::QemuSource,
     error::Error,
     host_packages::missing_packages,
+    qemu_source::QemuSource,
     runner_store::{Store, StoreOptions},
 };
 

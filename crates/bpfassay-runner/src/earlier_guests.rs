@@ -14,7 +14,7 @@ use bpfassay_testbed::{
     testbed_lock::LockedKernel,
 };
 
-use crate::{emulator::QemuSource, error::Error};
+use crate::{error::Error, qemu_source::QemuSource};
 
 /// The provider that can build guests again from the facts in results.
 const DEBIAN: &str = "debian";
@@ -67,7 +67,7 @@ impl Like {
     /// [`Error::Unlike`] if the results lack a target, or if lost guests cannot be built again.
     pub fn guests(&self, plan: &Plan) -> Result<Option<Manifest>, Error> {
         let mut manifest = self.manifest.clone();
-        crate::plan_testbed::keep_planned(&mut manifest, plan);
+        crate::planned_targets::keep_planned(&mut manifest, plan);
         if let Some(target) =
             plan.targets().iter().find(|target| manifest.target(target.arch, &target.kernel).is_none())
         {

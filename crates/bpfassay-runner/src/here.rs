@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executes a plan on this running system, without guests (`bpfassay-guest here`).
 
+mod execute_here;
 mod here_boot;
 mod here_machine;
 mod here_process;
@@ -10,80 +11,12 @@ mod mount;
 mod nodes;
 mod reference;
 
-use std::sync::Mutex;
-
-use bpfassay_results::Journal;
-use bpfassay_study::{Block, Study};
-use tokio_util::sync::CancellationToken;
-
-pub(crate) use self::here_process::Agent;
 pub use self::{
     here_machine::{HereSelection, ThisMachine},
     nodes::{
         AllocationError, AllocationRequest, Cluster, NodeError, Placement, on_first_node, rank, relay, relay_of, stand,
     },
 };
-use crate::{
-    boot::{RunningBoot, Tally},
-    observed::BootPlan,
-    observer::Observer,
-    pool,
-    pool::{PoolSummary, RunnerError},
-    run_context::RunContext,
-};
-
-/// A plan for this system.
-#[derive(Debug)]
-pub(crate) struct HereConfig<'a> {
-    /// The study of the blocks, which uses the wall clock.
-    pub(crate) study: &'a Study,
-    /// The blocks to do, one after the other.
-    pub(crate) blocks: Vec<Block>,
-    pub(crate) agent: &'a Agent,
-    /// The nodes to measure on; `None` means this system alone.
-    pub(crate) cluster: Option<&'a Cluster>,
-}
-
-/// Executes `config`. Events go to `journal`, and the agents' standard error to [`crate::LOGS`] in
-/// the same directory, as in [`crate::pool::execute`]. An agent that does not finish fails the run
-/// in flight and the rest of its block. The next block gets a new agent.
-///
-/// # Errors
-/// [`RunnerError`] if the directory of logs cannot be created, an agent cannot be started, or the
-/// journal cannot be written.
-pub(crate) async fn execute_here(
-    config: HereConfig<'_>,
-    journal: Journal,
-    observer: &dyn Observer,
-    cancel: &CancellationToken,
-) -> Result<PoolSummary, RunnerError> {
-    let HereConfig { study, blocks, agent, cluster } = config;
-    let logs = pool::make_logs(journal.directory())?;
-    let journal = Mutex::new(journal);
-    let context = RunContext { study, logs: &logs, journal: &journal, observer, cancel, recorded: None };
-    let mut summary = PoolSummary::default();
-    for block in &blocks {
-        if cancel.is_cancelled() {
-            break;
-        }
-        let mut tally = Tally::default();
-        let plan = BootPlan { boot: 1, attempt: 1, runs: block.runs.clone(), confirming: None };
-        let mut boot = RunningBoot::new(&context, block, plan, &mut tally);
-        let is_sound = match cluster {
-            None => boot.here(agent).await?,
-            Some(cluster) => boot.here_on(agent, cluster).await?,
-        };
-        let name = boot.name();
-        summary.add(&tally.summary());
-        if !is_sound {
-            // A new guest would be clean, but a changed machine stays as it is.
-            tracing::error!("no further block is begun: restore what the log of {name} names, and begin again");
-            break;
-        }
-    }
-    summary.cancelled = cancel.is_cancelled();
-    Ok(summary)
-}
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use bpfassay_testbed::{
 };
 use bpfassay_vm::qemu::{is_of_packages, is_on_path};
 
-use crate::{emulator::QemuSource, error::Error};
+use crate::{error::Error, qemu_source::QemuSource};
 
 /// Returns the packages that this host lacks: those of `needed`, and QEMU for `archs`.
 ///

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs::File, path::Path};
 
-use crate::{boot_nodes, loaded_plugin::LoadedPlugin};
+use crate::{loaded_plugin::LoadedPlugin, study_nodes};
 use bpfassay_plugin::Plugin;
 use bpfassay_protocol::{
     Arch, PROTOCOL_VERSION,
@@ -164,7 +164,7 @@ impl HostSetup {
     /// # Errors
     /// The errors of [`Self::machine`].
     pub fn machines(&self, study: &Study, block: &Block) -> Result<Vec<(Option<String>, Machine)>, HostSetupError> {
-        let all = boot_nodes::of(study).into_iter().chain(boot_nodes::server(study).map(Some));
+        let all = study_nodes::of(study).into_iter().chain(study_nodes::server(study).map(Some));
         all.map(|node| Ok((node.map(Node::name), self.machine(study, block, node)?))).collect()
     }
 
@@ -219,7 +219,7 @@ pub(crate) fn check_command_lines(plan: &Plan) -> Result<(), CommandLineTooLong>
     let study = &plan.study;
     for block in &plan.blocks {
         for accelerator in [Accelerator::Tcg, Accelerator::Kvm] {
-            for node in boot_nodes::of(study).into_iter().chain(boot_nodes::server(study).map(Some)) {
+            for node in study_nodes::of(study).into_iter().chain(study_nodes::server(study).map(Some)) {
                 machine_of(study, block, accelerator, node).check_command_line()?;
             }
         }

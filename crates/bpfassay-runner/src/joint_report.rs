@@ -2,10 +2,8 @@
 //! Joint reports of several nodes, either guests of a boot or machines of a job. Their boot treats
 //! them as one guest.
 
-use bpfassay_protocol::message::{GuestFacts, GuestMessage, RunOutcome};
+use bpfassay_protocol::message::{GuestFacts, RunOutcome};
 use bpfassay_results::{NodeFacts, NodeRun};
-
-use crate::boot::RunningBoot;
 
 /// A joint report of all nodes.
 #[derive(Debug, PartialEq)]
@@ -29,20 +27,4 @@ pub(crate) struct RunTogether {
     pub(crate) outcome: RunOutcome,
     /// The figures of each node; empty unless all have measured the run.
     pub(crate) nodes: Vec<NodeRun>,
-}
-
-impl RunningBoot<'_> {
-    /// Keeps the parts of each node, and returns the report as a single guest's message.
-    pub(crate) fn message_of(&mut self, together: JointReport) -> GuestMessage {
-        match together {
-            JointReport::Ready { facts, nodes } => {
-                self.node_facts = nodes;
-                GuestMessage::Ready(facts)
-            }
-            JointReport::RunEnded(RunTogether { run, outcome, nodes }) => {
-                self.nodes = nodes;
-                GuestMessage::RunEnded { run, outcome: Box::new(outcome) }
-            }
-        }
-    }
 }

@@ -23,7 +23,14 @@ use bpfassay_testbed::{
 };
 use tokio::sync::mpsc;
 
-use crate::{emulator, emulator::QemuSource, error::Error, runner_store::Store, study_selection::StudySelection};
+use crate::{
+    emulator,
+    error::Error,
+    planned_targets::{keep_planned, targets_of},
+    qemu_source::QemuSource,
+    runner_store::Store,
+    study_selection::StudySelection,
+};
 
 /// Whether guests can be used by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,18 +180,6 @@ impl Parts {
     pub(crate) async fn next(&mut self) -> Option<TestbedPart> {
         self.receiver.recv().await
     }
-}
-
-/// Returns the targets of `plan` in the form for a provider.
-pub(crate) fn targets_of(plan: &Plan) -> Vec<(Arch, String)> {
-    plan.targets().iter().map(|target| (target.arch, target.kernel.clone())).collect()
-}
-
-/// Leaves only the guests for targets of `plan` in `manifest`.
-pub(crate) fn keep_planned(manifest: &mut Manifest, plan: &Plan) {
-    let targets = plan.targets();
-    let is_needed = |arch: Arch, name: &str| targets.iter().any(|to| (to.arch, to.kernel.as_str()) == (arch, name));
-    manifest.targets.retain(|made| is_needed(made.arch, &made.name));
 }
 
 /// Adds the tools of `selection` and the workload programs of `plan` to the guests.

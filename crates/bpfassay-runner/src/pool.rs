@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pool: a queue of blocks, and guests in parallel.
 
-#![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
-
 use std::{
     collections::VecDeque,
     num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use bpfassay_results::{Journal, JournalEntry, OpenDirectory, Outcome, RunFailure, RunRecord, ToDo};
+use bpfassay_results::{Journal, JournalEntry, Outcome, RunFailure, RunRecord, ToDo};
 use bpfassay_study::{Block, Study};
 use futures_util::future::{join, join_all};
 use tokio::sync::watch;
@@ -18,57 +16,14 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     block,
     block_store::RunStore,
-    boot::{Tally, record_run},
+    boot::record_run,
     host_setup::HostSetup,
     observer::Happening,
     observer::Observer,
     repeated::RepeatedFailures,
-    run_context::{BlockError, LOGS, RunContext, unix_ms},
+    run_context::{BlockError, RunContext, RunnerError, make_logs, unix_ms},
+    tally::{PoolSummary, Tally},
 };
-
-/// Why a plan could not be executed completely. The journal has the earlier records.
-#[derive(Debug, thiserror::Error)]
-pub enum RunnerError {
-    /// Something that every block needs failed.
-    #[error(transparent)]
-    Block(#[from] BlockError),
-    /// A directory could not be created.
-    #[error("could not create {what}")]
-    Directory {
-        /// The directory.
-        what: String,
-        /// The system's error.
-        #[source]
-        source: std::io::Error,
-    },
-}
-
-/// How the execution of a plan ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PoolSummary {
-    /// Number of runs that were measured.
-    pub measured: usize,
-    /// Number of runs whose tracer the kernel refused.
-    pub refused: usize,
-    /// Number of runs that failed.
-    pub failed: usize,
-    /// Number of blocks that were reused from a store. The other numbers include their runs.
-    pub reused: usize,
-    /// Whether the execution was cancelled.
-    pub cancelled: bool,
-    /// Why blocks are left that were not begun, if so.
-    pub paused: Option<String>,
-}
-
-impl PoolSummary {
-    /// Adds the numbers of `part`.
-    pub(crate) fn add(&mut self, part: &Self) {
-        self.measured += part.measured;
-        self.refused += part.refused;
-        self.failed += part.failed;
-        self.reused += part.reused;
-    }
-}
 
 /// A plan's blocks and everything for executing them.
 #[derive(Debug)]
@@ -87,16 +42,7 @@ pub(crate) struct RunnerConfig<'a> {
     pub(crate) reuse: Option<RunStore<'a>>,
 }
 
-/// Creates the directory of logs in the results directory `directory`, and opens it.
-///
-/// # Errors
-/// [`RunnerError::Directory`] if the directory cannot be created, or a symbolic link has its name.
-pub(crate) fn make_logs(directory: &OpenDirectory) -> Result<OpenDirectory, RunnerError> {
-    let what = directory.path().join(LOGS).display().to_string();
-    directory.make_directory(LOGS).map_err(|source| RunnerError::Directory { what, source })
-}
-
-/// Executes `config`. Events go to `journal`, and console logs to [`LOGS`] in the same directory.
+/// Executes `config`. Events go to `journal`, and console logs to [`crate::LOGS`] in the same directory.
 /// At the same time, `grow` adds guests. It returns the guests that it could not add, and their
 /// blocks are not measured.
 ///

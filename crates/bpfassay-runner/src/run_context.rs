@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shared state of all blocks: the journal that records events, and the observer.
 
+#![allow(clippy::disallowed_methods, reason = "the path is only shown in a message")]
+
 use std::{
     sync::{Mutex, PoisonError},
     time::SystemTime,
@@ -38,6 +40,23 @@ pub enum BlockError {
     HostSetup(#[from] HostSetupError),
 }
 
+/// Why a plan could not be executed completely. The journal has the earlier records.
+#[derive(Debug, thiserror::Error)]
+pub enum RunnerError {
+    /// Something that every block needs failed.
+    #[error(transparent)]
+    Block(#[from] BlockError),
+    /// A directory could not be created.
+    #[error("could not create {what}")]
+    Directory {
+        /// The directory.
+        what: String,
+        /// The system's error.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
 impl RunContext<'_> {
     /// Appends `entry` to the journal.
     ///
@@ -62,6 +81,15 @@ impl RunContext<'_> {
     pub(crate) fn report(&self, progress: &Happening<'_>) {
         self.observer.progress(progress);
     }
+}
+
+/// Creates the directory of logs in the results directory `directory`, and opens it.
+///
+/// # Errors
+/// [`RunnerError::Directory`] if the directory cannot be created, or a symbolic link has its name.
+pub(crate) fn make_logs(directory: &OpenDirectory) -> Result<OpenDirectory, RunnerError> {
+    let what = directory.path().join(LOGS).display().to_string();
+    directory.make_directory(LOGS).map_err(|source| RunnerError::Directory { what, source })
 }
 
 /// Milliseconds since 1970-01-01 UTC; 0 if the host's clock is before that.

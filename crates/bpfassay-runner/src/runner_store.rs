@@ -13,7 +13,7 @@ use bpfassay_testbed::{
     stages::Stages,
 };
 
-use crate::{emulator::QemuSource, error::Error};
+use crate::{error::Error, qemu_source::QemuSource};
 
 /// Largest catalogue of a user that is read, in bytes. The bundled catalogue has about 10,000.
 const MAX_CATALOGUE: u64 = 1 << 20;

@@ -11,8 +11,8 @@ use bpfassay_testbed::{
 };
 
 use crate::{
-    emulator, error::Error, plan_testbed::ShellUse, plan_testbed::Testbed, plan_testbed::keep_planned, run_provenance,
-    runner_store::Store, study_selection::StudySelection, work::check_ids,
+    emulator, error::Error, plan_testbed::ShellUse, plan_testbed::Testbed, planned_targets::keep_planned,
+    run_provenance, runner_store::Store, study_selection::StudySelection, work::check_ids,
 };
 
 /// A run that was measured before.

@@ -28,8 +28,8 @@ use crate::{
     observer::Observer,
     plan_testbed::Parts,
     plan_testbed::Testbed,
-    plan_testbed::{TestbedPart, targets_of},
-    pool::PoolSummary,
+    plan_testbed::TestbedPart,
+    planned_targets::targets_of,
     pool::{self, RunnerConfig},
     run_context::BlockError,
     run_context::RunContext,
@@ -39,6 +39,7 @@ use crate::{
     runner_store::StoreOptions,
     slots,
     study_selection::StudySelection,
+    tally::PoolSummary,
     work::PlannedWork,
 };
 

@@ -19,10 +19,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     block_store::BlockStore,
     block_store::StoreKey,
-    emulator::QemuSource,
     error::Error,
     observer::Observer,
     plan_testbed::Testbed,
+    qemu_source::QemuSource,
     run_context::unix_ms,
     run_provenance,
     runner_store::Store,

@@ -11,8 +11,8 @@ use bpfassay_results::{
 use bpfassay_study::{Block, Clock, Plan};
 
 use crate::{
-    emulator::QemuSource, error::Error, plan_testbed::Testbed, pool::PoolSummary, results_directory,
-    run_context::unix_ms,
+    error::Error, plan_testbed::Testbed, qemu_source::QemuSource, results_directory, run_context::unix_ms,
+    tally::PoolSummary,
 };
 
 /// Parent of the results directories, unless the user names a directory.

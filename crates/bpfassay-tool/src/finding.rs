@@ -20,6 +20,7 @@ mod kind;
 mod left_out;
 mod merged;
 mod missed;
+mod process_identity;
 mod process_key;
 mod status;
 mod truth;
@@ -33,8 +34,9 @@ pub use self::{
     evidence::{Detach, Evidence, KernelFacts, Start, ValueLimits},
     finding_figures::{Compared, NotCompared, Values, compared, moved, not_compared, requested},
     kind::{Kind, KindAdvice},
+    process_identity::ProcessNames,
     status::FindingStatus,
-    truth::{CallShare, ProcessNames, Truth},
+    truth::{CallShare, Truth},
 };
 use crate::Report;
 

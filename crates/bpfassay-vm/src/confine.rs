@@ -25,7 +25,6 @@ use crate::{
     limits::{FIRST_USER, PROCESS_IDS, QemuLimits},
     machine::{board::Board, no_defaults::NoDefaults, plugin_device::TranslatorPlugin, sandbox::SyscallFilter},
     own_root::{self, OwnRoot},
-    qemu::PluginUse,
     qemu_process,
 };
 
@@ -33,6 +32,16 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Largest output of a trial that is kept, in bytes.
 const MAX_OUTPUT: u64 = 16 << 10;
+/// The task of a plugin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PluginUse {
+    /// The plugin holds back QEMU's main loop while the guest executes. Any dynamically linked QEMU
+    /// with the plugin's C library can load it for this.
+    HoldsMainLoop,
+    /// The plugin also counts instructions, which requires a QEMU with TCG plugins.
+    Counts,
+}
+
 /// The confinement of QEMU that this host permits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Confinement {

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 
 use bpfassay_protocol::{Arch, frame::FrameError};
 
-use crate::QemuVersion;
+use crate::qemu_version::QemuVersion;
 
 /// The reason why a guest could not be started, or could not be sent a message.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,8 @@
 use crate::{
     acceleration,
     console::{LineCutter, Watch},
-    qemu::{self, QemuVersion},
+    qemu,
+    qemu_version::QemuVersion,
 };
 
 /// Reads a guest's console: lines have bounded length and no control characters, and the number of

@@ -5,9 +5,8 @@
 
 use std::{
     ffi::OsString,
-    fmt, io,
+    io,
     path::{Path, PathBuf},
-    str::FromStr,
     time::Duration,
 };
 
@@ -15,7 +14,12 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Confinement, OwnRoot, VmError, confine, own_root};
+use crate::{
+    confine::{self, Confinement, PluginUse},
+    error::VmError,
+    own_root::{self, OwnRoot},
+    qemu_version::QemuVersion,
+};
 
 /// Time for QEMU to print its version.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,51 +44,6 @@ pub struct Qemu {
     pub version_text: String,
     /// How this host can confine QEMU.
     pub confinement: Confinement,
-}
-
-/// The task of a plugin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PluginUse {
-    /// The plugin holds back QEMU's main loop while the guest executes. Any dynamically linked QEMU
-    /// with the plugin's C library can load it for this.
-    HoldsMainLoop,
-    /// The plugin also counts instructions, which requires a QEMU with TCG plugins.
-    Counts,
-}
-
-/// A version of QEMU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct QemuVersion {
-    /// Major number.
-    pub major: u32,
-    /// Minor number.
-    pub minor: u32,
-    /// Micro number.
-    pub micro: u32,
-}
-
-impl fmt::Display for QemuVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.major, self.minor, self.micro)
-    }
-}
-
-/// The error for a text that is not a QEMU version.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected MAJOR.MINOR.MICRO, found `{0}`")]
-pub struct NotAVersion(String);
-
-impl FromStr for QemuVersion {
-    type Err = NotAVersion;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let refused = || NotAVersion(text.chars().take(64).collect());
-        let mut numbers = text.split('.').map(str::parse);
-        match (numbers.next(), numbers.next(), numbers.next(), numbers.next()) {
-            (Some(Ok(major)), Some(Ok(minor)), Some(Ok(micro)), None) => Ok(Self { major, minor, micro }),
-            _ => Err(refused()),
-        }
-    }
 }
 
 /// Returns the name of QEMU's program for guests of `arch`.

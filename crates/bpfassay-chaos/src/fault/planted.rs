@@ -15,10 +15,11 @@ use crate::{
     chaos_study::{ChaosError, TrialStudy},
     script::{Action, BootPoint, Moment, Rule, RunStep},
     stranger::{
+        finished_results::copy,
         plant::Plant,
         room::{Room, words},
         victims::give,
-        workshop::{Workshop, copy},
+        workshop::Workshop,
     },
     trial::{CommandEnd, HostAction, TrialResult},
 };

@@ -14,9 +14,10 @@ use crate::{
     chaos_random::Random,
     chaos_study::ChaosError,
     stranger::{
+        finished_results::copy,
         hostile_package::{EntryNode, PackageEntry, PackageForm, Planted, file, image},
         room::{Room, user, words},
-        workshop::{Workshop, copy},
+        workshop::Workshop,
     },
     trial::{CommandEnd, TrialResult},
 };

@@ -10,6 +10,7 @@
 //! - The command ended in time with a documented exit code.
 //! - The cache is whole.
 
+pub mod finished_results;
 pub mod hostile_bundle;
 pub mod hostile_package;
 pub mod plant;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The programs of trials, and what several trials start from: finished results, and a bundle.
+//! The programs of trials, and the bundle that several trials start from.
 
 use std::{
     fs, io,
@@ -10,11 +10,10 @@ use std::{
 
 use bpfassay_testbed::Arch;
 
-use super::{hostile_bundle::BundleContent, room::Room};
+use super::hostile_bundle::BundleContent;
 use crate::{
     chaos_study::{ArtificialTestbed, ChaosError, StudyShape, TrialClock, TrialStudy},
     fake_qemu,
-    trial::CommandEnd,
 };
 
 /// The shape of the study for trials with strangers' files.
@@ -31,9 +30,9 @@ pub struct Workshop {
     pub qemu: PathBuf,
     /// A copy of this program that any user can execute.
     pub stand_in: PathBuf,
-    home: tempfile::TempDir,
+    pub(super) home: tempfile::TempDir,
     study: Arc<TrialStudy>,
-    finished: Mutex<Option<PathBuf>>,
+    pub(super) finished: Mutex<Option<PathBuf>>,
     bundle: Mutex<Option<BundleContent>>,
 }
 
@@ -79,33 +78,6 @@ impl Workshop {
         Ok(self.open.get().unwrap_or(&self.bpfassay))
     }
 
-    /// Returns a results directory of the whole study, made once. Callers copy it.
-    ///
-    /// # Errors
-    /// If the study without a stranger cannot be run or has violations.
-    pub fn finished(&self) -> Result<PathBuf, ChaosError> {
-        let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(path) = &*finished {
-            return Ok(path.clone());
-        }
-        let mut room = Room::new(self, None)?;
-        let args = room.environment.begin(1);
-        room.run(&args, &[])?;
-        room.check("without a stranger", &[CommandEnd::Code(0)])?;
-        let path = self.home.path().join("finished");
-        copy(&room.environment.output(), &path)?;
-        let result = room.into_result();
-        if !result.violations.is_empty() {
-            let text = format!(
-                "the study without a stranger went wrong: {}\n{}",
-                result.violations.join("; "),
-                result.printed
-            );
-            return Err(ChaosError::Io(io::Error::other(text)));
-        }
-        Ok(finished.insert(path).clone())
-    }
-
     /// Returns the content of a sound bundle of the study's guests, made once.
     ///
     /// # Errors
@@ -121,22 +93,4 @@ impl Workshop {
         let content = BundleContent::of(&testbed.manifest)?;
         Ok(bundle.insert(content).clone())
     }
-}
-
-/// Copies the directory `from` to `to`, recursively.
-///
-/// # Errors
-/// The system's error if something cannot be read or made.
-pub fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let (source, target) = (entry.path(), to.join(entry.file_name()));
-        if entry.file_type()?.is_dir() {
-            copy(&source, &target)?;
-        } else {
-            fs::copy(&source, &target)?;
-        }
-    }
-    Ok(())
 }

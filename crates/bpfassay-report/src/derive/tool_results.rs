@@ -7,9 +7,7 @@
 //! that need no truth.
 
 mod cgroups;
-mod refused_program;
 mod requested;
-mod step;
 mod tool_object;
 mod truth;
 
@@ -35,7 +33,7 @@ use bpfassay_tool::{
 use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, ToolResult};
 
 use self::cgroups::SumsByCgroup;
-pub(crate) use self::step::started;
+use crate::tool_start::step::started;
 
 /// Whether times in guests of `arch` mean something: they do not under the wall clock in guests that
 /// are emulated.

@@ -10,7 +10,7 @@ use bpfassay_study::{Block, Plan, Target};
 use bpfassay_testbed::manifest::Manifest;
 
 use super::key::{StoreKey, key};
-use crate::plan_testbed::keep_planned;
+use crate::planned_targets::keep_planned;
 
 /// The records of one boot that did a whole block.
 #[derive(Debug, Clone, PartialEq)]

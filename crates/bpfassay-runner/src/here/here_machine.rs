@@ -16,25 +16,23 @@ use bpfassay_tool::LoadedFile;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Agent, Cluster, HereConfig, execute_here,
+    execute_here::{HereConfig, execute_here},
+    here_process::{AGENT, Agent, PAYLOAD},
     here_reason::MachineLimits,
     here_tools::ToolPlaces,
     mount::{self, Mounted},
+    nodes::Cluster,
     reference,
 };
 use crate::{
     error::Error,
     observer::{Happening, Observer},
-    pool::PoolSummary,
     run_provenance,
     study_selection::{interfaces_of, test_tools},
+    tally::PoolSummary,
     work::PlannedWork,
     work::check_ids,
 };
-
-/// The agent, and the programs that it starts.
-pub(super) const AGENT: &str = "bpfassay-guest";
-pub(super) const PAYLOAD: [&str; 2] = ["bpfassay-tracer", "bpfassay-ior"];
 
 /// A selection of what to measure on this machine.
 #[derive(Debug, Default)]

@@ -23,6 +23,10 @@ use tokio::process::{Child, Command};
 use super::{here_reason::MachineLimits, here_tools::ToolPlaces};
 use crate::host_setup;
 
+/// The agent, and the programs that it starts.
+pub(super) const AGENT: &str = "bpfassay-guest";
+pub(super) const PAYLOAD: [&str; 2] = ["bpfassay-tracer", "bpfassay-ior"];
+
 /// The agent reads its job from an unnamed file, which disappears when all processes have closed
 /// it.
 const JOB: &str = "/dev/stdin";

@@ -9,13 +9,24 @@ use bpfassay_protocol::{
     tracer_messages::{Refusal, Step},
 };
 use bpfassay_results::{
-    FailureKind, JOURNAL_VERSION, JournalContents, JournalEntry, JournalHeader, OpenDirectory, Outcome, Provenance,
-    RunFailure,
+    FailureKind, JOURNAL_VERSION, Journal, JournalContents, JournalEntry, JournalHeader, OpenDirectory, Outcome,
+    Provenance, RunFailure,
 };
 use bpfassay_study::{Available, Narrowing, Plan, WarmUp};
 
-use super::{here_reason::MachineLimits, here_tools::ToolPlaces, *};
-use crate::observer::Happening;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    execute_here::{HereConfig, execute_here},
+    here_process::Agent,
+    here_reason::MachineLimits,
+    here_tools::ToolPlaces,
+};
+use crate::{
+    observer::{Happening, Observer},
+    run_context::{self, RunnerError},
+    tally::PoolSummary,
+};
 
 /// A plan with one boot of the baseline and fexit.
 fn plan() -> Plan {
@@ -201,7 +212,7 @@ fn a_directory_of_logs_that_is_a_link_is_refused() {
     fs::create_dir(&out).unwrap();
     std::os::unix::fs::symlink(&elsewhere, out.join("logs")).unwrap();
     let opened = OpenDirectory::open(&out).unwrap();
-    let error = pool::make_logs(&opened).unwrap_err();
+    let error = run_context::make_logs(&opened).unwrap_err();
     assert!(matches!(&error, RunnerError::Directory { source, .. } if source.to_string().contains("symbolic link")));
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
 }

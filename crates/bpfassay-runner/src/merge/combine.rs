@@ -15,7 +15,7 @@ use bpfassay_study::Plan;
 use bpfassay_testbed::{manifest::Manifest, provider};
 
 use super::MergeError;
-use crate::plan_testbed::targets_of;
+use crate::planned_targets::targets_of;
 
 /// A results directory and its journal.
 #[derive(Debug)]

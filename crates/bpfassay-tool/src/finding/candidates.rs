@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpfassay_protocol::Operation;
 
 use super::{
-    certainty::Certainty, finding_comparison::NumberComparison, left_out::LeftOutCalls, process_key::ProcessKey,
+    certainty::Certainty, finding_comparison::NumberComparison, left_out::LeftOutCalls, process_identity::ProcessKey,
     truth::total,
 };
 use crate::{CountedUnit, ReportedFigure, Whose};

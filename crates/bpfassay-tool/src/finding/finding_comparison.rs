@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    process_key::ProcessKey,
+    process_identity::ProcessKey,
     truth::{CallShare, ShareSubject, Truth, total, united},
 };
 use crate::{

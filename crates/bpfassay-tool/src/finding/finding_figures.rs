@@ -15,7 +15,7 @@ use super::{
     evidence::Evidence,
     finding_comparison::{ComparedFigure, GrowthBySubject, NumberComparison, comparable, compare},
     finding_source::KindSources,
-    process_key::ProcessKey,
+    process_identity::ProcessKey,
     truth::Truth,
 };
 use crate::{

@@ -8,7 +8,7 @@ use bpfassay_protocol::{Operation, operation::Variant};
 
 use super::{
     finding_comparison::NumberComparison,
-    process_key::ProcessKey,
+    process_identity::ProcessKey,
     truth::{CallShare, Truth},
 };
 use crate::{CountedUnit, ReportedFigure, Whose};

@@ -1,43 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a tool names processes: by process id, thread id or name. Its reports show which.
 
-use super::truth::{CallShare, ProcessNames, Truth};
+use super::{
+    process_identity::ProcessKey,
+    truth::{CallShare, Truth},
+};
 use crate::{Readings, ReportedFigure, Whose};
 
 /// Largest number of names that are shown.
 const MOST_NAMES: usize = 3;
 
-/// The kind of name that a tool uses for processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ProcessKey {
-    /// The process id.
-    Id,
-    /// The thread id.
-    Thread,
-    /// The name of the thread.
-    Name,
-}
-
 impl ProcessKey {
-    pub(super) const ALL: [Self; 3] = [Self::Id, Self::Thread, Self::Name];
-
-    pub(super) fn names(self, process: &ProcessNames) -> &[String] {
-        match self {
-            Self::Id => &process.id,
-            Self::Thread => &process.thread,
-            Self::Name => &process.name,
-        }
-    }
-
-    /// Text for messages if names of this kind are unknown.
-    const fn unknown(self) -> &'static str {
-        match self {
-            Self::Id => "which process, by its id,",
-            Self::Thread => "which thread",
-            Self::Name => "which process, by its name,",
-        }
-    }
-
     /// Determines how `figure` (index `index`) names processes in `readings`. Returns
     /// [`Self::Name`] if the figure is not about processes.
     ///

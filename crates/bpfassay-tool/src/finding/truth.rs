@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use bpfassay_protocol::{Operation, operation::Variant, tracer_messages::Task};
 
-use super::process_key::ProcessKey;
+use super::process_identity::{ProcessKey, ProcessNames};
 use crate::{CountedUnit, ReportedFigure, Whose};
 
 /// The ground truth of one run.
@@ -42,29 +42,6 @@ pub struct Truth {
     /// The units with known amounts. Figures with other units need the truth of another run or
     /// phase. For example, requested and moved bytes are not counted together.
     pub units: Vec<CountedUnit>,
-}
-
-/// The names that a tool can use for a thread and its process, by kind. Empty if unknown.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ProcessNames {
-    /// The id of the process.
-    pub id: Vec<String>,
-    /// The id of the thread, and both ids in one number (`bpf_get_current_pid_tgid`).
-    pub thread: Vec<String>,
-    /// The name of the thread.
-    pub name: Vec<String>,
-}
-
-impl From<&Task> for ProcessNames {
-    fn from(task: &Task) -> Self {
-        let thread = task.thread.unwrap_or(task.process);
-        let both = u64::from(task.process) << 32 | u64::from(thread);
-        Self {
-            id: vec![task.process.to_string()],
-            thread: vec![thread.to_string(), both.to_string()],
-            name: vec![task.name.clone()],
-        }
-    }
 }
 
 /// The calls of one operation by one process on one mount. The lists have all names that a tool can

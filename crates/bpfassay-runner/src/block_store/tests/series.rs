@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::{
     observer::{Happening, Observer},
-    pool::PoolSummary,
     pool::{self, RunnerConfig},
+    tally::PoolSummary,
     work::{self, PlannedWork},
 };
 

@@ -34,8 +34,7 @@ use super::{
     node_wire::{self, Begin, FromNode, FromRelay, MAX_LINE, MAX_LOCAL, ToNode, ToRelay, WaitingStandIn},
 };
 use crate::here::{
-    here_machine::{AGENT, PAYLOAD},
-    here_process::{Agent, arguments, ask_to_stop, clear, kill, start, unnamed},
+    here_process::{AGENT, Agent, PAYLOAD, arguments, ask_to_stop, clear, kill, start, unnamed},
     here_reason::MachineLimits,
     here_tools::ToolPlaces,
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Properties that hold for every tool.
 
-use super::super::process_key::ProcessKey;
+use super::super::process_identity::ProcessKey;
 use proptest::prelude::*;
 
 use super::*;
