@@ -10,7 +10,10 @@ use bpfassay_testbed::catalogue::CatalogueError;
 use bpfassay_tool::ToolError;
 use bpfassay_vm::{CommandLineTooLong, VmError};
 
-use crate::{block_store::BlockStoreError, host_setup::HostSetupError, run_context::RunnerError};
+use crate::{
+    blocks::block_store::BlockStoreError,
+    boot::{host_setup::HostSetupError, run_context::RunnerError},
+};
 
 /// An error in a step from the study to its results. Failed guests and runs are not errors, but
 /// records of the journal.

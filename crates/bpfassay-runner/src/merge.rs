@@ -27,7 +27,7 @@ use bpfassay_study::Plan;
 use rustix::fs::{CWD, RenameFlags};
 
 use self::combine::{ReadResults, combine};
-use crate::{run_context::LOGS, work};
+use crate::{boot::run_context::LOGS, sessions::work};
 
 /// Largest console log that is copied, in bytes: twice the limit for a guest.
 const MAX_LOG: u64 = 8 << 20;

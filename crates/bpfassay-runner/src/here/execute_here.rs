@@ -9,11 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{here_process::Agent, nodes::Cluster};
 use crate::{
-    boot::RunningBoot,
-    observed::BootPlan,
+    boot::{
+        run_context::{RunContext, RunnerError, make_logs},
+        running_boot::RunningBoot,
+        tally::{PoolSummary, Tally},
+    },
+    decisions::observed::BootPlan,
     observer::Observer,
-    run_context::{RunContext, RunnerError, make_logs},
-    tally::{PoolSummary, Tally},
 };
 
 /// A plan for this system.
@@ -29,7 +31,7 @@ pub(crate) struct HereConfig<'a> {
 }
 
 /// Executes `config`. Events go to `journal`, and the agents' standard error to [`crate::LOGS`] in
-/// the same directory, as in [`crate::pool::execute`]. An agent that does not finish fails the run
+/// the same directory, as in [`crate::blocks::pool::execute`]. An agent that does not finish fails the run
 /// in flight and the rest of its block. The next block gets a new agent.
 ///
 /// # Errors

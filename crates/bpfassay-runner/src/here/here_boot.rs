@@ -18,11 +18,11 @@ use tokio::{
 
 use super::here_process::{Agent, arguments, ask_to_stop, clear, job, kill, start, unnamed};
 use crate::{
-    attempt::{BootConclusion, FailedRun},
-    boot::RunningBoot,
-    failure,
-    host_setup::deadlines,
-    run_context::BlockError,
+    boot::{host_setup::deadlines, run_context::BlockError, running_boot::RunningBoot},
+    decisions::{
+        attempt::{BootConclusion, FailedRun},
+        failure,
+    },
 };
 
 /// How long an agent can take to end after its last message, or to remove what it made when it is

@@ -25,13 +25,14 @@ use super::{
     reference,
 };
 use crate::{
+    boot::tally::PoolSummary,
     error::Error,
     observer::{Happening, Observer},
-    run_provenance,
-    study_selection::{interfaces_of, test_tools},
-    tally::PoolSummary,
-    work::PlannedWork,
-    work::check_ids,
+    sessions::{
+        study_selection::{interfaces_of, test_tools},
+        work::{PlannedWork, check_ids},
+    },
+    this_host::run_provenance,
 };
 
 /// A selection of what to measure on this machine.

@@ -21,7 +21,7 @@ use rustix::{
 use tokio::process::{Child, Command};
 
 use super::{here_reason::MachineLimits, here_tools::ToolPlaces};
-use crate::host_setup;
+use crate::boot::host_setup;
 
 /// The agent, and the programs that it starts.
 pub(super) const AGENT: &str = "bpfassay-guest";

@@ -23,9 +23,11 @@ use super::{
     here_tools::ToolPlaces,
 };
 use crate::{
+    boot::{
+        run_context::{self, RunnerError},
+        tally::PoolSummary,
+    },
     observer::{Happening, Observer},
-    run_context::{self, RunnerError},
-    tally::PoolSummary,
 };
 
 /// A plan with one boot of the baseline and fexit.

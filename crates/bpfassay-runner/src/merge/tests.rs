@@ -219,7 +219,7 @@ fn what_hosts_measured_stays_with_them() {
     assert_eq!(order, [of("1/2"), of("2/2")].concat());
     let whole = measured(whole_plan(), "a");
     assert_eq!(fingerprinted, Some(fingerprint(whole.records().into_values())));
-    assert!(crate::verification::Verification::new(&folder.path().join("out"), None).is_ok());
+    assert!(crate::sessions::verification::Verification::new(&folder.path().join("out"), None).is_ok());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use bpfassay_protocol::{Operation, operation::Variant, tracer_messages::Task};
+use bpfassay_protocol::{Operation, operation::Variant};
 
 use super::process_identity::{ProcessKey, ProcessNames};
 use crate::{CountedUnit, ReportedFigure, Whose};

@@ -20,14 +20,12 @@ use super::{
     team::{AGAIN, Happened, RelayTeam},
 };
 use crate::{
-    boot::RunningBoot,
-    failure,
+    boot::{host_setup::deadlines, run_context::BlockError, running_boot::RunningBoot},
+    decisions::failure,
     here::{
         here_boot::far,
         here_process::{Agent, job},
     },
-    host_setup::deadlines,
-    run_context::BlockError,
 };
 
 /// How a block ends.

@@ -10,7 +10,7 @@ use bpfassay_protocol::{
 };
 use bpfassay_results::{NodeFacts, NodeRun};
 
-use crate::{
+use crate::boot::{
     joint_report::{JointReport, RunTogether},
     sum,
 };
