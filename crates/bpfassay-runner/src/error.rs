@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use bpfassay_protocol::Arch;
 use bpfassay_results::{JournalError, ResultsError};
 use bpfassay_study::{ExpandError, Interface, StudyError, Target};
-use bpfassay_testbed::catalogue::CatalogueError;
+use bpfassay_testbed::error::catalogue_error::CatalogueError;
 use bpfassay_tool::ToolError;
 use bpfassay_vm::{CommandLineTooLong, VmError};
 

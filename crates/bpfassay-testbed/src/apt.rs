@@ -7,7 +7,6 @@
 //! host's. This code names no mirror, but the build can compile one in ([`Defaults`]).
 
 mod apt_defaults;
-mod apt_failure;
 mod apt_package;
 mod apt_sandbox;
 mod apt_source;
@@ -35,8 +34,7 @@ use self::apt_turn::DownloadTurn;
 pub(crate) use self::apt_turn::First;
 pub use self::{
     apt_defaults::{Defaults, Mirror, NamedBy},
-    apt_failure::AptError,
-    apt_package::{IndexedPackage, Located, Package, ParseError, parse_index, parse_print_uris},
+    apt_package::{IndexedPackage, Located, Package, parse_index, parse_print_uris},
     apt_source::{AssetSource, NotAnAssetSource, is_url},
     direct_fetch::Downloader,
     dpkg::missing_host_packages,

@@ -5,7 +5,8 @@ use bpfassay_protocol::Arch;
 
 use crate::{
     apt::{Apt, Package, PackageOrigin},
-    cache::{CachedFile, Digest},
+    cache::CachedFile,
+    digest::Digest,
     error::{Error, Result},
     manifest::Component,
     testbed_lock::TestbedLock,

@@ -28,7 +28,7 @@ mod cache_lock;
 mod cache_session;
 mod cached_object;
 mod cached_tree;
-mod digest;
+mod file_digest;
 mod partial;
 mod place;
 mod removal;
@@ -49,7 +49,6 @@ pub use self::{
     cache_session::Scratch,
     cached_object::{CachedFile, ObjectWriter},
     cached_tree::{Tree, TreeFile},
-    digest::{Digest, Hasher, NotADigest},
     place::MARKER,
     usage::{Item, ItemKind},
 };
@@ -57,6 +56,7 @@ pub(crate) use self::{
     cache_session::{CacheSession, sweep},
     cached_tree::digest_of_directory,
 };
+pub use crate::digest::{Digest, Hasher, NotADigest};
 use crate::error::{Error, Result};
 
 /// The lock for making directories in `tmp`, and for removing those without an owner.

@@ -5,8 +5,6 @@
 //! names. A series (`6.12`) means the build in the lock, or the newest one. A third part
 //! (`6.12.94`) names one build of the series.
 
-pub(crate) mod build_name;
-pub(crate) mod error;
 mod release_pattern;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpfassay_protocol::Arch;
 use serde::Deserialize;
 
-pub use self::{error::CatalogueError, release_pattern::ReleasePattern};
-use crate::testbed_lock::TestbedLock;
+pub use self::release_pattern::ReleasePattern;
+use crate::{error::catalogue_error::CatalogueError, testbed_lock::TestbedLock};
 
 /// The bundled catalogue: name of the source file, and text.
 const BUNDLED: (&str, &str) = ("kernels/debian.toml", include_str!("../debian.toml"));

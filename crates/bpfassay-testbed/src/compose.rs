@@ -18,9 +18,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     apt::{Package, is_plain},
-    cache::{Cache, Digest, digest_of_directory},
+    cache::{Cache, digest_of_directory},
     catalogue::Catalogue,
-    error::{Error, Result},
+    digest::Digest,
+    error::{
+        Error, Result,
+        unusable_file::{SPEC_FORMAT, SpecError},
+    },
     image,
     kernel::BootableKernel,
     manifest::{Component, MANIFEST, Manifest, Target, is_provider_name},
@@ -30,9 +34,6 @@ use crate::{
         local::{self, LocalKernel, LocalModules},
     },
 };
-
-/// Version of the spec's format.
-pub const SPEC_FORMAT: u32 = 1;
 
 /// Limit on a spec, in bytes.
 const MAX_SPEC: u64 = 16 << 20;
@@ -79,38 +80,6 @@ pub struct TargetInputs {
     /// The packages that the kernel was unpacked from. Empty if it was built.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub packages: Vec<Package>,
-}
-
-/// Why a spec cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpecError {
-    /// The spec cannot be read.
-    #[error("cannot read the testbed spec {}: check that it exists, is a regular file, and may be read", path.display())]
-    Read {
-        /// Path of the spec.
-        path: PathBuf,
-        /// The error of reading it.
-        #[source]
-        source: io::Error,
-    },
-    /// The spec is not JSON, or does not have the expected form.
-    #[error("{} is no spec of format {SPEC_FORMAT} for a testbed: make it again with the flake of this version", path.display())]
-    Form {
-        /// Path of the spec.
-        path: PathBuf,
-        /// The position and the problem.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The spec contradicts itself.
-    #[error("{}: {problem}", path.display())]
-    Content {
-        /// Path of the spec.
-        path: PathBuf,
-        /// The fault.
-        problem: String,
-    },
 }
 
 impl TestbedSpec {

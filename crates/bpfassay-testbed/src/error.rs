@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Errors of preparing a testbed, each with advice.
 
+pub mod apt_failure;
+pub mod catalogue_error;
+pub mod unusable_file;
+
 use std::{io, path::PathBuf, process::ExitStatus};
 
 use bpfassay_protocol::Arch;
+use bpfassay_stage::StageError;
 
+use self::{
+    apt_failure::AptError,
+    catalogue_error::CatalogueError,
+    unusable_file::{AssetError, BundleError, ManifestError, PackageError, SpecError},
+};
 use crate::{
-    apt::AptError,
-    cache::Digest,
-    catalogue::CatalogueError,
-    compose::SpecError,
-    guest_bundle::BundleError,
+    digest::Digest,
     initramfs::{ArchiveError, initramfs_tree::OverlayError},
     kernel_modules::ModulesError,
-    manifest::ManifestError,
-    payload::{AssetError, StageError},
-    unpack::PackageError,
 };
 
 /// The result of preparing a part of a testbed.

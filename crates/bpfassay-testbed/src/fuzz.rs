@@ -8,7 +8,8 @@ use std::{
 };
 
 use crate::{
-    apt::{self, AptError},
+    apt::{self},
+    error::apt_failure::AptError,
     guest_tools,
     initramfs::{cpio_entries::Entries, find, initramfs_tree},
     payload, pvh, unpack,

@@ -21,8 +21,9 @@ use lzma_rust2::{XzOptions, XzReader, XzWriter};
 
 use crate::{
     apt::{Package, is_plain},
-    cache::{Cache, CachedFile, Digest},
-    error::{Error, Result},
+    cache::{Cache, CachedFile},
+    digest::Digest,
+    error::{Error, Result, unusable_file::BundleError},
     initramfs::{
         Archive, FileContent, NewcNode,
         cpio_entries::{Entries, NewcEntry},
@@ -44,38 +45,6 @@ const MAX_EMULATOR: u64 = 1 << 20;
 const PRESET: u32 = 1;
 /// Limit on memory for decompression, in KiB. Presets up to 9 of xz need less.
 const MOST_MEMORY: u32 = 128 << 10;
-
-/// Why a bundle cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BundleError {
-    /// The bundle cannot be opened.
-    #[error("cannot read the bundle {}: check that it exists, is a regular file, and may be read", path.display())]
-    Open {
-        /// The path of the bundle.
-        path: PathBuf,
-        /// The error of opening it.
-        #[source]
-        source: io::Error,
-    },
-    /// The file is cut off, or is not an xz stream of an archive.
-    #[error("{} is no bundle, or is damaged: make it again with `bpfassay testbed bundle`, or copy it again", path.display())]
-    Damaged {
-        /// The path of the bundle.
-        path: PathBuf,
-        /// The position and the problem.
-        #[source]
-        source: io::Error,
-    },
-    /// The archive's content does not belong in a bundle.
-    #[error("{} is no bundle, or is damaged: {problem}; make it again with `bpfassay testbed bundle`, or copy it again", path.display())]
-    Content {
-        /// The path of the bundle.
-        path: PathBuf,
-        /// The fault.
-        problem: String,
-    },
-}
 
 /// Writes a bundle to the file `path`, which must not exist, and returns its size in bytes. The
 /// bundle has the guests of `manifest`, and the packages `qemu` with their files, if there are any.

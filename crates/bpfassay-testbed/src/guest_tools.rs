@@ -28,7 +28,8 @@ use self::{
 };
 use crate::{
     apt::{Apt, Package},
-    cache::{Digest, Scratch},
+    cache::Scratch,
+    digest::Digest,
     error::{Error, Result},
     image::{role, segment},
     initramfs::{Archive, FileContent, NewcNode, initramfs_tree},

@@ -21,7 +21,8 @@ use bpfassay_protocol::{
 use crate::{
     apt::Apt,
     busybox,
-    cache::{Cache, CachedFile, Digest, Hasher},
+    cache::{Cache, CachedFile},
+    digest::{Digest, Hasher},
     error::{Error, Result},
     initramfs::{Archive, ArchiveError, FileContent, NewcNode, find, initramfs_tree::Overlay},
     kernel::{BootableKernel, Modules},

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use bpfassay_protocol::Arch;
 
-use crate::{apt::Package, cache::Digest, kernel_modules::ModuleLayout, manifest, safe_names::KernelRelease};
+use crate::{apt::Package, digest::Digest, kernel_modules::ModuleLayout, manifest, safe_names::KernelRelease};
 
 /// A kernel that can be booted.
 #[derive(Debug, Clone, PartialEq, Eq)]

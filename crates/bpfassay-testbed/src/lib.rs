@@ -17,6 +17,7 @@ pub mod busybox;
 pub mod cache;
 pub mod catalogue;
 pub mod compose;
+mod digest;
 pub mod error;
 #[doc(hidden)]
 pub mod fuzz;
@@ -27,6 +28,7 @@ pub mod image;
 pub mod initramfs;
 pub mod kernel;
 pub mod kernel_modules;
+pub mod lock_update;
 pub mod locked_qemu;
 pub mod manifest;
 pub mod missing;

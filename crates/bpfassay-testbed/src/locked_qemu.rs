@@ -19,7 +19,8 @@ use bpfassay_protocol::Arch;
 
 use crate::{
     apt::{Apt, Located, Package, PackageOrigin},
-    cache::{Cache, CachedFile, Digest, Tree},
+    cache::{Cache, CachedFile, Tree},
+    digest::Digest,
     error::{Error, Result},
     stages::{ProgressStep, RunningStage, StageKind},
     testbed_lock::{LockedForHost, TestbedLock},

@@ -9,7 +9,7 @@
 
 use std::{
     collections::BTreeSet,
-    io::{self, Read as _},
+    io::Read as _,
     path::{Path, PathBuf},
 };
 
@@ -19,13 +19,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     apt::Package,
-    cache::Digest,
-    error::{Error, Result},
+    digest::Digest,
+    error::{
+        Error, Result,
+        unusable_file::{MANIFEST_FORMAT, ManifestError},
+    },
     safe_names::KernelRelease,
 };
 
 /// Format version of the manifest.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = MANIFEST_FORMAT;
 
 /// File name of the manifest in a directory of packed guests, and in a bundle.
 pub const MANIFEST: &str = "manifest.json";
@@ -148,56 +151,6 @@ pub struct Component {
     pub version: String,
     /// SHA-256 of the part's file.
     pub sha256: Digest,
-}
-
-/// The reason why a manifest cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ManifestError {
-    /// The manifest cannot be read.
-    #[error("cannot read the testbed manifest {}: check that it exists, is a regular file, and may be read", path.display())]
-    Read {
-        /// The manifest.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The manifest is not JSON, or has another structure.
-    #[error("{} is no testbed manifest of format {FORMAT}: make it again with this version of bpfassay", path.display())]
-    Form {
-        /// The manifest.
-        path: PathBuf,
-        /// Place and cause.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The manifest has another format version.
-    #[error("{} has format {found}, this program reads {FORMAT}: make it again with this version of bpfassay", path.display())]
-    Format {
-        /// The manifest.
-        path: PathBuf,
-        /// The format version found.
-        found: u64,
-    },
-    /// The manifest contradicts itself.
-    #[error("{}: {problem}", path.display())]
-    Content {
-        /// The manifest.
-        path: PathBuf,
-        /// The contradiction.
-        problem: String,
-    },
-    /// A file that the manifest names is missing or has another content.
-    #[error("{} names {}, which {problem}: make the testbed again (`bpfassay testbed fetch --verify --manifest-out FILE`)", manifest.display(), file.display())]
-    File {
-        /// The manifest.
-        manifest: PathBuf,
-        /// The missing or changed file.
-        file: PathBuf,
-        /// The problem of the file.
-        problem: String,
-    },
 }
 
 /// How [`Manifest::load`] checks the files that a manifest names.

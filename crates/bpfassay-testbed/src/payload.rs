@@ -35,19 +35,20 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::logged::end;
 pub use self::{
-    asset::{AssetError, AssetIndex, FileHash},
+    asset::{AssetIndex, FileHash},
     payload_files::write_files,
     payload_sources::{Buildable, ProgramSources, checkout, unpacked},
     payload_verify::{ComparedProgram, Verified, verify},
 };
 use self::{
-    build_environment::{BuildEnvironment, log},
+    build_environment::{BuildEnvironment, Reuse, log},
     logged::LoggedBuild,
     payload_sources::{Checkout, WantedSources},
 };
 use crate::{
     apt::{Apt, AssetSource},
-    cache::{Cache, CachedFile, Digest},
+    cache::{Cache, CachedFile},
+    digest::Digest,
     error::{Error, Result},
     manifest::{Component, ProgramAsset},
     stages::{ProgressStep, StageKind},
@@ -91,14 +92,6 @@ struct Building<'a> {
     /// Path of the build's log.
     log: PathBuf,
     reuse: Reuse,
-}
-
-/// Which results of earlier builds a build can use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reuse {
-    /// The cache and `BPFASSAY_PAYLOAD_TARGET`.
-    Known,
-    Nothing,
 }
 
 /// The guest's programs for one architecture.

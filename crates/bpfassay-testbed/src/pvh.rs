@@ -20,7 +20,8 @@ use object::{
 };
 
 use crate::{
-    cache::{Cache, Digest},
+    cache::Cache,
+    digest::Digest,
     error::{Error, Result},
     kernel::BootableKernel,
     kernel_modules::decompress::{DecompressError, decompress},

@@ -3,21 +3,18 @@
 //! kernel's name the same build on every machine, for as long as an archive has the files. No
 //! package index is then needed.
 //!
-//! [`update`] writes the lock from indexes whose signatures apt has checked. The program contains
+//! [`crate::lock_update::update`] writes the lock from indexes whose signatures apt has checked. The program contains
 //! it.
-
-mod update;
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::OnceLock};
 
 use bpfassay_protocol::Arch;
 use serde::{Deserialize, Deserializer};
 
-pub use self::update::{LockPart, Update, update};
 use crate::{
     apt::{Located, Package, SnapshotTime, is_path, is_plain},
-    cache::Digest,
-    catalogue::{build_name::build_name, error::CatalogueError},
+    digest::Digest,
+    error::catalogue_error::CatalogueError,
     safe_names::{KernelRelease, PackageArchitecture, PackageName, PackageVersion},
 };
 
@@ -31,13 +28,13 @@ const FORMAT: u32 = 1;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TestbedLock {
     /// One entry for each name and architecture, sorted by both.
-    kernels: Vec<LockedKernel>,
+    pub(crate) kernels: Vec<LockedKernel>,
     /// One entry for each architecture of hosts.
-    toolchains: Vec<LockedForHost>,
+    pub(crate) toolchains: Vec<LockedForHost>,
     /// One entry for each architecture of hosts.
-    emulators: Vec<LockedForHost>,
+    pub(crate) emulators: Vec<LockedForHost>,
     /// One entry for each suite, name and architecture of guests, sorted by these.
-    of_guests: Vec<LockedForGuests>,
+    pub(crate) of_guests: Vec<LockedForGuests>,
 }
 
 /// The meaning of a kernel's name on an architecture.
@@ -278,25 +275,31 @@ impl TestbedLock {
     }
 
     /// Replaces the entry for the kernel's name.
-    fn set_kernel(&mut self, kernel: LockedKernel) {
+    pub(crate) fn set_kernel(&mut self, kernel: LockedKernel) {
         self.kernels.retain(|other| (&other.name, other.architecture) != (&kernel.name, kernel.architecture));
         self.kernels.push(kernel);
     }
 
-    fn set_toolchain(&mut self, toolchain: LockedForHost) {
+    pub(crate) fn set_toolchain(&mut self, toolchain: LockedForHost) {
         set(&mut self.toolchains, toolchain);
     }
 
-    fn set_of_guests(&mut self, locked: LockedForGuests) {
+    pub(crate) fn set_of_guests(&mut self, locked: LockedForGuests) {
         let key = |of: &LockedForGuests| (of.suite.clone(), of.name.clone(), of.architecture);
         self.of_guests.retain(|other| key(other) != key(&locked));
         self.of_guests.push(locked);
         self.of_guests.sort_by_key(key);
     }
 
-    fn set_qemu(&mut self, qemu: LockedForHost) {
+    pub(crate) fn set_qemu(&mut self, qemu: LockedForHost) {
         set(&mut self.emulators, qemu);
     }
+}
+
+/// Returns the name of the build whose packages have `version`.
+pub(crate) fn build_name(version: &str) -> String {
+    let version = version.split_once(':').map_or(version, |(_, rest)| rest);
+    version.rsplit_once('-').map_or(version, |(upstream, _)| upstream).replace('~', "-")
 }
 
 /// Replaces the entry of `all` for the same architecture.

@@ -27,7 +27,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     apt::{Apt, First, Located, Package, PackageOrigin},
-    cache::{CachedFile, Digest},
+    cache::CachedFile,
+    digest::Digest,
     error::{Error, Result},
     manifest::Component,
     stages::{ProgressStep, RunningStage, StageKind, yield_from_now},

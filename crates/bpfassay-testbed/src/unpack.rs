@@ -26,7 +26,7 @@ use std::{
 use self::unpacked_directory::UnpackDirectory;
 use crate::{
     cache::free_space,
-    error::{Error, Result},
+    error::{Error, Result, unusable_file::PackageError},
     safe_names::{NotAName, PackageArchitecture, PackageName, PackageVersion},
     untrusted_tree::UntrustedTree,
 };
@@ -44,29 +44,6 @@ const SLACK: u64 = 64 << 20;
 const MOST_ENTRIES: u64 = 1 << 20;
 /// Longest path or target of a link, in bytes (`PATH_MAX` of Linux).
 const MOST_PATH: usize = 4096;
-
-/// Why a package cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PackageError {
-    /// The package cannot be opened or read.
-    #[error("cannot read the package {}: check that it exists, is a regular file, and may be read", path.display())]
-    Open {
-        /// The package file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The file is not a package, or contains something that is not allowed.
-    #[error("{} is no package that can be unpacked (.deb or .rpm), or is damaged: {problem}; download or copy it again", path.display())]
-    Content {
-        /// The package file.
-        path: PathBuf,
-        /// The problem.
-        problem: String,
-    },
-}
 
 /// The description that a package has of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

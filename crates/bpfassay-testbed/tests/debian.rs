@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 use bpfassay_testbed::{
     Arch, Error,
-    apt::{Apt, AptError, FetchOptions},
+    apt::{Apt, FetchOptions},
     cache::{Cache, Digest},
     catalogue::Catalogue,
+    error::apt_failure::AptError,
     provider::debian::KernelProvider,
 };
 

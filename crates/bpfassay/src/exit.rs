@@ -248,7 +248,7 @@ impl From<bpfassay_runner::SlurmError> for CommandFailure {
 
 impl From<bpfassay_testbed::Error> for CommandFailure {
     fn from(error: bpfassay_testbed::Error) -> Self {
-        use bpfassay_testbed::{Error, manifest::ManifestError};
+        use bpfassay_testbed::error::{Error, unusable_file::ManifestError};
         if is_of_kernel(&error) {
             return Self::of_kernel(error);
         }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::SnapshotTime;
 use crate::{
-    cache::Digest,
+    digest::Digest,
+    error::apt_failure::ParseError,
     safe_names::{PackageArchitecture, PackageName, PackageVersion},
 };
 
@@ -50,16 +51,6 @@ pub struct IndexedPackage {
     pub found: Located,
     /// Names in `Depends` and `Pre-Depends`, including alternatives.
     pub depends: Vec<String>,
-}
-
-/// Why a text is not a package index or a list of downloads.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {problem}")]
-pub struct ParseError {
-    /// Counted from 1.
-    pub line: usize,
-    /// The problem in this line.
-    pub problem: String,
 }
 
 impl Package {

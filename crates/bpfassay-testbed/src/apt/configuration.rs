@@ -6,8 +6,8 @@
 
 use std::{fs, path::Path, process::Command};
 
-use super::{AptError, MAX_TEXT, host_apt::HostArchive};
-use crate::error::{Error, Result};
+use super::{MAX_TEXT, host_apt::HostArchive};
+use crate::error::{Error, Result, apt_failure::AptError};
 
 const CONFIGURATION: &str = "apt.conf";
 

@@ -8,15 +8,14 @@
 use std::{fs, mem, path::Path, thread, time::Duration};
 
 use super::{
-    Apt, AptError, Package,
+    Apt, Package,
     download::{FileNames, named},
     mirror::ATTEMPTS,
     root::APT_HELPER,
 };
 use crate::{
     cache::CachedFile,
-    error::human,
-    error::{Error, Result},
+    error::{Error, Result, apt_failure::AptError, human},
     http::{self, HttpError, Partial},
     stages::ProgressStep,
 };

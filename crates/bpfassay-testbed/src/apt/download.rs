@@ -8,11 +8,10 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use super::{Apt, AptError, First, Located, Package, Root, apt_sandbox::AptSandbox};
+use super::{Apt, First, Located, Package, Root, apt_sandbox::AptSandbox};
 use crate::{
     cache::CachedFile,
-    error::human,
-    error::{Error, Result},
+    error::{Error, Result, apt_failure::AptError, human},
     stages::ProgressStep,
 };
 

@@ -3,8 +3,8 @@
 
 use std::{path::Path, process::Command, sync::OnceLock};
 
-use super::{AptError, Mirror, NamedBy, program};
-use crate::error::{Error, Result};
+use super::{Mirror, NamedBy, program};
+use crate::error::{Error, Result, apt_failure::AptError};
 
 /// Code names of Debian's suites.
 const SUITES: &[&str] = &["bullseye", "bookworm", "trixie", "forky", "duke", "sid"];

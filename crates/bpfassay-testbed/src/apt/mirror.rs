@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-use super::{Apt, AptError, apt_sandbox::warn_of_root, cannot_start};
+use super::{Apt, apt_sandbox::warn_of_root, cannot_start};
 use crate::{
     cache::free_space,
-    error::{Error, Result},
+    error::{Error, Result, apt_failure::AptError},
 };
 
 /// How often a mirror is asked before the download fails.

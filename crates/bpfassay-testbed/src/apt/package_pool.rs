@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{
-    Apt, AptError, AssetSource, Located, Mirror, NamedBy, Package, apt_defaults,
+    Apt, AssetSource, Located, Mirror, NamedBy, Package, apt_defaults,
     apt_package::encoded,
     download::{FileNames, named},
     host_apt,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     cache::CachedFile,
-    error::{Error, Result},
+    error::{Error, Result, apt_failure::AptError},
 };
 
 /// The directory of Debian's main archive in an archive of snapshots.

@@ -14,7 +14,7 @@ use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Apt, AptError, IndexedPackage, Located, MAX_TEXT, ReleaseFile, SnapshotTime,
+    Apt, IndexedPackage, Located, MAX_TEXT, ReleaseFile, SnapshotTime,
     apt_sandbox::AptSandbox,
     cannot_start,
     configuration::{apt_command, follow_move, is_configured, write_configuration},
@@ -24,8 +24,8 @@ use super::{
     tail,
 };
 use crate::{
-    cache::Digest,
-    error::{Error, Result},
+    digest::Digest,
+    error::{Error, Result, apt_failure::AptError},
     stages::ProgressStep,
 };
 

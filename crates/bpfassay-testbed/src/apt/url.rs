@@ -5,14 +5,14 @@
 #![allow(clippy::disallowed_methods, reason = "joins a fixed name to a scratch directory")]
 
 use super::{
-    Apt, AptError,
+    Apt,
     apt_sandbox::{AptSandbox, warn_of_root},
     cannot_start,
     host_apt::{self, download_user},
     mirror::ATTEMPTS,
     root::APT_HELPER,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, apt_failure::AptError};
 
 impl Apt<'_> {
     /// Downloads the file at `url`, which has at most `limit` bytes. Returns `None` if the server

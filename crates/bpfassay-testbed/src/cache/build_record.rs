@@ -10,8 +10,11 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Cache, CacheAccess, Digest, create_parent};
-use crate::error::{Error, Result};
+use super::{Cache, CacheAccess, create_parent};
+use crate::{
+    digest::Digest,
+    error::{Error, Result},
+};
 
 /// Limit on a record, in bytes.
 const MAX_RECORD: u64 = 64 << 20;

@@ -8,8 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Cache, CacheAccess, CacheCheck, Digest, Hasher, create_parent, entries, stamp::Stamp};
-use crate::error::{Error, Result};
+use super::{Cache, CacheAccess, CacheCheck, create_parent, entries, stamp::Stamp};
+use crate::{
+    digest::{Digest, Hasher},
+    error::{Error, Result},
+};
 
 /// Limit on a stamp, in bytes. Real stamps have about 100.
 const MAX_STAMP: u64 = 1 << 12;

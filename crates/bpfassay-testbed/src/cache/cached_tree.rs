@@ -9,8 +9,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cache, CacheCheck, Digest, Hasher, create_parent, entries, stamp::Stamp};
-use crate::error::{Error, Result};
+use super::{Cache, CacheCheck, create_parent, entries, stamp::Stamp};
+use crate::{
+    digest::{Digest, Hasher},
+    error::{Error, Result},
+};
 
 const CONTENT: &str = "content";
 pub(super) const LISTING: &str = "listing.json";

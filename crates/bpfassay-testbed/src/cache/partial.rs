@@ -11,8 +11,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use super::{Cache, CacheAccess, Digest, entries};
-use crate::error::{Error, Result};
+use super::{Cache, CacheAccess, entries};
+use crate::{
+    digest::Digest,
+    error::{Error, Result},
+};
 
 /// The directory in `tmp`.
 const DIRECTORY: &str = "partial";

@@ -10,8 +10,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cache, Digest};
-use crate::error::{Error, Result};
+use super::Cache;
+use crate::{
+    digest::Digest,
+    error::{Error, Result},
+};
 
 /// Kind of the cache record that maps a path to stamp and digest.
 const RECORD: &str = "file";

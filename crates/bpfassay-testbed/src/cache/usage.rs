@@ -197,7 +197,7 @@ fn time_of(path: &Path, metadata: &fs::Metadata) -> Result<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::Digest;
+    use crate::digest::Digest;
 
     const DAY: Duration = Duration::from_secs(86_400);
 

@@ -16,7 +16,7 @@ use bpfassay_tool::{elf::interpreter, guest_request};
 
 use super::{MAX_FILE, refuse};
 use crate::{
-    cache::Digest,
+    digest::Digest,
     error::{Error, Result},
     initramfs::{Archive, FileContent, NewcNode, initramfs_tree},
     manifest::Component,

@@ -9,9 +9,9 @@ use bpfassay_tool::bundled;
 
 use super::{SHELL, refuse};
 use crate::{
-    apt::{Apt, AptError, Located, Package, PackageOrigin, Root},
+    apt::{Apt, Located, Package, PackageOrigin, Root},
     cache::CachedFile,
-    error::{Error, Result},
+    error::{Error, Result, apt_failure::AptError},
     testbed_lock::TestbedLock,
 };
 

@@ -25,15 +25,15 @@ use serde::{Deserialize, Serialize};
 use super::{AssetSource, Built, PROGRAMS, RECORD, RecordedPayload, asset_key, record_key};
 use crate::{
     apt::Apt,
-    cache::Digest,
-    error::{Error, Result},
+    digest::Digest,
+    error::{
+        Error, Result,
+        unusable_file::{ASSET_FORMAT, ASSET_REMEDY, AssetError},
+    },
     initramfs::{Archive, FileContent, NewcNode, find::find_in},
     kernel_modules::decompress,
     manifest::{Component, ProgramAsset},
 };
-
-/// Format version of the index.
-const FORMAT: u32 = 1;
 
 /// Largest index that is read, in bytes. Real ones have about 30 kB.
 const MAX_INDEX: u64 = 1 << 20;
@@ -49,33 +49,6 @@ const MAX_HEADERS: u64 = 1 << 16;
 
 /// Preset of xz. Higher presets take twice the time and save 2 %.
 const PRESET: u32 = 6;
-
-const REMEDY: &str = "the place that --from names is damaged or tampered with; get its files again, or leave it out";
-
-/// Why an asset cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AssetError {
-    /// The index is not JSON, or has another structure.
-    #[error(
-        "{file} is no index of guest programs of format {FORMAT}: make it again with `bpfassay testbed payload pack`"
-    )]
-    Form {
-        /// The index.
-        file: String,
-        /// Place and cause.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// A file contradicts the index or itself.
-    #[error("{file} {problem}: {REMEDY}")]
-    Content {
-        /// Path or URL of the file.
-        file: String,
-        /// The problem of the file.
-        problem: String,
-    },
-}
 
 /// The content of an asset's index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,8 +96,8 @@ impl AssetIndex {
         let form = |source| AssetError::Form { file: file.to_owned(), source };
         let refuse = |problem| AssetError::Content { file: file.to_owned(), problem };
         let Versioned { format } = serde_json::from_slice(text).map_err(form)?;
-        if format != u64::from(FORMAT) {
-            return Err(refuse(format!("has format {format}, this program reads {FORMAT}")));
+        if format != u64::from(ASSET_FORMAT) {
+            return Err(refuse(format!("has format {format}, this program reads {ASSET_FORMAT}")));
         }
         let index: Self = serde_json::from_slice(text).map_err(form)?;
         if !index.programs.keys().map(String::as_str).eq(names()) {
@@ -254,7 +227,7 @@ pub(super) fn write(directory: &Path, built: &Built) -> Result<AssetIndex> {
     let path = directory.join(archive_name(payload.arch, payload.source));
     let compressed = compress(&archive.to_bytes()?).map_err(Error::io("write", &path))?;
     let index = AssetIndex {
-        format: FORMAT,
+        format: ASSET_FORMAT,
         arch: payload.arch,
         source: payload.source,
         key: asset_key(payload.source),
@@ -301,7 +274,7 @@ impl FileHash {
     fn check(&self, content: &[u8], what: String) -> Result<()> {
         let found = Self::of(content);
         if found.sha256 != self.sha256 {
-            return Err(Error::Mismatch { what, expected: self.sha256, found: found.sha256, remedy: REMEDY });
+            return Err(Error::Mismatch { what, expected: self.sha256, found: found.sha256, remedy: ASSET_REMEDY });
         }
         if found.size != self.size {
             let problem = format!("has {} bytes, not {}", found.size, self.size);

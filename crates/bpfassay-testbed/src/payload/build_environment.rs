@@ -13,10 +13,11 @@ use std::{
 use bpfassay_protocol::Arch;
 use bpfassay_stage::{PROFILE, Stage};
 
-use super::{PayloadProgram, Reuse, logged::LoggedBuild, payload_sources::Checkout};
+use super::{PayloadProgram, logged::LoggedBuild, payload_sources::Checkout};
 use crate::{
     apt::Apt,
-    cache::{Digest, Scratch},
+    cache::Scratch,
+    digest::Digest,
     error::{Error, Result},
     stages::{ProgressStep, StageKind},
     toolchain::Toolchain,
@@ -29,6 +30,14 @@ const TARGET_VARIABLE: &str = "BPFASSAY_PAYLOAD_TARGET";
 /// Temporary disk space of a build, in bytes: per architecture, and in common.
 const SPACE_PER_ARCH: u64 = 250_000_000;
 const SPACE: u64 = 400_000_000;
+
+/// Which results of earlier builds a build can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reuse {
+    /// The cache and `BPFASSAY_PAYLOAD_TARGET`.
+    Known,
+    Nothing,
+}
 
 /// The toolchain and directories that build the programs of every architecture.
 pub(super) struct BuildEnvironment {

@@ -16,9 +16,10 @@ use std::{
 use bpfassay_protocol::Arch;
 use serde::{Deserialize, Serialize};
 
-use super::{Building, PROFILE, Reuse, Stage, logged::LoggedBuild};
+use super::{Building, PROFILE, Stage, build_environment::Reuse, logged::LoggedBuild};
 use crate::{
-    cache::{Cache, Digest},
+    cache::Cache,
+    digest::Digest,
     error::{Error, Result},
     stages::ProgressStep,
     toolchain::toolchain_sandbox,

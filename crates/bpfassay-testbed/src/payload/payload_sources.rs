@@ -13,7 +13,7 @@ use flate2::read::GzDecoder;
 
 use super::AssetSource;
 use crate::{
-    cache::Digest,
+    digest::Digest,
     error::{Error, Result},
 };
 

@@ -5,11 +5,13 @@
 use bpfassay_protocol::Arch;
 
 use super::{
-    AssetSource, BuildEnvironment, Built, PROGRAMS, ProgramSources, Reuse, WantedSources, asset, compile, recorded,
+    AssetSource, Built, PROGRAMS, ProgramSources, WantedSources, asset,
+    build_environment::{BuildEnvironment, Reuse},
+    compile, recorded,
 };
 use crate::{
     apt::Apt,
-    cache::Digest,
+    digest::Digest,
     error::{Error, Result},
     manifest::Component,
     stages::StageKind,

@@ -31,7 +31,8 @@ pub use self::{
 use super::{GuestRequest, PartReceiver, Provider, Sources, with_checkout};
 use crate::{
     apt::{Apt, Package},
-    cache::{Cache, Digest, Hasher},
+    cache::Cache,
+    digest::{Digest, Hasher},
     error::{Error, Result},
     kernel::{BootableKernel, Modules},
     kernel_modules::{self, ModuleLayout, decompress::decompress},

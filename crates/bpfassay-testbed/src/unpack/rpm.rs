@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{About, MOST_ENTRIES, Taker, UnpackFault, cpio, file_table::FileTable, stream::decompressed, wrong};
-use crate::cache::{Digest, Hasher};
+use crate::digest::{Digest, Hasher};
 
 /// The first bytes of a package.
 pub(super) const LEAD_MAGIC: [u8; 4] = [0xed, 0xab, 0xee, 0xdb];

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    cache::Digest,
+    digest::Digest,
     test_support::{
         lacks,
         package::{deb, directory, file, gzip, tar_entry},

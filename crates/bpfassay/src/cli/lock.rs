@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use bpfassay_testbed::{apt::SnapshotTime, testbed_lock::LockPart};
+use bpfassay_testbed::{apt::SnapshotTime, lock_update::LockPart};
 use clap::Args;
 
 use super::Packages;

@@ -32,7 +32,7 @@ pub(crate) fn completions(shell: Shell) -> CommandOutcome {
 }
 
 /// Returns the names of all kernels of the catalogue.
-fn kernels() -> Result<Vec<&'static str>, bpfassay_testbed::catalogue::CatalogueError> {
+fn kernels() -> Result<Vec<&'static str>, bpfassay_testbed::error::catalogue_error::CatalogueError> {
     let catalogue = Catalogue::bundled()?;
     let mut names: Vec<&'static str> = Vec::new();
     for &arch in Arch::ALL {

@@ -6,12 +6,7 @@ use std::{collections::BTreeSet, fmt::Write as _, io::ErrorKind};
 use bpfassay_results::plain;
 use bpfassay_runner::Store;
 use bpfassay_testbed::{
-    Arch,
-    apt::Located,
-    error::human,
-    locked_qemu,
-    testbed_lock::{self, TestbedLock},
-    toolchain,
+    Arch, apt::Located, error::human, lock_update, locked_qemu, testbed_lock::TestbedLock, toolchain,
 };
 
 use crate::{
@@ -51,7 +46,7 @@ pub(crate) fn lock(arguments: &cli::LockArgs, global: &cli::Global) -> CommandOu
     };
     let display = Display::begin(cli::MessageFormat::Human);
     let store = Store::open(&store_options(global))?.with_stages(display.stages());
-    let updated = testbed_lock::update(&store.apt(), &store.catalogue, &old, &arguments.what, arguments.snapshot)?;
+    let updated = lock_update::update(&store.apt(), &store.catalogue, &old, &arguments.what, arguments.snapshot)?;
     display.finish();
     let mut text: String = updated.changes.iter().map(|line| plain::line(line).into_owned() + "\n").collect();
     for (what, error) in &updated.failed {

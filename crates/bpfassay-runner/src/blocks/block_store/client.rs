@@ -19,7 +19,7 @@ use object_store::{
 };
 use ureq::{Agent, http::Request};
 
-use super::MAX_ENTRY;
+use super::store_error::MAX_ENTRY;
 
 /// How long a request can take, including its answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use bpfassay_results::JournalContents;
 
-use super::{BlockStoreError, StoreKey};
+use super::{key::StoreKey, store_error::BlockStoreError};
 
 /// An uninhabited type: there are no object stores.
 #[derive(Debug)]

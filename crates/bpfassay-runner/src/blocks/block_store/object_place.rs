@@ -28,9 +28,10 @@ use object_store::{
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::{
-    BlockStoreError, MAX_ENTRY, StoreKey,
     client::Connector,
+    key::StoreKey,
     store_directory::{ASIDE, BLOCKS, ENTRY, MOST, names},
+    store_error::{BlockStoreError, MAX_ENTRY},
     store_place::bucket_and_prefix,
 };
 use crate::boot::run_context::unix_ms;

@@ -7,7 +7,12 @@ use bpfassay_protocol::with_causes;
 use bpfassay_results::{JournalEntry, Provenance, ToDo, provenance::HostFacts};
 use bpfassay_study::{Block, Clock, Plan};
 
-use super::{BlockStore, BlockStoreError, StoreKey, block_records::BlockRecords, key::key, store_records::LookedUp};
+use super::{
+    block_records::BlockRecords,
+    key::{StoreKey, key},
+    store_error::BlockStoreError,
+    store_records::{BlockStore, LookedUp},
+};
 use crate::{blocks::block::command, boot::host_setup::HostSetup};
 
 /// A store of blocks, and how a run uses it.

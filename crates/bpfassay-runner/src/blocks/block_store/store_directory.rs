@@ -24,7 +24,10 @@ use rustix::{
     io::Errno,
 };
 
-use super::{BlockStoreError, MAX_ENTRY, StoreKey};
+use super::{
+    key::StoreKey,
+    store_error::{BlockStoreError, MAX_ENTRY},
+};
 use crate::boot::run_context::unix_ms;
 
 /// The directory of the entries, which marks a directory as a store. Its name has the version of

@@ -10,8 +10,12 @@ use bpfassay_results::{JournalContents, Provenance, Reused};
 use bpfassay_study::{Block, Plan};
 
 use super::{
-    BlockStoreError, MAX_ENTRY, StoreKey, StorePlace, block_records::BlockRecords, object_place::Objects,
+    block_records::BlockRecords,
+    key::StoreKey,
+    object_place::Objects,
     store_directory::StoreDirectory,
+    store_error::{BlockStoreError, MAX_ENTRY},
+    store_place::StorePlace,
 };
 
 /// A store of blocks.

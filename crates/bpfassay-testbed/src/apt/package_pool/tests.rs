@@ -4,7 +4,8 @@ use std::fs;
 use super::*;
 use crate::{
     apt::{Defaults, Downloader, FetchOptions, PackageOrigin},
-    cache::{Cache, Digest},
+    cache::Cache,
+    digest::Digest,
     test_support::{left_in_tmp, server::TestServer},
 };
 

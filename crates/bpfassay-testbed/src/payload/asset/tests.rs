@@ -269,7 +269,7 @@ proptest! {
         let mut bytes = compress(&archive.to_bytes().unwrap()).unwrap();
         let programs = PROGRAMS.iter().zip(PROGRAM_TEXTS).map(|(program, text)| (program.binary.to_owned(), FileHash::of(text)));
         let index = AssetIndex {
-            format: FORMAT,
+            format: ASSET_FORMAT,
             arch: ARCH,
             source: source(),
             key: source(),

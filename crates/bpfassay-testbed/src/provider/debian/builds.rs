@@ -4,8 +4,9 @@
 use super::compare_versions;
 use crate::{
     apt::{IndexedPackage, Located},
-    catalogue::{CatalogueEntry, build_name::build_name},
+    catalogue::CatalogueEntry,
     safe_names::KernelRelease,
+    testbed_lock::build_name,
 };
 
 /// One build of a kernel in a suite.

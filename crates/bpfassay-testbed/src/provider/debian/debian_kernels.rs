@@ -12,10 +12,11 @@ use super::{
     unpack_kernel,
 };
 use crate::{
-    apt::{Apt, AptError, IndexedPackage, Package, PackageOrigin, Root},
-    cache::{Digest, Tree},
-    catalogue::{Catalogue, CatalogueEntry, CatalogueError, KernelSelection},
-    error::{Error, Result},
+    apt::{Apt, IndexedPackage, Package, PackageOrigin, Root},
+    cache::Tree,
+    catalogue::{Catalogue, CatalogueEntry, KernelSelection},
+    digest::Digest,
+    error::{Error, Result, apt_failure::AptError, catalogue_error::CatalogueError},
     kernel::{BootableKernel, Modules},
     kernel_modules::ModuleLayout,
     manifest,

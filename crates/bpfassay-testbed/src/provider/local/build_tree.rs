@@ -13,7 +13,7 @@ use bpfassay_protocol::Arch;
 
 use super::{Config, LocalKernel, LocalModules, digest_of, identify, read_image};
 use crate::{
-    cache::Digest,
+    digest::Digest,
     error::{Error, Result},
     kernel::Modules,
     kernel_modules::{ModuleLayout, ModulesError, built},

@@ -20,7 +20,8 @@ use std::{
 use super::{Config, LocalKernel, LocalModules};
 use crate::{
     apt::Package,
-    cache::{Cache, Digest},
+    cache::Cache,
+    digest::Digest,
     error::{Error, Result},
     safe_names::KernelRelease,
     unpack::{self, About, GROWTH, is_package},

@@ -15,7 +15,10 @@ use proptest::prelude::*;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use super::*;
-use crate::blocks::block_store::{BlockStoreError, MAX_ENTRY, RunStore};
+use crate::blocks::block_store::{
+    RunStore,
+    store_error::{BlockStoreError, MAX_ENTRY},
+};
 
 /// A store with the first block of a plan.
 struct OneEntry {

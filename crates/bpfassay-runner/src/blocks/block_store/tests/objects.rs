@@ -14,7 +14,11 @@ use bpfassay_results::ToDo;
 use object_store::{ObjectStore, ObjectStoreExt as _, memory::InMemory, path::Path as ObjectPath};
 
 use super::*;
-use crate::blocks::block_store::{BlockStoreError, MAX_ENTRY, RunStore, object_place::Objects};
+use crate::blocks::block_store::{
+    RunStore,
+    object_place::Objects,
+    store_error::{BlockStoreError, MAX_ENTRY},
+};
 
 const URL: &str = "s3://bucket/ci";
 

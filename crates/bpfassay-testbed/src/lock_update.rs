@@ -8,7 +8,6 @@ use std::{
 
 use bpfassay_protocol::Arch;
 
-use super::{LockedForGuests, LockedForHost, LockedKernel, TestbedLock};
 use crate::{
     apt::{Apt, IndexedPackage, Located, Root, SnapshotTime},
     busybox,
@@ -16,6 +15,7 @@ use crate::{
     error::{Error, Result},
     guest_tools, locked_qemu,
     provider::debian::KernelProvider,
+    testbed_lock::{LockedForGuests, LockedForHost, LockedKernel, TestbedLock},
     toolchain,
 };
 
@@ -42,8 +42,8 @@ pub enum LockPart {
 impl FromStr for LockPart {
     type Err = std::convert::Infallible;
 
-    /// Parses `toolchain`, `locked_qemu`, `guest_tools`, `snapshots`, the name of a series (`6.12`), or one with
-    /// a build (`6.12=6.12.107`).
+    /// Parses `toolchain`, `qemu`, `tools`, `snapshots`, the name of a series (`6.12`), or one with a
+    /// build (`6.12=6.12.107`).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(match text.split_once('=') {
             _ if text == "toolchain" => Self::Toolchain,
@@ -77,7 +77,7 @@ pub struct Update {
 /// that lists it, or else `snapshot`.
 ///
 /// # Errors
-/// [`crate::catalogue::CatalogueError::UnknownKernel`] for a name that the catalogue lacks.
+/// [`crate::error::catalogue_error::CatalogueError::UnknownKernel`] for a name that the catalogue lacks.
 pub fn update(
     apt: &Apt<'_>,
     catalogue: &Catalogue,
@@ -337,7 +337,8 @@ mod tests {
     use super::*;
     use crate::{
         apt::{FetchOptions, IndexState, Package, ReleaseFile},
-        cache::{Cache, Digest},
+        cache::Cache,
+        digest::Digest,
     };
 
     fn packages(versions: &[(&str, &str)]) -> Vec<Located> {

@@ -5,14 +5,11 @@ use std::{
     borrow::Cow,
     fmt,
     io::{self, BufReader, Read, Write},
-    path::Path,
     str::FromStr,
 };
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
-
-use crate::error::{Error, Result};
 
 /// A SHA-256 digest, written as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,14 +47,6 @@ impl Digest {
         let mut hasher = Hasher::default();
         io::copy(&mut BufReader::with_capacity(256 << 10, reader), &mut hasher)?;
         Ok(hasher.finish())
-    }
-
-    /// Hashes a regular file.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the file cannot be read.
-    pub fn of_file(path: &Path) -> Result<Self> {
-        bpfassay_input::open(path).and_then(Self::of_reader).map_err(Error::io("read", path))
     }
 }
 

@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Classifies apt's error messages.
 
+/// Why a text is not a package index or a list of downloads.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct ParseError {
+    /// Counted from 1.
+    pub line: usize,
+    /// The problem in this line.
+    pub problem: String,
+}
+
 /// Why packages could not be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -98,7 +108,7 @@ pub enum AptError {
         /// Name of the suite.
         suite: String,
         /// The line of the index, and the problem.
-        source: super::ParseError,
+        source: ParseError,
     },
     /// A path cannot be written into apt's configuration.
     #[error("`{0}` cannot be written into apt's configuration (quotes or line breaks): choose another cache directory")]
@@ -107,7 +117,7 @@ pub enum AptError {
 
 impl AptError {
     /// Returns apt's message, without advice.
-    pub(super) fn detail(&self) -> String {
+    pub(crate) fn detail(&self) -> String {
         match self {
             Self::MidSync { detail, .. }
             | Self::Unreachable { detail, .. }
