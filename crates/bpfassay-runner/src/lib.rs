@@ -25,7 +25,8 @@
 //!
 //! The modules, each with those below it:
 //!
-//! - `sessions`: the steps above. `here` measures without guests, `slurm` and `merge` handle shards.
+//! - `sessions`: the steps above. `here` measures without guests, `slurm` and `merge` handle
+//!   shards.
 //! - `this_host`: QEMU, the cache and the accelerator of this host.
 //! - `blocks`: guests in parallel, one block from its first to its last boot, the store of blocks.
 //! - `boot`: one boot, its several guests, and their machines and jobs.

@@ -42,8 +42,8 @@ pub enum LockPart {
 impl FromStr for LockPart {
     type Err = std::convert::Infallible;
 
-    /// Parses `toolchain`, `qemu`, `tools`, `snapshots`, the name of a series (`6.12`), or one with a
-    /// build (`6.12=6.12.107`).
+    /// Parses `toolchain`, `qemu`, `tools`, `snapshots`, the name of a series (`6.12`), or one with
+    /// a build (`6.12=6.12.107`).
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(match text.split_once('=') {
             _ if text == "toolchain" => Self::Toolchain,
@@ -77,7 +77,8 @@ pub struct Update {
 /// that lists it, or else `snapshot`.
 ///
 /// # Errors
-/// [`crate::error::catalogue_error::CatalogueError::UnknownKernel`] for a name that the catalogue lacks.
+/// [`crate::error::catalogue_error::CatalogueError::UnknownKernel`] for a name that the catalogue
+/// lacks.
 pub fn update(
     apt: &Apt<'_>,
     catalogue: &Catalogue,

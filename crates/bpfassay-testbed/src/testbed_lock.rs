@@ -3,8 +3,8 @@
 //! kernel's name the same build on every machine, for as long as an archive has the files. No
 //! package index is then needed.
 //!
-//! [`crate::lock_update::update`] writes the lock from indexes whose signatures apt has checked. The program contains
-//! it.
+//! [`crate::lock_update::update`] writes the lock from indexes whose signatures apt has checked.
+//! The program contains it.
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::OnceLock};
 

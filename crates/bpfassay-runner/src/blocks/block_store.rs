@@ -8,9 +8,9 @@
 //! entry is what its name says. The chain of sums shows whether the entry is as it was written.
 //!
 //! Entries are written under another name and then renamed (`store_directory`), or put as a whole
-//! (`object_place`, which sends requests through `client`). Several hosts can therefore use a store at
-//! once, and a writer that is killed leaves nothing that looks like an entry. `reuse` describes how
-//! a run uses the store.
+//! (`object_place`, which sends requests through `client`). Several hosts can therefore use a store
+//! at once, and a writer that is killed leaves nothing that looks like an entry. `reuse` describes
+//! how a run uses the store.
 //!
 //! A store is untrusted input, as results are. Whoever can write to a store can add figures that
 //! nobody measured. [`crate::Verification::of_block`] measures an entry again.

@@ -42,9 +42,9 @@ pub(crate) struct RunnerConfig<'a> {
     pub(crate) reuse: Option<RunStore<'a>>,
 }
 
-/// Executes `config`. Events go to `journal`, and console logs to [`crate::LOGS`] in the same directory.
-/// At the same time, `grow` adds guests. It returns the guests that it could not add, and their
-/// blocks are not measured.
+/// Executes `config`. Events go to `journal`, and console logs to [`crate::LOGS`] in the same
+/// directory. At the same time, `grow` adds guests. It returns the guests that it could not add,
+/// and their blocks are not measured.
 ///
 /// When `cancel` is cancelled, all guests are stopped, and their blocks are left incomplete.
 ///

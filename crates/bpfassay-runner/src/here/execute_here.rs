@@ -31,8 +31,8 @@ pub(crate) struct HereConfig<'a> {
 }
 
 /// Executes `config`. Events go to `journal`, and the agents' standard error to [`crate::LOGS`] in
-/// the same directory, as in [`crate::blocks::pool::execute`]. An agent that does not finish fails the run
-/// in flight and the rest of its block. The next block gets a new agent.
+/// the same directory, as in [`crate::blocks::pool::execute`]. An agent that does not finish fails
+/// the run in flight and the rest of its block. The next block gets a new agent.
 ///
 /// # Errors
 /// [`RunnerError`] if the directory of logs cannot be created, an agent cannot be started, or the

@@ -228,7 +228,7 @@ impl StudySelection {
     }
 }
 
-/// Adds `guest_tools` to the probe configurations of `study`, and a gate that denies the findings `deny`.
+/// Adds `tools` to the probe configurations of `study`, and a gate that denies the findings `deny`.
 ///
 /// # Errors
 /// [`Error::Tool`] for a tool's file that cannot be read, [`Error::ToolRefused`] for a name that
