@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # The kernels of testbed.lock: Debian's packages by SHA-256, as the Debian provider takes them (crates/bpfassay-testbed), and
-# arranged as it arranges them (provider/debian/unpack.rs). { ARCH.NAME = derivation; }
+# arranged as it arranges them (provider/debian/unpack_kernel.rs). { ARCH.NAME = derivation; }
 #
 # fetch   a package of the lock as a fixed-output derivation (nix/debian-fetch.nix)
 {

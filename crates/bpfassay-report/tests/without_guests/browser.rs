@@ -199,7 +199,7 @@ fn assert_shown(browser: &mut Browser, name: &str, results: &Results) {
     plots::assert_marks(browser, results);
 }
 
-/// Creates a study with verdicts of every kind: see `tests/gates.rs`.
+/// Creates a study with verdicts of every kind: see `gates.rs`.
 fn gated() -> Study {
     let limit = |percent: &str| Gate {
         probes: vec!["fexit".to_owned()],
