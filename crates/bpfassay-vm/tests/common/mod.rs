@@ -62,16 +62,13 @@ impl TestBoot {
     /// init/init.c).
     pub(crate) async fn with_init(arch: Arch, data: &[u8], end: &str, text: &str) -> Option<Self> {
         let mut test = Self::new(arch).await?;
-        let init: &[u8] = match arch {
-            Arch::X86_64 => include_bytes!("../init/init-x86_64"),
-            Arch::Aarch64 => include_bytes!("../init/init-aarch64"),
-            Arch::Riscv64 => include_bytes!("../init/init-riscv64"),
-        };
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/init");
+        let init = fs::read(programs.join(format!("init-{arch}"))).unwrap();
         let mut archive = Vec::new();
         for directory in ["dev", "proc"] {
             entry(&mut archive, directory, 0o040_755, &[]);
         }
-        entry(&mut archive, "init", 0o100_755, init);
+        entry(&mut archive, "init", 0o100_755, &init);
         entry(&mut archive, "data", 0o100_644, data);
         entry(&mut archive, "end", 0o100_644, end.as_bytes());
         entry(&mut archive, "text", 0o100_644, text.as_bytes());
