@@ -50,7 +50,8 @@ let
       export CARGO_BUILD_TARGET=x86_64-unknown-linux-gnu
       case $pname in
         bpfassay-ebpf-rust-*) export CARGO_PROFILE_PAYLOAD_OPT_LEVEL=3 ;;
-        bpfassay-payload-aarch64 | bpfassay-payload-riscv64 | bpfassay-ebpf-c-aarch64 | bpfassay-ebpf-c-riscv64)
+        bpfassay-payload-x86_64 | bpfassay-ebpf-c-x86_64) ;;
+        bpfassay-payload-* | bpfassay-ebpf-c-*)
           export RUSTC=${toolchain-rust}/bin/rustc
           ;;
       esac

@@ -15,11 +15,19 @@ import tomllib
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 GUEST = ("bpfassay-guest", "bpfassay-tracer", "bpfassay-workload")
 EBPF = "bpfassay-tracer-ebpf"
-RUST_TARGETS = {
-    "x86_64": "x86_64-unknown-linux-gnu",
-    "aarch64": "aarch64-unknown-linux-gnu",
-    "riscv64": "riscv64gc-unknown-linux-gnu",
-}
+
+
+def of_architectures(fact):
+    """A fact about each architecture of guests, by the name of the architecture."""
+
+    def printed(*arguments):
+        command = [os.path.join(ROOT, "ci/arch"), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+
+    return {name: printed(fact, name)[0] for name in printed()}
+
+
+RUST_TARGETS = of_architectures("rust_target")
 EBPF_TARGET = "bpfel-unknown-none"
 # Debian's packages of the cross toolchain of which code is in the guest's programs, and the licence of that code.
 LINKED = [
@@ -27,7 +35,7 @@ LINKED = [
     (r"libelf-dev", "libelf", "GPL-2.0-or-later OR LGPL-3.0-or-later"),
     (r"zlib1g-dev", "zlib", "Zlib"),
     (r"libzstd-dev", "zstd", "BSD-3-Clause OR GPL-2.0-only"),
-    (r"libgcc-[0-9]+-dev(-(arm64|riscv64)-cross)?", "libgcc", "GPL-3.0-or-later WITH GCC-exception-3.1"),
+    (r"libgcc-[0-9]+-dev(-[a-z0-9]+-cross)?", "libgcc", "GPL-3.0-or-later WITH GCC-exception-3.1"),
     (r"libstd-rust-dev(-bpf)?", "Rust's standard library", "MIT OR Apache-2.0"),
 ]
 NAMES = re.compile(r"(licen[cs]e|copying|notice|copyright|unlicense)", re.IGNORECASE)
@@ -249,14 +257,13 @@ class Contents:
     def libraries(self, index):
         """Debian's packages of which code is in the programs of an index: (what, licence, package, architecture, source)."""
         found = {}
-        foreign = {"x86_64": "amd64", "aarch64": "arm64", "riscv64": "riscv64"}
-        wanted = foreign[index["arch"]]
+        wanted = of_architectures("debian_name")[index["arch"]]
         for package in index["toolchain"]:
             for pattern, what, licence in LINKED:
                 if not re.fullmatch(pattern, package["name"]):
                     continue
                 arch, source = self.lock.get(package["sha256"], ("not known", "not known"))
-                of = re.search(r"-(arm64|riscv64)-cross$", package["name"])
+                of = re.search(r"-([a-z0-9]+)-cross$", package["name"])
                 # What is for another architecture's programs.
                 if of and of[1] != wanted or not of and arch not in (wanted, "all", "not known"):
                     continue
