@@ -392,7 +392,7 @@ fn bundled_studies_have_plans() {
 }
 
 fn narrowings() -> impl Strategy<Value = Narrowing> {
-    let archs = prop::sample::subsequence(Arch::ALL.to_vec(), 0..=3);
+    let archs = prop::sample::subsequence(vec![Arch::X86_64, Arch::Aarch64, Arch::Riscv64], 0..=3);
     let kernels = prop::sample::subsequence(vec!["6.1".to_owned(), "7.2".to_owned()], 0..=2);
     let of_study = [Probe::None, Probe::Kprobe, Probe::Fexit].map(ProbeConfiguration::with_defaults).to_vec();
     let probes = prop::sample::subsequence(of_study, 0..=3);

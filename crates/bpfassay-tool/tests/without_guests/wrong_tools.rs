@@ -24,17 +24,22 @@ fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
     let directory = tempfile::tempdir().unwrap();
     let tools = built::build("wrong-tools", directory.path());
     for &arch in Arch::ALL {
-        let mut differing = Vec::new();
+        let (mut differing, mut has_arity) = (Vec::new(), false);
         for name in &tools {
             let tool = load(directory.path().join(format!("{name}.toml")).to_str().unwrap()).unwrap().file;
             assert_eq!(tool.name, *name);
             let path = match &tool.source {
-                Source::Object(_) => tool.source.object(arch, "6.12").unwrap().1.path.clone(),
+                // Registers differ by architecture, and so does the object of `wrong-arity`.
+                Source::Object(_) => match tool.source.object(arch, "6.12") {
+                    Some((_, object)) => object.path.clone(),
+                    None => continue,
+                },
                 // The tool is a script or runs commands, so it has no object.
                 Source::Script(scripts) if !scripts[0].path.ends_with(".bpf.o") => continue,
                 Source::Script(scripts) => scripts[0].path.clone(),
                 other => panic!("{name}: {other:?}"),
             };
+            has_arity |= name == "wrong-arity";
             let object = fs::read(directory.path().join(path)).unwrap();
             let checked = prototype::check(&object, KERNEL, arch).unwrap();
             let evidence = Evidence { prototypes: Some(&checked), ..Evidence::default() };
@@ -48,16 +53,16 @@ fn who_reads_the_wrong_argument_is_named_and_no_other_tool() {
         let readv = "ssize_t vfs_readv(struct file *, const struct iovec *, unsigned long, loff_t *, rwf_t)";
         let vfs_read = "ssize_t vfs_read(struct file *, char *, size_t, loff_t *)";
         let taken = "on_readv (fexit/vfs_readv): takes argument 5 for a number of 64 bits, where the return value would be with one argument less";
-        assert_eq!(
-            differing,
-            [
-                format!("argument-for-return: {taken}: {readv}"),
-                format!("flags-as-bytes: {taken}: {readv}"),
-                format!("four-arguments: {taken}: {readv}"),
-                format!("wrong-arity: on_read (kprobe/vfs_read): reads argument 6 of 4: {vfs_read}"),
-            ],
-            "{arch}"
-        );
+        let mut expected = vec![
+            format!("argument-for-return: {taken}: {readv}"),
+            format!("flags-as-bytes: {taken}: {readv}"),
+            format!("four-arguments: {taken}: {readv}"),
+        ];
+        if has_arity {
+            expected.push(format!("wrong-arity: on_read (kprobe/vfs_read): reads argument 6 of 4: {vfs_read}"));
+        }
+        assert_eq!(differing, expected, "{arch}");
+        assert!(has_arity || !matches!(arch, Arch::X86_64 | Arch::Aarch64 | Arch::Riscv64), "{arch}");
     }
 }
 

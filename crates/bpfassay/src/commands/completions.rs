@@ -125,20 +125,22 @@ mod tests {
     fn scripts_have_values_and_files_where_both_are_taken() {
         let kernels = kernels().unwrap();
         assert!(kernels.contains(&"6.12"), "{kernels:?}");
+        let archs: Vec<&str> = Arch::ALL.iter().map(|arch| arch.name()).collect();
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut with_values(Cli::command(), &kernels), "bpfassay", &mut script);
             let script = with_files(shell, &String::from_utf8(script).unwrap());
             assert!(!script.contains(FILES), "{shell}: {script}");
             let (with_files, names) = match shell {
-                Shell::Bash => ("compgen -f -W \"bcc-vfsstat", "compgen -W \"x86_64 aarch64 riscv64\""),
-                Shell::Zsh => (":{compadd -- bcc-vfsstat", "x86_64 aarch64 riscv64"),
+                Shell::Bash => ("compgen -f -W \"bcc-vfsstat", format!("compgen -W \"{}\"", archs.join(" "))),
+                Shell::Zsh => (":{compadd -- bcc-vfsstat", archs.join(" ")),
                 Shell::Fish => {
-                    (" -r -F -a \"bcc-vfsstat\\t''", " -r -f -a \"x86_64\\t''\naarch64\\t''\nriscv64\\t''\"")
+                    let archs: Vec<_> = archs.iter().map(|arch| format!("{arch}\\t''")).collect();
+                    (" -r -F -a \"bcc-vfsstat\\t''", format!(" -r -f -a \"{}\"", archs.join("\n")))
                 }
                 _ => continue,
             };
-            assert!(script.contains(with_files) && script.contains(names), "{shell}: {script}");
+            assert!(script.contains(with_files) && script.contains(&names), "{shell}: {script}");
             assert!(script.contains("events-dropped") && script.contains("kprobe-multi"), "{shell}");
         }
     }
