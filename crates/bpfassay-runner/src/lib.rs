@@ -72,7 +72,7 @@ pub use sessions::{
     plan_testbed::{Parts, ShellUse, Testbed, missing_parts},
     same_guests::Bundling,
     session::Session,
-    study_selection::StudySelection,
+    study_selection::{StudyChange, StudySelection},
     verification::{Verification, VerifyOutcome},
     work::{DEFAULT_RESULTS, Interrupted, PlannedWork, conclude, conclude_in},
 };

@@ -21,8 +21,8 @@ use bpfassay_protocol::{
 };
 
 use crate::{
-    Clock, Deadlines, FeatureExpectations, Gate, STUDY_SCHEMA, Share, Study, StudyDesign, StudyError, Target,
-    VerdictCertainty, WarmUp, WarmUpRule, WorkloadSpec, bundled_studies,
+    Clock, Deadlines, FeatureExpectations, Gate, GuestSize, STUDY_SCHEMA, Share, Study, StudyDesign, StudyError,
+    Target, VerdictCertainty, WarmUp, WarmUpRule, WorkloadSpec, bundled_studies,
     clock::DAY_MS,
     cost_model::{Declared, Model},
     mount_design,
@@ -156,7 +156,7 @@ fn contents(root: &Section<'_, '_>, scripts: &Scripts<'_>) -> Result<Study, Repo
     let name = root.need("name", Field::short_name);
     let description = root.need("description", |field| Ok(field.text()?.trim().to_owned()));
     let targets = root.need("targets", targets);
-    let guest = root.or("guest", guest::default(), guest::read);
+    let guest = root.or("guest", GuestSize::default(), guest::read);
     // Other values are checked against this, as far as it could be read.
     let memory_mib = guest.as_ref().map_or(u32::MAX, |guest| guest.memory_mib);
     let file_systems = root.need("file_systems", |field| file_systems(field, memory_mib));

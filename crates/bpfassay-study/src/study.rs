@@ -354,6 +354,19 @@ pub struct GuestSize {
     pub nodes: u32,
 }
 
+impl Default for GuestSize {
+    fn default() -> Self {
+        Self {
+            cpus: 1,
+            memory_mib: 1024,
+            kernel_parameters: Vec::new(),
+            addresses: Addresses::default(),
+            scheduling: None,
+            nodes: Self::alone(),
+        }
+    }
+}
+
 impl GuestSize {
     const fn alone() -> u32 {
         1

@@ -11,6 +11,7 @@ mod global;
 mod here;
 mod list;
 mod lock;
+mod measure;
 mod node;
 mod packages;
 mod payload;
@@ -24,7 +25,7 @@ use std::path::PathBuf;
 
 use bpfassay_protocol::{Arch, ProbeConfiguration};
 use bpfassay_runner::{QemuSource, StorePlace};
-use bpfassay_study::{Clock, Denied, Model, Shard, Share, StudyDesign};
+use bpfassay_study::{Denied, Shard};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
@@ -35,6 +36,7 @@ pub(crate) use self::{
     here::Here,
     list::{Bundled, List, ListCommand, ListKernelsArgs, ListedResults},
     lock::LockArgs,
+    measure::MeasureArgs,
     node::{NodeArgs, NodeRole},
     packages::Packages,
     payload::{PayloadArgs, PayloadCommand},
@@ -189,27 +191,8 @@ pub(crate) struct SelectionArgs {
     #[arg(long, value_name = "LIMITS", help_heading = UNDER_TEST)]
     pub(crate) gate: Vec<String>,
 
-    /// The clock: wall or instructions
-    #[arg(long, value_name = "CLOCK", help_heading = MEASURE)]
-    pub(crate) clock: Option<Clock>,
-
-    /// Also estimate the cost of cache misses and branches by this model (an estimate, not a time)
-    #[arg(long, value_name = "MODEL", value_parser = run::model(), help_heading = MEASURE, hide_short_help = true)]
-    pub(crate) model: Option<Model>,
-
-    /// Rounds of each boot
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(StudyDesign::MOST_ROUNDS)), help_heading = MEASURE)]
-    pub(crate) rounds: Option<u32>,
-
-    /// Boots of each target; with --until, the most
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = MEASURE)]
-    pub(crate) replicates: Option<u32>,
-
-    /// Boot until all intervals are this narrow (0.5%)
-    ///
-    /// Error rates are kept. The most boots are the study's replicates, or 20.
-    #[arg(long, value_name = "SHARE", help_heading = MEASURE)]
-    pub(crate) until: Option<Share>,
+    #[command(flatten)]
+    pub(crate) measure: MeasureArgs,
 
     /// Only part K of N of the boots, such as 1/4
     ///
@@ -460,5 +443,10 @@ mod tests {
             assert!(Cli::try_parse_from(["bpfassay", "run", "--again", again]).is_err(), "there is nothing to repeat");
         }
         assert!(Cli::try_parse_from(["bpfassay", "run", "--resume", "d", "--arch", "x86_64"]).is_err());
+        let measure = ["--clock=wall", "--model=cachegrind", "--rounds=2", "--replicates=2", "--until=1%"];
+        for option in measure {
+            assert!(Cli::try_parse_from(["bpfassay", "run", option]).is_ok(), "{option}");
+            assert!(Cli::try_parse_from(["bpfassay", "run", "--resume", "d", option]).is_err(), "{option}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     io::Read as _,
     path::Path,
 };
@@ -27,6 +28,12 @@ use crate::{
     this_host::runner_store::{Store, StoreOptions},
 };
 
+/// A change of a study that options of a command make.
+pub trait StudyChange: fmt::Debug + Send + Sync {
+    /// Changes `study`, which has no tools of the command line yet.
+    fn change(&self, study: &mut Study);
+}
+
 /// A selected part of a study, with changes, and the sources of its guests.
 #[derive(Debug, Default)]
 pub struct StudySelection {
@@ -47,8 +54,8 @@ pub struct StudySelection {
     pub deny: Vec<Denied>,
     /// Gates in addition to the study's gates, each in the form of [`Study::demand`].
     pub gates: Vec<String>,
-    /// Number of rounds per boot that replaces the study's number.
-    pub rounds: Option<u32>,
+    /// A further change of the study.
+    pub change: Option<Box<dyn StudyChange>>,
     /// The shard of the plan to measure; `None` for the whole plan.
     pub shard: Option<Shard>,
     /// Tools under test, in addition to the study's probe configurations.
@@ -107,8 +114,8 @@ impl StudySelection {
                 model.name
             );
         }
-        if let Some(rounds) = self.rounds {
-            study.design.rounds = rounds;
+        if let Some(change) = &self.change {
+            change.change(&mut study);
         }
         test_tools(&self.tools, &self.deny, &mut study)?;
         for gate in &self.gates {

@@ -6,18 +6,6 @@ use bpfassay_protocol::{job::Scheduling, job_nodes::Node};
 
 use crate::{Addresses, GuestSize};
 
-/// The default guest of a study.
-pub(super) fn default() -> GuestSize {
-    GuestSize {
-        cpus: 1,
-        memory_mib: 1024,
-        kernel_parameters: Vec::new(),
-        addresses: Addresses::default(),
-        scheduling: None,
-        nodes: 1,
-    }
-}
-
 /// Reads the key `scheduling` of guests and file systems.
 pub(super) fn scheduling(section: &Section<'_, '_>) -> Result<Option<Scheduling>, Reported> {
     section.optional("scheduling", |field| {
@@ -30,15 +18,15 @@ pub(super) fn scheduling(section: &Section<'_, '_>) -> Result<Option<Scheduling>
 /// # Errors
 /// [`Reported`] if a key is unknown or a value is invalid. The complaint is in the document.
 pub(super) fn read(field: &Field<'_, '_>) -> Result<GuestSize, Reported> {
-    let default = default();
+    let mut guest = GuestSize::default();
     let section = field.table()?;
     section.only(&["cpus", "memory_mib", "kernel_parameters", "addresses", "scheduling", "nodes"]);
-    let addresses = section.or("addresses", default.addresses, |field| field.choice(Addresses::NAMES));
+    let addresses = section.or("addresses", guest.addresses, |field| field.choice(Addresses::NAMES));
     let scheduling = scheduling(&section);
-    let cpus = section.or("cpus", default.cpus, |cpus| cpus.number(1..=64));
-    let nodes = section.or("nodes", default.nodes, |nodes| nodes.number(1..=Node::MOST));
+    let cpus = section.or("cpus", guest.cpus, |cpus| cpus.number(1..=64));
+    let nodes = section.or("nodes", guest.nodes, |nodes| nodes.number(1..=Node::MOST));
     // A Debian kernel does not boot with its initramfs in less memory.
-    let memory_mib = section.or("memory_mib", default.memory_mib, |memory| memory.number(384..=1 << 20));
+    let memory_mib = section.or("memory_mib", guest.memory_mib, |memory| memory.number(384..=1 << 20));
     let kernel_parameters = section.or("kernel_parameters", Vec::new(), |parameters| {
         parameters.distinct("kernel parameter", |field| {
             let parameter = field.text()?;
@@ -52,12 +40,11 @@ pub(super) fn read(field: &Field<'_, '_>) -> Result<GuestSize, Reported> {
             }
         })
     });
-    Ok(GuestSize {
-        cpus: cpus?,
-        memory_mib: memory_mib?,
-        kernel_parameters: kernel_parameters?,
-        addresses: addresses?,
-        scheduling: scheduling?,
-        nodes: nodes?,
-    })
+    guest.cpus = cpus?;
+    guest.memory_mib = memory_mib?;
+    guest.kernel_parameters = kernel_parameters?;
+    guest.addresses = addresses?;
+    guest.scheduling = scheduling?;
+    guest.nodes = nodes?;
+    Ok(guest)
 }

@@ -30,7 +30,7 @@ pub(crate) struct RunArgs {
     pub(crate) against: AgainstArgs,
 
     /// Continue an interrupted run
-    #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "gate", "clock", "model", "rounds", "replicates", "until"])]
+    #[arg(long, value_name = "DIR", help_heading = RESULTS, conflicts_with_all = ["output", "study", "arch", "kernel", "modules", "probe", "cell", "tool", "gate", "MeasureArgs"])]
     pub(crate) resume: Option<PathBuf>,
 
     /// Use the guests and the QEMU of these results

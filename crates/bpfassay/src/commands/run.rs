@@ -277,7 +277,7 @@ fn overlays(arguments: &cli::RunArgs, global: &cli::Global) -> Vec<String> {
     args.extend(selection.targets.modules.as_deref().map(|modules| ("--modules", path(modules))));
     let of_arch = |(arch, tree): &(Arch, PathBuf)| ("--ior", format!("{arch}={}", tree.display()));
     args.extend(arguments.execution.overlays.ior.iter().map(of_arch));
-    args.extend(selection.model.as_ref().map(|model| ("--model", model.name.clone())));
+    args.extend(selection.measure.model.as_ref().map(|model| ("--model", model.name.clone())));
     args.extend(selection.tool.iter().map(|tool| ("--tool", tool.clone())));
     args.extend(arguments.execution.overlays.bundle.as_deref().map(|bundle| ("--bundle", path(bundle))));
     args.extend(arguments.execution.overlays.manifest.as_deref().map(|manifest| ("--manifest", path(manifest))));

@@ -162,9 +162,8 @@ fn selection_of(arguments: &cli::ShellArgs, global: &cli::Global) -> Result<Stud
         },
         cell: arguments.cell.clone().into_iter().collect(),
         tool: arguments.tool.clone(),
-        replicates: Some(1),
         // Guests under the other clock accept no input.
-        clock: Some(Clock::Wall),
+        measure: cli::MeasureArgs { replicates: Some(1), clock: Some(Clock::Wall), ..cli::MeasureArgs::default() },
         ..cli::SelectionArgs::default()
     };
     let mut selection = selection(&of_arguments, &arguments.overlays, global)?;
