@@ -405,25 +405,13 @@ fn sleep_until(instant: u64) -> Result<()> {
 mod tests {
     use std::time::Instant;
 
-    use bpfassay_protocol::{
-        PROTOCOL_VERSION,
-        job::{FileSystem, Task},
-    };
+    use bpfassay_protocol::job::{FileSystem, Task};
 
     use super::*;
 
     fn job(scheduling: Scheduling, symbols: bool) -> Job {
-        Job {
-            protocol: PROTOCOL_VERSION,
-            modules: Vec::new(),
-            file_system: FileSystem::Tmpfs { size_mib: 1 },
-            settle_ms: 0,
-            scheduling,
-            symbols,
-            mounts: Vec::new(),
-            node: None,
-            task: Task::Runs { runs: Vec::new() },
-        }
+        let task = Task::Runs { runs: Vec::new() };
+        Job { scheduling, symbols, ..Job::new(FileSystem::Tmpfs { size_mib: 1 }, task) }
     }
 
     /// Otherwise the programs of a whole machine would be listed for nobody, and the run would fail

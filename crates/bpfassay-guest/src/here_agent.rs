@@ -232,10 +232,7 @@ fn fits_localio(wanted: Option<bool>, found: Option<bool>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use bpfassay_protocol::{
-        PROTOCOL_VERSION,
-        job::{ExtraMount, MountOf, Nfs, NfsVersion},
-    };
+    use bpfassay_protocol::job::{ExtraMount, MountOf, Nfs, NfsVersion};
 
     use super::*;
 
@@ -293,15 +290,8 @@ mod tests {
     #[test]
     fn modules_and_shells_are_for_guests() {
         let job = |modules: &[&str], task| Job {
-            protocol: PROTOCOL_VERSION,
             modules: modules.iter().map(|&path| path.to_owned()).collect(),
-            file_system: FileSystem::Tmpfs { size_mib: 1 },
-            mounts: Vec::new(),
-            settle_ms: 0,
-            scheduling: Scheduling::Kernel,
-            symbols: false,
-            node: None,
-            task,
+            ..Job::new(FileSystem::Tmpfs { size_mib: 1 }, task)
         };
         assert!(runs(&job(&[], Task::Runs { runs: Vec::new() })).unwrap().is_empty());
         assert!(runs(&job(&["/m.ko"], Task::Runs { runs: Vec::new() })).is_err());

@@ -37,6 +37,25 @@ pub struct Job {
     pub task: Task,
 }
 
+impl Job {
+    /// Returns a job that does `task` on `file_system`, without modules, further mounts, waiting and
+    /// symbols, for a guest that is alone and has the kernel's scheduling.
+    #[must_use]
+    pub fn new(file_system: FileSystem, task: Task) -> Self {
+        Self {
+            protocol: crate::PROTOCOL_VERSION,
+            modules: Vec::new(),
+            file_system,
+            mounts: Vec::new(),
+            settle_ms: 0,
+            scheduling: Scheduling::Kernel,
+            symbols: false,
+            node: None,
+            task,
+        }
+    }
+}
+
 names! {
     /// How threads of the guest's kernel are scheduled, and when phases begin.
     pub enum Scheduling: "scheduling" {

@@ -470,8 +470,7 @@ pub enum Basis {
 pub enum Unit {
     /// One boot, as the mean of the log ratios of its rounds.
     Boots,
-    /// One round of the only boot. The interval covers the spread within that boot, not between
-    /// boots.
+    /// One round of the only boot. The interval covers the spread within that boot only.
     Rounds,
 }
 

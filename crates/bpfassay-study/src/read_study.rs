@@ -5,6 +5,7 @@
 
 mod expected_keys;
 mod guest;
+mod probe_names;
 
 use std::{
     cell::RefCell,
@@ -219,7 +220,7 @@ fn probes(root: &Section<'_, '_>, loads_only: bool) -> Result<Vec<ProbeConfigura
     if loads_only && !root.has("probes") {
         return Ok(Vec::new());
     }
-    root.need("probes", |field| field.distinct("probe configuration", Field::name::<ProbeConfiguration>))
+    root.need("probes", probe_names::probes)
 }
 
 /// Reads the expected features of kernels. `workloads` is `None` if the workloads are invalid.

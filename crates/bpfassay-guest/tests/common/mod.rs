@@ -12,9 +12,8 @@ use std::{
 };
 
 use bpfassay_protocol::{
-    PROTOCOL_VERSION,
     frame::Decoder,
-    job::{FileSystem, Job, Program, RunSpec, Scheduling, SummarySource, Task, Workload},
+    job::{FileSystem, Job, Program, RunSpec, SummarySource, Task, Workload},
     message::{GuestMessage, RunOutcome},
 };
 
@@ -76,17 +75,8 @@ impl Stage {
                 script: None,
             },
         };
-        let job = Job {
-            protocol: PROTOCOL_VERSION,
-            modules: Vec::new(),
-            file_system: FileSystem::Tmpfs { size_mib: 64 },
-            settle_ms: 0,
-            scheduling: Scheduling::Kernel,
-            symbols: false,
-            mounts: Vec::new(),
-            node: None,
-            task: Task::Runs { runs: runs.iter().map(spec).collect() },
-        };
+        let task = Task::Runs { runs: runs.iter().map(spec).collect() };
+        let job = Job::new(FileSystem::Tmpfs { size_mib: 64 }, task);
         fs::write(stage.at("job"), serde_json::to_vec(&job).unwrap()).unwrap();
         stage
     }

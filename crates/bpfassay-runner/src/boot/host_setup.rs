@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs::File, path::Path};
 use crate::boot::{loaded_plugin::LoadedPlugin, study_nodes};
 use bpfassay_plugin::Plugin;
 use bpfassay_protocol::{
-    Arch, PROTOCOL_VERSION,
+    Arch,
     job::{Job, RunSpec, Scheduling, Task},
     job_nodes::Node,
 };
@@ -107,10 +107,12 @@ impl HostSetup {
             .image(&block.target)?
             .module_paths(&block.file_system, node.is_some())
             .map_err(|source| HostSetupError::Modules { target: block.target.clone(), source: Box::new(source) })?;
+        let task = match node.is_some_and(Node::is_server) {
+            true => Task::Serve,
+            false => Task::Runs { runs: runs.iter().map(|run| spec(study, block, run)).collect() },
+        };
         Ok(Job {
-            protocol: PROTOCOL_VERSION,
             modules,
-            file_system: block.file_system.clone(),
             mounts: study.mounts.iter().filter(|mount| !mount.private).cloned().collect(),
             settle_ms: match study.clock {
                 bpfassay_study::Clock::Wall => 0,
@@ -119,10 +121,7 @@ impl HostSetup {
             scheduling: scheduling(study, block),
             symbols: study.counts_instructions(),
             node,
-            task: match node.is_some_and(Node::is_server) {
-                true => Task::Serve,
-                false => Task::Runs { runs: runs.iter().map(|run| spec(study, block, run)).collect() },
-            },
+            ..Job::new(block.file_system.clone(), task)
         })
     }
 

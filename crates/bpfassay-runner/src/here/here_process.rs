@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use bpfassay_protocol::{
-    PROTOCOL_VERSION,
-    job::{Job, RunSpec, Scheduling, Task},
-};
+use bpfassay_protocol::job::{Job, RunSpec, Task};
 use bpfassay_study::{Block, Study};
 use rustix::{
     io::Errno,
@@ -55,18 +52,8 @@ pub(super) fn job(agent: &Agent, study: &Study, block: &Block) -> Job {
         let spec = host_setup::spec(study, block, run);
         RunSpec { tool: spec.tool.as_ref().map(|tool| agent.tools.here(tool)), ..spec }
     };
-    Job {
-        protocol: PROTOCOL_VERSION,
-        modules: Vec::new(),
-        file_system: block.file_system.clone(),
-        // A study with mounts is refused, because this machine also serves other purposes.
-        mounts: Vec::new(),
-        settle_ms: 0,
-        scheduling: Scheduling::Kernel,
-        symbols: false,
-        node: None,
-        task: Task::Runs { runs: block.runs.iter().map(spec).collect() },
-    }
+    // A study with mounts is refused, because this machine also serves other purposes.
+    Job::new(block.file_system.clone(), Task::Runs { runs: block.runs.iter().map(spec).collect() })
 }
 
 pub(super) fn arguments(agent: &Agent) -> Vec<String> {

@@ -2,12 +2,9 @@
 //! Expected refusals.
 
 use bpfassay_input::document::{self, Field, Invalid, Reported};
-use bpfassay_protocol::{
-    Arch, ProbeConfiguration,
-    probe::{Loader, MapLayout},
-    tracer_messages::Step,
-};
+use bpfassay_protocol::{Arch, ProbeConfiguration, tracer_messages::Step};
 
+use super::probe_names::configurations;
 use crate::{Expectation, expectation, target::kernel_name};
 
 const STEPS: &[(&str, Step)] = &[("open", Step::Open), ("load", Step::Load), ("attach", Step::Attach)];
@@ -34,7 +31,7 @@ pub(super) fn read(field: &Field<'_, '_>) -> Result<Vec<Expectation>, Reported> 
         section.only(&["arch", "kernels", "probe", "step", "errno", "reason", "source"]);
         let archs = section.need("arch", |archs| archs.distinct("architecture", Field::name::<Arch>));
         let kernels = section.need("kernels", |kernels| kernels.distinct("kernel", kernel_name));
-        let probes = section.need("probe", |probe| probe.distinct("probe configuration", configurations));
+        let probes = section.need("probe", |probe| probe.distinct("probe configuration", refusable));
         let step = section.need("step", |step| step.choice(STEPS));
         let errno = section.need("errno", |errno| errno.number(1..=4095));
         let reason = section.need("reason", Field::string);
@@ -51,21 +48,11 @@ pub(super) fn read(field: &Field<'_, '_>) -> Result<Vec<Expectation>, Reported> 
     })
 }
 
-/// Expands a configuration name: `fexit` is itself, `fexit+*` every map layout that is compared
-/// with others, `fexit+*@*` all of these with every loader.
-fn configurations(field: &Field<'_, '_>) -> Result<Vec<ProbeConfiguration>, Reported> {
-    let text = field.text()?;
-    let (rest, any_loader) = text.strip_suffix("@*").map_or((text, false), |rest| (rest, true));
-    // The layout can be `*` with a named loader, too.
-    let (rest, loader) = rest.split_once('@').map_or((rest, None), |(rest, loader)| (rest, Some(loader)));
-    let (rest, any_map) = rest.strip_suffix("+*").map_or((rest, false), |rest| (rest, true));
-    let plain = loader.map_or_else(|| rest.to_owned(), |loader| format!("{rest}@{loader}"));
-    let one: ProbeConfiguration = plain.parse().map_err(|error: bpfassay_protocol::UnknownName| field.error(error))?;
-    if one.is_baseline() {
+/// Expands the name of probe configurations that a kernel can refuse.
+fn refusable(field: &Field<'_, '_>) -> Result<Vec<ProbeConfiguration>, Reported> {
+    let all = configurations(field)?;
+    if all.iter().any(|one| one.is_baseline()) {
         return Err(field.error("the baseline attaches nothing, so no kernel can refuse it"));
     }
-    let maps = if any_map { &MapLayout::COMPARED } else { std::slice::from_ref(&one.map) };
-    let loaders = if any_loader { Loader::ALL } else { std::slice::from_ref(&one.loader) };
-    let all = loaders.iter().flat_map(|&loader| maps.iter().map(move |&map| ProbeConfiguration { map, loader, ..one }));
-    Ok(all.collect())
+    Ok(all)
 }

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use std::{fs, process::Command};
 
-use bpfassay_protocol::{
-    PROTOCOL_VERSION,
-    job::{Nfs, NfsVersion, Scheduling, Task},
-};
+use bpfassay_protocol::job::{Nfs, NfsVersion, Task};
 
 use super::*;
 use crate::{kernel_modules::ModuleLayout, test_support::lacks};
@@ -74,17 +71,7 @@ fn write(image: &GuestImage, job: &Job, path: &Path) -> Result<u64> {
 }
 
 fn job(modules: Vec<String>) -> Job {
-    Job {
-        protocol: PROTOCOL_VERSION,
-        modules,
-        file_system: NFS,
-        settle_ms: 0,
-        scheduling: Scheduling::Kernel,
-        symbols: false,
-        mounts: Vec::new(),
-        node: None,
-        task: Task::Shell,
-    }
+    Job { modules, ..Job::new(NFS, Task::Shell) }
 }
 
 /// The kernel's provider does not matter: its guest would be silent until the deadline.

@@ -6,8 +6,8 @@
 use std::{io::IsTerminal, sync::Arc};
 
 use bpfassay_protocol::{
-    Arch, PROTOCOL_VERSION,
-    job::{FileSystem, Job, Scheduling, Task},
+    Arch,
+    job::{FileSystem, Job, Task},
     message::GuestMessage,
 };
 use bpfassay_runner::{AcceleratorTrial, Error, HostSetup, ShellUse, Store, StoreOptions, StudySelection, Testbed};
@@ -113,17 +113,7 @@ fn job(image: &GuestImage, plan: &Plan) -> Result<Job, CommandFailure> {
     let file_system =
         plan.blocks.first().map_or(FileSystem::Tmpfs { size_mib: 256 }, |block| block.file_system.clone());
     let modules = image.module_paths(&file_system, false).map_err(CommandFailure::usage)?;
-    Ok(Job {
-        protocol: PROTOCOL_VERSION,
-        modules,
-        file_system,
-        settle_ms: 0,
-        scheduling: Scheduling::Kernel,
-        symbols: false,
-        mounts: Vec::new(),
-        node: None,
-        task: Task::Shell,
-    })
+    Ok(Job { modules, ..Job::new(file_system, Task::Shell) })
 }
 
 /// Waits for SIGTERM or the end of the terminal. Keys send no signals while the guest has the

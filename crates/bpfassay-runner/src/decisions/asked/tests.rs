@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use bpfassay_protocol::{
-    Arch, PROTOCOL_VERSION,
+    Arch,
     job::{Nfs, NfsVersion, Task},
     message::{FixedThreads, MountFacts},
 };
@@ -13,17 +13,7 @@ const NFS: FileSystem =
 fn asked(file_system: FileSystem, scheduling: Scheduling, parameters: &[&str]) -> AskedGuest {
     let mut machine = Machine::new(Arch::Aarch64, "");
     machine.kernel_parameters = parameters.iter().map(|&parameter| parameter.to_owned()).collect();
-    let job = Job {
-        protocol: PROTOCOL_VERSION,
-        modules: Vec::new(),
-        file_system,
-        mounts: Vec::new(),
-        settle_ms: 0,
-        scheduling,
-        symbols: false,
-        node: None,
-        task: Task::Serve,
-    };
+    let job = Job { scheduling, ..Job::new(file_system, Task::Serve) };
     AskedGuest::new("6.12.107+deb13-arm64", &machine, &job)
 }
 

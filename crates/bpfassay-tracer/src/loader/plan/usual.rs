@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernel functions that the bundled programs hook. A tracer that looks up one of these functions
 //! in the kernel's tables looks up all. It stores the results for later probe configurations in the
-//! same boot (`kernel::kept`).
+//! same boot (`kernel::kept_facts`).
 
 use bpfassay_protocol::Arch;
 
