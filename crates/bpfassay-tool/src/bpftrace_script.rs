@@ -6,7 +6,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 
 use bpfassay_input::document::suggestion;
 
-use crate::{ReadingsError, Report};
+use crate::{file::Report, readings::ReadingsError};
 
 /// Largest number of maps, and most keys of a map, that are looked at.
 const MOST: usize = 64;
@@ -291,7 +291,7 @@ fn place(rest: &str) -> (&str, Option<Vec<String>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ToolFile;
+    use crate::file::ToolFile;
 
     fn refusal(figures: &str, script: &str) -> Option<String> {
         let text = format!(

@@ -6,7 +6,7 @@ use std::{io, path::PathBuf};
 use bpfassay_btf::object_contents::ContentsError;
 use bpfassay_input::document::Invalid;
 
-use crate::ReadingsError;
+use crate::readings::ReadingsError;
 
 /// Why a tool file cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -20,7 +20,7 @@ pub use self::{
         Binary, Debian, DebianPackage, Nix, Object, Script, Source, SourceEntry, is_of_series, of_arch, of_target,
     },
 };
-use crate::{MissingService, ToolPattern};
+use crate::{pattern::ToolPattern, service::MissingService};
 
 /// A tool file that was read and checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

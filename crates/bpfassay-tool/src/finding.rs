@@ -38,7 +38,7 @@ pub use self::{
     status::FindingStatus,
     truth::{CallShare, Truth},
 };
-use crate::Report;
+use crate::file::Report;
 
 /// The result for one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

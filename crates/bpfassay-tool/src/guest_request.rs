@@ -7,10 +7,7 @@ use bpfassay_protocol::{
     tool_job::{Endpoint, Ready, Tool},
 };
 
-use crate::{
-    ReportForm, Source, ToolFile,
-    file::{SourceEntry, of_arch, of_target},
-};
+use crate::file::{ReportForm, Source, SourceEntry, ToolFile, of_arch, of_target};
 
 /// Directory of all tools in the guest. Each tool has one subdirectory.
 pub const HOME: &str = "/tools";
@@ -257,7 +254,7 @@ mod tests {
              {\"set\":[{\"map\":\"conf\",\"key\":{\"key\":0},\"value\":{\"fs.magic\":7}}],\"rodata\":{\"pid\":-1}} \
              --map counts --port 9127"
         );
-        let bundled = crate::load("ceems-layout").unwrap().file.for_target(Arch::Riscv64, "6.12").unwrap();
+        let bundled = crate::read::load("ceems-layout").unwrap().file.for_target(Arch::Riscv64, "6.12").unwrap();
         assert_eq!(
             bundled.command.join(" "),
             "/bpfassay/tracer object --bundled ceems-layout --map counts --port 9127"

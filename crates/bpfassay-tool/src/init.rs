@@ -24,7 +24,7 @@ use std::{
 use bpfassay_input::document::Invalid;
 
 use self::draft::ToolDraft;
-use crate::{ToolFile, bpftrace_script, elf};
+use crate::{bpftrace_script, elf, file::ToolFile};
 
 /// Size limit of the source, in bytes.
 const MAX_SOURCE: u64 = 256 << 20;

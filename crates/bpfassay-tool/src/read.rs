@@ -21,8 +21,13 @@ use bpfassay_protocol::Arch;
 
 use self::places::{argument, attribute, in_the_guest, package, relative};
 use crate::{
-    Binary, Debian, DebianPackage, MissingService, Nix, Object, Ready, Script, Source, Stop, Supply, TOOL_SCHEMA,
-    ToolError, ToolFile, ToolPattern, bundled, elf, file::is_of_series, guest_request,
+    Ready, Stop, TOOL_SCHEMA, bundled, elf,
+    error::ToolError,
+    file::{Binary, Debian, DebianPackage, Nix, Object, Script, Source, ToolFile, is_of_series},
+    guest_request,
+    pattern::ToolPattern,
+    service::MissingService,
+    supply::Supply,
 };
 
 /// Size limit of a tool file, in bytes.

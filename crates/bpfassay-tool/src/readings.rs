@@ -36,7 +36,11 @@ use self::{
     number::{scaled, whole},
     process_names::RowNames,
 };
-use crate::{Counting, Lost, Report, ReportForm, ReportedFigure, Stream, ToolCapture, Whose};
+use crate::{
+    Stream,
+    file::{Counting, Lost, Report, ReportForm, ReportedFigure, Whose},
+    recorded_output::ToolCapture,
+};
 
 /// Limit for samples of one run. Further samples are not read.
 pub const MAX_SAMPLES: usize = 1 << 18;

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{MissingService, Source, ToolError};
+use crate::{error::ToolError, file::Source, service::MissingService};
 
 /// Limit for entries of directories in `files`.
 const MAX_FILES: usize = 4096;

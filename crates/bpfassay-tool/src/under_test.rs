@@ -11,7 +11,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    LoadedFile, Report, ReportForm, Script, Source, Supply, ToolError, ToolFile, bpftrace_script, readings::check_maps,
+    bpftrace_script,
+    error::ToolError,
+    file::{Report, ReportForm, Script, Source, ToolFile},
+    read::LoadedFile,
+    readings::check_maps,
+    supply::Supply,
 };
 
 /// Size limit of scripts that are checked, in bytes.

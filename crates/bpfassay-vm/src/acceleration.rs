@@ -14,8 +14,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Accelerator, BootOptions, EndReason, Guest, GuestDeadlines, GuestEnding, KernelIncidentKind, Machine, Qemu,
-    VmError, VmEvent,
+    boot_progress::GuestDeadlines,
+    console::KernelIncidentKind,
+    error::VmError,
+    guest::{BootOptions, Guest},
+    guest_ending::{EndReason, GuestEnding},
+    machine::{Accelerator, Machine},
+    qemu::Qemu,
+    vm_event::VmEvent,
 };
 
 /// The accelerator that the user requests.

@@ -15,8 +15,8 @@ use bpfassay_protocol::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::{
-    EndReason,
     bounded_output::{Backlog, OutputFile},
+    guest_ending::EndReason,
 };
 
 /// Bytes of memory for messages that have not reached the owner of the guest. This is more than the

@@ -19,11 +19,13 @@ use tokio::{
 };
 
 use crate::{
-    Accelerator, VmError,
     device::MachineDevice,
+    error::VmError,
     host_load,
     limits::{FIRST_USER, PROCESS_IDS, QemuLimits},
-    machine::{board::Board, no_defaults::NoDefaults, plugin_device::TranslatorPlugin, sandbox::SyscallFilter},
+    machine::{
+        Accelerator, board::Board, no_defaults::NoDefaults, plugin_device::TranslatorPlugin, sandbox::SyscallFilter,
+    },
     own_root::{self, OwnRoot},
     qemu_process,
 };

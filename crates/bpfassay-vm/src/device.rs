@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 
-use crate::GuestClock;
+use crate::guest_clock::GuestClock;
 
 /// A part of a machine.
 pub trait MachineDevice {

@@ -5,7 +5,12 @@ use std::{io, process::ExitStatus, time::Duration};
 
 use bpfassay_protocol::message::GuestMessage;
 
-use crate::{EndReason, KernelIncident, KernelIncidentKind, boot_progress::GuestProgress, monitor::Shutdown};
+use crate::{
+    boot_progress::GuestProgress,
+    console::{KernelIncident, KernelIncidentKind},
+    guest_ending::EndReason,
+    monitor::Shutdown,
+};
 
 /// Largest part that is kept of a guest's message about its end, in bytes.
 const MAX_MESSAGE: usize = 4096;
@@ -170,7 +175,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
-    use crate::GuestDeadlines;
+    use crate::boot_progress::GuestDeadlines;
 
     fn classifier(messages: &[GuestMessage]) -> ExitClassifier {
         let mut progress = GuestProgress::new(GuestDeadlines::default());

@@ -13,7 +13,7 @@ use std::{
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::sync::mpsc;
 
-use crate::{EndReason, VmError, bounded_output::Backlog, limits};
+use crate::{bounded_output::Backlog, error::VmError, guest_ending::EndReason, limits};
 
 /// Interval between checks of the files. A guest fills memory at up to some GB/s.
 const PERIOD: Duration = Duration::from_millis(5);

@@ -16,15 +16,23 @@ use tokio::{
 };
 
 use crate::{
-    BootedFor, GuestDeadlines, GuestEnding, Initramfs, Machine, Qemu, QemuVersion, VmError, VmEvent,
+    boot_progress::GuestDeadlines,
     bounded_output::{Backlog, Tail},
     console::ConsoleLog,
     device::descriptor,
-    flood, host_load,
+    error::VmError,
+    flood,
+    guest_ending::GuestEnding,
+    host_load,
     limits::QemuLimits,
+    machine::{Initramfs, Machine},
     monitor::MonitorClient,
-    qemu_process, supervisor,
-    vm_event::{Delivery, StopRequest},
+    order::BootedFor,
+    qemu::Qemu,
+    qemu_process,
+    qemu_version::QemuVersion,
+    supervisor,
+    vm_event::{Delivery, StopRequest, VmEvent},
 };
 
 /// Time for a QEMU that has refused its guest to exit.

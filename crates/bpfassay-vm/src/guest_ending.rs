@@ -7,7 +7,7 @@ use bpfassay_protocol::message::Phase;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::KernelIncident;
+use crate::console::KernelIncident;
 
 /// The end of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -201,7 +201,7 @@ impl fmt::Display for GuestEnding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::KernelIncidentKind;
+    use crate::console::KernelIncidentKind;
 
     fn ending(reason: EndReason) -> GuestEnding {
         GuestEnding {

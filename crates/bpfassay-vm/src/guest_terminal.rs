@@ -11,7 +11,7 @@ use std::{
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::io::unix::AsyncFd;
 
-use crate::{Guest, GuestEnding, VmError, VmEvent};
+use crate::{error::VmError, guest::Guest, guest_ending::GuestEnding, vm_event::VmEvent};
 
 /// The key that leaves the guest: Ctrl-].
 const LEAVE: u8 = 0x1d;

@@ -17,7 +17,7 @@ use std::{
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 
-use crate::{VmError, bounded_output::file_in_memory, device::descriptor, limits::QemuLimits};
+use crate::{bounded_output::file_in_memory, device::descriptor, error::VmError, limits::QemuLimits};
 
 /// Permission of others to read.
 const READABLE: u32 = 0o004;
@@ -75,7 +75,7 @@ mod tests {
     use std::{fs, io::Read, os::unix::fs::PermissionsExt};
 
     use super::*;
-    use crate::{Accelerator, Confinement};
+    use crate::{confine::Confinement, machine::Accelerator};
 
     fn limits(own_user: bool) -> QemuLimits {
         Confinement { sandbox: true, own_user, lacking: Vec::new() }.limits(Accelerator::Tcg, 1).0

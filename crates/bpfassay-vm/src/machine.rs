@@ -31,8 +31,8 @@ use self::{
 };
 pub use self::{board::Accelerator, kernel_params::Aslr, memory_device::MachineMemory};
 use crate::{
-    GuestClock,
     device::{MachineDevice, descriptor, path_of},
+    guest_clock::GuestClock,
 };
 
 /// The kernel parameters are longer than the kernel accepts.

@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_util::codec::{Framed, LinesCodec, LinesCodecError};
 
-use crate::{QemuVersion, VmError};
+use crate::{error::VmError, qemu_version::QemuVersion};
 
 /// Longest time from exec until QEMU's monitor replies. QEMU first loads the kernel, and a busy
 /// host is slow.

@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
 use crate::{
-    VmError,
     device::{descriptor, path_of},
+    error::VmError,
     limits::QemuLimits,
 };
 
@@ -122,7 +122,7 @@ fn absolute(program: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Accelerator, Confinement};
+    use crate::{confine::Confinement, machine::Accelerator};
 
     fn own_root(directory: &Path) -> OwnRoot {
         OwnRoot {
@@ -139,7 +139,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(directory.path().join("usr/lib/x/qemu")).unwrap();
         let root = own_root(directory.path());
-        let shown = crate::shell_command(&command_line(Path::new("ignored"), Some(&own_root(Path::new("/q")))));
+        let shown =
+            crate::machine::shell_command(&command_line(Path::new("ignored"), Some(&own_root(Path::new("/q")))));
         let expected = "/q/usr/bin/loader --inhibit-cache --library-path /q/lib/x:/q/usr/lib/x /q/usr/bin/qemu-system-x86_64 -L /q/usr/share/qemu";
         assert_eq!(shown, expected);
         let (limits, _) =

@@ -27,9 +27,10 @@ use tokio::{
 };
 
 use crate::{
-    GuestClock, VmError,
     bounded_output::{Backlog, OutputFile, Tail, file_in_memory},
     device::{descriptor, path_of},
+    error::VmError,
+    guest_clock::GuestClock,
     limits::QemuLimits,
     own_root::{self, OwnRoot},
 };

@@ -33,16 +33,18 @@ use self::{
     guest_watch::{GuestEvent, GuestWatch, Reaction},
 };
 use crate::{
-    BootedFor, EndReason, GuestDeadlines, GuestEnding, KernelIncident, VmEvent,
     agent_port::{self, PortEvent},
+    boot_progress::GuestDeadlines,
     bounded_output::OutputFile,
     console::{
-        ConsoleLog,
+        ConsoleLog, KernelIncident,
         reader::{self, ConsoleReport},
     },
     flood,
+    guest_ending::{EndReason, GuestEnding},
     monitor::{MonitorClient, Notice},
-    vm_event::{Delivery, StopRequest},
+    order::BootedFor,
+    vm_event::{Delivery, StopRequest, VmEvent},
 };
 
 /// Largest number of events that wait for the guest's owner before reading of the agent's port

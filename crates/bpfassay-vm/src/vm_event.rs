@@ -6,7 +6,7 @@ use std::time::Duration;
 use bpfassay_protocol::message::GuestMessage;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::{GuestEnding, KernelIncident};
+use crate::{console::KernelIncident, guest_ending::GuestEnding};
 
 /// An event of a guest, as observed from outside.
 #[derive(Debug, Clone, PartialEq)]

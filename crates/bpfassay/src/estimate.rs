@@ -12,7 +12,7 @@ use bpfassay_testbed::{
     stages::{StageKind, Stages},
 };
 
-use crate::progress::duration;
+use crate::{output, progress::duration};
 
 /// Kind of the cache's records of durations.
 const RECORD: &str = "duration";
@@ -23,25 +23,22 @@ pub(crate) fn lines(store: &Store, selection: &StudySelection, plan: &Plan) -> V
     let runs: usize = plan.measured_blocks().iter().map(|block| block.runs.len()).sum();
     let most = if plan.until().is_some() { "at most " } else { "" };
     let measuring = recorded(store, &key_of_runs(plan)).map(|of_run| of_run * runs as f64);
+    let runs = output::count(runs, "run");
     let parts = match missing_parts(store, selection, plan) {
         Ok(missing) if missing.is_empty() => None,
         Ok(missing) => Some(in_words(&missing, built_in(store, &missing))),
         Err(error) => Some(format!("what is to be downloaded is not known: {}", plain::line(&error.to_string()))),
     };
     let time = match measuring {
-        Some(seconds) => format!("{most}{runs} runs: about {}, as the last run of this study here", duration(seconds)),
-        None => format!("{most}{runs} runs: how long they take here is not known before a first run of this study"),
+        Some(seconds) => format!("{most}{runs}: about {}, as the last run of this study here", duration(seconds)),
+        None => format!("{most}{runs}: the time is not known before a first run of this study here"),
     };
     parts.into_iter().chain([time]).collect()
 }
 
 /// Describes `missing`, which took `seconds` to build before, if that is known.
 fn in_words(missing: &MissingParts, seconds: Option<f64>) -> String {
-    let count = |count: usize, of: &str| match count {
-        0 => None,
-        1 => Some(format!("1 {of}")),
-        count => Some(format!("{count} {of}s")),
-    };
+    let count = |number: usize, of: &str| (number > 0).then(|| output::count(number, of));
     let programs = count(missing.programs.len(), "architecture").map(|of| format!("the guest programs of {of}"));
     let parts = [
         count(missing.kernels.len(), "kernel"),
@@ -147,7 +144,7 @@ mod tests {
         let plan = bpfassay_study::expand(&study, &Narrowing::default(), &Available::default()).unwrap();
         let selection = StudySelection::of_study("quick");
         let last = |store| lines(store, &selection, &plan).pop().unwrap();
-        assert_eq!(last(&store), "72 runs: how long they take here is not known before a first run of this study");
+        assert_eq!(last(&store), "72 runs: the time is not known before a first run of this study here");
         record(&store, &key_of_runs(&plan), 10.0);
         assert_eq!(last(&store), "72 runs: about 12 min, as the last run of this study here");
         // Stages of another kind are not needed for the same.

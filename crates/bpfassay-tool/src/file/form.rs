@@ -5,7 +5,7 @@ use bpfassay_protocol::tool_job::Stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ToolPattern;
+use crate::pattern::ToolPattern;
 
 /// The form of a report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -6,7 +6,10 @@ use super::{
     certainty::{Certainty, EvidenceLine},
     finding_comparison::NumberComparison,
 };
-use crate::{Readings, ReportedFigure, readings::AbsentName};
+use crate::{
+    file::ReportedFigure,
+    readings::{AbsentName, Readings},
+};
 
 /// Names that no report has.
 #[derive(Debug, Default)]

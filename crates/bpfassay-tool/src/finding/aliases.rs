@@ -9,7 +9,7 @@ use super::{
     finding_comparison::{ComparedFigure, GrowthBySubject, NumberComparison},
     truth::Truth,
 };
-use crate::{ReportedFigure, Whose};
+use crate::file::{ReportedFigure, Whose};
 
 /// Maps each unknown name to its only possible subject; `None` if that is uncertain.
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@ use super::{
     certainty::Certainty, finding_comparison::NumberComparison, left_out::LeftOutCalls, process_identity::ProcessKey,
     truth::total,
 };
-use crate::{CountedUnit, ReportedFigure, Whose};
+use crate::file::{CountedUnit, ReportedFigure, Whose};
 
 /// Largest number of parts that are shown.
 const MOST_PARTS: usize = 4;

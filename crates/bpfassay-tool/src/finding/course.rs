@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Counting, Readings, Report, ReportedSample};
+use crate::{
+    file::{Counting, Report},
+    readings::{Readings, ReportedSample},
+};
 
 /// Values of each cumulative figure and subject, in the order of reports.
 pub(super) fn series<'r>(
@@ -21,7 +24,7 @@ pub(super) fn series<'r>(
 
 /// Names a figure and its subject for evidence.
 pub(super) fn of(report: &Report, figure: usize, subject: Option<&str>) -> String {
-    let value = report.figures.get(figure).map(crate::ReportedFigure::name).unwrap_or_default();
+    let value = report.figures.get(figure).map(crate::file::ReportedFigure::name).unwrap_or_default();
     subject.map_or_else(|| format!("`{value}`"), |subject| format!("`{value}` of {subject}"))
 }
 

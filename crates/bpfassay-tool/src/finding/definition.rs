@@ -8,7 +8,7 @@ use super::{
     finding_source::KindSources,
     status::FindingStatus,
 };
-use crate::{Readings, Report};
+use crate::{file::Report, readings::Readings};
 
 /// One kind of finding.
 pub(super) struct Definition {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use bpfassay_protocol::{checked_prototype::Checked, tracer_messages::Refusal};
 
 use super::truth::Truth;
-use crate::{Readings, Report, helper};
+use crate::{file::Report, helper, readings::Readings};
 
 /// Everything known about one run of a tool. `None` means not measured.
 #[derive(Debug, Clone, Copy, Default)]

@@ -8,8 +8,8 @@ use super::{
     truth::{CallShare, ShareSubject, Truth, total, united},
 };
 use crate::{
-    CountedUnit, Readings, Report, ReportedFigure, Whose,
-    readings::{self, negative},
+    file::{CountedUnit, Report, ReportedFigure, Whose},
+    readings::{self, Readings, negative},
 };
 
 /// The figures whose units `truth` has, with their indices in the report.

@@ -19,9 +19,8 @@ use super::{
     truth::Truth,
 };
 use crate::{
-    CountedUnit, Readings, Report, ReportedFigure, Whose,
-    file::counted,
-    readings::{AbsentName, Bucket},
+    file::{CountedUnit, Report, ReportedFigure, Whose, counted},
+    readings::{AbsentName, Bucket, Readings},
 };
 
 /// A reported number and what really happened.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sources of findings. A kind is not clear if one of its sources does not answer.
 
-use crate::{CountedUnit, Whose};
+use crate::file::{CountedUnit, Whose};
 
 macro_rules! sources {
     ($($source:ident = $name:literal),+ $(,)?) => {

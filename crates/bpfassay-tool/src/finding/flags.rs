@@ -6,7 +6,7 @@
 use bpfassay_protocol::{Operation, checked_prototype::Checked};
 
 use super::{candidates::names, finding_comparison::NumberComparison};
-use crate::{CountedUnit, ReportedFigure};
+use crate::file::{CountedUnit, ReportedFigure};
 
 /// Operations and the kernel functions that execute them.
 const FUNCTIONS: [(Operation, &str); 2] = [(Operation::Readv, "vfs_readv"), (Operation::Writev, "vfs_writev")];

@@ -11,7 +11,7 @@ use super::{
     process_identity::ProcessKey,
     truth::{CallShare, Truth},
 };
-use crate::{CountedUnit, ReportedFigure, Whose};
+use crate::file::{CountedUnit, ReportedFigure, Whose};
 
 /// Calls of which a tool counts all or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

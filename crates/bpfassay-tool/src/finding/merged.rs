@@ -7,7 +7,7 @@ use super::{
     finding_comparison::{GrowthBySubject, NumberComparison},
     finding_figures::{Differences, EvidenceTally},
 };
-use crate::{ReportedFigure, Whose};
+use crate::file::{ReportedFigure, Whose};
 
 /// Explains figures by cgroup or mount in which one subject has the amounts of several subjects,
 /// and the other subjects have nothing.

@@ -5,7 +5,7 @@
 use bpfassay_protocol::Operation;
 
 use super::{aliases::unknown, finding_comparison::NumberComparison, finding_figures::Differences};
-use crate::Whose;
+use crate::file::Whose;
 
 /// The operations of `one`, an unreported subject, that the figure reports for other subjects.
 /// Empty if something is reported for `one`, or if no other subject shows its operations.

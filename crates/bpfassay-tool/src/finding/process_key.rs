@@ -5,7 +5,10 @@ use super::{
     process_identity::ProcessKey,
     truth::{CallShare, Truth},
 };
-use crate::{Readings, ReportedFigure, Whose};
+use crate::{
+    file::{ReportedFigure, Whose},
+    readings::Readings,
+};
 
 /// Largest number of names that are shown.
 const MOST_NAMES: usize = 3;

@@ -13,7 +13,11 @@ mod variants;
 mod without_figures;
 
 use super::*;
-use crate::{CountedUnit, Counting, Readings, Report, ReportForm, ReportedFigure, ReportedSample, Stream, Whose};
+use crate::{
+    Stream,
+    file::{CountedUnit, Counting, Report, ReportForm, ReportedFigure, Whose},
+    readings::{Readings, ReportedSample},
+};
 
 fn share(cgroup: &str, mount: &str, operation: Operation, calls: u64, returned: u64, requested: u64) -> CallShare {
     CallShare {

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use bpfassay_protocol::{Operation, operation::Variant};
 
 use super::process_identity::{ProcessKey, ProcessNames};
-use crate::{CountedUnit, ReportedFigure, Whose};
+use crate::file::{CountedUnit, ReportedFigure, Whose};
 
 /// The ground truth of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

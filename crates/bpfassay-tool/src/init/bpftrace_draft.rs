@@ -8,8 +8,8 @@ use super::{
     guess,
 };
 use crate::{
-    CountedUnit, Whose,
     bpftrace_script::{Clause, MapChange, What, changes, clauses, without_comments},
+    file::{CountedUnit, Whose},
 };
 
 /// Labels with their required values.

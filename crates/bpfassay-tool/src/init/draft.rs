@@ -6,7 +6,11 @@ use std::{borrow::Cow, collections::BTreeSet};
 use bpfassay_protocol::Operation;
 use textwrap::{Options, WordSeparator::AsciiSpace, WordSplitter::NoHyphenation, WrapAlgorithm::FirstFit};
 
-use crate::{CountedUnit, TOOL_SCHEMA, Whose, read::MAX_ENTRIES};
+use crate::{
+    TOOL_SCHEMA,
+    file::{CountedUnit, Whose},
+    read::MAX_ENTRIES,
+};
 
 /// Largest number of characters of untrusted text in a comment.
 const MOST_SHOWN: usize = 120;

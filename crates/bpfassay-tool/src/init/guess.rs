@@ -3,7 +3,7 @@
 
 use bpfassay_protocol::Operation;
 
-use crate::{CountedUnit, Whose};
+use crate::file::{CountedUnit, Whose};
 
 /// Splits a name into words: `readBytes_total` gives `read`, `bytes`, `total`.
 pub(super) fn words(name: &str) -> Vec<String> {

@@ -10,7 +10,7 @@ use super::{
     endpoint_draft::Url,
     guess,
 };
-use crate::{CountedUnit, readings::metrics_sample};
+use crate::{file::CountedUnit, readings::metrics_sample};
 
 /// Port in the draft if none is known.
 const NO_PORT: u16 = 9100;

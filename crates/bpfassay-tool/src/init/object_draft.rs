@@ -8,7 +8,7 @@ use super::{
     draft::{DraftFigure, ToolDraft, is_name, key_of, listed, quoted, shown},
     guess,
 };
-use crate::{MAX_OBJECT, elf};
+use crate::{elf, under_test::MAX_OBJECT};
 
 /// A readable map.
 struct ReadableMap {

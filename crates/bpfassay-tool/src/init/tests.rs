@@ -10,7 +10,11 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::{CountedUnit, Counting, LoadedFile, Ready, ReportForm, Source, Whose};
+use crate::{
+    Ready,
+    file::{CountedUnit, Counting, ReportForm, Source, Whose},
+    read::LoadedFile,
+};
 
 /// Drafts a tool file for the file `name` with `contents`.
 fn written(name: &str, contents: &[u8]) -> String {

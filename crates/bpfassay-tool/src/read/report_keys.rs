@@ -8,7 +8,9 @@ use bpfassay_protocol::{Operation, UnknownName, operation::Variant};
 
 use super::{HOUR_MS, MAX_ENTRIES, line, one_of, pattern, places::mount_point};
 use crate::{
-    CountedUnit, Counting, Lost, MetricsPage, Report, ReportForm, ReportedFigure, Stream, Whose, readings::MAX_KEYS,
+    Stream,
+    file::{CountedUnit, Counting, Lost, MetricsPage, Report, ReportForm, ReportedFigure, Whose},
+    readings::MAX_KEYS,
 };
 
 /// Default wait for a tool that reports by itself, in milliseconds.
@@ -423,7 +425,7 @@ fn check_group(name: &str, form: &ReportForm) -> Result<(), String> {
 /// Labels of histograms must be groups of the heading pattern.
 fn check_heading(name: &str, form: &ReportForm) -> Result<(), String> {
     let ReportForm::Histogram { heading, .. } = form else { return Ok(()) };
-    let known: Vec<&str> = heading.iter().flat_map(crate::ToolPattern::groups).collect();
+    let known: Vec<&str> = heading.iter().flat_map(crate::pattern::ToolPattern::groups).collect();
     match known.contains(&name) {
         true => Ok(()),
         false if heading.is_none() => Err(format!("`{name}` would be a group of `heading`, which is not given")),

@@ -7,7 +7,10 @@ use bpfassay_btf::{Btf, MapField, MapTypes, Scalar, TypeLayout};
 use bpfassay_input::document::suggestion;
 
 use super::{ReadingsError, ReportedSample, SampleSink, TextRow, Vanished};
-use crate::{Report, ReportedFigure, recorded_output::Dump};
+use crate::{
+    file::{Report, ReportedFigure},
+    recorded_output::Dump,
+};
 
 /// A reading of a map: its time, and the samples of each key.
 type Keys<'f> = (u64, BTreeMap<&'f [u8], Vec<ReportedSample>>);

@@ -2,7 +2,7 @@
 //! Text lines that match a regular expression with named groups.
 
 use super::{SampleSink, TextRow, matched_lines::TimedLine};
-use crate::ToolPattern;
+use crate::pattern::ToolPattern;
 
 pub(super) fn read(
     sink: &mut SampleSink<'_>,

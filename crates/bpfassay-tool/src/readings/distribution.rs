@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{MAX_LABEL, MAX_SAMPLES, Readings, SampleSink, TextRow};
-use crate::{Counting, ReportedFigure};
+use crate::file::{Counting, ReportedFigure};
 
 /// Number of values up to a bound, without those of smaller buckets.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,7 @@
 //! A figure is the number of values, named `usecs.count`. Labels are groups of the line above.
 
 use super::{Bucket, SampleSink, TextRow, matched_lines::TimedLine, number::whole};
-use crate::ToolPattern;
+use crate::pattern::ToolPattern;
 
 /// A bucket of a histogram.
 struct BucketRange {

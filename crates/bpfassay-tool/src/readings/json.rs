@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::{SampleSink, TextRow, matched_lines::TimedLine};
-use crate::ToolPattern;
+use crate::pattern::ToolPattern;
 
 /// Limit for fields of a line. serde_json limits nesting to 128 levels.
 const MAX_FIELDS: usize = 1024;

@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 
 use super::{MAX_LINE, SampleSink, TextRow, buckets::Histograms};
-use crate::{ReportForm, recorded_output::CapturedPage};
+use crate::{file::ReportForm, recorded_output::CapturedPage};
 
 /// Limit for labels of a sample.
 const MAX_LABELS: usize = 64;

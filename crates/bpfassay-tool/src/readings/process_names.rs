@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bpfassay_input::document::suggestion;
 
 use super::TextRow;
-use crate::{Report, ReportForm, ReportedFigure};
+use crate::file::{Report, ReportForm, ReportedFigure};
 
 /// Limit for names, and for values of a label, that are kept for suggestions.
 const MOST: usize = 1024;

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Stream, ToolFile,
+    Stream,
+    file::ToolFile,
     recorded_output::{CapturedPage, CapturedPiece, Dump},
 };
 
@@ -20,7 +21,7 @@ fn report(report: &str, object: bool) -> Report {
 }
 
 fn bundled(name: &str) -> Report {
-    crate::load(name).unwrap().file.report.unwrap()
+    crate::read::load(name).unwrap().file.report.unwrap()
 }
 
 fn printed(stream: Stream, pieces: &[(u64, &str)]) -> ToolCapture {

@@ -7,7 +7,10 @@
 use std::borrow::Cow;
 
 use super::{MAX_LABEL, ReportedSample, SampleSink, TextRow, json::object, matched_lines::TimedLine, number::whole};
-use crate::{CountedUnit, ReportedFigure, ToolPattern};
+use crate::{
+    file::{CountedUnit, ReportedFigure},
+    pattern::ToolPattern,
+};
 
 /// Reads the events. `form` is the pattern of lines; `None` for JSON objects.
 pub(super) fn read(

@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use bpfassay_protocol::AGENT_PORT;
 
 use crate::{
-    GuestClock,
     device::{MachineDevice, channel, descriptor},
+    guest_clock::GuestClock,
 };
 
 /// One virtio-serial bus with one port, named [`AGENT_PORT`].

@@ -4,8 +4,8 @@
 use std::ffi::OsString;
 
 use crate::{
-    GuestClock,
     device::{MachineDevice, arguments},
+    guest_clock::GuestClock,
 };
 
 /// Everything outside of the guest that could influence its figures: clock, calendar, randomness.

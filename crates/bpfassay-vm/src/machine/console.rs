@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use bpfassay_protocol::Arch;
 
 use crate::{
-    GuestClock,
     device::{MachineDevice, arguments, channel, descriptor},
+    guest_clock::GuestClock,
 };
 
 /// The serial console on an inherited socket or file.

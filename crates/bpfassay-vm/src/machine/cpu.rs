@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use bpfassay_protocol::Arch;
 
-use crate::{Accelerator, device::MachineDevice};
+use crate::{device::MachineDevice, machine::Accelerator};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cpu {

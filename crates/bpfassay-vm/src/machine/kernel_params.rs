@@ -5,7 +5,7 @@ use bpfassay_protocol::Arch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Accelerator, GuestClock, device::MachineDevice};
+use crate::{device::MachineDevice, guest_clock::GuestClock, machine::Accelerator};
 
 /// Whether kernel and processes have the same addresses on every boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

@@ -32,7 +32,7 @@ impl MachineDevice for TranslatorPlugin {
 mod tests {
     use bpfassay_protocol::Arch;
 
-    use crate::Machine;
+    use crate::machine::Machine;
 
     #[test]
     fn a_plugin_is_loaded_from_a_descriptor_and_writes_to_another() {

@@ -12,12 +12,14 @@ use super::{
     waiting_incidents::WaitingIncidents,
 };
 use crate::{
-    BootedFor, EndReason, GuestDeadlines, KernelIncident, MessageOrder, VmEvent,
     agent_port::PortEvent,
-    boot_progress::GuestProgress,
+    boot_progress::{GuestDeadlines, GuestProgress},
+    console::KernelIncident,
     exit_classifier::ExitClassifier,
+    guest_ending::EndReason,
     monitor::Shutdown,
-    vm_event::{Delivery, StopRequest},
+    order::{BootedFor, MessageOrder},
+    vm_event::{Delivery, StopRequest, VmEvent},
 };
 
 /// An alarm this late means that the host was suspended: this program, and possibly QEMU, was

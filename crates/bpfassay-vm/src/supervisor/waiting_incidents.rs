@@ -4,7 +4,10 @@
 
 use std::collections::VecDeque;
 
-use crate::{KernelIncident, VmEvent, vm_event::Delivery};
+use crate::{
+    console::KernelIncident,
+    vm_event::{Delivery, VmEvent},
+};
 
 /// The incidents, in order, each with the number of the question whose answer it awaits.
 #[derive(Default)]

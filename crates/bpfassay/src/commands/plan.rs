@@ -11,6 +11,7 @@ use bpfassay_vm::AcceleratorWish;
 use crate::{
     cli, estimate,
     exit::{CommandOutcome, SUCCESS},
+    output::count,
     selection::{Lacks, lacks, offline, selection, store_options},
 };
 
@@ -87,10 +88,11 @@ fn lacks_as_text(lacks: &Lacks) -> String {
 fn as_text(plan: &Plan) -> String {
     let runs: usize = plan.blocks.iter().map(|block| block.runs.len()).sum();
     let mut text = format!(
-        "study {}: {} cells, {} boots, {runs} runs; clock {}{}{}; scheduling {}; digest {}\n",
+        "study {}: {}, {}, {}; clock {}{}{}; scheduling {}; digest {}\n",
         plain::line(&plan.study.name),
-        plan.cells.len(),
-        plan.blocks.len(),
+        count(plan.cells.len(), "cell"),
+        count(plan.blocks.len(), "boot"),
+        count(runs, "run"),
         plan.study.clock,
         if plan.study.clock_of_host { " (wall where KVM works)" } else { "" },
         plan.study.model.as_ref().map_or_else(String::new, |model| format!("; model {}", plain::line(&model.name))),
@@ -107,10 +109,11 @@ fn as_text(plan: &Plan) -> String {
             part.targets().iter().map(|target| plain::line(&target.to_string()).into_owned()).collect();
         let _ = writeln!(
             text,
-            "\n{}: {} cells, {} boots, {runs} runs, on {}; what follows is that part",
+            "\n{}: {}, {}, {}, on {}; what follows is that part",
             shard.phrase(),
-            part.cells.len(),
-            part.blocks.len(),
+            count(part.cells.len(), "cell"),
+            count(part.blocks.len(), "boot"),
+            count(runs, "run"),
             targets.join(", ")
         );
     }

@@ -343,7 +343,7 @@ fn a_testbed_from_elsewhere_is_composed_checked_and_keeps_a_study_to_what_it_has
     assert!(exits(&["testbed", "check", &manifest], 0).contains("Linux 6.12.1"));
 
     let printed = exits(&["plan", "quick", "--manifest", &manifest, "--available"], 0);
-    assert!(printed.starts_with("study quick: 3 cells, 1 boots, "), "{printed}");
+    assert!(printed.starts_with("study quick: 3 cells, 1 boot, "), "{printed}");
     assert!(printed.contains("the testbed has no guest for them"), "{printed}");
     let printed = exits(&["plan", "quick", "--available"], 2);
     assert!(printed.contains("--manifest"), "{printed}");

@@ -24,7 +24,7 @@ fn plan_is_the_same_every_time_and_narrows() {
     let all = exits(&["plan", "quick", "--json"], 0);
     assert_eq!(all, exits(&["plan", "quick", "--json"], 0));
     let some = exits(&["plan", "quick", "--arch", "riscv64", "--kernel", "6.12", "--probe", "fexit"], 0);
-    assert!(some.starts_with("study quick: 2 cells, 1 boots, "), "{some}");
+    assert!(some.starts_with("study quick: 2 cells, 1 boot, "), "{some}");
 }
 
 /// Every kernel of `bpfassay list kernels` can follow --kernel, even if the study has other

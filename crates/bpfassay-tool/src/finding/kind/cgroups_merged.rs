@@ -2,7 +2,7 @@
 //! Several cgroups are counted as one.
 
 use crate::{
-    Whose,
+    file::Whose,
     finding::{definition::Definition, finding_source::KindSources, merged},
 };
 

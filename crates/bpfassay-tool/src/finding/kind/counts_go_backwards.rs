@@ -2,7 +2,6 @@
 //! A cumulative figure becomes smaller.
 
 use crate::{
-    ReportedSample, Vanished,
     finding::{
         certainty::Certainty,
         course::{NEEDS_TWO, of, reports_all, series},
@@ -11,7 +10,7 @@ use crate::{
         finding_source::{KindSources, Source},
         status::FindingStatus,
     },
-    readings::shown,
+    readings::{ReportedSample, Vanished, shown},
 };
 
 pub(super) const FINDING: Definition = Definition {

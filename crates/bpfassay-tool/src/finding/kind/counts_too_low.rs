@@ -2,7 +2,7 @@
 //! The tool counts less than happened, for an unknown reason.
 
 use crate::{
-    CountedUnit, ReportedFigure,
+    file::{CountedUnit, ReportedFigure},
     finding::{
         candidates::Candidates,
         certainty::Certainty,

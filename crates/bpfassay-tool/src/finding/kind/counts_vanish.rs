@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    Readings, Report, ReportedSample, Vanished,
+    file::Report,
     finding::{
         certainty::Certainty,
         course::{NEEDS_TWO, eviction, of, reports_all, series},
@@ -13,6 +13,7 @@ use crate::{
         finding_source::{KindSources, Source},
         status::FindingStatus,
     },
+    readings::{Readings, ReportedSample, Vanished},
 };
 
 pub(super) const FINDING: Definition = Definition {

@@ -2,7 +2,7 @@
 //! The tool reports that it lost events.
 
 use crate::{
-    CountedUnit,
+    file::CountedUnit,
     finding::{
         certainty::Certainty,
         definition::{Definition, KindInputs},

@@ -2,7 +2,7 @@
 //! The kernel skips probes.
 
 use crate::{
-    CountedUnit, ReportedFigure,
+    file::{CountedUnit, ReportedFigure},
     finding::{
         certainty::Certainty,
         definition::{Definition, KindInputs},

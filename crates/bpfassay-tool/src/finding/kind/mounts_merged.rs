@@ -2,7 +2,7 @@
 //! Several mounts are counted as one.
 
 use crate::{
-    Whose,
+    file::Whose,
     finding::{definition::Definition, finding_source::KindSources, merged},
 };
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bpfassay_protocol::{Operation, checked_prototype::Checked};
 
 use crate::{
-    CountedUnit, Report, ReportedFigure,
+    file::{CountedUnit, Report, ReportedFigure},
     finding::{
         candidates::{Candidates, Unseen, names},
         certainty::Certainty,

@@ -2,7 +2,7 @@
 //! Requested bytes reported as moved bytes.
 
 use crate::{
-    CountedUnit,
+    file::CountedUnit,
     finding::{
         certainty::Certainty,
         definition::Definition,

@@ -2,7 +2,7 @@
 //! The tool reports a cgroup or mount under an unknown name.
 
 use crate::{
-    Whose,
+    file::Whose,
     finding::{
         aliases::unknown,
         certainty::Certainty,

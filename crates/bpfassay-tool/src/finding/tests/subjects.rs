@@ -2,7 +2,7 @@
 //! Figures by cgroup, mount or process: merged, unknown, or under another name.
 
 use super::*;
-use crate::Vanished;
+use crate::readings::Vanished;
 
 #[test]
 fn mounts_and_cgroups_merged() {

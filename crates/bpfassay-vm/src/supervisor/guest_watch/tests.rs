@@ -8,7 +8,7 @@ use tokio::sync::{
 };
 
 use super::*;
-use crate::{KernelIncidentKind, agent_port::Received};
+use crate::{agent_port::Received, console::KernelIncidentKind};
 
 const SECOND: Duration = Duration::from_secs(1);
 
