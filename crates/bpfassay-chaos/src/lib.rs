@@ -6,9 +6,9 @@
 //! scripted ([`agent`]) or real ([`guests`]). A scripted guest is quick, and its figures are known
 //! in advance.
 //!
-//! A fault ([`fault`]) defines what is done and which outcomes are allowed. The checks ([`outcome_check`],
-//! [`leftovers`]) decide whether an allowed outcome occurred. When the study is resumed, it must
-//! have the fingerprint of the study without faults.
+//! A fault ([`fault`]) defines what is done and which outcomes are allowed. The checks
+//! ([`outcome_check`], [`leftovers`]) decide whether an allowed outcome occurred. When the study is
+//! resumed, it must have the fingerprint of the study without faults.
 //!
 //! Faults with strangers' files ([`stranger`]) have another course: whatever the file, the host
 //! must stay as it was.

@@ -25,7 +25,8 @@ const L1D: usize = 1;
 const L2: usize = 2;
 const MISPREDICTED: usize = 3;
 
-/// Count of numbers in a model's argument, separated by `-` (`CpuModel::argument` of bpfassay-study).
+/// Count of numbers in a model's argument, separated by `-` (`CpuModel::argument` of
+/// bpfassay-study).
 const NUMBERS: usize = 10;
 
 /// A block that was executed.

@@ -38,8 +38,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// Returns a job that does `task` on `file_system`, without modules, further mounts, waiting and
-    /// symbols, for a guest that is alone and has the kernel's scheduling.
+    /// Returns a job that does `task` on `file_system`, without modules, further mounts, waiting
+    /// and symbols, for a guest that is alone and has the kernel's scheduling.
     #[must_use]
     pub fn new(file_system: FileSystem, task: Task) -> Self {
         Self {

@@ -64,7 +64,7 @@ pub enum GuestMessage {
         /// The outcome of the run.
         outcome: Box<RunOutcome>,
     },
-    /// One of several nodes waits at a barrier of a run for the host's answer ([`crate::job_nodes`]).
+    /// One of several nodes waits at a barrier of a run for the host ([`crate::job_nodes`]).
     Barrier {
         /// [`crate::job::RunSpec::id`].
         run: String,

@@ -153,8 +153,8 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// Prepares `directory` for `slurm_job`: writes the script and the record unless they exist. A script
-    /// that somebody changed stays as it is.
+    /// Prepares `directory` for `slurm_job`: writes the script and the record unless they exist. A
+    /// script that somebody changed stays as it is.
     ///
     /// # Errors
     /// [`SlurmError::Wrong`]. [`SlurmError::Other`] if the directory has another job or other

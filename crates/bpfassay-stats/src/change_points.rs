@@ -9,14 +9,14 @@
 //!    algorithm for optimal partitioning of data on an interval", IEEE Signal Processing Letters
 //!    12(2), 2005), at a penalty of 3 ln n for each change, in units of that noise. It also finds
 //!    temporary changes, such as a regression that a later kernel repaired.
-//! 3. **Tests**: the two levels at each candidate are compared like two results ([`crate::gate_decision`]: a
-//!    change beyond the margin, by Student's t). The p-value is multiplied by the number of ways to
-//!    choose two neighbouring stretches, so that it holds however the candidates were found
-//!    (Boole's inequality). The factor is at most 2 n², since these tests overlap: the smallest
-//!    p-value was below α / (2 n²) in at most α of 5,000 series of 12, 31 and 60 points,
-//!    independent or not, for α from 0.002 to 0.1. A quarter of α is spent on a single change of
-//!    the whole series, which has n − 1 possible places. The weakest candidate is removed until all
-//!    hold.
+//! 3. **Tests**: the two levels at each candidate are compared like two results
+//!    ([`crate::gate_decision`]: a change beyond the margin, by Student's t). The p-value is
+//!    multiplied by the number of ways to choose two neighbouring stretches, so that it holds
+//!    however the candidates were found (Boole's inequality). The factor is at most 2 n², since
+//!    these tests overlap: the smallest p-value was below α / (2 n²) in at most α of 5,000 series
+//!    of 12, 31 and 60 points, independent or not, for α from 0.002 to 0.1. A quarter of α is spent
+//!    on a single change of the whole series, which has n − 1 possible places. The weakest
+//!    candidate is removed until all hold.
 //! 4. **Families**: over many series, Holm's procedure keeps the rate ([`Search::family`]).
 //!
 //! Neighbouring kernels share most of their source, so their noise is correlated. The variance of a

@@ -3,8 +3,8 @@
 //!
 //! - Effects of figures: [`effect`] (paired and independent log ratios: the relative overhead),
 //!   [`hierarchical`] (boots with iterations), [`mod@relative_error`], [`difference`]
-//! - Answers about effects: [`gate_decision`] (verdicts, changes), [`equivalence`], [`moderated`] and
-//!   [`multiplicity`] (families), [`change_points`] (series)
+//! - Answers about effects: [`gate_decision`] (verdicts, changes), [`equivalence`], [`moderated`]
+//!   and [`multiplicity`] (families), [`change_points`] (series)
 //! - About the experiment: [`power`], [`sequential`], [`drift`]
 //!
 //! Each estimator documents its assumptions and cites its source. Tests compare it with published

@@ -3,9 +3,9 @@
 //! to a plan.
 //!
 //! This crate reads and checks studies ([`load`], [`Study::parse`]), and expands them to runs
-//! without side effects ([`expand()`]). It has the built-in studies and expectations ([`bundled_studies`],
-//! [`expectation`]) and the kinds of workloads ([`workload`]). FORMAT.md in the crate's directory
-//! describes the files.
+//! without side effects ([`expand()`]). It has the built-in studies and expectations
+//! ([`bundled_studies`], [`expectation`]) and the kinds of workloads ([`workload`]). FORMAT.md in
+//! the crate's directory describes the files.
 //!
 //! Other crates have kernels (bpfassay-testbed), guests (bpfassay-vm), the meaning of IOR's options
 //! (bpfassay-ior) and results (bpfassay-results).

@@ -325,8 +325,8 @@ pub fn prepare(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Resul
     Ok(all)
 }
 
-/// Copies the programs for `arch` from `source` into the cache, from the first place of `payload_sources`
-/// that offers them. If `toolchain` is given, they must have been built with it.
+/// Copies the programs for `arch` from `source` into the cache, from the first place of
+/// `payload_sources` that offers them. If `toolchain` is given, they must have been built with it.
 fn offered(
     apt: &Apt<'_>,
     sources: &ProgramSources,

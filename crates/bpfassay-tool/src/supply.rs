@@ -19,7 +19,8 @@ const MAX_FILES: usize = 4096;
 /// The needs of a tool, or of the program of a workload, in guests.
 #[derive(Debug, Clone)]
 pub struct Supply<'a> {
-    /// Name of its directory in the guest (in [`crate::guest_request::HOME`]), also used in messages.
+    /// Name of its directory in the guest (in [`crate::guest_request::HOME`]), also used in
+    /// messages.
     pub name: String,
     /// Source of the program.
     pub source: &'a Source,

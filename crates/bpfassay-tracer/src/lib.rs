@@ -2,9 +2,9 @@
 //! `bpfassay-tracer`: the bundled tracer, a separate program.
 //!
 //! It attaches one probe configuration, and counts calls, bytes and errors per (cgroup, mount,
-//! operation). It writes the counters as lines of JSON ([`bpfassay_protocol::tracer_messages`]) on command
-//! or at an interval, and serves them to Prometheus. `bpfassay-tracer object` loads a user's object
-//! instead. Other crates have the workload, comparisons of the counts, and verdicts.
+//! operation). It writes the counters as lines of JSON ([`bpfassay_protocol::tracer_messages`]) on
+//! command or at an interval, and serves them to Prometheus. `bpfassay-tracer object` loads a
+//! user's object instead. Other crates have the workload, comparisons of the counts, and verdicts.
 //!
 //! Each module uses only those below it:
 //!

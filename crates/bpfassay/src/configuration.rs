@@ -3,7 +3,8 @@
 //!
 //! The file of a project is the nearest `bpfassay.toml` in the working directory or above it. The
 //! file of a user is `bpfassay/bpfassay.toml` in `$XDG_CONFIG_HOME` or `~/.config`. An option or
-//! its environment variable wins over the file of the project, which wins over the file of the user.
+//! its environment variable wins over the file of the project, which wins over the file of the
+//! user.
 //!
 //! A `bpfassay.toml` above the working directory can come from anybody who can write there.
 //! [`packages`] therefore refuses a file of another user.

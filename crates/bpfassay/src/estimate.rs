@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Describes what a run needs before it starts: downloads, disk space, and time on this machine. The
-//! cache records how long earlier runs took.
+//! Describes what a run needs before it starts: downloads, disk space, and time on this machine.
+//! The cache records how long earlier runs took.
 
 use bpfassay_results::plain;
 use bpfassay_runner::{PoolSummary, Store, StudySelection, missing_parts};
@@ -68,9 +68,9 @@ fn built_in(store: &Store, missing: &MissingParts) -> Option<f64> {
     seconds.filter(|_| !stages.is_empty())
 }
 
-/// Records how long the stages of a run took, so that the next run can say it. Measuring is recorded
-/// if no other stage ran in parallel, no block was reused, and the run was not interrupted. A
-/// duration that cannot be written is left out.
+/// Records how long the stages of a run took, so that the next run can say it. Measuring is
+/// recorded if no other stage ran in parallel, no block was reused, and the run was not
+/// interrupted. A duration that cannot be written is left out.
 pub(crate) fn remember(store: &Store, stages: &Stages, plan: &Plan, summary: &PoolSummary) {
     let runs = summary.measured + summary.refused + summary.failed;
     let is_whole = summary.reused == 0 && !summary.cancelled && summary.paused.is_none();

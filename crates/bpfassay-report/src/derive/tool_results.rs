@@ -35,8 +35,8 @@ use bpfassay_results::{FailureKind, Outcome, Provenance, RunFailure, RunResult, 
 use self::cgroups::SumsByCgroup;
 use crate::tool_start::step::started;
 
-/// Whether times in guests of `arch` mean something: they do not under the wall clock in guests that
-/// are emulated.
+/// Whether times in guests of `arch` mean something: they do not under the wall clock in guests
+/// that are emulated.
 pub(super) fn is_timed(plan: &Plan, provenance: &[Provenance], arch: Arch) -> bool {
     plan.study.clock == Clock::Instructions || !provenance.iter().any(|provenance| provenance.is_emulated(arch))
 }

@@ -30,8 +30,8 @@ pub(super) fn probes(field: &Field<'_, '_>) -> Result<Vec<ProbeConfiguration>, R
 }
 
 /// Expands the name of probe configurations. `fexit` is one configuration. `fexit+*` is every map
-/// layout that is compared with others, `fexit+*@*` each of these with every loader, and `*+*` every
-/// probe that counts file operations, with every map layout that the probe has.
+/// layout that is compared with others, `fexit+*@*` each of these with every loader, and `*+*`
+/// every probe that counts file operations, with every map layout that the probe has.
 ///
 /// # Errors
 /// [`Reported`] if the name is unknown.

@@ -87,12 +87,13 @@ impl LocalModules {
 
 impl LocalKernel {
     /// Finds the kernel at `path`, which is an image or a build tree. The kernel must be for one of
-    /// `archs`, unless that is empty. The modules come from `kernel_modules`, or else from the build tree.
+    /// `archs`, unless that is empty. The modules come from `kernel_modules`, or else from the
+    /// build tree.
     ///
     /// # Errors
-    /// [`Error::LocalKernel`] if `path` is a directory but not a build tree, or if `kernel_modules` is not
-    /// a directory. [`Error::NotBuilt`] if the build tree lacks results of a build. Does not look
-    /// into an image.
+    /// [`Error::LocalKernel`] if `path` is a directory but not a build tree, or if `kernel_modules`
+    /// is not a directory. [`Error::NotBuilt`] if the build tree lacks results of a build. Does not
+    /// look into an image.
     pub fn find(path: &Path, modules: Option<&Path>, archs: &[Arch]) -> Result<Self> {
         let modules = LocalModules::installed(modules)?;
         if path.is_dir() {

@@ -114,7 +114,7 @@ impl Drop for EventRing {
 
 /// Adds one record.
 unsafe extern "C" fn take(context: *mut c_void, data: *mut c_void, size: libbpf_sys::size_t) -> c_int {
-    // SAFETY: libbpf passes the context of `EventRing::new`, and a record that is valid for its size.
+    // SAFETY: libbpf passes the context of `EventRing::new`, and a record valid for its size.
     let (sums, record) =
         unsafe { (&mut *context.cast::<RingSums>(), slice::from_raw_parts(data.cast::<u8>(), size as usize)) };
     sums.add(record);

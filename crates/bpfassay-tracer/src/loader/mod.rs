@@ -2,8 +2,8 @@
 //! Loads and attaches the programs of a probe configuration.
 //!
 //! `plan` is the common part of the loaders. Each loader has a folder, with a function that accepts
-//! a probe configuration and [`TracerOptions`] and returns [`LoadedTracer`], and a line in [`load`]. The module
-//! `counters` reads the counts of the programs.
+//! a probe configuration and [`TracerOptions`] and returns [`LoadedTracer`], and a line in
+//! [`load`]. The module `counters` reads the counts of the programs.
 
 pub(crate) mod aya;
 pub(crate) mod libbpf;

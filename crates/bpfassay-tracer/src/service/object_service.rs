@@ -2,8 +2,8 @@
 //! `bpfassay-tracer object`: a user's eBPF object, loaded and attached by the names of its
 //! sections. Its maps are served over HTTP.
 //!
-//! This module contains the life of this mode and its page. [`bpfassay_protocol::loaded_object`] describes
-//! the output.
+//! This module contains the life of this mode and its page. [`bpfassay_protocol::loaded_object`]
+//! describes the output.
 //!
 //! The object is untrusted: its size is bounded, and errors in it are reported.
 

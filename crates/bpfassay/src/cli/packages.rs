@@ -59,8 +59,8 @@ fn mirror(text: &str) -> Result<String, NotAnAssetSource> {
 }
 
 impl Packages {
-    /// Returns these options, and those of `other` where these have no value. A flag is set if it is
-    /// set in one of them.
+    /// Returns these options, and those of `other` where these have no value. A flag is set if it
+    /// is set in one of them.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             newest: self.newest || other.newest,

@@ -70,8 +70,8 @@ impl<'a> KernelProvider<'a> {
     /// does not check the files of the kernel.
     ///
     /// # Errors
-    /// [`CatalogueError::UnknownKernel`] if the catalogue lacks the name, [`Error::Io`] if the cache
-    /// cannot be read.
+    /// [`CatalogueError::UnknownKernel`] if the catalogue lacks the name, [`Error::Io`] if the
+    /// cache cannot be read.
     pub(crate) fn is_cached(&self, arch: Arch, name: &str) -> Result<bool> {
         let choice = self.known(arch, name)?;
         Ok(choice.is_some_and(|choice| self.apt.cache().has_tree(TREES, &choice.tree_key())))

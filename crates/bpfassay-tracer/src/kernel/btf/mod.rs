@@ -29,8 +29,8 @@ pub(crate) fn read() -> io::Result<Vec<u8>> {
 }
 
 /// Returns the prototypes of the `wanted` functions that the kernel has. They come from the file
-/// `kept_facts` if it is given and has them all. `usual`: see [`kept_facts::look_up`]. A name of several
-/// functions occurs several times.
+/// `kept_facts` if it is given and has them all. `usual`: see [`kept_facts::look_up`]. A name of
+/// several functions occurs several times.
 ///
 /// # Errors
 /// The errors of [`read`], and `InvalidData` for type information that cannot be parsed.

@@ -3,7 +3,7 @@
 //!
 //! One object contains the programs of every probe for one map layout. The loader selects those of
 //! one probe by their names (`PROBE__FUNCTION`). The offsets of the kernel's structures come from
-//! the kernel's BTF ([`btf::member_offsets`]) and are written into the object as a read-only global.
+//! its BTF ([`btf::member_offsets`]) and are written into the object as a read-only global.
 
 pub(crate) mod aya_attach;
 mod aya_refusal;

@@ -151,7 +151,7 @@ impl MetricsEndpoint {
         &self.address
     }
 
-    /// Returns the descriptors to poll. Pass the results to [`MetricsEndpoint::serve`] in the same order.
+    /// Returns the descriptors to poll. [`MetricsEndpoint::serve`] gets the results in this order.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = PollFd<'_>> {
         // At the limit, new clients wait in the kernel's queue.
         let accepts = if self.connections.len() < MAX_CONNECTIONS { PollFlags::IN } else { PollFlags::empty() };
