@@ -30,6 +30,10 @@ pub fn identify(image: &[u8]) -> Result<ImageKind, String> {
     for &arch in Arch::ALL {
         match arch.facts().image {
             ImageFormat::BzImage if has(image, 0x202, b"HdrS") => {
+                if is_32_bit(image) {
+                    let problem = "is a 32-bit kernel, and guests are 64-bit: set CONFIG_64BIT (make menuconfig)";
+                    return Err(problem.to_owned());
+                }
                 let offset = image.get(0x20e..0x210).map_or(0, |at| usize::from(u16::from_le_bytes([at[0], at[1]])));
                 let release = (offset != 0).then(|| image.get(offset + 0x200..)).flatten().and_then(first_token);
                 return Ok(ImageKind { arch, release });
@@ -48,6 +52,14 @@ pub fn identify(image: &[u8]) -> Result<ImageKind, String> {
         "is no kernel image: give arch/x86/boot/bzImage, or arch/*/boot/Image on other architectures"
     }
     .to_owned())
+}
+
+/// Returns whether a bzImage is a kernel of 32 bits. From version 2.12 of the boot protocol on,
+/// `XLF_KERNEL_64` in `xloadflags` tells (Documentation/arch/x86/boot.rst). An older header does not
+/// tell.
+fn is_32_bit(image: &[u8]) -> bool {
+    let field = |at: usize| image.get(at..at + 2).map_or(0, |bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+    field(0x206) >= 0x020c && field(0x236) & 1 == 0
 }
 
 fn has(image: &[u8], at: usize, magic: &[u8]) -> bool {
@@ -99,6 +111,15 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_kernel_of_32_bits_is_refused() {
+        let mut image = x86_image("6.1.192");
+        image[0x206..0x208].copy_from_slice(&0x020fu16.to_le_bytes());
+        assert!(identify(&image).unwrap_err().contains("CONFIG_64BIT"));
+        image[0x236] = 1;
+        assert_eq!(identify(&image).unwrap().arch, Arch::X86_64);
+    }
+
+    #[test]
     fn architecture_and_release_are_read_from_images() {
         let found = identify(&arm64_image("6.12.1-mine+")).unwrap();
         assert_eq!(found, ImageKind { arch: Arch::Aarch64, release: "6.12.1-mine+".parse().ok() });
@@ -131,7 +152,8 @@ pub(crate) mod tests {
             if x86 {
                 let mut image = more;
                 image.truncate(0x200);
-                image.extend(b"\0\0HdrS");
+                // A version of the boot protocol that does not tell 32-bit kernels apart.
+                image.extend(b"\0\0HdrS\0\0");
                 image.append(&mut bytes);
                 prop_assert_eq!(identify(&image).unwrap().arch, Arch::X86_64);
             }
