@@ -8,7 +8,7 @@
 //! - the plugin for each version of QEMU's interface ([`plugins`]),
 //! - a reader of the plugin's output ([`Windows`]),
 //! - the attribution of blocks to functions ([`Functions`]),
-//! - the direct cost of a probe ([`direct_windows`]),
+//! - the direct cost of a probe ([`direct`]),
 //! - the source lines of programs that ran ([`Coverage`]).
 //!
 //! All but the plugin itself is pure. Other crates load the plugin (`bpfassay-vm`), begin and end

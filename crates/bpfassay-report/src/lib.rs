@@ -4,11 +4,11 @@
 //! - [`mod@derive`]: from a journal to results
 //! - [`mod@compare`]: two results
 //! - [`mod@trend`]: a series of results
-//! - [`mod@check`]: whether a results directory is intact
+//! - [`mod@check_results`]: whether a results directory is intact
 //! - [`mod@conclusion`]: what results mean for the exit code
 //! - [`render`]: formats for people and programs
 //!
-//! All but [`mod@check`] are pure functions of values. Other crates have the journal and the types
+//! All but [`mod@check_results`] are pure functions of values. Other crates have the journal and the types
 //! of results (bpfassay-results), estimators (bpfassay-stats), the execution (bpfassay-runner) and
 //! studies (bpfassay-study).
 

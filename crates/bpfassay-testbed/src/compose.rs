@@ -45,7 +45,7 @@ const FILES: &str = "files";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TestbedSpec {
-    /// Must be [`SPEC_FORMAT`].
+    /// Must be `SPEC_FORMAT`.
     pub format: u32,
     /// Who built the kernels and programs: see [`crate::manifest::MadeBy::name`].
     pub provider: String,

@@ -76,7 +76,7 @@ impl Apt<'_> {
     /// apt, else the compiled-in mirror. Returns `None` if there is none.
     ///
     /// # Errors
-    /// The errors of reading apt's configuration. [`super::AptError::NoArchive`] if it names no
+    /// The errors of reading apt's configuration. [`crate::error::apt_failure::AptError::NoArchive`] if it names no
     /// archive of Debian, and neither the options nor the build name one.
     pub fn mirror(&self) -> Result<Option<Mirror>> {
         if !self.is_direct() {

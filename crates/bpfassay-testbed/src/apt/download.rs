@@ -52,7 +52,7 @@ impl Apt<'_> {
     /// Returns the checked files of `packages`. Packages that the cache lacks are downloaded.
     ///
     /// # Errors
-    /// - [`super::AptError`]: the mirror fails.
+    /// - [`AptError`]: the mirror fails.
     /// - [`Error::Nowhere`]: the mirror and other places were asked, and none has a file.
     /// - [`Error::Offline`]: the network may not be used.
     /// - [`Error::Mismatch`]: a file has another hash than the index says.
