@@ -318,7 +318,7 @@ impl TracerProcess {
         }
     }
 
-    /// Reads periodic samples that have arrived. Call this when [`TracerProcess::as_fd`] is readable.
+    /// Reads arrived periodic samples. Call this when [`TracerProcess::as_fd`] is readable.
     pub(crate) fn take_periodic(&mut self) -> Result<()> {
         let taken = self.process.lines.take(&mut self.process.stdout);
         let taken = match taken {

@@ -48,7 +48,7 @@ impl Invocation {
         Ok(invocation)
     }
 
-    /// Returns the tests. `ior_script` is the text of the file that [`Invocation::script`] names.
+    /// Returns the tests. `script` is the text of the file that [`Invocation::script`] names.
     ///
     /// # Errors
     /// [`OptionsError`] if the script cannot be parsed, or a test breaks a rule

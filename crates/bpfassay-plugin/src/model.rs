@@ -25,7 +25,7 @@ const L1D: usize = 1;
 const L2: usize = 2;
 const MISPREDICTED: usize = 3;
 
-/// Count of numbers in a model's argument, separated by `-` (`CpuModel::argument` of
+/// Count of numbers in a model's argument, separated by `-` (`Model::argument` of
 /// bpfassay-study).
 const NUMBERS: usize = 10;
 

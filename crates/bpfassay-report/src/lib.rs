@@ -8,9 +8,9 @@
 //! - [`mod@conclusion`]: what results mean for the exit code
 //! - [`render`]: formats for people and programs
 //!
-//! All but [`mod@check_results`] are pure functions of values. Other crates have the journal and the types
-//! of results (bpfassay-results), estimators (bpfassay-stats), the execution (bpfassay-runner) and
-//! studies (bpfassay-study).
+//! All but [`mod@check_results`] are pure functions of values. Other crates have the journal and the
+//! types of results (bpfassay-results), estimators (bpfassay-stats), the execution
+//! (bpfassay-runner) and studies (bpfassay-study).
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

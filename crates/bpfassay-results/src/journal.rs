@@ -58,7 +58,7 @@ pub enum JournalError {
     /// A system call failed.
     #[error("cannot {action} {}{}", path.display(), advice(action, source))]
     Io {
-        /// The operation that failed, such as `create`, `read_journal`, `append to`.
+        /// The operation that failed, such as `create`, `read`, `append to`.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,

@@ -7,7 +7,7 @@
 //! - [`record`], [`outcome`], [`journal`]: entries of the journal, reading and writing it
 //! - [`Results`], [`mod@file`]: results, reading and writing `results.json`
 //! - [`results_schema`]: JSON schemas
-//! - [`event`]: what `run_record` reports during a study
+//! - [`event`]: what `run` reports during a study
 //! - [`mod@fingerprint`]: whether two runs have the same raw figures
 //! - [`plain`]: text from outside, made safe to print
 //!

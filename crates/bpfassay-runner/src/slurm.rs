@@ -153,7 +153,7 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// Prepares `directory` for `slurm_job`: writes the script and the record unless they exist. A
+    /// Prepares `directory` for `job`: writes the script and the record unless they exist. A
     /// script that somebody changed stays as it is.
     ///
     /// # Errors

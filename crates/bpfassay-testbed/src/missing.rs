@@ -40,7 +40,7 @@ const KERNEL_GROWTH: u64 = 3;
 const PROGRAMS_SIZE: u64 = 30_000_000;
 
 impl MissingParts {
-    /// Finds what the cache lacks for `request`, and for QEMU of the lock if `locked_qemu` is set.
+    /// Finds what the cache lacks for `request`, and for QEMU of the lock if `qemu` is set.
     /// Uses no network, and ignores packages of tools.
     ///
     /// # Errors

@@ -179,7 +179,7 @@ pub(crate) fn missing(cache: &Cache, sources: &ProgramSources, archs: &[Arch]) -
 
 /// Provides the programs for `archs` and passes each to `ready` as soon as it is available, until
 /// `ready` asks to stop. The order is: programs in the cache, then programs that a place of
-/// `payload_sources` offers, then programs that must be built, in the order of `archs`. If some
+/// `sources` offers, then programs that must be built, in the order of `archs`. If some
 /// architectures fail, the others are still provided. Reports what takes time as stages.
 ///
 /// # Errors
@@ -326,7 +326,7 @@ pub fn prepare(apt: &Apt<'_>, sources: &ProgramSources, archs: &[Arch]) -> Resul
 }
 
 /// Copies the programs for `arch` from `source` into the cache, from the first place of
-/// `payload_sources` that offers them. If `toolchain` is given, they must have been built with it.
+/// `sources` that offers them. If `toolchain` is given, they must have been built with it.
 fn offered(
     apt: &Apt<'_>,
     sources: &ProgramSources,

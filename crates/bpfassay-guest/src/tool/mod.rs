@@ -89,7 +89,7 @@ pub(crate) struct RunningTool {
 }
 
 impl RunningTool {
-    /// Starts `tool_job` in a cgroup named `name` at `environment` and waits until it is ready. If
+    /// Starts `tool` in a cgroup named `name` at `environment` and waits until it is ready. If
     /// `statistics`, the kernel keeps statistics of programs in the meantime.
     pub(crate) fn start(
         tool: &Tool,

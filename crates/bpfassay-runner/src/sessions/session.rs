@@ -257,7 +257,7 @@ impl Session {
         }
     }
 
-    /// Adds the guests of `made` for `targets`, and their artefacts to `run_provenance`.
+    /// Adds the guests of `made` for `targets`, and their artefacts to `provenance`.
     async fn add(
         &self,
         store: &Store,

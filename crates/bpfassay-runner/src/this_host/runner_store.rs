@@ -52,7 +52,7 @@ impl StoreOptions {
         catalogue.with(&path.display().to_string(), &text).map_err(|error| failed(error.into()))
     }
 
-    /// Uses the QEMU in the file `guest_bundle`, if it suits this host and no other was requested.
+    /// Uses the QEMU in the file `bundle`, if it suits this host and no other was requested.
     ///
     /// A bundle can come from anybody, and its QEMU runs on this host. If the lock does not name
     /// all of its packages, `agree` gets the others, and returns an error unless the user trusts

@@ -76,8 +76,10 @@ impl Apt<'_> {
     /// apt, else the compiled-in mirror. Returns `None` if there is none.
     ///
     /// # Errors
-    /// The errors of reading apt's configuration. [`crate::error::apt_failure::AptError::NoArchive`] if it names no
-    /// archive of Debian, and neither the options nor the build name one.
+    /// The errors of reading apt's configuration. [`NoArchive`] if it names no archive of Debian,
+    /// and neither the options nor the build name one.
+    ///
+    /// [`NoArchive`]: crate::error::apt_failure::AptError::NoArchive
     pub fn mirror(&self) -> Result<Option<Mirror>> {
         if !self.is_direct() {
             return Ok(Some(self.host()?.archive.clone()));

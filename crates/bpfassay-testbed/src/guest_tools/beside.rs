@@ -44,7 +44,7 @@ impl Beside<'_> {
         refuse(&self.tool.name, format!("{} {problem}", path.display()))
     }
 
-    /// Adds the file to `archive` at the path `guest_request` in guests of architecture `arch`.
+    /// Adds the file to `archive` at the path `guest` in guests of architecture `arch`.
     ///
     /// # Errors
     /// - [`Error::Tool`] if a link leads out of the directory of libraries, or guests of `arch`

@@ -87,11 +87,11 @@ impl LocalModules {
 
 impl LocalKernel {
     /// Finds the kernel at `path`, which is an image or a build tree. The kernel must be for one of
-    /// `archs`, unless that is empty. The modules come from `kernel_modules`, or else from the
+    /// `archs`, unless that is empty. The modules come from `modules`, or else from the
     /// build tree.
     ///
     /// # Errors
-    /// [`Error::LocalKernel`] if `path` is a directory but not a build tree, or if `kernel_modules`
+    /// [`Error::LocalKernel`] if `path` is a directory but not a build tree, or if `modules`
     /// is not a directory. [`Error::NotBuilt`] if the build tree lacks results of a build. Does not
     /// look into an image.
     pub fn find(path: &Path, modules: Option<&Path>, archs: &[Arch]) -> Result<Self> {
@@ -104,7 +104,7 @@ impl LocalKernel {
     }
 
     /// Unpacks the kernel in package files of a distribution (`.deb` or `.rpm`) into `cache`,
-    /// unless the cache has it. The modules come from `kernel_modules`, or else from the packages.
+    /// unless the cache has it. The modules come from `modules`, or else from the packages.
     ///
     /// # Errors
     /// - [`Error::Package`] if a file is not a package.

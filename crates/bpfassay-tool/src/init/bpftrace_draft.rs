@@ -132,7 +132,7 @@ fn figures_of(clause: &Clause<'_>, change: &MapChange) -> Vec<DraftFigure> {
     pairs.map(figure).collect()
 }
 
-/// What the keys of a map are.
+/// The meaning of the keys of a map.
 struct MapKeys {
     /// Keys that are texts.
     labelled: RequiredLabels,

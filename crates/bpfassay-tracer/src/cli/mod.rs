@@ -85,7 +85,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Runs the mode `object_args`.
+/// Runs the mode `object`.
 fn run_object(args: impl Iterator<Item = std::ffi::OsString>) -> ExitCode {
     let config = match object_args::ObjectRequest::parse(args) {
         Ok(object_args::ObjectRequest::Load(config)) => config,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Facts of the running kernel, each read in one place: type information, tracefs and debugfs,
-//! symbols, the JIT compiler, preemption, the verifier's log, `bpf_objects(2)`, perf events, mounts
+//! symbols, the JIT compiler, preemption, the verifier's log, `bpf(2)`, perf events, mounts
 //! and cgroups. Other modules decide what follows for a tracer.
 
 pub(crate) mod bpf_objects;

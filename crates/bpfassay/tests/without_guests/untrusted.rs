@@ -194,7 +194,7 @@ fn bundle_with_its_own_qemu(directory: &Path) -> (PathBuf, PathBuf, Package) {
     (path, mark, package)
 }
 
-/// Returns a run in `own` with the guests of `guest_bundle`.
+/// Returns a run in `own` with the guests of `bundle`.
 fn run(work: &Path, own: &Path, user: Option<u32>, bundle: &Path) -> Command {
     let mut run = command(work, user);
     run.current_dir(own).args(["run", "quick", "--arch", "aarch64", "--kernel", "6.12", "--offline"]);

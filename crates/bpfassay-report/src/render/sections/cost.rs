@@ -9,7 +9,7 @@ use crate::{
 };
 use bpfassay_results::{Basis, Cost, Results, Unit};
 
-/// What a table shows of costs that its legend explains.
+/// The costs in a table that the legend must explain.
 #[derive(Default)]
 pub(super) struct CostNotes {
     is_open: bool,

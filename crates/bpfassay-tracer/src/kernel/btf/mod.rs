@@ -29,7 +29,7 @@ pub(crate) fn read() -> io::Result<Vec<u8>> {
 }
 
 /// Returns the prototypes of the `wanted` functions that the kernel has. They come from the file
-/// `kept_facts` if it is given and has them all. `usual`: see [`kept_facts::look_up`]. A name of
+/// `kept` if it is given and has them all. `usual`: see [`kept_facts::look_up`]. A name of
 /// several functions occurs several times.
 ///
 /// # Errors
@@ -58,7 +58,7 @@ pub(crate) fn prototypes(
     Ok(each.collect())
 }
 
-/// Returns the message for an error of [`read`] or [`function_prototypes`].
+/// Returns the message for an error of [`read`] or [`prototypes()`].
 pub(crate) fn cannot(error: &io::Error) -> String {
     format!("cannot read the kernel's type information in {PATH}: {error}; the kernel needs CONFIG_DEBUG_INFO_BTF")
 }

@@ -18,7 +18,7 @@ use super::{
 
 const KALLSYMS: &str = "/proc/kallsyms";
 
-/// Returns the entries of the table for `wanted`. They come from the file `kept_facts` if it is
+/// Returns the entries of the table for `wanted`. They come from the file `kept` if it is
 /// given and has them all. `usual`: see [`kept_facts::look_up`].
 ///
 /// # Errors

@@ -39,7 +39,7 @@ impl TracerOptions {
     }
 }
 
-/// Returns the name in [`Loaded::maps`](super::loaded::LoadedTracer::maps) of the map `map` of a
+/// Returns the name in [`LoadedTracer::maps`](super::loaded::LoadedTracer::maps) of the map `map` of a
 /// program set. Each set is an object with its own maps.
 pub(crate) fn set_map_name(set: ProgramSet, map: &str) -> String {
     format!("{set}/{map}")
