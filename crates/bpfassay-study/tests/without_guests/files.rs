@@ -107,7 +107,10 @@ fn workloads_are_ior_unless_they_name_another_type() {
 fn what_a_workload_cannot_be_is_refused() {
     let line = "options = \"-a POSIX -w -r -t 256k -b 4m\"";
     for (lines, said) in [
-        ("type = \"fioo\"", "unknown value `fioo`; known are ior, fio, "),
+        (
+            "type = \"fioo\"",
+            "known are ior, fio, command, io-paths, kernel-features, load, mounts, futex, tcp, shared-memory",
+        ),
         ("type = \"mounts\"\nsize = 4096", "the study has no `[[mounts]]`"),
         ("type = \"mounts\"\nsize = 5000", "5000 is not a multiple of 4096"),
         ("type = \"futex\"\nsize = 1", "unknown key `size`"),
