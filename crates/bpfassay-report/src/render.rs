@@ -75,6 +75,12 @@ pub const FORMATS: &[ReportFormat] = &[
     html::SVG_FORMAT,
 ];
 
+/// Formats a number of things: `1 run`, `2 runs`.
+#[must_use]
+pub fn count(number: usize, of: &str) -> String {
+    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Escapes what is left in `form`. Each format escapes every foreign text by its own rules; this
 /// catches what a format forgot.
 fn finished(form: String) -> String {

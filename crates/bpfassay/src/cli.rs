@@ -38,7 +38,7 @@ pub(crate) use self::{
     lock::LockArgs,
     measure::MeasureArgs,
     node::{NodeArgs, NodeRole},
-    packages::Packages,
+    packages::{Packages, mirror},
     payload::{PayloadArgs, PayloadCommand},
     qemu::{EmulatorTrust, QemuChoice, qemu_of_environment},
     report::ReportArgs,

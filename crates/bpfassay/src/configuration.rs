@@ -21,7 +21,7 @@ use bpfassay_input::document::{self, Field, Invalid, Reported, Section};
 use bpfassay_testbed::apt::AssetSource;
 
 use crate::{
-    cli::Packages,
+    cli::{Packages, mirror},
     exit::{CommandFailure, USAGE},
 };
 
@@ -104,10 +104,7 @@ fn parse(origin: &str, text: &str, directory: &Path) -> Result<Packages, Invalid
         let refresh = flag(root, "refresh");
         let accept_stale = flag(root, "accept_stale");
         let from = root.or("from", Vec::new(), |field| field.each(source));
-        let mirror = root.optional("mirror", |field| match field.name()? {
-            AssetSource::Url(url) => Ok(url),
-            AssetSource::Directory(_) => Err(field.error("a mirror is a URL: https://HOST/PATH")),
-        });
+        let mirror = root.optional("mirror", |field| mirror(field.text()?).map_err(|error| field.error(error)));
         let archive = root.optional("archive", source);
         let catalogue = root.optional("catalogue", |field| Ok(directory.join(field.text()?)));
         Ok(Packages {
@@ -154,7 +151,7 @@ mod tests {
             [
                 "bpfassay.toml:1:1: unknown key `mirrors`: did you mean `mirror`?",
                 "bpfassay.toml:2:10: `newest`: expected true or false, found a whole number",
-                "bpfassay.toml:3:10: `mirror`: a mirror is a URL: https://HOST/PATH",
+                "bpfassay.toml:3:10: `mirror`: a mirror is a URL: https://HOST/PATH, without user name, `?` and `#`",
             ]
         );
     }

@@ -2,6 +2,7 @@
 //! Describes what a run needs before it starts: downloads, disk space, and time on this machine.
 //! The cache records how long earlier runs took.
 
+use bpfassay_report::render::count;
 use bpfassay_results::plain;
 use bpfassay_runner::{PoolSummary, Store, StudySelection, missing_parts};
 use bpfassay_study::Plan;
@@ -12,7 +13,7 @@ use bpfassay_testbed::{
     stages::{StageKind, Stages},
 };
 
-use crate::{output, progress::duration};
+use crate::progress::duration;
 
 /// Kind of the cache's records of durations.
 const RECORD: &str = "duration";
@@ -23,7 +24,7 @@ pub(crate) fn lines(store: &Store, selection: &StudySelection, plan: &Plan) -> V
     let runs: usize = plan.measured_blocks().iter().map(|block| block.runs.len()).sum();
     let most = if plan.until().is_some() { "at most " } else { "" };
     let measuring = recorded(store, &key_of_runs(plan)).map(|of_run| of_run * runs as f64);
-    let runs = output::count(runs, "run");
+    let runs = count(runs, "run");
     let parts = match missing_parts(store, selection, plan) {
         Ok(missing) if missing.is_empty() => None,
         Ok(missing) => Some(in_words(&missing, built_in(store, &missing))),
@@ -38,10 +39,10 @@ pub(crate) fn lines(store: &Store, selection: &StudySelection, plan: &Plan) -> V
 
 /// Describes `missing`, which took `seconds` to build before, if that is known.
 fn in_words(missing: &MissingParts, seconds: Option<f64>) -> String {
-    let count = |number: usize, of: &str| (number > 0).then(|| output::count(number, of));
-    let programs = count(missing.programs.len(), "architecture").map(|of| format!("the guest programs of {of}"));
+    let some = |number: usize, of: &str| (number > 0).then(|| count(number, of));
+    let programs = some(missing.programs.len(), "architecture").map(|of| format!("the guest programs of {of}"));
     let parts = [
-        count(missing.kernels.len(), "kernel"),
+        some(missing.kernels.len(), "kernel"),
         missing.qemu.then(|| "QEMU".to_owned()),
         missing.toolchain.then(|| "the cross toolchain".to_owned()),
         programs,

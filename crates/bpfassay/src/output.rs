@@ -88,11 +88,6 @@ pub(crate) fn takes_symbols() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// Formats a number of things: `1 run`, `2 runs`.
-pub(crate) fn count(number: usize, of: &str) -> String {
-    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
-}
-
 /// Formats a path for output: on one line, with bytes that are not text as numbers.
 pub(crate) fn path(path: &Path) -> String {
     plain::bytes(path.as_os_str().as_encoded_bytes())

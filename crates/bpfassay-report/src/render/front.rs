@@ -14,6 +14,7 @@ use bpfassay_study::Clock;
 pub(super) use self::cell::Shown;
 use self::cell::{CellTexts, MatrixRow};
 use super::{
+    count,
     plain::{excerpt, line},
     result_summary::standing,
     study,
@@ -119,7 +120,6 @@ impl Front {
 
 /// Formats the title.
 fn title(results: &Results) -> String {
-    let count = |count: usize, of: &str| format!("{count} {of}{}", if count == 1 { "" } else { "s" });
     let clock = match results.plan.study.clock {
         Clock::Instructions => "instruction clock",
         Clock::Wall => "wall clock",

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use bpfassay_testbed::apt::{AssetSource, NotAnAssetSource};
+use bpfassay_testbed::apt::AssetSource;
 use clap::Args;
 
 use super::{CliCommand, ClusterCommand, ListCommand, TestbedCommand};
@@ -51,10 +51,10 @@ pub(crate) struct Packages {
 }
 
 /// Parses the URL of a mirror.
-fn mirror(text: &str) -> Result<String, NotAnAssetSource> {
-    match text.parse()? {
-        AssetSource::Url(url) => Ok(url),
-        AssetSource::Directory(_) => Err(NotAnAssetSource),
+pub(crate) fn mirror(text: &str) -> Result<String, &'static str> {
+    match text.parse() {
+        Ok(AssetSource::Url(url)) => Ok(url),
+        _ => Err("a mirror is a URL: https://HOST/PATH, without user name, `?` and `#`"),
     }
 }
 

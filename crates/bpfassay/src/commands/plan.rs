@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use bpfassay_report::render::count;
 use bpfassay_results::plain;
 use bpfassay_runner::{AcceleratorTrial, Error, HostSetup, ShellUse, Store, StoreOptions, Testbed};
 use bpfassay_study::{Plan, PlannedRun};
@@ -11,7 +12,6 @@ use bpfassay_vm::AcceleratorWish;
 use crate::{
     cli, estimate,
     exit::{CommandOutcome, SUCCESS},
-    output::count,
     selection::{Lacks, lacks, offline, selection, store_options},
 };
 

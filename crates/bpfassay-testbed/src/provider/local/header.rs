@@ -34,7 +34,7 @@ pub fn identify(image: &[u8]) -> Result<ImageKind, String> {
                     let problem = "is a 32-bit kernel, and guests are 64-bit: set CONFIG_64BIT (make menuconfig)";
                     return Err(problem.to_owned());
                 }
-                let offset = image.get(0x20e..0x210).map_or(0, |at| usize::from(u16::from_le_bytes([at[0], at[1]])));
+                let offset = usize::from(word(image, 0x20e));
                 let release = (offset != 0).then(|| image.get(offset + 0x200..)).flatten().and_then(first_token);
                 return Ok(ImageKind { arch, release });
             }
@@ -58,8 +58,12 @@ pub fn identify(image: &[u8]) -> Result<ImageKind, String> {
 /// `XLF_KERNEL_64` in `xloadflags` tells (Documentation/arch/x86/boot.rst). An older header does not
 /// tell.
 fn is_32_bit(image: &[u8]) -> bool {
-    let field = |at: usize| image.get(at..at + 2).map_or(0, |bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
-    field(0x206) >= 0x020c && field(0x236) & 1 == 0
+    word(image, 0x206) >= 0x020c && word(image, 0x236) & 1 == 0
+}
+
+/// Returns the 16-bit field at `at` of a header; 0 if the image ends before the field.
+fn word(image: &[u8], at: usize) -> u16 {
+    image.get(at..at + 2).map_or(0, |bytes| u16::from_le_bytes([bytes[0], bytes[1]]))
 }
 
 fn has(image: &[u8], at: usize, magic: &[u8]) -> bool {
