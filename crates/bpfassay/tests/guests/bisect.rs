@@ -26,8 +26,8 @@ const SERIES: [(&str, &str); 10] = [
     ("last", "7.2"),
 ];
 
-/// Creates a kernel that resets the machine first of all: a bzImage of the boot protocol 2.12,
-/// whose setup code writes to the port 0xcf9 of the chip set.
+/// Creates a kernel that resets the machine first of all: a 64-bit bzImage of the boot protocol
+/// 2.12, whose setup code writes to the port 0xcf9 of the chip set.
 fn unbootable() -> Vec<u8> {
     let mut image = vec![0; 0x2000];
     let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
@@ -40,6 +40,8 @@ fn unbootable() -> Vec<u8> {
     put(0x20e, &0x100_u16.to_le_bytes());
     put(0x211, &[1]);
     put(0x22c, &0x7fff_ffff_u32.to_le_bytes());
+    // XLF_KERNEL_64 of xloadflags.
+    put(0x236, &[1]);
     // mov dx, 0xcf9; mov al, 6; out dx, al; hlt
     put(0x280, &[0xba, 0xf9, 0x0c, 0xb0, 0x06, 0xee, 0xf4]);
     put(0x300, b"6.99.0-unbootable \0");
